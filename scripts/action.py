@@ -1,6 +1,7 @@
 """The step of action.yml: runs bnfold as the environment says, and tells GitHub about it.
 
-COMMAND is optimize, check or verify; MODEL, OUTPUT, ARGUMENTS, REPORT and LEAST_OPSET are the action's inputs.
+COMMAND is optimize, check or verify; MODEL (one a line), OUTPUT, ARGUMENTS, REPORT and LEAST_OPSET are the action's
+inputs. What they leave open is read from [tool.bnfold] in pyproject.toml, as by the command line.
 Each problem becomes an annotation of the model's file, each model a table (before, after) in GITHUB_STEP_SUMMARY.
 """
 
@@ -19,20 +20,29 @@ BNFOLD = [sys.executable, "-P", "-m", "bnfold"]
 
 
 def models(environment: Mapping[str, str]) -> list[str]:
-    """Return the models to work on: MODEL itself, or for check every .onnx file that git tracks (in the folder MODEL).
+    """Return the models to work on: those of MODEL, for check with every .onnx file that git tracks in folders.
 
     Git is asked, for a checkout has files of other packages, too, which are nothing to complain about.
     """
-    named = environment.get("MODEL", "")
-    if environment["COMMAND"] != "check" or (named and not Path(named).is_dir()):
-        if not named:
-            raise OSError(f"{environment['COMMAND']} works on one model; name it: model: FILE")
-        return [named]
+    named = [line.strip() for line in environment.get("MODEL", "").splitlines() if line.strip()]
+    if environment["COMMAND"] == "verify" and len(named) > 1:
+        raise OSError("verify compares one model; name one: model: FILE")
+    if environment["COMMAND"] == "check":
+        return [
+            path for each in named or [""] for path in (tracked(each) if not each or Path(each).is_dir() else [each])
+        ]
+    if not named:
+        raise OSError(f"{environment['COMMAND']} has no model to work on; name it: model: FILE")
+    return named
+
+
+def tracked(named: str) -> list[str]:
+    """Return the .onnx files that git tracks in a folder, by default the whole checkout."""
     command = ["git", "ls-files", "-z", "--", named or "."]
-    tracked = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
-    if tracked.returncode:
-        raise OSError(f"the models that git tracks are not known ({tracked.stderr.strip()}); name one: model: FILE")
-    found = [path for path in tracked.stdout.split("\0") if path.lower().endswith(".onnx")]
+    listed = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    if listed.returncode:
+        raise OSError(f"the models that git tracks are not known ({listed.stderr.strip()}); name one: model: FILE")
+    found = [path for path in listed.stdout.split("\0") if path.lower().endswith(".onnx")]
     if not found:
         raise OSError(f"git tracks no .onnx file in {named or 'this checkout'}; name one: model: FILE")
     return found
@@ -44,7 +54,7 @@ def commands(environment: Mapping[str, str], models: Sequence[str]) -> dict[str,
     report = ["--report", environment["REPORT"]] if environment.get("REPORT") else []
     return {
         "optimize": ["optimize", *models, output, "--json", "--require-verified", *report, *more],
-        "check": ["inspect", *models, "--json", "--as-is", "--assert-none", "BatchNormalization", *report, *more],
+        "check": ["inspect", *models, "--assert-none", "--json", "--as-is", *report, *more],
         "verify": ["verify", *models, output, "--json", "--require-verified", *more],
     }
 
@@ -88,8 +98,13 @@ def trouble(code: int, told: str, document: Mapping[str, Any]) -> str:
 
 def too_old(document: Mapping[str, Any], environment: Mapping[str, str]) -> str:
     """Say that a model's opset is below the one that check wants; empty if it is not."""
-    least = int(environment.get("LEAST_OPSET") or 1)
-    if environment["COMMAND"] != "check" or not document or document["opset"]["before"] >= least:
+    if environment["COMMAND"] != "check" or not document:
+        return ""
+    from bnfold.cli.project import project
+
+    wanted = environment.get("LEAST_OPSET") or project().settings.get("target_opset", "")
+    least = int(wanted) if wanted.isdecimal() else 1
+    if document["opset"]["before"] >= least:
         return ""
     return f"opset {document['opset']['before']}, and {least} was asked for"
 

@@ -84,7 +84,7 @@ def test_a_check_where_nothing_is_tracked_says_what_to_name(tmp_path: Path) -> N
     assert "git tracks no .onnx file in this checkout; name one: model: FILE" in told
     code, told, _ = step(tmp_path, COMMAND="optimize", REPORT="")
     assert code == 2
-    assert "optimize works on one model; name it: model: FILE" in told
+    assert "optimize has no model to work on; name it: model: FILE" in told
 
 
 def test_a_check_wants_an_opset(tmp_path: Path) -> None:
@@ -185,3 +185,29 @@ def committed(folder: Path) -> str:
     for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "all"]):
         subprocess.run([*git, *command], check=True)
     return subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_several_models_and_folders(tmp_path: Path) -> None:
+    checkout = with_others_models(tmp_path)
+    code, told, page = step(checkout, COMMAND="check", MODEL="good.onnx\nkept\n", REPORT="")
+    assert (code, told) == (0, ""), told
+    assert page.count("### bnfold: ") >= 2
+    code, told, page = step(checkout, COMMAND="optimize", MODEL="good.onnx\nkept", OUTPUT="out", REPORT="")
+    assert (code, told) == (0, ""), told
+    assert len([*(checkout / "out").rglob("*.onnx")]) >= 2
+    code, told, _ = step(checkout, COMMAND="verify", MODEL="good.onnx\nkept", OUTPUT="out", REPORT="")
+    assert (code, "verify compares one model" in told) == (2, True)
+
+
+def test_the_repository_says_what_is_checked(tmp_path: Path) -> None:
+    for name in ("bn9.onnx", "in1.onnx"):
+        shutil.copy(MODELS / name, tmp_path)
+    settings = tmp_path / "pyproject.toml"
+    settings.write_text('[tool.bnfold]\nassert-none = ["Relu"]\nopset = 13\n', encoding="utf-8")
+    both = "bn9.onnx\nin1.onnx"
+    code, told, _ = step(tmp_path, COMMAND="check", MODEL=both, REPORT="")
+    assert code == 4
+    assert "file=bn9.onnx,title=bnfold::1 Relu remains" in told
+    assert "file=in1.onnx,title=bnfold::opset 1, and 13 was asked for" in told
+    settings.write_text('[tool.bnfold]\nexclude = ["*.onnx"]\n', encoding="utf-8")
+    assert step(tmp_path, COMMAND="check", MODEL=both, REPORT="")[:2] == (0, "")

@@ -138,7 +138,7 @@ def test_the_root_stays_small() -> None:
 
 
 SPEAKING = {
-    "cli/invocation.py",
+    *("cli/about.py", "cli/invocation.py"),
     *("cli/commands.py", "cli/publish.py", "cli/streams.py", "cli/tables.py", "cli/terminal.py"),
     "verification/runtimes/worker.py",
 }
@@ -210,7 +210,7 @@ def test_names_of_modules_are_unique_within_folders_of_one_name() -> None:
 _VERBS = """
     Add Allow Answer Append Apply Ask Average Become Bring Broadcast Build Cancel Cast Change Check Choose Clip
     Close Combine Compare Complain Complete Compute Concatenate Convert Convolve Count Cut Decide Decline
-    Decompose Dequantize Describe Do Draw Drop Edit Encode End Enter Equalize Escape Evaluate Feed Fetch Fill
+    Decompose Dequantize Describe Do Draw Drop Edit Encode End Enter Equalize Escape Evaluate Explain Feed Fetch Fill
     Find Finish Fix Flatten Fold Follow Forget Gather Give Go Guess Hide Hold Import Index Infer Insert Inspect
     Invert Judge Keep Learn Leave Let Limit Link Load Log Look Lower Make Match Mend Merge Move Multiply Name
     Normalise Note Open Pack Pad Pass Perturb Pick Place Plan Print Process Put Quantize Raise Read Recognise

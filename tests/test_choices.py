@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import bnfold
 from bnfold.cli.commands import main
+from bnfold.cli.invocation import CliOptions
 from bnfold.settings import Options, OutputOptions, Policy, VerifyOptions
 from bnfold.settings.checked import type_hints
 from tests.conftest import MODELS
@@ -25,10 +26,11 @@ LISTED = "float[3] s, float[3] b, float[3] m, float[3] v"
 
 
 class Case(NamedTuple):
-    """A model, a file of ``models`` or text, and what is asked for beside the option."""
+    """A model, a file of ``models`` or text, and what is asked for beside the option; ``command`` writes to ``OUT``."""
 
     model: str
     arguments: tuple[str, ...] = ()
+    command: tuple[str, ...] = ("optimize", "IN", "OUT", "--json")
 
 
 def text(opset: int, head: str, body: str, constants: str = f"{WEIGHT}, {PARAMETERS}", domain: str = "") -> str:
@@ -68,6 +70,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     ),
     "depth": (Case("bn15.onnx"), Case(UNKNOWN)),
     "runtime": (Case("bn15.onnx"),),
+    "output_format": (Case("dense.onnx", command=("inspect", "IN")),),
 }
 NEEDS = {
     "onnxslim": "onnxslim", "onnxsim": "onnxsim", "onnxoptimizer": "onnxoptimizer", "openvino": "openvino",
@@ -78,7 +81,7 @@ FLAGS = {"depth": "--verify"}
 def offered() -> dict[str, tuple[str, ...]]:
     """The values of each field that is a choice."""
     found = {}
-    for kind in (Options, Policy, VerifyOptions, OutputOptions):
+    for kind in (Options, Policy, VerifyOptions, OutputOptions, CliOptions):
         for name, hint in type_hints(kind).items():
             inner = next(iter(get_args(hint)), None) if get_origin(hint) is not Literal else hint
             if get_origin(inner) is Literal:
@@ -102,8 +105,11 @@ def seen(case: Case, folder: Path, option: str, value: str) -> str:
     onnx.save(onnx.load(MODELS / case.model) if is_file else onnx.parser.parse_model(case.model), source)
     out.unlink(missing_ok=True)
     flag = FLAGS.get(option, f"--{option.replace('_', '-')}")
-    command = ["optimize", str(source), str(out), "--json", *case.arguments, f"{flag}={value}"]
+    files = {"IN": str(source), "OUT": str(out)}
+    command = [*(files.get(word, word) for word in case.command), *case.arguments, f"{flag}={value}"]
     result = CliRunner().invoke(main, command)
+    if "--json" not in command:
+        return f"{result.exit_code} {result.output}"
     document: dict[str, Any] = json.loads(result.stdout) if result.stdout else {}
     for asked in ("options", "seconds", "output"):
         document.pop(asked, None)

@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bnfold.cli.commands import main
-from bnfold.cli.group import COUNTERPARTS, EXAMPLES, GROUPS, RARE
+from bnfold.cli.group import EXAMPLES, GROUPS, RARE
+from bnfold.cli.habits import COUNTERPARTS
 from tests.conftest import MODELS
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from bnfold.folding.ops import HANDLERS
 from bnfold.ir.traits import OF_ONNXRUNTIME
+from bnfold.report.advice.passing import ROWS
 from tests.conftest import ROOT
 from tests.verification.faults import rewrites
 
@@ -36,6 +37,7 @@ TABLES = (
     "verification/comparing/smooth.py",
     "interop/openvino/",  # names of another standard
     "settings/checked.py",
+    "report/advice/passing.py",  # prose, compared with docs/folding.md
 )
 
 
@@ -79,10 +81,15 @@ def test_the_check_sees_every_form(source: str) -> None:
     assert [named for _, named in tables(ast.parse(source))] == [{"Add", "Sub", "Mul", "Div"}]
 
 
+def table_rows() -> list[str]:
+    """The rows of the table of operators in docs/folding.md."""
+    text = (ROOT / "docs" / "folding.md").read_text(encoding="utf-8")
+    return text[text.index("| operators | upward") :].split("\n\n")[0].splitlines()[2:]
+
+
 def described() -> set[str]:
     """The operators of the table in docs/folding.md; ``Reduce*`` is all of them."""
-    text = (ROOT / "docs" / "folding.md").read_text(encoding="utf-8")
-    rows = text[text.index("| operators | upward") :].split("\n\n")[0].splitlines()[2:]
+    rows = table_rows()
     words = {word for row in rows for word in re.findall(r"[A-Z]\w+\*?", row.split("|")[1])}
     return words | {name for name in HANDLERS for word in words if word.endswith("*") and name.startswith(word[:-1])}
 
@@ -107,3 +114,9 @@ def test_every_record_is_known_elsewhere(known: object) -> None:
 
 def test_what_is_described_has_a_record() -> None:
     assert {name for name in described() if name in NAMES | OF_ONNXRUNTIME} == set(HANDLERS)
+
+
+def test_the_table_is_what_the_command_line_explains() -> None:
+    cells = [tuple(cell.strip() for cell in row.split("|")[1:4]) for row in table_rows()]
+    assert cells == [(row.title, row.up, row.down) for row in ROWS]
+    assert {name for row in ROWS for name in row.operators} == set(HANDLERS)

@@ -81,6 +81,7 @@ ROWS: Mapping[str, Row] = {
     "in_place": Row("optimize dense.onnx dense.onnx", "--in-place"),
     "no_verify": Row(OUT, "--no-verify"),
     "require_verified": Row(f"{OUT} --no-verify", "--require-verified"),
+    "exclude": Row("optimize many out", "--exclude bn9.onnx"),
     "force": Row("optimize many out", "--force", "optimize many out"),
     "quiet": Row(OUT, "--quiet"),
     "verbose": Row(OUT, "--verbose"),

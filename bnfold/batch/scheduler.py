@@ -110,10 +110,12 @@ def inspect(models: Sequence[Place], settings: Settings, progress: Callable[[str
                 names = aliases(path, place)
                 outcome = process(path, None, settings.options, settings.checks)
                 document = report(outcome, full=settings.delivery.explained)
-                left = remaining(outcome, settings.unwanted)
-                result = FileResult(
-                    *(str(place), None, "inspected", left[1]), report=document, left=left[0], counts=Counts.of(document)
-                )
+                left, why = remaining(outcome, settings.unwanted)
+                nodes = outcome.left(settings.unwanted) if left else []
+                if not settings.options.fold:  # nothing was tried, so there is no reason
+                    nodes = [(label, graph, "") for label, graph, _ in nodes]
+                found = {"report": document, "counts": Counts.of(document), "left": left, "nodes": nodes}
+                result = FileResult(str(place), None, "inspected", why, **found)
         except BnfoldError as error:
             result = FileResult(str(place), None, "failed", str(error))
         results.append(renamed(result, names))

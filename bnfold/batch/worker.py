@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -72,7 +72,7 @@ class FileResult:
 
     ``output`` is None where nothing was to be written, ``report`` is empty where there is none. ``is_verified`` and
     ``counts`` hold for what was skipped, too, as they were when it was made; ``left`` counts the nodes that were not to
-    be there.
+    be there, ``nodes`` are they (label, graph, why), where each was looked for.
     """
 
     source: str
@@ -83,6 +83,7 @@ class FileResult:
     is_verified: bool = False
     left: int = 0
     counts: Counts | None = None
+    nodes: Sequence[tuple[str, str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,27 @@ def left(report: Report) -> Iterator[str]:
         yield f"{rest} left for other reasons (--verbose or `bnfold inspect` has them all)"
 
 
+def codes(report: Report) -> list[str]:
+    """Return the codes of the reasons why BatchNormalizations remain, each once."""
+    return [*dict.fromkeys(event.reason.code for event in report.batchnorms if event.reason is not None)]
+
+
+def advice(found: Sequence[str], *, hint: bool = True) -> Iterator[str]:
+    """Yield what can be done about each reason, and with ``hint`` the command that says more."""
+    from bnfold.report.advice import ADVICE
+    from bnfold.report.reasons import Reason
+
+    for code in found:
+        remedy = ADVICE[Reason.of(code)].remedy
+        yield f"What to do about {code}: {remedy[0].lower()}{remedy[1:]}"
+    yield from more(found) if hint else ()
+
+
+def more(found: Sequence[str]) -> Iterator[str]:
+    """Yield the command that explains the first of these reasons, if there is one."""
+    yield from (f"`bnfold explain {code}` says more about this reason" for code in found[:1])
+
+
 def _example(event: BatchNormEvent) -> str:
     return f" (of the first: {event.detail})" if event.detail else ""
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bnfold.batch.addresses import STREAM
-from bnfold.cli import terminal
-from bnfold.cli.completion import SHELLS, script
+from bnfold.cli import about, terminal
 from bnfold.cli.group import Main
 from bnfold.cli.invocation import Invocation
 from bnfold.cli.options import option, takes
@@ -28,7 +27,7 @@ CHECKING = ("inputs", "data", "samples", "seed", "runtime", "verify_seconds")
 REPORTING = ("report", "as_json")
 WRITING = (
     *REPORTING, "external_data", "size_threshold", "in_place", "no_verify", "depth", "require_verified", "keep_failed",
-    "jobs", "scheduler", "force", "quiet", "verbose", "dry_run",
+    "exclude", "jobs", "scheduler", "force", "quiet", "verbose", "dry_run",
 )  # fmt: skip
 
 source = click.argument("source", metavar="IN", type=click.Path())
@@ -37,17 +36,9 @@ output = click.argument("output", metavar="OUT", type=click.Path())
 paths = click.argument("paths", metavar="IN... OUT", type=click.Path(), nargs=-1)
 
 
-def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        from bnfold.pipeline.versions import versions
-
-        click.echo("\n".join(f"{package} {number}" for package, number in versions().items()))
-        ctx.exit()
-
-
 @click.group(cls=Main, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show versions and exit."
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=about.version, help="Show versions and exit."
 )
 def main() -> None:
     """Upgrade, fold, decompose and verify BatchNormalization in ONNX models."""
@@ -90,7 +81,17 @@ def upgrade(args: Invocation) -> None:
 @main.command()
 @sources
 @takes(
-    *("target_opset", "as_is", "quantization", *DECOMPOSING, *FOLDING, *READING, *REPORTING),
+    *(
+        "target_opset",
+        "as_is",
+        "quantization",
+        *DECOMPOSING,
+        *FOLDING,
+        *READING,
+        *REPORTING,
+        "output_format",
+        "exclude",
+    ),
     option("quiet", help="Print only errors, and what --assert-none forbids."),
     reads=("sources",),
     depth="none",
@@ -108,7 +109,7 @@ def _inspect(args: Invocation) -> None:
     from bnfold.pipeline import job
 
     _check(args)
-    if args.is_many:
+    if args.is_many or args.lists_findings or args.leaves_out(args.source):
         sys.exit(folders.inspect(args))
     outcome = _process(args, None)
     document = outcome.to_json()
@@ -218,11 +219,8 @@ def run(args: Invocation) -> None:
         terminal.wrote(written)
 
 
-@main.command()
-@click.argument("shell", type=click.Choice(SHELLS))
-def completion(shell: str) -> None:
-    """Print the script that completes commands, options and values in a shell."""
-    click.echo(script(main, shell))
+main.add_command(about.explain)
+main.add_command(about.completion)
 
 
 def _run(args: Invocation) -> None:

@@ -42,6 +42,10 @@ def process(args: Invocation) -> int:
         sources, output = tuple(map(_absolute, args.sources)), args.output and _absolute(args.output)
         args = args._replace(sources=sources, output=output, checks=checks)
     tasks, skipped = scheduler.plan_tasks(args.sources, args.output, in_place=args.delivery.in_place)
+    kept = [task for task in tasks if str(task.source) in args.sources or not args.leaves_out(str(task.source))]
+    if not kept:
+        return _nothing(len(tasks), args)
+    skipped, tasks = skipped + len(tasks) - len(kept), kept
     if args.run.report:
         kept = [("the recorded inputs", args.checks.data)] if args.checks.data else []
         kept += [("the scheduler file", Path(args.run.scheduler))] if args.run.scheduler else []
@@ -59,19 +63,31 @@ def inspect(args: Invocation) -> int:
     if STREAM in args.sources:
         raise click.UsageError(_STREAMS)
     found = scheduler.find_models(args.sources)
-    is_one = len(args.sources) == 1 and str(found.models[0]) == str(place(args.source))
+    kept = [place for place in found.models if not args.leaves_out(str(place))]
+    if not kept and not args.lists_findings and not args.delivery.explained:
+        return _nothing(len(found.models), args)
+    found = scheduler.Found(kept, found.skipped + len(found.models) - len(kept))
+    is_one = len(args.sources) == 1 and [*map(str, found.models)] == [str(place(args.source))]
     if args.run.report:
         path_conflicts.refuse([("the report", path) for path in args.reports], _inputs(found.models))
     delivery = replace(args.delivery, explained=args.delivery.explained or is_one)
-    with terminal.progress() as progress:
+    with terminal.progress(enabled=not args.run.quiet) as progress:
         settings = Settings(args.options, args.checks, delivery, args.run.assert_none)
         results = scheduler.inspect(found.models, settings, progress)
     rows = results[0].report.get("batchnorms") if is_one and results[0].report else None
-    if rows and not (args.run.as_json or args.run.quiet):
+    if rows and not (args.run.as_json or args.run.quiet or args.lists_findings):
         from bnfold.cli import tables
 
         tables.batchnorms(rows)
     return _finish(results, args, found.skipped)
+
+
+def _nothing(count: int, args: Invocation) -> int:
+    """Say that every model is excluded, which is no error."""
+    if not args.run.quiet:
+        what = "the model is" if count == 1 else f"all {count} models are"
+        terminal.say(f"nothing to do: {what} excluded by --exclude or pyproject.toml")
+    return 0
 
 
 def _refuse(args: Invocation) -> None:
@@ -135,7 +151,9 @@ def _finish(results: Sequence[FileResult], args: Invocation, skipped: int) -> in
     if args.delivery.explained:
         publish.emit(scheduler.to_json(results), given.report, as_json=given.as_json)
     shown = [result for result in results if result.status in ("failed", "unverified") or result.left]
-    if shown or not given.quiet:
+    if args.lists_findings:
+        publish.findings(results, given.output_format)
+    elif shown or not given.quiet:
         told = {"table": not (given.as_json or given.quiet), "folds": args.options.fold}
         terminal.batch_summary(shown if given.quiet else results, skipped=skipped, **told)
     if any(result.message == scheduler.INTERRUPTED for result in results):

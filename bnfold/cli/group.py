@@ -11,57 +11,12 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from bnfold.batch.addresses import MAGIC, STREAM
-from bnfold.errors import printable
+from bnfold.cli.habits import COMMANDS, COUNTERPARTS
+from bnfold.cli.project import project
+from bnfold.errors import WrongUsage, printable
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-_SHAPE = (
-    "use --fix-shapes NAME=1,3,224,224 to fix open sizes in the model, or --input NAME=1,3,224,224 to choose them for "
-    "verification only"
-)
-_OUTPUT = "the output is the second argument: bnfold IN OUT"
-_ALWAYS = "bnfold always verifies, unless --no-verify is given"
-_ELSEWHERE = "bnfold changes only BatchNormalization and the opset; run bnfold first, then the other tool"
-
-# Options that users of onnxsim and onnxslim type by habit. bnfold's differ in form, so it names them in an error.
-COUNTERPARTS = {
-    "--input-shape": _SHAPE,
-    "--input-shapes": _SHAPE,
-    "--overwrite-input-shape": _SHAPE,
-    "--batch-size": "use --fix-shapes NAME=SIZE, where NAME is that of the input's first size",
-    "--dynamic-input-shape": "bnfold keeps dynamic sizes dynamic",
-    "--test-input-shape": "use --input NAME=1,3,224,224",
-    "--model-check-inputs": "use --input NAME=1,3,224,224, or --data FILE.npz",
-    "--input-data-path": "use --data FILE.npz, or --data FOLDER with input_0.pb, …",
-    "--model-check": _ALWAYS,
-    "--check": _ALWAYS,
-    "--check-n": "use --samples N",
-    "--check-rtol": "verification derives its tolerances from the element types",
-    "--check-atol": "verification derives its tolerances from the element types",
-    "--save-as-external-data": "use --external-data NAME.data",
-    "--external-data-threshold": "use --size-threshold BYTES, which applies to each weight",
-    "--mutable-initializer": "use --overridable keep",
-    "--freeze-overridable": "use --overridable freeze",
-    "--depth": "use --verify auto, full or local",
-    "--no-batchnorm": "use --decompose residual, and --assert-none BatchNormalization",
-    "--no-fold": "use `bnfold upgrade`, which does not fold",
-    "--skip-fuse-bn": "use `bnfold upgrade`, which does not fold",
-    "--skip-optimization": "use --except OP to keep operators out of folding; `bnfold upgrade` does not fold",
-    "--skip-optimizations": "use --except OP to keep operators out of folding; `bnfold upgrade` does not fold",
-    "--skip-fusion-patterns": "use --except OP to keep operators out of folding",
-    "--dtype": _ELSEWHERE,
-    "--inputs": _ELSEWHERE,
-    "--outputs": _ELSEWHERE,
-    "--inspect": "use the command `bnfold inspect IN`",
-    "--output": _OUTPUT,
-    "--output-model": _OUTPUT,
-    "-o": _OUTPUT,
-    "--input-model": "the model is the first argument: bnfold IN OUT",
-    "-i": "the model is the first argument: bnfold IN OUT",
-    "-V": "use --version",
-}
-
 
 EXAMPLES = {
     "main": (
@@ -97,6 +52,7 @@ EXAMPLES = {
         ("bnfold verify before.onnx after.onnx --data inputs.npz", "on your own inputs"),
         ("bnfold verify before.onnx after.onnx --input x=1,3,224,224", "set dynamic sizes"),
     ),
+    "explain": (("bnfold explain no-handler", "a reason"), ("bnfold explain Conv", "an operator")),
     "completion": (("bnfold completion bash", "to be read when the shell starts"),),
     "diff": (
         ("bnfold diff before.onnx after.onnx", "exit code 1 if any does"),
@@ -115,19 +71,6 @@ def _write_examples(command: click.Command, formatter: click.HelpFormatter) -> N
                 formatter.write(f"  {line:{width}}  {meaning}\n")
 
 
-COMMANDS = {
-    "version": "`bnfold --version`",
-    "help": "`bnfold --help`, or `bnfold COMMAND --help`",
-    "check": "`bnfold inspect IN`, or `bnfold verify BEFORE AFTER`",
-    "compare": "`bnfold verify BEFORE AFTER`, or `bnfold diff BEFORE AFTER`",
-    "convert": "`bnfold upgrade IN OUT --opset N`",
-    "downgrade": "`bnfold upgrade IN OUT --opset N`, which goes down as well",
-    "simplify": "`bnfold optimize IN OUT --simplify`",
-    "info": "`bnfold inspect IN`",
-}
-"""What users mean by commands that other tools have."""
-
-
 GROUPS = {
     "Conversion": (
         *("target_opset", "fix_shapes", "constants", "decompose", "decompose_form", "decompose_ops", "assert_none"),
@@ -142,8 +85,18 @@ GROUPS = {
         *("depth", "no_verify", "require_verified", "tolerance", "inputs", "data", "runtime", "verify_seconds"),
         "values",
     ),
-    "Output": ("report", "as_json", "in_place", "dry_run", "external_data", "keep_failed", "quiet", "verbose"),
-    "Many models": ("jobs", "scheduler", "force"),
+    "Output": (
+        "report",
+        "as_json",
+        "output_format",
+        "in_place",
+        "dry_run",
+        "external_data",
+        "keep_failed",
+        "quiet",
+        "verbose",
+    ),
+    "Many models": ("exclude", "jobs", "scheduler", "force"),
 }
 """Options by what they are about, in the order of the help."""
 RARE = ("step_seconds", "saved_var", "size_threshold", "samples", "seed")
@@ -170,6 +123,8 @@ class Command(click.Command):
                 formatter.write(f"  {', '.join(rare)}\n")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not {"-h", "--help"} & {*args}:
+            self._read_project(ctx)
         given = list(args)  # what parses them takes them off the list
         try:
             return super().parse_args(ctx, args)
@@ -183,6 +138,17 @@ class Command(click.Command):
             if not hint:
                 raise
             raise click.UsageError(f"{error.message.rstrip('.')}: {hint}.", ctx) from error
+
+    def _read_project(self, ctx: click.Context) -> None:
+        """Let pyproject.toml state the defaults of this command's options."""
+        names = {each.name for each in self.params if isinstance(each, click.Option)}
+        if not names & {"target_opset", "assert_none", "exclude"}:
+            return
+        try:
+            found = project()
+        except WrongUsage as error:
+            raise click.UsageError(str(error), ctx) from error
+        ctx.default_map = {name: value for name, value in found.settings.items() if name in names}
 
 
 def _too_many(message: str, args: list[str]) -> str:

@@ -7,16 +7,20 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
 from bnfold.batch.addresses import MAGIC, STREAM, is_url
+from bnfold.cli.project import is_excluded
 from bnfold.settings import Options, OutputOptions, Policy, VerifyOptions
 from bnfold.settings.checked import Checked
 
 if TYPE_CHECKING:
     from bnfold.pipeline.formats import Source
+
+
+OutputFormat = Literal["text", "json", "github", "sarif", "json-lines"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,7 @@ class CliOptions(Checked):
     Attributes:
         report: Write a report: JSON for programs, HTML for people; may be repeated.
         as_json: Print the report as JSON on standard output.
+        output_format: Print the table, the report, or findings for GitHub, code scanning or other programs.
         no_verify: Do not compare the result with the original.
         require_verified: Exit with code 3 if the result could not be verified.
         as_is: Inspect the file as is: no folding, no opset change.
@@ -34,6 +39,7 @@ class CliOptions(Checked):
         jobs: Number of worker processes for a folder.
         values: Run both models, and show where their values begin to differ, even if it takes a while.
         scheduler: Run a folder on a Dask cluster: the scheduler's address, or a scheduler file (.json).
+        exclude: Leave out models whose path matches this pattern, or that are in such a folder; may be repeated.
         force: Process every model of a folder, even if its result is up to date.
         quiet: Print only errors and warnings.
         verbose: List every BatchNormalization and every note.
@@ -44,6 +50,7 @@ class CliOptions(Checked):
 
     report: Sequence[str] = ()
     as_json: bool = False
+    output_format: OutputFormat = "text"
     no_verify: bool = False
     require_verified: bool = False
     as_is: bool = False
@@ -52,6 +59,7 @@ class CliOptions(Checked):
     jobs: int | None = field(default=None, metadata={"low": 1})
     values: bool | None = None
     scheduler: str | None = None
+    exclude: Sequence[str] = ()
     force: bool = False
     quiet: bool = False
     verbose: bool = False
@@ -74,6 +82,15 @@ class Invocation(NamedTuple):
     def reports(self) -> list[Path]:
         """The reports to write."""
         return [Path(path) for path in self.run.report]
+
+    def leaves_out(self, model: str) -> bool:
+        """Whether a model is excluded."""
+        return is_excluded(model, self.run.exclude)
+
+    @property
+    def lists_findings(self) -> bool:
+        """Whether standard output is to be a list of findings, of one model or many."""
+        return self.run.output_format not in ("text", "json")
 
     @property
     def source(self) -> str:
@@ -160,6 +177,11 @@ def read_invocation(given: dict[str, Any]) -> Invocation:
     run, checks = made(CliOptions), made(VerifyOptions)
     if run.quiet and run.verbose:
         raise click.UsageError("--quiet and --verbose contradict each other; give one of them")
+    if run.as_json and run.output_format not in ("text", "json"):
+        raise click.UsageError(
+            f"--json and --output-format {run.output_format} contradict each other; give one of them"
+        )
+    run = replace(run, as_json=run.as_json or run.output_format == "json")
     if "paths" in given:
         sources, output = _inputs_and_output(given["paths"], in_place=given["in_place"], dry_run=run.dry_run)
     else:

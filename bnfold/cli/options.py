@@ -18,6 +18,7 @@ from bnfold.batch.addresses import without_password
 from bnfold.cli import terminal
 from bnfold.cli.completion import among, choices, operators, opsets
 from bnfold.cli.invocation import CliOptions, named, read_invocation
+from bnfold.cli.project import project
 from bnfold.errors import BadSetting, BnfoldError, machine_trouble, printable
 from bnfold.settings import NORMALIZATIONS, Options, OutputOptions, Policy, VerifyOptions
 from bnfold.settings.checked import type_hints
@@ -66,6 +67,16 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(name.strip() for name in text.split(",") if name.strip())
 
 
+BARE = "project"
+"""What ``--assert-none`` without a value means: what pyproject.toml says, by default BatchNormalization."""
+
+
+def _forbidden(text: str) -> frozenset[str]:
+    if text == BARE:
+        text = project().settings.get("assert_none", "BatchNormalization")
+    return _names(text)
+
+
 STATED = {
     member.name: (kind, member)
     for kind in (Options, Policy, VerifyOptions, OutputOptions, CliOptions)
@@ -97,10 +108,12 @@ FORMS: dict[str, dict[str, Any]] = {
         "shell_complete": among(lambda: NORMALIZATIONS, several=True),
     },
     "assert_none": {
-        "type": _names,
+        "type": _forbidden,
         "default": "",
         "show_default": False,
-        "metavar": "OP[,OP]",
+        "metavar": "[OP,…]",
+        "is_flag": False,
+        "flag_value": BARE,
         "shell_complete": among(operators, several=True),
     },
     "only": _OPERATOR,
@@ -126,6 +139,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "tolerance": {"type": _tolerance, "show_default": False, "metavar": "T|FLOAT16|BFLOAT16"},
     "report": {"type": _report, "metavar": "FILE.JSON|FILE.HTML", "multiple": True},
     "size_threshold": {"metavar": "BYTES"},
+    "exclude": {"metavar": "PATTERN", "multiple": True},
     "keep_failed": {"type": click.Path(dir_okay=False)},
     "scheduler": {"metavar": "ADDRESS"},
 }
@@ -198,6 +212,15 @@ def takes(
     return decorate
 
 
+def _stated_by(name: str) -> str:
+    """Return the option, or the file that its value comes from."""
+    from click.core import ParameterSource
+
+    ctx = click.get_current_context(silent=True)
+    is_default = ctx is not None and ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP
+    return f"{project().file}: [tool.bnfold] {_flags(name)[0].lstrip('-')}" if is_default else _flags(name)[-1]
+
+
 def _import_numpy() -> None:
     """Import numpy, with one thread for its BLAS unless the user wants more.
 
@@ -224,7 +247,7 @@ def user_errors(sources: Sequence[str], exit_code: int | None = None) -> Iterato
     except BnfoldError as error:
         text = str(error)
         if isinstance(error, BadSetting):
-            text = f"{_flags(error.name)[-1]}: {error.problem}"
+            text = f"{_stated_by(error.name)}: {error.problem}"
         prefix = "" if any(printable(source) in text for source in sources) else f"{sources[0]}: "
         terminal.say(without_password(f"bnfold: {prefix}{text}"))
         sys.exit(exit_code or error.exit_code)

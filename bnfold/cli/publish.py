@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,9 @@ from bnfold.batch.addresses import is_url
 from bnfold.errors import BadInput, OutputError, WrongUsage
 from bnfold.ir.storage import locked_file
 from bnfold.pipeline import path_conflicts
+
+if TYPE_CHECKING:
+    from bnfold.batch.worker import FileResult
 
 
 def require(paths: Sequence[str]) -> None:
@@ -47,6 +50,14 @@ def emit(document: Mapping[str, Any], paths: Sequence[str], *, as_json: bool) ->
 def to_stdout(document: Mapping[str, Any]) -> None:
     """Print the report as JSON."""
     click.echo(json.dumps(document, indent=2, allow_nan=False))
+
+
+def findings(results: Sequence[FileResult], form: str) -> None:
+    """Print what was found in many models as a list for programs."""
+    from bnfold.cli.findings import WRITERS, findings_of
+
+    for line in WRITERS[form]([*findings_of(results)]):
+        click.echo(line)
 
 
 def write(path: str, document: Mapping[str, Any]) -> None:

@@ -111,6 +111,8 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
     if grew := before_after.grown(report):
         say(f"  note: {grew}", WARNING)
     _attention(report, verbose=verbose)
+    for line in before_after.more(before_after.codes(report)):
+        say(f"  {line}")
     if outcome.output is not None:
         total = sum(outcome.seconds.values())
         phases = ", ".join(f"{phase} {spent:.2f} s" for phase, spent in outcome.seconds.items())
@@ -216,17 +218,8 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     _attention(report, verbose=False)
     if more := job.more_arithmetic(outcome):
         say(f"  note: --all-affines would also fold {more} Mul, Add, Sub or Div of no BatchNormalization")
-    for code in dict.fromkeys(event.reason.code for event in report.batchnorms if event.reason is not None):
-        say(f"  {_remedy(code)}")
-
-
-def _remedy(code: str) -> str:
-    """Return what can be done about a reason."""
-    from bnfold.report.advice import ADVICE
-    from bnfold.report.reasons import Reason
-
-    remedy = ADVICE[Reason.of(code)].remedy
-    return f"What to do about {code}: {remedy[0].lower()}{remedy[1:]}"
+    for line in before_after.advice(before_after.codes(report)):
+        say(f"  {line}")
 
 
 def verdict(found: Verdict, *, verbose: bool = False) -> None:
@@ -262,8 +255,11 @@ def batch_summary(results: Sequence[FileResult], *, table: bool, skipped: int = 
         if (result.status == "failed" or result.left) and not table:
             prefix = "" if result.source in result.message else f"{result.source}: "
             say(f"{prefix}{result.message}", BAD)
-    for code in dict.fromkeys(code for result in results if result.counts for code in result.counts.reasons):
-        say(f"  {_remedy(code)}")
+    from bnfold.cli import before_after
+
+    codes = dict.fromkeys(code for result in results if result.counts for code in result.counts.reasons)
+    for line in before_after.advice([*codes], hint=table):
+        say(f"  {line}")
     counts = Counter(result.status for result in results)
     if results and table:
         say(", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status]))

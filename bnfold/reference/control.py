@@ -140,3 +140,8 @@ def _scan_one(bodies: _Bodies, inputs: Sequence[Datum], attrs: Mapping[str, Attr
 
 
 _RUNNERS = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}
+
+
+def runs_bodies(op_type: str) -> bool:
+    """Whether this operator of the default domain runs graphs: evaluated in every version that onnx knows."""
+    return op_type in _RUNNERS

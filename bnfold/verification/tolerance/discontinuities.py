@@ -44,6 +44,11 @@ _JUMPS: Mapping[str, tuple[int, ...]] = {
 }
 
 
+def is_discontinuous(op_type: str) -> bool:
+    """Whether some node of this operator of the default domain is discontinuous in some input."""
+    return op_type in _JUMPS or op_type in ("Cast", "CastLike", "MaxPool")
+
+
 def jump_slots(node: ir.Node) -> tuple[int, ...]:
     """Return the input slots of ``node`` at which a tiny difference can become a large one."""
     if node.domain:

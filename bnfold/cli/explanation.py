@@ -1,0 +1,192 @@
+"""What `bnfold explain` says of a reason code or an operator: facts for programs, and the same as lines for people."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from itertools import groupby, pairwise
+from typing import Any
+
+from bnfold.errors import WrongUsage
+from bnfold.report.reasons import Reason
+
+_WIDTH = 100
+Facts = dict[str, Any]
+
+
+def explained(word: str) -> Facts:
+    """Return what is known of a reason code or an operator.
+
+    Raises:
+        WrongUsage: It is neither; the error names what is spelled most like it.
+    """
+    operators = {name.lower(): name for name in known_operators()}
+    if operators.get(word.lower()) == word:  # Range is an operator, range a reason
+        return _operator(word)
+    code = word.strip("[]").lower().replace("_", "-")
+    reasons = {reason.code: reason for reason in Reason}
+    if code in reasons:
+        return _reason(reasons[code])
+    if (name := operators.get(word.lower())) is not None:
+        return _operator(name)
+    names = {**operators, **{each: each for each in reasons}}
+    near = [names[match] for match in get_close_matches(word.lower(), names, 3)]
+    hint = f"; did you mean {' or '.join(near)}?" if near else "; `bnfold explain` lists the codes"
+    raise WrongUsage(f"{word!r} is neither a reason code nor an operator of ONNX{hint}")
+
+
+def codes() -> Facts:
+    """Return every reason code with its sentence."""
+    return {"codes": {reason.code: reason.value for reason in Reason}}
+
+
+def known_operators() -> list[str]:
+    """Return the operators that can be explained: those of ONNX, and others that bnfold folds into."""
+    from bnfold.cli.completion import operators
+    from bnfold.folding.ops import HANDLERS
+
+    return sorted({*operators(), *HANDLERS})
+
+
+def lines(facts: Facts) -> Iterator[str]:
+    """Yield the same facts for people."""
+    if "codes" in facts:
+        yield from (f"{code:<24}{text}" for code, text in facts["codes"].items())
+        yield ""
+        yield "bnfold explain CODE says more about one of them, bnfold explain OPERATOR about an operator such as Conv."
+        return
+    yield from _about_reason(facts) if "code" in facts else _about_operator(facts)
+
+
+def _reason(reason: Reason) -> Facts:
+    from bnfold.report.advice import ADVICE
+
+    advice = ADVICE[reason]
+    return {
+        "code": reason.code,
+        "text": reason.value,
+        "meaning": advice.meaning,
+        "remedy": advice.remedy,
+        "command": advice.command,
+        "example": advice.example,
+    }
+
+
+def _about_reason(facts: Facts) -> Iterator[str]:
+    yield f"{facts['code']}: {facts['text']}"
+    yield ""
+    yield from _wrapped(facts["meaning"])
+    yield ""
+    yield from _wrapped(f"What you can do: {facts['remedy']}")
+    yield ""
+    yield f"Example: `{facts['command']}` gives this reason for the model"
+    yield ""
+    yield from (f"    {line}" for line in facts["example"].splitlines())
+
+
+def _operator(name: str) -> Facts:
+    from bnfold.converting.table import steps
+    from bnfold.ir.schemas import schema_of, versions_of
+    from bnfold.reference import control, fallback, kernels  # noqa: F401 - importing the kernels registers them
+    from bnfold.reference.registry import registered
+    from bnfold.verification.tolerance.discontinuities import is_discontinuous
+
+    versions = tuple(each for each in versions_of(name) if not schema_of(name, each).deprecated)
+    changes = [steps(name, old, new)[0] for old, new in pairwise(versions)]
+    own = {version for _, op, version in registered() if op == name}
+    own |= set(versions) if control.runs_bodies(name) else set()
+    shared = {*fallback.PROVEN.get(("", name), ()), *fallback.FUNCTIONS.get(("", name), ())}
+    return {
+        "operator": name,
+        "folding": _passing(name),
+        "versions": list(versions),
+        "conversions": [
+            {
+                "from": old,
+                "to": step.version,
+                "how": "blocked" if step.blocked else "rewritten" if step.adapter else "unchanged",
+                "why": step.blocked or "",
+            }
+            for old, step in zip(versions, changes, strict=False)
+        ],
+        "reference": {"own": sorted(own), "onnx": sorted(shared - own)},
+        "discontinuous": is_discontinuous(name),
+    }
+
+
+def _passing(name: str) -> list[Facts]:
+    """Return how a scale and shift pass an operator, by row of the table: an operator may have several forms."""
+    from bnfold.report.advice.passing import ROWS
+
+    found = [(row.title, *row.texts()) for row in ROWS if name in row.operators]
+    return [{"form": title, "up": up, "down": down} for title, up, down in found]
+
+
+def _about_operator(facts: Facts) -> Iterator[str]:
+    name = facts["operator"]
+    yield f"{name}: what bnfold knows of it"
+    yield ""
+    yield "Folding: how the scale and shift of a BatchNormalization pass it"
+    if not facts["folding"]:
+        yield "  not at all: a search for weights ends here with the reason no-handler"
+    for form in facts["folding"]:
+        yield from _wrapped(form["form"], "  ") if form["form"] != name else ()
+        yield from _wrapped(f"a BatchNormalization after it: {form['up'] or 'not'}", "    ")
+        yield from _wrapped(f"a BatchNormalization before it: {form['down'] or 'not'}", "    ")
+    yield ""
+    yield from _about_versions(facts)
+    yield ""
+    yield from _about_verification(facts)
+
+
+_HOW = {"unchanged": "the node stays as it is", "rewritten": "bnfold rewrites the node", "blocked": "not possible"}
+
+
+def _about_versions(facts: Facts) -> Iterator[str]:
+    versions = facts["versions"]
+    if not versions:
+        yield "Versions: none, it is no operator of ONNX's own"
+        return
+    yield f"Versions: {_listed(versions)}"
+    for how, group in groupby(facts["conversions"], lambda step: (step["how"], step["why"])):
+        same = list(group)
+        chain = " → ".join(map(str, [same[0]["from"], *(step["to"] for step in same)]))
+        yield from _wrapped(f"{chain}: {_HOW[how[0]]}{f': {how[1]}' if how[1] else ''}", "  ")
+    reachable = list(versions)
+    for step in facts["conversions"]:
+        if step["how"] != "unchanged":
+            reachable = [version for version in versions if version >= step["to"]]
+    last = f"down to version {reachable[0]}, unless it uses something newer"
+    yield f"  to an older opset: a node of version {versions[-1]} stays as it is {last}"
+
+
+def _about_verification(facts: Facts) -> Iterator[str]:
+    own, shared = facts["reference"]["own"], facts["reference"]["onnx"]
+    yield "Verification"
+    if own:
+        versions = _listed([each for each in own if each]) or "as onnxruntime defines it"
+        yield f"  bnfold's own float64 implementation: {versions}"
+    if shared:
+        yield f"  ONNX's reference implementation, checked: {_listed(shared)}"
+    if missing := [each for each in facts["versions"] if each not in {*own, *shared}]:
+        yield f"  no implementation that is trusted: {_listed(missing)}; a result that depends on it is unverified"
+    if facts["discontinuous"]:
+        yield from _wrapped(
+            "discontinuous: a tiny difference before it can become a large one behind it, so models are compared at "
+            "its inputs, and both go on with the original's values",
+            "  ",
+        )
+    else:
+        yield "  continuous: models are compared behind it, within what rounding explains"
+
+
+def _listed(versions: Sequence[int]) -> str:
+    return ", ".join(map(str, versions))
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  " if indent else "",
+        break_on_hyphens=False, break_long_words=False,
+    )  # fmt: skip

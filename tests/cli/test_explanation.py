@@ -1,0 +1,111 @@
+"""`bnfold explain`: every code and operator is explained, from the texts of the pages, and typos are answered."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bnfold.cli import explanation
+from bnfold.cli.commands import main
+from bnfold.report.advice import ADVICE
+from bnfold.report.reasons import Reason
+from tests.conftest import MODELS
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, ["explain", *words])
+
+
+def together(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.code)
+def test_a_code_is_explained_in_full(reason: Reason) -> None:
+    result = run(reason.code)
+    advice = ADVICE[reason]
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"{reason.code}: {reason.value}\n")
+    told = together(result.stdout)
+    assert together(advice.meaning) in told
+    assert together(advice.remedy) in told
+    assert together(advice.example) in told
+    assert advice.command in told
+
+
+@pytest.mark.parametrize("word", ["no-gain", "NO_GAIN", "[no-gain]", "No-Gain"])
+def test_a_code_may_be_copied_from_wherever_it_stands(word: str) -> None:
+    assert run(word).stdout == run("no-gain").stdout
+
+
+def test_every_operator_is_explained() -> None:
+    names = explanation.known_operators()
+    assert {"Conv", "BatchNormalization", "FusedConv", "TopK", "Loop"} <= set(names)
+    for name in names:
+        facts = explanation.explained(name)
+        assert facts["operator"] == name
+        assert all(line == line.rstrip() for line in explanation.lines(facts))
+
+
+def test_what_is_said_of_an_operator() -> None:
+    told = run("conv").stdout
+    assert "Versions: 1, 11, 22\n  1 → 11 → 22: the node stays as it is\n" in told
+    assert "a BatchNormalization after it: output channels of W, the bias\n" in told
+    assert "bnfold's own float64 implementation: 1, 11, 22\n" in told
+    assert "continuous" in told
+    told = run("Clip").stdout
+    assert "1 → 6 → 11: bnfold rewrites the node\n  11 → 12 → 13: the node stays as it is\n" in told
+    assert "a node of version 13 stays as it is down to version 11" in told
+    assert "reason no-handler" in run("TopK").stdout
+    assert "discontinuous: a tiny difference" in run("TopK").stdout
+    assert "as onnxruntime defines it" in run("FusedConv").stdout
+    assert "ONNX's reference implementation, checked: 17" in run("STFT").stdout
+    assert "no implementation that is trusted" in run("ImageDecoder").stdout
+    assert "Versions: 1, 7, 9\n" in run("Upsample").stdout  # 10 only withdraws it
+
+
+def test_an_operator_that_is_called_like_a_code_is_told_by_its_capital() -> None:
+    assert run("Range").stdout.startswith("Range: what bnfold knows of it")
+    assert run("range").stdout.startswith("range: a folded weight")
+
+
+def test_json_has_the_same() -> None:
+    assert json.loads(run("no-gain", "--json").stdout) == explanation.explained("no-gain")
+    assert json.loads(run("Conv", "--json").stdout) == explanation.explained("Conv")
+    assert set(json.loads(run("--json").stdout)["codes"]) == {reason.code for reason in Reason}
+
+
+def test_without_a_word_the_codes_are_listed() -> None:
+    told = run().stdout
+    assert all(f"{reason.code} " in told for reason in Reason)
+    assert "bnfold explain OPERATOR" in told
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("no-gian", "did you mean no-gain"),
+        ("Convv", "did you mean Conv"),
+        ("zzzzzz", "`bnfold explain` lists the codes"),
+    ],
+)
+def test_an_unknown_word_is_answered_by_the_nearest(word: str, hint: str) -> None:
+    result = run(word)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"bnfold: '{word}' is neither a reason code nor an operator of ONNX")
+    assert hint in result.stderr
+
+
+def test_a_run_that_prints_reasons_says_once_what_explains_them(tmp_path: Path) -> None:
+    source, out = str(MODELS / "dense.onnx"), str(tmp_path / "out.onnx")
+    for command in (["inspect", source], ["optimize", source, out], ["inspect", source, source]):
+        told = CliRunner().invoke(main, command).stderr
+        assert told.count("bnfold explain") == 1, command
+        assert re.search(r"`bnfold explain (negative-scale|shared-value)` says more", told)
+    assert "bnfold explain" not in CliRunner().invoke(main, ["optimize", source, out, "--quiet"]).output
+    assert "bnfold explain" not in CliRunner().invoke(main, ["inspect", str(MODELS / "bn9.onnx")]).output
