@@ -27,6 +27,7 @@ ROOMS = (
     "converting",
     "folding",
     "decomposing",
+    "simplifying",
     "interop",
     "interop.onnx_ir",
     "interop.openvino",

@@ -55,7 +55,18 @@ def main() -> None:
 
 @main.command()
 @paths
-@takes("target_opset", "fix_shapes", "constants", *STEPS, *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING)
+@takes(
+    "target_opset",
+    "fix_shapes",
+    "constants",
+    "no_simplify",
+    *STEPS,
+    *DECOMPOSING,
+    *FOLDING,
+    *READING,
+    *CHECKING,
+    *WRITING,
+)
 def optimize(args: Invocation) -> None:
     """Upgrade, fold and verify the model IN, and write it to OUT.
 
@@ -67,7 +78,12 @@ def optimize(args: Invocation) -> None:
 
 @main.command()
 @paths
-@takes("fix_shapes", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING, target_opset="keep", constants="keep")
+@takes(
+    *("fix_shapes", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING),
+    target_opset="keep",
+    constants="keep",
+    no_simplify=True,
+)
 def fold(args: Invocation) -> None:
     """Fold BatchNormalization into weights, and keep the opset.
 
@@ -78,7 +94,7 @@ def fold(args: Invocation) -> None:
 
 @main.command()
 @paths
-@takes("target_opset", "fix_shapes", *READING, *CHECKING, *WRITING, fold=False, constants="keep")
+@takes("target_opset", "fix_shapes", *READING, *CHECKING, *WRITING, fold=False, constants="keep", no_simplify=True)
 def upgrade(args: Invocation) -> None:
     """Change the opset of the model IN, and nothing else.
 
