@@ -19,11 +19,11 @@ from bnfold.simplifying.no_effect import (
     find_expand,
     find_identity,
     find_pad,
-    find_same_shape,
     find_slice,
+    find_tile,
 )
 from bnfold.simplifying.plan import Plan
-from bnfold.simplifying.products import find_product
+from bnfold.simplifying.products import find_addition
 from bnfold.simplifying.reshaping import RESHAPING, find_reshaping
 from bnfold.simplifying.transposing import find_transpose
 
@@ -35,9 +35,9 @@ FINDERS: Mapping[str, Finder] = {
     "Slice": find_slice,
     "Pad": find_pad,
     "Expand": find_expand,
-    "Tile": find_same_shape,
+    "Tile": find_tile,
     "Transpose": find_transpose,
-    "Add": find_product,
+    "Add": find_addition,
     **dict.fromkeys(("Concat", "Sum", "Max", "Min", "Mean", "Split"), find_alone),
     **dict.fromkeys(RESHAPING, find_reshaping),
 }

@@ -53,6 +53,12 @@ def find_same_shape(node: ir.Node, known: Known) -> Plan | None:
     return skip(node) if same_dims(known, node.input(0), node.output(0)) else None
 
 
+def find_tile(node: ir.Node, known: Known) -> Plan | None:
+    """Plan to read what a Tile repeats once."""
+    repeats = known.numbers(node.input(1))
+    return skip(node) if repeats is not None and all(count == 1 for count in repeats) else None
+
+
 def find_expand(node: ir.Node, known: Known) -> Plan | None:
     """Plan to store what an Expand is told, with 1 for the sizes that its input has there, or to leave it out."""
     dims, told = known.dims(node.input(0)), known.integers(node.input(1))
