@@ -49,6 +49,13 @@ def _computed(node: ir.Node, known: Known) -> Store | None:
         or known.calls(node)
     ):
         return None
+    try:
+        return _stored(node, value, known)
+    except BnfoldError:  # damaged, or beyond the range of its type: whoever runs it will say so
+        return None
+
+
+def _stored(node: ir.Node, value: ir.Value, known: Known) -> Store | None:
     told = known.integers(value)
     if told is not None and (numbers := told.numbers) is not None:
         array = np.array(numbers[0] if told.is_scalar else numbers, numpy_type(told.dtype))
@@ -56,10 +63,7 @@ def _computed(node: ir.Node, known: Known) -> Store | None:
     held = ir.constant(value)
     if held is None or held.nbytes > max(_SMALL, _own_bytes(node)):
         return None
-    try:
-        return Store("results of constants stored", node, InMemory(held.dtype, held.numpy()))
-    except BnfoldError:  # damaged, or beyond the range of its type: whoever runs it will say so
-        return None
+    return Store("results of constants stored", node, InMemory(held.dtype, held.numpy()))
 
 
 def _own_bytes(node: ir.Node) -> int:

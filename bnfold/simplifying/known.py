@@ -60,6 +60,17 @@ class Known:
     def _types(self) -> Mapping[ir.Value, onnx.TypeProto]:
         return proven_types(self._model)
 
+    @cached_property
+    def positive(self) -> frozenset[str]:
+        """The open sizes that are zero in no run: beside a zero, no runtime infers the -1 of a Reshape."""
+        found: set[str] = set()
+        for node in self._model.graph.nodes:
+            told = self.integers(node.input(1)) if node.is_op("Reshape") and not node.has_references else None
+            if told is not None and -1 in told.items and not node.attr("allowzero", 0):
+                dims = zip(told.items, self.dims(node.input(0)) or (), strict=False)
+                found.update(dim for item, dim in dims if isinstance(dim, str) and item in (0, dim))
+        return frozenset(found)
+
     def calls(self, node: ir.Node) -> bool:
         """Whether a node calls a function of the model, which may have the name of an operator."""
         return (node.domain, node.op_type) in self._functions

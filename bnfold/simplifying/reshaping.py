@@ -68,23 +68,27 @@ def _stored_target(node: ir.Node, known: Known) -> Plan | None:
     if node.op_type != "Reshape" or ir.constant(node.input(1)) is not None:
         return None
     target = _target(node, known)
-    settled = _settled(target, known.dims(node.input(0))) if target is not None else None
+    settled = _settled(target, known.dims(node.input(0)), known) if target is not None else None
     return store_target(node, 1, list(settled)) if settled is not None else None
 
 
-def _settled(target: list[Dim], source: Sequence[Dim] | None) -> list[int] | None:
+def _settled(target: list[Dim], source: Sequence[Dim] | None, known: Known) -> list[int] | None:
     """Return numbers that stand for a target: 0 where it has the source's size at that place, -1 for one other.
 
     Beside a -1 no size may be zero, or nothing tells what is left. A -1 that is told already is the model's own risk.
     """
-    copied = [0 if isinstance(item, str) and item == _at(source, place) else item for place, item in enumerate(target)]
-    unknown = [place for place, item in enumerate(copied) if not isinstance(item, int)]
+    copied = [0 if isinstance(item, str) and item == _at(source, at) else item for at, item in enumerate(target)]
+    unknown = [at for at, item in enumerate(copied) if not isinstance(item, int)]
     if len(unknown) == 1 and all(
-        place in unknown or (isinstance(item, int) and item > 0) for place, item in enumerate(copied)
+        at in unknown or _is_positive(_at(source, at) if item == 0 else item, known) for at, item in enumerate(copied)
     ):
         copied[unknown[0]] = -1
     numbers = [item for item in copied if isinstance(item, int)]
     return numbers if len(numbers) == len(copied) else None
+
+
+def _is_positive(size: Dim, known: Known) -> bool:
+    return size > 0 if isinstance(size, int) else size in known.positive
 
 
 def _one_of_two(node: ir.Node, known: Known) -> Plan | None:
@@ -110,4 +114,4 @@ def _from_source(node: ir.Node, known: Known, source: ir.Value) -> list[int] | N
         if all(isinstance(item, int) and item != 0 for item in absolute):
             return [item for item in absolute if isinstance(item, int)]  # a -1 is the same of as many elements
     dims = known.dims(node.output(0))
-    return None if dims is None else _settled(list(dims), known.dims(source))
+    return None if dims is None else _settled(list(dims), known.dims(source), known)

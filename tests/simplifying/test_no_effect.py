@@ -19,7 +19,11 @@ WITHOUT_EFFECT = {
         "",
         ["Cast", "Cast", "Relu"],
     ),
-    "Slice of all": ("y0 = Slice (x, a, e) y = Relu (y0)", "int64[1] a = {0}, int64[1] e = {9223372036854775807}", ["Relu"]),
+    "Slice of all": (
+        "y0 = Slice (x, a, e) y = Relu (y0)",
+        "int64[1] a = {0}, int64[1] e = {9223372036854775807}",
+        ["Relu"],
+    ),
     "Slice of what is there": (
         "y0 = Slice (x, a, e, c) y = Relu (y0)",
         "int64[1] a = {0}, int64[1] e = {4}, int64[1] c = {1}",
@@ -54,11 +58,17 @@ WITHOUT_EFFECT = {
 @pytest.mark.parametrize("case", WITHOUT_EFFECT)
 def test_what_has_no_effect_goes(case: str) -> None:
     body, constants, left = WITHOUT_EFFECT[case]
-    before = model("(float[N,4] x) => (float[M,K] y)" if "rank" not in case else "(float[N,4] x) => (float[L,M,K] y)", body, constants)
+    before = model(
+        "(float[N,4] x) => (float[M,K] y)" if "rank" not in case else "(float[N,4] x) => (float[L,M,K] y)",
+        body,
+        constants,
+    )
     after, report = simplified(before)
     assert operators(after) == left
     assert len(report.simplified) == (len(before.graph.node) - len(left))
-    assert_equal(before, after, *[(size, 4) for size in ((3,) if "open size" in case and "Expand" in case else (0, 1, 3))])
+    assert_equal(
+        before, after, *[(size, 4) for size in ((3,) if "open size" in case and "Expand" in case else (0, 1, 3))]
+    )
 
 
 def test_a_dropout_in_training_mode_stays() -> None:
@@ -76,7 +86,9 @@ def test_a_mask_that_is_read_keeps_its_dropout() -> None:
 
 def test_annotations_are_not_believed() -> None:
     """The batch was opened, and the annotation that says 3 was left in the file."""
-    before = model("(float[N,4] x) => (float[M,4] y)", "a = Relu (x) b = Expand (a, s) y = Relu (b)", "int64[2] s = {3, 4}")
+    before = model(
+        "(float[N,4] x) => (float[M,4] y)", "a = Relu (x) b = Expand (a, s) y = Relu (b)", "int64[2] s = {3, 4}"
+    )
     before.graph.value_info.append(onnx.helper.make_tensor_value_info("a", 1, (3, 4)))
     after, _ = simplified(before)
     assert operators(after) == ["Relu", "Expand", "Relu"]
