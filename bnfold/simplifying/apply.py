@@ -8,7 +8,7 @@ import onnx
 from bnfold import ir
 from bnfold.ir.value import shape_of
 from bnfold.report.other_events import SimplifyEvent
-from bnfold.simplifying.plan import Operand, Plan, Respell, Skip, Store, Unite
+from bnfold.simplifying.plan import LeaveOut, Operand, Plan, Respell, Store, Unite
 
 
 class Editor:
@@ -33,7 +33,7 @@ class Editor:
 
     def _edited(self, plan: Plan) -> str:
         """Edit, and return the name of the value or node that takes the place of the node."""
-        if isinstance(plan, Skip):
+        if isinstance(plan, LeaveOut):
             made = plan.node.outputs[0]
             assert made is not None, "its consumers were looked at"
             _replace(made, plan.source)

@@ -8,7 +8,7 @@ from bnfold import ir
 from bnfold.ir.tensor import TP, Array
 from bnfold.ir.value import Dim
 from bnfold.simplifying.known import Known
-from bnfold.simplifying.plan import Plan, Respell, Skip, can_respell, can_skip
+from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip
 
 NO_EFFECT = "without effect"
 _END = 2**31 - 1
@@ -18,7 +18,7 @@ _END = 2**31 - 1
 def skip(node: ir.Node, title: str = "") -> Plan | None:
     """Plan to read the first input instead of the first output."""
     source = node.input(0)
-    return Skip(title or f"{node.op_type} {NO_EFFECT}", node, source) if can_skip(node, source) and source else None
+    return LeaveOut(title or f"{node.op_type} {NO_EFFECT}", node, source) if can_skip(node, source) and source else None
 
 
 def same_dims(known: Known, one: ir.Value | None, other: ir.Value | None) -> bool:

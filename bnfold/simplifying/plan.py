@@ -14,7 +14,7 @@ Operand = ir.Value | Array | None
 """An input of a node: a value, or a constant that is going to be stored."""
 
 
-class Skip(NamedTuple):
+class LeaveOut(NamedTuple):
     """The consumers of the first output of ``node`` read ``source``, which is equal to it."""
 
     title: str
@@ -51,7 +51,7 @@ class Unite(NamedTuple):
     twin: ir.Node
 
 
-Plan = Skip | Store | Respell | Unite
+Plan = LeaveOut | Store | Respell | Unite
 
 
 def can_replace(made: ir.Value, source: ir.Value, node: ir.Node) -> bool:

@@ -8,7 +8,7 @@ from bnfold import ir
 from bnfold.ir.value import Dim
 from bnfold.simplifying.known import Known
 from bnfold.simplifying.no_effect import NO_EFFECT, integers, same_dims, store_target
-from bnfold.simplifying.plan import Plan, Respell, Skip, can_respell, can_skip
+from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip
 
 RESHAPING = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 _FAR = 8
@@ -23,7 +23,7 @@ def find_reshaping(node: ir.Node, known: Known) -> Plan | None:
     for sources, source in _above(node):
         is_same = same_dims(known, source, made) or _cancel(sources, known)
         if is_same and can_skip(node, source):
-            return Skip(f"{node.op_type} {NO_EFFECT}" if len(sources) == 1 else "Reshape pairs", node, source)
+            return LeaveOut(f"{node.op_type} {NO_EFFECT}" if len(sources) == 1 else "Reshape pairs", node, source)
     return _one_of_two(node, known) or _stored_target(node, known)
 
 

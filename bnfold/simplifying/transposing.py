@@ -5,7 +5,7 @@ from __future__ import annotations
 from bnfold import ir
 from bnfold.simplifying.known import Known
 from bnfold.simplifying.no_effect import skip
-from bnfold.simplifying.plan import Plan, Respell, Skip, can_skip
+from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_skip
 
 
 def find_transpose(node: ir.Node, known: Known) -> Plan | None:
@@ -26,7 +26,7 @@ def _one_of_two(node: ir.Node, order: list[int], known: Known) -> Plan | None:
         return None
     both = [inner[axis] for axis in order]
     if both == sorted(both):
-        return Skip("Transpose pairs", node, source) if can_skip(node, source) else None
+        return LeaveOut("Transpose pairs", node, source) if can_skip(node, source) else None
     is_alone = middle.only_consumer is node
     return Respell("Transpose after another", node, "Transpose", [source], {"perm": both}) if is_alone else None
 

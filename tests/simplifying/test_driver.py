@@ -6,7 +6,6 @@ import numpy as np
 import onnx
 import onnx.parser
 from onnx import numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from bnfold import ir
 from bnfold.report.events import Report
@@ -144,5 +143,4 @@ def test_a_node_with_a_reference_to_an_attribute_stays() -> None:
     """)
     after, _ = simplified(before)
     assert len(after.functions[0].node) == 2
-    x = np.ones((2, 4), np.float32)
-    np.testing.assert_array_equal(ReferenceEvaluator(after).run(None, {"x": x})[0], x)
+    assert_equal(before, after, (2, 4))

@@ -15,7 +15,7 @@ BATCH = "s = Shape (x) n = Gather (s, zero) u = Unsqueeze (n, front)"
 def target(proto: onnx.ModelProto, node: int = 0) -> list[int]:
     """What a Reshape is told."""
     (found,) = [t for t in proto.graph.initializer if t.name == proto.graph.node[node].input[1]]
-    return numpy_helper.to_array(found).tolist()
+    return [int(size) for size in numpy_helper.to_array(found)]
 
 
 COMPUTED = {
