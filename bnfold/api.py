@@ -110,7 +110,7 @@ def optimize(
 def fold(
     source: Source, output: Output = None, *, verify: VerifyOptions | None = None, **options: Unpack[OptionFields]
 ) -> Outcome:
-    """Fold and keep the opset, and Constant nodes: `optimize` with ``target_opset="keep"`` and ``constants="keep"``.
+    """Fold, and keep all else: `optimize` with ``target_opset="keep"``, ``constants="keep"`` and ``no_simplify=True``.
 
     Args:
         source: As for `optimize`.
@@ -127,7 +127,7 @@ def fold(
         >>> proto.opset_import[0].version, "BatchNormalization" in {node.op_type for node in proto.graph.node}
         (6, False)
     """
-    settings: dict[str, Any] = {"target_opset": "keep", "constants": "keep", **options}
+    settings: dict[str, Any] = {"target_opset": "keep", "constants": "keep", "no_simplify": True, **options}
     return _process(source, output, Options(**settings), verify)
 
 
@@ -153,7 +153,7 @@ def upgrade(
         >>> report.opset_before, report.opset_after, report.count("upgraded")
         (6, 17, 9)
     """
-    settings: dict[str, Any] = {"fold": False, "constants": "keep", **options}
+    settings: dict[str, Any] = {"fold": False, "constants": "keep", "no_simplify": True, **options}
     return _process(source, output, Options(**settings), verify)
 
 
@@ -177,7 +177,7 @@ def decompose(
         >>> bnfold.decompose("model.onnx", target_opset=15).report.count("decomposed")
         9
     """
-    own = {"target_opset": "keep", "fold": False, "decompose": "all", "constants": "keep"}
+    own = {"target_opset": "keep", "fold": False, "decompose": "all", "constants": "keep", "no_simplify": True}
     settings: dict[str, Any] = own | {**options}
     return _process(source, output, Options(**settings), verify)
 

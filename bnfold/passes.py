@@ -16,11 +16,14 @@ from bnfold.pipeline import passes
 from bnfold.report.events import Report
 from bnfold.settings import Options
 
-__all__ = ["DecomposeBatchNormPass", "FoldBatchNormPass", "UpgradeBatchNormPass"]
+__all__ = ["DecomposeBatchNormPass", "FoldBatchNormPass", "SimplifyPass", "UpgradeBatchNormPass"]
+
+_LEAVING = {"constants": "keep", "no_simplify": True}
+"""Options of a pass that does one thing."""
 
 
 class _BatchNormPass(onnx_ir.passes.FunctionalPass):  # type: ignore[misc] # onnx_ir is not type-checked here
-    """What the three passes share.
+    """What the passes share.
 
     Attributes:
         options: The `bnfold.Options` that the pass runs with, those included that make it the pass that it is.
@@ -48,14 +51,15 @@ class FoldBatchNormPass(_BatchNormPass):
     """Fold BatchNormalizations into their neighbours' weights; the opset stays.
 
     Args:
-        options: How; ``target_opset``, ``fold``, ``decompose`` and ``constants`` are not for the caller to choose here.
+        options: How; ``target_opset``, ``fold``, ``decompose``, ``constants`` and ``no_simplify`` are not for the
+            caller to choose here.
 
     Raises:
         ValueError: ``options`` ask for what another pass does.
     """
 
     def __init__(self, options: Options | None = None) -> None:
-        super().__init__(options, target_opset="keep", fold=True, decompose="never", constants="keep")
+        super().__init__(options, target_opset="keep", fold=True, decompose="never", **_LEAVING)
 
 
 class UpgradeBatchNormPass(_BatchNormPass):
@@ -71,7 +75,7 @@ class UpgradeBatchNormPass(_BatchNormPass):
     """
 
     def __init__(self, target_opset: int | None = None, options: Options | None = None) -> None:
-        super().__init__(options, target_opset=target_opset, fold=False, decompose="never", constants="keep")
+        super().__init__(options, target_opset=target_opset, fold=False, decompose="never", **_LEAVING)
 
 
 class DecomposeBatchNormPass(_BatchNormPass):
@@ -86,7 +90,23 @@ class DecomposeBatchNormPass(_BatchNormPass):
     """
 
     def __init__(self, options: Options | None = None) -> None:
-        super().__init__(options, target_opset="keep", fold=False, decompose="all", constants="keep")
+        super().__init__(options, target_opset="keep", fold=False, decompose="all", **_LEAVING)
+
+
+class SimplifyPass(_BatchNormPass):
+    """Leave fewer nodes by exact rewrites, as docs/simplifying.md lists them; the opset stays.
+
+    Args:
+        options: How; ``target_opset``, ``fold``, ``decompose``, ``constants`` and ``no_simplify`` are not for the
+            caller to choose here.
+
+    Raises:
+        ValueError: ``options`` ask for what another pass does.
+    """
+
+    def __init__(self, options: Options | None = None) -> None:
+        own = {"fold": False, "decompose": "never", "constants": "keep", "no_simplify": False}
+        super().__init__(options, target_opset="keep", **own)
 
 
 def _settled(name: str, options: Options, own: dict[str, Any]) -> Options:

@@ -27,6 +27,7 @@ ROOMS = (
     "converting",
     "folding",
     "decomposing",
+    "simplifying",
     "interop",
     "interop.onnx_ir",
     "interop.openvino",
@@ -215,7 +216,7 @@ _VERBS = """
     Invert Judge Keep Learn Leave Let Limit Link Load Log Look Lower Make Match Mend Merge Move Multiply Name
     Normalise Note Open Pack Pad Pass Perturb Pick Place Plan Print Process Put Quantize Raise Read Recognise
     Record Reduce Refuse Register Relabel Remove Rename Repeat Replace Report Reshape Resize Respell Restore
-    Retire Return Rewrite Round Run Say Scale Scatter Schedule Set Settle Shift Show Slice Sort Spell Split
+    Retire Return Rewrite Round Run Say Scale Scatter Schedule Set Settle Shift Show Simplify Slice Sort Spell Split
     Spread Start State Store Subtract Take Tell Try Turn Upgrade Upsample Use Wait Work Write Yield
 """
 VERBS = frozenset(re.findall(r"\w+", _VERBS))

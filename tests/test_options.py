@@ -55,7 +55,8 @@ UNEQUAL = text(
     "c = Conv (x, w) r = Relu (c) y = Conv (r, u)",
     f"{WEIGHT}, {WEIGHT.replace(' w ', ' u ')}",
 )
-TEXTS = {"shared": SHARED, "scaled": SCALED, "two": TWO, "unequal": UNEQUAL}
+ROUNDABOUT = text(15, "(float[2,3,5] x) => (float[2,3,5] y)", "i = Identity (x) y = Relu (i)", WEIGHT)
+TEXTS = {"roundabout": ROUNDABOUT, "shared": SHARED, "scaled": SCALED, "two": TWO, "unequal": UNEQUAL}
 OUT = "optimize dense.onnx out.onnx"
 RUN = "run dense.onnx out.onnx"
 ROWS: Mapping[str, Row] = {
@@ -63,6 +64,7 @@ ROWS: Mapping[str, Row] = {
     "fix_shapes": Row(OUT, "--fix-shapes N=2"),
     "assert_none": Row(OUT, "--assert-none BatchNormalization"),
     "decompose_ops": Row("optimize in1.onnx out.onnx --decompose all", "--decompose-ops InstanceNormalization"),
+    "no_simplify": Row("optimize roundabout.onnx out.onnx", "--no-simplify"),
     "max_growth": Row("optimize shared.onnx out.onnx", "--max-growth 0"),
     "only": Row(OUT, "--only Gemm"),
     "excluded": Row(OUT, "--except Conv"),

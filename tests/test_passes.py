@@ -171,3 +171,18 @@ def test_after_the_optimizer_of_onnxscript() -> None:
     result = onnx_ir.passes.Sequential(passes.UpgradeBatchNormPass(18), passes.FoldBatchNormPass())(model).model
     for expected, found in zip(before, values(result, feed.astype(np.float32)), strict=True):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+def test_simplifying_is_a_pass_of_its_own() -> None:
+    model = onnx_ir.from_onnx_text("""
+        <ir_version: 8, opset_import: ["": 17]> g (float[N,3] x) => (float[N,3] y) {
+            i = Identity (x) t = Transpose (i) u = Transpose (t) y = Relu (u)
+        }
+    """)
+    simplify = passes.SimplifyPass()
+    result = simplify(model)
+    assert (result.modified, operators(result.model)) == (True, ["Relu"])
+    assert simplify.report.simplifications == "1 Identity, 1 Transpose pairs"
+    assert not passes.SimplifyPass()(result.model).modified
+    with pytest.raises(ValueError, match="SimplifyPass decides target_opset by itself"):
+        passes.SimplifyPass(bnfold.Options(target_opset=17))

@@ -218,8 +218,8 @@ def test_what_a_command_decides_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     for command in ("fold", "upgrade", "optimize"):
         assert CliRunner().invoke(main, [command, "in.onnx", "out.onnx"]).exit_code == 0
     assert [asked.options for asked in seen] == [
-        Options(target_opset="keep", constants="keep"),
-        Options(fold=False, constants="keep"),
+        Options(target_opset="keep", constants="keep", no_simplify=True),
+        Options(fold=False, constants="keep", no_simplify=True),
         Options(),
     ]
     assert all(asked.checks == VerifyOptions() for asked in seen)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 DECOMPOSING = ("decompose", "decompose_form", "decompose_ops", "assert_none")
 FOLDING = ("overridable", "max_growth", "only", "excluded", "all_affines", "merge_branches", "equalize", "exchange")
-STEPS = ("simplify", "step_seconds")
+LEAVING: dict[str, Any] = {"constants": "keep", "no_simplify": True}
+STEPS = ("no_simplify", "simplify", "step_seconds")
 READING = ("legacy_mode", "force_inference", "saved_var")
 CHECKING = ("inputs", "data", "samples", "seed", "runtime", "verify_seconds")
 REPORTING = ("report", "as_json")
@@ -58,7 +59,7 @@ def optimize(args: Invocation) -> None:
 
 @main.command()
 @paths
-@takes("fix_shapes", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING, target_opset="keep", constants="keep")
+@takes("fix_shapes", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING, target_opset="keep", **LEAVING)
 def fold(args: Invocation) -> None:
     """Fold BatchNormalization into weights, and keep the opset.
 
@@ -69,7 +70,7 @@ def fold(args: Invocation) -> None:
 
 @main.command()
 @paths
-@takes("target_opset", "fix_shapes", *READING, *CHECKING, *WRITING, fold=False, constants="keep")
+@takes("target_opset", "fix_shapes", *READING, *CHECKING, *WRITING, fold=False, **LEAVING)
 def upgrade(args: Invocation) -> None:
     """Change the opset of the model IN, and nothing else.
 
@@ -282,9 +283,7 @@ def _process(args: Invocation, delivery: OutputOptions | None) -> Outcome:
 def _exit_code(outcome: Outcome, args: Invocation) -> int:
     if args.run.require_verified and (outcome.verdict is None or outcome.verdict.status != "verified"):
         return 3
-    if not args.run.assert_none:
-        return 0
-    left = outcome.left(args.run.assert_none)
+    left = outcome.left(args.run.assert_none) if args.run.assert_none else []
     if left:
         terminal.still_there(outcome, left, args.run.assert_none)
     return 4 if left else 0

@@ -190,7 +190,7 @@ def read_invocation(given: dict[str, Any]) -> Invocation:
         checks = replace(checks, depth="none")
     options = made(Options, policy=made(Policy))
     if run.as_is:
-        options = replace(options, fold=False, target_opset="keep", constants="keep")
+        options = replace(options, fold=False, target_opset="keep", constants="keep", no_simplify=True)
     reports = bool(run.report) or run.as_json
     delivery = made(OutputOptions, path=Path(output or sources[0]), explained=reports)
     return Invocation(sources, output, options, checks, delivery, run)

@@ -173,8 +173,23 @@ def lift_constants(run: PassContext) -> None:
 
     Before IR version 4 there are none that are no inputs.
     """
-    if run.options.constants == "lift" and lifting.lift_constants(run.model):
+    if run.options.constants == "lift" and (lifted := lifting.lift_constants(run.model)):
+        run.report.lifted = lifted
         converting.leave_old_ir(run.model)
+
+
+def simplify(run: PassContext) -> None:
+    """Simplify after all rewrites, and leave none of what they need as it was in the file."""
+    if run.options.no_simplify:
+        return
+    from bnfold import simplifying
+
+    live = run.live()
+    if simplifying.simplify(run.model, run.report):
+        converting.leave_old_ir(run.model)
+    for node, event in live.items():
+        if node.removed:
+            event.fold("", (), (), ())
 
 
 def remove_dead_nodes(run: PassContext) -> None:
@@ -216,7 +231,7 @@ def check(run: PassContext) -> None:
 
 PASSES: tuple[Callable[[PassContext], None], ...] = (
     describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, tell_training, spell_out,
-    lift_constants, remove_dead_nodes, check,
+    lift_constants, simplify, remove_dead_nodes, check,
 )  # fmt: skip
 
 

@@ -6,14 +6,15 @@ The names in the JSON form are stable; others build on them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bnfold.errors import printable
 from bnfold.ir.cut import Cut
 from bnfold.ir.tensor import Tensor
-from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, sentence
+from bnfold.report.other_events import EqualizeEvent, SimplifyEvent
+from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, reason_to_json, sentence
 from bnfold.report.totals import Totals
 from bnfold.semantics import Repair
 
@@ -110,48 +111,6 @@ class BatchNormEvent:
         }
 
 
-@dataclass(slots=True, eq=False)
-class EqualizeEvent:
-    """What became of the channels behind the layer ``name``: ``layers`` took their factors, ``passed`` let them pass.
-
-    ``factors`` are the smallest and the largest; ``layers`` is empty where it was declined.
-    """
-
-    name: str
-    graph: str
-    channels: int = 0
-    factors: tuple[float, float] = (1.0, 1.0)
-    layers: tuple[str, ...] = ()
-    passed: tuple[str, ...] = ()
-    reason: Reason | None = None
-    detail: str = ""
-
-    def __str__(self) -> str:
-        """One line, for logs."""
-        if self.reason is not None:
-            why = f"{self.reason.code}: {sentence(self.reason.value, self.detail)}"
-            return printable(f"channels not equalized: {self.name}: {why}")
-        low, high = self.factors
-        through = f" through {', '.join(self.passed)}" if self.passed else ""
-        factors = f"{self.channels} channels, times {low:.3g} to {high:.3g}"
-        return printable(f"channels equalized: {', '.join(self.layers)}{through} ({factors})")
-
-    def decline(self, refusal: Declined) -> None:
-        self.reason, self.detail = refusal.reason, refusal.detail
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the row of the report's ``equalized``."""
-        return {
-            "name": self.name,
-            "graph": self.graph,
-            "channels": self.channels,
-            "factors": list(self.factors),
-            "layers": list(self.layers),
-            "passed": list(self.passed),
-            "reason": reason_to_json(self.reason, self.detail),
-        }
-
-
 def _change(before: int, after: int) -> str:
     return f"{before} → {after}" if before != after else f"{before} (unchanged)"
 
@@ -173,11 +132,6 @@ def state(row: Mapping[str, Any]) -> str:
     return "left" if row["reason"] or row["verdict"] == "kept" else str(row["verdict"])
 
 
-def reason_to_json(reason: Reason | None, detail: str) -> dict[str, str] | None:
-    """Return a refusal as reports store it; None where there was none."""
-    return {"code": reason.code, "text": reason.value, "detail": detail} if reason is not None else None
-
-
 def _attempt_to_json(attempt: SearchTrace) -> dict[str, Any]:
     return {
         "direction": attempt.direction,
@@ -196,6 +150,8 @@ class Report:
         repairs: Decisions about what the file left open, or said wrongly.
         notes: Anything else that a user should know.
         equalized: What became of the channels behind each layer, where equalising was asked for.
+        simplified: What simplifying did to which node.
+        lifted: Constant nodes that became initializers.
         opset_before: Version of the default domain in the file.
         opset_after: The same in the result.
         ir_before: IR version of the file.
@@ -214,6 +170,8 @@ class Report:
     repairs: list[Repair] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     equalized: list[EqualizeEvent] = field(default_factory=list)
+    simplified: list[SimplifyEvent] = field(default_factory=list)
+    lifted: int = 0
     opset_before: int = 0
     opset_after: int = 0
     ir_before: int = 0
@@ -245,6 +203,12 @@ class Report:
             for cut in self._cuts.pop(name, ()):
                 self._all_cuts.pop(cut, None)
         self.add_cuts([wider])
+
+    def drop_cuts(self, changed: Collection[tuple[str, str]]) -> None:
+        """Drop the boundaries at values of ``changed``, by graph and name, around which something else changed."""
+        for cut in [*self._all_cuts]:
+            if any((cut.graph, name) in changed for name in (*cut.inputs, *cut.outputs)):
+                del self._all_cuts[cut]
 
     @property
     def cuts(self) -> tuple[Cut, ...]:
@@ -287,6 +251,13 @@ class Report:
         spelled_out = sum(event.mode == "spelled-out" for event in self.batchnorms)
         return ", ".join([*parts, *([f"{spelled_out} of them written as arithmetic"] if spelled_out else [])])
 
+    @property
+    def simplifications(self) -> str:
+        """How often each simplification was made, the most frequent first."""
+        counts = Counter(event.rewrite for event in self.simplified)
+        stored = [f"{self.lifted} Constant stored"] if self.lifted else []
+        return ", ".join([*stored, *(f"{count} {rewrite}" for rewrite, count in counts.most_common())])
+
     def to_json(self) -> dict[str, Any]:
         """Return the report without what only the caller knows (files, hashes, verification)."""
         return {
@@ -297,6 +268,8 @@ class Report:
             "repairs": [repair.to_json() for repair in self.repairs],
             "notes": list(self.notes),
             "equalized": [event.to_json() for event in self.equalized],
+            "simplified": [event.to_json() for event in self.simplified],
+            "lifted": self.lifted,
             "frozen": list(self.frozen),
             "fixed": {name: {"before": old, "after": new} for name, (old, new) in self.fixed.items()},
             "operators": {"before": dict(self.before.operators), "after": dict(self.after.operators)},

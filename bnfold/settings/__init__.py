@@ -75,6 +75,8 @@ class Options(Checked):
         policy: How to read what the ONNX specification leaves open.
         constants: What becomes of Constant nodes: initializers (lift), or what they are (keep). They mean the same, and
             runtimes make initializers of them when they load a model.
+        no_simplify: Leave out the exact rewrites that make the graph smaller. They remove nodes without effect, store
+            shapes that follow from known sizes, and unite equal nodes; docs/simplifying.md lists them.
         overridable: Weights that are also listed as inputs: make them constants (freeze), keep them replaceable (keep),
             or decide by the file (auto). ``freeze`` removes them from the inputs, so that callers can no longer feed
             them. ``auto`` does so only if the file lists every weight and more BatchNormalizations then fold.
@@ -108,6 +110,7 @@ class Options(Checked):
     )
     policy: Policy = field(default_factory=Policy)
     constants: Literal["lift", "keep"] = "lift"
+    no_simplify: bool = False
     overridable: Literal["auto", "freeze", "keep"] = "auto"
     max_growth: int | None = field(default=None, metadata={"low": 0})
     only: frozenset[str] = field(default=frozenset(), metadata={"operators": ()})
@@ -144,6 +147,7 @@ class OptionFields(TypedDict, total=False):
     decompose_ops: AbstractSet[str]
     policy: Policy
     constants: Literal["lift", "keep"]
+    no_simplify: bool
     overridable: Literal["auto", "freeze", "keep"]
     max_growth: int | None
     only: AbstractSet[str]

@@ -71,6 +71,7 @@ def _in_onnx_names(options: Options) -> Options:
     return replace(
         options,
         target_opset="keep",
+        no_simplify=True,
         only=_translated(options.only),
         excluded=_translated(options.excluded),
         decompose_ops=_translated(options.decompose_ops),

@@ -17,6 +17,7 @@ from tests.verification.faults import (
     precision,
     products,
     sequences,
+    simplified,
     unseen,
     upgrades,
 )
@@ -29,7 +30,7 @@ def rewrites() -> list[Rewrite]:
     """All of them."""
     modules = (
         arms, branches, carriers, composed, convolution, normalisers, operators, precision, products, sequences,
-        unseen, upgrades,
+        simplified, unseen, upgrades,
     )  # fmt: skip
     return [rewrite for module in modules for rewrite in module.rewrites()]
 

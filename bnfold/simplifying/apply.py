@@ -1,0 +1,94 @@
+"""Carry out plans. Nothing here decides anything."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.ir.value import shape_of
+from bnfold.report.other_events import SimplifyEvent
+from bnfold.simplifying.plan import LeaveOut, Operand, Plan, Respell, Store, Unite
+
+
+class Editor:
+    """Edits one model, and notes what it did."""
+
+    def __init__(self) -> None:
+        self.events: list[SimplifyEvent] = []
+        self.touched: set[tuple[str, str]] = set()
+        """Values, by graph and name, that nodes around an edit read or make: no boundaries to compare at any more."""
+        self.has_stored = False
+        """Whether some node's output or operand became an initializer."""
+        self._stored: dict[tuple[ir.Graph, str, bytes], ir.Value] = {}
+
+    def carry_out(self, plan: Plan) -> None:
+        """Edit the graph as planned."""
+        node = plan.node
+        ends = [*node.inputs, *node.outputs, *(plan.twin.outputs if isinstance(plan, Unite) else ())]
+        self.touched |= {(value.graph.path, value.name) for value in ends if value is not None}
+        operator, label = node.op_type, node.label
+        into = self._edited(plan)
+        self.events.append(SimplifyEvent(plan.title, label, node.graph.path, operator, into))
+
+    def _edited(self, plan: Plan) -> str:
+        """Edit, and return the name of the value or node that takes the place of the node."""
+        if isinstance(plan, LeaveOut):
+            made = plan.node.outputs[0]
+            assert made is not None, "its consumers were looked at"
+            _replace(made, plan.source)
+            plan.node.graph.remove(plan.node)
+            return plan.source.name
+        if isinstance(plan, Store):
+            self.has_stored = True
+            return _store(plan.node, plan.tensor)
+        if isinstance(plan, Unite):
+            for made, twin in zip(plan.node.outputs, plan.twin.outputs, strict=True):
+                if made is not None and twin is not None:
+                    _replace(made, twin)
+            plan.node.graph.remove(plan.node)
+            return plan.twin.label
+        return self._respelled(plan)
+
+    def _respelled(self, plan: Respell) -> str:
+        node = plan.node
+        inputs = [self._operand(node, operand) for operand in plan.inputs]
+        if plan.attrs is not None:
+            node.replace_attrs([onnx.helper.make_attribute(name, content) for name, content in plan.attrs.items()])
+        node.set_inputs(inputs)
+        node.op_type = plan.op_type
+        return node.label
+
+    def _operand(self, node: ir.Node, operand: Operand) -> ir.Value | None:
+        if not isinstance(operand, np.ndarray):
+            return operand
+        key = node.graph, f"{operand.dtype}{operand.shape}", operand.tobytes()
+        if key not in self._stored or self._stored[key].is_unread:  # what nobody reads may be gone
+            self.has_stored = True
+            self._stored[key] = node.graph.add_constant(f"{node.label}_{node.op_type.lower()}", operand)
+        return self._stored[key]
+
+
+def _replace(made: ir.Value, source: ir.Value) -> None:
+    """Let everybody read ``source`` for ``made``; a graph output takes its place instead."""
+    if not made.is_output:
+        made.replace_uses(source)
+        return
+    producer, slot = source.producer, source.slot
+    assert producer is not None, "a graph output is made by a node"
+    source.replace_uses(made)
+    producer.set_output(slot, made)
+
+
+def _store(node: ir.Node, tensor: ir.Tensor) -> str:
+    value, graph = node.outputs[0], node.graph
+    assert value is not None, "what is computed is an output"
+    assert isinstance(graph.proto, onnx.GraphProto), "a function's nodes are left out"
+    message = graph.proto.initializer.add(name=value.name, data_type=tensor.dtype, dims=tensor.dims, raw_data=b"")
+    graph.remove(node)
+    graph.adopt(value)
+    value.tensor_proto = message
+    value.tensor = tensor
+    if shape_of(value.type) != tensor.dims:
+        graph.forget_type(value)
+    return value.name

@@ -1,0 +1,71 @@
+"""Values that are the same in every run: integers that follow from known sizes, and small results of constants."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.errors import BnfoldError
+from bnfold.ir.tensor import InMemory, numpy_type
+from bnfold.simplifying.known import Known
+from bnfold.simplifying.plan import Store
+
+QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+"""What marks weights and values as quantized, for runtimes that know what to do with them."""
+_SMALL = 1024
+"""Bytes that a result may have, whatever it is computed from."""
+
+
+def find_computed(graph: ir.Graph, known: Known) -> list[Store]:
+    """Plan to store values of a graph that are computed from constants or known sizes, each where a chain ends."""
+    if not isinstance(graph.proto, onnx.GraphProto):
+        return []
+    found: dict[ir.Node, Store] = {}
+    quantized: set[ir.Value] = set()
+    with ir.evaluated_once(graph.model):
+        for node in graph.nodes:
+            if node.op_type in QUANTIZING or any(value in quantized for value in node.inputs):
+                quantized.update(value for value in node.outputs if value is not None)
+                continue
+            plan = _computed(node, known)
+            if plan is not None:
+                found[node] = plan
+        return [plan for node, plan in found.items() if any(use not in found for use in _consumers(node))]
+
+
+def _consumers(node: ir.Node) -> list[ir.Node]:
+    return [consumer for value in node.outputs if value is not None for consumer in value.consumers]
+
+
+def _computed(node: ir.Node, known: Known) -> Store | None:
+    value = node.outputs[0] if len(node.outputs) == 1 else None
+    if (
+        value is None
+        or value.is_output
+        or node.op_type == "Constant"
+        or node.domain
+        or node.subgraphs
+        or known.calls(node)
+    ):
+        return None
+    try:
+        return _stored(node, value, known)
+    except BnfoldError:  # damaged, or beyond the range of its type: whoever runs it will say so
+        return None
+
+
+def _stored(node: ir.Node, value: ir.Value, known: Known) -> Store | None:
+    told = known.integers(value)
+    if told is not None and (numbers := told.numbers) is not None:
+        array = np.array(numbers[0] if told.is_scalar else numbers, numpy_type(told.dtype))
+        return Store("shape computations known", node, InMemory(told.dtype, array))
+    held = ir.constant(value)
+    if held is None or held.nbytes > max(_SMALL, _own_bytes(node)):
+        return None
+    return Store("results of constants stored", node, InMemory(held.dtype, held.numpy()))
+
+
+def _own_bytes(node: ir.Node) -> int:
+    """Return bytes of stored operands that nothing else reads: they go when the result is stored."""
+    return sum(value.stored_bytes for value in node.inputs if value is not None and value.only_consumer is node)

@@ -1,0 +1,118 @@
+"""The rewrites, and the order in which they are tried until none finds anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+
+from bnfold import ir
+from bnfold.errors import BnfoldError
+from bnfold.report.events import Report
+from bnfold.report.other_events import SimplifyEvent
+from bnfold.simplifying.apply import Editor
+from bnfold.simplifying.computed import find_computed
+from bnfold.simplifying.equal import find_equal
+from bnfold.simplifying.known import Known
+from bnfold.simplifying.no_effect import (
+    find_alone,
+    find_cast,
+    find_dropout,
+    find_expand,
+    find_identity,
+    find_pad,
+    find_slice,
+    find_tile,
+)
+from bnfold.simplifying.plan import Plan
+from bnfold.simplifying.products import find_addition
+from bnfold.simplifying.reshaping import RESHAPING, find_reshaping
+from bnfold.simplifying.transposing import find_transpose
+
+Finder = Callable[[ir.Node, Known], Plan | None]
+FINDERS: Mapping[str, Finder] = {
+    "Identity": find_identity,
+    "Dropout": find_dropout,
+    "Cast": find_cast,
+    "Slice": find_slice,
+    "Pad": find_pad,
+    "Expand": find_expand,
+    "Tile": find_tile,
+    "Transpose": find_transpose,
+    "Add": find_addition,
+    **dict.fromkeys(("Concat", "Sum", "Max", "Min", "Mean", "Split"), find_alone),
+    **dict.fromkeys(RESHAPING, find_reshaping),
+}
+"""What is tried on each node, by its operator."""
+MAX_ROUNDS = 8
+"""Each round sees what the one before left; three are what real models need."""
+MAX_INFERENCES = 3
+"""Stored sizes let inference follow shapes further."""
+
+
+def simplify_all(model: ir.Model, report: Report) -> bool:
+    """Do as `bnfold.simplifying.simplify`."""
+    if model.proto.training_info:
+        return False
+    editor = Editor()
+    _remove_unread(model, report)
+    for _ in range(MAX_INFERENCES):
+        known, before, rounds = Known(model), len(editor.events), 0
+        while rounds < MAX_ROUNDS and _round(model, known, editor, report):
+            rounds += 1
+        if len(editor.events) == before or not any(node.is_op("Shape") for node in model.graph.nodes):
+            break
+    report.simplified += editor.events
+    report.drop_cuts(editor.touched)
+    return editor.has_stored
+
+
+def _round(model: ir.Model, known: Known, editor: Editor, report: Report) -> bool:
+    """Try every rewrite on every node once; whether any changed something."""
+    before = len(editor.events)
+    for graph in [*model.graphs()]:
+        for stored in find_computed(graph, known):
+            editor.carry_out(stored)
+    report.removed_names += model.remove_dead_nodes()
+    for graph in [*model.graphs()]:
+        first: dict[Hashable, ir.Node] = {}
+        for node in graph.nodes:
+            if node.removed:
+                continue
+            plan = _plan(node, known, first)
+            if plan is not None:
+                editor.carry_out(plan)
+    report.removed_names += model.remove_dead_nodes()
+    return len(editor.events) > before
+
+
+def _plan(node: ir.Node, known: Known, first: dict[Hashable, ir.Node]) -> Plan | None:
+    if node.domain or node.has_references or known.calls(node):
+        return None
+    finder = FINDERS.get(node.op_type)
+    try:
+        plan = finder(node, known) if finder is not None else None
+        return plan if plan is not None else find_equal(node, first)
+    except BnfoldError:  # an attribute of a type that the operator never had
+        return None
+
+
+def _remove_unread(model: ir.Model, report: Report) -> None:
+    """Remove what nothing reads; an operator of another domain may do more than compute."""
+    nodes = [*model.nodes()]
+    for graph in model.graphs():
+        if getattr(graph.proto, "quantization_annotation", ()):
+            return  # which names values that no node reads
+    for node in nodes:
+        if not node.domain and all(value is None or value.is_unread for value in node.outputs):
+            model.maybe_dead.update((value, None) for value in node.outputs if value is not None)
+    for graph in model.graphs():
+        model.maybe_dead.update((value, None) for value in graph.values.values() if _is_unread_weight(value))
+    report.removed_names += model.remove_dead_nodes()
+    report.simplified += [
+        SimplifyEvent("nodes that nothing reads", node.label, node.graph.path, node.op_type, "")
+        for node in nodes
+        if node.removed and not node.is_op("Constant")
+    ]
+
+
+def _is_unread_weight(value: ir.Value) -> bool:
+    return value.tensor_proto is not None and value.is_unread and not value.is_input

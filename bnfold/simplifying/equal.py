@@ -1,0 +1,47 @@
+"""Nodes that compute the same from the same values."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from bnfold import ir
+from bnfold.ir.elements import RAW_TYPES
+from bnfold.ir.traits import DRAWING
+from bnfold.simplifying.computed import QUANTIZING
+from bnfold.simplifying.plan import Unite, can_replace
+
+_SMALL = 1024
+"""Bytes up to which constants are compared by what they hold."""
+_NEVER = DRAWING | QUANTIZING | {"Dropout", "BatchNormalization", "Constant"}
+"""Operators that draw numbers, perhaps; a BatchNormalization has an event of its own in the report."""
+
+
+def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Unite | None:
+    """Plan to use the first node that is equal; ``first`` are those before, and learns this one."""
+    if node.domain or node.subgraphs or node.op_type in _NEVER or node.has_references:
+        return None
+    if not any(value is not None for value in node.inputs):
+        return None
+    key = (
+        node.op_type,
+        tuple(value is not None for value in node.outputs),
+        tuple(map(_key, node.inputs)),
+        tuple(sorted(node.spelled)),
+    )
+    twin = first.setdefault(key, node)
+    if twin is node:
+        return None
+    pairs = zip(node.outputs, twin.outputs, strict=True)
+    if not all(one is None or other is None or can_replace(one, other, node) for one, other in pairs):
+        return None
+    return Unite("nodes computed once for all", node, twin)
+
+
+def _key(value: ir.Value | None) -> Hashable:
+    """Return what tells an operand from others: the value, or what it holds if that is a small constant."""
+    if value is None or value.tensor_proto is None or value.stored_bytes > _SMALL:
+        return value
+    held = ir.constant(value)
+    if held is None or held.dtype not in RAW_TYPES:  # of texts the places in memory would be compared
+        return value
+    return held.dtype, held.dims, held.numpy().tobytes()

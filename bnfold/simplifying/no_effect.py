@@ -1,0 +1,116 @@
+"""Nodes whose output is their input: in every run, at every size that callers may feed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.ir.tensor import TP, Array
+from bnfold.ir.value import Dim
+from bnfold.simplifying.known import Known
+from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip
+
+NO_EFFECT = "without effect"
+_END = 2**31 - 1
+"""From here on an end of a Slice stands for the last element."""
+
+
+def skip(node: ir.Node, title: str = "") -> Plan | None:
+    """Plan to read the first input instead of the first output."""
+    source = node.input(0)
+    return LeaveOut(title or f"{node.op_type} {NO_EFFECT}", node, source) if can_skip(node, source) and source else None
+
+
+def same_dims(known: Known, one: ir.Value | None, other: ir.Value | None) -> bool:
+    """Whether two values are of one shape in every run: each size is the same number, or the same open size."""
+    first, second = known.dims(one), known.dims(other)
+    return first is not None and None not in first and first == second
+
+
+def find_identity(node: ir.Node, _: Known) -> Plan | None:
+    """Plan to read what an Identity reads."""
+    return skip(node, "Identity")
+
+
+def find_dropout(node: ir.Node, _: Known) -> Plan | None:
+    """Plan to read what a Dropout of inference reads; before opset 7 an attribute says which it is."""
+    training = node.input(2)
+    if node.graph.opset() < 7 or training is not None:
+        held = ir.constant(training)
+        if held is None or held.dtype != TP.BOOL or held.size != 1 or held.numpy().any():
+            return None
+    return skip(node, "Dropout of inference")
+
+
+def find_cast(node: ir.Node, known: Known) -> Plan | None:
+    """Plan to read what is of the type already."""
+    dtype = known.dtype(node.input(0))
+    return skip(node, "Cast to its own type") if dtype is not None and node.attr("to") == dtype else None
+
+
+def find_same_shape(node: ir.Node, known: Known) -> Plan | None:
+    """Plan to read the input of an Expand or Tile that makes a value of the same shape."""
+    return skip(node) if same_dims(known, node.input(0), node.output(0)) else None
+
+
+def find_tile(node: ir.Node, known: Known) -> Plan | None:
+    """Plan to read what a Tile repeats once."""
+    repeats = known.numbers(node.input(1))
+    return skip(node) if repeats is not None and all(count == 1 for count in repeats) else None
+
+
+def find_expand(node: ir.Node, known: Known) -> Plan | None:
+    """Plan to store what an Expand is told, with 1 for the sizes that its input has there, or to leave it out."""
+    dims, told = known.dims(node.input(0)), known.integers(node.input(1))
+    if dims is None or told is None:
+        return find_same_shape(node, known)
+    short = len(told.items) - len(dims)
+    target = [
+        1 if item is not None and place >= short and item == dims[place - short] else item
+        for place, item in enumerate(told.items)
+    ]
+    if short <= 0 and all(item == 1 for item in target):
+        return skip(node)
+    return store_target(node, 1, target)
+
+
+def store_target(node: ir.Node, slot: int, target: list[Dim]) -> Plan | None:
+    """Plan to store the integers that a node is told at ``slot``, unless they are stored."""
+    value = node.input(slot)
+    numbers = [item for item in target if isinstance(item, int)]
+    if value is None or ir.constant(value) is not None or len(numbers) < len(target):
+        return None
+    inputs = [*node.inputs[:slot], integers(numbers), *node.inputs[slot + 1 :]]
+    return (
+        Respell(f"{node.op_type} sizes known", node, node.op_type, inputs, None) if can_respell(node, inputs) else None
+    )
+
+
+def integers(numbers: list[int]) -> Array:
+    """Return integers as a node is told them."""
+    return np.array(numbers, np.int64)
+
+
+def find_slice(node: ir.Node, known: Known) -> Plan | None:
+    """Plan to read the input of a Slice that takes all of it."""
+    if node.graph.opset() < 10:
+        return find_same_shape(node, known)
+    starts, ends = known.numbers(node.input(1)), known.numbers(node.input(2))
+    steps = [1] * len(starts or ()) if node.input(4) is None else known.numbers(node.input(4))
+    if starts is None or ends is None or steps is None or any(starts) or any(step != 1 for step in steps):
+        return None
+    takes_all = all(end >= _END for end in ends)
+    return skip(node) if takes_all or same_dims(known, node.input(0), node.output(0)) else None
+
+
+def find_pad(node: ir.Node, known: Known) -> Plan | None:
+    """Plan to read the input of a Pad that adds nothing."""
+    pads = node.attr("pads") if node.graph.opset() < 11 else known.numbers(node.input(1))
+    return skip(node) if pads is not None and not any(pads) and node.graph.opset() >= 2 else None
+
+
+def find_alone(node: ir.Node, _: Known) -> Plan | None:
+    """Plan to read the only operand of a Concat, Sum, Max, Min or Mean, or what a Split with one output reads."""
+    if node.op_type == "Split":
+        return skip(node) if len(node.outputs) == 1 else None
+    return skip(node) if len(node.inputs) == 1 else None

@@ -1,0 +1,93 @@
+"""What a rewrite of a few nodes comes to: found without changing anything, carried out by `simplifying.apply`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.ir.tensor import Array
+
+Operand = ir.Value | Array | None
+"""An input of a node: a value, or a constant that is going to be stored."""
+
+
+class LeaveOut(NamedTuple):
+    """The consumers of the first output of ``node`` read ``source``, which is equal to it."""
+
+    title: str
+    node: ir.Node
+    source: ir.Value
+
+
+class Store(NamedTuple):
+    """The only output of ``node`` becomes an initializer."""
+
+    title: str
+    node: ir.Node
+    tensor: ir.Tensor
+
+
+class Respell(NamedTuple):
+    """The node becomes another operator, or the same with other inputs; its outputs stay.
+
+    Without ``attrs`` it keeps those that it has.
+    """
+
+    title: str
+    node: ir.Node
+    op_type: str
+    inputs: Sequence[Operand]
+    attrs: Mapping[str, Any] | None
+
+
+class Unite(NamedTuple):
+    """The consumers of what ``node`` makes read what ``twin`` makes, an equal node."""
+
+    title: str
+    node: ir.Node
+    twin: ir.Node
+
+
+Plan = LeaveOut | Store | Respell | Unite
+
+
+def can_replace(made: ir.Value, source: ir.Value, node: ir.Node) -> bool:
+    """Whether ``source`` can be read wherever ``made``, an output of ``node``, is.
+
+    A graph output keeps its name: what makes ``source`` then makes it under that name.
+    """
+    if made.is_output:
+        producer = source.producer
+        if producer is None or producer.graph is not node.graph or source.is_output or source.tensor_proto is not None:
+            return False
+        if producer.is_op("Constant"):
+            return False
+        return all(_means(consumer.graph, made) for consumer, _ in source.uses)
+    return all(_means(consumer.graph, source) for consumer, _ in made.uses)
+
+
+def _means(graph: ir.Graph, value: ir.Value) -> bool:
+    """Whether the nodes of a graph mean this value by its name: an inner value may have the same."""
+    scope: ir.Graph | None = graph
+    while scope is not None and scope is not value.graph:
+        if value.name in scope.values:
+            return False
+        scope = scope.parent.graph if scope.parent is not None else None
+    return scope is not None
+
+
+def can_skip(node: ir.Node, source: ir.Value | None) -> bool:
+    """Whether the consumers of the first output may read ``source``, and no other output is read."""
+    made = node.output(0)
+    if made is None or source is None or any(other is not None and not other.is_unread for other in node.outputs[1:]):
+        return False
+    return can_replace(made, source, node)
+
+
+def can_respell(node: ir.Node, inputs: Sequence[Operand]) -> bool:
+    """Whether constants among the inputs can be initializers: a function has none, and would get a node for each."""
+    is_function = not hasattr(node.graph.proto, "initializer")
+    return not (is_function and any(isinstance(operand, np.ndarray) for operand in inputs))

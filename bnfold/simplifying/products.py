@@ -1,0 +1,54 @@
+"""A product or a convolution, and the Add of a constant behind it, as one node."""
+
+from __future__ import annotations
+
+from bnfold import ir
+from bnfold.ir.tensor import TP, Array
+from bnfold.simplifying.known import Known
+from bnfold.simplifying.plan import Plan, Respell, can_respell
+
+_TYPES = (TP.FLOAT, TP.DOUBLE, TP.FLOAT16)
+
+
+def find_addition(node: ir.Node, known: Known) -> Plan | None:
+    """Plan a Gemm in place of a MatMul and an Add, or the Add's constant as the bias of a convolution."""
+    if node.graph.opset() < 7 or len(node.inputs) != 2:
+        return None
+    for made, bias in (node.inputs, node.inputs[::-1]):
+        first = made.producer if made is not None else None
+        if first is None or made is None or first.has_references or made.only_consumer is not node:
+            continue
+        if first.is_op("MatMul") and (plan := _gemm(node, first, bias, known)) is not None:
+            return plan
+        if first.is_op("Conv", "ConvTranspose") and (plan := _convolution(node, first, bias)) is not None:
+            return plan
+    return None
+
+
+def _gemm(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Known) -> Plan | None:
+    x, weight = first.input(0), first.input(1)
+    dims, columns, held = known.dims(x), known.dims(weight), ir.constant(bias)
+    if dims is None or len(dims) != 2 or columns is None or len(columns) != 2 or held is None:
+        return None
+    if held.dims not in ((columns[1],), (1, columns[1])) or ir.constant(weight) is None:
+        return None
+    if known.dtype(x) not in _TYPES or not known.dtype(weight) == held.dtype == known.dtype(x):
+        return None
+    return Respell("MatMul and Add as Gemm", node, "Gemm", [x, weight, bias], {})
+
+
+def _convolution(node: ir.Node, first: ir.Node, bias: ir.Value | None) -> Plan | None:
+    """Plan the convolution in place of the Add; a bias that it has already would be rounded another time."""
+    kernel, held = ir.constant(first.input(1)), ir.constant(bias)
+    if kernel is None or held is None or first.input(2) is not None or held.dtype != kernel.dtype:
+        return None
+    groups = first.attr("group", 1) if first.op_type == "ConvTranspose" else 1
+    channels = kernel.dims[1] * groups if first.op_type == "ConvTranspose" else kernel.dims[0]
+    block = (channels, *(1 for _ in kernel.dims[2:]))
+    if held.dims not in (block, (1, *block)):
+        return None
+    operand: Array = held.numpy().reshape(channels)
+    inputs = [first.input(0), first.input(1), operand]
+    attrs = {name: first.attr(name) for name in first.attrs}
+    is_possible = can_respell(node, inputs)
+    return Respell(f"{first.op_type} and Add as one", node, first.op_type, inputs, attrs) if is_possible else None

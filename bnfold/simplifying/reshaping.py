@@ -1,0 +1,117 @@
+"""Nodes that leave the order of the elements alone: Reshape, Flatten, Squeeze and Unsqueeze, alone and in rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bnfold import ir
+from bnfold.ir.value import Dim
+from bnfold.simplifying.known import Known
+from bnfold.simplifying.no_effect import NO_EFFECT, integers, same_dims, store_target
+from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip
+
+RESHAPING = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+_FAR = 8
+"""Such nodes in a row that are looked at."""
+
+
+def find_reshaping(node: ir.Node, known: Known) -> Plan | None:
+    """Plan to leave nodes out between two values of one shape, to make one of two, or to store a target."""
+    made = node.output(0)
+    if node.op_type == "Reshape" and made is not None:
+        _learn_target(node, made, known)
+    for sources, source in _above(node):
+        is_same = same_dims(known, source, made) or _cancel(sources, known)
+        if is_same and can_skip(node, source):
+            return LeaveOut(f"{node.op_type} {NO_EFFECT}" if len(sources) == 1 else "Reshape pairs", node, source)
+    return _one_of_two(node, known) or _stored_target(node, known)
+
+
+def _above(node: ir.Node) -> Iterator[tuple[list[ir.Node], ir.Value]]:
+    """Yield a row of such nodes that ends in ``node``, and what the first of them reads; then the longer ones."""
+    row = [node]
+    while len(row) <= _FAR and (source := row[-1].input(0)) is not None:
+        yield row, source
+        producer = source.producer
+        if producer is None or not producer.is_op(*RESHAPING) or producer.graph is not node.graph:
+            return
+        row.append(producer)
+
+
+def _cancel(row: list[ir.Node], known: Known) -> bool:
+    """Whether a Squeeze and an Unsqueeze take out what the other put in, whatever the shape."""
+    if [node.op_type for node in row] not in (["Squeeze", "Unsqueeze"], ["Unsqueeze", "Squeeze"]):
+        return False
+    axes = [node.attr("axes") if node.graph.opset() < 13 else known.numbers(node.input(1)) for node in row]
+    return bool(axes[0]) and axes[0] == axes[1] and min(axes[0] or (-1,)) >= 0
+
+
+def _target(node: ir.Node, known: Known) -> list[Dim] | None:
+    """Return what a Reshape is told: sizes, 0 for that of the input at the same place, -1 for what is left."""
+    told = known.integers(node.input(1))
+    return None if told is None or told.is_scalar or node.attr("allowzero", 0) else list(told.items)
+
+
+def _learn_target(node: ir.Node, made: ir.Value, known: Known) -> None:
+    target, dims = _target(node, known), known.dims(node.input(0))
+    if target is not None:
+        copied = [_at(dims, place) if item == 0 else item for place, item in enumerate(target)]
+        known.learn(made, [None if item == -1 else item for item in copied])
+
+
+def _at(dims: Sequence[Dim] | None, place: int) -> Dim:
+    return dims[place] if dims is not None and place < len(dims) else None
+
+
+def _stored_target(node: ir.Node, known: Known) -> Plan | None:
+    """Plan to store the target of a Reshape that is computed from open sizes."""
+    if node.op_type != "Reshape" or ir.constant(node.input(1)) is not None:
+        return None
+    target = _target(node, known)
+    settled = _settled(target, known.dims(node.input(0)), known) if target is not None else None
+    return store_target(node, 1, list(settled)) if settled is not None else None
+
+
+def _settled(target: list[Dim], source: Sequence[Dim] | None, known: Known) -> list[int] | None:
+    """Return numbers that stand for a target: 0 where it has the source's size at that place, -1 for one other.
+
+    Beside a -1 no size may be zero, or nothing tells what is left. A -1 that is told already is the model's own risk.
+    """
+    copied = [0 if isinstance(item, str) and item == _at(source, at) else item for at, item in enumerate(target)]
+    unknown = [at for at, item in enumerate(copied) if not isinstance(item, int)]
+    if len(unknown) == 1 and all(
+        at in unknown or _is_positive(_at(source, at) if item == 0 else item, known) for at, item in enumerate(copied)
+    ):
+        copied[unknown[0]] = -1
+    numbers = [item for item in copied if isinstance(item, int)]
+    return numbers if len(numbers) == len(copied) else None
+
+
+def _is_positive(size: Dim, known: Known) -> bool:
+    return size > 0 if isinstance(size, int) else size in known.positive
+
+
+def _one_of_two(node: ir.Node, known: Known) -> Plan | None:
+    """Plan one Reshape in place of two such nodes, if nothing else reads what is between them."""
+    middle = node.input(0)
+    producer = middle.producer if middle is not None else None
+    if middle is None or producer is None or not producer.is_op(*RESHAPING) or middle.only_consumer is not node:
+        return None
+    source = producer.input(0)
+    if producer.graph is not node.graph or source is None or node.graph.opset() < 5 or producer.has_references:
+        return None
+    target = _from_source(node, known, source)
+    if target is None or not can_respell(node, [integers(target)]):
+        return None
+    return Respell("Reshape after another", node, "Reshape", [source, integers(target)], {})
+
+
+def _from_source(node: ir.Node, known: Known, source: ir.Value) -> list[int] | None:
+    """Return the target of a Reshape that makes of ``source`` what ``node`` makes further down."""
+    target, middle = (_target(node, known) if node.op_type == "Reshape" else None), known.dims(node.input(0))
+    if target is not None:
+        absolute = [_at(middle, place) if item == 0 else item for place, item in enumerate(target)]
+        if all(isinstance(item, int) and item != 0 for item in absolute):
+            return [item for item in absolute if isinstance(item, int)]  # a -1 is the same of as many elements
+    dims = known.dims(node.output(0))
+    return None if dims is None else _settled(list(dims), known.dims(source), known)

@@ -1,0 +1,124 @@
+"""Shape computations and small results of constants are stored; weights, open sizes and quantized values stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from tests.simplifying.small import assert_equal, model, operators, simplified
+
+NUMBERS = (
+    "int64 zero = {0}, int64 one = {1}, int64[1] front = {0}, int64[1] second = {1}, int64[1] two = {2}, "
+    "int64[1] far = {-1}, int64[1] end = {9223372036854775807}, int64[2] both = {1, -1}"
+)
+WAYS = {
+    "Gather": "s = Shape (x) g = Gather (s, one) u = Unsqueeze (g, front)",
+    "Gather from the back": "s = Shape (x) u = Gather (s, far)",
+    "Slice": "s = Shape (x) u = Slice (s, second, two)",
+    "Slice from the back": "s = Shape (x) u = Slice (s, far, end)",
+    "Shape of a part": "u = Shape <start = 1> (x)",
+    "Cast": "s = Shape (x) c = Cast <to = 6> (s) d = Cast <to = 7> (c) u = Gather (d, second)",
+    "arithmetic": "s = Shape (x) g = Gather (s, second) a = Mul (g, two) b = Add (a, two) c = Sub (b, two) u = Div (c, two)",  # noqa: E501
+    "Concat": "s = Shape (x) u0 = Gather (s, second) c = Concat <axis = 0> (u0, two) u = Slice (c, front, second)",
+    "Where": "s = Shape (x) g = Gather (s, both) e = Equal (g, far) w = Where (e, far, g) u = Slice (w, front, second)",
+    "Reshape": "s = Shape (x) g = Gather (s, one) u = Reshape (g, far)",
+    "Squeeze": "s = Shape (x) g = Gather (s, second) q = Squeeze (g) u = Unsqueeze (q, front)",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_size_that_the_file_fixes_is_known(way: str) -> None:
+    before = model(
+        "(float[N,4] x) => (float[M] y)", f"{WAYS[way]} r = Expand (k, u) y = Relu (r)", f"{NUMBERS}, float k = {{1}}"
+    )
+    after, report = simplified(before)
+    # The Expand of a constant to a known size is one itself.
+    assert operators(after) == ["Relu"], after
+    assert {event.rewrite for event in report.simplified} <= {"shape computations known", "results of constants stored"}
+    assert_equal(before, after, (3, 4))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_size_that_is_open_is_not(way: str) -> None:
+    before = model(
+        "(float[N,M] x) => (float[K] y)", f"{WAYS[way]} r = Expand (k, u) y = Relu (r)", f"{NUMBERS}, float k = {{1}}"
+    )
+    after, _ = simplified(before)
+    assert operators(after)[-2:] == ["Expand", "Relu"]
+    assert_equal(before, after, (3, 4), (3, 1), (2, 0))
+
+
+def test_a_size_that_is_declared_as_0_is_open() -> None:
+    before = model("(float[0,4] x) => (int64[2] y)", "s = Shape (x) y = Add (s, s)")
+    after, _ = simplified(before)
+    assert operators(after) == ["Shape", "Add"]
+
+
+def test_an_expand_to_a_known_size_keeps_the_open_one() -> None:
+    """As PyTorch writes ``x.expand(n, -1)``."""
+    body = "s = Shape (x) e = Equal (s, far) w = Where (e, ones, s) r = Expand (x, w) y = Relu (r)"
+    before = model("(float[N,4] x) => (float[M,K] y)", body, f"{NUMBERS}, int64[2] ones = {{1, 1}}")
+    after, _ = simplified(before)
+    assert operators(after) == ["Relu"]
+    assert_equal(before, after, (3, 4), (0, 4))
+
+
+def test_a_small_result_of_constants_is_stored() -> None:
+    before = model(
+        "(float[N,2] x) => (float[N,2] y)",
+        "k = Mul (a, b) t = Sqrt (k) y = Add (x, t)",
+        "float[2] a = {2, 3}, float[1] b = {2}",
+    )
+    after, report = simplified(before)
+    assert operators(after) == ["Add"]
+    assert [event.operator for event in report.simplified] == ["Sqrt"]
+    assert_equal(before, after, (3, 2))
+
+
+def test_a_large_result_is_stored_in_the_place_of_its_operand_alone() -> None:
+    weight = np.arange(600, dtype=np.float32).reshape(20, 30)
+    for consumers, left in ((1, ["MatMul"]), (2, ["Transpose", "MatMul", "MatMul", "Concat"])):
+        body = "t = Transpose (w) y = MatMul (x, t)"
+        if consumers == 2:
+            body = "t = Transpose (w) a = MatMul (x, t) b = MatMul (a, w) y = Concat <axis = 1> (a, b)"
+        before = model("(float[N,30] x) => (float[N,M] y)", body)
+        before.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+        after, _ = simplified(before)
+        assert operators(after) == left
+        assert_equal(before, after, (2, 30))
+
+
+def test_what_is_quantized_stays() -> None:
+    body = "d = DequantizeLinear (q, s, z) t = Transpose (d) y = MatMul (x, t)"
+    before = model(
+        "(float[N,2] x) => (float[N,2] y)", body, "int8[2,2] q = {1, 2, 3, 4}, float s = {0.5}, int8 z = {0}"
+    )
+    after, report = simplified(before)
+    assert operators(after) == ["DequantizeLinear", "Transpose", "MatMul"]
+    assert report.simplified == []
+
+
+def test_a_default_that_callers_override_is_no_constant() -> None:
+    body = "s = Shape (w) r = Reshape (x, t) q = Reshape (r, s) y = Relu (q)"
+    before = model("(float[N,4] x, int64[2] t, float[M,4] w) => (float[A,B] y)", body)
+    for name, array in (("t", np.array([3, 4])), ("w", np.ones((3, 4), np.float32))):
+        before.graph.initializer.append(numpy_helper.from_array(array, name))
+    after, _ = simplified(before)
+    assert operators(after) == ["Shape", "Reshape", "Reshape", "Relu"] or "Reshape" in operators(after)
+    fed = {"t": np.array([4, 2]), "w": np.ones((2, 4), np.float32)}
+    assert_equal(before, after, (2, 4), **fed)
+
+
+def test_a_graph_output_stays_made_by_a_node() -> None:
+    before = model("(float[3,4] x) => (int64[2] y)", "y = Shape (x)")
+    after, _ = simplified(before)
+    assert operators(after) == ["Shape"]
+
+
+def test_a_damaged_constant_is_left_alone() -> None:
+    before = model("(float[N,2] x) => (float[N,2] y)", "k = Neg (a) y = Add (x, k)", "float[2] a = {2, 3}")
+    before.graph.initializer[0].CopyFrom(onnx.TensorProto(name="a", data_type=1, dims=[2], raw_data=b"123"))
+    after, _ = simplified(before)
+    assert operators(after) == ["Neg", "Add"]

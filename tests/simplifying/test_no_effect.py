@@ -1,0 +1,102 @@
+"""Nodes without effect go, and those that look so stay."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+from tests.simplifying.small import assert_equal, model, operators, simplified
+
+WITHOUT_EFFECT = {
+    "Identity": ("y0 = Identity (x) y = Relu (y0)", "", ["Relu"]),
+    "Identity at an output": ("y0 = Relu (x) y = Identity (y0)", "", ["Relu"]),
+    "Identity of an input that is an output": ("y = Identity (x)", "", ["Identity"]),
+    "Dropout": ("y0 = Dropout (x) y = Relu (y0)", "", ["Relu"]),
+    "Dropout that is told so": ("y0 = Dropout (x, r, t) y = Relu (y0)", "float r = {0.5}, bool t = {0}", ["Relu"]),
+    "Cast": ("y0 = Cast <to = 1> (x) y = Relu (y0)", "", ["Relu"]),
+    "Cast there and back": (
+        "y0 = Cast <to = 10> (x) y1 = Cast <to = 1> (y0) y = Relu (y1)",
+        "",
+        ["Cast", "Cast", "Relu"],
+    ),
+    "Slice of all": (
+        "y0 = Slice (x, a, e) y = Relu (y0)",
+        "int64[1] a = {0}, int64[1] e = {9223372036854775807}",
+        ["Relu"],
+    ),
+    "Slice of what is there": (
+        "y0 = Slice (x, a, e, c) y = Relu (y0)",
+        "int64[1] a = {0}, int64[1] e = {4}, int64[1] c = {1}",
+        ["Relu"],
+    ),
+    "Slice of a part": (
+        "y0 = Slice (x, a, e, c) y = Relu (y0)",
+        "int64[1] a = {0}, int64[1] e = {3}, int64[1] c = {1}",
+        ["Slice", "Relu"],
+    ),
+    "Slice of an open size": (
+        "y0 = Slice (x, a, e, c) y = Relu (y0)",
+        "int64[1] a = {0}, int64[1] e = {4}, int64[1] c = {0}",
+        ["Slice", "Relu"],
+    ),
+    "Slice backward": (
+        "y0 = Slice (x, a, e, c, s) y = Relu (y0)",
+        "int64[1] a = {-1}, int64[1] e = {-9}, int64[1] c = {1}, int64[1] s = {-1}",
+        ["Slice", "Relu"],
+    ),
+    "Pad": ("y0 = Pad (x, p) y = Relu (y0)", "int64[4] p = {0, 0, 0, 0}", ["Relu"]),
+    "Pad of something": ("y0 = Pad (x, p) y = Relu (y0)", "int64[4] p = {0, 0, 0, 1}", ["Pad", "Relu"]),
+    "Expand": ("y0 = Expand (x, s) y = Relu (y0)", "int64[2] s = {1, 4}", ["Relu"]),
+    "Expand of an open size": ("y0 = Expand (x, s) y = Relu (y0)", "int64[2] s = {3, 4}", ["Expand", "Relu"]),
+    "Expand to another rank": ("y0 = Expand (x, s) y = Relu (y0)", "int64[3] s = {1, 1, 4}", ["Expand", "Relu"]),
+    "Concat of one": ("y0 = Concat <axis = 0> (x) y = Relu (y0)", "", ["Relu"]),
+    "Split into one": ("y0 = Split (x) y = Relu (y0)", "", ["Relu"]),
+    "Tile": ("y0 = Tile (x, n) y = Relu (y0)", "int64[2] n = {1, 1}", ["Relu"]),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT_EFFECT)
+def test_what_has_no_effect_goes(case: str) -> None:
+    body, constants, left = WITHOUT_EFFECT[case]
+    before = model(
+        "(float[N,4] x) => (float[M,K] y)" if "rank" not in case else "(float[N,4] x) => (float[L,M,K] y)",
+        body,
+        constants,
+    )
+    after, report = simplified(before)
+    assert operators(after) == left
+    assert len(report.simplified) == (len(before.graph.node) - len(left))
+    assert_equal(
+        before, after, *[(size, 4) for size in ((3,) if "open size" in case and "Expand" in case else (0, 1, 3))]
+    )
+
+
+def test_a_dropout_in_training_mode_stays() -> None:
+    for told in ("bool t = {1}", "float u = {1}"):
+        head = "(float[N,4] x, bool t) => (float[N,4] y)" if "bool" not in told else "(float[N,4] x) => (float[N,4] y)"
+        after, report = simplified(model(head, "y = Dropout (x, r, t)", f"float r = {{0.5}}, {told}"))
+        assert operators(after) == ["Dropout"]
+        assert not [event for event in report.simplified if event.operator == "Dropout"]
+
+
+def test_a_mask_that_is_read_keeps_its_dropout() -> None:
+    after, _ = simplified(model("(float[N] x) => (float[N] y, bool[N] m)", "d, m = Dropout (x) y = Relu (d)"))
+    assert operators(after) == ["Dropout", "Relu"]
+
+
+def test_annotations_are_not_believed() -> None:
+    """The batch was opened, and the annotation that says 3 was left in the file."""
+    before = model(
+        "(float[N,4] x) => (float[M,4] y)", "a = Relu (x) b = Expand (a, s) y = Relu (b)", "int64[2] s = {3, 4}"
+    )
+    before.graph.value_info.append(onnx.helper.make_tensor_value_info("a", 1, (3, 4)))
+    after, _ = simplified(before)
+    assert operators(after) == ["Relu", "Expand", "Relu"]
+    assert_equal(before, after, (1, 4), (3, 4))
+
+
+def test_an_input_that_is_an_output_twice_over_stays() -> None:
+    before = model("(float[N] x) => (float[N] y, float[N] z)", "y = Relu (x) z = Identity (y)")
+    after, _ = simplified(before)
+    assert operators(after) == ["Relu", "Identity"]
+    assert_equal(before, after, (3,))

@@ -1,0 +1,60 @@
+"""A MatMul or a convolution takes the constant that is added behind it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from tests.simplifying.small import model, operators, simplified
+
+MATRIX, KERNEL = (4, 3), (3, 4, 2)
+CASES = {
+    "matrix": ("(float[N,4] x)", "m = MatMul (x, w) y = Add (m, b)", MATRIX, (3,), ["Gemm"]),
+    "matrix, row": ("(float[N,4] x)", "m = MatMul (x, w) y = Add (b, m)", MATRIX, (1, 3), ["Gemm"]),
+    "more than a matrix": ("(float[N,M,4] x)", "m = MatMul (x, w) y = Add (m, b)", MATRIX, (3,), ["MatMul", "Add"]),
+    "a scalar": ("(float[N,4] x)", "m = MatMul (x, w) y = Add (m, b)", MATRIX, (1,), ["MatMul", "Add"]),
+    "a rank that is not known": (
+        "(float x)",
+        "i = other.Op (x) m = MatMul (i, w) y = Add (m, b)",
+        MATRIX,
+        (3,),
+        ["Op", "MatMul", "Add"],
+    ),
+    "Conv": ("(float[N,4,L] x)", "c = Conv (x, w) y = Add (c, b)", KERNEL, (1, 3, 1), ["Conv"]),
+    "Conv, without a batch": ("(float[N,4,L] x)", "c = Conv (x, w) y = Add (b, c)", KERNEL, (3, 1), ["Conv"]),
+    "Conv, along its length": ("(float[N,4,4] x)", "c = Conv (x, w) y = Add (c, b)", KERNEL, (3,), ["Conv", "Add"]),
+    "Conv with a bias": ("(float[N,4,L] x)", "c = Conv (x, w, v) y = Add (c, b)", KERNEL, (3, 1), ["Conv", "Add"]),
+    "ConvTranspose": (
+        "(float[N,4,L] x)",
+        "c = ConvTranspose <group = 2> (x, w) y = Add (c, b)",
+        (4, 3, 2),
+        (6, 1),
+        ["ConvTranspose"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_addition(case: str) -> None:
+    head, body, weight, bias, left = CASES[case]
+    before = model(f"{head} => (float y)", body)
+    rng = np.random.default_rng(0)
+    for name, dims in (("w", weight), ("b", bias), ("v", (3,))):
+        before.graph.initializer.append(numpy_helper.from_array(rng.normal(size=dims).astype(np.float32), name))
+    if "other" in body:
+        before.opset_import.add(domain="other", version=1)
+    after, _ = simplified(before)
+    assert operators(after) == left
+    if "other" not in body and "group" not in body:  # which onnx cannot run for more than one sample
+        x = rng.normal(size=(2, 4) if "[N,4]" in head else (2, 4, 4)).astype(np.float32)
+        made = [ReferenceEvaluator(proto).run(None, {"x": x}) for proto in (before, after)]
+        np.testing.assert_allclose(np.array(made[1]), np.array(made[0]), 1e-5)
+
+
+def test_an_addition_to_what_another_reads_stays() -> None:
+    before = model("(float[N,4] x) => (float[N,3] y, float[N,3] m)", "m = MatMul (x, w) y = Add (m, b)")
+    for name, dims in (("w", (4, 3)), ("b", (3,))):
+        before.graph.initializer.append(numpy_helper.from_array(np.ones(dims, np.float32), name))
+    assert operators(simplified(before)[0]) == ["MatMul", "Add"]

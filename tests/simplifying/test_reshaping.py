@@ -1,0 +1,144 @@
+"""Reshape, Flatten, Squeeze and Unsqueeze: targets from sizes, rows of them, and every size kept open."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from tests.simplifying.small import assert_equal, model, operators, simplified
+
+SIZES = "int64 zero = {0}, int64 one = {1}, int64[1] front = {0}, int64[1] rest = {-1}, int64[1] four = {4}"
+BATCH = "s = Shape (x) n = Gather (s, zero) u = Unsqueeze (n, front)"
+
+
+def target(proto: onnx.ModelProto, node: int = 0) -> list[int]:
+    """What a Reshape is told."""
+    (found,) = [t for t in proto.graph.initializer if t.name == proto.graph.node[node].input[1]]
+    return [int(size) for size in numpy_helper.to_array(found)]
+
+
+COMPUTED = {
+    "the batch stays where it is": (
+        "(float[N,2,2] x) => (float[A,B] y)",
+        f"{BATCH} t = Concat <axis = 0> (u, rest) y = Reshape (x, t)",
+        [0, -1],
+    ),
+    "the batch and the rest of it": (
+        "(float[N,M,2] x) => (float[A,B] y)",
+        f"{BATCH} t = Concat <axis = 0> (u, rest) y = Reshape (x, t)",
+        [0, -1],
+    ),
+    "the batch moves": (
+        "(float[N,4] x) => (float[A,B] y)",
+        f"{BATCH} t = Concat <axis = 0> (four, u) y = Reshape (x, t)",
+        [4, -1],
+    ),
+    "everything is fixed": (
+        "(float[3,2,2] x) => (float[A,B] y)",
+        f"{BATCH} t = Concat <axis = 0> (u, rest) y = Reshape (x, t)",
+        [3, -1],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", COMPUTED)
+def test_a_target_that_is_computed_is_stored(case: str) -> None:
+    head, body, told = COMPUTED[case]
+    before = model(head, body, SIZES)
+    after, _ = simplified(before)
+    assert operators(after) == ["Reshape"]
+    assert target(after) == told
+    fixed = (3, 2, 2) if "fixed" in case else None
+    assert_equal(
+        before, after, *([fixed] if fixed else [(size, 4) if "moves" in case else (size, 2, 2) for size in (1, 2, 3)])
+    )
+
+
+def test_beside_a_size_that_may_be_zero_nothing_is_inferred() -> None:
+    """Of [N, 4, M] as [N, M, 4], -1 for M fails where N is 0."""
+    pair = "m = Gather (s, two) v = Unsqueeze (m, front)"
+    before = model(
+        "(float[N,4,M] x) => (float[A,B,C] y)",
+        f"{BATCH} {pair} t = Concat <axis = 0> (u, v, four) y = Reshape (x, t)",
+        f"{SIZES}, int64 two = {{2}}",
+    )
+    after, _ = simplified(before)
+    assert "Concat" in operators(after)
+    assert_equal(before, after, (2, 4, 3), (1, 4, 1))
+
+
+ROWS = {
+    "Reshape, Reshape": ("(float[N,4] x) => (float[A,B] y)", "r = Reshape (x, a) y = Reshape (r, b)", ["Reshape"]),
+    "Reshape and back": (
+        "(float[3,4] x) => (float[A,B] y)",
+        "r = Reshape (x, a) q = Reshape (r, c) y = Relu (q)",
+        ["Relu"],
+    ),
+    "Squeeze, Unsqueeze": (
+        "(float[N,1] x) => (float[A,B] y)",
+        "r = Squeeze (x, one) q = Unsqueeze (r, one) y = Relu (q)",
+        ["Relu"],
+    ),
+    "Unsqueeze, Squeeze": (
+        "(float[N,4] x) => (float[A,B] y)",
+        "r = Unsqueeze (x, one) q = Squeeze (r, one) y = Relu (q)",
+        ["Relu"],
+    ),
+    "other axes": (
+        "(float[N,1] x) => (float[A,B] y)",
+        "r = Squeeze (x, one) q = Unsqueeze (r, zero) y = Relu (q)",
+        ["Reshape", "Relu"],
+    ),
+    "Flatten of a matrix": ("(float[N,4] x) => (float[A,B] y)", "f = Flatten (x) y = Relu (f)", ["Relu"]),
+    "Flatten at 0": (
+        "(float[N,4] x) => (float[A,B] y)",
+        "f = Flatten <axis = 0> (x) y = Relu (f)",
+        ["Flatten", "Relu"],
+    ),
+    "Flatten, Reshape": (
+        "(float[N,4] x) => (float[A,B,C] y)",
+        "f = Flatten <axis = 0> (x) y = Reshape (f, b)",
+        ["Reshape"],
+    ),
+    "what others read": (
+        "(float[N,4] x) => (float[A,B] y, float[C,D] z)",
+        "r = Reshape (x, a) y = Reshape (r, b) z = Relu (r)",
+        ["Reshape", "Reshape", "Relu"],
+    ),
+    "0 of a size that is open": (
+        "(float[N,M] x) => (float[A,B] y)",
+        "r = Reshape (x, a) y = Reshape (r, e)",
+        ["Reshape"],
+    ),
+    "0 of a size that is known": (
+        "(float[N,4] x) => (float[A,B] y)",
+        "r = Reshape (x, c) y = Reshape (r, d)",
+        ["Reshape"],
+    ),
+}
+ROW_SIZES = (
+    "int64[2] a = {2, -1}, int64[2] b = {-1, 2}, int64[2] c = {3, 4}, int64[2] d = {0, -1}, int64[2] e = {-1, 0}"
+)
+AXES = "int64[1] one = {1}, int64[1] zero = {0}"
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_rows_of_them_become_one_or_none(case: str) -> None:
+    head, body, left = ROWS[case]
+    before = model(head.replace("[A,B,C]", "[A,B]") if "Flatten, R" in case else head, body, f"{ROW_SIZES}, {AXES}")
+    after, _ = simplified(before)
+    assert operators(after) == left
+    column = "[N,1]" in head
+    sizes = (3,) if "3,4" in head or "known" in case else (2, 3, 5)
+    assert_equal(before, after, *((size, 1 if column else 4) for size in sizes))
+
+
+def test_sizes_that_are_equal_by_name_alone_are_not_believed() -> None:
+    """Some exporters call every open size by one name."""
+    before = model(
+        "(float[N,N] x) => (float[A,B] y)", "t = Transpose (x) s = Shape (x) q = Reshape (t, s) y = Relu (q)"
+    )
+    after, _ = simplified(before)
+    assert operators(after) == ["Transpose", "Shape", "Reshape", "Relu"]
+    assert_equal(before, after, (2, 3))
