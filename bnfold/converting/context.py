@@ -20,6 +20,14 @@ class Inexpressible(Unsupported):
     """The node has no exact equivalent at the target opset, or what is needed to write it is not known."""
 
 
+class UnknownType(Inexpressible):
+    """The type of a value that the node reads is not known."""
+
+    def __init__(self, message: str, value: ir.Value) -> None:
+        super().__init__(message)
+        self.value = value
+
+
 @dataclass(slots=True, eq=False)
 class ConversionContext:
     """What the sites of one upgrade have in common."""

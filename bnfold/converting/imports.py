@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import onnx
 
 from bnfold import ir
@@ -11,6 +13,7 @@ from bnfold.ir.schemas import attribute_type, newest_opset, schema_of, version_a
 
 DEFAULT_TARGET = 15
 SPELLINGS = ("", "ai.onnx")
+TP = onnx.TensorProto
 
 
 def resolve_target(current: int, target: int | None) -> int:
@@ -97,10 +100,54 @@ def _import(holder: onnx.ModelProto | onnx.FunctionProto, target: int) -> bool:
     return bool(seen)
 
 
-def write_ir_version(model: ir.Model, target: int) -> None:
-    """Raise ``ir_version`` to what the target opset and the features in use need; never lower it."""
-    in_use = 8 if model.proto.functions else 4  # functions; initializers that are no inputs
-    model.proto.ir_version = max(model.proto.ir_version, _ir_version_of(target), in_use)
+def write_ir_version(model: ir.Model, target: int, *, lower: bool) -> None:
+    """Set ``ir_version`` to what the target opset and the features in use need.
+
+    It is lowered only if ``lower``: what reads an older opset reads no newer files.
+    """
+    needed = max(_ir_version_of(target), _ir_version_in_use(model))
+    model.proto.ir_version = needed if lower else max(model.proto.ir_version, needed)
+
+
+_TYPES_SINCE = {
+    TP.BFLOAT16: 4,
+    **dict.fromkeys((TP.FLOAT8E4M3FN, TP.FLOAT8E4M3FNUZ, TP.FLOAT8E5M2, TP.FLOAT8E5M2FNUZ), 9),
+    **dict.fromkeys((21, 22), 10),  # by number: older onnx does not know these names
+    23: 11,
+    24: 12,
+    **dict.fromkeys((25, 26), 13),
+    **dict.fromkeys((27, 28), 14),
+}
+"""The IR version that an element type came with."""
+
+
+def _ir_version_in_use(model: ir.Model) -> int:
+    """Return the lowest IR version that has what the file uses. metadata_props are ignored by older readers."""
+    proto = model.proto
+    needed = 4  # initializers that are no inputs
+    if proto.functions:
+        needed = 10 if any(getattr(function, "overload", "") for function in proto.functions) else 8
+    if proto.training_info:
+        needed = max(needed, 7)
+    if any(getattr(graph.proto, "sparse_initializer", ()) for graph in model.graphs()):
+        needed = max(needed, 6)
+    if proto.graph.quantization_annotation:
+        needed = max(needed, 5)
+    return max(needed, *(_TYPES_SINCE.get(dtype, 0) for dtype in _dtypes(model)), *_foreign_needs(model))
+
+
+def _dtypes(model: ir.Model) -> set[int]:
+    """Return the element types of the values."""
+    values = (value for graph in model.graphs() for value in graph.values.values())
+    return {0, *(value.dtype for value in values if value.dtype is not None)}
+
+
+def _foreign_needs(model: ir.Model) -> Iterator[int]:
+    """Yield the IR versions that came with the imported versions of onnx's other domains."""
+    table: dict[tuple[str, int], int] = onnx.helper.OP_SET_ID_VERSION_MAP
+    for entry in model.proto.opset_import:
+        if entry.domain not in SPELLINGS:
+            yield table.get((entry.domain, entry.version), 0)
 
 
 def _ir_version_of(opset: int) -> int:

@@ -67,8 +67,10 @@ def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Converted:
     functions = frozenset((function.domain, function.name) for function in model.proto.functions)
     calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
     is_called = any(value is not None and value.dtype is None for call in calls for value in call.outputs)
-    if is_called or any(map(may_be_unsure, model.nodes())):
-        model.infer_shapes()  # asked one by one, operators tell nothing of calls; and annotations may be wrong
+    if goal < before or is_called or any(map(may_be_unsure, model.nodes())):
+        # Asked one by one, operators tell nothing of calls; annotations may be wrong; and of a node that cannot be
+        # lowered, what follows has to be known all the same.
+        model.infer_shapes()
     walk = GraphConverter(ConversionContext(goal, policy, Types(goal)), functions)
     for graph in (model.graph, *model.functions):
         if graph is model.graph or _uses_default_domain(graph):
@@ -77,7 +79,7 @@ def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Converted:
         raise UpgradeBlocked(_message(walk.blockers, before, goal), [*map(str, walk.blockers)])
     walk.context.drop_replaced()
     imports.write_opset(model, goal)
-    imports.write_ir_version(model, goal)
+    imports.write_ir_version(model, goal, lower=goal < before)
     return Converted(
         before=before,
         after=goal,
@@ -99,15 +101,18 @@ _NAMED = 3
 
 
 def _message(blockers: Sequence[Blocker], before: int, target: int) -> str:
-    """Say in one line what is in the way: a part for each operator and reason, and the opset that would do."""
-    kinds: dict[tuple[str, str], list[Blocker]] = {}
+    """Say in one line what is in the way: a part for each operator, and the opset that would do."""
+    operators: dict[str, list[Blocker]] = {}
     for blocker in blockers:
-        kinds.setdefault((blocker.op_type, blocker.why), []).append(blocker)
+        operators.setdefault(blocker.op_type, []).append(blocker)
     parts = []
-    for (op_type, why), found in kinds.items():
+    for op_type, found in operators.items():
         more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         count = f"{len(found)} {op_type}" if len(found) > 1 else op_type
-        parts.append(f"{count} ({', '.join(blocker.node for blocker in found[:_NAMED])}{more}): {why}")
+        others = len({blocker.why for blocker in found}) - 1
+        also = f" (and {others} other reason{'s' * (others > 1)})" if others else ""
+        nodes = ", ".join(blocker.node for blocker in found[:_NAMED])
+        parts.append(f"{count} ({nodes}{more}): {found[0].why}{also}")
     needs = [blocker.needs for blocker in blockers]
     enough = max((opset for opset in needs if opset), default=0) if None not in needs else 0
     hint = f". Use --target-opset {enough} or newer" if target < enough < before else ""

@@ -27,6 +27,8 @@ class NodeConversion:
     Attributes:
         node: The node; adapters keep it, as what computes the essential part, and its message.
         finished: Set when an adapter has brought the node all the way to the target.
+        added: The nodes that adapters have put around it.
+        reached: On the way down, the lowest version that the node is known to be expressible in.
         touched: Set when the computation changed its form, so that it is worth comparing.
     """
 
@@ -38,6 +40,8 @@ class NodeConversion:
         self.policy = context.policy
         self.finished = False
         self.touched = False
+        self.added: list[ir.Node] = []
+        self.reached: int | None = None
         self._last = node
         self._label = node.label  # that of a node without a name changes with its outputs
 
@@ -110,7 +114,7 @@ class NodeConversion:
         self.touched = True
         made = self.graph.fresh(f"{self.node.label}_{output}") if isinstance(output, str) else output
         name = self.node_name(output if isinstance(output, str) else op_type.lower())
-        self.graph.insert(op_type, inputs, [made], before=self.node, name=name, **attrs)
+        self.added.append(self.graph.insert(op_type, inputs, [made], before=self.node, name=name, **attrs))
         return made
 
     def append(self, op_type: str, inputs: Sequence[ir.Value | None], output: ir.Value, **attrs: Any) -> ir.Node:
@@ -118,7 +122,20 @@ class NodeConversion:
         self.touched = True
         name = self.node_name(op_type.lower())
         self._last = self.graph.insert(op_type, inputs, [output], after=self._last, name=name, **attrs)
+        self.added.append(self._last)
         return self._last
+
+    def become(self, op_type: str, inputs: Sequence[ir.Value | None], **attrs: Any) -> None:
+        """Turn the node into another one, written as the target has it, that makes the first output."""
+        if self.target < 7 and op_type in ("Add", "Div", "Mul", "Sub"):
+            raise Inexpressible("needs the broadcasting of opset 7")
+        for name in self.node.attrs:
+            self.node.del_attr(name)
+        self.node.op_type = op_type
+        self.node.set_inputs(inputs)
+        for name, value in attrs.items():
+            self.node.set_attr(name, value)
+        self.touched = self.finished = True
 
     def node_name(self, hint: str) -> str:
         """Return a name for a node that is added here."""

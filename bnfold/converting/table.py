@@ -15,12 +15,16 @@ from bnfold.converting.adapters import (
     attributes,
     batchnorm,
     broadcast,
+    compositions,
     dropout,
     inputs,
+    norm_compositions,
     normalization,
+    reshape,
     resize,
     scan,
     softmax,
+    to_attributes,
 )
 from bnfold.converting.compatible import objection
 from bnfold.converting.node_conversion import NodeConversion
@@ -103,6 +107,50 @@ ADAPTERS: dict[tuple[str, int], Adapter] = {
     ("Upsample", 9): resize.scales_input,
     ("Upsample", 10): resize.upsample_to_resize,
 }
+
+DOWN: dict[tuple[str, int], Adapter] = {
+    **{
+        (f"Reduce{what}", 18): to_attributes.reduced_axes
+        for what in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
+    },
+    ("ReduceSum", 13): to_attributes.reduced_axes,
+    ("ReduceLogSum", 28): to_attributes.as_it_stands,
+    ("ReduceLogSumExp", 28): to_attributes.as_it_stands,
+    ("Erf", 13): to_attributes.as_it_stands,
+    ("LayerNormalization", 17): norm_compositions.layer,
+    ("RMSNormalization", 23): norm_compositions.root_mean_square,
+    ("GroupNormalization", 21): norm_compositions.group_of_channels,
+    ("GroupNormalization", 18): norm_compositions.group_of_groups,
+    ("Reshape", 14): reshape.no_zeros,
+    ("Shape", 15): reshape.whole_shape,
+    ("Split", 18): to_attributes.split_lengths,
+    ("Split", 13): partial(to_attributes.ints, "split"),
+    ("Squeeze", 13): partial(to_attributes.ints, "axes"),
+    ("Unsqueeze", 13): partial(to_attributes.ints, "axes"),
+    **{(op_type, 13): softmax.along_one_axis for op_type in ("Softmax", "LogSoftmax", "Hardmax")},
+    ("Gelu", 20): compositions.gelu,
+    ("HardSwish", 14): compositions.hard_swish,
+    ("Mish", 18): compositions.mish,
+    ("Swish", 24): compositions.swish,
+    ("Celu", 12): compositions.celu,
+    ("GreaterOrEqual", 12): partial(compositions.or_equal, "Greater", "Less"),
+    ("LessOrEqual", 12): partial(compositions.or_equal, "Less", "Greater"),
+    ("CastLike", 15): compositions.cast_like,
+    ("Trilu", 14): compositions.trilu,
+    ("Resize", 18): resize.every_axis,
+    ("Resize", 13): resize.empty_inputs,
+    ("Pad", 18): to_attributes.padded_axes,
+    ("Pad", 11): to_attributes.pads_and_value,
+    ("Clip", 11): to_attributes.clip_limits,
+    ("Dropout", 12): to_attributes.dropout_ratio,
+    ("Constant", 12): to_attributes.constant_value,
+    ("Slice", 10): to_attributes.slice_bounds,
+    ("TopK", 10): partial(to_attributes.count_of, "k"),
+}
+"""The step from a version of an operator to the one before it, where a node of that is not one as it stands.
+
+An operator that begins with a version is decomposed there.
+"""
 
 REVIEWED: dict[tuple[str, int], str] = {
     ("BatchNormalization", 15): "scale and bias, mean and variance may have types of their own",

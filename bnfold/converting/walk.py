@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import onnx
@@ -11,7 +12,7 @@ import onnx
 from bnfold import ir
 from bnfold.converting import downgrade, exporter_quirks, table
 from bnfold.converting.adapters import batchnorm, broadcast, normalization, prestandard
-from bnfold.converting.context import ConversionContext, Inexpressible
+from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.errors import Unsupported
 from bnfold.ir.forms import form_of
@@ -63,6 +64,7 @@ class GraphConverter:
         functions: Domain and name of the model's own functions, whose bodies are upgraded and whose calls are not.
         blockers: Every node that cannot be brought to the target.
         passed: Operators that nobody here knows, by "domain::operator": left as they are.
+        untyped: Nodes that cannot be lowered because a type is not known; others only follow from them.
     """
 
     context: ConversionContext
@@ -70,6 +72,7 @@ class GraphConverter:
     changes: list[NodeChange] = field(default_factory=list)
     blockers: list[Blocker] = field(default_factory=list)
     passed: dict[str, int] = field(default_factory=dict)
+    untyped: set[ir.Node] = field(default_factory=set)
 
     def graph(self, root: ir.Graph) -> None:
         """Bring every node of ``root``, and of what is nested in it, to the target."""
@@ -153,9 +156,14 @@ class GraphConverter:
                 adapter(conversion)
             else:
                 _step_through(conversion, version or 1)
+        except UnknownType as error:
+            self.untyped.add(node)
+            if error.value.producer not in self.untyped:
+                self._block(node.graph, label, op_type, version, str(error), conversion.reached)
+            return
         except Unsupported as error:
             why = error.reason if isinstance(error, Unreadable) else str(error)
-            self._block(node.graph, label, op_type, version, why)
+            self._block(node.graph, label, op_type, version, why, conversion.reached)
             return
         if node.proto.SerializeToString() == before:
             return
@@ -175,16 +183,7 @@ class GraphConverter:
             self._pass(node)
 
     def _lower(self, node: ir.Node, opset: int) -> None:
-        target = self.context.target
-        downgrade.give_empty_inputs(node, target, self.context)
-        # The axes first: shapes are inferred as the target reads them, and old versions misread negative ones.
-        uncounted = downgrade.axes_from_front(node, target, self.context.types) if opset >= 11 else None
-        reason = downgrade.objection(node, opset, target, self.context.types) or uncounted
-        if reason is not None:
-            version, needs = version_at(node.op_type, opset), downgrade.needed_opset(node, opset)
-            self._block(node.graph, node.label, node.op_type, version, reason, needs)
-        elif version_at(node.op_type, opset) != version_at(node.op_type, target):
-            downgrade.drop_defaults(node, target)
+        self._adapt(node, version_at(node.op_type, opset), partial(downgrade.step_down, opset=opset))
 
     def _block(
         self, graph: ir.Graph, label: str, op_type: str, version: int | None, why: str, needs: int | None = None
