@@ -55,3 +55,17 @@ def test_of_a_withdrawn_operator_the_last_version_with_a_meaning_counts() -> Non
     assert table.living_version("Scatter", 15) == 9
     assert table.living_version("Add", 15) == 14
     assert table.living_version("NoSuchOperator", 15) is None
+
+
+def test_the_steps_down_name_real_versions() -> None:
+    known = defs.onnx_opset_version()  # an older onnx has fewer
+    for op_type, version in table.DOWN:
+        assert version in versions_of(op_type) or version > known
+
+
+def test_a_step_down_says_more_than_the_schemas() -> None:
+    """Each is of a step that changes the form, or begins an operator, or adds what can be said otherwise."""
+    narrower = {("Shape", 15), ("Reshape", 14), ("Resize", 18), ("Resize", 13), ("Pad", 18), ("Constant", 12)}
+    for op_type, version in table.DOWN:
+        if version in versions_of(op_type)[1:]:
+            assert (op_type, version) in table.ADAPTERS or (op_type, version) in narrower
