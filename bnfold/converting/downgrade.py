@@ -142,12 +142,23 @@ def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
             return f"version {version} does not take {name}"
         if bound.setdefault(parameter.type_str, dtype) != dtype and parameter.is_homogeneous:
             return f"version {version} takes one type where the node has two"
+    return _output_objection(node, version, types)
+
+
+def _output_objection(node: ir.Node, version: int, types: Types) -> str | None:
+    schema = schema_of(node.op_type, version)
     for value, index in [(value, index) for index, value in enumerate(node.outputs) if value is not None]:
         dtype = types.dtype(value)
         parameter = schema.outputs[min(index, len(schema.outputs) - 1)]
+        if dtype is None and _is_sequence(value) and not any("seq(" in kind for kind in parameter.types):
+            return f"version {version} does not make sequences"
         if dtype is not None and f"tensor({type_name(dtype)})" not in parameter.types:
             return f"version {version} does not make tensor({type_name(dtype)})"
     return None
+
+
+def _is_sequence(value: ir.Value) -> bool:
+    return value.type is not None and value.type.HasField("sequence_type")
 
 
 def axes_from_front(node: ir.Node, target: int, types: Types) -> str | None:

@@ -6,6 +6,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting import table
+from bnfold.converting.imports import FUNCTIONS_SINCE, ir_version_of
 from bnfold.ir.messages import FunctionKey, function_key, nested_nodes
 from bnfold.ir.schemas import version_at
 from bnfold.semantics import Repair
@@ -30,6 +31,8 @@ def inline_dependent(model: ir.Model, target: int) -> list[Repair]:
     model.proto.CopyFrom(inlined)
     model.reindex()
     text = "inlined: the nodes of this function take attributes from each call, and have another form at the new opset"
+    if model.opset("") > target:
+        text = "inlined: the target has no functions, or its nodes are of other versions there"
     return [Repair("inlined-function", key[1], text) for key in sorted(dependent)]
 
 
@@ -48,8 +51,12 @@ def _dependent(model: ir.Model, target: int) -> set[FunctionKey]:
     graphs = {
         function_key(graph.proto): graph for graph in model.functions if isinstance(graph.proto, onnx.FunctionProto)
     }
+    is_lowered = model.opset("") > target
+    if is_lowered and ir_version_of(target) < FUNCTIONS_SINCE:
+        return set(graphs)
+    # In a function types are not known, which a step down needs.
     referring = {
-        key: [node for body in graph.subgraphs() for node in body.nodes if node.has_references]
+        key: [node for body in graph.subgraphs() for node in body.nodes if is_lowered or node.has_references]
         for key, graph in graphs.items()
     }
     found = {

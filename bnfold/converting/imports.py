@@ -100,12 +100,16 @@ def _import(holder: onnx.ModelProto | onnx.FunctionProto, target: int) -> bool:
     return bool(seen)
 
 
+FUNCTIONS_SINCE = 8
+"""The IR version from which on a model has functions of its own."""
+
+
 def write_ir_version(model: ir.Model, target: int, *, lower: bool) -> None:
     """Set ``ir_version`` to what the target opset and the features in use need.
 
     It is lowered only if ``lower``: what reads an older opset reads no newer files.
     """
-    needed = max(_ir_version_of(target), _ir_version_in_use(model))
+    needed = max(ir_version_of(target), _ir_version_in_use(model))
     model.proto.ir_version = needed if lower else max(model.proto.ir_version, needed)
 
 
@@ -126,7 +130,7 @@ def _ir_version_in_use(model: ir.Model) -> int:
     proto = model.proto
     needed = 4  # initializers that are no inputs
     if proto.functions:
-        needed = 10 if any(getattr(function, "overload", "") for function in proto.functions) else 8
+        needed = 10 if any(getattr(function, "overload", "") for function in proto.functions) else FUNCTIONS_SINCE
     if proto.training_info:
         needed = max(needed, 7)
     if any(getattr(graph.proto, "sparse_initializer", ()) for graph in model.graphs()):
@@ -150,7 +154,7 @@ def _foreign_needs(model: ir.Model) -> Iterator[int]:
             yield table.get((entry.domain, entry.version), 0)
 
 
-def _ir_version_of(opset: int) -> int:
+def ir_version_of(opset: int) -> int:
     """Return the IR version that was released together with ``opset``."""
     table: dict[tuple[str, int], int] = onnx.helper.OP_SET_ID_VERSION_MAP
     known = [(version, needed) for (domain, version), needed in table.items() if domain == "ai.onnx"]

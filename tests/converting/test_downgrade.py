@@ -39,8 +39,8 @@ def test_the_same_at_both(upgraded: Converted, text: Text, opset: int, target: i
         (
             20,
             19,
-            "float[2, 3, 4, 5] x, float[2, 6, 7, 2] g",
-            "y = GridSample (x, g)",
+            "float[2, 8, 1] x, int64 n",
+            "y = DFT (x, n)",
             "has another form before opset 20",
         ),
         (18, 15, "int64[2] x", "y = BitwiseNot (x)", "does not exist before opset 18"),
@@ -161,8 +161,33 @@ def test_what_follows_from_a_refused_node_is_not_named(text: Text) -> None:
 
 
 def test_nodes_behind_a_refused_one_have_their_types(text: Text) -> None:
-    body = "p = GridSample (x, g) y = Add (p, x)"
-    inputs = "float[2, 3, 4, 5] x, float[2, 4, 5, 2] g"
+    body = "p = DeformConv (x, g, g) y = Add (p, x)"
+    inputs = "float[2, 3, 4, 5] x, float[3, 3, 1, 1] g"
     with pytest.raises(UpgradeBlocked) as caught:
         upgrade(ir.load(onnx.parser.parse_model(text(20, inputs, body))), 13)
-    assert [line.split(" ")[0] for line in caught.value.blockers] == ["GridSample-20"]
+    assert [line.split(" ")[0] for line in caught.value.blockers] == ["DeformConv-19"]
+
+
+LOWERED_CALL = """<ir_version: 9, opset_import: ["" : 18, "my" : 1]>
+g (float[2, 3, 4] x, float[4] s) => (float[2, 3, 4] y, float[2, 3, 4] z) {
+  y = my.norm <last = 2> (x, s)
+  z = my.plain (y)
+}
+<domain: "my", opset_import: ["" : 18]>
+norm <last> (x, s) => (y) { n = LayerNormalization (x, s)  y = Softmax <axis: int = @last> (n) }
+<domain: "my", opset_import: ["" : 18]>
+plain (x) => (y) { y = Relu (x) }
+"""
+
+
+@pytest.mark.parametrize(("target", "left", "ir_version"), [(17, ["plain"], 8), (15, ["plain"], 8), (13, [], 7)])
+def test_functions_are_inlined_where_the_target_needs_it(
+    lowered: Converted, target: int, left: list[str], ir_version: int
+) -> None:
+    """Below IR version 8 there are none; above, those stay whose nodes are the same at the target."""
+    source = LOWERED_CALL if target < 17 else LOWERED_CALL.replace("LayerNormalization (x, s)", "ReduceMean (x)")
+    if target == 17:
+        source = source.replace("n = ReduceMean (x)", "m = ReduceMean (x) n = Add (x, m)")
+    model = lowered(source, target).model.proto
+    assert [function.name for function in model.functions] == left
+    assert model.ir_version == ir_version

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.context import Inexpressible
+from bnfold.converting.context import FIX_SHAPES, Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
 TP = onnx.TensorProto
@@ -122,7 +122,7 @@ def _stored_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool)
 def _computed_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool) -> ir.Value:
     """Make the mask of what is kept from the sizes at run time."""
     if conversion.target < 11:
-        raise Inexpressible("has a triangle that depends on sizes: give them with --input NAME=SHAPE")
+        raise Inexpressible(f"has a triangle that depends on sizes: {FIX_SHAPES}")
     diagonal = conversion.node.input(1) or conversion.constant(np.array(0, np.int64), "zero")
     rank, shape = conversion.rank(data), conversion.add("Shape", [data], "shape")
     zero, one = (conversion.constant(np.array(number, np.int64), hint) for number, hint in ((0, "zero"), (1, "one")))

@@ -7,7 +7,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.bodies import Dims
-from bnfold.converting.context import Inexpressible, numeric_type
+from bnfold.converting.context import FIX_SHAPES, Inexpressible, numeric_type
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
 
 
@@ -48,7 +48,7 @@ def _means_itself(place: int, size: int | str | None, known: Dims | None) -> boo
 def _ask_whether_empty(conversion: NodeConversion, data: ir.Value, shape: ir.Value) -> None:
     """Make, of an input without elements, an output without elements of the shape that is asked for."""
     if conversion.target < 9:
-        raise Inexpressible("has allowzero=1, and sizes that may be 0: give them with --input NAME=SHAPE")
+        raise Inexpressible(f"has allowzero=1, and sizes that may be 0: {FIX_SHAPES}")
     zero = conversion.constant(np.array(0, np.int64), "zero")
     is_empty = conversion.add("Equal", [conversion.add("Size", [data], "size"), zero], "is_empty")
     nothing = onnx.numpy_helper.from_array(np.zeros(1, numeric_type(conversion.dtype(data))))

@@ -9,7 +9,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.adapters.inputs import constant_ints
-from bnfold.converting.context import Inexpressible
+from bnfold.converting.context import FIX_SHAPES, Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
 _WITHOUT_AXES = {"ReduceL1": "Abs", "ReduceL2": "Abs", "ReduceLogSum": "Log"}
@@ -65,7 +65,7 @@ def split_lengths(conversion: NodeConversion) -> None:
         raise Inexpressible(f"has {parts} outputs and num_outputs={count}")
     axis, shape = conversion.node.attr("axis", 0), conversion.shape(conversion.input(0))
     if shape is None or not -len(shape) <= axis < len(shape) or not isinstance(size := shape[axis], int):
-        raise Inexpressible(f"the size of axis {axis}, which it splits into {parts}, is not known")
+        raise Inexpressible(f"the size of axis {axis}, which it splits into {parts}, is not known: {FIX_SHAPES}")
     if size % parts == 0:
         return
     length = -(-size // parts)
@@ -122,6 +122,10 @@ def dropout_ratio(conversion: NodeConversion) -> None:
     node, mode, ratio = conversion.node, conversion.node.input(2), conversion.node.input(1)
     if mode is not None and (tensor := ir.constant(mode), tensor is None or bool(tensor.numpy().any()))[1]:
         raise Inexpressible("may drop at random, which versions 7 to 11 cannot say")
+    mask = node.output(1)
+    if mask is not None and not mask.is_unread:
+        raise Inexpressible("has a mask, of which versions 7 to 11 do not say what it is in inference")
+    node.trim_outputs(1)
     stated = None if ratio is None else ir.constant(ratio)
     node.set_inputs([conversion.input(0)])
     node.del_attr("seed")  # nothing is drawn

@@ -62,7 +62,7 @@ def test_a_constant_zero_stays_one(lowered: Converted, text: Text) -> None:
 
 def test_sizes_that_may_be_zero_below_opset_9(lowered: Converted, text: Text) -> None:
     source = reshaped(text, "n, m", ", int64[2] s", outputs="float[a, b] y")
-    with pytest.raises(UpgradeBlocked, match="sizes that may be 0: give them with --input NAME=SHAPE"):
+    with pytest.raises(UpgradeBlocked, match="sizes that may be 0: give open sizes with --fix-shapes"):
         lowered(source, 8, feeds={"s": np.array([7, 5])})
 
 

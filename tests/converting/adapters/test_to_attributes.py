@@ -180,3 +180,16 @@ def test_top_k(lowered: Converted, text: Text) -> None:
     assert lowered(constants(source, "int64[1] k = {4}"), 9).ops == ["TopK"]
     with pytest.raises(UpgradeBlocked, match="largest is newer"):
         lowered(constants(source.replace("axis = 1", "axis = 1, largest = 0"), "int64[1] k = {4}"), 9)
+
+
+def test_dropout_with_a_mask(lowered: Converted, text: Text) -> None:
+    with pytest.raises(UpgradeBlocked, match="has a mask"):
+        lowered(text(13, "float[2, 3] x", "y, m = Dropout (x)", outputs="float[] y, bool[] m"), 11)
+    assert lowered(text(13, "float[2, 3] x", "y, m = Dropout (x)"), 11).ops == ["Dropout"]
+
+
+@pytest.mark.parametrize("value", ["value_int = 3", "value_ints = [1, 2]", "value_floats = [0.5]", "value_float = 2.5"])
+def test_constants(lowered: Converted, text: Text, value: str) -> None:
+    kind = "int64" if "int" in value else "float"
+    source = text(12, "float[2] x", f"z = Abs (x) y = Constant <{value}> ()", outputs=f"float[2] z, {kind}[] y")
+    assert "Constant" in lowered(source, 11).ops
