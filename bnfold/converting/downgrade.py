@@ -65,7 +65,8 @@ def _check_types(conversion: NodeConversion) -> None:
         unknown = [value for value in node.inputs if value and conversion.context.types.dtype(value) is None]
         reason = type_objection(node, conversion.target, conversion.context.types)
         if reason is not None:
-            raise UnknownType(reason, unknown[0]) if unknown else Inexpressible(reason)
+            text = f"as {node.op_type}: {reason}" if conversion.finished else reason
+            raise UnknownType(text, unknown[0]) if unknown else Inexpressible(text)
 
 
 def _change_objection(node: ir.Node, version: int, older: int | None) -> str | None:
