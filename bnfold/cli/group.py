@@ -86,8 +86,14 @@ EXAMPLES = {
         ("bnfold upgrade model.onnx out.onnx", "to opset 15"),
         ("bnfold upgrade model.onnx out.onnx --opset 17", "to opset 17"),
     ),
+    "convert": (
+        ("bnfold convert model.onnx out.onnx --opset 13", "up or down"),
+        ("bnfold convert model.onnx out.onnx --opset lowest", "as low as it goes"),
+        ("bnfold convert model.onnx out.onnx --ir-version 8", "keep the opset"),
+    ),
     "inspect": (
         ("bnfold inspect model.onnx", "a table, and advice"),
+        ("bnfold inspect model.onnx --opset lowest", "how low the opset can go"),
         ("bnfold inspect models/ --json", "a folder, as JSON"),
         ("bnfold inspect models/ --as-is --assert-none Conv", "exit code 4 if one"),
     ),
@@ -120,8 +126,7 @@ COMMANDS = {
     "help": "`bnfold --help`, or `bnfold COMMAND --help`",
     "check": "`bnfold inspect IN`, or `bnfold verify BEFORE AFTER`",
     "compare": "`bnfold verify BEFORE AFTER`, or `bnfold diff BEFORE AFTER`",
-    "convert": "`bnfold upgrade IN OUT --opset N`",
-    "downgrade": "`bnfold upgrade IN OUT --opset N`, which goes down as well",
+    "downgrade": "`bnfold convert IN OUT --opset N`",
     "simplify": "`bnfold optimize IN OUT --simplify`",
     "info": "`bnfold inspect IN`",
 }
@@ -129,7 +134,15 @@ COMMANDS = {
 
 
 GROUPS = {
-    "Conversion": ("target_opset", "fix_shapes", "decompose", "decompose_form", "decompose_ops", "assert_none"),
+    "Conversion": (
+        "target_opset",
+        "ir_version",
+        "fix_shapes",
+        "decompose",
+        "decompose_form",
+        "decompose_ops",
+        "assert_none",
+    ),
     "What to fold": (
         *("as_is", "all_affines", "merge_branches", "equalize", "quantization", "only", "excluded", "overridable"),
         "max_growth",

@@ -1,8 +1,6 @@
-"""The frame around the nodes: opset imports, IR version, and what IR versions before 4 did otherwise."""
+"""The frame around the nodes: opset imports, and what IR versions before 4 did otherwise."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import onnx
 
@@ -13,7 +11,6 @@ from bnfold.ir.schemas import attribute_type, newest_opset, schema_of, version_a
 
 DEFAULT_TARGET = 15
 SPELLINGS = ("", "ai.onnx")
-TP = onnx.TensorProto
 
 
 def resolve_target(current: int, target: int | None) -> int:
@@ -98,67 +95,6 @@ def _import(holder: onnx.ModelProto | onnx.FunctionProto, target: int) -> bool:
             entries[index].version = target
         seen.add(domain)
     return bool(seen)
-
-
-FUNCTIONS_SINCE = 8
-"""The IR version from which on a model has functions of its own."""
-
-
-def write_ir_version(model: ir.Model, target: int, *, lower: bool) -> None:
-    """Set ``ir_version`` to what the target opset and the features in use need.
-
-    It is lowered only if ``lower``: what reads an older opset reads no newer files.
-    """
-    needed = max(ir_version_of(target), _ir_version_in_use(model))
-    model.proto.ir_version = needed if lower else max(model.proto.ir_version, needed)
-
-
-_TYPES_SINCE = {
-    TP.BFLOAT16: 4,
-    **dict.fromkeys((TP.FLOAT8E4M3FN, TP.FLOAT8E4M3FNUZ, TP.FLOAT8E5M2, TP.FLOAT8E5M2FNUZ), 9),
-    **dict.fromkeys((21, 22), 10),  # by number: older onnx does not know these names
-    23: 11,
-    24: 12,
-    **dict.fromkeys((25, 26), 13),
-    **dict.fromkeys((27, 28), 14),
-}
-"""The IR version that an element type came with."""
-
-
-def _ir_version_in_use(model: ir.Model) -> int:
-    """Return the lowest IR version that has what the file uses. metadata_props are ignored by older readers."""
-    proto = model.proto
-    needed = 4  # initializers that are no inputs
-    if proto.functions:
-        needed = 10 if any(getattr(function, "overload", "") for function in proto.functions) else FUNCTIONS_SINCE
-    if proto.training_info:
-        needed = max(needed, 7)
-    if any(getattr(graph.proto, "sparse_initializer", ()) for graph in model.graphs()):
-        needed = max(needed, 6)
-    if proto.graph.quantization_annotation:
-        needed = max(needed, 5)
-    return max(needed, *(_TYPES_SINCE.get(dtype, 0) for dtype in _dtypes(model)), *_foreign_needs(model))
-
-
-def _dtypes(model: ir.Model) -> set[int]:
-    """Return the element types of the values."""
-    values = (value for graph in model.graphs() for value in graph.values.values())
-    return {0, *(value.dtype for value in values if value.dtype is not None)}
-
-
-def _foreign_needs(model: ir.Model) -> Iterator[int]:
-    """Yield the IR versions that came with the imported versions of onnx's other domains."""
-    table: dict[tuple[str, int], int] = onnx.helper.OP_SET_ID_VERSION_MAP
-    for entry in model.proto.opset_import:
-        if entry.domain not in SPELLINGS:
-            yield table.get((entry.domain, entry.version), 0)
-
-
-def ir_version_of(opset: int) -> int:
-    """Return the IR version that was released together with ``opset``."""
-    table: dict[tuple[str, int], int] = onnx.helper.OP_SET_ID_VERSION_MAP
-    known = [(version, needed) for (domain, version), needed in table.items() if domain == "ai.onnx"]
-    return min((needed for version, needed in known if version >= opset), default=max(needed for _, needed in known))
 
 
 def strip_initializer_inputs(model: ir.Model, *, frozen: bool = False) -> int:

@@ -179,6 +179,8 @@ class Report:
         repairs: Decisions about what the file left open, or said wrongly.
         notes: Anything else that a user should know.
         equalized: What became of the channels behind each layer, where equalising was asked for.
+        conversion: What the conversion of the opset made of each operator's nodes; empty without one.
+        lowest: The lowest opset that the model can be converted to, and what is in the way below; None if not asked.
         opset_before: Version of the default domain in the file.
         opset_after: The same in the result.
         ir_before: IR version of the file.
@@ -197,6 +199,8 @@ class Report:
     repairs: list[Repair] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     equalized: list[EqualizeEvent] = field(default_factory=list)
+    conversion: list[dict[str, Any]] = field(default_factory=list)
+    lowest: dict[str, Any] | None = None
     opset_before: int = 0
     opset_after: int = 0
     ir_before: int = 0
@@ -280,6 +284,8 @@ class Report:
             "repairs": [repair.to_json() for repair in self.repairs],
             "notes": list(self.notes),
             "equalized": [event.to_json() for event in self.equalized],
+            "conversion": [dict(row) for row in self.conversion],
+            "lowest": self.lowest,
             "frozen": list(self.frozen),
             "fixed": {name: {"before": old, "after": new} for name, (old, new) in self.fixed.items()},
             "operators": {"before": dict(self.before.operators), "after": dict(self.after.operators)},

@@ -147,8 +147,7 @@ def test_what_is_in_the_way_is_one_line_by_operator_with_what_to_type() -> None:
         upgrade(ir.load(onnx.parser.parse_model(text)), 15)
     bitwise = "5 BitwiseNot ('y0', 'y1', 'y2' and 2 more): does not exist before opset 18"
     reduce = "2 ReduceMax ('m', 'k'): its axes ('a') is not constant (and 1 other reason)"
-    hint = ". Use --target-opset 18 or newer"
-    assert str(caught.value) == f"cannot convert opset 20 to 15: {bitwise}; {reduce}{hint}"
+    assert str(caught.value) == f"cannot convert opset 20 to 15: {bitwise}; {reduce}"
     assert len(caught.value.blockers) == 7
 
 

@@ -71,8 +71,9 @@ def test_layer_of_double_makes_float32_statistics(text: Text) -> None:
     model.sync()
     onnx.checker.check_model(model.proto, full_check=True)
     data = np.random.default_rng(0).normal(size=(2, 4))
-    y, mean, inverse = ReferenceEvaluator(model.proto).run(None, {"x": data, "s": np.ones(4)})
-    assert (y.dtype, mean.dtype, inverse.dtype) == (np.float64, np.float32, np.float32)
+    made = ReferenceEvaluator(model.proto).run(None, {"x": data, "s": np.ones(4)})
+    y, mean, inverse = (np.asarray(each) for each in made)
+    assert [str(each.dtype) for each in (y, mean, inverse)] == ["float64", "float32", "float32"]
     np.testing.assert_allclose(mean, data.mean(1, keepdims=True), rtol=1e-6)
     np.testing.assert_allclose(inverse, 1 / np.sqrt(data.var(1, keepdims=True) + 1e-5), rtol=1e-6)
     np.testing.assert_allclose(y, (data - data.mean(1, keepdims=True)) * inverse, rtol=1e-6)
@@ -85,7 +86,7 @@ def test_large_means_do_not_cancel(text: Text, target: int) -> None:
     upgrade(model, target)
     model.sync()
     data = (1e4 + np.random.default_rng(0).normal(size=(4, 64))).astype(np.float32)
-    (y,) = ReferenceEvaluator(model.proto).run(None, {"x": data, "s": np.ones(64, np.float32)})
+    (y,) = map(np.asarray, ReferenceEvaluator(model.proto).run(None, {"x": data, "s": np.ones(64, np.float32)}))
     exact = data.astype(np.float64)
     exact = (exact - exact.mean(1, keepdims=True)) / np.sqrt(exact.var(1, keepdims=True) + 1e-5)
     np.testing.assert_allclose(y, exact, atol=2e-3)  # of the mean's last digit, 1e-3 of what is left
