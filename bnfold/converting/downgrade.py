@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import onnx
 
 from bnfold import ir
-from bnfold.converting import table
+from bnfold.converting import function_body, table
 from bnfold.converting.compatible import default_of
 from bnfold.converting.context import Inexpressible, UnknownType
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.converting.types import Types
+from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
+from bnfold.ir.graph import makers_first
 from bnfold.ir.node import attribute_value
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.ir.traits import COMBINING
@@ -39,14 +41,16 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
     version = conversion.reached = written = version_at(node.op_type, opset)
     while version and version_at(node.op_type, target) != version:
         adapter, older = table.DOWN.get((node.op_type, version)), version_at(node.op_type, version - 1)
-        if adapter is not None:
-            adapter(conversion)
+        try:
+            _one_step(conversion, adapter, version, older)
+        except Inexpressible:
+            if node.op_type not in function_body.SOUND:
+                raise
+            _expand(conversion, version)
+            return
         if conversion.finished:
             _check_types(conversion)
             return
-        reason = _change_objection(node, version, older) if adapter is None else None
-        if reason or (reason := _form_objection(node, version, older)):
-            raise Inexpressible(reason)
         version = conversion.reached = older
     conversion.reached = written
     # The axes first: shapes are inferred as the target reads them, and old versions misread negative ones.
@@ -57,6 +61,33 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
             raise Inexpressible(reason)
         _check_types(conversion)
         drop_defaults(node, target)
+
+
+def _one_step(conversion: NodeConversion, adapter: table.Adapter | None, version: int, older: int | None) -> None:
+    """Bring the node to the version before. Raises Inexpressible."""
+    if adapter is not None:
+        adapter(conversion)
+    if conversion.finished:
+        return
+    reason = _change_objection(conversion.node, version, older) if adapter is None else None
+    if reason or (reason := _form_objection(conversion.node, version, older)):
+        raise Inexpressible(reason)
+
+
+def _expand(conversion: NodeConversion, version: int) -> None:
+    """Put onnx's function body in the place of the node, and lower each of its nodes."""
+    made, opset = function_body.expand(conversion, version)
+    for inner in makers_first([*made]):
+        for node in (*(node for graph in inner.bodies for body in graph.subgraphs() for node in body.nodes), inner):
+            step = NodeConversion(node, conversion.context)
+            try:
+                step_down(step, opset)
+            except Unsupported as error:
+                text = f"as {node.op_type}: {error}"
+                raise (
+                    UnknownType(text, error.value) if isinstance(error, UnknownType) else Inexpressible(text)
+                ) from error
+            conversion.added += step.added
 
 
 def _check_types(conversion: NodeConversion) -> None:

@@ -27,6 +27,7 @@ class NodeConversion:
     Attributes:
         node: The node; adapters keep it, as what computes the essential part, and its message.
         finished: Set when an adapter has brought the node all the way to the target.
+        replaced: Set when the node is gone, and others compute what it did.
         added: The nodes that adapters have put around it.
         reached: On the way down, the lowest version that the node is known to be expressible in.
         touched: Set when the computation changed its form, so that it is worth comparing.
@@ -40,6 +41,7 @@ class NodeConversion:
         self.policy = context.policy
         self.finished = False
         self.touched = False
+        self.replaced = False
         self.added: list[ir.Node] = []
         self.reached: int | None = None
         self._last = node

@@ -202,10 +202,11 @@ class GraphConverter:
             why = error.reason if isinstance(error, Unreadable) else str(error)
             self._block(node.graph, label, op_type, version, why, conversion.reached)
             return
-        if node.proto.SerializeToString() == before:
+        if not conversion.replaced and node.proto.SerializeToString() == before:
             return
         cut = ir.Cut(node.graph.path, inputs, outputs, f"upgrade {op_type}") if conversion.touched else None
-        added = len(conversion.added) if conversion.added or node.op_type != op_type else None
+        gone = int(conversion.replaced)
+        added = len(conversion.added) - gone if conversion.added or node.op_type != op_type else None
         self.changes.append(NodeChange(node.graph.path, label, op_type, version, cut, added))
 
     def _unknown(self, node: ir.Node, opset: int) -> None:

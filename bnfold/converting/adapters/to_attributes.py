@@ -8,8 +8,9 @@ import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.converting.adapters import computed
 from bnfold.converting.adapters.inputs import constant_ints
-from bnfold.converting.context import FIX_SHAPES, Inexpressible
+from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
 _WITHOUT_AXES = {"ReduceL1": "Abs", "ReduceL2": "Abs", "ReduceLogSum": "Log"}
@@ -65,7 +66,8 @@ def split_lengths(conversion: NodeConversion) -> None:
         raise Inexpressible(f"has {parts} outputs and num_outputs={count}")
     axis, shape = conversion.node.attr("axis", 0), conversion.shape(conversion.input(0))
     if shape is None or not -len(shape) <= axis < len(shape) or not isinstance(size := shape[axis], int):
-        raise Inexpressible(f"the size of axis {axis}, which it splits into {parts}, is not known: {FIX_SHAPES}")
+        computed.equal_parts(conversion, parts)
+        return
     if size % parts == 0:
         return
     length = -(-size // parts)
@@ -96,8 +98,14 @@ def padded_axes(conversion: NodeConversion) -> None:
         node.set_inputs(node.inputs[:3])
         return
     axes, rank = constant_ints(over, "its axes"), conversion.rank(conversion.input(0))
+    if not all(-rank <= axis < rank for axis in axes):
+        raise Inexpressible(f"pads the axes {axes} of rank {rank}")
+    if ir.constant(conversion.input(1)) is None:
+        full = computed.pads_of_every_axis(conversion, conversion.input(1), axes, rank)
+        node.set_inputs([node.input(0), full, node.input(2)])
+        return
     given = constant_ints(conversion.input(1), "its pads")
-    if len(given) != 2 * len(axes) or not all(-rank <= axis < rank for axis in axes):
+    if len(given) != 2 * len(axes):
         raise Inexpressible(f"has {len(given)} pads for the axes {axes} of rank {rank}")
     pads = [0] * (2 * rank)
     for place, axis in enumerate(axes):
@@ -131,6 +139,24 @@ def dropout_ratio(conversion: NodeConversion) -> None:
     node.del_attr("seed")  # nothing is drawn
     if stated is not None:
         node.set_attr("ratio", float(stated.numpy().reshape(-1)[0]))
+
+
+def dft_axis(conversion: NodeConversion) -> None:
+    """Convert DFT 20 → 17: ``axis``, whose default was 1."""
+    node, over = conversion.node, conversion.node.input(2)
+    axes = [-2] if over is None else constant_ints(over, "its axis")
+    if len(axes) != 1:
+        raise Inexpressible(f"has {len(axes)} axes")
+    axis = axes[0] if axes[0] >= 0 else axes[0] % conversion.rank(conversion.input(0))
+    node.set_inputs(node.inputs[:2] if node.input(1) is not None else node.inputs[:1])
+    node.set_attr("axis", axis)
+
+
+def one_scale(conversion: NodeConversion) -> None:
+    """Convert QuantizeLinear, DequantizeLinear 13 → 10: ``axis`` says nothing of a scale that is one number."""
+    if conversion.shape(conversion.input(1)) != ():
+        raise Inexpressible("has a scale that is not known to be one number, and version 10 has no axis")
+    conversion.node.del_attr("axis")
 
 
 def slice_bounds(conversion: NodeConversion) -> None:
