@@ -13,7 +13,7 @@ from bnfold.converting.node_conversion import NodeConversion
 from bnfold.ir.schemas import schema_of
 
 SOUND = frozenset({
-    "AffineGrid", "Attention", "BlackmanWindow", "CausalConvWithState", "CenterCropPad", "DynamicQuantizeLinear",
+    "AffineGrid", "Attention", "BlackmanWindow", "CausalConvWithState", "CenterCropPad",
     "HammingWindow", "HannWindow", "LinearAttention", "NegativeLogLikelihoodLoss", "RotaryEmbedding", "SequenceMap",
     "SoftmaxCrossEntropyLoss", "SwiGLU",
 })  # fmt: skip
@@ -116,7 +116,7 @@ def _inserted(
     graph = conversion.graph
     outputs: list[ir.Value | None] = []
     for name in proto.output:
-        value = wanted.get(name) or (graph.fresh(f"{conversion.node.label}_{name}") if name else None)
+        value = wanted.get(name) or (graph.fresh(f"{conversion.label}_{name}") if name else None)
         values[name] = value
         outputs.append(value)
     inputs = [values.get(name) if name else None for name in proto.input]
@@ -163,7 +163,7 @@ def _rename(
     names = dict(outer)
     own = [*(info.name for info in graph.input), *(tensor.name for tensor in graph.initializer)]
     for name in dict.fromkeys([*own, *(name for proto in graph.node for name in proto.output if name)]):
-        names[name] = conversion.graph.model.fresh_name(f"{conversion.node.label}_{name}")
+        names[name] = conversion.graph.model.fresh_name(f"{conversion.label}_{name}")
     for holder in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
         holder.name = names.get(holder.name, holder.name)
     for proto in graph.node:

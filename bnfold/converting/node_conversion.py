@@ -25,6 +25,7 @@ class NodeConversion:
     """One node on its way to the target opset.
 
     Attributes:
+        label: How messages name the node, whatever becomes of its outputs.
         node: The node; adapters keep it, as what computes the essential part, and its message.
         finished: Set when an adapter has brought the node all the way to the target.
         replaced: Set when the node is gone, and others compute what it did.
@@ -45,7 +46,7 @@ class NodeConversion:
         self.added: list[ir.Node] = []
         self.reached: int | None = None
         self._last = node
-        self._label = node.label  # that of a node without a name changes with its outputs
+        self.label = node.label  # that of a node without a name changes with its outputs
 
     # -- what is known
 
@@ -141,7 +142,7 @@ class NodeConversion:
 
     def node_name(self, hint: str) -> str:
         """Return a name for a node that is added here."""
-        return self.graph.model.fresh_node_name(f"{self._label}_{hint}")
+        return self.graph.model.fresh_node_name(f"{self.label}_{hint}")
 
     def divert(self, index: int, hint: str) -> ir.Value:
         """Let the node make a fresh value at ``index``; the old one waits for `append`. Returns the fresh one."""

@@ -59,8 +59,8 @@ def _needs_slices(conversion: NodeConversion) -> None:
 
 
 def _counted(conversion: NodeConversion, data: ir.Value, axis: int) -> int:
-    """Return an axis from the front, which the place of a size needs."""
-    return axis if axis >= 0 else axis % conversion.rank(data)
+    """Return an axis as Gather takes it: from the front, before opset 11."""
+    return axis if axis >= 0 or conversion.target >= 11 else axis % conversion.rank(data)
 
 
 def _sliced(conversion: NodeConversion, data: ir.Value, axis: int, bounds: Sequence[ir.Value]) -> None:
