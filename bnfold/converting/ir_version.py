@@ -15,6 +15,8 @@ from bnfold.ir.elements import type_name
 TP = onnx.TensorProto
 FUNCTIONS_SINCE = 8
 """The IR version from which on a model has functions of its own."""
+LOWEST = 4
+"""The lowest IR version that a conversion chooses by itself: below, weights have to be inputs as well."""
 DEVICES_SINCE = 11
 """The IR version that the assignment of nodes to devices came with."""
 Wanted = int | Literal["auto", "keep"]
@@ -44,7 +46,7 @@ def write_ir_version(model: ir.Model, target: int, *, lower: bool) -> None:
 
     It is lowered only if ``lower``: what reads an older opset reads no newer files.
     """
-    needed = max(ir_version_of(target), ir_version_in_use(model))
+    needed = max(LOWEST, ir_version_of(target), ir_version_in_use(model))
     model.proto.ir_version = needed if lower else max(model.proto.ir_version, needed)
 
 

@@ -182,21 +182,21 @@ ONE_WAY = frozenset({
 """Steps with an adapter upwards that no node is taken back over: it is refused there."""
 
 BEGIN = frozenset({
-    ("Acos", 7), ("Acosh", 9), ("Asin", 7), ("Asinh", 9), ("Atan", 7), ("Atanh", 9), ("Bernoulli", 15), ("BitCast", 26),
-    ("BitShift", 11), ("BitwiseAnd", 18), ("BitwiseOr", 18), ("BitwiseXor", 18), ("Col2Im", 18), ("Compress", 9),
-    ("ConcatFromSequence", 11), ("ConstantOfShape", 9), ("ConvInteger", 10), ("Cos", 7), ("Cosh", 9), ("CumProd", 26),
-    ("CumSum", 11), ("DFT", 17), ("DeformConv", 19), ("DequantizeLinear", 10), ("Det", 11), ("DynamicQuantizeLinear", 11),
-    ("Erf", 9), ("Expand", 8),
-    ("EyeLike", 9), ("GatherElements", 11), ("GatherND", 11), ("GridSample", 16), ("ImageDecoder", 20), ("IsInf", 10),
-    ("IsNaN", 9), ("MatMulInteger", 10), ("MaxUnpool", 9), ("MeanVarianceNormalization", 9), ("MelWeightMatrix", 17),
-    ("Mod", 10), ("Multinomial", 7), ("NonMaxSuppression", 10), ("NonZero", 9), ("OneHot", 9), ("Optional", 15),
-    ("OptionalGetElement", 15), ("OptionalHasElement", 15), ("QLinearConv", 10), ("QLinearMatMul", 10),
-    ("QuantizeLinear", 10), ("Range", 11), ("RegexFullMatch", 20), ("Resize", 10), ("ReverseSequence", 10),
-    ("RoiAlign", 10), ("Round", 11), ("STFT", 17), ("Scan", 8), ("Scatter", 9), ("ScatterElements", 11),
-    ("ScatterND", 11), ("SequenceAt", 11), ("SequenceConstruct", 11), ("SequenceEmpty", 11), ("SequenceErase", 11),
-    ("SequenceInsert", 11), ("SequenceLength", 11), ("Shrink", 9), ("Sign", 9), ("Sin", 7), ("Sinh", 9),
-    ("SplitToSequence", 11), ("StringConcat", 20), ("StringNormalizer", 10), ("StringSplit", 20), ("Tan", 7),
-    ("TensorScatter", 24), ("TfIdfVectorizer", 9), ("ThresholdedRelu", 10), ("Unique", 11), ("Where", 9),
+    ("Acos", 7), ("Acosh", 9), ("Asin", 7), ("Asinh", 9), ("Atan", 7), ("Atanh", 9), ("Bernoulli", 15),
+    ("BitCast", 26), ("BitShift", 11), ("BitwiseAnd", 18), ("BitwiseOr", 18), ("BitwiseXor", 18), ("Col2Im", 18),
+    ("Compress", 9), ("ConcatFromSequence", 11), ("ConstantOfShape", 9), ("ConvInteger", 10), ("Cos", 7), ("Cosh", 9),
+    ("CumProd", 26), ("CumSum", 11), ("DFT", 17), ("DeformConv", 19), ("DequantizeLinear", 10), ("Det", 11),
+    ("DynamicQuantizeLinear", 11), ("Erf", 9), ("Expand", 8), ("EyeLike", 9), ("GatherElements", 11),
+    ("GatherND", 11), ("GridSample", 16), ("ImageDecoder", 20), ("IsInf", 10), ("IsNaN", 9), ("MatMulInteger", 10),
+    ("MaxUnpool", 9), ("MeanVarianceNormalization", 9), ("MelWeightMatrix", 17), ("Mod", 10), ("Multinomial", 7),
+    ("NonMaxSuppression", 10), ("NonZero", 9), ("OneHot", 9), ("Optional", 15), ("OptionalGetElement", 15),
+    ("OptionalHasElement", 15), ("QLinearConv", 10), ("QLinearMatMul", 10), ("QuantizeLinear", 10), ("Range", 11),
+    ("RegexFullMatch", 20), ("Resize", 10), ("ReverseSequence", 10), ("RoiAlign", 10), ("Round", 11), ("STFT", 17),
+    ("Scan", 8), ("Scatter", 9), ("ScatterElements", 11), ("ScatterND", 11), ("SequenceAt", 11),
+    ("SequenceConstruct", 11), ("SequenceEmpty", 11), ("SequenceErase", 11), ("SequenceInsert", 11),
+    ("SequenceLength", 11), ("Shrink", 9), ("Sign", 9), ("Sin", 7), ("Sinh", 9), ("SplitToSequence", 11),
+    ("StringConcat", 20), ("StringNormalizer", 10), ("StringSplit", 20), ("Tan", 7), ("TensorScatter", 24),
+    ("TfIdfVectorizer", 9), ("ThresholdedRelu", 10), ("Unique", 11), ("Where", 9),
 })  # fmt: skip
 """Operators that begin with a version and are written in no other way below it."""
 
