@@ -2,7 +2,8 @@
 
     optimize(source, output)    upgrade, fold and verify a model, and write it
     fold(source, output)        fold BatchNormalization into weights, and keep the opset
-    upgrade(source, output)     change the opset and nothing else
+    convert(source, output)     convert to another opset or IR version, up or down, and nothing else
+    upgrade(source, output)     change the opset and nothing else; without a number, to 15
     decompose(source, output)   replace BatchNormalization by primitive operators
     inspect(source)             show what would happen
     verify(before, after)       compare two models numerically; true if they are equivalent
@@ -23,7 +24,7 @@ from bnfold.errors import BnfoldError
 
 if TYPE_CHECKING:
     from bnfold import passes, pytorch
-    from bnfold.api import decompose, diff, fold, inspect, optimize, run, upgrade, verify
+    from bnfold.api import convert, decompose, diff, fold, inspect, optimize, run, upgrade, verify
     from bnfold.pipeline.outcome import Outcome
     from bnfold.report.events import Report
     from bnfold.settings import Options, Policy, VerifyOptions
@@ -37,6 +38,7 @@ __all__ = [
     "Report",
     "Verdict",
     "VerifyOptions",
+    "convert",
     "decompose",
     "diff",
     "errors",

@@ -8,16 +8,16 @@ of them raise `BnfoldError` and its children for what a user can mend, and TypeE
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import onnx
 
+from bnfold.errors import WrongUsage
 from bnfold.pipeline import formats
-from bnfold.pipeline.job import process
+from bnfold.pipeline.arguments import open_source, process_source, settings_of
 from bnfold.pipeline.outcome import Outcome
 from bnfold.settings import OptionFields, Options, OutputOptions, VerifyOptions, simplified
 from bnfold.verification import Verdict
@@ -29,40 +29,9 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model"
 Output: TypeAlias = str | os.PathLike[str] | None
-T = TypeVar("T", Options, VerifyOptions)
 
-
-def _opened(source: Any, name: str = "source") -> formats.Source:
-    """Return the model as the pipeline takes it."""
-    if isinstance(source, str | os.PathLike):
-        return Path(source)
-    onnx_ir = sys.modules.get("onnx_ir")
-    if onnx_ir is not None and isinstance(source, onnx_ir.Model):
-        from bnfold.interop.onnx_ir import from_onnx_ir
-
-        return from_onnx_ir(source)
-    if isinstance(source, bytes | onnx.ModelProto):
-        return source
-    raise TypeError(f"{name}: a path, bytes, onnx.ModelProto or onnx_ir.Model is wanted, not {type(source).__name__}")
-
-
-def _given(kind: type[T], value: object, name: str) -> T:
-    if value is None:
-        return kind()
-    if not isinstance(value, kind):
-        example = {"VerifyOptions": 'depth="full"', "Options": "target_opset=17"}[kind.__name__]
-        wanted = f"a bnfold.{kind.__name__} is wanted, not {type(value).__name__}"
-        raise TypeError(f"{name}: {wanted}; for example bnfold.{kind.__name__}({example})")
-    return value
-
-
-def _delivery(output: Output) -> OutputOptions | None:
-    return None if output is None else OutputOptions(Path(output))
-
-
-def _process(source: Source, output: Output, options: Options, verify: VerifyOptions | None) -> Outcome:
-    checks = _given(VerifyOptions, verify, "verify")
-    return process(_opened(source), _delivery(output), options, checks)
+_LEAVING: dict[str, Any] = {"constants": "keep", "no_simplify": True}
+"""Options of a function that does one thing."""
 
 
 def optimize(
@@ -103,8 +72,8 @@ def optimize(
         >>> {event.verdict for event in outcome.report.batchnorms}
         {'folded'}
     """
-    chosen = replace(_given(Options, options, "options"), **dict[str, Any](fields))
-    return _process(source, output, simplified(chosen, simplify), verify)
+    chosen = replace(settings_of(Options, options, "options"), **dict[str, Any](fields))
+    return process_source(source, output, simplified(chosen, simplify), verify)
 
 
 def fold(
@@ -127,8 +96,8 @@ def fold(
         >>> proto.opset_import[0].version, "BatchNormalization" in {node.op_type for node in proto.graph.node}
         (6, False)
     """
-    settings: dict[str, Any] = {"target_opset": "keep", "constants": "keep", "no_simplify": True, **options}
-    return _process(source, output, Options(**settings), verify)
+    settings: dict[str, Any] = {"target_opset": "keep", **_LEAVING, **options}
+    return process_source(source, output, Options(**settings), verify)
 
 
 def upgrade(
@@ -153,8 +122,47 @@ def upgrade(
         >>> report.opset_before, report.opset_after, report.count("upgraded")
         (6, 17, 9)
     """
-    settings: dict[str, Any] = {"fold": False, "constants": "keep", "no_simplify": True, **options}
-    return _process(source, output, Options(**settings), verify)
+    settings: dict[str, Any] = {"fold": False, **_LEAVING, **options}
+    return process_source(source, output, Options(**settings), verify)
+
+
+def convert(
+    source: Source,
+    output: Output = None,
+    *,
+    opset: int | Literal["lowest", "latest"] | None = None,
+    verify: VerifyOptions | None = None,
+    **options: Unpack[OptionFields],
+) -> Outcome:
+    """Convert to another opset or IR version, up or down (downgrade), and change nothing else.
+
+    Args:
+        source: As for `optimize`.
+        output: As for `optimize`.
+        opset: The opset to reach: a number, ``"lowest"`` or ``"latest"``; None keeps it, and ``ir_version`` is given.
+        verify: As for `optimize`.
+        **options: The fields of `Options`, of which ``ir_version``, ``policy`` and ``fix_shapes`` matter here.
+
+    Raises:
+        UpgradeBlocked: Nodes have no equivalent at the target; its ``blockers`` names each of them.
+        WrongUsage: Neither an opset nor an IR version is given, or two opsets.
+        BnfoldError: As `optimize`.
+
+    Example:
+        >>> import bnfold
+        >>> report = bnfold.convert("out.onnx", opset=11).report
+        >>> report.opset_before, report.opset_after, report.ir_before, report.ir_after
+        (15, 11, 8, 6)
+    """
+    if (opset is None) == ("target_opset" not in options) and (opset is not None or "ir_version" not in options):
+        raise WrongUsage("give one opset, or an ir_version: for example bnfold.convert(model, opset=13)")
+    settings: dict[str, Any] = {
+        "target_opset": "keep" if opset is None else opset,
+        "fold": False,
+        **_LEAVING,
+        **options,
+    }
+    return process_source(source, output, Options(**settings), verify)
 
 
 def decompose(
@@ -177,9 +185,9 @@ def decompose(
         >>> bnfold.decompose("model.onnx", target_opset=15).report.count("decomposed")
         9
     """
-    own = {"target_opset": "keep", "fold": False, "decompose": "all", "constants": "keep", "no_simplify": True}
+    own = {"target_opset": "keep", "fold": False, "decompose": "all", **_LEAVING}
     settings: dict[str, Any] = own | {**options}
-    return _process(source, output, Options(**settings), verify)
+    return process_source(source, output, Options(**settings), verify)
 
 
 def inspect(source: Source, *, options: Options | None = None, **fields: Unpack[OptionFields]) -> Outcome:
@@ -201,8 +209,8 @@ def inspect(source: Source, *, options: Options | None = None, **fields: Unpack[
         >>> [(event.version, event.mode, event.into) for event in bnfold.inspect("model.onnx").report.batchnorms][:1]
         [(6, 'inference', ('node1',))]
     """
-    chosen = replace(_given(Options, options, "options"), **dict[str, Any](fields), simplify=())
-    return _process(source, None, chosen, VerifyOptions(depth="none"))
+    chosen = replace(settings_of(Options, options, "options"), **dict[str, Any](fields), simplify=())
+    return process_source(source, None, chosen, VerifyOptions(depth="none"))
 
 
 def verify(before: Source, after: Source, *, options: VerifyOptions | None = None) -> Verdict:
@@ -226,8 +234,8 @@ def verify(before: Source, after: Source, *, options: VerifyOptions | None = Non
         >>> verdict.status, verdict.outputs[0].relative <= verdict.outputs[0].allowed
         ('verified', True)
     """
-    sources = _opened(before, "before"), _opened(after, "after")
-    return formats.verify_two(*sources, _given(VerifyOptions, options, "options"))
+    sources = open_source(before, "before"), open_source(after, "after")
+    return formats.verify_two(*sources, settings_of(VerifyOptions, options, "options"))
 
 
 def diff(
@@ -254,9 +262,9 @@ def diff(
     """
     from bnfold import diffing
 
-    sources = _opened(before, "before"), _opened(after, "after")
+    sources = open_source(before, "before"), open_source(after, "after")
     old, new = map(formats.one_kind(*sources).load, sources)
-    return diffing.diff(old, new, values=values, checks=_given(VerifyOptions, options, "options"))
+    return diffing.diff(old, new, values=values, checks=settings_of(VerifyOptions, options, "options"))
 
 
 def run(
@@ -292,6 +300,6 @@ def run(
     """
     from bnfold.pipeline import command as step
 
-    checks, chosen = _given(VerifyOptions, verify, "verify"), _given(Options, options, "options")
+    checks, chosen = settings_of(VerifyOptions, verify, "verify"), settings_of(Options, options, "options")
     _, row, _ = step.run_command(Path(source), OutputOptions(Path(output)), command, chosen, checks, tolerance)
     return row

@@ -7,7 +7,7 @@ Tensors are handed across by reference (`interop.onnx_ir`). What was decided abo
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, Literal
 
 import onnx_ir
 
@@ -16,7 +16,7 @@ from bnfold.pipeline import passes
 from bnfold.report.events import Report
 from bnfold.settings import Options
 
-__all__ = ["DecomposeBatchNormPass", "FoldBatchNormPass", "SimplifyPass", "UpgradeBatchNormPass"]
+__all__ = ["ConvertOpsetPass", "DecomposeBatchNormPass", "FoldBatchNormPass", "SimplifyPass", "UpgradeBatchNormPass"]
 
 _LEAVING = {"constants": "keep", "no_simplify": True}
 """Options of a pass that does one thing."""
@@ -76,6 +76,28 @@ class UpgradeBatchNormPass(_BatchNormPass):
 
     def __init__(self, target_opset: int | None = None, options: Options | None = None) -> None:
         super().__init__(options, target_opset=target_opset, fold=False, decompose="never", **_LEAVING)
+
+
+class ConvertOpsetPass(_BatchNormPass):
+    """Convert the model to another opset and its IR version, up or down (downgrade), and change nothing else.
+
+    Args:
+        opset: The opset to reach: a number, ``"lowest"``, ``"latest"``, or ``"keep"`` if only the IR version is to
+            change.
+        ir_version: As `Options.ir_version`.
+        options: How (``policy``, ``fix_shapes``); what the other arguments say is not to be chosen in them.
+
+    Raises:
+        ValueError: ``options`` ask for what another pass does.
+    """
+
+    def __init__(
+        self,
+        opset: int | Literal["lowest", "latest", "keep"],
+        ir_version: int | Literal["auto", "keep"] = "auto",
+        options: Options | None = None,
+    ) -> None:
+        super().__init__(options, target_opset=opset, ir_version=ir_version, fold=False, decompose="never", **_LEAVING)
 
 
 class DecomposeBatchNormPass(_BatchNormPass):

@@ -61,6 +61,7 @@ OUT = "optimize dense.onnx out.onnx"
 RUN = "run dense.onnx out.onnx"
 ROWS: Mapping[str, Row] = {
     "target_opset": Row(OUT, "--opset 17"),
+    "ir_version": Row("convert dense.onnx out.onnx --opset 15", "--ir-version 9"),
     "fix_shapes": Row(OUT, "--fix-shapes N=2"),
     "assert_none": Row(OUT, "--assert-none BatchNormalization"),
     "decompose_ops": Row("optimize in1.onnx out.onnx --decompose all", "--decompose-ops InstanceNormalization"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from bnfold.errors import printable
 from bnfold.report.events import BatchNormEvent, Report
@@ -25,6 +25,7 @@ Row = tuple[str, str, str, str]
 def lines(report: Report, *, verbose: bool) -> Iterator[str]:
     """Yield the rows under a head, in columns that are as wide as they have to be."""
     yield from _aligned([("", "before", "after", ""), *_rows(report, verbose=verbose)])
+    yield from conversion(report, verbose=verbose)
 
 
 def steps(before: Totals, rows: Sequence[StepRow]) -> Iterator[str]:
@@ -81,6 +82,33 @@ def nothing_to_do(outcome: Outcome) -> str:
         return ""
     copy = f". {outcome.output} is a copy of it" if outcome.output is not None else ""
     return f"nothing to do in this model: {' and '.join(why)}{copy}"
+
+
+def conversion(report: Report, *, verbose: bool = False) -> Iterator[str]:
+    """Yield what a conversion made of the operators, and how low the opset can go."""
+    rows = report.conversion if verbose or report.opset_after < report.opset_before else []
+    changed_rows = [row for row in rows if row["respelled"] or row["spelled_out"]]
+    if changed_rows:
+        shown = changed_rows if verbose else sorted(changed_rows, key=_changed_nodes)[-MOST:][::-1]
+        more = (
+            f"; {len(changed_rows) - len(shown)} more operators (--verbose)" if len(shown) < len(changed_rows) else ""
+        )
+        as_is = sum(row["as_is"] for row in rows)
+        yield f"converted: {'; '.join(map(_converted, shown))}{more}; {as_is} nodes as is"
+    if report.lowest is not None:
+        why = f"; {report.lowest['below']}" if report.lowest["below"] else ""
+        yield f"lowest opset for this model: {report.lowest['opset']}{why}"
+
+
+def _changed_nodes(row: Mapping[str, Any]) -> int:
+    return int(row["respelled"] + row["spelled_out"])
+
+
+def _converted(row: Mapping[str, Any]) -> str:
+    counts = [f"{row[what]} {word}" for what, word in (("as_is", "as is"), ("respelled", "respelled")) if row[what]]
+    if row["spelled_out"]:
+        counts.append(f"{row['spelled_out']} spelled out (+{row['added']} nodes)")
+    return f"{row['operator']} {', '.join(counts)}"
 
 
 def left(report: Report) -> Iterator[str]:

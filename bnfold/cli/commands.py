@@ -5,19 +5,15 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from bnfold.batch.addresses import STREAM
-from bnfold.cli import about, terminal
+from bnfold.cli import about, single, terminal
 from bnfold.cli.group import Main
 from bnfold.cli.invocation import Invocation
 from bnfold.cli.options import option, takes
-
-if TYPE_CHECKING:
-    from bnfold.pipeline.outcome import Outcome
-    from bnfold.settings import OutputOptions
 
 DECOMPOSING = ("decompose", "decompose_form", "decompose_ops", "assert_none")
 FOLDING = ("overridable", "max_growth", "only", "excluded", "all_affines", "merge_branches", "equalize", "exchange")
@@ -47,7 +43,10 @@ def main() -> None:
 
 @main.command()
 @paths
-@takes("target_opset", "fix_shapes", "constants", *STEPS, *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING)
+@takes(
+    *("target_opset", "ir_version", "fix_shapes", "constants"),
+    *(*STEPS, *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING),
+)
 def optimize(args: Invocation) -> None:
     """Upgrade, fold and verify the model IN, and write it to OUT.
 
@@ -59,7 +58,11 @@ def optimize(args: Invocation) -> None:
 
 @main.command()
 @paths
-@takes("fix_shapes", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING, target_opset="keep", **LEAVING)
+@takes(
+    *("ir_version", "fix_shapes", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING),
+    target_opset="keep",
+    **LEAVING,
+)
 def fold(args: Invocation) -> None:
     """Fold BatchNormalization into weights, and keep the opset.
 
@@ -70,9 +73,9 @@ def fold(args: Invocation) -> None:
 
 @main.command()
 @paths
-@takes("target_opset", "fix_shapes", *READING, *CHECKING, *WRITING, fold=False, **LEAVING)
+@takes("target_opset", "ir_version", "fix_shapes", *READING, *CHECKING, *WRITING, fold=False, **LEAVING)
 def upgrade(args: Invocation) -> None:
-    """Change the opset of the model IN, and nothing else.
+    """Change the opset of the model IN (upgrade, or downgrade), and nothing else.
 
     The result is verified. IN may also be several files, a folder or a quoted pattern; OUT is then a folder.
     """
@@ -80,19 +83,31 @@ def upgrade(args: Invocation) -> None:
 
 
 @main.command()
+@paths
+@takes(
+    option("target_opset", help="Opset to convert the model to: a number, lowest or latest.  [default: keep]"),
+    *("ir_version", "fix_shapes", *READING, *CHECKING, *WRITING),
+    fold=False,
+    **LEAVING,
+)
+def convert(args: Invocation) -> None:
+    """Convert the model IN to another opset or IR version (downgrade or upgrade), and change nothing else.
+
+    The result is verified. IN may also be several files, a folder or a quoted pattern; OUT is then a folder.
+    """
+    if args.options.target_opset is None:
+        if args.options.ir_version == "auto":
+            example = "`bnfold convert model.onnx out.onnx --opset 13`"
+            raise click.UsageError(f"Missing option '--opset' or '--ir-version', as in {example}.")
+        args = args._replace(options=replace(args.options, target_opset="keep"))
+    _run(args)
+
+
+@main.command()
 @sources
 @takes(
-    *(
-        "target_opset",
-        "as_is",
-        "quantization",
-        *DECOMPOSING,
-        *FOLDING,
-        *READING,
-        *REPORTING,
-        "output_format",
-        "exclude",
-    ),
+    *("target_opset", "as_is", "quantization", *DECOMPOSING, *FOLDING, *READING, *REPORTING),
+    *("output_format", "exclude"),
     option("quiet", help="Print only errors, and what --assert-none forbids."),
     reads=("sources",),
     depth="none",
@@ -109,17 +124,17 @@ def _inspect(args: Invocation) -> None:
     from bnfold.cli import folders, publish
     from bnfold.pipeline import job
 
-    _check(args)
+    single.check(args)
     if args.is_many or args.lists_findings or args.leaves_out(args.source):
         sys.exit(folders.inspect(args))
-    outcome = _process(args, None)
+    outcome = single.process(args, None)
     document = outcome.to_json()
     if args.run.quantization:
         document["quantization"] = job.quantization(outcome)
     publish.emit(document, args.run.report, as_json=args.run.as_json)
     if not (args.run.as_json or args.run.quiet):
         terminal.inspection(outcome, document)
-    sys.exit(_exit_code(outcome, args))
+    sys.exit(single.exit_code(outcome, args))
 
 
 @main.command()
@@ -228,15 +243,15 @@ def _run(args: Invocation) -> None:
     """Process one model, or many, and report on it."""
     if args.run.dry_run:
         _inspect(args._replace(output="", checks=replace(args.checks, depth="none")))
-    _check(args)
+    single.check(args)
     if args.is_many:
         from bnfold.cli import folders
 
         sys.exit(folders.process(args))
     if args.run.scheduler:
         raise click.UsageError("--scheduler is for a folder, a pattern or a URL, not for a single file")
-    outcome = _process(args, args.destination())
-    _publish(outcome, args)
+    outcome = single.process(args, args.destination())
+    single.publish_report(outcome, args)
     if args.output == STREAM:
         from bnfold import ir
 
@@ -244,54 +259,6 @@ def _run(args: Invocation) -> None:
     run = args.run
     if not run.quiet or (outcome.verdict is not None and outcome.verdict.status != "verified"):
         terminal.summary(outcome, verbose=run.verbose, quiet=run.quiet)
-    sys.exit(_exit_code(outcome, args))
-
-
-def _check(args: Invocation) -> None:
-    """Complain about a report that cannot be written, or a misspelt name, before any work is done."""
-    from bnfold.cli import publish
-    from bnfold.pipeline import formats
-
-    publish.require(args.run.report)
-    for source in args.sources:
-        formats.of(source).check(args.options, None, args.run.assert_none)
-
-
-def _process(args: Invocation, delivery: OutputOptions | None) -> Outcome:
-    from bnfold.errors import UpgradeBlocked, VerificationFailed
-    from bnfold.pipeline.job import process
-    from bnfold.pipeline.outcome import count_products
-
-    options = args.options
-    with terminal.progress(enabled=not args.run.quiet) as progress:
-        try:
-            counted = None if args.run.quiet else count_products
-            given = args.opened(), delivery, options, args.checks, progress
-            return process(*given, reports=args.reports, second_opinion=counted)
-        except VerificationFailed as failure:
-            outcome: Any = failure.outcome
-            _publish(outcome, args)
-            terminal.verdict(outcome.verdict, verbose=args.run.verbose)
-            raise
-        except UpgradeBlocked as blocked:
-            if not options.fold or options.target_opset == "keep":
-                raise
-            hint = "`bnfold fold` folds without changing the opset"
-            raise UpgradeBlocked(f"{blocked}. {hint}", blocked.blockers) from blocked
-
-
-def _exit_code(outcome: Outcome, args: Invocation) -> int:
-    if args.run.require_verified and (outcome.verdict is None or outcome.verdict.status != "verified"):
-        return 3
-    left = outcome.left(args.run.assert_none) if args.run.assert_none else []
-    if left:
-        terminal.still_there(outcome, left, args.run.assert_none)
-    return 4 if left else 0
-
-
-def _publish(outcome: Outcome, args: Invocation) -> None:
-    """Print and write the report as asked."""
-    if args.delivery.explained:
-        from bnfold.cli import publish
-
-        publish.emit(outcome.to_json(), args.run.report, as_json=args.run.as_json)
+    if click.get_current_context().info_name == "upgrade" and not run.quiet:
+        single.hint_at_convert(outcome)
+    sys.exit(single.exit_code(outcome, args))

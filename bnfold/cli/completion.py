@@ -46,7 +46,16 @@ def opsets() -> list[str]:
     """Return what an opset may be."""
     import onnx
 
-    return ["keep", "latest", *map(str, range(onnx.defs.onnx_opset_version(), 0, -1))]
+    return ["keep", "latest", "lowest", *map(str, range(onnx.defs.onnx_opset_version(), 0, -1))]
+
+
+def ir_versions() -> list[str]:
+    """Return what an IR version may be."""
+    import onnx
+
+    from bnfold.settings import LOWEST_IR_VERSION
+
+    return ["auto", "keep", *map(str, range(onnx.IR_VERSION, LOWEST_IR_VERSION - 1, -1))]
 
 
 def choices(hint: Any) -> list[str]:

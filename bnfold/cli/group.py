@@ -41,8 +41,14 @@ EXAMPLES = {
         ("bnfold upgrade model.onnx out.onnx", "to opset 15"),
         ("bnfold upgrade model.onnx out.onnx --opset 17", "to opset 17"),
     ),
+    "convert": (
+        ("bnfold convert model.onnx out.onnx --opset 13", "up or down"),
+        ("bnfold convert model.onnx out.onnx --opset lowest", "as low as it goes"),
+        ("bnfold convert model.onnx out.onnx --ir-version 8", "keep the opset"),
+    ),
     "inspect": (
         ("bnfold inspect model.onnx", "a table, and advice"),
+        ("bnfold inspect model.onnx --opset lowest", "how low the opset can go"),
         ("bnfold inspect models/ --json", "a folder, as JSON"),
         ("bnfold inspect models/ --as-is --assert-none Conv", "exit code 4 if one"),
     ),
@@ -73,7 +79,8 @@ def _write_examples(command: click.Command, formatter: click.HelpFormatter) -> N
 
 GROUPS = {
     "Conversion": (
-        *("target_opset", "fix_shapes", "constants", "decompose", "decompose_form", "decompose_ops", "assert_none"),
+        *("target_opset", "ir_version", "fix_shapes", "constants", "decompose", "decompose_form", "decompose_ops"),
+        "assert_none",
     ),
     "What to fold": (
         *("as_is", "all_affines", "merge_branches", "equalize", "exchange", "quantization", "only", "excluded"),

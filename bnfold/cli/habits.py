@@ -53,8 +53,7 @@ COMMANDS = {
     "help": "`bnfold --help`, or `bnfold COMMAND --help`",
     "check": "`bnfold inspect IN`, or `bnfold verify BEFORE AFTER`",
     "compare": "`bnfold verify BEFORE AFTER`, or `bnfold diff BEFORE AFTER`",
-    "convert": "`bnfold upgrade IN OUT --opset N`",
-    "downgrade": "`bnfold upgrade IN OUT --opset N`, which goes down as well",
+    "downgrade": "`bnfold convert IN OUT --opset N`",
     "simplify": "`bnfold optimize IN OUT --simplify`",
     "info": "`bnfold inspect IN`",
 }

@@ -16,7 +16,7 @@ import click
 
 from bnfold.batch.addresses import without_password
 from bnfold.cli import terminal
-from bnfold.cli.completion import among, choices, operators, opsets
+from bnfold.cli.completion import among, choices, ir_versions, operators, opsets
 from bnfold.cli.invocation import CliOptions, named, read_invocation
 from bnfold.cli.project import project
 from bnfold.errors import BadSetting, BnfoldError, machine_trouble, printable
@@ -39,9 +39,16 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 def _target(text: str) -> int | str:
     try:
-        return text if text in ("keep", "latest") else int(text)
+        return text if text in ("keep", "latest", "lowest") else int(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is neither an opset number nor 'keep' nor 'latest'") from None
+        raise click.BadParameter(f"{text!r} is neither an opset number nor 'keep', 'latest' or 'lowest'") from None
+
+
+def _ir_version(text: str) -> int | str:
+    try:
+        return text if text in ("auto", "keep") else int(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is neither an IR version nor 'auto' nor 'keep'") from None
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -100,7 +107,8 @@ _OPERATOR = {
     "shell_complete": among(operators),
 }
 FORMS: dict[str, dict[str, Any]] = {
-    "target_opset": {"type": _target, "metavar": "N|KEEP|LATEST", "shell_complete": among(opsets)},
+    "target_opset": {"type": _target, "metavar": "N|KEEP|LATEST|LOWEST", "shell_complete": among(opsets)},
+    "ir_version": {"type": _ir_version, "metavar": "N|AUTO|KEEP", "shell_complete": among(ir_versions)},
     "decompose_ops": {
         "type": _names,
         "default": "BatchNormalization",

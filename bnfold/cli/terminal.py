@@ -210,7 +210,7 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     from bnfold.cli import before_after
 
     nothing = before_after.nothing_to_do(outcome)
-    for line in [nothing] if nothing else [report.versions, report.became]:
+    for line in [nothing] if nothing else [report.versions, report.became, *before_after.conversion(report)]:
         say(line)
     if rows:
         worst = [min(row[form]["per_tensor"] for row in rows if row[form]) for form in ("folded", "equalized")]

@@ -14,15 +14,25 @@ from bnfold.converting.imports import leave_old_ir, merge_opset_imports, strip_i
 from bnfold.settings import Policy
 
 if TYPE_CHECKING:
+    from bnfold.converting.ir_version import Wanted
     from bnfold.converting.model import Converted
 
 __all__ = ["convert", "leave_old_ir", "merge_opset_imports", "strip_initializer_inputs"]
 
 
-def convert(model: ir.Model, target: int | None = None, *, policy: Policy | None = None) -> Converted:
+def convert(
+    model: ir.Model,
+    target: int | None = None,
+    *,
+    policy: Policy | None = None,
+    ir_version: Wanted = "auto",
+    fail_fast: bool = False,
+) -> Converted:
     """Bring ``model`` to opset ``target`` in place (None: 15, unless it is newer).
 
-    After an error the model is half way and has to be discarded.
+    After an error the model is half way and has to be discarded. ``ir_version`` is what the caller wants of it, as
+    `Options.ir_version`: functions are inlined if it has none. The field itself is lowered only for ``auto``. With
+    ``fail_fast`` the first node that is in the way is an error.
 
     Raises:
         MalformedModel: A value is read that nothing makes, or an operator has no inputs.
@@ -32,4 +42,4 @@ def convert(model: ir.Model, target: int | None = None, *, policy: Policy | None
     """
     from bnfold.converting.model import upgrade  # the table and its adapters, which folding alone needs nothing of
 
-    return upgrade(model, target, policy or Policy())
+    return upgrade(model, target, policy or Policy(), ir_version, fail_fast=fail_fast)

@@ -15,9 +15,20 @@ from bnfold.converting.types import Types
 from bnfold.errors import Unsupported
 from bnfold.semantics import Policy, Repair
 
+FIX_SHAPES = "give open sizes with --fix-shapes NAME=1,3,224,224"
+"""What a user can do where a step needs to know sizes."""
+
 
 class Inexpressible(Unsupported):
     """The node has no exact equivalent at the target opset, or what is needed to write it is not known."""
+
+
+class UnknownType(Inexpressible):
+    """The type of a value that the node reads is not known."""
+
+    def __init__(self, message: str, value: ir.Value) -> None:
+        super().__init__(message)
+        self.value = value
 
 
 @dataclass(slots=True, eq=False)

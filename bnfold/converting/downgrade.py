@@ -1,58 +1,118 @@
-"""Lower a model's opset, where every node is valid in the older version of its operator as well."""
+"""Lower the opset of a node: the steps down of :mod:`bnfold.converting.table`, and what no adapter has to say."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.converting import function_body, table
 from bnfold.converting.compatible import default_of
-from bnfold.converting.context import ConversionContext
-from bnfold.converting.table import VALUES_SINCE, steps
+from bnfold.converting.context import Inexpressible, UnknownType
+from bnfold.converting.node_conversion import NodeConversion
 from bnfold.converting.types import Types
+from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
+from bnfold.ir.graph import makers_first
 from bnfold.ir.node import attribute_value
-from bnfold.ir.schemas import schema_of, version_at, versions_of
+from bnfold.ir.schemas import schema_of, version_at
 from bnfold.ir.traits import COMBINING
 
 
 def value_objection(node: ir.Node, target: int) -> str | None:
     """Say which value of an attribute ``target`` does not know, whatever opset the model says."""
-    name, since = VALUES_SINCE.get(node.op_type, ("", {}))
+    name, since = table.VALUES_SINCE.get(node.op_type, ("", {}))
     attribute = node.find(name) if name else None
     if attribute is None or target >= since.get(attribute.s, 0):
         return None
     return f"{name}={attribute.s.decode()} does not exist before opset {since[attribute.s]}"
 
 
-def objection(node: ir.Node, opset: int, target: int, types: Types) -> str | None:
-    """Say why ``node``, written for ``opset``, is not one of ``target`` as it stands; None if it is."""
-    version, older = version_at(node.op_type, opset), version_at(node.op_type, target)
-    if version is None or version == older:
-        return None
+def step_down(conversion: NodeConversion, opset: int) -> None:
+    """Bring a node of ``opset`` to the lower target, one version step after the other.
+
+    A step has an adapter, or the node is one of the older version as it stands.
+
+    Raises:
+        Inexpressible: The node has no exact equivalent below ``conversion.reached``.
+    """
+    node, target = conversion.node, conversion.target
+    version = conversion.reached = written = version_at(node.op_type, opset)
+    while version and version_at(node.op_type, target) != version:
+        adapter, older = table.DOWN.get((node.op_type, version)), version_at(node.op_type, version - 1)
+        try:
+            _one_step(conversion, adapter, version, older)
+        except Inexpressible:
+            if node.op_type not in function_body.SOUND:
+                raise
+            _expand(conversion, version)
+            return
+        if conversion.finished:
+            _check_types(conversion)
+            return
+        version = conversion.reached = older
+    conversion.reached = written
+    # The axes first: shapes are inferred as the target reads them, and old versions misread negative ones.
+    if opset >= 11 and (reason := axes_from_front(node, target, conversion.context.types)):
+        raise Inexpressible(reason)
+    if version != written:
+        if reason := _tie_objection(node, target, conversion.context.types):
+            raise Inexpressible(reason)
+        _check_types(conversion)
+        drop_defaults(node, target)
+
+
+def _one_step(conversion: NodeConversion, adapter: table.Adapter | None, version: int, older: int | None) -> None:
+    """Bring the node to the version before. Raises Inexpressible."""
+    if adapter is not None:
+        adapter(conversion)
+    if conversion.finished:
+        return
+    reason = _change_objection(conversion.node, version, older) if adapter is None else None
+    if reason or (reason := _form_objection(conversion.node, version, older)):
+        raise Inexpressible(reason)
+
+
+def _expand(conversion: NodeConversion, version: int) -> None:
+    """Put onnx's function body in the place of the node, and lower each of its nodes."""
+    made, opset = function_body.expand(conversion, version)
+    for inner in makers_first([*made]):
+        for node in (*(node for graph in inner.bodies for body in graph.subgraphs() for node in body.nodes), inner):
+            step = NodeConversion(node, conversion.context)
+            try:
+                step_down(step, opset)
+            except Unsupported as error:
+                text = f"as {node.op_type}: {error}"
+                raise (
+                    UnknownType(text, error.value) if isinstance(error, UnknownType) else Inexpressible(text)
+                ) from error
+            conversion.added += step.added
+
+
+def _check_types(conversion: NodeConversion) -> None:
+    """Raise Inexpressible where the target does not have the node, or one that adapters added, for its types."""
+    for node in (*conversion.added, conversion.node):
+        unknown = [value for value in node.inputs if value and conversion.context.types.dtype(value) is None]
+        reason = type_objection(node, conversion.target, conversion.context.types)
+        if reason is not None:
+            text = f"as {node.op_type}: {reason}" if conversion.finished else reason
+            raise UnknownType(text, unknown[0]) if unknown else Inexpressible(text)
+
+
+def _change_objection(node: ir.Node, version: int, older: int | None) -> str | None:
+    """Return why a step without an adapter does not keep the meaning."""
     if older is None:
-        return f"does not exist before opset {versions_of(node.op_type)[0]}"
-    if (latest := _latest_form(node.op_type, older, version)) is not None:
-        return f"has another form before opset {latest}"
-    return _beyond(node, version, older, types)
+        return f"does not exist before opset {version}"
+    (step,) = table.steps(node.op_type, older, version)
+    is_changed = step.adapter is not None or step.blocked
+    return f"has another form before opset {version}" if is_changed else None
 
 
-def needed_opset(node: ir.Node, opset: int) -> int:
-    """Return an opset at which ``node`` is legal as it stands: its operator has this form there."""
-    first, version = versions_of(node.op_type)[0], version_at(node.op_type, opset) or opset
-    return _latest_form(node.op_type, first, version) or version
-
-
-def _latest_form(op_type: str, older: int, version: int) -> int | None:
-    """Return the latest step between two versions that changes meaning or form; None if there is none."""
-    changes = (step.version for step in steps(op_type, older, version) if step.adapter is not None or step.blocked)
-    return max(changes, default=None)
-
-
-def _beyond(node: ir.Node, version: int, older: int, types: Types) -> str | None:
+def _form_objection(node: ir.Node, version: int, older: int | None) -> str | None:
     """Return what the node uses that the older version does not have."""
+    if older is None:
+        return f"does not exist before opset {version}"
     schema, newer = schema_of(node.op_type, older), schema_of(node.op_type, version)
     for name, attribute in node.attrs.items():
         if name not in schema.attributes and name in newer.attributes:
@@ -63,12 +123,18 @@ def _beyond(node: ir.Node, version: int, older: int, types: Types) -> str | None
         return f"has more inputs or outputs than version {older} knows"
     if len(node.inputs) < schema.min_input or len(node.outputs) < schema.min_output:
         return f"has fewer inputs or outputs than version {older} demands"
-    if (slot := next(missing_inputs(node, older), None)) is not None:
-        return f"has no input {schema.inputs[slot].name}, which version {older} demands"
-    is_variadic = node.has_trait(COMBINING) and schema.inputs[0].option == _VARIADIC
-    if is_variadic and older < _BROADCASTS and not _have_one_shape(node, types):
-        return f"version {older} demands inputs of one shape, which these are not known to have"
-    return type_objection(node, older, types)
+    slot = next(missing_inputs(node, older), None)
+    return None if slot is None else f"has no input {schema.inputs[slot].name}, which version {older} demands"
+
+
+def _tie_objection(node: ir.Node, target: int, types: Types) -> str | None:
+    """Say that the target's version demands inputs of one shape where the node may have several."""
+    older = version_at(node.op_type, target)
+    if older is None or older >= _BROADCASTS or not node.has_trait(COMBINING):
+        return None
+    if schema_of(node.op_type, older).inputs[0].option != _VARIADIC or _have_one_shape(node, types):
+        return None
+    return f"version {older} demands inputs of one shape, which these are not known to have"
 
 
 _VARIADIC = onnx.defs.OpSchema.FormalParameterOption.Variadic
@@ -91,15 +157,6 @@ def missing_inputs(node: ir.Node, version: int) -> Iterator[int]:
             yield slot
 
 
-def give_empty_inputs(node: ir.Node, target: int, context: ConversionContext) -> None:
-    """Give a Resize the empty roi and scales that versions 11 and 12 demand where nothing reads them."""
-    older = version_at(node.op_type, target)
-    if older != 11 or not node.is_op("Resize"):
-        return
-    for slot in missing_inputs(node, older):
-        node.set_input(slot, context.constant(node.graph, np.zeros(0, np.float32), f"{node.label}_none"))
-
-
 def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
     """Say which input or output is of a type that the version in force at ``target`` lacks, or has to share."""
     version = version_at(node.op_type, target)
@@ -117,12 +174,23 @@ def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
             return f"version {version} does not take {name}"
         if bound.setdefault(parameter.type_str, dtype) != dtype and parameter.is_homogeneous:
             return f"version {version} takes one type where the node has two"
+    return _output_objection(node, version, types)
+
+
+def _output_objection(node: ir.Node, version: int, types: Types) -> str | None:
+    schema = schema_of(node.op_type, version)
     for value, index in [(value, index) for index, value in enumerate(node.outputs) if value is not None]:
         dtype = types.dtype(value)
         parameter = schema.outputs[min(index, len(schema.outputs) - 1)]
+        if dtype is None and _is_sequence(value) and not any("seq(" in kind for kind in parameter.types):
+            return f"version {version} does not make sequences"
         if dtype is not None and f"tensor({type_name(dtype)})" not in parameter.types:
             return f"version {version} does not make tensor({type_name(dtype)})"
     return None
+
+
+def _is_sequence(value: ir.Value) -> bool:
+    return value.type is not None and value.type.HasField("sequence_type")
 
 
 def axes_from_front(node: ir.Node, target: int, types: Types) -> str | None:
@@ -143,6 +211,8 @@ def axes_from_front(node: ir.Node, target: int, types: Types) -> str | None:
             return f"{name}={given} counts from the end, which opset {target} does not know, and the rank is not known"
         rank = len(shape) + len(axes) * node.is_op("OneHot", "Unsqueeze")  # they count the axes of the output
         counted = [axis + rank if axis < 0 else axis for axis in axes]
+        if node.is_op("Squeeze"):
+            counted.sort()  # its old shape inference takes them in this order only
         node.set_attr(name, counted if isinstance(given, list) else counted[0])
     return None
 

@@ -6,17 +6,27 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting import table
+from bnfold.converting.ir_version import FUNCTIONS_SINCE, Wanted, ir_version_of
 from bnfold.ir.messages import FunctionKey, function_key, nested_nodes
 from bnfold.ir.schemas import version_at
 from bnfold.semantics import Repair
 
 
-def inline_dependent(model: ir.Model, target: int) -> list[Repair]:
+def inline_dependent(model: ir.Model, target: int, ir_version: Wanted = "auto") -> list[Repair]:
     """Put the body of each such function in the place of its calls. Nodes of the model are other objects afterwards.
 
     Where onnx cannot do that, the nodes that need it are refused later.
     """
-    dependent = _dependent(model, target)
+    return _inline(model, _dependent(model, target, ir_version), target)
+
+
+def inline_all(model: ir.Model) -> list[Repair]:
+    """Put the body of every function in the place of its calls: older IR versions have no functions."""
+    keys = {function_key(function) for function in model.proto.functions}
+    return _inline(model, keys, model.opset(""), "the IR version has no functions")
+
+
+def _inline(model: ir.Model, dependent: set[FunctionKey], target: int, why: str = "") -> list[Repair]:
     if not dependent:
         return []
     from onnx.inliner import inline_selected_functions
@@ -30,6 +40,9 @@ def inline_dependent(model: ir.Model, target: int) -> list[Repair]:
     model.proto.CopyFrom(inlined)
     model.reindex()
     text = "inlined: the nodes of this function take attributes from each call, and have another form at the new opset"
+    if model.opset("") > target:
+        text = "inlined: the target has no functions, or its nodes are of other versions there"
+    text = f"inlined: {why}" if why else text
     return [Repair("inlined-function", key[1], text) for key in sorted(dependent)]
 
 
@@ -43,13 +56,18 @@ def _state_defaults(proto: onnx.ModelProto, functions: set[FunctionKey]) -> None
                 call.attribute.extend(default for default in defaults[key] if default.name not in given)
 
 
-def _dependent(model: ir.Model, target: int) -> set[FunctionKey]:
+def _dependent(model: ir.Model, target: int, ir_version: Wanted) -> set[FunctionKey]:
     """Return the functions whose nodes cannot reach ``target`` without the attributes of a call."""
     graphs = {
         function_key(graph.proto): graph for graph in model.functions if isinstance(graph.proto, onnx.FunctionProto)
     }
+    is_lowered = model.opset("") > target
+    version = ir_version_of(target) if ir_version == "auto" and is_lowered else ir_version
+    if isinstance(version, int) and version < FUNCTIONS_SINCE:
+        return set(graphs)
+    # In a function types are not known, which a step down needs.
     referring = {
-        key: [node for body in graph.subgraphs() for node in body.nodes if node.has_references]
+        key: [node for body in graph.subgraphs() for node in body.nodes if is_lowered or node.has_references]
         for key, graph in graphs.items()
     }
     found = {

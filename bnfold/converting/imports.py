@@ -1,4 +1,4 @@
-"""The frame around the nodes: opset imports, IR version, and what IR versions before 4 did otherwise."""
+"""The frame around the nodes: opset imports, and what IR versions before 4 did otherwise."""
 
 from __future__ import annotations
 
@@ -95,19 +95,6 @@ def _import(holder: onnx.ModelProto | onnx.FunctionProto, target: int) -> bool:
             entries[index].version = target
         seen.add(domain)
     return bool(seen)
-
-
-def write_ir_version(model: ir.Model, target: int) -> None:
-    """Raise ``ir_version`` to what the target opset and the features in use need; never lower it."""
-    in_use = 8 if model.proto.functions else 4  # functions; initializers that are no inputs
-    model.proto.ir_version = max(model.proto.ir_version, _ir_version_of(target), in_use)
-
-
-def _ir_version_of(opset: int) -> int:
-    """Return the IR version that was released together with ``opset``."""
-    table: dict[tuple[str, int], int] = onnx.helper.OP_SET_ID_VERSION_MAP
-    known = [(version, needed) for (domain, version), needed in table.items() if domain == "ai.onnx"]
-    return min((needed for version, needed in known if version >= opset), default=max(needed for _, needed in known))
 
 
 def strip_initializer_inputs(model: ir.Model, *, frozen: bool = False) -> int:

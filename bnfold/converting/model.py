@@ -11,8 +11,9 @@ from bnfold import ir
 from bnfold.converting import imports
 from bnfold.converting.context import ConversionContext
 from bnfold.converting.functions import inline_dependent
+from bnfold.converting.ir_version import Wanted, write_ir_version
 from bnfold.converting.types import Types
-from bnfold.converting.walk import Blocker, GraphConverter, NodeChange
+from bnfold.converting.walk import Blocker, GraphConverter, NodeChange, OperatorChange
 from bnfold.errors import UpgradeBlocked
 from bnfold.ir.resizing import may_be_unsure
 from bnfold.semantics import Policy, Repair
@@ -28,6 +29,7 @@ class Converted(NamedTuple):
         repairs: Everything that was decided or corrected rather than read.
         passed: Operators that nobody here knows, with their number: left as they were.
         training: Labels of the BatchNormalizations that stay in training mode.
+        operators: What became of the nodes of each operator.
     """
 
     before: int
@@ -36,6 +38,7 @@ class Converted(NamedTuple):
     repairs: tuple[Repair, ...]
     passed: dict[str, int]
     training: tuple[str, ...]
+    operators: tuple[OperatorChange, ...] = ()
 
     @property
     def advice(self) -> str:
@@ -54,7 +57,9 @@ class Converted(NamedTuple):
         return [change.cut for change in self.changes if change.cut is not None]
 
 
-def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Converted:
+def upgrade(
+    model: ir.Model, target: int | None, policy: Policy, ir_version: Wanted = "auto", *, fail_fast: bool = False
+) -> Converted:
     """Do as `bnfold.converting.convert`."""
     before = model.opset("")
     goal = imports.resolve_target(before, target)
@@ -63,13 +68,15 @@ def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Converted:
     imports.strip_initializer_inputs(model)
     if model.proto.ir_version < 2:
         imports.state_attribute_types(model)
-    repairs = inline_dependent(model, goal) if model.proto.functions else []
+    repairs = inline_dependent(model, goal, ir_version) if model.proto.functions else []
     functions = frozenset((function.domain, function.name) for function in model.proto.functions)
     calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
     is_called = any(value is not None and value.dtype is None for call in calls for value in call.outputs)
-    if is_called or any(map(may_be_unsure, model.nodes())):
-        model.infer_shapes()  # asked one by one, operators tell nothing of calls; and annotations may be wrong
-    walk = GraphConverter(ConversionContext(goal, policy, Types(goal)), functions)
+    if goal < before or is_called or any(map(may_be_unsure, model.nodes())):
+        # Asked one by one, operators tell nothing of calls; annotations may be wrong; and of a node that cannot be
+        # lowered, what follows has to be known all the same.
+        model.infer_shapes()
+    walk = GraphConverter(ConversionContext(goal, policy, Types(goal)), functions, fail_fast=fail_fast)
     for graph in (model.graph, *model.functions):
         if graph is model.graph or _uses_default_domain(graph):
             walk.graph(graph)
@@ -77,7 +84,7 @@ def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Converted:
         raise UpgradeBlocked(_message(walk.blockers, before, goal), [*map(str, walk.blockers)])
     walk.context.drop_replaced()
     imports.write_opset(model, goal)
-    imports.write_ir_version(model, goal)
+    write_ir_version(model, goal, lower=goal < before and ir_version == "auto")
     return Converted(
         before=before,
         after=goal,
@@ -85,6 +92,7 @@ def upgrade(model: ir.Model, target: int | None, policy: Policy) -> Converted:
         repairs=(*repairs, *walk.context.repairs),
         passed=walk.passed,
         training=tuple(walk.context.training),
+        operators=walk.operators(),
     )
 
 
@@ -99,16 +107,16 @@ _NAMED = 3
 
 
 def _message(blockers: Sequence[Blocker], before: int, target: int) -> str:
-    """Say in one line what is in the way: a part for each operator and reason, and the opset that would do."""
-    kinds: dict[tuple[str, str], list[Blocker]] = {}
+    """Say in one line what is in the way: a part for each operator."""
+    operators: dict[str, list[Blocker]] = {}
     for blocker in blockers:
-        kinds.setdefault((blocker.op_type, blocker.why), []).append(blocker)
+        operators.setdefault(blocker.op_type, []).append(blocker)
     parts = []
-    for (op_type, why), found in kinds.items():
+    for op_type, found in operators.items():
         more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         count = f"{len(found)} {op_type}" if len(found) > 1 else op_type
-        parts.append(f"{count} ({', '.join(blocker.node for blocker in found[:_NAMED])}{more}): {why}")
-    needs = [blocker.needs for blocker in blockers]
-    enough = max((opset for opset in needs if opset), default=0) if None not in needs else 0
-    hint = f". Use --target-opset {enough} or newer" if target < enough < before else ""
-    return f"cannot convert opset {before} to {target}: {'; '.join(parts)}{hint}"
+        others = len({blocker.why for blocker in found}) - 1
+        also = f" (and {others} other reason{'s' * (others > 1)})" if others else ""
+        nodes = ", ".join(blocker.node for blocker in found[:_NAMED])
+        parts.append(f"{count} ({nodes}{more}): {found[0].why}{also}")
+    return f"cannot convert opset {before} to {target}: {'; '.join(parts)}"

@@ -25,8 +25,12 @@ class NodeConversion:
     """One node on its way to the target opset.
 
     Attributes:
+        label: How messages name the node, whatever becomes of its outputs.
         node: The node; adapters keep it, as what computes the essential part, and its message.
         finished: Set when an adapter has brought the node all the way to the target.
+        replaced: Set when the node is gone, and others compute what it did.
+        added: The nodes that adapters have put around it.
+        reached: On the way down, the lowest version that the node is known to be expressible in.
         touched: Set when the computation changed its form, so that it is worth comparing.
     """
 
@@ -38,8 +42,11 @@ class NodeConversion:
         self.policy = context.policy
         self.finished = False
         self.touched = False
+        self.replaced = False
+        self.added: list[ir.Node] = []
+        self.reached: int | None = None
         self._last = node
-        self._label = node.label  # that of a node without a name changes with its outputs
+        self.label = node.label  # that of a node without a name changes with its outputs
 
     # -- what is known
 
@@ -110,7 +117,7 @@ class NodeConversion:
         self.touched = True
         made = self.graph.fresh(f"{self.node.label}_{output}") if isinstance(output, str) else output
         name = self.node_name(output if isinstance(output, str) else op_type.lower())
-        self.graph.insert(op_type, inputs, [made], before=self.node, name=name, **attrs)
+        self.added.append(self.graph.insert(op_type, inputs, [made], before=self.node, name=name, **attrs))
         return made
 
     def append(self, op_type: str, inputs: Sequence[ir.Value | None], output: ir.Value, **attrs: Any) -> ir.Node:
@@ -118,11 +125,24 @@ class NodeConversion:
         self.touched = True
         name = self.node_name(op_type.lower())
         self._last = self.graph.insert(op_type, inputs, [output], after=self._last, name=name, **attrs)
+        self.added.append(self._last)
         return self._last
+
+    def become(self, op_type: str, inputs: Sequence[ir.Value | None], **attrs: Any) -> None:
+        """Turn the node into another one, written as the target has it, that makes the first output."""
+        if self.target < 7 and op_type in ("Add", "Div", "Mul", "Sub"):
+            raise Inexpressible("needs the broadcasting of opset 7")
+        for name in self.node.attrs:
+            self.node.del_attr(name)
+        self.node.op_type = op_type
+        self.node.set_inputs(inputs)
+        for name, value in attrs.items():
+            self.node.set_attr(name, value)
+        self.touched = self.finished = True
 
     def node_name(self, hint: str) -> str:
         """Return a name for a node that is added here."""
-        return self.graph.model.fresh_node_name(f"{self._label}_{hint}")
+        return self.graph.model.fresh_node_name(f"{self.label}_{hint}")
 
     def divert(self, index: int, hint: str) -> ir.Value:
         """Let the node make a fresh value at ``index``; the old one waits for `append`. Returns the fresh one."""

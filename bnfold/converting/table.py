@@ -12,15 +12,24 @@ from functools import cache, partial
 from typing import NamedTuple
 
 from bnfold.converting.adapters import (
+    attention,
     attributes,
     batchnorm,
     broadcast,
+    compositions,
+    computed,
     dropout,
+    einsum,
     inputs,
+    integers,
+    norm_compositions,
     normalization,
+    pooling,
+    reshape,
     resize,
     scan,
     softmax,
+    to_attributes,
 )
 from bnfold.converting.compatible import objection
 from bnfold.converting.node_conversion import NodeConversion
@@ -103,6 +112,93 @@ ADAPTERS: dict[tuple[str, int], Adapter] = {
     ("Upsample", 9): resize.scales_input,
     ("Upsample", 10): resize.upsample_to_resize,
 }
+
+DOWN: dict[tuple[str, int], Adapter] = {
+    **{step: to_attributes.as_it_stands for step, adapter in ADAPTERS.items() if adapter is _CONSUMED},
+    **{
+        (f"Reduce{what}", 18): to_attributes.reduced_axes
+        for what in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
+    },
+    ("ReduceSum", 13): to_attributes.reduced_axes,
+    ("ReduceLogSum", 28): to_attributes.as_it_stands,
+    ("ReduceLogSumExp", 28): to_attributes.as_it_stands,
+    ("Erf", 13): to_attributes.as_it_stands,
+    ("LayerNormalization", 17): norm_compositions.layer,
+    ("RMSNormalization", 23): norm_compositions.root_mean_square,
+    ("GroupNormalization", 21): norm_compositions.group_of_channels,
+    ("GroupNormalization", 18): norm_compositions.group_of_groups,
+    ("Reshape", 14): reshape.no_zeros,
+    ("Shape", 15): reshape.whole_shape,
+    ("Split", 18): to_attributes.split_lengths,
+    ("Split", 13): computed.given_lengths,
+    ("Squeeze", 13): partial(to_attributes.ints, "axes"),
+    ("Unsqueeze", 13): partial(to_attributes.ints, "axes"),
+    **{(op_type, 13): softmax.along_one_axis for op_type in ("Softmax", "LogSoftmax", "Hardmax")},
+    ("Gelu", 20): compositions.gelu,
+    ("HardSwish", 14): compositions.hard_swish,
+    ("Mish", 18): compositions.mish,
+    ("Swish", 24): compositions.swish,
+    ("Celu", 12): compositions.celu,
+    ("GreaterOrEqual", 12): partial(compositions.or_equal, "Greater", "Less"),
+    ("LessOrEqual", 12): partial(compositions.or_equal, "Less", "Greater"),
+    ("CastLike", 15): compositions.cast_like,
+    ("Trilu", 14): compositions.trilu,
+    ("Resize", 18): resize.every_axis,
+    ("Resize", 13): resize.empty_inputs,
+    ("Pad", 18): to_attributes.padded_axes,
+    ("Pad", 11): to_attributes.pads_and_value,
+    ("Clip", 11): to_attributes.clip_limits,
+    ("Dropout", 12): to_attributes.dropout_ratio,
+    **{(op_type, 22): pooling.last_windows for op_type in ("AveragePool", "LpPool", "MaxPool")},
+    ("GridSample", 20): attributes.flat_grid,
+    ("QuantizeLinear", 19): to_attributes.as_it_stands,
+    ("RoiAlign", 16): attributes.output_half_pixel,
+    ("Constant", 12): to_attributes.constant_value,
+    ("Attention", 23): attention.plain,
+    ("Einsum", 12): einsum.einsum,
+    ("BitwiseNot", 18): integers.complement,
+    ("DFT", 20): to_attributes.dft_axis,
+    ("Max", 12): partial(integers.extreme, "Greater"),
+    ("Min", 12): partial(integers.extreme, "Less"),
+    ("Clip", 12): integers.clip,
+    ("Pow", 12): integers.power,
+    **{(op_type, 13): to_attributes.one_scale for op_type in ("QuantizeLinear", "DequantizeLinear")},
+    ("Slice", 10): to_attributes.slice_bounds,
+    ("TopK", 10): partial(to_attributes.count_of, "k"),
+}
+"""The step from a version of an operator to the one before it, where a node of that is not one as it stands.
+
+An operator that begins with a version is decomposed there.
+"""
+
+ONE_WAY = frozenset({
+    *((op_type, 7) for op_type in (
+        *("Add", "And", "Div", "Dropout", "Equal", "GRU", "Gemm", "Greater", "LSTM", "Less", "Mul", "Or", "PRelu"),
+        *("Pow", "RNN", "Sub", "Upsample", "Xor"),
+    )),
+    ("Cast", 6), ("Clip", 6), ("Concat", 4), ("Dropout", 10), ("GRU", 3), ("GlobalLpPool", 2), ("LpPool", 2),
+    ("Pad", 2), ("Reshape", 5), ("Resize", 11), ("Scan", 9), ("Selu", 6), ("Split", 2), ("Tile", 6), ("Upsample", 9),
+})  # fmt: skip
+"""Steps with an adapter upwards that no node is taken back over: it is refused there."""
+
+BEGIN = frozenset({
+    ("Acos", 7), ("Acosh", 9), ("Asin", 7), ("Asinh", 9), ("Atan", 7), ("Atanh", 9), ("Bernoulli", 15),
+    ("BitCast", 26), ("BitShift", 11), ("BitwiseAnd", 18), ("BitwiseOr", 18), ("BitwiseXor", 18), ("Col2Im", 18),
+    ("Compress", 9), ("ConcatFromSequence", 11), ("ConstantOfShape", 9), ("ConvInteger", 10), ("Cos", 7), ("Cosh", 9),
+    ("CumProd", 26), ("CumSum", 11), ("DFT", 17), ("DeformConv", 19), ("DequantizeLinear", 10), ("Det", 11),
+    ("DynamicQuantizeLinear", 11), ("Erf", 9), ("Expand", 8), ("EyeLike", 9), ("GatherElements", 11),
+    ("GatherND", 11), ("GridSample", 16), ("ImageDecoder", 20), ("IsInf", 10), ("IsNaN", 9), ("MatMulInteger", 10),
+    ("MaxUnpool", 9), ("MeanVarianceNormalization", 9), ("MelWeightMatrix", 17), ("Mod", 10), ("Multinomial", 7),
+    ("NonMaxSuppression", 10), ("NonZero", 9), ("OneHot", 9), ("Optional", 15), ("OptionalGetElement", 15),
+    ("OptionalHasElement", 15), ("QLinearConv", 10), ("QLinearMatMul", 10), ("QuantizeLinear", 10), ("Range", 11),
+    ("RegexFullMatch", 20), ("Resize", 10), ("ReverseSequence", 10), ("RoiAlign", 10), ("Round", 11), ("STFT", 17),
+    ("Scan", 8), ("Scatter", 9), ("ScatterElements", 11), ("ScatterND", 11), ("SequenceAt", 11),
+    ("SequenceConstruct", 11), ("SequenceEmpty", 11), ("SequenceErase", 11), ("SequenceInsert", 11),
+    ("SequenceLength", 11), ("Shrink", 9), ("Sign", 9), ("Sin", 7), ("Sinh", 9), ("SplitToSequence", 11),
+    ("StringConcat", 20), ("StringNormalizer", 10), ("StringSplit", 20), ("Tan", 7), ("TensorScatter", 24),
+    ("TfIdfVectorizer", 9), ("ThresholdedRelu", 10), ("Unique", 11), ("Where", 9),
+})  # fmt: skip
+"""Operators that begin with a version and are written in no other way below it."""
 
 REVIEWED: dict[tuple[str, int], str] = {
     ("BatchNormalization", 15): "scale and bias, mean and variance may have types of their own",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import onnx
@@ -11,9 +13,9 @@ import onnx
 from bnfold import ir
 from bnfold.converting import downgrade, exporter_quirks, table
 from bnfold.converting.adapters import batchnorm, broadcast, normalization, prestandard
-from bnfold.converting.context import ConversionContext, Inexpressible
+from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType
 from bnfold.converting.node_conversion import NodeConversion
-from bnfold.errors import Unsupported
+from bnfold.errors import Unsupported, UpgradeBlocked
 from bnfold.ir.forms import form_of
 from bnfold.ir.graph import makers_first
 from bnfold.ir.schemas import attribute_type, schema_of, version_at
@@ -33,6 +35,7 @@ class NodeChange(NamedTuple):
 
     Attributes:
         cut: The boundary around the rewrite; None where only the spelling of the node changed.
+        added: The nodes that were added; None where the node only changed its form.
     """
 
     graph: str
@@ -40,6 +43,24 @@ class NodeChange(NamedTuple):
     op_type: str
     version: int | None
     cut: ir.Cut | None
+    added: int | None = None
+
+
+class OperatorChange(NamedTuple):
+    """What became of the nodes of one operator.
+
+    Attributes:
+        as_is: Nodes that stand as they did.
+        respelled: Nodes in an older or newer form of the same operator.
+        spelled_out: Nodes that are other operators now, or have some beside them.
+        added: The nodes that were added for those.
+    """
+
+    operator: str
+    as_is: int
+    respelled: int
+    spelled_out: int
+    added: int
 
 
 class Blocker(NamedTuple):
@@ -63,6 +84,9 @@ class GraphConverter:
         functions: Domain and name of the model's own functions, whose bodies are upgraded and whose calls are not.
         blockers: Every node that cannot be brought to the target.
         passed: Operators that nobody here knows, by "domain::operator": left as they are.
+        untyped: Nodes that cannot be lowered because a type is not known; others only follow from them.
+        fail_fast: Whether to stop at the first node that cannot be brought to the target.
+        met: The nodes of onnx's own operators, by operator.
     """
 
     context: ConversionContext
@@ -70,6 +94,21 @@ class GraphConverter:
     changes: list[NodeChange] = field(default_factory=list)
     blockers: list[Blocker] = field(default_factory=list)
     passed: dict[str, int] = field(default_factory=dict)
+    untyped: set[ir.Node] = field(default_factory=set)
+    fail_fast: bool = False
+    met: Counter[str] = field(default_factory=Counter)
+
+    def operators(self) -> tuple[OperatorChange, ...]:
+        """Return what became of the nodes, by operator."""
+        changes = {op_type: [0, 0, 0] for op_type in self.met}
+        for change in self.changes:
+            counts = changes[change.op_type]
+            counts[change.added is not None] += 1
+            counts[2] += change.added or 0
+        return tuple(
+            OperatorChange(op_type, self.met[op_type] - sum(counts[:2]), *counts)
+            for op_type, counts in sorted(changes.items())
+        )
 
     def graph(self, root: ir.Graph) -> None:
         """Bring every node of ``root``, and of what is nested in it, to the target."""
@@ -83,6 +122,7 @@ class GraphConverter:
         if node.domain:
             self._pass(node)
             return
+        self.met[node.op_type] += 1
         repair = exporter_quirks.complete_pads(node)
         if repair is not None:
             self.context.repairs.append(repair)
@@ -153,14 +193,21 @@ class GraphConverter:
                 adapter(conversion)
             else:
                 _step_through(conversion, version or 1)
+        except UnknownType as error:
+            self.untyped.add(node)
+            if error.value.producer not in self.untyped:
+                self._block(node.graph, label, op_type, version, str(error), conversion.reached)
+            return
         except Unsupported as error:
             why = error.reason if isinstance(error, Unreadable) else str(error)
-            self._block(node.graph, label, op_type, version, why)
+            self._block(node.graph, label, op_type, version, why, conversion.reached)
             return
-        if node.proto.SerializeToString() == before:
+        if not conversion.replaced and node.proto.SerializeToString() == before:
             return
         cut = ir.Cut(node.graph.path, inputs, outputs, f"upgrade {op_type}") if conversion.touched else None
-        self.changes.append(NodeChange(node.graph.path, label, op_type, version, cut))
+        gone = int(conversion.replaced)
+        added = len(conversion.added) - gone if conversion.added or node.op_type != op_type else None
+        self.changes.append(NodeChange(node.graph.path, label, op_type, version, cut, added))
 
     def _unknown(self, node: ir.Node, opset: int) -> None:
         adapter = prestandard.adapter_of(node)
@@ -175,22 +222,15 @@ class GraphConverter:
             self._pass(node)
 
     def _lower(self, node: ir.Node, opset: int) -> None:
-        target = self.context.target
-        downgrade.give_empty_inputs(node, target, self.context)
-        # The axes first: shapes are inferred as the target reads them, and old versions misread negative ones.
-        uncounted = downgrade.axes_from_front(node, target, self.context.types) if opset >= 11 else None
-        reason = downgrade.objection(node, opset, target, self.context.types) or uncounted
-        if reason is not None:
-            version, needs = version_at(node.op_type, opset), downgrade.needed_opset(node, opset)
-            self._block(node.graph, node.label, node.op_type, version, reason, needs)
-        elif version_at(node.op_type, opset) != version_at(node.op_type, target):
-            downgrade.drop_defaults(node, target)
+        self._adapt(node, version_at(node.op_type, opset), partial(downgrade.step_down, opset=opset))
 
     def _block(
         self, graph: ir.Graph, label: str, op_type: str, version: int | None, why: str, needs: int | None = None
     ) -> None:
         place = f" in {graph.path}" if graph.path else ""
         self.blockers.append(Blocker(op_type, version, f"{label!r}{place}", why, needs))
+        if self.fail_fast:
+            raise UpgradeBlocked(str(self.blockers[0]), [str(self.blockers[0])])
 
     def _pass(self, node: ir.Node) -> None:
         if (node.domain, node.op_type) in self.functions:

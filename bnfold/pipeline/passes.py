@@ -8,11 +8,12 @@ from typing import Literal
 import onnx
 
 from bnfold import converting, folding, ir, log
-from bnfold.errors import Unsupported
+from bnfold.converting.ir_version import FUNCTIONS_SINCE, keep_ir_version, require_ir_version
+from bnfold.errors import Unsupported, UpgradeBlocked
 from bnfold.ir import lifting
 from bnfold.ir.fixing import fix_inputs, state_shapes
 from bnfold.ir.graph import state_opset
-from bnfold.pipeline import overridable
+from bnfold.pipeline import lowest, overridable
 from bnfold.pipeline.checker import checker_error, tell_contradictions
 from bnfold.pipeline.context import Key, PassContext, key_of
 from bnfold.pipeline.formats import Progress
@@ -71,11 +72,26 @@ def normalise(run: PassContext) -> None:
 
 def raise_opset(run: PassContext) -> None:
     """Convert the opset before folding, so that the search meets one version of every operator."""
+    ir_version = run.options.ir_version
     if run.options.target_opset == "keep":
+        if isinstance(ir_version, int) and ir_version < FUNCTIONS_SINCE and run.model.proto.functions:
+            from bnfold.converting.functions import inline_all
+
+            run.report.repairs.extend(inline_all(run.model))
+            run.forget_inlined()
+            run.live()
         return
-    target = run.options.target_opset
-    newest = onnx.defs.onnx_opset_version()
-    done = converting.convert(run.model, newest if target == "latest" else target, policy=run.options.policy)
+    target = _target(run)
+    given = run.model.clone() if target is not None and target < run.model.opset("") else None
+    try:
+        done = converting.convert(run.model, target, policy=run.options.policy, ir_version=ir_version)
+    except UpgradeBlocked as blocked:
+        if given is None or target is None:
+            raise
+        found = lowest.find_lowest(given, run.options.policy, above=target)
+        text = f"{blocked}; lowest opset for this model: {found}"
+        raise UpgradeBlocked(text, blocked.blockers) from blocked
+    run.report.conversion = [row._asdict() for row in done.operators]
     run.report.repairs.extend(done.repairs)
     run.report.add_cuts(done.cuts)
     run.report.notes.extend(
@@ -91,6 +107,18 @@ def raise_opset(run: PassContext) -> None:
     for event in run.events.values():
         if event not in alive or event.version != batchnorm_semantics.version_at(done.after):
             event.verdict = "upgraded"
+
+
+def _target(run: PassContext) -> int | None:
+    """Return the opset to reach, as a number; None for 15, unless the model is newer."""
+    target = run.options.target_opset
+    if target == "latest":
+        return onnx.defs.onnx_opset_version()
+    if target != "lowest":
+        return target if isinstance(target, int) else None
+    found = lowest.find_lowest(run.model, run.options.policy)
+    run.report.lowest = {"opset": found, "below": lowest.describe_below(run.model, found, run.options.policy)}
+    return found
 
 
 def fold_affines(run: PassContext) -> None:
@@ -200,8 +228,17 @@ def remove_dead_nodes(run: PassContext) -> None:
         run.report.notes.append(f"outputs that still have an open size: {', '.join(left)}")
     _allow_initializers(run)
     run.report.opset_after = run.model.opset()
-    run.report.ir_after = run.model.proto.ir_version
     run.report.after = totals.count(run.model)
+
+
+def set_ir_version(run: PassContext) -> None:
+    """Set the IR version behind all rewrites: it has to have what they use."""
+    wanted = run.options.ir_version
+    if isinstance(wanted, int):
+        run.report.notes.extend(require_ir_version(run.model, wanted))
+    elif wanted == "keep":
+        keep_ir_version(run.model, run.report.ir_before)
+    run.report.ir_after = run.model.proto.ir_version
 
 
 def _allow_initializers(run: PassContext) -> None:
@@ -231,7 +268,7 @@ def check(run: PassContext) -> None:
 
 PASSES: tuple[Callable[[PassContext], None], ...] = (
     describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, tell_training, spell_out,
-    lift_constants, simplify, remove_dead_nodes, check,
+    lift_constants, simplify, remove_dead_nodes, set_ir_version, check,
 )  # fmt: skip
 
 

@@ -152,6 +152,8 @@ class Report:
         equalized: What became of the channels behind each layer, where equalising was asked for.
         simplified: What simplifying did to which node.
         lifted: Constant nodes that became initializers.
+        conversion: What the conversion of the opset made of each operator's nodes; empty without one.
+        lowest: The lowest opset that the model can be converted to, and what is in the way below; None if not asked.
         opset_before: Version of the default domain in the file.
         opset_after: The same in the result.
         ir_before: IR version of the file.
@@ -172,6 +174,8 @@ class Report:
     equalized: list[EqualizeEvent] = field(default_factory=list)
     simplified: list[SimplifyEvent] = field(default_factory=list)
     lifted: int = 0
+    conversion: list[dict[str, Any]] = field(default_factory=list)
+    lowest: dict[str, Any] | None = None
     opset_before: int = 0
     opset_after: int = 0
     ir_before: int = 0
@@ -270,6 +274,8 @@ class Report:
             "equalized": [event.to_json() for event in self.equalized],
             "simplified": [event.to_json() for event in self.simplified],
             "lifted": self.lifted,
+            "conversion": [dict(row) for row in self.conversion],
+            "lowest": self.lowest,
             "frozen": list(self.frozen),
             "fixed": {name: {"before": old, "after": new} for name, (old, new) in self.fixed.items()},
             "operators": {"before": dict(self.before.operators), "after": dict(self.after.operators)},

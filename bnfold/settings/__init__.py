@@ -20,6 +20,9 @@ from bnfold.settings.checked import Checked
 ESTIMATE = "estimate"
 """The phase, among those that a ``progress`` is told of, whose number is how many seconds a comparison will take."""
 
+LOWEST_IR_VERSION = 3
+"""The first IR version whose files say their opset."""
+
 NORMALIZATIONS = ("BatchNormalization", "InstanceNormalization", "BatchNormInference")
 
 
@@ -63,8 +66,12 @@ class Options(Checked):
     """What to do with a model.
 
     Attributes:
-        target_opset: Opset to convert the model to. None means 15, unless the model is newer; ``keep`` leaves it,
-            ``latest`` is the newest that the installed onnx knows.
+        target_opset: Opset to convert the model to, up or down. None means 15, unless the model is newer; ``keep``
+            leaves it, ``latest`` is the newest that the installed onnx knows, ``lowest`` the lowest that this model
+            can be converted to.
+        ir_version: IR version of the result. ``auto`` lowers it with the opset, to the one that came with the target,
+            and raises it if the result uses something newer; ``keep`` never lowers it.
+            With a number, functions are inlined below 8, and a model that uses something newer is refused.
         fix_shapes: Shape to give to an input with dynamic sizes, in the result; may be repeated. A size that has a
             name can be given by it alone, such as batch=1. What follows for other values is written as well.
         fold: Whether to fold at all. False upgrades only.
@@ -100,7 +107,8 @@ class Options(Checked):
         step_seconds: Time limit for each other program, in seconds.
     """
 
-    target_opset: int | Literal["keep", "latest"] | None = None
+    target_opset: int | Literal["keep", "latest", "lowest"] | None = None
+    ir_version: int | Literal["auto", "keep"] = "auto"
     fix_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict, metadata={"low": 1})
     fold: bool = True
     decompose: Literal["never", "residual", "all"] = "never"
@@ -134,12 +142,19 @@ class Options(Checked):
             if not 1 <= self.target_opset <= newest:
                 problem = f"opset {self.target_opset} does not exist: the installed onnx {onnx.__version__} knows 1 to"
                 raise BadSetting("target_opset", f"{problem} {newest}")
+        if isinstance(self.ir_version, int):
+            import onnx
+
+            if not LOWEST_IR_VERSION <= self.ir_version <= onnx.IR_VERSION:
+                problem = f"the installed onnx {onnx.__version__} writes IR versions {LOWEST_IR_VERSION} to"
+                raise BadSetting("ir_version", f"{self.ir_version} is not possible: {problem} {onnx.IR_VERSION}")
 
 
 class OptionFields(TypedDict, total=False):
     """The fields of `Options` as keywords; the same names, types and meanings."""
 
-    target_opset: int | Literal["keep", "latest"] | None
+    target_opset: int | Literal["keep", "latest", "lowest"] | None
+    ir_version: int | Literal["auto", "keep"]
     fix_shapes: Mapping[str, Sequence[int]]
     fold: bool
     decompose: Literal["never", "residual", "all"]

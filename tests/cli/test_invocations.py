@@ -204,7 +204,7 @@ def test_a_dry_run_shows_what_would_happen(line: str, folder: Path) -> None:
         ("version", "use `bnfold --version`"),
         ("help", "use `bnfold --help`"),
         ("check a.onnx", "use `bnfold inspect IN`, or `bnfold verify BEFORE AFTER`"),
-        ("convert a.onnx o.onnx", "use `bnfold upgrade IN OUT --opset N`"),
+        ("convert a.onnx o.onnx", "Missing option '--opset' or '--ir-version', as in `bnfold convert"),
         ("simplify a.onnx o.onnx", "use `bnfold optimize IN OUT --simplify`"),
         ("--verbose optimize a.onnx o.onnx", "bnfold COMMAND … --verbose"),
         ("optimize", "as in `bnfold optimize model.onnx out.onnx`"),

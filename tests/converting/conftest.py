@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 from bnfold import ir, reference
@@ -146,3 +147,60 @@ def _assert_stable(path: Path, target: int | None, policy: Policy | None) -> Non
     assert not again.changes
     assert not again.repairs
     assert twice.proto.SerializeToString(deterministic=True) == once.proto.SerializeToString(deterministic=True)
+
+
+RELATIVE = {np.dtype(np.float16): 4e-3, np.dtype(np.float32): 2e-5, np.dtype(np.float64): 1e-12}
+"""How far two ways of computing the same may differ, as a part of the largest value: a few roundings of the type."""
+
+
+@pytest.fixture
+def lowered() -> Callable[..., Outcome]:
+    """``lowered(model, target, feeds=…)``: lower the opset; onnxruntime has to compute what it did.
+
+    The result passes onnx's checker and strict inference at the target, and its IR version is the target's.
+    """
+
+    def convert(
+        source: str | onnx.ModelProto, target: int, *, seed: int = 0, feeds: Mapping[str, Array] | None = None
+    ) -> Outcome:
+        proto = onnx.parser.parse_model(source) if isinstance(source, str) else source
+        drawn = {**draw(ir.load(proto), seed), **(feeds or {})}
+        expected = run(proto, drawn)
+        state_ranks(proto, expected)
+        model = ir.load(proto)
+        report = upgrade(model, target)
+        model.remove_dead_nodes()
+        model = ir.load(ir.encode(model))
+        assert model.opset("") == target
+        onnx.checker.check_model(model.proto, full_check=True)
+        results = run(model.proto, drawn)
+        for name, value in expected.items():
+            actual = results[name]
+            assert (actual.shape, actual.dtype) == (value.shape, value.dtype), name
+            if value.dtype.kind != "f":
+                np.testing.assert_array_equal(actual, value, err_msg=name)
+                continue
+            scale = float(np.abs(value[np.isfinite(value)]).max(initial=1e-6))
+            tolerance = RELATIVE[value.dtype]
+            np.testing.assert_allclose(actual, value, rtol=tolerance, atol=tolerance * scale, err_msg=name)
+        return Outcome(model, report, results, drawn)
+
+    return convert
+
+
+def state_ranks(proto: onnx.ModelProto, results: Mapping[str, Array]) -> None:
+    """State the ranks of outputs, which the text form has no way to leave the sizes open with."""
+    for output in proto.graph.output:
+        if not output.type.tensor_type.HasField("shape"):
+            output.type.tensor_type.shape.SetInParent()
+            for _ in range(results[output.name].ndim):
+                output.type.tensor_type.shape.dim.add()
+
+
+def run(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """Compute a model in onnxruntime."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, map(np.asarray, session.run(names, dict(feeds))), strict=True))

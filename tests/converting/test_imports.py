@@ -109,3 +109,33 @@ def test_imports_that_contradict_each_other_become_the_highest() -> None:
     proto.opset_import[1].version = 2**31 - 1
     with pytest.raises(MalformedModel, match="all at once"):
         bnfold.fold(proto)
+
+
+@pytest.mark.parametrize(("target", "ir_version"), [(17, 8), (15, 8), (13, 7), (11, 6), (10, 5), (9, 4), (8, 4)])
+def test_the_ir_version_goes_down_with_the_opset(text: Text, target: int, ir_version: int) -> None:
+    model = ir.load(onnx.parser.parse_model(text(18, "float[2, 3] x", "y = Relu (x)", ir=10)))
+    model.proto.metadata_props.add(key="a", value="b")
+    upgrade(model, target)
+    assert model.proto.ir_version == ir_version
+    assert model.proto.metadata_props[0].value == "b"
+
+
+def test_the_ir_version_stays_where_the_opset_does(text: Text) -> None:
+    for target in (18, 20):
+        model = ir.load(onnx.parser.parse_model(text(18, "float[2, 3] x", "y = Relu (x)", ir=10)))
+        upgrade(model, target)
+        assert model.proto.ir_version == 10
+
+
+def test_the_ir_version_keeps_what_the_file_uses(text: Text) -> None:
+    needs = {"my": 4, "ai.onnx.ml": onnx.helper.OP_SET_ID_VERSION_MAP["ai.onnx.ml", 4]}
+    for domain, needed in needs.items():
+        proto = onnx.parser.parse_model(text(18, "float[2, 3] x", "y = Relu (x)", ir=11))
+        proto.opset_import.add(domain=domain, version=4)
+        model = ir.load(proto)
+        upgrade(model, 9)
+        assert model.proto.ir_version == needed
+    source = text(18, "float[2, 3] x, float8e4m3fn[2] q", "y = Relu (x) z = my.Op (q)", outputs="float[] y", ir=11)
+    model = ir.load(onnx.parser.parse_model(source))
+    upgrade(model, 9)
+    assert model.proto.ir_version == 9

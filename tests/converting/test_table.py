@@ -1,8 +1,8 @@
 import pytest
 from onnx import defs
 
-from bnfold.converting import table
-from bnfold.ir.schemas import versions_of
+from bnfold.converting import function_body, table
+from bnfold.ir.schemas import schema_of, versions_of
 
 STEPS = [
     (op_type, older, newer)
@@ -55,3 +55,47 @@ def test_of_a_withdrawn_operator_the_last_version_with_a_meaning_counts() -> Non
     assert table.living_version("Scatter", 15) == 9
     assert table.living_version("Add", 15) == 14
     assert table.living_version("NoSuchOperator", 15) is None
+
+
+def test_the_steps_down_name_real_versions() -> None:
+    known = defs.onnx_opset_version()  # an older onnx has fewer
+    for op_type, version in table.DOWN:
+        assert version in versions_of(op_type) or version > known
+
+
+def test_a_step_down_says_more_than_the_schemas() -> None:
+    """Each is of a step that changes the form, or begins an operator, or adds what can be said otherwise."""
+    narrower = {("Shape", 15), ("Reshape", 14), ("Resize", 18), ("Resize", 13), ("Pad", 18), ("Constant", 12)}
+    narrower |= {(op_type, 22) for op_type in ("AveragePool", "LpPool", "MaxPool")}
+    narrower |= {(op_type, 12) for op_type in ("Max", "Min", "Clip", "Pow")}
+    narrower |= {(op_type, 13) for op_type in ("QuantizeLinear", "DequantizeLinear")}
+    for op_type, version in table.DOWN:
+        if version in versions_of(op_type)[1:]:
+            assert (op_type, version) in table.ADAPTERS or (op_type, version) in narrower
+
+
+def test_every_version_has_an_opinion_downwards() -> None:
+    """A step down is the same, narrower (the schemas say how), an adapter's, or the operator begins there."""
+    unsaid = []
+    for op_type, older, newer in STEPS:
+        schema = schema_of(op_type, newer)
+        (step,) = table.steps(op_type, older, newer)
+        is_narrower = step.adapter is None and step.blocked is None
+        if is_narrower or schema.deprecated or op_type in table.BY_HAND or (op_type, newer) in table.DOWN:
+            continue
+        if op_type not in function_body.SOUND and (op_type, newer) not in table.ONE_WAY:
+            unsaid.append((op_type, newer))
+    assert not unsaid
+
+
+def test_every_operator_that_begins_late_has_an_opinion() -> None:
+    """It is composed of others, has a sound function body, or is listed as new in its own right."""
+    unsaid = []
+    for op_type in sorted({schema.name for schema in defs.get_all_schemas_with_history() if not schema.domain}):
+        versions = versions_of(op_type)
+        if not versions or versions[0] == 1 or op_type in table.BY_HAND:
+            continue
+        if (op_type, versions[0]) not in table.DOWN and op_type not in function_body.SOUND:
+            unsaid.append((op_type, versions[0]))
+    known = defs.onnx_opset_version()  # an older onnx has fewer
+    assert {*unsaid} == {begin for begin in table.BEGIN if begin[1] <= known}

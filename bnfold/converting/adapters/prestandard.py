@@ -25,7 +25,7 @@ def image_scaler(conversion: NodeConversion) -> None:
         data = conversion.add("Mul", [data, conversion.scalar(scale, conversion.input(0), "scale")], "scaled")
     column = np.array(bias or [0.0]).reshape(-1, *[1] * (conversion.rank(conversion.input(0)) - 2))
     column = column.astype(numeric_type(conversion.dtype(conversion.input(0))))
-    _become(conversion, "Add", [data, conversion.constant(column, "bias")])
+    conversion.become("Add", [data, conversion.constant(column, "bias")])
 
 
 def affine(conversion: NodeConversion) -> None:
@@ -33,13 +33,13 @@ def affine(conversion: NodeConversion) -> None:
     data = conversion.input(0)
     alpha, beta = conversion.take("alpha", 1.0), conversion.take("beta", 0.0)
     scaled = conversion.add("Mul", [data, conversion.scalar(alpha, data, "alpha")], "scaled")
-    _become(conversion, "Add", [scaled, conversion.scalar(beta, data, "beta")])
+    conversion.become("Add", [scaled, conversion.scalar(beta, data, "beta")])
 
 
 def scale(conversion: NodeConversion) -> None:
     """Convert Scale: ``scale·x``."""
     data = conversion.input(0)
-    _become(conversion, "Mul", [data, conversion.scalar(conversion.take("scale", 1.0), data, "scale")])
+    conversion.become("Mul", [data, conversion.scalar(conversion.take("scale", 1.0), data, "scale")])
 
 
 def crop(conversion: NodeConversion) -> None:
@@ -53,13 +53,12 @@ def crop(conversion: NodeConversion) -> None:
     ends = [top + size[0], left + size[1]] if size and any(size) else [-bottom or INT64_MAX, -right or INT64_MAX]
     window = {"starts": [top, left], "ends": ends, "axes": [2, 3]}
     if conversion.target >= 10:
-        _become(
-            conversion,
+        conversion.become(
             "Slice",
             [conversion.input(0), *(conversion.ints(values, name) for name, values in window.items())],
         )
         return
-    _become(conversion, "Slice", [conversion.input(0)])
+    conversion.become("Slice", [conversion.input(0)])
     for name, values in window.items():
         conversion.node.set_attr(name, values)
 
@@ -74,7 +73,7 @@ def fully_connected(conversion: NodeConversion) -> None:
         data = conversion.add("Flatten", [data], "flat", axis=1)
     if (rank := conversion.shape(weight)) is None or len(rank) != 2:
         weight = conversion.add("Flatten", [weight], "weight", axis=1)
-    _become(conversion, "Gemm", [data, weight, bias])
+    conversion.become("Gemm", [data, weight, bias])
     conversion.node.set_attr("transB", 1)
     if conversion.target < 7:
         conversion.node.set_attr("broadcast", 1)
@@ -85,7 +84,7 @@ def curve(op_type: str, conversion: NodeConversion) -> None:
     data = conversion.input(0)
     alpha, beta = conversion.take("alpha", 1.0), conversion.take("beta", 1.0)
     inner = conversion.add("Mul", [data, conversion.scalar(beta, data, "beta")], "scaled")
-    _become(conversion, "Mul", [conversion.add(op_type, [inner], "curve"), conversion.scalar(alpha, data, "alpha")])
+    conversion.become("Mul", [conversion.add(op_type, [inner], "curve"), conversion.scalar(alpha, data, "alpha")])
 
 
 def constant_fill(conversion: NodeConversion) -> None:
@@ -101,7 +100,7 @@ def constant_fill(conversion: NodeConversion) -> None:
     shape = _fill_shape(conversion, dims, as_shape=bool(as_shape))
     if extra:
         shape = conversion.add("Concat", [shape, conversion.ints(extra, "extra")], "shape", axis=0)
-    _become(conversion, "ConstantOfShape", [shape])
+    conversion.become("ConstantOfShape", [shape])
     conversion.node.set_attr("value", onnx.numpy_helper.from_array(np.array([value]).astype(dtype)))
 
 
@@ -113,7 +112,7 @@ def given_tensor(conversion: NodeConversion) -> None:
     if prod(dims) != len(values):
         raise Inexpressible(f"has {len(values)} values for the shape {dims}")
     conversion.node.del_attr("extra_shape")
-    _become(conversion, "Constant", [])
+    conversion.become("Constant", [])
     conversion.node.set_attr("value", onnx.numpy_helper.from_array(np.array(values, np.float32).reshape(dims)))
 
 
@@ -128,14 +127,6 @@ def _fill_shape(conversion: NodeConversion, dims: list[int] | None, *, as_shape:
     if known is not None:
         return conversion.ints(constant_ints(conversion.input(0), "shape"), "shape")
     return conversion.add("Cast", [conversion.input(0)], "shape", to=onnx.TensorProto.INT64)
-
-
-def _become(conversion: NodeConversion, op_type: str, inputs: list[ir.Value]) -> None:
-    conversion.node.op_type = op_type
-    conversion.node.set_inputs(inputs)
-    conversion.touched = conversion.finished = True
-    if conversion.target < 7 and op_type in ("Mul", "Add"):
-        raise Inexpressible("needs the broadcasting of opset 7")
 
 
 _AP = onnx.AttributeProto

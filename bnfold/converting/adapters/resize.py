@@ -101,3 +101,35 @@ def _roi(conversion: NodeConversion) -> ir.Value | None:
 
 plain_mode = partial(respell, "mode", {"bilinear": "linear", "trilinear": "linear"})
 """Linear interpolation was also called after the number of axes."""
+
+
+def empty_inputs(conversion: NodeConversion) -> None:
+    """Convert Resize 13 → 11: it demands the roi that nothing reads, and empty scales beside sizes."""
+    node = conversion.node
+    for slot in (1, 2):
+        if node.input(slot) is None:
+            node.set_input(slot, conversion.constant(np.zeros(0, np.float32), "none"))
+
+
+def every_axis(conversion: NodeConversion) -> None:
+    """Convert Resize 18 → 13: ``axes`` go, and there are scales or sizes for every axis."""
+    node, axes = conversion.node, conversion.take("axes")
+    if not axes:
+        return
+    shape, rank = conversion.shape(conversion.input(0)) or (), conversion.rank(conversion.input(0))
+    places = [axis % rank for axis in axes]
+    if node.input(1) is not None and node.attr("coordinate_transformation_mode") == "tf_crop_and_resize":
+        raise Inexpressible("crops along axes of its own")
+    if (scales := node.input(2)) is not None and (tensor := ir.constant(scales)) is not None and tensor.size:
+        full = np.ones(rank, np.float32)
+        full[places] = tensor.numpy()
+        node.set_input(2, _scales(conversion, full))
+        return
+    sizes = None if node.input(3) is None else ir.constant(node.input(3))
+    others = [size for place, size in enumerate(shape) if place not in places]
+    if sizes is None or not all(isinstance(size, int) for size in others):
+        raise Inexpressible("resizes some axes by what is not constant, or others of an open size")
+    wanted = [size if isinstance(size, int) else 0 for size in shape]
+    for place, size in zip(places, sizes.numpy().tolist(), strict=True):
+        wanted[place] = size
+    node.set_input(3, conversion.ints(wanted, "sizes"))

@@ -23,3 +23,26 @@ def flattened(conversion: NodeConversion) -> None:
     conversion.node.set_input(0, flat)
     conversion.node.set_attr("axis", 1)
     conversion.restore_shape(conversion.divert(0, "rows"), data, output)
+
+
+def along_one_axis(conversion: NodeConversion) -> None:
+    """Convert 13 → 11: an axis with others behind it is brought to the end, and back."""
+    data, axis = conversion.input(0), conversion.take("axis", -1)
+    if axis == -1 and conversion.target >= 11:
+        conversion.node.set_attr("axis", -1)
+        return
+    shape = conversion.shape(data)
+    if shape is None:
+        raise Inexpressible(f"has axis {axis}, and the rank of {data.name!r} is not known")
+    if not -len(shape) <= axis < len(shape):
+        raise Inexpressible(f"has axis {axis}, over an input of rank {len(shape)}")
+    first, last = axis % len(shape), len(shape) - 1
+    if all(size == 1 for size in shape[first + 1 :]):
+        conversion.node.set_attr("axis", first)
+        return
+    perm = list(range(len(shape)))
+    perm[first], perm[last] = last, first
+    output = conversion.output()
+    conversion.node.set_input(0, conversion.add("Transpose", [data], "axis_last", perm=perm))
+    conversion.node.set_attr("axis", last)
+    conversion.append("Transpose", [conversion.divert(0, "computed")], output, perm=perm)

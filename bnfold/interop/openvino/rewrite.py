@@ -56,6 +56,8 @@ def check(options: Options, delivery: OutputOptions | None, _unwanted: frozenset
         raise WrongUsage("--simplify is about ONNX: no other optimiser takes an IR in place of bnfold")
     if options.target_opset not in (None, "keep"):
         raise WrongUsage("an IR has no opset of its own (each layer names one): leave out --target-opset")
+    if options.ir_version != "auto":
+        raise WrongUsage("--ir-version is about ONNX: the versions of an IR are those of its layers")
     if options.policy != Policy() or options.overridable != "auto":
         raise WrongUsage(
             "--legacy-mode, --force-inference, --saved-var and --overridable are about ONNX: an IR leaves nothing "

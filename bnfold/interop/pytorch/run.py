@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import onnx
 
@@ -77,12 +77,13 @@ class TorchOutcome:
         }
 
 
-def optimize(
+def optimize(  # noqa: PLR0913 - one optional keyword an option
     program: Any,
     output: str | os.PathLike[str] | None = None,
     *,
     module: Any = None,
     example_inputs: Any = None,
+    opset: int | Literal["lowest", "latest", "keep"] | None = None,
     options: Options | None = None,
     verify: VerifyOptions | None = None,
     simplify: bool | str | Sequence[str] = False,
@@ -104,6 +105,8 @@ def optimize(
         example_inputs: What to call ``module`` with: a tensor, a sequence of positional or a mapping of keyword
             arguments. None: those that the program was exported with; for files, made up from the graph's inputs.
             Further samples are drawn after their pattern, of other sizes along dynamic axes.
+        opset: The opset to deliver, such as 13 for an older runtime; the IR version follows it down. None: what
+            ``options`` say.
         options: As for `bnfold.optimize`.
         verify: How much to compare, as for `bnfold.optimize`. ``samples`` (None given: 3) and ``seed`` hold for the
             comparison with the module as well, and with ``depth`` "none" there is none.
@@ -124,6 +127,7 @@ def optimize(
     if module is not None:
         raise_unless_module(module)
     by_module = verify or VerifyOptions(samples=SAMPLES)
+    options = options if opset is None else replace(options or Options(), target_opset=opset)
     asked, checks = simplified(options or Options(), simplify), verify or VerifyOptions()
     given = opened(program)
     computes = module if module is not None else given.module

@@ -23,6 +23,9 @@ def softplus(x: Array) -> Array:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
+_SIXTH = float(np.float32(1 / 6))
+"""HardSwish's alpha as the function body of its schema has it, and so what it is where the body takes its place."""
+
 _CURVES: dict[str, tuple[tuple[int, ...], Callable[..., Array], tuple[str, ...]]] = {
     "Abs": ((1, 6, 13), np.abs, ()),
     "Acos": ((7, 22), np.arccos, ()),
@@ -55,7 +58,7 @@ _CURVES: dict[str, tuple[tuple[int, ...], Callable[..., Array], tuple[str, ...]]
     "Tan": ((7, 22), np.tan, ()),
     "Tanh": ((1, 6, 13), np.tanh, ()),
     "Mish": ((18, 22), lambda x: x * np.tanh(softplus(x)), ()),
-    "HardSwish": ((14, 22), lambda x: x * np.clip(x / 6 + 0.5, 0, 1), ()),
+    "HardSwish": ((14, 22), lambda x: x * np.clip(_SIXTH * x + 0.5, 0, 1), ()),
     "Elu": ((1, 6, 22), lambda x, alpha: np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x), ("alpha",)),
     "HardSigmoid": ((1, 6, 22), lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1), ("alpha", "beta")),
     "IsInf": (

@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bnfold.errors import UpgradeBlocked
@@ -105,3 +106,34 @@ def test_integers_are_quantised_as_floats(upgraded: Converted, text: Text) -> No
     source = text(13, "int32[3, 4] x, float s, uint8 z", "y = QuantizeLinear (x, s, z)", outputs="uint8[] y")
     assert upgraded(source, 19, compare=False).ops == ["Cast", "QuantizeLinear"]
     assert upgraded(source.replace("int32", "float"), 19, compare=False).ops == ["QuantizeLinear"]
+
+
+@pytest.mark.parametrize("mode", ["", "linear", "nearest", "cubic"])
+def test_flat_grid(lowered: Converted, text: Text, mode: str) -> None:
+    attrs = f'<mode = "{mode}">' if mode else ""
+    source = text(20, "float[1, 2, 4, 5] x, float[1, 3, 2, 2] g", f"y = GridSample {attrs} (x, g)")
+    assert lowered(source, 16).ops == ["GridSample"]
+
+
+def test_a_grid_of_three_axes_needs_opset_20(lowered: Converted, text: Text) -> None:
+    source = text(20, "float[1, 2, 3, 4, 5] x, float[1, 3, 2, 2, 3] g", "y = GridSample (x, g)")
+    with pytest.raises(UpgradeBlocked, match="samples an input of rank 5"):
+        lowered(source, 16)
+
+
+def test_roi_align_without_a_mode(lowered: Converted, text: Text) -> None:
+    inputs = "float[1, 2, 8, 8] x, float[1, 4] r, int64[1] b"
+    body = "y = RoiAlign <output_height = 2, output_width = 2{}> (x, r, b)"
+    feeds = {"r": np.array([[1, 1, 5, 6]], np.float32), "b": np.array([0])}
+    mode = ', coordinate_transformation_mode = "output_half_pixel"'
+    lowered(text(16, inputs, body.format(mode)), 13, feeds=feeds)
+    with pytest.raises(UpgradeBlocked, match="coordinate_transformation_mode=half_pixel does not exist"):
+        lowered(text(16, inputs, body.format("")), 13, feeds=feeds)
+
+
+def test_quantization_in_float(lowered: Converted, text: Text) -> None:
+    source = text(19, "float[2, 3] x, float s, uint8 z", "y = QuantizeLinear (x, s, z)", outputs="uint8[] y")
+    lowered(source, 13, feeds={"s": np.array(0.25, np.float32)})
+    half = text(19, "float16[2, 3] x, float16 s, uint8 z", "y = QuantizeLinear (x, s, z)", outputs="uint8[] y")
+    with pytest.raises(UpgradeBlocked, match=r"does not take tensor\(float16\)"):
+        lowered(half, 13, feeds={"s": np.array(0.25, np.float16)})

@@ -2,8 +2,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
+from bnfold import ir
+from bnfold.converting import convert as upgrade
 from bnfold.errors import UpgradeBlocked
 
 Converted = Callable[..., Any]
@@ -75,3 +78,35 @@ def test_upsample_written_at_an_opset_that_has_withdrawn_it(upgraded: Converted,
 def test_missing_scales_are_named(upgraded: Converted, text: Text) -> None:
     with pytest.raises(UpgradeBlocked, match="no height_scale"):
         upgraded(text(1, "float[1, 2, 3, 4] x", "y = Upsample (x)"))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("target", [17, 13, 12, 11])
+@pytest.mark.parametrize(
+    ("inputs", "weights"),
+    [
+        ("x, , f", "float[4] f = {1, 1, 2, 1.5}"),
+        ("x, , , z", "int64[4] z = {1, 2, 7, 5}"),
+        ("x, , f, ", "float[2] f = {1.5, 2}"),
+        ("x, , , z", "int64[2] z = {7, 5}"),
+    ],
+)
+def test_down_to_every_axis(lowered: Converted, text: Text, mode: str, target: int, inputs: str, weights: str) -> None:
+    axes = "axes = [-1, 2], " if "[2]" in weights else ""
+    node = f'Resize <{axes}mode = "{mode}"> ({inputs.removesuffix(", ")})'
+    source = text(18, "float[1, 2, 3, 4] x", f"y = {node}").replace(") { ", f") <{weights}> {{ ", 1)
+    assert lowered(source, target).ops == ["Resize"]
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        ('<mode = "linear", antialias = 1> (x, , f)', "attribute antialias is newer"),
+        ('<keep_aspect_ratio_policy = "not_larger"> (x, , , z)', "attribute keep_aspect_ratio_policy is newer"),
+        ("<axes = [2]> (x, , , z)", "by what is not constant"),
+    ],
+)
+def test_resizes_that_are_refused(text: Text, node: str, reason: str) -> None:
+    inputs = "float[1, 2, 3, 4] x, float[4] f, int64[k] z"
+    with pytest.raises(UpgradeBlocked, match=reason):
+        upgrade(ir.load(onnx.parser.parse_model(text(18, inputs, f"y = Resize {node}"))), 17)

@@ -123,3 +123,28 @@ def test_where_nothing_is_inferred_the_value_tells_its_shape(
     upgrade(model, target)
     after = onnxruntime.InferenceSession(ir.encode(model))
     np.testing.assert_array_equal(after.run(None, feeds)[0], before.run(None, feeds)[0])
+
+
+@pytest.mark.parametrize("op_type", ["Softmax", "LogSoftmax", "Hardmax"])
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, -1, -2, -3])
+@pytest.mark.parametrize("shape", ["2, 3, 4", "n, 3, m", "2, 3, 1", "n, 1, 1"])
+@pytest.mark.parametrize("target", [12, 11, 9])
+def test_down_to_coerced_axes(
+    lowered: Converted, text: Text, op_type: str, axis: int | None, shape: str, target: int
+) -> None:
+    attrs = "" if axis is None else f"<axis = {axis}>"
+    ops = lowered(text(13, f"float[{shape}] x", f"y = {op_type} {attrs} (x)"), target).ops
+    assert ops in ([op_type], ["Transpose", op_type, "Transpose"])
+
+
+def test_down_along_the_last_axis_needs_no_rank(lowered: Converted, text: Text) -> None:
+    source = text(13, "float[2, 3] x, int64[k] r", "p = Reshape (x, r) y = Softmax (p)", outputs="float[a, b] y")
+    feeds = {"r": np.array([3, 2])}
+    assert lowered(source, 11, feeds=feeds).ops == ["Reshape", "Softmax"]
+    with pytest.raises(UpgradeBlocked, match="has axis -1, and the rank of 'p' is not known"):
+        lowered(source, 10, feeds=feeds)
+
+
+def test_down_with_an_axis_that_is_not_there(text: Text) -> None:
+    with pytest.raises(UpgradeBlocked, match="has axis 4, over an input of rank 2"):
+        upgrade(ir.load(onnx.parser.parse_model(text(13, "float[2, 3] x", "y = Softmax <axis = 4> (x)"))), 12)

@@ -41,7 +41,7 @@ def test_no_overflow_where_the_result_is_finite() -> None:
         ("Selu", 6, {"alpha": 2.0, "gamma": 3.0}, lambda x: 3 * (x if x > 0 else 2 * math.expm1(x))),
         ("Celu", 12, {"alpha": 2.0}, lambda x: max(x, 0) + min(0, 2 * math.expm1(x / 2))),
         ("HardSigmoid", 6, {}, lambda x: max(0, min(1, float(np.float32(0.2)) * x + 0.5))),
-        ("HardSwish", 14, {}, lambda x: x * max(0, min(1, x / 6 + 0.5))),
+        ("HardSwish", 14, {}, lambda x: x * max(0, min(1, x * float(np.float32(1 / 6)) + 0.5))),
         ("ThresholdedRelu", 10, {"alpha": 0.5}, lambda x: x if x > 0.5 else 0),
         ("Shrink", 9, {"bias": 0.25, "lambd": 0.5}, lambda x: x + 0.25 if x < -0.5 else x - 0.25 if x > 0.5 else 0),
         ("Softsign", 1, {}, lambda x: x / (1 + abs(x))),

@@ -1,0 +1,72 @@
+"""One model on the command line: checked, processed, reported on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bnfold.cli import terminal
+from bnfold.cli.invocation import Invocation
+
+if TYPE_CHECKING:
+    from bnfold.pipeline.outcome import Outcome
+    from bnfold.settings import OutputOptions
+
+
+def check(args: Invocation) -> None:
+    """Complain about a report that cannot be written, or a misspelt name, before any work is done."""
+    from bnfold.cli import publish
+    from bnfold.pipeline import formats
+
+    publish.require(args.run.report)
+    for source in args.sources:
+        formats.of(source).check(args.options, None, args.run.assert_none)
+
+
+def process(args: Invocation, delivery: OutputOptions | None) -> Outcome:
+    """Process one model, and say what failed. Raises as `bnfold.pipeline.job.process`."""
+    from bnfold.errors import UpgradeBlocked, VerificationFailed
+    from bnfold.pipeline import job
+    from bnfold.pipeline.outcome import count_products
+
+    options = args.options
+    with terminal.progress(enabled=not args.run.quiet) as progress:
+        try:
+            counted = None if args.run.quiet else count_products
+            given = args.opened(), delivery, options, args.checks, progress
+            return job.process(*given, reports=args.reports, second_opinion=counted)
+        except VerificationFailed as failure:
+            outcome: Any = failure.outcome
+            publish_report(outcome, args)
+            terminal.verdict(outcome.verdict, verbose=args.run.verbose)
+            raise
+        except UpgradeBlocked as blocked:
+            if not options.fold or options.target_opset == "keep":
+                raise
+            hint = "`bnfold fold` folds without changing the opset"
+            raise UpgradeBlocked(f"{blocked}. {hint}", blocked.blockers) from blocked
+
+
+def exit_code(outcome: Outcome, args: Invocation) -> int:
+    """Return the exit code for a model that was processed."""
+    if args.run.require_verified and (outcome.verdict is None or outcome.verdict.status != "verified"):
+        return 3
+    if not args.run.assert_none:
+        return 0
+    left = outcome.left(args.run.assert_none)
+    if left:
+        terminal.still_there(outcome, left, args.run.assert_none)
+    return 4 if left else 0
+
+
+def publish_report(outcome: Outcome, args: Invocation) -> None:
+    """Print and write the report as asked."""
+    if args.delivery.explained:
+        from bnfold.cli import publish
+
+        publish.emit(outcome.to_json(), args.run.report, as_json=args.run.as_json)
+
+
+def hint_at_convert(outcome: Outcome) -> None:
+    """Name the command that is meant for it, after `upgrade` went down."""
+    if outcome.report.opset_after < outcome.report.opset_before:
+        terminal.say("  note: `bnfold convert` is the command for downgrades; `--opset lowest` goes as low as possible")

@@ -1,0 +1,139 @@
+"""Operators that do not exist at the target, in terms of those that do. Equal to their own texts, never approximate."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.converting.context import FIX_SHAPES, Inexpressible
+from bnfold.converting.node_conversion import NodeConversion
+
+TP = onnx.TensorProto
+
+
+def gelu(conversion: NodeConversion) -> None:
+    """Decompose Gelu: ``x/2 · (1 + erf(x/√2))``, or the text's curve of Tanh."""
+    data, approximate = conversion.input(0), conversion.take("approximate", "none")
+    if approximate == "none":
+        root = conversion.add("Div", [data, conversion.scalar(math.sqrt(2), data, "root_of_2")], "scaled")
+        curve = conversion.add("Erf", [root], "erf")
+    elif approximate == "tanh":
+        curve = conversion.add("Tanh", [_tanh_argument(conversion, data)], "tanh")
+    else:
+        raise Inexpressible(f"has approximate={approximate!r}, which its text does not know")
+    raised = conversion.add("Add", [curve, conversion.scalar(1, data, "one")], "raised")
+    half = conversion.add("Mul", [data, conversion.scalar(0.5, data, "half")], "halved")
+    conversion.become("Mul", [half, raised])
+
+
+def _tanh_argument(conversion: NodeConversion, data: ir.Value) -> ir.Value:
+    """Add ``√(2/π) · (x + 0.044715·x³)``."""
+    square = conversion.add("Mul", [data, data], "square")
+    cube = conversion.add("Mul", [square, data], "cube")
+    small = conversion.add("Mul", [cube, conversion.scalar(0.044715, data, "factor")], "small")
+    inner = conversion.add("Add", [data, small], "inner")
+    return conversion.add("Mul", [inner, conversion.scalar(math.sqrt(2 / math.pi), data, "scale")], "argument")
+
+
+def hard_swish(conversion: NodeConversion) -> None:
+    """Decompose HardSwish: ``x · HardSigmoid(x)`` with alpha 1/6 and beta 1/2."""
+    data = conversion.input(0)
+    gate = conversion.add("HardSigmoid", [data], "gate", alpha=1 / 6, beta=0.5)
+    conversion.become("Mul", [data, gate])
+
+
+def mish(conversion: NodeConversion) -> None:
+    """Decompose Mish: ``x · tanh(softplus(x))``."""
+    data = conversion.input(0)
+    gate = conversion.add("Tanh", [conversion.add("Softplus", [data], "softplus")], "gate")
+    conversion.become("Mul", [data, gate])
+
+
+def swish(conversion: NodeConversion) -> None:
+    """Decompose Swish: ``x · sigmoid(alpha·x)``."""
+    data, alpha = conversion.input(0), conversion.take("alpha", 1.0)
+    inner = data
+    if alpha != 1:
+        inner = conversion.add("Mul", [data, conversion.scalar(alpha, data, "alpha")], "scaled")
+    conversion.become("Mul", [data, conversion.add("Sigmoid", [inner], "gate")])
+
+
+def celu(conversion: NodeConversion) -> None:
+    """Decompose Celu: ``alpha · elu(x/alpha)``, which holds for a positive alpha."""
+    data, alpha = conversion.input(0), conversion.take("alpha", 1.0)
+    if not alpha > 0:
+        raise Inexpressible(f"has alpha={alpha}")
+    if alpha == 1:
+        conversion.become("Elu", [data], alpha=1.0)
+        return
+    factor = conversion.scalar(alpha, data, "alpha")
+    curve = conversion.add("Elu", [conversion.add("Div", [data, factor], "scaled")], "curve", alpha=1.0)
+    conversion.become("Mul", [curve, factor])
+
+
+def or_equal(strict: str, opposite: str, conversion: NodeConversion) -> None:
+    """Decompose GreaterOrEqual, LessOrEqual: floats may be NaN, which compares false; integers need one comparison."""
+    left, right = conversion.input(0), conversion.input(1)
+    if np.issubdtype(onnx.helper.tensor_dtype_to_np_dtype(conversion.dtype(left)), np.integer):
+        conversion.become("Not", [conversion.add(opposite, [left, right], "opposite")])
+        return
+    is_strict = conversion.add(strict, [left, right], "strict")
+    conversion.become("Or", [is_strict, conversion.add("Equal", [left, right], "equal")])
+
+
+def cast_like(conversion: NodeConversion) -> None:
+    """Write CastLike as Cast to the type that the other input has."""
+    conversion.become("Cast", [conversion.input(0)], to=conversion.dtype(conversion.input(1)))
+
+
+_LARGEST_MASK = 1 << 20
+"""Elements of a triangle that are stored; beyond, the model makes it."""
+
+
+def trilu(conversion: NodeConversion) -> None:
+    """Decompose Trilu: Where, since a mask of zeros would make NaN of infinities."""
+    data, upper = conversion.input(0), bool(conversion.take("upper", 1))
+    if conversion.rank(data) < 2:
+        raise Inexpressible("has an input of less than two axes")
+    mask = _stored_triangle(conversion, data, upper=upper) or _computed_triangle(conversion, data, upper=upper)
+    if conversion.dtype(data) == TP.BOOL:
+        conversion.become("And", [data, mask])
+    else:
+        conversion.become("Where", [mask, data, conversion.scalar(0, data, "zero")])
+
+
+def _stored_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool) -> ir.Value | None:
+    """Return the mask of what is kept as a constant; None where its size or its place is not known."""
+    rows, columns = (conversion.shape(data) or (None, None))[-2:]
+    diagonal = conversion.node.input(1)
+    tensor = None if diagonal is None else ir.constant(diagonal)
+    if not isinstance(rows, int) or not isinstance(columns, int) or rows * columns > _LARGEST_MASK:
+        return None
+    if diagonal is not None and tensor is None:
+        return None
+    offset = 0 if tensor is None else int(tensor.numpy().reshape(-1)[0])
+    distance = np.arange(columns)[None, :] - np.arange(rows)[:, None]
+    return conversion.constant(distance >= offset if upper else distance <= offset, "triangle")
+
+
+def _computed_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool) -> ir.Value:
+    """Make the mask of what is kept from the sizes at run time."""
+    if conversion.target < 11:
+        raise Inexpressible(f"has a triangle that depends on sizes: {FIX_SHAPES}")
+    diagonal = conversion.node.input(1) or conversion.constant(np.array(0, np.int64), "zero")
+    rank, shape = conversion.rank(data), conversion.add("Shape", [data], "shape")
+    zero, one = (conversion.constant(np.array(number, np.int64), hint) for number, hint in ((0, "zero"), (1, "one")))
+    places = []
+    for axis, what in ((rank - 2, "rows"), (rank - 1, "columns")):
+        place = conversion.constant(np.array(axis, np.int64), f"{what}_axis")
+        size = conversion.add("Gather", [shape, place], f"{what}_size", axis=0)
+        places.append(conversion.add("Range", [zero, size, one], what))
+    rows = conversion.add("Reshape", [places[0], conversion.ints([-1, 1], "column")], "rows_column")
+    distance = conversion.add("Sub", [places[1], rows], "distance")
+    if conversion.shape(diagonal) != ():
+        diagonal = conversion.reshape(diagonal, [1], "diagonal")
+    dropped = conversion.add("Less" if upper else "Greater", [distance, diagonal], "dropped")
+    return conversion.add("Not", [dropped], "triangle")

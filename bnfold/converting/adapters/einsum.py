@@ -1,0 +1,122 @@
+"""Einsum in terms of Transpose, Reshape and MatMul: one or two operands, without an ellipsis or a repeated index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bnfold import ir
+from bnfold.converting.context import FIX_SHAPES, Inexpressible
+from bnfold.converting.node_conversion import NodeConversion
+
+
+def einsum(conversion: NodeConversion) -> None:
+    """Decompose Einsum: the operands become matrices by batch, and their product is put in order."""
+    operands, result = _terms(conversion)
+    values = [conversion.input(index) for index in range(len(operands))]
+    sizes = _sizes(conversion, operands, values)
+    values = [_summed(conversion, *pair, operands, result) for pair in zip(operands, values, strict=True)]
+    kept = [_kept(index, operands, result) for index in range(len(operands))]
+    if len(operands) == 1:
+        _finish(conversion, values[0], kept[0], result, sizes, None)
+        return
+    batch = [index for index in kept[0] if index in kept[1] and index in result]
+    inner = [index for index in kept[0] if index in kept[1] and index not in result]
+    rows, columns = ([index for index in each if index not in batch and index not in inner] for each in kept)
+    left = _matrices(conversion, values[0], kept[0], (batch, rows, inner), sizes)
+    right = _matrices(conversion, values[1], kept[1], (batch, inner, columns), sizes)
+    _finish(conversion, left, [*batch, *rows, *columns], result, sizes, right)
+
+
+def _terms(conversion: NodeConversion) -> tuple[list[str], str]:
+    """Return the indices of each operand and of the result. Raises Inexpressible for other forms."""
+    equation = str(conversion.node.attr("equation", "")).replace(" ", "")
+    terms, _, result = equation.partition("->")
+    operands = terms.split(",")
+    if "->" not in equation:
+        result = "".join(sorted(index for index in set(terms) - {","} if terms.count(index) == 1))
+    if len(operands) > 2 or "." in equation or len(operands) != len(conversion.node.inputs):
+        raise Inexpressible(f"has the equation {equation!r}, of more than two operands or with an ellipsis")
+    if any(len(set(term)) != len(term) for term in (*operands, result)) or not set(result) <= set(terms):
+        raise Inexpressible(f"has the equation {equation!r}, which repeats an index of one operand")
+    return operands, result
+
+
+def _sizes(conversion: NodeConversion, operands: Sequence[str], values: Sequence[ir.Value]) -> dict[str, int | None]:
+    """Return the size of each index; None where it is open."""
+    sizes: dict[str, int | str | None] = {}
+    for term, value in zip(operands, values, strict=True):
+        shape = conversion.shape(value)
+        if shape is None or len(shape) != len(term):
+            raise Inexpressible(f"the rank of {value.name!r} is not known to be {len(term)}")
+        for index, size in zip(term, shape, strict=True):
+            if index in sizes and (size is None or size != sizes[index]):
+                text = f"reads index {index!r} of sizes {sizes[index] or 'unknown'} and {size or 'unknown'}"
+                raise Inexpressible(f"{text}, where 1 would be another meaning: {FIX_SHAPES}")
+            sizes[index] = size
+    return {index: size if isinstance(size, int) else None for index, size in sizes.items()}
+
+
+def _kept(place: int, operands: Sequence[str], result: str) -> list[str]:
+    others = set(result).union(*(term for index, term in enumerate(operands) if index != place))
+    return [index for index in operands[place] if index in others]
+
+
+def _summed(conversion: NodeConversion, term: str, value: ir.Value, operands: Sequence[str], result: str) -> ir.Value:
+    """Sum over the indices that nothing else has."""
+    axes = [place for place, index in enumerate(term) if index not in result and "".join(operands).count(index) == 1]
+    return conversion.along("ReduceSum", 13, value, axes, "summed", keepdims=0) if axes else value
+
+
+def _matrices(
+    conversion: NodeConversion,
+    value: ir.Value,
+    kept: Sequence[str],
+    groups: Sequence[Sequence[str]],
+    sizes: dict[str, int | None],
+) -> ir.Value:
+    """Lay a value out as batches of matrices: one axis each for the batch, the rows and the columns."""
+    order = [kept.index(index) for group in groups for index in group]
+    if order != sorted(order):
+        value = conversion.add("Transpose", [value], "ordered", perm=order)
+    return conversion.add("Reshape", [value, _dims(conversion, [_product(group, sizes) for group in groups])], "matrix")
+
+
+def _product(group: Sequence[str], sizes: dict[str, int | None]) -> int | None:
+    count = 1
+    for index in group:
+        size = sizes[index]
+        if size is None:
+            return None
+        count *= size
+    return count
+
+
+def _dims(conversion: NodeConversion, dims: Sequence[int | None]) -> ir.Value:
+    """Return the shape for a Reshape; one size may be open, and then none may be 0."""
+    if sum(dim is None for dim in dims) > 1 or 0 in dims:
+        raise Inexpressible(f"has more than one open size, or none at all: {FIX_SHAPES}")
+    return conversion.ints([-1 if dim is None else dim for dim in dims], "dims")
+
+
+def _finish(
+    conversion: NodeConversion,
+    left: ir.Value,
+    made: Sequence[str],
+    result: str,
+    sizes: dict[str, int | None],
+    right: ir.Value | None,
+) -> None:
+    """Multiply, and bring the axes into the order of the result."""
+    perm = [made.index(index) for index in result]
+    if right is None:
+        if perm == sorted(perm):
+            conversion.become("Identity", [left])
+        else:
+            conversion.become("Transpose", [left], perm=perm)
+        return
+    shape = _dims(conversion, [sizes[index] for index in made])
+    product = conversion.add("MatMul", [left, right], "product")
+    if perm == sorted(perm):
+        conversion.become("Reshape", [product, shape])
+        return
+    conversion.become("Transpose", [conversion.add("Reshape", [product, shape], "unfolded")], perm=perm)

@@ -1,0 +1,79 @@
+"""Reshape 14 → 13, where an element 0 of the shape always means the input's size, and Shape 15 → 13."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.converting.bodies import Dims
+from bnfold.converting.context import FIX_SHAPES, Inexpressible, numeric_type
+from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
+
+
+def no_zeros(conversion: NodeConversion) -> None:
+    """Drop ``allowzero`` where no size can be 0 unless the input's at the same place is; else ask at run time."""
+    data, shape = conversion.input(0), conversion.input(1)
+    if not conversion.take("allowzero", 0):
+        return
+    known = conversion.shape(data)
+    if _is_never_empty(known):
+        return
+    tensor = ir.constant(shape)
+    sizes = _sizes_of_constant(tensor) if tensor is not None else _declared(conversion)
+    if sizes is None or not all(_means_itself(place, size, known) for place, size in enumerate(sizes)):
+        _ask_whether_empty(conversion, data, shape)
+
+
+def _is_never_empty(shape: Dims | None) -> bool:
+    return shape is not None and all(isinstance(size, int) and size > 0 for size in shape)
+
+
+def _sizes_of_constant(tensor: ir.Tensor) -> Dims:
+    """Return the sizes that a constant shape asks for; what is to be inferred counts as one of them."""
+    return tuple(abs(int(size)) for size in tensor.numpy().reshape(-1))
+
+
+def _declared(conversion: NodeConversion) -> Dims | None:
+    return conversion.output().shape
+
+
+def _means_itself(place: int, size: int | str | None, known: Dims | None) -> bool:
+    """Whether a size is the same if a 0 stands for the input's size."""
+    if isinstance(size, int) and size > 0:
+        return True
+    return size is not None and known is not None and place < len(known) and known[place] == size
+
+
+def _ask_whether_empty(conversion: NodeConversion, data: ir.Value, shape: ir.Value) -> None:
+    """Make, of an input without elements, an output without elements of the shape that is asked for."""
+    if conversion.target < 9:
+        raise Inexpressible(f"has allowzero=1, and sizes that may be 0: {FIX_SHAPES}")
+    zero = conversion.constant(np.array(0, np.int64), "zero")
+    is_empty = conversion.add("Equal", [conversion.add("Size", [data], "size"), zero], "is_empty")
+    nothing = onnx.numpy_helper.from_array(np.zeros(1, numeric_type(conversion.dtype(data))))
+    made = [conversion.graph.model.fresh_name(f"{conversion.node.label}_{hint}") for hint in ("empty", "reshaped")]
+    empty = onnx.helper.make_node(
+        "ConstantOfShape", [shape.name], made[:1], conversion.node_name("empty"), value=nothing
+    )
+    reshaped = onnx.helper.make_node("Reshape", [data.name, shape.name], made[1:], conversion.node_name("reshaped"))
+    branches = {
+        attribute: onnx.GraphProto(name=name, node=[node], output=[onnx.ValueInfoProto(name=name)])
+        for attribute, name, node in zip(("then_branch", "else_branch"), made, (empty, reshaped), strict=True)
+    }
+    conversion.become("If", [is_empty], **branches)
+    ir.index_subgraphs(conversion.node)
+
+
+def whole_shape(conversion: NodeConversion) -> None:
+    """Convert Shape 15 → 13: ``start`` and ``end`` become a Slice."""
+    start, end, data = conversion.take("start", 0), conversion.take("end"), conversion.input(0)
+    if start == 0 and end is None:
+        return
+    shape = conversion.add("Shape", [data], "shape")
+    bounds = [start, INT64_MAX if end is None else end]
+    if conversion.target < 10:
+        conversion.become("Slice", [shape], axes=[0], starts=bounds[:1], ends=bounds[1:])
+        return
+    first, last = (conversion.ints([bound], hint) for bound, hint in zip(bounds, ("start", "end"), strict=True))
+    conversion.become("Slice", [shape, first, last, conversion.ints([0], "axis")])

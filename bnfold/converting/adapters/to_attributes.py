@@ -1,0 +1,204 @@
+"""Steps down that turn inputs back into attributes. The inputs have to be constants that no caller overrides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.converting.adapters import computed
+from bnfold.converting.adapters.inputs import constant_ints
+from bnfold.converting.context import Inexpressible
+from bnfold.converting.node_conversion import NodeConversion
+
+_WITHOUT_AXES = {"ReduceL1": "Abs", "ReduceL2": "Abs", "ReduceLogSum": "Log"}
+"""What a reduction over no axis leaves of a single element; of the others, itself or its square."""
+
+
+def as_it_stands(conversion: NodeConversion) -> None:
+    """Keep the node: the older version takes all that the newer one takes."""
+
+
+def ints(name: str, conversion: NodeConversion) -> None:
+    """Move input 1, of integers, to attribute ``name``; without the input there is no attribute."""
+    value = conversion.node.input(1)
+    data = conversion.input(0)
+    if value is not None:
+        values = constant_ints(value, f"its {name}")
+        if conversion.node.is_op("Squeeze") and min(values, default=0) >= 0:
+            values.sort()  # its old shape inference takes them in this order only
+        conversion.node.set_attr(name, values)
+    conversion.node.set_inputs([data])
+
+
+def reduced_axes(conversion: NodeConversion) -> None:
+    """Convert Reduce* 18 → 13, ReduceSum 13 → 11: ``axes`` becomes an attribute.
+
+    No axes mean all of them, or none if ``noop_with_empty_axes`` is set.
+    """
+    value, data = conversion.node.input(1), conversion.input(0)
+    axes = [] if value is None else constant_ints(value, "its axes")
+    if conversion.take("noop_with_empty_axes", 0) and not axes:
+        _reduce_nothing(conversion, data)
+        return
+    conversion.node.set_inputs([data])
+    if axes:
+        conversion.node.set_attr("axes", axes)
+
+
+def _reduce_nothing(conversion: NodeConversion, data: ir.Value) -> None:
+    """Reduce every element on its own."""
+    op_type = conversion.node.op_type
+    if op_type == "ReduceSumSquare":
+        conversion.become("Mul", [data, data])
+    else:
+        conversion.become(_WITHOUT_AXES.get(op_type, "Identity"), [data])
+
+
+def split_lengths(conversion: NodeConversion) -> None:
+    """Convert Split 18 → 13: ``num_outputs`` goes, and lengths are stated where the last part is shorter."""
+    count, parts = conversion.take("num_outputs"), len(conversion.node.outputs)
+    if conversion.node.input(1) is not None or parts == 1:
+        return
+    if count is not None and count != parts:
+        raise Inexpressible(f"has {parts} outputs and num_outputs={count}")
+    axis, shape = conversion.node.attr("axis", 0), conversion.shape(conversion.input(0))
+    if shape is None or not -len(shape) <= axis < len(shape) or not isinstance(size := shape[axis], int):
+        computed.equal_parts(conversion, parts)
+        return
+    if size % parts == 0:
+        return
+    length = -(-size // parts)
+    lengths = [length] * (parts - 1) + [size - length * (parts - 1)]
+    if lengths[-1] < 0:
+        raise Inexpressible(f"splits {size} elements into {parts}")
+    conversion.node.set_input(1, conversion.ints(lengths, "split"))
+
+
+def clip_limits(conversion: NodeConversion) -> None:
+    """Convert Clip 11 → 6: an absent bound is the type's limit, which version 6 has for float32."""
+    node, data = conversion.node, conversion.input(0)
+    given = {name: node.input(index) for index, name in enumerate(("min", "max"), 1)}
+    stated = {name: _float_of(value, f"its {name}") for name, value in given.items() if value is not None}
+    if len(stated) == 2 and stated["min"] > stated["max"]:
+        raise Inexpressible("has a min above its max")
+    if len(stated) < 2 and conversion.dtype(data) != onnx.TensorProto.FLOAT:
+        raise Inexpressible("leaves a bound to its type, which version 6 has for float32 only")
+    node.set_inputs([data])
+    for name, bound in stated.items():
+        node.set_attr(name, bound)
+
+
+def padded_axes(conversion: NodeConversion) -> None:
+    """Convert Pad 18 → 13: ``axes`` go, and there are pads for every axis."""
+    node = conversion.node
+    if (over := node.input(3)) is None:
+        node.set_inputs(node.inputs[:3])
+        return
+    axes, rank = constant_ints(over, "its axes"), conversion.rank(conversion.input(0))
+    if not all(-rank <= axis < rank for axis in axes):
+        raise Inexpressible(f"pads the axes {axes} of rank {rank}")
+    if ir.constant(conversion.input(1)) is None:
+        full = computed.pads_of_every_axis(conversion, conversion.input(1), axes, rank)
+        node.set_inputs([node.input(0), full, node.input(2)])
+        return
+    given = constant_ints(conversion.input(1), "its pads")
+    if len(given) != 2 * len(axes):
+        raise Inexpressible(f"has {len(given)} pads for the axes {axes} of rank {rank}")
+    pads = [0] * (2 * rank)
+    for place, axis in enumerate(axes):
+        pads[axis % rank] = given[place]
+        pads[rank + axis % rank] = given[place + len(axes)]
+    node.set_inputs([node.input(0), conversion.ints(pads, "pads"), node.input(2)])
+
+
+def pads_and_value(conversion: NodeConversion) -> None:
+    """Convert Pad 11 → 2: ``pads`` and ``value``."""
+    node, value = conversion.node, conversion.node.input(2)
+    pads = constant_ints(conversion.input(1), "its pads")
+    filling = 0.0 if value is None else _float_of(value, "its value")
+    node.set_inputs([conversion.input(0)])
+    node.set_attr("pads", pads)
+    if filling:
+        node.set_attr("value", filling)
+
+
+def dropout_ratio(conversion: NodeConversion) -> None:
+    """Convert Dropout 12 → 10: ``ratio``; training, which needs an input, cannot be said."""
+    node, mode, ratio = conversion.node, conversion.node.input(2), conversion.node.input(1)
+    if mode is not None and (tensor := ir.constant(mode), tensor is None or bool(tensor.numpy().any()))[1]:
+        raise Inexpressible("may drop at random, which versions 7 to 11 cannot say")
+    mask = node.output(1)
+    if mask is not None and not mask.is_unread:
+        raise Inexpressible("has a mask, of which versions 7 to 11 do not say what it is in inference")
+    node.trim_outputs(1)
+    stated = None if ratio is None else ir.constant(ratio)
+    node.set_inputs([conversion.input(0)])
+    node.del_attr("seed")  # nothing is drawn
+    if stated is not None:
+        node.set_attr("ratio", float(stated.numpy().reshape(-1)[0]))
+
+
+def dft_axis(conversion: NodeConversion) -> None:
+    """Convert DFT 20 → 17: ``axis``, whose default was 1."""
+    node, over = conversion.node, conversion.node.input(2)
+    axes = [-2] if over is None else constant_ints(over, "its axis")
+    if len(axes) != 1:
+        raise Inexpressible(f"has {len(axes)} axes")
+    axis = axes[0] if axes[0] >= 0 else axes[0] % conversion.rank(conversion.input(0))
+    node.set_inputs(node.inputs[:2] if node.input(1) is not None else node.inputs[:1])
+    node.set_attr("axis", axis)
+
+
+def one_scale(conversion: NodeConversion) -> None:
+    """Convert QuantizeLinear, DequantizeLinear 13 → 10: ``axis`` says nothing of a scale that is one number."""
+    if conversion.shape(conversion.input(1)) != ():
+        raise Inexpressible("has a scale that is not known to be one number, and version 10 has no axis")
+    conversion.node.del_attr("axis")
+
+
+def slice_bounds(conversion: NodeConversion) -> None:
+    """Convert Slice 10 → 1: ``starts``, ``ends`` and ``axes``; there are no steps."""
+    node = conversion.node
+    given = [
+        None if node.input(index) is None else constant_ints(conversion.input(index), what)
+        for index, what in ((1, "its starts"), (2, "its ends"), (3, "its axes"), (4, "its steps"))
+    ]
+    starts, ends, over, steps = given
+    if steps is not None and set(steps) != {1}:
+        raise Inexpressible(f"has steps {steps}, which version 1 does not know")
+    node.set_inputs([conversion.input(0)])
+    for name, values in (("starts", starts), ("ends", ends), ("axes", over)):
+        if values is not None:
+            node.set_attr(name, values)
+
+
+def count_of(name: str, conversion: NodeConversion) -> None:
+    """Move input 1, of one integer, to attribute ``name`` (TopK 10 → 1)."""
+    values = constant_ints(conversion.input(1), f"its {name}")
+    if len(values) != 1:
+        raise Inexpressible(f"has {len(values)} values for {name}")
+    conversion.node.set_inputs([conversion.input(0)])
+    conversion.node.set_attr(name, values[0])
+
+
+def constant_value(conversion: NodeConversion) -> None:
+    """Convert Constant 12 → 11: numbers and texts become a tensor."""
+    types: dict[str, type] = {"value_float": np.float32, "value_int": np.int64, "value_string": np.object_}
+    for name, kind in {**types, **{f"{each}s": kind for each, kind in types.items()}}.items():
+        if conversion.node.has_attr(name):
+            array: np.ndarray[Any, Any] = np.array(conversion.take(name), kind)
+            conversion.node.set_attr("value", onnx.numpy_helper.from_array(array))
+
+
+def _float_of(value: ir.Value, what: str) -> float:
+    """Return the number that a constant holds, which an attribute has to hold exactly."""
+    tensor = ir.constant(value)
+    if tensor is None or tensor.size != 1 or tensor.dtype in (onnx.TensorProto.STRING, onnx.TensorProto.BOOL):
+        raise Inexpressible(f"{what} ({value.name!r}) is not a constant number")
+    number = float(tensor.numpy().astype(np.float64).reshape(-1)[0])
+    if not np.isnan(number) and float(np.float32(number)) != number:
+        raise Inexpressible(f"{what} ({value.name!r}) is no float32")
+    return number

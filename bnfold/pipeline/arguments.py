@@ -1,0 +1,54 @@
+"""What the public functions are called with, as the pipeline takes it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, TypeVar
+
+import onnx
+
+from bnfold.pipeline import formats, job
+from bnfold.pipeline.outcome import Outcome
+from bnfold.settings import Options, OutputOptions, VerifyOptions
+
+T = TypeVar("T", Options, VerifyOptions)
+
+
+def open_source(source: Any, name: str = "source") -> formats.Source:
+    """Return the model as the pipeline takes it. Raises TypeError for what is none."""
+    if isinstance(source, str | os.PathLike):
+        return Path(source)
+    onnx_ir = sys.modules.get("onnx_ir")
+    if onnx_ir is not None and isinstance(source, onnx_ir.Model):
+        from bnfold.interop.onnx_ir import from_onnx_ir
+
+        return from_onnx_ir(source)
+    if isinstance(source, bytes | onnx.ModelProto):
+        return source
+    raise TypeError(f"{name}: a path, bytes, onnx.ModelProto or onnx_ir.Model is wanted, not {type(source).__name__}")
+
+
+def settings_of(kind: type[T], value: object, name: str) -> T:
+    """Return the settings that were given, or those by default. Raises TypeError for another type."""
+    if value is None:
+        return kind()
+    if not isinstance(value, kind):
+        example = {"VerifyOptions": 'depth="full"', "Options": "target_opset=17"}[kind.__name__]
+        wanted = f"a bnfold.{kind.__name__} is wanted, not {type(value).__name__}"
+        raise TypeError(f"{name}: {wanted}; for example bnfold.{kind.__name__}({example})")
+    return value
+
+
+def output_options(output: str | os.PathLike[str] | None) -> OutputOptions | None:
+    """Return where the result goes; None where it stays in memory."""
+    return None if output is None else OutputOptions(Path(output))
+
+
+def process_source(
+    source: Any, output: str | os.PathLike[str] | None, options: Options, verify: VerifyOptions | None
+) -> Outcome:
+    """Do as `bnfold.pipeline.job.process`, with what a public function was given."""
+    checks = settings_of(VerifyOptions, verify, "verify")
+    return job.process(open_source(source), output_options(output), options, checks)

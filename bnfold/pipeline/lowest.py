@@ -1,0 +1,34 @@
+"""The lowest opset that a model can be converted to: the first of all opsets, from the bottom, that works."""
+
+from __future__ import annotations
+
+from bnfold import converting, ir
+from bnfold.errors import Unsupported, UpgradeBlocked
+from bnfold.pipeline.checker import checker_error
+from bnfold.settings import Policy
+
+
+def find_lowest(model: ir.Model, policy: Policy, *, above: int = 0) -> int:
+    """Return the lowest opset beyond ``above`` that ``model``, which stays as it is, can be converted to."""
+    own = model.opset("")
+    for opset in range(above + 1, own):
+        trial = model.clone()
+        try:
+            converting.convert(trial, opset, policy=policy, fail_fast=True)
+        except (UpgradeBlocked, Unsupported):
+            continue
+        trial.remove_dead_nodes()
+        if not checker_error(trial):
+            return opset
+    return own
+
+
+def describe_below(model: ir.Model, lowest: int, policy: Policy) -> str:
+    """Say what is in the way one opset below ``lowest``; empty if there is none."""
+    if lowest < 2:
+        return ""
+    try:
+        converting.convert(trial := model.clone(), lowest - 1, policy=policy)
+    except Unsupported as blocked:
+        return str(blocked)
+    return f"cannot convert to {lowest - 1}: {checker_error(trial)}"

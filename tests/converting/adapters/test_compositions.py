@@ -1,0 +1,100 @@
+"""Operators that the target does not have, in terms of others: the same numbers in onnxruntime, or a reason."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bnfold.errors import UpgradeBlocked
+
+Converted = Callable[..., Any]
+Text = Callable[..., str]
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize("target", [19, 13, 9])
+def test_gelu(lowered: Converted, text: Text, approximate: str, target: int) -> None:
+    source = text(20, "float[2, n, 4] x", f'y = Gelu <approximate = "{approximate}"> (x)')
+    lowered(source, target, feeds={"x": np.linspace(-9, 9, 40).reshape(2, 5, 4).astype(np.float32)})
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_of_double(upgraded: Converted, text: Text, approximate: str) -> None:
+    source = text(20, "double[40] x", f'y = Gelu <approximate = "{approximate}"> (x)', outputs="double[40] y")
+    upgraded(source, 13, feeds={"x": np.linspace(-9, 9, 40)})
+
+
+def test_gelu_without_erf(lowered: Converted, text: Text) -> None:
+    with pytest.raises(UpgradeBlocked, match="does not exist at opset 8"):
+        lowered(text(20, "float[2, 3] x", "y = Gelu (x)"), 8)
+
+
+@pytest.mark.parametrize(("opset", "op_type"), [(14, "HardSwish"), (22, "HardSwish"), (18, "Mish"), (22, "Mish")])
+@pytest.mark.parametrize("shape", ["40", "2, n, 4"])
+@pytest.mark.parametrize("target", [13, 11, 7])
+def test_activations(lowered: Converted, text: Text, opset: int, op_type: str, shape: str, target: int) -> None:
+    source = text(opset, f"float[{shape}] x", f"y = {op_type} (x)")
+    values = np.linspace(-9, 9, 40).astype(np.float32).reshape((40,) if shape == "40" else (2, 5, 4))
+    assert "If" not in lowered(source, target, feeds={"x": values}).ops
+
+
+@pytest.mark.parametrize("alpha", ["", "<alpha = 1.0>", "<alpha = 2.5>", "<alpha = 0.25>"])
+@pytest.mark.parametrize("target", [11, 7])
+def test_celu(lowered: Converted, text: Text, alpha: str, target: int) -> None:
+    lowered(text(12, "float[2, 3] x", f"y = Celu {alpha} (x)"), target)
+
+
+def test_celu_of_a_negative_alpha(lowered: Converted, text: Text) -> None:
+    with pytest.raises(UpgradeBlocked, match=r"has alpha=-1"):
+        lowered(text(12, "float[2, 3] x", "y = Celu <alpha = -1.0> (x)"), 11)
+
+
+@pytest.mark.parametrize("op_type", ["GreaterOrEqual", "LessOrEqual"])
+@pytest.mark.parametrize("kind", ["float", "double", "int32", "int64"])
+@pytest.mark.parametrize("opset", [12, 16])
+def test_comparisons(lowered: Converted, text: Text, op_type: str, kind: str, opset: int) -> None:
+    source = text(opset, f"{kind}[4] x, {kind}[3, 4] z", f"y = {op_type} (x, z)", outputs="bool[] y")
+    dtype = np.dtype(kind) if kind != "float" else np.dtype(np.float32)
+    values = np.array([1, 2, 3, 4]) if dtype.kind == "i" else np.array([np.nan, np.inf, -np.inf, 1])
+    others = np.stack([values, values[::-1], np.array([0, 2, 9, 1])])
+    lowered(source, 11, feeds={"x": values.astype(dtype), "z": others.astype(dtype)})
+
+
+def test_comparisons_of_floats_below_opset_11(lowered: Converted, text: Text) -> None:
+    with pytest.raises(UpgradeBlocked, match=r"does not take tensor\(float\)"):
+        lowered(text(12, "float[4] x", "y = LessOrEqual (x, x)", outputs="bool[] y"), 10)
+
+
+@pytest.mark.parametrize(("opset", "target"), [(15, 14), (19, 14), (15, 9)])
+@pytest.mark.parametrize("kind", ["int32", "float16", "bool"])
+def test_cast_like(lowered: Converted, text: Text, opset: int, target: int, kind: str) -> None:
+    source = text(opset, f"float[2, 3] x, {kind}[1] like", "y = CastLike (x, like)", outputs=f"{kind}[] y")
+    assert lowered(source, target).ops == ["Cast"]
+
+
+@pytest.mark.parametrize("upper", [0, 1])
+@pytest.mark.parametrize("diagonal", ["", "0", "2", "-1", "fed"])
+@pytest.mark.parametrize("shape", ["3, 4", "2, 4, 3", "2, n, 4", "2, n, m"])
+@pytest.mark.parametrize("target", [13, 11])
+def test_trilu(lowered: Converted, text: Text, upper: int, diagonal: str, shape: str, target: int) -> None:
+    body = f"y = Trilu <upper = {upper}> (x{', k' if diagonal else ''})"
+    source = text(14, f"float[{shape}] x{', int64 k' if diagonal == 'fed' else ''}", body)
+    if diagonal not in ("", "fed"):
+        source = source.replace(") { ", f") <int64 k = {{{diagonal}}}> {{ ", 1)
+    assert "If" not in lowered(source, target).ops
+
+
+@pytest.mark.parametrize("kind", ["double", "int64", "bool"])
+def test_trilu_of_other_types(lowered: Converted, text: Text, kind: str) -> None:
+    source = text(14, f"{kind}[2, 3, 4] x", "y = Trilu (x)", outputs=f"{kind}[] y")
+    assert len(lowered(source, 9).ops) == 1
+
+
+def test_trilu_keeps_infinities(lowered: Converted, text: Text) -> None:
+    lowered(text(14, "float[2, 2] x", "y = Trilu (x)"), 13, feeds={"x": np.full((2, 2), -np.inf, np.float32)})
+
+
+def test_trilu_of_open_sizes_needs_range(lowered: Converted, text: Text) -> None:
+    with pytest.raises(UpgradeBlocked, match="--fix-shapes NAME="):
+        lowered(text(14, "float[n, n] x", "y = Trilu (x)"), 10)

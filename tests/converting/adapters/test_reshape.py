@@ -1,0 +1,73 @@
+"""Reshape with allowzero and Shape with bounds, lowered: the same shapes, also of what is empty."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bnfold.errors import UpgradeBlocked
+
+Converted = Callable[..., Any]
+Text = Callable[..., str]
+
+
+def reshaped(text: Text, shape: str, inputs: str, weights: str = "", outputs: str = "float[] y") -> str:
+    source = text(14, f"float[{shape}] x{inputs}", "y = Reshape <allowzero = 1> (x, s)", outputs=outputs)
+    return source.replace(") { ", f") <{weights}> {{ ", 1) if weights else source
+
+
+@pytest.mark.parametrize("target", [13, 11, 5])
+@pytest.mark.parametrize(
+    ("shape", "weights"),
+    [
+        ("2, 3, 4", "int64[2] s = {6, 4}"),
+        ("2, 3, 4", "int64[2] s = {6, -1}"),
+        ("n, 3, 4", "int64[2] s = {-1, 12}"),
+        ("n, m", "int64[2] s = {5, -1}"),
+    ],
+)
+def test_a_shape_without_zeros(lowered: Converted, text: Text, shape: str, weights: str, target: int) -> None:
+    assert lowered(reshaped(text, shape, "", weights), target).ops == ["Reshape"]
+
+
+def test_an_input_with_elements_has_no_zeros(lowered: Converted, text: Text) -> None:
+    source = reshaped(text, "2, 3, 4", ", int64[2] s", outputs="float[a, b] y")
+    assert lowered(source, 13, feeds={"s": np.array([4, 6])}).ops == ["Reshape"]
+
+
+def test_sizes_that_stay_in_place_need_no_question(lowered: Converted, text: Text) -> None:
+    source = reshaped(text, "n, m, 4", ", int64[4] s", outputs="float[n, m, 2, 2] y")
+    for sizes in ([5, 7, 2, 2], [0, 7, 2, 2], [5, 0, 2, 2], [0, 0, 2, 2]):
+        feeds = {"x": np.ones((*sizes[:2], 4), np.float32), "s": np.array(sizes)}
+        assert lowered(source, 13, feeds=feeds).ops == ["Reshape"]
+
+
+@pytest.mark.parametrize("sizes", [[2, 3, 4], [0, 3, 4], [2, 0, 4], [2, 3, 0], [0, 0, 4]])
+@pytest.mark.parametrize("target", [13, 9])
+def test_an_open_size_asks_whether_there_is_something(
+    lowered: Converted, text: Text, sizes: list[int], target: int
+) -> None:
+    source = reshaped(text, "n, m, k", ", int64[2] s", outputs="float[a, b] y")
+    feeds = {"x": np.ones(sizes, np.float32), "s": np.array([sizes[0] * sizes[2], sizes[1]])}
+    assert lowered(source, target, feeds=feeds).ops == ["Size", "Equal", "If"]
+
+
+def test_a_constant_zero_stays_one(lowered: Converted, text: Text) -> None:
+    source = reshaped(text, "n, 3", "", "int64[2] s = {3, 0}")
+    assert lowered(source, 13, feeds={"x": np.ones((0, 3), np.float32)}).ops == ["Size", "Equal", "If"]
+    copied = reshaped(text, "2, 0", "", "int64[2] s = {7, 0}", outputs="float[7, 0] y")
+    assert lowered(copied, 13, feeds={"x": np.ones((2, 0), np.float32)}).results["y"].shape == (7, 0)
+
+
+def test_sizes_that_may_be_zero_below_opset_9(lowered: Converted, text: Text) -> None:
+    source = reshaped(text, "n, m", ", int64[2] s", outputs="float[a, b] y")
+    with pytest.raises(UpgradeBlocked, match="sizes that may be 0: give open sizes with --fix-shapes"):
+        lowered(source, 8, feeds={"s": np.array([7, 5])})
+
+
+@pytest.mark.parametrize("bounds", ["start = 1", "end = -1", "start = -2, end = 2", "start = 0, end = 9", ""])
+@pytest.mark.parametrize("target", [14, 12, 9])
+def test_shape(lowered: Converted, text: Text, bounds: str, target: int) -> None:
+    source = text(15, "float[2, n, 4] x", f"y = Shape {f'<{bounds}>' if bounds else ''} (x)", outputs="int64[k] y")
+    assert lowered(source, target).ops[0] == "Shape"

@@ -1,0 +1,109 @@
+from pathlib import Path
+
+import onnx
+import onnx.parser
+import pytest
+
+import bnfold
+from bnfold.errors import BadSetting, Unsupported, UpgradeBlocked, WrongUsage
+from bnfold.settings import VerifyOptions
+from tests.conftest import MODELS
+
+UNCHECKED = VerifyOptions(depth="none")
+NORM = """<ir_version: 10, opset_import: ["" : 18]> g (float[2, 3, 8] x, float[8] s) => (float[2, 3, 8] y) {
+  n = LayerNormalization (x, s)  y = Softmax <axis = 1> (n)
+}"""
+SAMPLE = """<ir_version: 10, opset_import: ["" : 18]>
+g (float[1, 2, 4, 4] x, float[1, 3, 3, 2] g) => (float[1, 2, 3, 3] y) {
+  p = GridSample (x, g)  y = HardSwish (p)
+}"""
+CALLS = """<ir_version: 10, opset_import: ["" : 15, "my" : 1]> g (float[2, 3] x) => (float[2, 3] y) { y = my.plain (x) }
+<domain: "my", opset_import: ["" : 15]> plain (x) => (y) { y = Relu (x) }"""
+
+
+def parsed(text: str) -> onnx.ModelProto:
+    return onnx.parser.parse_model(text)
+
+
+@pytest.mark.parametrize("text", [NORM, SAMPLE])
+def test_the_lowest_opset_is_reached_and_the_one_below_is_not(text: str) -> None:
+    outcome = bnfold.convert(parsed(text), opset="lowest")
+    assert outcome.verified
+    found = outcome.report.lowest
+    assert found is not None
+    assert outcome.report.opset_after == found["opset"] < 18
+    onnx.checker.check_model(outcome.to_proto(), full_check=True)
+    for opset in range(1, found["opset"]):
+        with pytest.raises(UpgradeBlocked, match=f"lowest opset for this model: {found['opset']}"):
+            bnfold.convert(parsed(text), opset=opset, verify=UNCHECKED)
+    assert found["below"].startswith(f"cannot convert opset 18 to {found['opset'] - 1}: ")
+
+
+def test_a_model_that_cannot_go_down_stays() -> None:
+    text = '<ir_version: 8, opset_import: ["" : 16]> g (float[1,2,4,4] x, float[1,3,3,2] g) => (float[1,2,3,3] y)'
+    report = bnfold.convert(parsed(f"{text} {{ y = GridSample (x, g) }}"), opset="lowest", verify=UNCHECKED).report
+    assert (report.opset_after, report.lowest and report.lowest["opset"]) == (16, 16)
+
+
+def test_what_became_of_each_operator() -> None:
+    report = bnfold.convert(parsed(NORM), opset=11, verify=UNCHECKED).report
+    assert report.conversion == [
+        {"operator": "LayerNormalization", "as_is": 0, "respelled": 0, "spelled_out": 1, "added": 7},
+        {"operator": "Softmax", "as_is": 0, "respelled": 0, "spelled_out": 1, "added": 2},
+    ]
+    assert (report.ir_before, report.ir_after) == (10, 6)
+
+
+def test_an_ir_version_alone() -> None:
+    report = bnfold.convert(parsed(CALLS), ir_version=8).report
+    assert (report.opset_after, report.ir_after, report.repairs) == (15, 8, [])
+    outcome = bnfold.convert(parsed(CALLS), ir_version=7)
+    assert outcome.verified
+    assert not outcome.to_proto().functions
+    assert [repair.kind for repair in outcome.report.repairs] == ["inlined-function"]
+    assert outcome.report.notes == [
+        "opset 15 came with IR version 8: a runtime that stops at IR version 7 may lack its operators"
+    ]
+
+
+def test_the_ir_version_is_kept_on_request() -> None:
+    assert bnfold.convert(parsed(NORM), opset=11, ir_version="keep", verify=UNCHECKED).report.ir_after == 10
+    assert bnfold.upgrade(parsed(NORM), target_opset=20, ir_version="keep", verify=UNCHECKED).report.ir_after == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "why"),
+    [
+        ('<ir_version: 10, opset_import: ["" : 19]> g (float8e4m3fn[2] x) => (float[2] y) { y = Cast <to = 1> (x) }',
+         8, "the type float8e4m3fn of 'x' came with IR version 9"),
+        ('<ir_version: 8, opset_import: ["" : 9]> g () => (float[2] y) <float[2] w = {1, 2}> { y = Abs (w) }',
+         3, "a weight that is no input, such as 'w', came with IR version 4"),
+    ],
+)  # fmt: skip
+def test_an_ir_version_that_lacks_what_the_file_uses_is_refused(text: str, version: int, why: str) -> None:
+    with pytest.raises(Unsupported, match=f"cannot be of IR version {version}: {why}"):
+        bnfold.convert(parsed(text), ir_version=version, verify=UNCHECKED)
+
+
+@pytest.mark.skipif(onnx.IR_VERSION < 11, reason="this onnx has no devices")
+def test_devices_are_dropped_and_said_so() -> None:
+    proto = parsed(NORM)
+    proto.ir_version = 11
+    proto.configuration.add(name="two", num_devices=2)
+    assert "the assignment of nodes to devices is gone" in bnfold.convert(proto, ir_version=9).report.notes
+
+
+def test_convert_wants_one_target() -> None:
+    path = MODELS / "bn15.onnx"
+    for settings in ({}, {"opset": 13, "target_opset": 13}):
+        with pytest.raises(WrongUsage, match="give one opset, or an ir_version"):
+            bnfold.convert(path, **settings)  # type: ignore[arg-type] # any of them
+    assert bnfold.convert(path, target_opset=13, verify=UNCHECKED).report.opset_after == 13
+    with pytest.raises(BadSetting, match="ir_version: 99 is not possible"):
+        bnfold.convert(path, ir_version=99)
+
+
+def test_convert_folds_nothing(tmp_path: Path) -> None:
+    outcome = bnfold.convert(MODELS / "bn15.onnx", tmp_path / "out.onnx", opset=11)
+    assert outcome.verified
+    assert [event.verdict for event in outcome.report.batchnorms] == ["upgraded"]
