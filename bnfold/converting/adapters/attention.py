@@ -79,7 +79,7 @@ def _divided(size: int | str | None, heads: int | str | None) -> int | None:
 
 
 def _by_head(conversion: NodeConversion, value: ir.Value, heads: int) -> ir.Value:
-    """Lay out the rows of a sequence by head: batch, head, place, element."""
+    """Split the rows of a sequence by head: batch, head, place, element."""
     split = conversion.add("Reshape", [value, conversion.ints([0, 0, heads, -1], "by_head")], "split")
     return conversion.add("Transpose", [split], "heads", perm=[0, 2, 1, 3])
 

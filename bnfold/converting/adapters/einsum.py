@@ -62,7 +62,7 @@ def _kept(place: int, operands: Sequence[str], result: str) -> list[str]:
 
 
 def _summed(conversion: NodeConversion, term: str, value: ir.Value, operands: Sequence[str], result: str) -> ir.Value:
-    """Sum over the indices that nothing else has."""
+    """Reduce the indices that nothing else has."""
     axes = [place for place, index in enumerate(term) if index not in result and "".join(operands).count(index) == 1]
     return conversion.along("ReduceSum", 13, value, axes, "summed", keepdims=0) if axes else value
 
@@ -74,7 +74,7 @@ def _matrices(
     groups: Sequence[Sequence[str]],
     sizes: dict[str, int | None],
 ) -> ir.Value:
-    """Lay a value out as batches of matrices: one axis each for the batch, the rows and the columns."""
+    """Bring a value into the form of batches of matrices: one axis each for the batch, the rows and the columns."""
     order = [kept.index(index) for group in groups for index in group]
     if order != sorted(order):
         value = conversion.add("Transpose", [value], "ordered", perm=order)
@@ -106,7 +106,7 @@ def _finish(
     sizes: dict[str, int | None],
     right: ir.Value | None,
 ) -> None:
-    """Multiply, and bring the axes into the order of the result."""
+    """Bring the product, if there are two operands, and its axes into the order of the result."""
     perm = [made.index(index) for index in result]
     if right is None:
         if perm == sorted(perm):
