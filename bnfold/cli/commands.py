@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ CHECKING = ("inputs", "data", "samples", "seed", "runtime", "verify_seconds")
 REPORTING = ("report", "as_json")
 WRITING = (
     *REPORTING, "external_data", "size_threshold", "in_place", "no_verify", "depth", "require_verified", "keep_failed",
-    "jobs", "scheduler", "force", "quiet", "verbose", "dry_run",
+    "latency", "jobs", "scheduler", "force", "quiet", "verbose", "dry_run",
 )  # fmt: skip
 
 source = click.argument("source", metavar="IN", type=click.Path())
@@ -254,21 +255,38 @@ def _check(args: Invocation) -> None:
     from bnfold.pipeline import formats
 
     publish.require(args.run.report)
+    if args.run.latency:
+        _check_latency(args)
     for source in args.sources:
         formats.of(source).check(args.options, None, args.run.assert_none)
+
+
+def _check_latency(args: Invocation) -> None:
+    from bnfold.pipeline import formats
+
+    if find_spec("onnxruntime") is None:
+        raise click.UsageError("--latency needs onnxruntime: pip install 'bnfold[onnxruntime]'")
+    if args.is_many or formats.of(args.source).is_two_files:
+        raise click.UsageError("--latency measures one ONNX model")
 
 
 def _process(args: Invocation, delivery: OutputOptions | None) -> Outcome:
     from bnfold.errors import UpgradeBlocked, VerificationFailed
     from bnfold.pipeline.job import process
-    from bnfold.pipeline.outcome import count_products
+    from bnfold.pipeline.outcome import count_products, measure
 
-    options = args.options
+    options, run = args.options, args.run
+
+    def look(outcome: Outcome) -> None:
+        if not run.quiet:
+            count_products(outcome)
+        if run.latency:
+            measure(outcome)
+
     with terminal.progress(enabled=not args.run.quiet) as progress:
         try:
-            counted = None if args.run.quiet else count_products
             given = args.opened(), delivery, options, args.checks, progress
-            return process(*given, reports=args.reports, second_opinion=counted)
+            return process(*given, reports=args.reports, second_opinion=look)
         except VerificationFailed as failure:
             outcome: Any = failure.outcome
             _publish(outcome, args)

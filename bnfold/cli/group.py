@@ -142,7 +142,17 @@ GROUPS = {
         *("depth", "no_verify", "require_verified", "tolerance", "inputs", "data", "runtime", "verify_seconds"),
         "values",
     ),
-    "Output": ("report", "as_json", "in_place", "dry_run", "external_data", "keep_failed", "quiet", "verbose"),
+    "Output": (
+        "report",
+        "as_json",
+        "in_place",
+        "dry_run",
+        "external_data",
+        "keep_failed",
+        "latency",
+        "quiet",
+        "verbose",
+    ),
     "Many models": ("jobs", "scheduler", "force"),
 }
 """Options by what they are about, in the order of the help."""
