@@ -14,6 +14,7 @@ from tests.verification.faults import (
     convolution,
     normalisers,
     operators,
+    paying,
     precision,
     products,
     sequences,
@@ -28,8 +29,8 @@ __all__ = ["Rewrite", "rewrites", "table"]
 def rewrites() -> list[Rewrite]:
     """All of them."""
     modules = (
-        arms, branches, carriers, composed, convolution, normalisers, operators, precision, products, sequences,
-        unseen, upgrades,
+        arms, branches, carriers, composed, convolution, normalisers, operators, paying, precision, products,
+        sequences, unseen, upgrades,
     )  # fmt: skip
     return [rewrite for module in modules for rewrite in module.rewrites()]
 
