@@ -22,10 +22,25 @@ GROWN = 1.1, 1 << 20
 Row = tuple[str, str, str, str]
 
 
-def lines(report: Report, *, verbose: bool) -> Iterator[str]:
-    """Yield the rows under a head, in columns that are as wide as they have to be."""
-    yield from _aligned([("", "before", "after", ""), *_rows(report, verbose=verbose)])
+def lines(report: Report, *, verbose: bool, written: int | None = None) -> Iterator[str]:
+    """Yield the rows under a head, in columns that are as wide as they have to be; ``written`` are bytes of files."""
+    rows = [*_rows(report, verbose=verbose)]
+    if report.size_before is not None and written is not None:
+        rows.append(("file size", size(report.size_before), size(written), ""))
+    yield from _aligned([("", "before", "after", ""), *rows, *_latency(report)])
     yield from conversion(report, verbose=verbose)
+
+
+def _latency(report: Report) -> Iterator[Row]:
+    measured = report.latency
+    if measured is None:
+        return
+    if measured["error"]:
+        yield "latency", "unknown", "unknown", printable(measured["error"])
+        return
+    before, after = (f"{measured[when] * 1000:.3g} ms" for when in ("before", "after"))
+    how = f"× {measured['ratio']:.3f} in {measured['runtime']}, 1 thread, {measured['rounds']} pairs of runs"  # noqa: RUF001
+    yield "latency", before, after, how
 
 
 def steps(before: Totals, rows: Sequence[StepRow]) -> Iterator[str]:

@@ -24,7 +24,7 @@ CHECKING = ("inputs", "data", "samples", "seed", "runtime", "verify_seconds")
 REPORTING = ("report", "as_json")
 WRITING = (
     *REPORTING, "external_data", "size_threshold", "in_place", "no_verify", "depth", "require_verified", "keep_failed",
-    "exclude", "jobs", "scheduler", "force", "quiet", "verbose", "dry_run",
+    "latency", "exclude", "jobs", "scheduler", "force", "quiet", "verbose", "dry_run",
 )  # fmt: skip
 
 source = click.argument("source", metavar="IN", type=click.Path())

@@ -100,6 +100,7 @@ GROUPS = {
         "dry_run",
         "external_data",
         "keep_failed",
+        "latency",
         "quiet",
         "verbose",
     ),

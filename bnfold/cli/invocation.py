@@ -43,6 +43,7 @@ class CliOptions(Checked):
         force: Process every model of a folder, even if its result is up to date.
         quiet: Print only errors and warnings.
         verbose: List every BatchNormalization and every note.
+        latency: Run both models in onnxruntime in turns, and show their median times and the ratio.
         dry_run: Show what would happen, as inspect does, and write nothing.
         tolerance: Accept this relative error per output, or the error of rounding to float16 / bfloat16.
         command: The program and its arguments, with {input} and {output} for the files.
@@ -63,6 +64,7 @@ class CliOptions(Checked):
     force: bool = False
     quiet: bool = False
     verbose: bool = False
+    latency: bool = False
     dry_run: bool = False
     tolerance: str = ""
     command: Sequence[str] = ()

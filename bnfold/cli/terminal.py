@@ -105,7 +105,10 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
     if outcome.steps:
         steps(report.before, outcome.steps)
     nothing = before_after.nothing_to_do(outcome)
-    for line in [nothing] if nothing and not verbose else before_after.lines(report, verbose=verbose):
+    files = [path for path in (outcome.output, outcome.data) if path is not None]
+    written = sum(path.stat().st_size for path in files) if files else None
+    told = before_after.lines(report, verbose=verbose, written=written)
+    for line in [nothing] if nothing and not (verbose or report.latency) else told:
         say(line)
     _verification(outcome.verdict, verbose=verbose)
     if grew := before_after.grown(report):

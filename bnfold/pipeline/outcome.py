@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -129,6 +130,8 @@ class Outcome:
         document.update(facts)
         document["output"] = _file_facts(self.output)
         document["verify"] = self.verdict.to_json() if self.verdict is not None else None
+        if self.report.latency is not None:
+            document["latency"] = dict(self.report.latency)
         document["steps"] = [row.to_json() for row in self.steps]
         document["options"] = to_json(self.options)
         document["seed"] = self.checks.seed
@@ -149,9 +152,30 @@ class Outcome:
         return {**facts, "multiply_adds": counted, "input": _file_facts(self.source)}
 
 
+def measure(outcome: Outcome) -> None:
+    """Add the time of both models in onnxruntime to the report."""
+    from bnfold.verification.runtimes import timing
+
+    with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
+        before, after = Path(folder) / "before.onnx", Path(folder) / "after.onnx"
+        if isinstance(outcome.source, Path):
+            before = outcome.source
+        else:
+            ir.save(formats.of(outcome.source).load(outcome.source), before)
+        ir.save(outcome.model, after)
+        outcome.report.latency = timing.measure(before, after, outcome.checks).to_json()
+
+
 def count_products(outcome: Outcome, before: ir.Model | None = None) -> None:
-    """Add multiply-adds to the totals, which shapes have to be inferred for, so only who shows them waits for that."""
+    """Add multiply-adds to the totals, which shapes have to be inferred for, so only who shows them waits for that.
+
+    And the size of what will perhaps be overwritten.
+    """
     report = outcome.report
+    if report.size_before is None and isinstance(outcome.source, Path) and not formats.of(outcome.source).is_two_files:
+        before = before or formats.of(outcome.source).load(outcome.source)
+        files = dict.fromkeys([outcome.source, *before.external_files()])
+        report.size_before = sum(file.stat().st_size for file in files)
     if report.before.products is None and report.before.nodes <= totals.MANY_NODES:
         before = before or formats.of(outcome.source).load(outcome.source)
         report.before = replace(report.before, products=totals.multiply_adds(before))

@@ -27,6 +27,7 @@ DEFAULTS: dict[str, Settings] = {
     "decompose": {},
 }
 EQUALIZED = ("fold", "optimize")
+EXCHANGED = ("fold", "affines", "optimize")
 DRAWS: dict[str, Callable[[int], tuple[Any, ...]]] = {"upgrade": upgrades.draw, "decompose": norms.draw}
 
 
@@ -36,6 +37,10 @@ def draw(mode: str, seed: int) -> Case:
     usual = norms.among_others if mode == "decompose" and seed % 4 == 0 else DRAWS.get(mode, chains.draw)
     model, feeds, *drawn = (stacks.draw if equalize and seed % 2 else usual)(seed)
     settings = DEFAULTS[mode] | (drawn[0] if drawn else {}) | {"equalize": equalize}
+    if mode in EXCHANGED:
+        settings["exchange"] = ("auto", "always")[seed // 2 % 2]
+    if mode == "optimize":
+        settings["constants"] = ("lift", "keep")[seed // 4 % 2]
     stored = {tensor.name for tensor in model.graph.initializer}
     if stored.intersection(info.name for info in model.graph.input):
         settings["overridable"] = ("keep", "freeze", "auto")[seed % 3]

@@ -257,14 +257,14 @@ def test_in_a_damaged_model_that_goes_in_circles_the_search_ends(circle: str) ->
 TO_NHWC, TO_NCHW = [0, 2, 3, 1], [0, 3, 1, 2]
 
 
-def _last_axis(net: Net, x: str, *dims: int) -> str:
+def _beside(net: Net, x: str, *dims: int) -> str:
     return net.node("Add", net.node("Mul", x, net.const(*dims)), net.const(*dims))
 
 
 @pytest.mark.parametrize("dims", [(4,), (1, 1, 1, 4)])
 def test_in_nhwc_between_transposes(dims: tuple[int, ...]) -> None:
     net = Net()
-    x = _last_axis(net, net.node("Transpose", _conv(net), perm=TO_NHWC), *dims)
+    x = _beside(net, net.node("Transpose", _conv(net), perm=TO_NHWC), *dims)
     rows, operators = _rows(net.model(net.node("Transpose", net.node("Relu", x), perm=TO_NCHW)))
     assert rows == [("spelled-out", "folded")]
     assert operators == ["Conv", "Transpose", "Relu", "Transpose"]
@@ -272,7 +272,7 @@ def test_in_nhwc_between_transposes(dims: tuple[int, ...]) -> None:
 
 def test_in_nhwc_before_a_transpose() -> None:
     net = Net()
-    x = net.node("Transpose", _last_axis(net, net.input(2, 6, 5, 4), 4), perm=TO_NCHW)
+    x = net.node("Transpose", _beside(net, net.input(2, 6, 5, 4), 4), perm=TO_NCHW)
     rows, operators = _rows(net.model(net.node("Conv", x, net.const(3, 4, 2, 2))))
     assert rows == [("spelled-out", "folded")]
     assert operators == ["Transpose", "Conv"]
@@ -284,15 +284,15 @@ def test_other_orders(perm: list[int] | None) -> None:
     net = Net()
     x = net.node("Transpose", _conv(net), **({} if perm is None else {"perm": perm}))
     channels = (4,) if perm else (4, 1)
-    rows, _ = _rows(net.model(net.node("Relu", _last_axis(net, x, *channels))))
+    rows, _ = _rows(net.model(net.node("Relu", _beside(net, x, *channels))))
     assert rows == [("spelled-out", "folded")]
     net = Net()
     x = net.node("Transpose", _conv(net), **({} if perm is None else {"perm": perm}))
     elsewhere = (5, 1) if perm else (2,)
-    assert _rows(net.model(net.node("Relu", _last_axis(net, x, *elsewhere))))[0] == []
+    assert _rows(net.model(net.node("Relu", _beside(net, x, *elsewhere))))[0] == []
 
 
-def test_the_last_axis_of_what_no_transpose_made_is_none() -> None:
+def test_the_beside_of_what_no_transpose_made_is_none() -> None:
     net = Net()
     x = net.node("MatMul", net.input(2, 6, 3), net.const(3, 4))
-    assert _rows(net.model(net.node("Relu", _last_axis(net, x, 4))))[0] == []
+    assert _rows(net.model(net.node("Relu", _beside(net, x, 4))))[0] == []

@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -109,6 +110,34 @@ def run_openvino(path: str, samples: Sequence[Sample], _: Sample) -> tuple[str, 
     return f"openvino {openvino.__version__.split('-')[0]}", results
 
 
+_WARM_UP, _LEAST, _MOST = 3, 5, 500
+"""Pairs of runs that are not counted, and of those that are."""
+
+
+def time_onnxruntime(paths: Sequence[str], sample: Sample, seconds: float) -> tuple[str, list[list[float]]]:
+    """Run two models in turns as a deployer would, on one thread; return the seconds of each run, pair by pair."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    sessions = [onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]) for path in paths]
+    wanted = [{value.name for value in session.get_inputs()} for session in sessions]
+    feeds = [{name: array for name, array in sample.items() if name in names} for names in wanted]
+    times: list[list[float]] = [[], []]
+    until = time.perf_counter() + seconds
+    for turn in range(_WARM_UP + _MOST):
+        for which in (0, 1) if turn % 2 else (1, 0):
+            started = time.perf_counter()
+            sessions[which].run(None, feeds[which])
+            times[which].append(time.perf_counter() - started)
+        if turn == _WARM_UP - 1:
+            times, until = [[], []], time.perf_counter() + seconds
+        elif turn >= _WARM_UP + _LEAST and time.perf_counter() > until:
+            break
+    return f"onnxruntime {onnxruntime.__version__}", times
+
+
 RUNTIMES = {"onnxruntime": run_onnxruntime, "openvino": run_openvino}
 
 
@@ -123,7 +152,10 @@ def main() -> None:
     while requests.peek(1):
         head, samples = unpack(requests)
         initializers = samples.pop() if head.get("has_initializers") else {}
-        answers.write(_answer(head["runtime"], head["model"], samples, initializers))
+        if "beside" in head:
+            answers.write(_timed(head, samples[0]))
+        else:
+            answers.write(_answer(head["runtime"], head["model"], samples, initializers))
         answers.flush()
 
 
@@ -138,6 +170,14 @@ def _answer(runtime: str, model: str, samples: Sequence[Sample], initializers: S
     except Exception as error:  # noqa: BLE001 - a runtime may raise anything, and what it says is the result
         text = f"{type(error).__name__}: {error}"
     return pack({"version": runtime, "error": text}, [])
+
+
+def _timed(head: Mapping[str, Any], sample: Sample) -> bytes:
+    try:
+        version, times = time_onnxruntime([head["model"], head["beside"]], sample, head["seconds"])
+        return pack({"version": version, "error": "", "times": times}, [])
+    except Exception as error:  # noqa: BLE001 - as above
+        return pack({"version": head["runtime"], "error": f"{type(error).__name__}: {error}"}, [])
 
 
 if __name__ == "__main__":

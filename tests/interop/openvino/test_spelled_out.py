@@ -28,4 +28,4 @@ def test_multiply_and_add_are_a_row_of_the_report(tmp_path: Path, positive: bool
     assert outcome.verdict is not None
     assert outcome.verdict.status != "failed"
     (event,) = outcome.report.batchnorms
-    assert (event.mode, event.version, event.verdict) == ("spelled-out", 0, "folded" if positive else "kept")
+    assert (event.mode, event.version, event.verdict) == ("spelled-out", 0, "exchanged" if positive else "kept")

@@ -14,6 +14,7 @@ from tests.verification.faults import (
     convolution,
     normalisers,
     operators,
+    paying,
     precision,
     products,
     sequences,
@@ -29,8 +30,8 @@ __all__ = ["Rewrite", "rewrites", "table"]
 def rewrites() -> list[Rewrite]:
     """All of them."""
     modules = (
-        arms, branches, carriers, composed, convolution, normalisers, operators, precision, products, sequences,
-        simplified, unseen, upgrades,
+        arms, branches, carriers, composed, convolution, normalisers, operators, paying, precision, products,
+        sequences, simplified, unseen, upgrades,
     )  # fmt: skip
     return [rewrite for module in modules for rewrite in module.rewrites()]
 
