@@ -35,6 +35,8 @@ from bnfold.reference.registry import (
     Random,
     Randomness,
     Result,
+    Shortness,
+    TooShort,
     find_kernel,
 )
 from bnfold.settings import Policy
@@ -218,6 +220,8 @@ def _compute(bound: Bound, node: ir.Node, inputs: Sequence[Datum], noise: Noise 
         answer = _answer(bound, node, inputs, noise)
     except Randomness as reason:
         raise refused(node, known.version, str(reason), Random) from reason
+    except Shortness as reason:
+        raise refused(node, known.version, str(reason), TooShort) from reason
     except Mismatch as reason:
         raise refused(node, known.version, str(reason), Misfit) from reason
     except KernelDeclined as reason:

@@ -51,6 +51,10 @@ class Misfit(CannotEvaluate):
     """The node's inputs do not fit together or its attributes: the model itself cannot run on what it was fed."""
 
 
+class TooShort(CannotEvaluate):
+    """An input is too short for what the node makes of it: longer ones have a meaning."""
+
+
 class Random(CannotEvaluate):
     """The operator draws random numbers, so there is nothing to compare."""
 
@@ -61,6 +65,10 @@ class KernelDeclined(Exception):
 
 class Mismatch(KernelDeclined):
     """Raised by a kernel whose inputs do not fit together; becomes `Misfit`."""
+
+
+class Shortness(KernelDeclined):
+    """Raised by a kernel whose input is too short; becomes `TooShort`."""
 
 
 class Randomness(KernelDeclined):

@@ -205,7 +205,7 @@ class VerifyOptions(Checked):
         seed: Seed of the random inputs.
         runtime: Runtime used for a second check in the models' own precision. Any variant of
             onnxruntime will do; if none is installed, bnfold's own kernels take its place.
-        verify_seconds: Time limit for running whole models, in seconds. What would take longer is left out.
+        verify_seconds: Time limit for the verification, in seconds. What would take longer is left out.
     """
 
     depth: Literal["auto", "full", "local", "none"] = "auto"

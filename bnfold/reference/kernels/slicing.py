@@ -10,8 +10,8 @@ from bnfold.reference.precision import Datum
 from bnfold.reference.registry import (
     Array,
     Call,
-    KernelDeclined,
     Result,
+    Shortness,
     dims_to_make,
     int_list,
     kernel,
@@ -124,5 +124,5 @@ def _pad(call: Call, x: Array, amounts: Sequence[int], value: Datum) -> Array:
         return np.pad(x, widths, constant_values=value)
     if mode == "reflect":
         fits = all(max(width) < max(size, 1) for size, width in zip(x.shape, widths, strict=True))
-        require(fits, "reflection of more than there is: texts and runtimes disagree", KernelDeclined)
+        require(fits, "reflection of more than there is: texts and runtimes disagree", Shortness)
     return np.pad(x, widths, mode)

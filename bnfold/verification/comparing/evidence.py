@@ -23,7 +23,7 @@ STEP = 2.0**-10
 """How far a float is moved, relative to its size, unless the other model says where to. A result has to move by this
 share of its tolerance: then a number that is wrong altogether moves it beyond."""
 
-SECONDS = 2.5
+SECONDS = 5.0
 """Of counted work, for all mutants of one comparison."""
 
 Results = Mapping[str, Array]

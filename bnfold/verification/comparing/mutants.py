@@ -68,9 +68,19 @@ def nudged(side: int, value: ir.Value) -> Mutant:
     return Mutant(side, f"value {value.name!r}", value, nudge)
 
 
-def taken_over(value: ir.Value) -> Mutant:
-    """Return a value of the rewritten model replaced by what the original has under its name."""
-    return Mutant(1, f"value {value.name!r}", value)
+def all_taken_over(
+    old: Subgraph, new: Subgraph, hidden: Collection[str], compared: Collection[str]
+) -> Iterator[Mutant]:
+    """Yield the values of the rewritten model that differ inside, replaced by what the original has under their name.
+
+    What is not ``compared`` has to show.
+    """
+    made, others = (
+        {value.name: value for node in side.nodes for value in node.outputs if value} for side in (new, old)
+    )
+    for name in hidden:
+        if name in made and name in others and name not in compared:
+            yield Mutant(1, f"value {name!r}", made[name])
 
 
 class _Side:

@@ -80,9 +80,6 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
     if not _is_asked(request) or narrowed(*sides) or unproven_promise(*sides):  # which only a run shows
         yield None
         return
-    if not request.cuts and not uncovered(request.before, request.after, ()):  # then no part can be wrong
-        yield Guard
-        return
     most = request.clock.budget * RUNTIME_SHARE
     session = _RUNS * session_seconds(request.before)
     if session > most and request.checks.runtime != "none":
@@ -91,7 +88,7 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
     sizes = _sizes(request)
     if not sizes or _RUNS * _cost(request, sizes[-1]).seconds < LITTLE_TIME or _is_narrower(request, sizes[-1].model):
         yield None
-    elif request.checks.runtime == "none":
+    elif request.checks.runtime == "none" or not (request.cuts or uncovered(*sides, ())):  # no part can be wrong
         yield Guard
     elif any(jumps(request.before, request.after)):  # a runtime's own rounding may move what follows by any amount
         yield lambda: Guard(left_out="results of discontinuous operators (Round, ArgMax, …) differ in a runtime")

@@ -102,7 +102,7 @@ def _fitting(
         try:
             _check_cost(request, pair, choice, request.checks.samples)
             return _drawn_samples(request, pair, known, choice)
-        except reference.Misfit as error:
+        except (reference.Misfit, reference.TooShort) as error:
             misfit = error
         except reference.Random as error:
             raise Impossible(f"the original draws random numbers: {error}") from error

@@ -8,9 +8,12 @@ from itertools import product
 
 import numpy as np
 
+from bnfold import ir
 from bnfold.verification.inputs.dims import Known
 
 _MOST_COMBINED = 1000
+_OTHERS = (7, 5, 11, 9, 13)
+_SHORTEST = min(_OTHERS)
 
 
 @dataclass(slots=True, eq=False)
@@ -47,8 +50,29 @@ class Sizing:
         return self.other[(self.taken - 1) % len(self.other)]
 
 
-def sizings() -> tuple[Sizing, ...]:
-    """Return the choices worth trying for a whole model, most telling first.
+def least_size(nodes: Iterable[ir.Node]) -> int:
+    """Return how long a signal has to be for each operator by itself: its window, its frame, what it reflects."""
+    return max((_needed(node) for node in nodes), default=0)
+
+
+def _needed(node: ir.Node) -> int:
+    if node.has_references or not node.is_op("Pad", "Conv", "STFT", "AveragePool", "MaxPool"):
+        return 0
+    if node.is_op("Pad"):
+        told = ir.constant(node.input(1))
+        pads = told.numpy().reshape(-1).tolist() if told is not None else node.attr("pads", [])
+        return max(pads, default=-1) + 1 if node.attr("mode", "constant") == "reflect" else 0
+    if node.is_op("STFT"):
+        told, window = ir.constant(node.input(3)), ir.constant(node.input(2))
+        return int(told.numpy().item()) if told is not None else window.size if window is not None else 0
+    weight = node.input(1) if node.is_op("Conv") else None
+    dims = weight.shape[2:] if weight is not None and weight.shape else node.attr("kernel_shape", [])
+    step = max(node.attr("dilations", []) or [1])
+    return (dims[0] - 1) * step + 1 if len(dims) == 1 and isinstance(dims[0], int) else 0
+
+
+def sizings(least: int = 0) -> tuple[Sizing, ...]:
+    """Return the choices worth trying for a whole model, most telling first; signals are longer than ``least``.
 
     Odd batch and unlike sides before the usual ones.
 
@@ -56,7 +80,7 @@ def sizings() -> tuple[Sizing, ...]:
     Detectors of speech take frames of 512 samples and no others.
     """
     return (
-        Sizing(2, (64, 96, 32), (7, 5, 11, 9, 13)),
+        Sizing(2, (64, 96, 32), tuple(size + (least if least > _SHORTEST else 0) for size in _OTHERS)),
         Sizing(1, (224,), (16,)),
         Sizing(1, (299,), (128,)),
         Sizing(1, (32,), (3,)),

@@ -7,7 +7,7 @@ model of any size is checked in time linear in its rewrites.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -15,8 +15,8 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.verification.changes.boundaries import changed_defaults, may_be_fed_in, visible
 from bnfold.verification.changes.extract import Subgraph, fed_apart
-from bnfold.verification.comparing.evidence import Evidence, Mutant
-from bnfold.verification.comparing.mutants import Mutants, nudged, taken_over
+from bnfold.verification.comparing.evidence import Evidence
+from bnfold.verification.comparing.mutants import Mutants, all_taken_over, nudged
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.comparing.smooth import differ_in_kind
 from bnfold.verification.comparing.tables import tables
@@ -48,7 +48,7 @@ from bnfold.verification.verdict import LocalRow
 REGION_SECONDS = 1.0
 """Counted, for one evaluation of a region at sizes that are not usual."""
 EVALUATIONS = 20
-"""Of a region, more or less: both sides, with weights disturbed, and with each thing changed that has to show."""
+"""Of a region, more or less."""
 
 FEW = 128
 MOST_SAMPLES = 10
@@ -139,7 +139,9 @@ class SubgraphVerifier:
         # What inference cannot tell of the original it may of the rewritten model, which is of a newer opset.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if says_more(value, new.inputs)}}
         mutants = Mutants(old, new, () if hidden else cut.outputs)  # where a value inside differs, smooth or not
-        evidence = Evidence([*mutants.found, *_taken_over(cut, old, new, hidden)], tables(old, new), self._clock.work)
+        evidence = Evidence(
+            [*mutants.found, *all_taken_over(old, new, hidden, cut.outputs)], tables(old, new), self._clock.work
+        )
         first, second = (runnable(side, side.stored) for side in (old, new))
         graphs = [graphs[cut.graph].values for graphs in self._graphs]
         samples = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1
@@ -279,15 +281,6 @@ def _takes_long(subgraph: ir.Model, shapes: Shapes) -> bool:
     """Whether a region makes too much of little: operators may be told sizes. Looked at only where an axis is long."""
     is_long = max(map(max, filter(None, shapes.values())), default=0) > FEW
     return is_long and estimate(sized(subgraph, shapes)).seconds > REGION_SECONDS
-
-
-def _taken_over(cut: ir.Cut, old: Subgraph, new: Subgraph, hidden: Collection[str]) -> Iterator[Mutant]:
-    """Return the values inside that differ, which have to show."""
-    made, others = (
-        {value.name: value for node in side.nodes for value in node.outputs if value} for side in (new, old)
-    )
-    inside = (name for name in hidden if name in made and name in others and name not in cut.outputs)
-    return (taken_over(made[name]) for name in inside)
 
 
 def _fails(found: Found | None) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bnfold import ir
+from bnfold.verification import verify
 from bnfold.verification.inputs.shapes import sizings
 from bnfold.verification.inputs.sized import fitted
 from bnfold.verification.subgraphs.shapes import subgraph_shapes
@@ -119,3 +120,17 @@ def test_sizes_at_which_a_reshape_loses_elements_do_not_fit() -> None:
     before = model("(float[A,6,B] x) => (float[C,D] y) { y = Reshape (x, t) }", {"t": np.array([5, 12])})
     assert [size for size in range(1, 9) if fitted(ir.load(before), {"x": [size, 6, 2]}) is not None] == [5]
     assert fitted(ir.load(before), {"x": ["A", 6, "B"]}) is not None
+
+
+@pytest.mark.parametrize("nodes", ['y = Pad <mode = "reflect"> (x, p)', 'y = Pad <mode = "reflect"> (x, q)'])
+def test_open_sizes_are_as_long_as_operators_need(nodes: str) -> None:
+    """A reflection of 64 takes more than 64; what is computed with the input is found by trying longer ones."""
+    weights = {"p": np.array([0, 64, 0, 64]), "h": np.array([32])}
+    head = "q = Concat <axis = 0> (z, h2, z, h2)"
+    body = f"z = Sub (h, h)  h2 = Add (h, h)  {head}  {nodes}" if "q" in nodes else nodes
+    twice = f"a = Neg (x)  x2 = Neg (a)  {body.replace('(x,', '(x2,')}"
+    before, after = (
+        ir.load(model(f"(float[N,L] x) => (float[N,M] y) {{ {text} }}", weights, opset=13)) for text in (body, twice)
+    )
+    verdict = verify(before, after, depth="full", runtime="none")
+    assert (verdict.status, verdict.decided_by) == ("verified", "float64"), verdict.reason
