@@ -66,8 +66,8 @@ def _api() -> Iterator[str]:
 
 def _operators() -> Iterator[str]:
     yield (
-        "# Operators\n\nWhat bnfold knows of each operator that a BatchNormalization passes, as `bnfold explain OPERATOR` "
-        "prints it. The versions are those of the onnx that built this page. [What is folded](folding.md) has one table.\n"
+        "# Operators\n\nWhat bnfold knows of each operator that a scale and shift pass, as `bnfold explain` prints "
+        "it. The versions are those of the onnx that built this page. [What is folded](folding.md) has one table.\n"
     )
     for name in sorted(HANDLERS):
         _, _, *rest = explanation.lines(explanation.explained(name))
