@@ -69,7 +69,7 @@ class Part:
 
 def documents() -> list[Path]:
     """README.md and every page of docs/."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def parts() -> list[Part]:

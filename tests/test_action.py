@@ -189,6 +189,8 @@ def committed(folder: Path) -> str:
 
 def test_several_models_and_folders(tmp_path: Path) -> None:
     checkout = with_others_models(tmp_path)
+    shutil.copy(MODELS / "in1.onnx", checkout / "kept")
+    subprocess.run(["git", "add", "."], cwd=checkout, check=True)
     code, told, page = step(checkout, COMMAND="check", MODEL="good.onnx\nkept\n", REPORT="")
     assert (code, told) == (0, ""), told
     assert page.count("### bnfold: ") >= 2
@@ -203,11 +205,11 @@ def test_the_repository_says_what_is_checked(tmp_path: Path) -> None:
     for name in ("bn9.onnx", "in1.onnx"):
         shutil.copy(MODELS / name, tmp_path)
     settings = tmp_path / "pyproject.toml"
-    settings.write_text('[tool.bnfold]\nassert-none = ["Relu"]\nopset = 13\n', encoding="utf-8")
+    settings.write_text('[tool.bnfold]\nassert-none = ["BatchNormalization"]\nopset = 13\n', encoding="utf-8")
     both = "bn9.onnx\nin1.onnx"
     code, told, _ = step(tmp_path, COMMAND="check", MODEL=both, REPORT="")
     assert code == 4
-    assert "file=bn9.onnx,title=bnfold::1 Relu remains" in told
+    assert "file=bn9.onnx,title=bnfold::1 BatchNormalization remains" in told
     assert "file=in1.onnx,title=bnfold::opset 1, and 13 was asked for" in told
     settings.write_text('[tool.bnfold]\nexclude = ["*.onnx"]\n', encoding="utf-8")
     assert step(tmp_path, COMMAND="check", MODEL=both, REPORT="")[:2] == (0, "")

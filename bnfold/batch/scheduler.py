@@ -114,8 +114,9 @@ def inspect(models: Sequence[Place], settings: Settings, progress: Callable[[str
                 nodes = outcome.left(settings.unwanted) if left else []
                 if not settings.options.fold:  # nothing was tried, so there is no reason
                     nodes = [(label, graph, "") for label, graph, _ in nodes]
-                found = {"report": document, "counts": Counts.of(document), "left": left, "nodes": nodes}
-                result = FileResult(str(place), None, "inspected", why, **found)
+                result = FileResult(
+                    *(str(place), None, "inspected", why, document), left=left, counts=Counts.of(document), nodes=nodes
+                )
         except BnfoldError as error:
             result = FileResult(str(place), None, "failed", str(error))
         results.append(renamed(result, names))

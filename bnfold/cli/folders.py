@@ -42,10 +42,10 @@ def process(args: Invocation) -> int:
         sources, output = tuple(map(_absolute, args.sources)), args.output and _absolute(args.output)
         args = args._replace(sources=sources, output=output, checks=checks)
     tasks, skipped = scheduler.plan_tasks(args.sources, args.output, in_place=args.delivery.in_place)
-    kept = [task for task in tasks if str(task.source) in args.sources or not args.leaves_out(str(task.source))]
-    if not kept:
+    included = [task for task in tasks if str(task.source) in args.sources or not args.leaves_out(str(task.source))]
+    if not included:
         return _nothing(len(tasks), args)
-    skipped, tasks = skipped + len(tasks) - len(kept), kept
+    skipped, tasks = skipped + len(tasks) - len(included), included
     if args.run.report:
         kept = [("the recorded inputs", args.checks.data)] if args.checks.data else []
         kept += [("the scheduler file", Path(args.run.scheduler))] if args.run.scheduler else []

@@ -89,6 +89,38 @@ class ModelPage:
         return f"BatchNormalization {short(before)} → {short(after)}"
 
     @property
+    def sentence(self) -> str:
+        """What was done, for whoever reads one line."""
+        opset, states = self.document["opset"], self.states
+        nodes = [sum(self.document["operators"][when].values()) for when in ("before", "after")]
+        found = len(self.strip)
+        became = ", ".join(f"{count} {name}" for name, count in states.items()) or "nothing to fold"
+        converted = f"opset {opset['before']} → {opset['after']}" if len({*opset.values()}) > 1 else ""
+        named = f"{found} BatchNormalization{'' if found == 1 else 's'}: {became}"
+        return "; ".join(filter(None, (named, converted, f"{nodes[0]} → {nodes[1]} nodes")))
+
+    @property
+    def markdown(self) -> str:
+        """The summary as Markdown, for an issue or a pull request."""
+        document = self.document
+        nodes = [sum(document["operators"][when].values()) for when in ("before", "after")]
+        lines = [
+            f"**bnfold: {self.name}**",
+            "",
+            f"{self.sentence}. {(document['verify'] or {}).get('summary', 'not verified')}",
+            "",
+            "| | before | after |",
+            "|---|---|---|",
+            f"| opset | {document['opset']['before']} | {document['opset']['after']} |",
+            f"| nodes | {nodes[0]} | {nodes[1]} |",
+            f"| BatchNormalization | {short(self.counts[0])} | {short(self.counts[1])} |",
+            f"| weights, bytes | {document['weights']['before']:,} | {document['weights']['after']:,} |",
+            *(["", "Left:"] if self.reasons else []),
+            *(f"* {count} × `{code}`: {Reason.of(code).value}" for code, count in self.reasons),  # noqa: RUF001
+        ]
+        return "\n".join(lines) + "\n"
+
+    @property
     def counts(self) -> tuple[int | None, int | None]:
         """BatchNormalizations before and after; None where they are not known."""
         known = self.document.get("counts")

@@ -92,3 +92,20 @@ document.addEventListener("click", (event) => {
   if (link && link.getAttribute("href") === location.hash) reveal(); // the same link twice makes no hashchange
 });
 addEventListener("load", reveal); // not earlier: the browser itself moves the focus on its way to the fragment
+
+// A page from the disk has no clipboard in some browsers: there the text is selected in a field and copied.
+const copy = async (text) => {
+  if (navigator.clipboard && window.isSecureContext) return navigator.clipboard.writeText(text);
+  const field = document.body.appendChild(document.createElement("textarea"));
+  field.value = text;
+  field.select();
+  document.execCommand("copy");
+  field.remove();
+};
+for (const button of document.querySelectorAll("[data-copy]")) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    await copy(button.dataset.copy);
+    button.textContent = "Copied";
+  });
+}

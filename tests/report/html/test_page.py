@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html.parser
 import json
+import re
 import zlib
 from base64 import b64decode
 from html import unescape
@@ -11,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+import bnfold
 from bnfold.report.html import html as render
 from bnfold.report.html import page
 from bnfold.report.reasons import Reason
 from bnfold.report.totals import size
+from tests.conftest import MODELS
 from tests.report.html.reports import broken, failing_report, report
 
 VOID = {"meta", "link", "input", "br"}
@@ -158,4 +161,22 @@ def test_a_page_of_many_models_starts_with_sums_and_stays_small() -> None:
 
 def test_a_verdict_is_said_once() -> None:
     text = render([report("dense.onnx", verified=True)])
-    assert text.count("verified: outputs agree") == 1
+    assert re.sub(r'data-copy="[^"]*"', "", text).count("verified: outputs agree") == 1
+
+
+def test_a_page_begins_with_a_sentence_and_copies_as_markdown() -> None:
+    document = bnfold.inspect(MODELS / "dense.onnx").to_json()
+    page = render([document])
+    sentence = "8 BatchNormalizations: 2 left, 6 folded; opset 12 → 15; 31 → 27 nodes"
+    assert page.index(f'<p class="sentence">{sentence}.') < page.index("What was done")
+    assert "| BatchNormalization | 8 | 2 |\n" in page
+    assert "1 × `negative-scale`: a channel&#39;s scale is negative" in page  # noqa: RUF001 - it is one
+    assert "bnfold explain negative-scale" in page
+
+
+def test_operators_that_changed_come_first() -> None:
+    page = render([bnfold.inspect(MODELS / "dense.onnx").to_json()])
+    table = page[page.index('<table class="operators">') :]
+    changes = re.findall(r'<td class="n">([+-]\d+|same)</td>\n', table[: table.index("</tbody>")])
+    assert changes == sorted(changes, key=lambda change: change == "same")
+    assert {*changes} > {"same"}
