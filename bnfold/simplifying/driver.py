@@ -18,6 +18,7 @@ from bnfold.simplifying.no_effect import (
     find_dropout,
     find_expand,
     find_identity,
+    find_neutral,
     find_pad,
     find_slice,
     find_tile,
@@ -38,6 +39,7 @@ FINDERS: Mapping[str, Finder] = {
     "Tile": find_tile,
     "Transpose": find_transpose,
     "Add": find_addition,
+    **dict.fromkeys(("Mul", "Div", "Sub"), find_neutral),
     **dict.fromkeys(("Concat", "Sum", "Max", "Min", "Mean", "Split"), find_alone),
     **dict.fromkeys(RESHAPING, find_reshaping),
 }

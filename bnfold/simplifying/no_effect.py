@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold import ir
-from bnfold.ir.tensor import TP, Array
+from bnfold.ir.tensor import FLOATS, TP, Array
 from bnfold.ir.value import Dim
 from bnfold.simplifying.known import Known
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip
@@ -13,6 +13,8 @@ from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_sk
 NO_EFFECT = "without effect"
 _END = 2**31 - 1
 """From here on an end of a Slice stands for the last element."""
+_MOST_BYTES = 1 << 16
+"""Bytes of a constant that is looked at: factors of channels have no more, and weights are not loaded."""
 
 
 def skip(node: ir.Node, title: str = "") -> Plan | None:
@@ -107,6 +109,22 @@ def find_pad(node: ir.Node, known: Known) -> Plan | None:
     """Plan to read the input of a Pad that adds nothing."""
     pads = node.attr("pads") if node.graph.opset() < 11 else known.numbers(node.input(1))
     return skip(node) if pads is not None and not any(pads) and node.graph.opset() >= 2 else None
+
+
+def find_neutral(node: ir.Node, known: Known) -> Plan | None:
+    """Plan to read what is multiplied or divided by 1, or from which 0 is taken; adding 0 would change a -0."""
+    neutral = 0 if node.op_type == "Sub" else 1
+    slots = (0, 1) if node.op_type == "Mul" else (0,)
+    for slot in slots if len(node.inputs) == 2 and node.graph.opset() >= 7 else ():
+        source, other = node.inputs[slot], node.inputs[1 - slot]
+        if source is None or other is None or other.stored_bytes > _MOST_BYTES or not can_skip(node, source):
+            continue
+        held = ir.constant(other) if other.tensor_proto is not None else None
+        if held is None or held.dtype not in FLOATS or not (held.numpy() == neutral).all():
+            continue
+        if not held.dims or same_dims(known, source, node.output(0)):
+            return LeaveOut(f"{node.op_type} {NO_EFFECT}", node, source)
+    return None
 
 
 def find_alone(node: ir.Node, _: Known) -> Plan | None:
