@@ -19,7 +19,7 @@ from bnfold.errors import WrongUsage
 from bnfold.pipeline import formats
 from bnfold.pipeline.arguments import open_source, process_source, settings_of
 from bnfold.pipeline.outcome import Outcome
-from bnfold.settings import OptionFields, Options, OutputOptions, VerifyOptions, simplified
+from bnfold.settings import ONE_JOB, OptionFields, Options, OutputOptions, VerifyOptions, simplified
 from bnfold.verification import Verdict
 
 if TYPE_CHECKING:
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model"
 Output: TypeAlias = str | os.PathLike[str] | None
-
-_LEAVING: dict[str, Any] = {"constants": "keep", "no_simplify": True}
-"""Options of a function that does one thing."""
 
 
 def optimize(
@@ -96,7 +93,7 @@ def fold(
         >>> proto.opset_import[0].version, "BatchNormalization" in {node.op_type for node in proto.graph.node}
         (6, False)
     """
-    settings: dict[str, Any] = {"target_opset": "keep", **_LEAVING, **options}
+    settings: dict[str, Any] = {"target_opset": "keep", **ONE_JOB, **options}
     return process_source(source, output, Options(**settings), verify)
 
 
@@ -122,7 +119,7 @@ def upgrade(
         >>> report.opset_before, report.opset_after, report.count("upgraded")
         (6, 17, 9)
     """
-    settings: dict[str, Any] = {"fold": False, **_LEAVING, **options}
+    settings: dict[str, Any] = {"fold": False, **ONE_JOB, **options}
     return process_source(source, output, Options(**settings), verify)
 
 
@@ -156,12 +153,8 @@ def convert(
     """
     if (opset is None) == ("target_opset" not in options) and (opset is not None or "ir_version" not in options):
         raise WrongUsage("give one opset, or an ir_version: for example bnfold.convert(model, opset=13)")
-    settings: dict[str, Any] = {
-        "target_opset": "keep" if opset is None else opset,
-        "fold": False,
-        **_LEAVING,
-        **options,
-    }
+    target = "keep" if opset is None else opset
+    settings: dict[str, Any] = {"target_opset": target, "fold": False, **ONE_JOB, **options}
     return process_source(source, output, Options(**settings), verify)
 
 
@@ -185,8 +178,7 @@ def decompose(
         >>> bnfold.decompose("model.onnx", target_opset=15).report.count("decomposed")
         9
     """
-    own = {"target_opset": "keep", "fold": False, "decompose": "all", **_LEAVING}
-    settings: dict[str, Any] = own | {**options}
+    settings: dict[str, Any] = {"target_opset": "keep", "fold": False, "decompose": "all", **ONE_JOB, **options}
     return process_source(source, output, Options(**settings), verify)
 
 

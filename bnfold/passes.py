@@ -14,12 +14,9 @@ import onnx_ir
 from bnfold.interop.onnx_ir import from_onnx_ir, to_onnx_ir
 from bnfold.pipeline import passes
 from bnfold.report.events import Report
-from bnfold.settings import Options
+from bnfold.settings import ONE_JOB, Options
 
 __all__ = ["ConvertOpsetPass", "DecomposeBatchNormPass", "FoldBatchNormPass", "SimplifyPass", "UpgradeBatchNormPass"]
-
-_LEAVING = {"constants": "keep", "no_simplify": True}
-"""Options of a pass that does one thing."""
 
 
 class _BatchNormPass(onnx_ir.passes.FunctionalPass):  # type: ignore[misc] # onnx_ir is not type-checked here
@@ -59,7 +56,7 @@ class FoldBatchNormPass(_BatchNormPass):
     """
 
     def __init__(self, options: Options | None = None) -> None:
-        super().__init__(options, target_opset="keep", fold=True, decompose="never", **_LEAVING)
+        super().__init__(options, target_opset="keep", fold=True, decompose="never", **ONE_JOB)
 
 
 class UpgradeBatchNormPass(_BatchNormPass):
@@ -75,7 +72,7 @@ class UpgradeBatchNormPass(_BatchNormPass):
     """
 
     def __init__(self, target_opset: int | None = None, options: Options | None = None) -> None:
-        super().__init__(options, target_opset=target_opset, fold=False, decompose="never", **_LEAVING)
+        super().__init__(options, target_opset=target_opset, fold=False, decompose="never", **ONE_JOB)
 
 
 class ConvertOpsetPass(_BatchNormPass):
@@ -97,7 +94,7 @@ class ConvertOpsetPass(_BatchNormPass):
         ir_version: int | Literal["auto", "keep"] = "auto",
         options: Options | None = None,
     ) -> None:
-        super().__init__(options, target_opset=opset, ir_version=ir_version, fold=False, decompose="never", **_LEAVING)
+        super().__init__(options, target_opset=opset, ir_version=ir_version, fold=False, decompose="never", **ONE_JOB)
 
 
 class DecomposeBatchNormPass(_BatchNormPass):
@@ -112,7 +109,7 @@ class DecomposeBatchNormPass(_BatchNormPass):
     """
 
     def __init__(self, options: Options | None = None) -> None:
-        super().__init__(options, target_opset="keep", fold=False, decompose="all", **_LEAVING)
+        super().__init__(options, target_opset="keep", fold=False, decompose="all", **ONE_JOB)
 
 
 class SimplifyPass(_BatchNormPass):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -14,10 +13,10 @@ from bnfold.cli import about, single, terminal
 from bnfold.cli.group import Main
 from bnfold.cli.invocation import Invocation
 from bnfold.cli.options import option, takes
+from bnfold.settings import ONE_JOB
 
 DECOMPOSING = ("decompose", "decompose_form", "decompose_ops", "assert_none")
 FOLDING = ("overridable", "max_growth", "only", "excluded", "all_affines", "merge_branches", "equalize", "exchange")
-LEAVING: dict[str, Any] = {"constants": "keep", "no_simplify": True}
 STEPS = ("no_simplify", "simplify", "step_seconds")
 READING = ("legacy_mode", "force_inference", "saved_var")
 CHECKING = ("inputs", "data", "samples", "seed", "runtime", "verify_seconds")
@@ -61,7 +60,7 @@ def optimize(args: Invocation) -> None:
 @takes(
     *("ir_version", "fix_shapes", *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING),
     target_opset="keep",
-    **LEAVING,
+    **ONE_JOB,
 )
 def fold(args: Invocation) -> None:
     """Fold BatchNormalization into weights, and keep the opset.
@@ -73,7 +72,7 @@ def fold(args: Invocation) -> None:
 
 @main.command()
 @paths
-@takes("target_opset", "ir_version", "fix_shapes", *READING, *CHECKING, *WRITING, fold=False, **LEAVING)
+@takes("target_opset", "ir_version", "fix_shapes", *READING, *CHECKING, *WRITING, fold=False, **ONE_JOB)
 def upgrade(args: Invocation) -> None:
     """Change the opset of the model IN (upgrade, or downgrade), and nothing else.
 
@@ -88,7 +87,7 @@ def upgrade(args: Invocation) -> None:
     option("target_opset", help="Opset to convert the model to: a number, lowest or latest.  [default: keep]"),
     *("ir_version", "fix_shapes", *READING, *CHECKING, *WRITING),
     fold=False,
-    **LEAVING,
+    **ONE_JOB,
 )
 def convert(args: Invocation) -> None:
     """Convert the model IN to another opset or IR version (downgrade or upgrade), and change nothing else.

@@ -13,7 +13,7 @@ import click
 
 from bnfold.batch.addresses import MAGIC, STREAM, is_url
 from bnfold.cli.project import is_excluded
-from bnfold.settings import Options, OutputOptions, Policy, VerifyOptions
+from bnfold.settings import ONE_JOB, Options, OutputOptions, Policy, VerifyOptions
 from bnfold.settings.checked import Checked
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def read_invocation(given: dict[str, Any]) -> Invocation:
         checks = replace(checks, depth="none")
     options = made(Options, policy=made(Policy))
     if run.as_is:
-        options = replace(options, fold=False, target_opset="keep", constants="keep", no_simplify=True)
+        options = replace(options, fold=False, target_opset="keep", **ONE_JOB)
     reports = bool(run.report) or run.as_json
     delivery = made(OutputOptions, path=Path(output or sources[0]), explained=reports)
     return Invocation(sources, output, options, checks, delivery, run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bnfold import ir
+from bnfold import ir, log
 from bnfold.converting.model import Converted
 from bnfold.errors import Unsupported
 from bnfold.pipeline.formats import Progress
@@ -91,3 +91,15 @@ def _event(node: ir.Node, policy: Policy) -> BatchNormEvent:
     except (Unreadable, Unsupported):
         return BatchNormEvent(node.label, path, batchnorm_semantics.version_of(node), "unknown", value=value)
     return BatchNormEvent(node.label, path, form.version, form.mode, value=value)
+
+
+def log_decisions(report: Report) -> None:
+    """Log a line a decision."""
+    if report.opset_before != report.opset_after:
+        log.info(__name__, "opset %d -> %d", report.opset_before, report.opset_after)
+    for event in report.batchnorms:
+        log.info(__name__, "%s", event)
+    for repair in report.repairs:
+        log.info(__name__, "%s: %s", repair.node or repair.kind, repair.text)
+    for note in report.notes:
+        log.info(__name__, "%s", note)

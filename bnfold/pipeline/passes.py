@@ -15,7 +15,7 @@ from bnfold.ir.fixing import fix_inputs, state_shapes
 from bnfold.ir.graph import state_opset
 from bnfold.pipeline import lowest, overridable
 from bnfold.pipeline.checker import checker_error, tell_contradictions
-from bnfold.pipeline.context import Key, PassContext, key_of
+from bnfold.pipeline.context import Key, PassContext, key_of, log_decisions
 from bnfold.pipeline.formats import Progress
 from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
@@ -285,17 +285,5 @@ def rewrite(
         for step in PASSES:
             step(run)
             log.debug(__name__, "pass %s done: %d BatchNormalizations met so far", step.__name__, len(run.events))
-    _log(run.report)
+    log_decisions(run.report)
     return run.report
-
-
-def _log(report: Report) -> None:
-    """Log a line a decision."""
-    if report.opset_before != report.opset_after:
-        log.info(__name__, "opset %d -> %d", report.opset_before, report.opset_after)
-    for event in report.batchnorms:
-        log.info(__name__, "%s", event)
-    for repair in report.repairs:
-        log.info(__name__, "%s: %s", repair.node or repair.kind, repair.text)
-    for note in report.notes:
-        log.info(__name__, "%s", note)

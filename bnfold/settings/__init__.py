@@ -23,6 +23,8 @@ ESTIMATE = "estimate"
 LOWEST_IR_VERSION = 3
 """The first IR version whose files say their opset."""
 
+ONE_JOB: dict[str, Any] = {"constants": "keep", "no_simplify": True}
+"""Options of commands and functions that do one thing: fold, convert, decompose."""
 NORMALIZATIONS = ("BatchNormalization", "InstanceNormalization", "BatchNormInference")
 
 
