@@ -15,14 +15,7 @@ from bnfold import ir
 from bnfold.ir.shapes import SMALL
 from bnfold.ir.traits import CHOOSING, READS_VALUES
 from bnfold.verification.inputs.dims import Known
-from bnfold.verification.inputs.shapes import (
-    Sizing,
-    further_sizings,
-    least_size,
-    other_sizings,
-    searched_sizings,
-    sizings,
-)
+from bnfold.verification.inputs.shapes import Sizing, further_sizings, other_sizings, searched_sizings, sizings
 from bnfold.verification.inputs.sized import MANY_NODES, fitted, sized
 
 Shapes = dict[str, tuple[int, ...]]
@@ -78,7 +71,7 @@ def choices(model: ir.Model, known: Mapping[str, Known]) -> Iterator[Choice]:
     tried: list[Shapes] = []
     doubtful: list[Shapes] = []
     sound = _followed(model, known)
-    for shapes in _distinct(known, _usual(least_size(model.nodes())), tried):
+    for shapes in _distinct(known, _usual(model.nodes()), tried):
         is_as_known = all(shapes[name] == tuple(shape) for name, shape in known.items())
         copy = sound if sound is None or is_as_known else fitted(model, shapes)
         if copy is not None:
@@ -279,8 +272,8 @@ def _numbers(node: ir.Node) -> Iterator[bytes]:
             yield held.numpy().astype(np.int64 if held.dtype in _INTEGERS else np.float64).tobytes()
 
 
-def _usual(least: int) -> Iterator[tuple[Sizing, int]]:
-    first, *others = ((sizing, _LARGEST_GUESS) for sizing in sizings(least))
+def _usual(nodes: Iterable[ir.Node]) -> Iterator[tuple[Sizing, int]]:
+    first, *others = ((sizing, _LARGEST_GUESS) for sizing in sizings(nodes))
     return chain([first], ((sizing, _SMALL_GUESS) for sizing in further_sizings()), others)
 
 

@@ -71,14 +71,15 @@ def _needed(node: ir.Node) -> int:
     return (dims[0] - 1) * step + 1 if len(dims) == 1 and isinstance(dims[0], int) else 0
 
 
-def sizings(least: int = 0) -> tuple[Sizing, ...]:
-    """Return the choices worth trying for a whole model, most telling first; signals are longer than ``least``.
+def sizings(nodes: Iterable[ir.Node] = ()) -> tuple[Sizing, ...]:
+    """Return the choices worth trying for a whole model, most telling first; signals as long as its ``nodes`` need.
 
     Odd batch and unlike sides before the usual ones.
 
     The first sides are multiples of 32, because encoders that halve five times must meet their decoders again.
     Detectors of speech take frames of 512 samples and no others.
     """
+    least = least_size(nodes)
     return (
         Sizing(2, (64, 96, 32), tuple(size + (least if least > _SHORTEST else 0) for size in _OTHERS)),
         Sizing(1, (224,), (16,)),

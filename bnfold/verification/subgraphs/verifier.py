@@ -47,8 +47,7 @@ from bnfold.verification.verdict import LocalRow
 
 REGION_SECONDS = 1.0
 """Counted, for one evaluation of a region at sizes that are not usual."""
-EVALUATIONS = 20
-"""Of a region, more or less."""
+EVALUATIONS = 20  # of a region, more or less
 
 FEW = 128
 MOST_SAMPLES = 10
