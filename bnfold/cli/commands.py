@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bnfold.batch.addresses import STREAM
-from bnfold.cli import terminal
+from bnfold.cli import latency, terminal
 from bnfold.cli.completion import SHELLS, script
 from bnfold.cli.group import Main
 from bnfold.cli.invocation import Invocation
@@ -255,37 +255,19 @@ def _check(args: Invocation) -> None:
     from bnfold.pipeline import formats
 
     publish.require(args.run.report)
-    if args.run.latency:
-        _check_latency(args)
+    latency.check(args)
     for source in args.sources:
         formats.of(source).check(args.options, None, args.run.assert_none)
-
-
-def _check_latency(args: Invocation) -> None:
-    from bnfold.pipeline import formats
-
-    if find_spec("onnxruntime") is None:
-        raise click.UsageError("--latency needs onnxruntime: pip install 'bnfold[onnxruntime]'")
-    if args.is_many or formats.of(args.source).is_two_files:
-        raise click.UsageError("--latency measures one ONNX model")
 
 
 def _process(args: Invocation, delivery: OutputOptions | None) -> Outcome:
     from bnfold.errors import UpgradeBlocked, VerificationFailed
     from bnfold.pipeline.job import process
-    from bnfold.pipeline.outcome import count_products, measure
 
-    options, run = args.options, args.run
-
-    def look(outcome: Outcome) -> None:
-        if not run.quiet:
-            count_products(outcome)
-        if run.latency:
-            measure(outcome)
-
+    options = args.options
     with terminal.progress(enabled=not args.run.quiet) as progress:
         try:
-            given = args.opened(), delivery, options, args.checks, progress
+            given, look = (args.opened(), delivery, options, args.checks, progress), partial(latency.look, args.run)
             return process(*given, reports=args.reports, second_opinion=look)
         except VerificationFailed as failure:
             outcome: Any = failure.outcome

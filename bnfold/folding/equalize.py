@@ -24,7 +24,7 @@ from bnfold.folding.step import Edit, SetConstant
 from bnfold.folding.tied import Tied
 from bnfold.ir.tensor import TP, Exact, Float64, Scaled
 from bnfold.ir.traits import WEIGHTED
-from bnfold.report.events import EqualizeEvent
+from bnfold.report.equalizing import EqualizeEvent
 from bnfold.report.reasons import Declined, Reason
 
 LEAST = 0.05

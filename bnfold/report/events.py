@@ -13,7 +13,8 @@ from typing import Any, Literal
 from bnfold.errors import printable
 from bnfold.ir.cut import Cut
 from bnfold.ir.tensor import Tensor
-from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, sentence
+from bnfold.report.equalizing import EqualizeEvent
+from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, reason_to_json, sentence
 from bnfold.report.totals import Totals
 from bnfold.semantics import Repair
 
@@ -110,48 +111,6 @@ class BatchNormEvent:
         }
 
 
-@dataclass(slots=True, eq=False)
-class EqualizeEvent:
-    """What became of the channels behind the layer ``name``: ``layers`` took their factors, ``passed`` let them pass.
-
-    ``factors`` are the smallest and the largest; ``layers`` is empty where it was declined.
-    """
-
-    name: str
-    graph: str
-    channels: int = 0
-    factors: tuple[float, float] = (1.0, 1.0)
-    layers: tuple[str, ...] = ()
-    passed: tuple[str, ...] = ()
-    reason: Reason | None = None
-    detail: str = ""
-
-    def __str__(self) -> str:
-        """One line, for logs."""
-        if self.reason is not None:
-            why = f"{self.reason.code}: {sentence(self.reason.value, self.detail)}"
-            return printable(f"channels not equalized: {self.name}: {why}")
-        low, high = self.factors
-        through = f" through {', '.join(self.passed)}" if self.passed else ""
-        factors = f"{self.channels} channels, times {low:.3g} to {high:.3g}"
-        return printable(f"channels equalized: {', '.join(self.layers)}{through} ({factors})")
-
-    def decline(self, refusal: Declined) -> None:
-        self.reason, self.detail = refusal.reason, refusal.detail
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the row of the report's ``equalized``."""
-        return {
-            "name": self.name,
-            "graph": self.graph,
-            "channels": self.channels,
-            "factors": list(self.factors),
-            "layers": list(self.layers),
-            "passed": list(self.passed),
-            "reason": reason_to_json(self.reason, self.detail),
-        }
-
-
 def _change(before: int, after: int) -> str:
     return f"{before} → {after}" if before != after else f"{before} (unchanged)"
 
@@ -171,11 +130,6 @@ def state(row: Mapping[str, Any]) -> str:
     What has a reason is left, whatever became of its opset.
     """
     return "left" if row["reason"] or row["verdict"] == "kept" else str(row["verdict"])
-
-
-def reason_to_json(reason: Reason | None, detail: str) -> dict[str, str] | None:
-    """Return a refusal as reports store it; None where there was none."""
-    return {"code": reason.code, "text": reason.value, "detail": detail} if reason is not None else None
 
 
 def _attempt_to_json(attempt: SearchTrace) -> dict[str, Any]:

@@ -152,3 +152,8 @@ def obstacles(refusal: Declined, *, named: bool = True) -> str:
 def sentence(text: str, detail: str) -> str:
     """Return a reason with its detail, as one sentence."""
     return detail if _ABSORB in detail else f"{text}{f' ({detail})' if detail else ''}"
+
+
+def reason_to_json(reason: Reason | None, detail: str) -> dict[str, str] | None:
+    """Return a refusal as reports store it; None where there was none."""
+    return {"code": reason.code, "text": reason.value, "detail": detail} if reason is not None else None
