@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from bnfold.cli import terminal
+from bnfold.cli import latency, terminal
 from bnfold.cli.invocation import Invocation
 
 if TYPE_CHECKING:
@@ -21,39 +19,21 @@ def check(args: Invocation) -> None:
     from bnfold.pipeline import formats
 
     publish.require(args.run.report)
-    if args.run.latency:
-        _check_latency(args)
+    latency.check(args)
     for source in args.sources:
         formats.of(source).check(args.options, None, args.run.assert_none)
-
-
-def _check_latency(args: Invocation) -> None:
-    from bnfold.pipeline import formats
-
-    if find_spec("onnxruntime") is None:
-        raise click.UsageError("--latency needs onnxruntime: pip install 'bnfold[onnxruntime]'")
-    if args.is_many or formats.of(args.source).is_two_files:
-        raise click.UsageError("--latency measures one ONNX model")
 
 
 def process(args: Invocation, delivery: OutputOptions | None) -> Outcome:
     """Process one model, and say what failed. Raises as `bnfold.pipeline.job.process`."""
     from bnfold.errors import UpgradeBlocked, VerificationFailed
     from bnfold.pipeline import job
-    from bnfold.pipeline.outcome import count_products, measure
 
-    options, run = args.options, args.run
-
-    def look(outcome: Outcome) -> None:
-        if not run.quiet:
-            count_products(outcome)
-        if run.latency:
-            measure(outcome)
-
+    options = args.options
     with terminal.progress(enabled=not args.run.quiet) as progress:
         try:
             given = args.opened(), delivery, options, args.checks, progress
-            return job.process(*given, reports=args.reports, second_opinion=look)
+            return job.process(*given, reports=args.reports, second_opinion=partial(latency.look, args.run))
         except VerificationFailed as failure:
             outcome: Any = failure.outcome
             publish_report(outcome, args)

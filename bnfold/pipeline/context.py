@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from bnfold import ir, log
-from bnfold.converting.model import Converted
 from bnfold.errors import Unsupported
 from bnfold.pipeline.formats import Progress
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 from bnfold.settings import Options, Policy
+
+if TYPE_CHECKING:
+    from bnfold.converting.model import Converted
 
 Key = tuple[str, str]
 """A node, by its graph and the value that it makes: `BatchNormEvent.key`."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from bnfold.cli import commands
+from bnfold.cli import commands, latency
 from bnfold.settings import VerifyOptions
 from bnfold.verification.runtimes import timing
 from tests.conftest import MODELS
@@ -56,7 +56,7 @@ def test_in_place_measures_what_is_overwritten(tmp_path: Path) -> None:
 
 
 def test_without_the_runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(commands, "find_spec", lambda _: None)
+    monkeypatch.setattr(latency, "find_spec", lambda _: None)
     result = run("optimize", SOURCE, tmp_path / "out.onnx", "--latency")
     assert result.exit_code == 2
     assert "--latency needs onnxruntime: pip install 'bnfold[onnxruntime]'" in result.stderr

@@ -1,0 +1,35 @@
+"""``--latency``: whether it can be measured, and what is looked at before a result is put in place."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import click
+
+from bnfold.cli.invocation import CliOptions, Invocation
+
+if TYPE_CHECKING:
+    from bnfold.pipeline.outcome import Outcome
+
+
+def check(args: Invocation) -> None:
+    """Raise UsageError for what is to be measured, and cannot be."""
+    if not args.run.latency:
+        return
+    from bnfold.pipeline import formats
+
+    if find_spec("onnxruntime") is None:
+        raise click.UsageError("--latency needs onnxruntime: pip install 'bnfold[onnxruntime]'")
+    if args.is_many or formats.of(args.source).is_two_files:
+        raise click.UsageError("--latency measures one ONNX model")
+
+
+def look(run: CliOptions, outcome: Outcome) -> None:
+    """Count what the table shows, and measure, while the original is still there."""
+    from bnfold.pipeline.outcome import count_products, measure
+
+    if not run.quiet:
+        count_products(outcome)
+    if run.latency:
+        measure(outcome)
