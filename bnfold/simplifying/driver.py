@@ -63,6 +63,7 @@ def simplify_all(model: ir.Model, report: Report) -> bool:
         if len(editor.events) == before or not any(node.is_op("Shape") for node in model.graph.nodes):
             break
     report.simplified += editor.events
+    report.removed_names += editor.removed
     report.drop_cuts(editor.touched)
     return editor.has_stored
 
