@@ -18,6 +18,8 @@ class Editor:
         self.events: list[SimplifyEvent] = []
         self.touched: set[tuple[str, str]] = set()
         """Values, by graph and name, that nodes around an edit read or make: no boundaries to compare at any more."""
+        self.removed: list[str] = []
+        """Names of values that are gone."""
         self.has_stored = False
         """Whether some node's output or operand became an initializer."""
         self._stored: dict[tuple[ir.Graph, str, bytes], ir.Value] = {}
@@ -29,6 +31,8 @@ class Editor:
         self.touched |= {(value.graph.path, value.name) for value in ends if value is not None}
         operator, label = node.op_type, node.label
         into = self._edited(plan)
+        made = [value for value in node.outputs if value is not None]
+        self.removed += [value.name for value in made if value.graph.values.get(value.name) is not value]
         self.events.append(SimplifyEvent(plan.title, label, node.graph.path, operator, into))
 
     def _edited(self, plan: Plan) -> str:

@@ -63,6 +63,7 @@ def simplify_all(model: ir.Model, report: Report) -> bool:
         if len(editor.events) == before or not any(node.is_op("Shape") for node in model.graph.nodes):
             break
     report.simplified += editor.events
+    report.removed_names += editor.removed
     report.drop_cuts(editor.touched)
     return editor.has_stored
 
@@ -106,13 +107,16 @@ def _remove_unread(model: ir.Model, report: Report) -> None:
     for node in nodes:
         if not node.domain and all(value is None or value.is_unread for value in node.outputs):
             model.maybe_dead.update((value, None) for value in node.outputs if value is not None)
-    for graph in model.graphs():
-        model.maybe_dead.update((value, None) for value in graph.values.values() if _is_unread_weight(value))
+    weights = [value for graph in model.graphs() for value in graph.values.values() if _is_unread_weight(value)]
+    model.maybe_dead.update(dict.fromkeys(weights))
     report.removed_names += model.remove_dead_nodes()
     report.simplified += [
         SimplifyEvent("nodes that nothing reads", node.label, node.graph.path, node.op_type, "")
         for node in nodes
         if node.removed and not node.is_op("Constant")
+    ]
+    report.simplified += [
+        SimplifyEvent("weights that nothing reads", value.name, value.graph.path, "", "") for value in weights
     ]
 
 

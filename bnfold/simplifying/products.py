@@ -18,6 +18,8 @@ def find_addition(node: ir.Node, known: Known) -> Plan | None:
         first = made.producer if made is not None else None
         if first is None or made is None or first.has_references or made.only_consumer is not node:
             continue
+        if (weight := first.input(1)) is None or not weight.holds_constant:  # it may be a quantized one
+            continue
         if first.is_op("MatMul") and (plan := _gemm(node, first, bias, known)) is not None:
             return plan
         if first.is_op("Conv", "ConvTranspose") and (plan := _convolution(node, first, bias)) is not None:
@@ -30,7 +32,7 @@ def _gemm(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Known) ->
     dims, columns, held = known.dims(x), known.dims(weight), ir.constant(bias)
     if dims is None or len(dims) != 2 or columns is None or len(columns) != 2 or held is None:
         return None
-    if held.dims not in ((columns[1],), (1, columns[1])) or ir.constant(weight) is None:
+    if held.dims not in ((columns[1],), (1, columns[1])):
         return None
     if known.dtype(x) not in _TYPES or not known.dtype(weight) == held.dtype == known.dtype(x):
         return None

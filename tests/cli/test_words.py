@@ -25,7 +25,8 @@ NORM = "BatchNormalization"
 
 
 def model(folder: Path, body: str) -> Path:
-    text = f'<ir_version: 8, opset_import: ["": 18]> {HEAD} <{PARAMETERS}> {{ {body} }}'
+    stored = f"<{PARAMETERS}>" if NORM in body else ""
+    text = f'<ir_version: 8, opset_import: ["": 18]> {HEAD} {stored} {{ {body} }}'
     proto = onnx.parser.parse_model(text)
     for number, node in enumerate(proto.graph.node):
         node.name = f"/b4/{node.op_type}" if node.op_type == NORM else f"/b4/{node.op_type}_{number}"

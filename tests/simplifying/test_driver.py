@@ -66,6 +66,26 @@ def test_sizes_that_branches_make_are_not_believed() -> None:
         assert_equal(before, after, (3,), c=np.array(told))
 
 
+def test_sizes_beside_a_branch_are_known() -> None:
+    before = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 15]> g (float[N,3] x, bool c) => (float[M] y, int64[2] z) {
+            a = If (c) <
+                then_branch = t () => (float[M] p) { p = Relu (x) },
+                else_branch = e () => (float[M] r) { r = Neg (x) }
+            >
+            s = Shape <start = 1> (x)
+            k = Cast <to = 1> (s)
+            y = Add (a, k)
+            t = Shape (a)
+            z = Add (t, t)
+        }
+    """)
+    after, _ = simplified(before)
+    assert operators(after) == ["If", "Add", "Shape", "Add"]
+    for told in (True, False):
+        assert_equal(before, after, (2, 3), c=np.array(told))
+
+
 FUNCTION = """
     <ir_version: 8, opset_import: ["": 15, "local": 1]> g (float[N,4] x) => (float[N,4] y) { y = local.f (x) }
     <opset_import: ["": 15], domain: "local"> f (a) => (b) {

@@ -53,6 +53,13 @@ def test_an_addition(case: str) -> None:
         np.testing.assert_allclose(np.array(made[1]), np.array(made[0]), 1e-5)
 
 
+def test_a_quantized_weight_keeps_its_add() -> None:
+    body = "d = DequantizeLinear (q, s, z) c = Conv (x, d) y = Add (c, b)"
+    constants = "int8[1,4,1] q = {1, 2, 3, 4}, float s = {0.5}, int8 z = {0}, float[1,1] b = {2}"
+    after, _ = simplified(model("(float[N,4,L] x) => (float[N,1,L] y)", body, constants))
+    assert operators(after) == ["DequantizeLinear", "Conv", "Add"]
+
+
 def test_an_addition_to_what_another_reads_stays() -> None:
     before = model("(float[N,4] x) => (float[N,3] y, float[N,3] m)", "m = MatMul (x, w) y = Add (m, b)")
     for name, dims in (("w", (4, 3)), ("b", (3,))):
