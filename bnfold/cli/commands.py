@@ -255,7 +255,7 @@ def _check(args: Invocation) -> None:
     from bnfold.pipeline import formats
 
     publish.require(args.run.report)
-    latency.check(args)
+    latency.check_latency(args)
     for source in args.sources:
         formats.of(source).check(args.options, None, args.run.assert_none)
 
@@ -267,7 +267,7 @@ def _process(args: Invocation, delivery: OutputOptions | None) -> Outcome:
     options = args.options
     with terminal.progress(enabled=not args.run.quiet) as progress:
         try:
-            given, look = (args.opened(), delivery, options, args.checks, progress), partial(latency.look, args.run)
+            given, look = (args.opened(), delivery, options, args.checks, progress), partial(latency.look_at, args.run)
             return process(*given, reports=args.reports, second_opinion=look)
         except VerificationFailed as failure:
             outcome: Any = failure.outcome
