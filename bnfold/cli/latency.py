@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bnfold.pipeline.outcome import Outcome
 
 
-def check(args: Invocation) -> None:
+def check_latency(args: Invocation) -> None:
     """Raise UsageError for what is to be measured, and cannot be."""
     if not args.run.latency:
         return
@@ -25,7 +25,7 @@ def check(args: Invocation) -> None:
         raise click.UsageError("--latency measures one ONNX model")
 
 
-def look(run: CliOptions, outcome: Outcome) -> None:
+def look_at(run: CliOptions, outcome: Outcome) -> None:
     """Count what the table shows, and measure, while the original is still there."""
     from bnfold.pipeline.outcome import count_products, measure
 

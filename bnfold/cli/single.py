@@ -19,7 +19,7 @@ def check(args: Invocation) -> None:
     from bnfold.pipeline import formats
 
     publish.require(args.run.report)
-    latency.check(args)
+    latency.check_latency(args)
     for source in args.sources:
         formats.of(source).check(args.options, None, args.run.assert_none)
 
@@ -33,7 +33,7 @@ def process(args: Invocation, delivery: OutputOptions | None) -> Outcome:
     with terminal.progress(enabled=not args.run.quiet) as progress:
         try:
             given = args.opened(), delivery, options, args.checks, progress
-            return job.process(*given, reports=args.reports, second_opinion=partial(latency.look, args.run))
+            return job.process(*given, reports=args.reports, second_opinion=partial(latency.look_at, args.run))
         except VerificationFailed as failure:
             outcome: Any = failure.outcome
             publish_report(outcome, args)

@@ -73,7 +73,7 @@ class FoldContext:
                     self.exchanged.append(Exchange(self.events[removed], set(added), plan.bypassed))
 
     def follow_exchanges(self, added: Sequence[ir.Node], into: tuple[str, ...], operators: tuple[str, ...]) -> None:
-        """Call folded what an Add stood for that went into the nodes ``into``; or follow it into Adds that took it."""
+        """Note as folded what an Add stood for that the nodes ``into`` took; follow it into Adds that took it."""
         for exchange in self.exchanged:
             left = {node for node in exchange.adds if not node.removed}
             if len(left) == len(exchange.adds):

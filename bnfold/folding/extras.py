@@ -62,7 +62,7 @@ def restore_instances(run: FoldContext) -> dict[ir.Node, Declined]:
     for node in behind_one:
         try:
             with ir.evaluated_once(run.model):
-                found = guarded(node, instances.find, node, run.policy, run.limits)
+                found = guarded(node, instances.find_instances, node, run.policy, run.limits)
         except Declined as refusal:
             refused[node] = refusal.without_frames()
             continue

@@ -92,7 +92,7 @@ def _reshapes(node: ir.Node) -> tuple[ir.Node, ir.Node] | None:
     return (before, after) if is_in_one_graph and after.input(0) is y and y is not after.input(1) else None
 
 
-def find(node: ir.Node, policy: Policy, limits: Limits) -> Instances | None:
+def find_instances(node: ir.Node, policy: Policy, limits: Limits) -> Instances | None:
     """Return how a BatchNormalization becomes an InstanceNormalization; None where it is none.
 
     Raises Declined where it may be one, and something is unproven.

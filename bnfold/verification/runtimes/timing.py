@@ -53,7 +53,7 @@ class Latency(NamedTuple):
 
 
 def measure(before: Path, after: Path, checks: VerifyOptions, *, seconds: float = SECONDS) -> Latency:
-    """Measure both on the same inputs, on one thread with the default optimisation.
+    """Return times of both on the same inputs, on one thread with the default optimisation.
 
     Inputs are the recorded ones, or random ones of the first sizes that the original runs at.
     """
