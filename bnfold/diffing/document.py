@@ -147,8 +147,13 @@ def _typed(value: ir.Value) -> str:
 
 
 def _declared_shape(value: ir.Value) -> tuple[Dim, ...] | None:
-    """Return the shape that the file declares, which of an output that is a constant may be another one."""
-    return value.shape if value.type is None else shape_of(value.type)
+    """Return the shape that the file declares.
+
+    Of an output this is what its own entry says: a constant may have another shape, and so may an entry in value_info.
+    """
+    outputs = value.graph.proto.output if value.is_output else ()
+    kind = next((info.type for info in outputs if info.name == value.name), value.type)
+    return value.shape if kind is None else shape_of(kind)
 
 
 def _interface(before: ir.Model, after: ir.Model) -> Iterator[dict[str, str]]:
