@@ -213,6 +213,8 @@ class _Side:
             different = array != goal
             if array.dtype.kind in "iu":
                 different &= (array < _OPEN_END) | (goal < _OPEN_END)
+            if was is None and value.uses and all(_chooses_the_same(*use, goal) for use in value.uses):
+                return
         for places in shares(np.flatnonzero(different)):
             what = f"{places.size} elements" if places.size > 1 else f"element {places[0]}"
             change = replacing(places, goal[places])
@@ -221,6 +223,22 @@ class _Side:
             else:
                 poison = replacing(places, np.full(places.size, np.nan)) if self.carries else None
                 yield Mutant(self.number, f"{what} of {value.name!r}", value, change, poison=poison)
+
+
+def _chooses_the_same(node: ir.Node, slot: int, goal: Array) -> bool:
+    """Whether a Slice takes the same of a row of known length if its start, end or step is ``goal``."""
+    data, given = node.input(0), [held(value) for value in node.inputs[1:]]
+    if not node.is_op("Slice") or slot not in (1, 2, 4) or data is None or data.shape is None or None in given:
+        return False
+    length = data.shape[0] if len(data.shape) == 1 else None
+    old = [tensor.numpy().reshape(-1) for tensor in given if tensor is not None]
+    if not isinstance(length, int) or any(array.size != 1 for array in (goal, *old)):
+        return False
+    if slot == 4 and not goal[0]:  # no step at all
+        return False
+    new = [goal if place == slot - 1 else array for place, array in enumerate(old)]
+    first, second = (slice(*(int(array[0]) for array in (*row[:2], *row[3:]))) for row in (old, new))
+    return range(length)[first] == range(length)[second]
 
 
 def _numbers(array: Array) -> tuple[float, ...]:

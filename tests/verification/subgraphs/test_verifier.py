@@ -636,3 +636,18 @@ def test_an_epsilon_that_keeps_from_a_pole_or_shows_is_missed(old: str, new: str
     before = model(SUMS.format(old + rest), {"k": np.array([1e-16]), "l": np.array([1e-5])})
     (row,) = check(before, model(SUMS.format(new + rest), {}), ir.Cut("", ("s", "x"), ("y",), "epsilon"))
     assert row.status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("target", "status"), [([0, 1, -1, 6], "verified"), ([0, 1, 5, 6], "failed"), ([0, 6, -1, 1], "failed")]
+)
+def test_a_size_that_a_slice_takes_needs_no_other_end(target: list[int], status: str) -> None:
+    """A later end, or another step, takes the same of one size: that it would not show is no doubt."""
+    nodes = """s = Shape (r)  w = Slice (s, three, four, zero, one)  t = Concat <axis = 0> (first, w, six)
+        z = Reshape (r, t)"""
+    head = "(float[N,6,1,W] x) => (float[N,1,W,6] y) { r = Relu (x)  {nodes}  y = Neg (z) }"
+    sizes = {"zero": 0, "one": 1, "three": 3, "four": 4, "six": 6}
+    old = {**{name: np.array([size]) for name, size in sizes.items()}, "first": np.array([0, 1])}
+    before = model(head.replace("{nodes}", nodes), old)
+    after = model(head.replace("{nodes}", "z = Reshape (r, target)"), {"target": np.array(target)})
+    assert check(before, after, ir.Cut("", ("r",), ("z",), "size"))[0].status == status
