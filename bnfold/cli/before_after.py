@@ -186,7 +186,7 @@ def _rows(report: Report, *, verbose: bool) -> Iterator[Row]:
     if report.has_opset:
         yield "opset", str(report.opset_before), str(report.opset_after), ""
     yield "IR version", str(report.ir_before), str(report.ir_after), ""
-    yield "nodes", str(before.nodes), str(after.nodes), report.simplifications
+    yield "nodes", str(before.nodes), str(after.nodes), report.simplifications(most=None if verbose else MOST)
     if (before.nodes, after.nodes) != (before.without_constants, after.without_constants):
         yield "  without Constant", str(before.without_constants), str(after.without_constants), ""
     where = report.destinations if report.batchnorms else "none in the model"

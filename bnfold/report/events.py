@@ -259,12 +259,13 @@ class Report:
         spelled_out = sum(event.mode == "spelled-out" for event in self.batchnorms)
         return ", ".join([*parts, *([f"{spelled_out} of them written as arithmetic"] if spelled_out else [])])
 
-    @property
-    def simplifications(self) -> str:
-        """How often each simplification was made, the most frequent first."""
+    def simplifications(self, most: int | None = None) -> str:
+        """Say how often each simplification was made, the most frequent first."""
         counts = Counter(event.rewrite for event in self.simplified)
-        stored = [f"{self.lifted} Constant stored"] if self.lifted else []
-        return ", ".join([*stored, *(f"{count} {rewrite}" for rewrite, count in counts.most_common())])
+        counts.update({"Constant stored": self.lifted} if self.lifted else {})
+        rows = counts.most_common()
+        shown = [f"{rewrite} ×{count}" for rewrite, count in rows[:most]]  # noqa: RUF001
+        return ", ".join([*shown, *([f"{len(rows) - len(shown)} more kinds"] if len(shown) < len(rows) else [])])
 
     def to_json(self) -> dict[str, Any]:
         """Return the report without what only the caller knows (files, hashes, verification)."""

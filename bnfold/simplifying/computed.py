@@ -59,11 +59,11 @@ def _stored(node: ir.Node, value: ir.Value, known: Known) -> Store | None:
     told = known.integers(value)
     if told is not None and (numbers := told.numbers) is not None:
         array = np.array(numbers[0] if told.is_scalar else numbers, numpy_type(told.dtype))
-        return Store("shape computations known", node, InMemory(told.dtype, array))
+        return Store("shape computation known", node, InMemory(told.dtype, array))
     held = ir.constant(value)
     if held is None or held.nbytes > max(_SMALL, _own_bytes(node)):
         return None
-    return Store("results of constants stored", node, InMemory(held.dtype, held.numpy()))
+    return Store("result of constants stored", node, InMemory(held.dtype, held.numpy()))
 
 
 def _own_bytes(node: ir.Node) -> int:

@@ -111,13 +111,11 @@ def _remove_unread(model: ir.Model, report: Report) -> None:
     model.maybe_dead.update(dict.fromkeys(weights))
     report.removed_names += model.remove_dead_nodes()
     report.simplified += [
-        SimplifyEvent("nodes that nothing reads", node.label, node.graph.path, node.op_type, "")
+        SimplifyEvent("unread node", node.label, node.graph.path, node.op_type, "")
         for node in nodes
         if node.removed and not node.is_op("Constant")
     ]
-    report.simplified += [
-        SimplifyEvent("weights that nothing reads", value.name, value.graph.path, "", "") for value in weights
-    ]
+    report.simplified += [SimplifyEvent("unread weight", value.name, value.graph.path, "", "") for value in weights]
 
 
 def _is_unread_weight(value: ir.Value) -> bool:

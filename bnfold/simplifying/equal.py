@@ -34,7 +34,7 @@ def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Unite | None:
     pairs = zip(node.outputs, twin.outputs, strict=True)
     if not all(one is None or other is None or can_replace(one, other, node) for one, other in pairs):
         return None
-    return Unite("nodes computed once for all", node, twin)
+    return Unite("duplicate node", node, twin)
 
 
 def _key(value: ir.Value | None) -> Hashable:

@@ -84,7 +84,7 @@ def store_target(node: ir.Node, slot: int, target: list[Dim]) -> Plan | None:
         return None
     inputs = [*node.inputs[:slot], integers(numbers), *node.inputs[slot + 1 :]]
     return (
-        Respell(f"{node.op_type} sizes known", node, node.op_type, inputs, None) if can_respell(node, inputs) else None
+        Respell(f"{node.op_type} size known", node, node.op_type, inputs, None) if can_respell(node, inputs) else None
     )
 
 

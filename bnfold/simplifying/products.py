@@ -36,7 +36,7 @@ def _gemm(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Known) ->
         return None
     if known.dtype(x) not in _TYPES or not known.dtype(weight) == held.dtype == known.dtype(x):
         return None
-    return Respell("MatMul and Add as Gemm", node, "Gemm", [x, weight, bias], {})
+    return Respell("MatMul + Add → Gemm", node, "Gemm", [x, weight, bias], {})
 
 
 def _convolution(node: ir.Node, first: ir.Node, bias: ir.Value | None) -> Plan | None:
@@ -53,4 +53,5 @@ def _convolution(node: ir.Node, first: ir.Node, bias: ir.Value | None) -> Plan |
     inputs = [first.input(0), first.input(1), operand]
     attrs = {name: first.attr(name) for name in first.attrs}
     is_possible = can_respell(node, inputs)
-    return Respell(f"{first.op_type} and Add as one", node, first.op_type, inputs, attrs) if is_possible else None
+    what = f"{first.op_type} + Add → {first.op_type}"
+    return Respell(what, node, first.op_type, inputs, attrs) if is_possible else None

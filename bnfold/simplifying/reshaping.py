@@ -23,7 +23,7 @@ def find_reshaping(node: ir.Node, known: Known) -> Plan | None:
     for sources, source in _above(node):
         is_same = same_dims(known, source, made) or _cancel(sources, known)
         if is_same and can_skip(node, source):
-            return LeaveOut(f"{node.op_type} {NO_EFFECT}" if len(sources) == 1 else "Reshape pairs", node, source)
+            return LeaveOut(f"{node.op_type} {NO_EFFECT}" if len(sources) == 1 else "Reshape pair", node, source)
     return _one_of_two(node, known) or _stored_target(node, known)
 
 

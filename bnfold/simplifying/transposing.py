@@ -26,7 +26,7 @@ def _one_of_two(node: ir.Node, order: list[int], known: Known) -> Plan | None:
         return None
     both = [inner[axis] for axis in order]
     if both == sorted(both):
-        return LeaveOut("Transpose pairs", node, source) if can_skip(node, source) else None
+        return LeaveOut("Transpose pair", node, source) if can_skip(node, source) else None
     is_alone = middle.only_consumer is node
     return Respell("Transpose after another", node, "Transpose", [source], {"perm": both}) if is_alone else None
 
