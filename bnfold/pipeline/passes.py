@@ -212,6 +212,7 @@ def simplify(run: PassContext) -> None:
         return
     from bnfold import simplifying
 
+    run.report.removed_names.extend(run.model.remove_dead_nodes())  # what folding left is no simplification
     live = run.live()
     if simplifying.simplify(run.model, run.report):
         converting.leave_old_ir(run.model)

@@ -167,11 +167,11 @@ def test_a_verdict_is_said_once() -> None:
 def test_a_page_begins_with_a_sentence_and_copies_as_markdown() -> None:
     document = bnfold.inspect(MODELS / "dense.onnx").to_json()
     page = render([document])
-    sentence = "8 BatchNormalizations: 2 left, 6 folded; opset 12 → 15; 31 → 27 nodes"
+    sentence = "8 BatchNormalizations: 3 left, 5 folded; opset 12 → 15; 31 → 26 nodes"
     assert page.index(f'<p class="sentence">{sentence}.') < page.index("What was done")
-    assert "| BatchNormalization | 8 | 2 |\n" in page
-    assert "1 × `negative-scale`: a channel&#39;s scale is negative" in page  # noqa: RUF001 - it is one
-    assert "bnfold explain negative-scale" in page
+    assert "| BatchNormalization | 8 | 3 |\n" in page
+    assert "3 × `shared-value`: other nodes read the same value" in page  # noqa: RUF001 - it is one
+    assert "bnfold explain shared-value" in page
 
 
 def test_operators_that_changed_come_first() -> None:
