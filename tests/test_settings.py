@@ -42,7 +42,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: made.Options(target_opset=0), "target_opset: opset 0 does not exist"),
     (
         lambda: made.Options(target_opset="17"),
-        "target_opset: '17' is not a whole number or one of 'keep', 'latest' or None",
+        "target_opset: '17' is not a whole number or one of 'keep', 'latest', 'lowest' or None",
     ),
     (lambda: made.Options(target_opset=True), "target_opset: True is not a whole number"),
     (lambda: made.Options(fold="no"), "fold: 'no' is not True or False"),
@@ -136,7 +136,9 @@ def test_names_of_openvino_are_known_and_are_refused_for_onnx(tmp_path: Path) ->
 
 
 def told(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(main, ["optimize", str(MODELS / "bn9.onnx"), "out.onnx", *arguments])
+    command = ["optimize", "in.onnx", "out.onnx"] if arguments[0] != "--output-format" else ["inspect", "in.onnx"]
+    command[1] = str(MODELS / "bn9.onnx")
+    result = CliRunner().invoke(main, [*command, *arguments])
     return result.exit_code, " ".join(result.stderr.split())
 
 
