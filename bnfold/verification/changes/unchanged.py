@@ -151,6 +151,8 @@ def same_value(old: ir.Value | None, new: ir.Value | None) -> bool:
     if old is None or new is None:
         return old is new
     one, other = constant_of(old), constant_of(new)
+    if (one is None) != (other is None):
+        one, other = one or fixed(old), other or fixed(new)
     if one is not None and other is not None:
         return same(one, other)
     return one is other and old.graph.path == new.graph.path
