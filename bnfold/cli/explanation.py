@@ -110,9 +110,26 @@ def _operator(name: str) -> Facts:
             }
             for old, step in zip(versions, changes, strict=False)
         ],
+        "downgrades": [
+            {"from": version, "to": older, "how": _downwards(name, version, older)}
+            for version, older in zip(reversed(versions), [*reversed(versions[:-1]), None], strict=False)
+            if version > 1
+        ],
         "reference": {"own": sorted(own), "onnx": sorted(shared - own)},
         "discontinuous": is_discontinuous(name),
     }
+
+
+def _downwards(name: str, version: int, older: int | None) -> str:
+    """Return how a node of a version goes to the one before, or is written where there is none."""
+    from bnfold.converting import function_body, table
+
+    if (name, version) in table.DOWN:
+        return "decomposed" if older is None else "rewritten"
+    if name in function_body.SOUND and older is None:
+        return "decomposed"
+    is_same = older is not None and table.is_compatible(name, older, version)
+    return "unchanged" if is_same and (name, version) not in table.ONE_WAY else "blocked"
 
 
 def _passing(name: str) -> list[Facts]:
@@ -142,6 +159,13 @@ def _about_operator(facts: Facts) -> Iterator[str]:
 
 _HOW = {"unchanged": "the node stays as it is", "rewritten": "bnfold rewrites the node", "blocked": "not possible"}
 
+_HOW_DOWN = {
+    "unchanged": "the node stays as it is, unless it uses something newer",
+    "rewritten": _HOW["rewritten"],
+    "decomposed": "bnfold writes it with simpler operators",
+    "blocked": _HOW["blocked"],
+}
+
 
 def _about_versions(facts: Facts) -> Iterator[str]:
     versions = facts["versions"]
@@ -153,12 +177,11 @@ def _about_versions(facts: Facts) -> Iterator[str]:
         same = list(group)
         chain = " → ".join(map(str, [same[0]["from"], *(step["to"] for step in same)]))
         yield from _wrapped(f"{chain}: {_HOW[how[0]]}{f': {how[1]}' if how[1] else ''}", "  ")
-    reachable = list(versions)
-    for step in facts["conversions"]:
-        if step["how"] != "unchanged":
-            reachable = [version for version in versions if version >= step["to"]]
-    last = f"down to version {reachable[0]}, unless it uses something newer"
-    yield f"  to an older opset: a node of version {versions[-1]} stays as it is {last}"
+    for how, group in groupby(facts["downgrades"], lambda step: (step["how"], step["to"] is None)):
+        same = list(group)
+        lowest = same[-1]["to"] or f"before {same[-1]['from']}"
+        chain = " → ".join(map(str, [*(step["from"] for step in same), lowest]))
+        yield from _wrapped(f"{chain}: {_HOW_DOWN[how[0]]}", "  ")
 
 
 def _about_verification(facts: Facts) -> Iterator[str]:
