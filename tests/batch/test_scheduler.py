@@ -66,13 +66,13 @@ def test_a_table_says_why_and_what_can_be_done_also_of_what_is_up_to_date(tmp_pa
     (tmp_path / "in").mkdir()
     shutil.copy(MODELS / "dense.onnx", tmp_path / "in" / "dense.onnx")
     for told in (
-        "8 → 2               1 negative-scale, 1 shared-value",
-        "up to date; 1 negative-scale, 1 shared-value",
+        "8 → 3               3 shared-value",
+        "up to date; 3 shared-value",
     ):
         result = run("optimize", tmp_path / "in", tmp_path / "out", "--no-verify")
         assert told in result.stdout
-        assert "8 → 2" in result.stdout
-        assert "  What to do about negative-scale: " in result.stderr
+        assert "8 → 3" in result.stdout
+        assert "  What to do about shared-value: " in result.stderr
 
 
 def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:

@@ -314,7 +314,7 @@ def test_of_one_model_inspect_shows_each_batchnorm(tmp_path: Path) -> None:
     result = run("inspect", f"zip://dense.onnx::file://{tmp_path}/one.zip")
     assert result.exit_code == 0
     assert "node16" in result.stdout
-    assert "8 → 2" in result.stdout
+    assert "8 → 3" in result.stdout
 
 
 def test_an_archive_behind_a_path(tmp_path: Path) -> None:

@@ -269,8 +269,11 @@ def _from_front(node: ir.Node, name: str, setting: Any) -> Any:
 
 
 def _is_ratio(node: ir.Node, slot: int) -> bool:
-    """Whether an input is what a Dropout that nobody trains would drop."""
-    return node.is_op("Dropout") and slot == 1 and node.input(2) is None
+    """Whether an input is what a Dropout that nobody trains would drop, or says that nobody trains it."""
+    if not node.is_op("Dropout") or not slot:
+        return False
+    mode = held(node.input(2))
+    return node.input(2) is None or (mode is not None and not mode.numpy().any())
 
 
 def _of_attribute(side: int, node: ir.Node, name: str, setting: Any, *, sizes: bool = False) -> Mutant:
