@@ -167,6 +167,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     **{("DequantizeLinear", version): quantized.dequantize for version in (10, 13, 19, 21)},
     ("AffineGrid", 20): affine_grid.affine_grid,
     ("Dropout", 10): to_attributes.no_mask,
+    ("Gemm", 11): to_attributes.zero_bias,
     ("MaxPool", 10): pooling.even_windows,
     ("AveragePool", 10): pooling.even_windows,
     ("Resize", 11): resize.fixed_points,

@@ -28,8 +28,10 @@ def last_windows(conversion: NodeConversion) -> None:
 
 
 def even_windows(conversion: NodeConversion) -> None:
-    """Convert MaxPool, AveragePool 10 → 8, 7: drop ``ceil_mode`` where the windows come out even."""
+    """Convert MaxPool, AveragePool 10 → 8, 7: drop dilations of 1, and ``ceil_mode`` of even windows."""
     node = conversion.node
+    if set(node.attr("dilations", [1])) == {1}:
+        node.del_attr("dilations")
     if not node.attr("ceil_mode", 0):
         return
     kernel = node.attr("kernel_shape", [])

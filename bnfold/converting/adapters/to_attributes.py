@@ -10,7 +10,7 @@ import onnx
 from bnfold import ir
 from bnfold.converting.adapters import computed
 from bnfold.converting.adapters.inputs import constant_ints
-from bnfold.converting.context import Inexpressible
+from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 
 _WITHOUT_AXES = {"ReduceL1": "Abs", "ReduceL2": "Abs", "ReduceLogSum": "Log"}
@@ -139,6 +139,14 @@ def dropout_ratio(conversion: NodeConversion) -> None:
     node.del_attr("seed")  # nothing is drawn
     if stated is not None:
         node.set_attr("ratio", float(stated.numpy().reshape(-1)[0]))
+
+
+def zero_bias(conversion: NodeConversion) -> None:
+    """Convert Gemm 11 → 9, which demands a C."""
+    node = conversion.node
+    if node.input(2) is None:
+        zero = conversion.constant(np.zeros(1, numeric_type(conversion.dtype(conversion.input(0)))), "zero")
+        node.set_inputs([conversion.input(0), conversion.input(1), zero])
 
 
 def no_mask(conversion: NodeConversion) -> None:
