@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,15 +45,34 @@ def plain(conversion: NodeConversion) -> None:
     flipped = conversion.add("Transpose", [key], "key_columns", perm=[0, 1, 3, 2])
     left, right = (conversion.add("Mul", [value, root], "scaled") for value in (query, flipped))
     weights = conversion.add("MatMul", [left, right], "weights")
-    for mask in masks:
-        weights = conversion.add("Add", [weights, _numbers(conversion, mask, kind)], "masked")
+    bias = _sum_of_masks(conversion, masks, kind)
+    if bias is not None:
+        weights = conversion.add("Add", [weights, bias], "masked")
     shares = conversion.add("Softmax", [weights], "shares", axis=3)
+    if bias is not None and node.input(3) is not None:
+        shares = _without_hidden_rows(conversion, shares, bias, kind)
     if form.rank == 4:
         conversion.become("MatMul", [shares, data])
         return
     made = conversion.add("MatMul", [shares, data], "made")
     rows = conversion.add("Transpose", [made], "rows", perm=[0, 2, 1, 3])
     conversion.become("Reshape", [rows, conversion.ints([0, 0, -1], "shape")])
+
+
+def _sum_of_masks(conversion: NodeConversion, masks: Sequence[ir.Value], kind: int) -> ir.Value | None:
+    bias: ir.Value | None = None
+    for mask in masks:
+        numbers = _numbers(conversion, mask, kind)
+        bias = numbers if bias is None else conversion.add("Add", [bias, numbers], "masks")
+    return bias
+
+
+def _without_hidden_rows(conversion: NodeConversion, shares: ir.Value, bias: ir.Value, kind: int) -> ir.Value:
+    """Return the shares, 0 where a mask hides everything from a place: of nothing but -inf Softmax makes NaN."""
+    peak = conversion.along("ReduceMax", 18, bias, [conversion.rank(bias) - 1], "peak", keepdims=1)
+    lowest = np.finfo(onnx.helper.tensor_dtype_to_np_dtype(kind)).min
+    is_hidden = conversion.add("Less", [peak, conversion.constant(_array(lowest, kind), "lowest")], "is_hidden")
+    return conversion.add("Where", [is_hidden, conversion.constant(_array(0, kind), "zero"), shares], "seen")
 
 
 def _numbers(conversion: NodeConversion, mask: ir.Value, kind: int) -> ir.Value:

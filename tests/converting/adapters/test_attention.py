@@ -35,10 +35,11 @@ def test_plain_attention(lowered: Lowered, text: Text, inputs: str, attributes: 
 )
 def test_masks_and_shared_heads(lowered: Lowered, text: Text, inputs: str, node: str, heads: int, target: int) -> None:
     mask = np.arange(40).reshape(2, 1, 4, 5) % 5 < 4
+    mask[1, 0, 2] = False  # hides everything
     outputs = f"float[2, {heads}, 4, 6] y" if "[b" not in inputs else f"float[b, {heads}, l, 6] y"
     feeds = {"m": mask} if "bool" in inputs else {}
     ops = lowered(text(23, inputs, f"y = {node}", outputs=outputs), target, feeds=feeds).ops
-    assert len(ops) <= 10
+    assert len(ops) <= 13
 
 
 @pytest.mark.parametrize("target", [17, 9])
