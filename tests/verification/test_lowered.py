@@ -12,8 +12,10 @@ HEAD = '<ir_version: 8, opset_import: ["" : 18]> g (float[2, n] x) => (float[a, 
     "nodes",
     [
         "s = Constant <value = int64[3] {1, 2, -1}> () y = Reshape <allowzero = 1> (x, s)",
-        "i = Shape <start = 0> (x) o = Constant <value = int64[1] {1}> () s = Concat <axis = 0> (o, i) "
-        "y = Reshape (x, s)",
+        (
+            "i = Shape <start = 0> (x) o = Constant <value = int64[1] {1}> () s = Concat <axis = 0> (o, i) "
+            "y = Reshape (x, s)"
+        ),
     ],
 )
 def test_is_verified(nodes: str) -> None:
