@@ -40,6 +40,7 @@ FEW = {
     "bytes": 120,
     "graphs": 20,
     "upgrade": 40,
+    "convert": 40,
     "fold": 25,
     "affines": 25,
     "optimize": 25,

@@ -42,6 +42,8 @@ class ConversionContext:
     training: list[str] = field(default_factory=list)
     constants: dict[tuple[ir.Graph, str, tuple[int, ...], bytes], ir.Value] = field(default_factory=dict)
     reshaped: dict[tuple[ir.Graph, ir.Value, tuple[int, ...]], ir.Value] = field(default_factory=dict)
+    retyped: list[ir.Value] = field(default_factory=list)
+    """Stored constants that have been stored in another type as well."""
 
     def constant(self, graph: ir.Graph, array: np.ndarray[Any, Any], name: str) -> ir.Value:
         """Return a constant of a graph; equal ones of one upgrade are stored once."""
@@ -63,8 +65,8 @@ class ConversionContext:
         return self.reshaped[key]
 
     def drop_replaced(self) -> None:
-        """Drop the constants that were stored anew in other dims and that nobody reads any more."""
-        for _, value, _ in self.reshaped:
+        """Drop the constants that were stored anew, in other dims or types, and that nobody reads any more."""
+        for value in dict.fromkeys([*self.retyped, *(value for _, value, _ in self.reshaped)]):
             if value.is_initializer and not (value.uses or value.is_output or value.is_input):
                 value.graph.remove_initializers([value])
 

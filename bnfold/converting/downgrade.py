@@ -93,7 +93,7 @@ def _expand(conversion: NodeConversion, version: int) -> None:
 def _check_types(conversion: NodeConversion) -> None:
     """Raise Inexpressible where the target does not have the node, or one that adapters added, for its types."""
     for node in (*conversion.added, conversion.node):
-        unknown = [value for value in node.inputs if value and conversion.context.types.dtype(value) is None]
+        unknown = [value for value in node.inputs if value and kind_of(value, conversion.context.types) is None]
         reason = type_objection(node, conversion.target, conversion.context.types)
         if reason is not None:
             text = f"as {node.op_type}: {reason}" if conversion.finished else reason
@@ -163,16 +163,15 @@ def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
     if version is None:
         return f"does not exist at opset {target}"
     schema = schema_of(node.op_type, version)
-    bound: dict[str, int] = {}
+    bound: dict[str, str] = {}
     for value, index in [(value, index) for index, value in enumerate(node.inputs) if value is not None]:
         parameter = schema.inputs[min(index, len(schema.inputs) - 1)]
-        dtype = types.dtype(value)
-        if dtype is None:
+        kind = kind_of(value, types)
+        if kind is None:
             return f"the type of {value.name!r}, which version {version} may not take, is not known"
-        name = f"tensor({type_name(dtype)})"
-        if name not in parameter.types:
-            return f"version {version} does not take {name}"
-        if bound.setdefault(parameter.type_str, dtype) != dtype and parameter.is_homogeneous:
+        if kind not in parameter.types:
+            return f"version {version} does not take {kind}"
+        if bound.setdefault(parameter.type_str, kind) != kind and parameter.is_homogeneous:
             return f"version {version} takes one type where the node has two"
     return _output_objection(node, version, types)
 
@@ -180,17 +179,27 @@ def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
 def _output_objection(node: ir.Node, version: int, types: Types) -> str | None:
     schema = schema_of(node.op_type, version)
     for value, index in [(value, index) for index, value in enumerate(node.outputs) if value is not None]:
-        dtype = types.dtype(value)
-        parameter = schema.outputs[min(index, len(schema.outputs) - 1)]
-        if dtype is None and _is_sequence(value) and not any("seq(" in kind for kind in parameter.types):
-            return f"version {version} does not make sequences"
-        if dtype is not None and f"tensor({type_name(dtype)})" not in parameter.types:
-            return f"version {version} does not make tensor({type_name(dtype)})"
+        kind, parameter = kind_of(value, types), schema.outputs[min(index, len(schema.outputs) - 1)]
+        if kind is not None and kind not in parameter.types:
+            return f"version {version} does not make {kind}"
     return None
 
 
-def _is_sequence(value: ir.Value) -> bool:
-    return value.type is not None and value.type.HasField("sequence_type")
+def kind_of(value: ir.Value, types: Types) -> str | None:
+    """Return the type of a value as schemas spell it; None where it is not known."""
+    dtype = types.dtype(value)
+    return _spelled(value.type) if dtype is None else f"tensor({type_name(dtype)})"
+
+
+def _spelled(kind: onnx.TypeProto | None) -> str | None:
+    if kind is None:
+        return None
+    for field, name in (("sequence_type", "seq"), ("optional_type", "optional")):
+        if kind.HasField(field):
+            inner = _spelled(getattr(kind, field).elem_type)
+            return inner and f"{name}({inner})"
+    dtype = kind.tensor_type.elem_type
+    return f"tensor({type_name(dtype)})" if dtype else None
 
 
 def axes_from_front(node: ir.Node, target: int, types: Types) -> str | None:

@@ -14,7 +14,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.bodies import Dims
-from bnfold.converting.context import ConversionContext, Inexpressible, numeric_type
+from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType, numeric_type
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.semantics import Repair
 
@@ -58,7 +58,7 @@ class NodeConversion:
         """Return number of axes. Raises Inexpressible where it is not known."""
         shape = self.shape(value)
         if shape is None:
-            raise Inexpressible(f"the rank of {value.name!r} is not known")
+            raise UnknownType(f"the rank of {value.name!r} is not known", value)
         return len(shape)
 
     def dtype(self, value: ir.Value) -> int:
@@ -67,7 +67,7 @@ class NodeConversion:
         if dtype is None and value is self.node.input(0) and (made := self.node.output(0)) and self._keeps_type():
             dtype = self.context.types.dtype(made)
         if dtype is None:
-            raise Inexpressible(f"the element type of {value.name!r} is not known")
+            raise UnknownType(f"the element type of {value.name!r} is not known", value)
         return dtype
 
     def _keeps_type(self) -> bool:

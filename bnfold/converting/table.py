@@ -12,6 +12,7 @@ from functools import cache, partial
 from typing import NamedTuple
 
 from bnfold.converting.adapters import (
+    affine_grid,
     attention,
     attributes,
     batchnorm,
@@ -25,6 +26,7 @@ from bnfold.converting.adapters import (
     norm_compositions,
     normalization,
     pooling,
+    quantized,
     reshape,
     resize,
     scan,
@@ -151,7 +153,6 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("Dropout", 12): to_attributes.dropout_ratio,
     **{(op_type, 22): pooling.last_windows for op_type in ("AveragePool", "LpPool", "MaxPool")},
     ("GridSample", 20): attributes.flat_grid,
-    ("QuantizeLinear", 19): to_attributes.as_it_stands,
     ("RoiAlign", 16): attributes.output_half_pixel,
     ("Constant", 12): to_attributes.constant_value,
     ("Attention", 23): attention.plain,
@@ -162,7 +163,15 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("Min", 12): partial(integers.extreme, "Less"),
     ("Clip", 12): integers.clip,
     ("Pow", 12): integers.power,
-    **{(op_type, 13): to_attributes.one_scale for op_type in ("QuantizeLinear", "DequantizeLinear")},
+    **{("QuantizeLinear", version): quantized.quantize for version in (10, 13, 19, 21)},
+    **{("DequantizeLinear", version): quantized.dequantize for version in (10, 13, 19, 21)},
+    ("AffineGrid", 20): affine_grid.affine_grid,
+    ("Dropout", 10): to_attributes.no_mask,
+    ("Gemm", 11): to_attributes.zero_bias,
+    ("MaxPool", 10): pooling.even_windows,
+    ("AveragePool", 10): pooling.even_windows,
+    ("Resize", 11): resize.fixed_points,
+    ("Resize", 10): resize.to_upsample,
     ("Slice", 10): to_attributes.slice_bounds,
     ("TopK", 10): partial(to_attributes.count_of, "k"),
 }
@@ -176,8 +185,8 @@ ONE_WAY = frozenset({
         *("Add", "And", "Div", "Dropout", "Equal", "GRU", "Gemm", "Greater", "LSTM", "Less", "Mul", "Or", "PRelu"),
         *("Pow", "RNN", "Sub", "Upsample", "Xor"),
     )),
-    ("Cast", 6), ("Clip", 6), ("Concat", 4), ("Dropout", 10), ("GRU", 3), ("GlobalLpPool", 2), ("LpPool", 2),
-    ("Pad", 2), ("Reshape", 5), ("Resize", 11), ("Scan", 9), ("Selu", 6), ("Split", 2), ("Tile", 6), ("Upsample", 9),
+    ("Cast", 6), ("Clip", 6), ("Concat", 4), ("GRU", 3), ("GlobalLpPool", 2), ("LpPool", 2),
+    ("Pad", 2), ("Reshape", 5), ("Scan", 9), ("Selu", 6), ("Split", 2), ("Tile", 6), ("Upsample", 9),
 })  # fmt: skip
 """Steps with an adapter upwards that no node is taken back over: it is refused there."""
 
@@ -185,13 +194,13 @@ BEGIN = frozenset({
     ("Acos", 7), ("Acosh", 9), ("Asin", 7), ("Asinh", 9), ("Atan", 7), ("Atanh", 9), ("Bernoulli", 15),
     ("BitCast", 26), ("BitShift", 11), ("BitwiseAnd", 18), ("BitwiseOr", 18), ("BitwiseXor", 18), ("Col2Im", 18),
     ("Compress", 9), ("ConcatFromSequence", 11), ("ConstantOfShape", 9), ("ConvInteger", 10), ("Cos", 7), ("Cosh", 9),
-    ("CumProd", 26), ("CumSum", 11), ("DFT", 17), ("DeformConv", 19), ("DequantizeLinear", 10), ("Det", 11),
+    ("CumProd", 26), ("CumSum", 11), ("DFT", 17), ("DeformConv", 19), ("Det", 11),
     ("DynamicQuantizeLinear", 11), ("Erf", 9), ("Expand", 8), ("EyeLike", 9), ("GatherElements", 11),
     ("GatherND", 11), ("GridSample", 16), ("ImageDecoder", 20), ("IsInf", 10), ("IsNaN", 9), ("MatMulInteger", 10),
     ("MaxUnpool", 9), ("MeanVarianceNormalization", 9), ("MelWeightMatrix", 17), ("Mod", 10), ("Multinomial", 7),
     ("NonMaxSuppression", 10), ("NonZero", 9), ("OneHot", 9), ("Optional", 15), ("OptionalGetElement", 15),
-    ("OptionalHasElement", 15), ("QLinearConv", 10), ("QLinearMatMul", 10), ("QuantizeLinear", 10), ("Range", 11),
-    ("RegexFullMatch", 20), ("Resize", 10), ("ReverseSequence", 10), ("RoiAlign", 10), ("Round", 11), ("STFT", 17),
+    ("OptionalHasElement", 15), ("QLinearConv", 10), ("QLinearMatMul", 10), ("Range", 11),
+    ("RegexFullMatch", 20), ("ReverseSequence", 10), ("RoiAlign", 10), ("Round", 11), ("STFT", 17),
     ("Scan", 8), ("Scatter", 9), ("ScatterElements", 11), ("ScatterND", 11), ("SequenceAt", 11),
     ("SequenceConstruct", 11), ("SequenceEmpty", 11), ("SequenceErase", 11), ("SequenceInsert", 11),
     ("SequenceLength", 11), ("Shrink", 9), ("Sign", 9), ("Sin", 7), ("Sinh", 9), ("SplitToSequence", 11),

@@ -84,7 +84,7 @@ class GraphConverter:
         functions: Domain and name of the model's own functions, whose bodies are upgraded and whose calls are not.
         blockers: Every node that cannot be brought to the target.
         passed: Operators that nobody here knows, by "domain::operator": left as they are.
-        untyped: Nodes that cannot be lowered because a type is not known; others only follow from them.
+        untyped: Nodes that cannot be brought to the target; that a type is not known behind them only follows.
         fail_fast: Whether to stop at the first node that cannot be brought to the target.
         met: The nodes of onnx's own operators, by operator.
     """
@@ -199,6 +199,7 @@ class GraphConverter:
                 self._block(node.graph, label, op_type, version, str(error), conversion.reached)
             return
         except Unsupported as error:
+            self.untyped.add(node)  # what it makes may be of no known type at the target
             why = error.reason if isinstance(error, Unreadable) else str(error)
             self._block(node.graph, label, op_type, version, why, conversion.reached)
             return

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from _fuzz import bytes_, faults, graphs, rewriting, verifying
+from _fuzz import bytes_, converts, faults, graphs, rewriting, verifying
 from _fuzz.case import Case, Outcome
 
 HANG_SECONDS = 10.0
@@ -34,7 +34,8 @@ def _rewriting(mode: str) -> Mode:
 MODES: dict[str, Mode] = {
     "bytes": Mode(bytes_.draw, bytes_.judge),
     "graphs": Mode(graphs.draw, graphs.judge),
-    **{mode: _rewriting(mode) for mode in rewriting.DEFAULTS},
+    **{mode: _rewriting(mode) for mode in rewriting.DEFAULTS if mode != "convert"},
+    "convert": Mode(lambda seed, _: converts.draw(seed), converts.judge, memory=1 << 30),
     "verify": Mode(lambda seed, _: verifying.draw(seed), verifying.judge, memory=3 << 30, seconds=30.0),
     "faults": Mode(lambda seed, _: faults.draw(seed), faults.judge, memory=3 << 30, seconds=30.0),
 }

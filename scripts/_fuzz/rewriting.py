@@ -25,6 +25,7 @@ DEFAULTS: dict[str, Settings] = {
     "optimize": {"decompose": "residual"},
     "upgrade": {"fold": False},
     "decompose": {},
+    "convert": {"fold": False},
 }
 EQUALIZED = ("fold", "optimize")
 EXCHANGED = ("fold", "affines", "optimize")

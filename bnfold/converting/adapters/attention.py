@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -15,29 +16,42 @@ TP = onnx.TensorProto
 _LARGEST_MASK = 1 << 20
 
 
+class _Form(NamedTuple):
+    """Rank of the inputs, heads of the query, how many of them share a key, and the width of a head."""
+
+    rank: int
+    heads: int
+    shared: int
+    width: int
+
+
 def plain(conversion: NodeConversion) -> None:
-    """Decompose Attention without mask, cache, soft cap or shared heads, of known head size."""
+    """Decompose Attention without a soft cap or an output of the weights, of known head size."""
     query, key, data = (conversion.input(index) for index in range(3))
-    shape, keys = _checked(conversion, query, key, data)
-    node, rank = conversion.node, len(shape)
-    heads = int(node.attr("q_num_heads", 0)) if rank == 3 else shape[1]
-    width = shape[-1] if rank == 4 else _divided(shape[-1], heads)
-    if not isinstance(width, int) or not isinstance(heads, int):
-        raise Inexpressible("has a head size that is not known")
-    mask = _causal(conversion, query, shape[-2], keys[-2]) if node.attr("is_causal", 0) else None
-    scale = float(node.attr("scale", 0)) if node.has_attr("scale") else 1 / float(np.sqrt(width))
+    form, masks = _checked(conversion, query, key, data)
+    node, kind = conversion.node, conversion.dtype(query)
+    scale = float(node.attr("scale", 0)) if node.has_attr("scale") else 1 / float(np.sqrt(form.width))
     if not scale > 0:
         raise Inexpressible(f"has scale={scale}")
-    if rank == 3:
-        query, key, data = (_by_head(conversion, value, heads) for value in (query, key, data))
+    if form.rank == 3:
+        query = _by_head(conversion, query, form.heads)
+        key, data = (_by_head(conversion, value, form.heads // form.shared) for value in (key, data))
+    key, data = (_with_past(conversion, place, value) for place, value in ((0, key), (1, data)))
+    node.trim_outputs(1)
+    if form.shared > 1:
+        places = conversion.ints([head // form.shared for head in range(form.heads)], "heads")
+        key, data = (conversion.add("Gather", [value, places], "by_head", axis=1) for value in (key, data))
     root = conversion.scalar(float(np.sqrt(scale)), query, "root_of_scale")
     flipped = conversion.add("Transpose", [key], "key_columns", perm=[0, 1, 3, 2])
     left, right = (conversion.add("Mul", [value, root], "scaled") for value in (query, flipped))
     weights = conversion.add("MatMul", [left, right], "weights")
-    if mask is not None:
-        weights = conversion.add("Add", [weights, mask], "masked")
+    bias = _sum_of_masks(conversion, masks, kind)
+    if bias is not None:
+        weights = conversion.add("Add", [weights, bias], "masked")
     shares = conversion.add("Softmax", [weights], "shares", axis=3)
-    if rank == 4:
+    if bias is not None and node.input(3) is not None:
+        shares = _without_hidden_rows(conversion, shares, bias, kind)
+    if form.rank == 4:
         conversion.become("MatMul", [shares, data])
         return
     made = conversion.add("MatMul", [shares, data], "made")
@@ -45,31 +59,106 @@ def plain(conversion: NodeConversion) -> None:
     conversion.become("Reshape", [rows, conversion.ints([0, 0, -1], "shape")])
 
 
+def _sum_of_masks(conversion: NodeConversion, masks: Sequence[ir.Value], kind: int) -> ir.Value | None:
+    bias: ir.Value | None = None
+    for mask in masks:
+        numbers = _numbers(conversion, mask, kind)
+        bias = numbers if bias is None else conversion.add("Add", [bias, numbers], "masks")
+    return bias
+
+
+def _without_hidden_rows(conversion: NodeConversion, shares: ir.Value, bias: ir.Value, kind: int) -> ir.Value:
+    """Return the shares, 0 where a mask hides everything from a place: of nothing but -inf Softmax makes NaN."""
+    peak = conversion.along("ReduceMax", 18, bias, [conversion.rank(bias) - 1], "peak", keepdims=1)
+    lowest = np.finfo(onnx.helper.tensor_dtype_to_np_dtype(kind)).min
+    is_hidden = conversion.add("Less", [peak, conversion.constant(_array(lowest, kind), "lowest")], "is_hidden")
+    return conversion.add("Where", [is_hidden, conversion.constant(_array(0, kind), "zero"), shares], "seen")
+
+
+def _numbers(conversion: NodeConversion, mask: ir.Value, kind: int) -> ir.Value:
+    """Return what a mask adds to the weights: of truths, 0 or what hides."""
+    if conversion.dtype(mask) != TP.BOOL:
+        return mask
+    numbers = [conversion.constant(_array(number, kind), hint) for number, hint in ((0, "zero"), (-np.inf, "hidden"))]
+    return conversion.add("Where", [mask, *numbers], "mask")
+
+
+def _array(number: object, kind: int) -> np.ndarray[Any, Any]:
+    return np.array(number).astype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+
+
 def _checked(
     conversion: NodeConversion, query: ir.Value, key: ir.Value, data: ir.Value
-) -> tuple[Sequence[int | str | None], Sequence[int | str | None]]:
-    """Return the shapes of query and key. Raises Inexpressible for forms that need more than this."""
-    node = conversion.node
-    shapes = [conversion.shape(value) for value in (query, key, data)]
-    if any(value is not None for value in node.inputs[3:]) or any(
-        value is not None and not value.is_unread for value in node.outputs[1:]
-    ):
-        raise Inexpressible("has a mask or a cache")
-    if node.attr("softcap", 0.0) or node.has_attr("softmax_precision"):
-        raise Inexpressible("has a soft cap or a precision of its own")
-    if conversion.dtype(query) not in (TP.FLOAT, TP.DOUBLE) or conversion.dtype(data) != conversion.dtype(query):
-        raise Inexpressible("is not of float32 or float64")
+) -> tuple[_Form, list[ir.Value]]:
+    """Return the form, and what is added to the weights. Raises Inexpressible for forms that need more than this."""
+    node, kind = conversion.node, conversion.dtype(query)
+    if node.attr("softcap", 0.0) or node.has_attr("softmax_precision") or len(node.inputs) > 6:
+        raise Inexpressible("has a soft cap, a precision of its own or lengths")
+    if (weights := node.output(3)) is not None and not weights.is_unread:
+        raise Inexpressible("gives its weights away")
+    if kind not in (TP.FLOAT, TP.DOUBLE, TP.FLOAT16) or any(conversion.dtype(value) != kind for value in (key, data)):
+        raise Inexpressible("is not of one type of floats")
     if conversion.target < 7:
         raise Inexpressible("needs the broadcasting of opset 7")
-    first, second, third = shapes
+    form, rows, columns = _form(conversion, query, key, data)
+    past = node.input(4)
+    if past is not None:
+        columns = _sum(columns, (conversion.shape(past) or (None,) * 3)[2])
+    masks = _masks(conversion, kind, columns)
+    if node.attr("is_causal", 0):
+        if past is not None:
+            raise Inexpressible("hides what is behind each place, of a cache as well")
+        masks.append(_causal(conversion, query, rows, columns))
+    return form, masks
+
+
+def _masks(conversion: NodeConversion, kind: int, columns: int | str | None) -> list[ir.Value]:
+    """Return the mask that is an input, if there is one."""
+    mask = conversion.node.input(3)
+    if mask is None:
+        return []
+    dims = conversion.shape(mask)
+    if dims is None or len(dims) not in (2, 4) or dims[-1] is None or dims[-1] != columns:
+        raise Inexpressible("has a mask of sizes that are not known to fit")
+    if conversion.dtype(mask) not in (kind, TP.BOOL) or conversion.target < 9:
+        raise Inexpressible("has a mask of another type, or needs the Where of opset 9")
+    return [mask]
+
+
+def _sum(size: int | str | None, more: int | str | None) -> int | None:
+    return size + more if isinstance(size, int) and isinstance(more, int) else None
+
+
+def _form(
+    conversion: NodeConversion, query: ir.Value, key: ir.Value, data: ir.Value
+) -> tuple[_Form, int | str | None, int | str | None]:
+    """Return the form, and the numbers of queries and keys."""
+    first, second, third = (conversion.shape(value) for value in (query, key, data))
     if first is None or second is None or third is None or not len(first) == len(second) == len(third) in (3, 4):
         raise Inexpressible("has inputs of an unknown rank")
+    rank = len(first)
     heads = [shape[1] for shape in (first, second, third)]
-    if len(first) == 3:
-        heads = [node.attr("q_num_heads", 0), node.attr("kv_num_heads", 0)]
-    if len(set(heads)) != 1 or not isinstance(heads[0], int) or heads[0] < 1:
-        raise Inexpressible("shares heads")
-    return first, second
+    if rank == 3:
+        stated = [conversion.node.attr(name, 0) for name in ("q_num_heads", "kv_num_heads")]
+        heads = [stated[0], stated[1], stated[1]]
+    queries, keys, values = heads
+    if not isinstance(queries, int) or not isinstance(keys, int) or keys != values or not 0 < keys <= queries:
+        raise Inexpressible("has heads of which it is not known which belong together")
+    width = first[-1] if rank == 4 else _divided(first[-1], queries)
+    if not isinstance(width, int) or queries % keys:
+        raise Inexpressible("has a head size that is not known")
+    return _Form(rank, queries, queries // keys, width), first[-2], second[-2]
+
+
+def _with_past(conversion: NodeConversion, place: int, value: ir.Value) -> ir.Value:
+    """Return keys or values behind those of the cache, which are an output as well."""
+    past, present = conversion.node.input(4 + place), conversion.node.output(1 + place)
+    is_wanted = present is not None and not present.is_unread
+    if past is not None:
+        return conversion.add("Concat", [past, value], present if present and is_wanted else "with_past", axis=2)
+    if present is not None and is_wanted:
+        conversion.add("Identity", [value], present)
+    return value
 
 
 def _divided(size: int | str | None, heads: int | str | None) -> int | None:
@@ -88,6 +177,5 @@ def _causal(conversion: NodeConversion, like: ir.Value, rows: int | str | None, 
     """Return the constant that hides what is behind each place."""
     if not isinstance(rows, int) or not isinstance(columns, int) or rows * columns > _LARGEST_MASK:
         raise Inexpressible("hides what is behind each place, of an open number of places")
-    kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(conversion.dtype(like)))
     hidden = np.arange(columns)[None, :] > np.arange(rows)[:, None]
-    return conversion.constant(np.where(hidden, -np.inf, 0).astype(kind), "causal")
+    return conversion.constant(_array(np.where(hidden, -np.inf, 0), conversion.dtype(like)), "causal")

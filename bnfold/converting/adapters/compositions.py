@@ -122,6 +122,8 @@ def _stored_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool)
 def _computed_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool) -> ir.Value:
     """Make the mask of what is kept from the sizes at run time."""
     if conversion.target < 11:
+        if conversion.node.input(1) is not None and ir.constant(conversion.node.input(1)) is None:
+            raise Inexpressible("has a triangle whose place is computed, which needs opset 11")
         raise Inexpressible(f"has a triangle that depends on sizes: {FIX_SHAPES}")
     diagonal = conversion.node.input(1) or conversion.constant(np.array(0, np.int64), "zero")
     rank, shape = conversion.rank(data), conversion.add("Shape", [data], "shape")

@@ -1,8 +1,9 @@
-"""Einsum in terms of Transpose, Reshape and MatMul: one or two operands, without an ellipsis or a repeated index."""
+"""Einsum in terms of Transpose, Reshape and MatMul: one or two operands, without a repeated index."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from string import ascii_letters
 
 from bnfold import ir
 from bnfold.converting.context import FIX_SHAPES, Inexpressible
@@ -22,6 +23,11 @@ def einsum(conversion: NodeConversion) -> None:
     batch = [index for index in kept[0] if index in kept[1] and index in result]
     inner = [index for index in kept[0] if index in kept[1] and index not in result]
     rows, columns = ([index for index in each if index not in batch and index not in inner] for each in kept)
+    if len(inner) == len(columns) == 1 and (len(rows) == 1 or not batch):
+        left = _ordered(conversion, values[0], kept[0], [*batch, *rows, *inner])
+        right = _ordered(conversion, values[1], kept[1], [*batch, *inner, *columns])
+        _in_order(conversion, "MatMul", [left, right], [*batch, *rows, *columns], result)
+        return
     left = _matrices(conversion, values[0], kept[0], (batch, rows, inner), sizes)
     right = _matrices(conversion, values[1], kept[1], (batch, inner, columns), sizes)
     _finish(conversion, left, [*batch, *rows, *columns], result, sizes, right)
@@ -29,16 +35,33 @@ def einsum(conversion: NodeConversion) -> None:
 
 def _terms(conversion: NodeConversion) -> tuple[list[str], str]:
     """Return the indices of each operand and of the result. Raises Inexpressible for other forms."""
-    equation = str(conversion.node.attr("equation", "")).replace(" ", "")
+    equation = _without_ellipsis(conversion, str(conversion.node.attr("equation", "")).replace(" ", ""))
     terms, _, result = equation.partition("->")
     operands = terms.split(",")
     if "->" not in equation:
         result = "".join(sorted(index for index in set(terms) - {","} if terms.count(index) == 1))
     if len(operands) > 2 or "." in equation or len(operands) != len(conversion.node.inputs):
-        raise Inexpressible(f"has the equation {equation!r}, of more than two operands or with an ellipsis")
+        raise Inexpressible(f"has the equation {equation!r}, of more than two operands")
     if any(len(set(term)) != len(term) for term in (*operands, result)) or not set(result) <= set(terms):
         raise Inexpressible(f"has the equation {equation!r}, which repeats an index of one operand")
     return operands, result
+
+
+def _without_ellipsis(conversion: NodeConversion, equation: str) -> str:
+    """Return the equation with the axes that an ellipsis stands for as indices of their own."""
+    terms, arrow, _result = equation.partition("->")
+    operands = terms.split(",")
+    if "..." not in equation or len(operands) != len(conversion.node.inputs):
+        return equation
+    counts = {
+        conversion.rank(conversion.input(index)) - len(term.replace("...", ""))
+        for index, term in enumerate(operands)
+        if "..." in term
+    }
+    free = [letter for letter in ascii_letters if letter not in equation]
+    if len(counts) != 1 or not arrow or not 0 <= (count := counts.pop()) <= len(free):
+        raise Inexpressible(f"has the equation {equation!r}, whose ellipsis stands for axes of several numbers")
+    return equation.replace("...", "".join(free[:count]))
 
 
 def _sizes(conversion: NodeConversion, operands: Sequence[str], values: Sequence[ir.Value]) -> dict[str, int | None]:
@@ -75,10 +98,25 @@ def _matrices(
     sizes: dict[str, int | None],
 ) -> ir.Value:
     """Bring a value into the form of batches of matrices: one axis each for the batch, the rows and the columns."""
-    order = [kept.index(index) for group in groups for index in group]
-    if order != sorted(order):
-        value = conversion.add("Transpose", [value], "ordered", perm=order)
+    value = _ordered(conversion, value, kept, [index for group in groups for index in group])
     return conversion.add("Reshape", [value, _dims(conversion, [_product(group, sizes) for group in groups])], "matrix")
+
+
+def _ordered(conversion: NodeConversion, value: ir.Value, kept: Sequence[str], wanted: Sequence[str]) -> ir.Value:
+    if list(kept) == list(wanted):
+        return value
+    return conversion.add("Transpose", [value], "ordered", perm=[kept.index(index) for index in wanted])
+
+
+def _in_order(
+    conversion: NodeConversion, op_type: str, inputs: Sequence[ir.Value], made: Sequence[str], result: str
+) -> None:
+    """Let the node compute this, with its axes in the order of the result."""
+    if list(made) == list(result):
+        conversion.become(op_type, inputs)
+        return
+    product = conversion.add(op_type, inputs, "product")
+    conversion.become("Transpose", [product], perm=[made.index(index) for index in result])
 
 
 def _product(group: Sequence[str], sizes: dict[str, int | None]) -> int | None:
@@ -107,16 +145,9 @@ def _finish(
     right: ir.Value | None,
 ) -> None:
     """Bring the product, if there are two operands, and its axes into the order of the result."""
-    perm = [made.index(index) for index in result]
     if right is None:
-        if perm == sorted(perm):
-            conversion.become("Identity", [left])
-        else:
-            conversion.become("Transpose", [left], perm=perm)
+        _in_order(conversion, "Identity", [left], made, result)
         return
     shape = _dims(conversion, [sizes[index] for index in made])
     product = conversion.add("MatMul", [left, right], "product")
-    if perm == sorted(perm):
-        conversion.become("Reshape", [product, shape])
-        return
-    conversion.become("Transpose", [conversion.add("Reshape", [product, shape], "unfolded")], perm=perm)
+    _in_order(conversion, "Reshape", [product, shape], made, result)

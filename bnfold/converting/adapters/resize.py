@@ -7,12 +7,13 @@ where it shrinks (onnx's own test data and onnxruntime's kernel agree); Resize-1
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from bnfold import ir
 from bnfold.converting.adapters.attributes import respell
-from bnfold.converting.context import Inexpressible
+from bnfold.converting.context import FIX_SHAPES, Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
 
@@ -116,20 +117,74 @@ def every_axis(conversion: NodeConversion) -> None:
     node, axes = conversion.node, conversion.take("axes")
     if not axes:
         return
-    shape, rank = conversion.shape(conversion.input(0)) or (), conversion.rank(conversion.input(0))
+    rank = conversion.rank(conversion.input(0))
     places = [axis % rank for axis in axes]
     if node.input(1) is not None and node.attr("coordinate_transformation_mode") == "tf_crop_and_resize":
         raise Inexpressible("crops along axes of its own")
-    if (scales := node.input(2)) is not None and (tensor := ir.constant(scales)) is not None and tensor.size:
-        full = np.ones(rank, np.float32)
-        full[places] = tensor.numpy()
-        node.set_input(2, _scales(conversion, full))
-        return
-    sizes = None if node.input(3) is None else ir.constant(node.input(3))
-    others = [size for place, size in enumerate(shape) if place not in places]
-    if sizes is None or not all(isinstance(size, int) for size in others):
-        raise Inexpressible("resizes some axes by what is not constant, or others of an open size")
-    wanted = [size if isinstance(size, int) else 0 for size in shape]
-    for place, size in zip(places, sizes.numpy().tolist(), strict=True):
-        wanted[place] = size
-    node.set_input(3, conversion.ints(wanted, "sizes"))
+    if (scales := node.input(2)) is not None and conversion.shape(scales) != (0,):
+        node.set_input(2, _full(conversion, scales, places, rank, None))
+    if (sizes := node.input(3)) is not None:
+        node.set_input(3, _full(conversion, sizes, places, rank, conversion.input(0)))
+
+
+def _full(conversion: NodeConversion, given: ir.Value, places: list[int], rank: int, data: ir.Value | None) -> ir.Value:
+    """Return numbers for every axis, from those of some; the others keep the size of ``data``, or are scaled by 1."""
+    tensor = ir.constant(given)
+    shape = (1.0,) * rank if data is None else (conversion.shape(data) or ())
+    if tensor is None or not all(isinstance(size, (int, float)) and size for size in shape):
+        others = _scales(conversion, shape) if data is None else conversion.add("Shape", [data], "shape")
+        table = [places.index(axis) if axis in places else len(places) + axis for axis in range(rank)]
+        longer = conversion.add("Concat", [given, others], "given_and_others", axis=0)
+        return conversion.add("Gather", [longer, conversion.ints(table, "places")], "every_axis", axis=0)
+    full = np.array(shape, np.float32 if data is None else np.int64)
+    full[places] = tensor.numpy()
+    return conversion.constant(full, "every_axis")
+
+
+_MIDDLES = ("half_pixel", "pytorch_half_pixel")
+
+
+def fixed_points(conversion: NodeConversion) -> None:
+    """Convert Resize 11 → 10, whose points are ``x / scale``; the nearest one is below where all grows, else above."""
+    node, scales = conversion.node, _known_scales(conversion)
+    mode, points = node.attr("mode", "nearest"), node.attr("coordinate_transformation_mode", "half_pixel")
+    grows, is_whole = bool((scales >= 1).all()), bool((scales == np.floor(scales)).all())
+    neighbour = node.attr("nearest_mode", "round_prefer_floor")
+    if mode == "nearest":
+        is_plain = points == "asymmetric" and neighbour == ("floor" if grows else "ceil")
+        # Between whole multiples, the middle of no pixel lies half way between two.
+        is_middle = points in _MIDDLES and neighbour.startswith("round") and is_whole
+        fits = (grows and (is_plain or is_middle)) or (is_plain and bool((scales <= 1).all()))
+    else:
+        fits = mode == "linear" and points == "asymmetric"
+    if not fits:
+        raise Inexpressible(f"reads mode={mode} at points that version 10 does not know")
+    for name in [name for name in node.attrs if name != "mode"]:
+        node.del_attr(name)
+    node.set_inputs([conversion.input(0), _scales(conversion, scales)])
+
+
+def _known_scales(conversion: NodeConversion) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Return the scales of every axis. Sizes count as scales where they are whole multiples."""
+    given, sizes = ir.constant(conversion.node.input(2)), ir.constant(conversion.node.input(3))
+    if given is not None and given.size:
+        return given.numpy().astype(np.float32)
+    shape = conversion.shape(conversion.input(0))
+    if sizes is None or shape is None or not all(isinstance(size, int) and size for size in shape):
+        raise Inexpressible(f"has scales that are not known: {FIX_SHAPES}")
+    wanted, own = sizes.numpy(), np.array(shape, np.int64)
+    if wanted.shape != own.shape or (wanted % own).any() or (wanted < own).any():
+        raise Inexpressible("makes sizes that are no multiples, and version 10 has scales only")
+    return (wanted // own).astype(np.float32)
+
+
+def to_upsample(conversion: NodeConversion) -> None:
+    """Convert Resize 10 → Upsample, which scales no axis down."""
+    tensor, data = ir.constant(conversion.input(1)), conversion.input(0)
+    if tensor is None or (tensor.numpy() < 1).any() or conversion.target < 7:
+        raise Inexpressible("has scales that are below 1 or not known, which needs opset 10")
+    mode, scales = conversion.node.attr("mode", "nearest"), tensor.numpy().astype(np.float32)
+    if conversion.target < 9:
+        conversion.become("Upsample", [data], mode=mode, scales=[float(scale) for scale in scales])
+    else:
+        conversion.become("Upsample", [data, conversion.input(1)], mode=mode)

@@ -10,7 +10,7 @@ import onnx
 from bnfold import ir
 from bnfold.converting.adapters import computed
 from bnfold.converting.adapters.inputs import constant_ints
-from bnfold.converting.context import Inexpressible
+from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 
 _WITHOUT_AXES = {"ReduceL1": "Abs", "ReduceL2": "Abs", "ReduceLogSum": "Log"}
@@ -141,6 +141,22 @@ def dropout_ratio(conversion: NodeConversion) -> None:
         node.set_attr("ratio", float(stated.numpy().reshape(-1)[0]))
 
 
+def zero_bias(conversion: NodeConversion) -> None:
+    """Convert Gemm 11 → 9, which demands a C."""
+    node = conversion.node
+    if node.input(2) is None:
+        zero = conversion.constant(np.zeros(1, numeric_type(conversion.dtype(conversion.input(0)))), "zero")
+        node.set_inputs([conversion.input(0), conversion.input(1), zero])
+
+
+def no_mask(conversion: NodeConversion) -> None:
+    """Convert Dropout 10 → 7, whose mask is of another type: nothing may read it."""
+    mask = conversion.node.output(1)
+    if mask is not None and not mask.is_unread:
+        raise Inexpressible("has a mask, which version 7 makes of another type")
+    conversion.node.trim_outputs(1)
+
+
 def dft_axis(conversion: NodeConversion) -> None:
     """Convert DFT 20 → 17: ``axis``, whose default was 1."""
     node, over = conversion.node, conversion.node.input(2)
@@ -150,13 +166,6 @@ def dft_axis(conversion: NodeConversion) -> None:
     axis = axes[0] if axes[0] >= 0 else axes[0] % conversion.rank(conversion.input(0))
     node.set_inputs(node.inputs[:2] if node.input(1) is not None else node.inputs[:1])
     node.set_attr("axis", axis)
-
-
-def one_scale(conversion: NodeConversion) -> None:
-    """Convert QuantizeLinear, DequantizeLinear 13 → 10: ``axis`` says nothing of a scale that is one number."""
-    if conversion.shape(conversion.input(1)) != ():
-        raise Inexpressible("has a scale that is not known to be one number, and version 10 has no axis")
-    conversion.node.del_attr("axis")
 
 
 def slice_bounds(conversion: NodeConversion) -> None:

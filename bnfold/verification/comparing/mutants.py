@@ -20,7 +20,7 @@ from bnfold.verification.changes.from_constants import held
 from bnfold.verification.changes.unchanged import identity
 from bnfold.verification.comparing.evidence import STEP, Mutant
 from bnfold.verification.comparing.moves import WITHOUT, flat, nudge, replacing, shares
-from bnfold.verification.comparing.smooth import is_smooth, settings
+from bnfold.verification.comparing.smooth import defaults, is_smooth, settings
 from bnfold.verification.tolerance.bits import same
 from bnfold.verification.tolerance.floats import float_type, is_float
 
@@ -163,9 +163,9 @@ class _Side:
         for key in self.nodes.keys() & old.nodes.keys():
             node, former = self.nodes[key], old.nodes[key]
             these, were = settings(node), settings(former)
-            # A default that only one version has is what the other one does.
             for name in (these.keys() & were.keys()) | node.attrs.keys() | former.attrs.keys():
-                was, is_ = were.get(name), these.get(name)
+                # A default that only one version has is what the other one does.
+                was, is_ = were.get(name, defaults(node).get(name)), these.get(name, defaults(former).get(name))
                 if (name == "dtype" and _types(node) == _types(former)) or _is_unread(node, name):
                     continue  # of nothing else is the type said
                 differs = was != is_ and _from_front(former, name, was) != _from_front(node, name, is_)
@@ -254,7 +254,15 @@ def _types(node: ir.Node) -> list[int | None]:
 
 
 def _is_unread(node: ir.Node, name: str) -> bool:
-    """Whether nothing reads it: of Dropouts with a ratio of their own only those that drop nothing are evaluated."""
+    """Whether nothing reads it: of Dropouts with a ratio of their own only those that drop nothing are evaluated.
+
+    And of a Reshape whether 0 is a size, where none is.
+    """
+    if node.is_op("Reshape") and name == "allowzero":
+        shape, value = held(node.input(1)), node.input(0)
+        known = None if value is None else value.shape
+        is_never_empty = known is not None and all(isinstance(size, int) and size > 0 for size in known)
+        return is_never_empty or (shape is not None and bool(shape.numpy().all()))
     return node.is_op("Dropout") and name == "ratio"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from bnfold import ir
@@ -39,13 +40,18 @@ def is_smooth(node: ir.Node) -> bool:
 
 def settings(node: ir.Node) -> dict[str, Any]:
     """Return the attributes with their defaults, but for graphs, what means nothing, and what only callers know."""
-    known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
     spelled = {
         attribute.name: attribute_value(attribute)
         for attribute in telling(node)
         if not (attribute.name in node.subgraphs or attribute.name in MEANINGLESS or attribute.ref_attr_name)
     }
-    return {**(known.defaults if known is not None else {}), **spelled}
+    return {**defaults(node), **spelled}
+
+
+def defaults(node: ir.Node) -> Mapping[str, Any]:
+    """Return what the attributes that are left out mean."""
+    known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
+    return known.defaults if known is not None else {}
 
 
 def differ_in_kind(old: Subgraph, new: Subgraph) -> bool:

@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 Lowered = Callable[..., Any]
@@ -22,15 +23,46 @@ def test_plain_attention(lowered: Lowered, text: Text, inputs: str, attributes: 
     assert len(ops) <= (7 if rank == 4 else 15)
 
 
+@pytest.mark.parametrize("target", [17, 13, 11, 9])
+@pytest.mark.parametrize(
+    ("inputs", "node", "heads"),
+    [
+        (f"{FOUR}, float[4, 5] m", "Attention (q, k, v, m)", 3),
+        (f"{FOUR}, bool[2, 1, 4, 5] m", "Attention <is_causal = 1> (q, k, v, m)", 3),
+        ("float[2, 6, 4, 8] q, float[2, 3, 5, 8] k, float[2, 3, 5, 6] v", "Attention (q, k, v)", 6),
+        ("float[b, 6, l, 8] q, float[b, 2, s, 8] k, float[b, 2, s, 6] v, float[l, s] m", "Attention (q, k, v, m)", 6),
+    ],
+)
+def test_masks_and_shared_heads(lowered: Lowered, text: Text, inputs: str, node: str, heads: int, target: int) -> None:
+    mask = np.arange(40).reshape(2, 1, 4, 5) % 5 < 4
+    mask[1, 0, 2] = False  # hides everything
+    outputs = f"float[2, {heads}, 4, 6] y" if "[b" not in inputs else f"float[b, {heads}, l, 6] y"
+    feeds = {"m": mask} if "bool" in inputs else {}
+    ops = lowered(text(23, inputs, f"y = {node}", outputs=outputs), target, feeds=feeds).ops
+    assert len(ops) <= 13
+
+
+@pytest.mark.parametrize("target", [17, 9])
+@pytest.mark.parametrize("mask", ["", ", float[4, 7] m"])
+def test_a_cache(lowered: Lowered, text: Text, mask: str, target: int) -> None:
+    inputs = f"{THREE}{mask}, float[2, 3, 2, 8] p, float[2, 3, 2, 6] o"
+    node = f"y, e, f = Attention <q_num_heads = 3, kv_num_heads = 3> (q, k, v, {mask[-1:]}, p, o)"
+    outputs = "float[2, 4, 18] y, float[2, 3, 7, 8] e, float[2, 3, 7, 6] f"
+    assert lowered(text(23, inputs, node, outputs=outputs), target).ops.count("Concat") == 2
+
+
 @pytest.mark.parametrize(
     ("inputs", "node"),
-    [(f"{FOUR}, float[4, 5] m", "Attention (q, k, v, m)"), (f"{FOUR}, bool[4, 5] m", "Attention (q, k, v, m)"),
-     (FOUR, "Attention <softcap = 2.0> (q, k, v)"),
-     ("float[2, 6, 4, 8] q, float[2, 3, 5, 8] k, float[2, 3, 5, 6] v", "Attention (q, k, v)")],
-)  # fmt: skip
+    [
+        (f"{FOUR}, float[4, s] m", "Attention (q, k, v, m)"),
+        (FOUR, "Attention <softcap = 2.0> (q, k, v)"),
+        ("float[2, 3, l, 8] q, float[2, 3, s, 8] k, float[2, 3, s, 6] v", "Attention <is_causal = 1> (q, k, v)"),
+    ],
+)
 @pytest.mark.parametrize("target", [17, 13])
 def test_other_attention_has_a_body(lowered: Lowered, text: Text, inputs: str, node: str, target: int) -> None:
-    heads = 6 if "6, 4, 8" in inputs else 3
-    ops = lowered(text(23, inputs, f"y = {node}", outputs=f"float[2, {heads}, 4, 6] y"), target).ops
+    rows = "l" if ", l," in inputs else "4"
+    feeds = {"m": np.ones((4, 5), np.float32)} if " m" in inputs else {}
+    ops = lowered(text(23, inputs, f"y = {node}", outputs=f"float[2, 3, {rows}, 6] y"), target, feeds=feeds).ops
     assert "Attention" not in ops
     assert len(ops) > 20

@@ -103,10 +103,61 @@ def test_down_to_every_axis(lowered: Converted, text: Text, mode: str, target: i
     [
         ('<mode = "linear", antialias = 1> (x, , f)', "attribute antialias is newer"),
         ('<keep_aspect_ratio_policy = "not_larger"> (x, , , z)', "attribute keep_aspect_ratio_policy is newer"),
-        ("<axes = [2]> (x, , , z)", "by what is not constant"),
     ],
 )
 def test_resizes_that_are_refused(text: Text, node: str, reason: str) -> None:
     inputs = "float[1, 2, 3, 4] x, float[4] f, int64[k] z"
     with pytest.raises(UpgradeBlocked, match=reason):
         upgrade(ir.load(onnx.parser.parse_model(text(18, inputs, f"y = Resize {node}"))), 17)
+
+
+@pytest.mark.parametrize("target", [17, 13, 11])
+@pytest.mark.parametrize(("given", "numbers"), [("scales", [2.0, 3.0]), ("sizes", [6, 4])])
+def test_computed_numbers_of_some_axes(
+    lowered: Converted, text: Text, given: str, numbers: list[float], target: int
+) -> None:
+    kind = "float" if given == "scales" else "int64"
+    body = f"y = Resize <axes = [3, -2]> (x, , {'s' if given == 'scales' else ', s'})"
+    source = text(18, f"float[1, 2, 3, 4] x, {kind}[2] s", body, outputs="float[a, b, c, d] y")
+    dtype = np.float32 if given == "scales" else np.int64
+    lowered(source, target, feeds={"s": np.array(numbers, dtype)})
+
+
+WHOLE, BROKEN, SMALLER = "1.0, 1.0, 2.0, 3.0", "1.0, 1.0, 1.5, 2.0", "1.0, 1.0, 0.5, 1.0"
+FLOOR = 'coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"'
+CEIL = 'coordinate_transformation_mode = "asymmetric", nearest_mode = "ceil"'
+LINEAR = 'coordinate_transformation_mode = "asymmetric", mode = "linear"'
+MIDDLE = 'coordinate_transformation_mode = "half_pixel"'
+
+
+@pytest.mark.parametrize(
+    ("attrs", "scales"),
+    [(FLOOR, WHOLE), (FLOOR, BROKEN), (CEIL, SMALLER), (LINEAR, WHOLE), (LINEAR, SMALLER), (MIDDLE, WHOLE)],
+)
+@pytest.mark.parametrize("target", [10, 9, 8])
+def test_points_that_version_10_knows(lowered: Converted, text: Text, attrs: str, scales: str, target: int) -> None:
+    body = f"s = Constant <value = float[4] {{{scales}}}> () y = Resize <{attrs}> (x, , s)"
+    source = text(13, "float[1, 2, 4, 4] x", body)
+    if scales == SMALLER and target < 10:
+        with pytest.raises(UpgradeBlocked, match="needs opset 10"):
+            lowered(source, target)
+    else:
+        assert lowered(source, target).ops[-1] == ("Resize" if target == 10 else "Upsample")
+
+
+@pytest.mark.parametrize(("attrs", "scales"), [(MIDDLE, BROKEN), (CEIL, WHOLE), (FLOOR, SMALLER)])
+def test_other_points_are_refused(lowered: Converted, text: Text, attrs: str, scales: str) -> None:
+    body = f"s = Constant <value = float[4] {{{scales}}}> () y = Resize <{attrs}> (x, , s)"
+    with pytest.raises(UpgradeBlocked, match="at points that version 10 does not know"):
+        lowered(text(13, "float[1, 2, 4, 4] x", body), 10)
+
+
+@pytest.mark.parametrize("size", [8, 6])
+def test_sizes_that_are_multiples(lowered: Converted, text: Text, size: int) -> None:
+    body = f"s = Constant <value = int64[4] {{1, 2, {size}, 4}}> () y = Resize <{FLOOR}> (x, , , s)"
+    source = text(13, "float[1, 2, 4, 4] x", body)
+    if size == 8:
+        lowered(source, 9)
+    else:
+        with pytest.raises(UpgradeBlocked, match="makes sizes that are no multiples"):
+            lowered(source, 9)

@@ -190,3 +190,12 @@ def test_constants(lowered: Converted, text: Text, value: str) -> None:
     kind = "int64" if "int" in value else "float"
     source = text(12, "float[2] x", f"z = Abs (x) y = Constant <{value}> ()", outputs=f"float[2] z, {kind}[] y")
     assert "Constant" in lowered(source, 11).ops
+
+
+def test_a_product_without_a_bias(lowered: Converted, text: Text) -> None:
+    lowered(text(13, "float[2, 3] x, float[3, 4] w", "y = Gemm (x, w)"), 9)
+
+
+@pytest.mark.parametrize("target", [9, 7])
+def test_dropout_without_a_mask(lowered: Converted, text: Text, target: int) -> None:
+    lowered(text(13, "float[2, 3] x", "y = Dropout (x)"), target)

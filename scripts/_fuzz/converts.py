@@ -1,0 +1,120 @@
+"""Mode ``convert``: any model, to any opset and IR version; the result is legal there, and comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from _fuzz import downward, legacy, modern, phases, rewriting, runtime, watch
+from _fuzz import draw as chains
+from _fuzz.case import Case, Outcome
+from bnfold import ir
+from bnfold.converting.ir_version import ir_version_of
+from bnfold.errors import BnfoldError, UpgradeBlocked
+from bnfold.pipeline import passes
+from bnfold.settings import Options
+
+LOWEST, NEWEST = 7, 25
+IR_VERSIONS = ("auto", "auto", "auto", "keep", 9, 10)
+INFERRED = 9
+"""The opset from which on inference sees what is declared amiss in the original as well."""
+
+KINDS: tuple[Callable[[int], tuple[Any, ...]], ...] = (
+    *[modern.draw] * 5,
+    chains.draw,
+    legacy.draw,
+    downward.draw,
+)
+
+
+def draw(seed: int) -> Case:
+    """A model, its inputs, and what to make of it."""
+    rng = np.random.default_rng([seed, 29])
+    model, feeds = KINDS[seed % len(KINDS)](seed)[:2]
+    lowered = rng.random() < 0.8
+    own = model.opset_import[0].version
+    target = int(rng.integers(LOWEST, own) if lowered and own > LOWEST else rng.integers(own, NEWEST + 1))
+    ir_version = IR_VERSIONS[int(rng.integers(len(IR_VERSIONS)))]
+    settings = rewriting.DEFAULTS["convert"] | {"target_opset": target, "ir_version": ir_version}
+    return Case(model.SerializeToString(), feeds=feeds, settings=settings)
+
+
+def judge(case: Case, folder: Path) -> Outcome:
+    """As mode ``upgrade``; then the result has to be legal, and to compute the same at its old opset."""
+    outcome = rewriting.judge("convert", case, folder)
+    if outcome.error or outcome.refused:
+        return outcome
+    source, result = folder / "model.onnx", folder / "result.onnx"
+    before = onnx.ModelProto.FromString(case.model)
+    if not result.is_file():  # nobody evaluates it in float64
+        source = case.lay_out(folder) if not source.is_file() else source
+        if error := _converted(source, result, rewriting.options(dict(case.settings))):
+            return Outcome("" if error == REFUSED else error, refused=error == REFUSED)
+        with phases.theirs("onnxruntime"):
+            error, compared = runtime.compare(source, result)
+        outcome = replace(outcome, error=error, compared=outcome.compared or compared)
+    error = outcome.error or _illegal(before, onnx.load(result), case.settings) or _back(source, result, before, folder)
+    return replace(outcome, error=error)
+
+
+REFUSED = "refused"
+
+
+def _converted(source: Path, result: Path, how: Options) -> str:
+    """The finding; `REFUSED` where a node has no equivalent."""
+    model = ir.load(source)
+    try:
+        passes.rewrite(model, how)
+        ir.save(model, result)
+    except UpgradeBlocked:
+        return REFUSED
+    except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
+        return watch.crash(crash)
+    return ""
+
+
+def _illegal(before: onnx.ModelProto, after: onnx.ModelProto, settings: Any) -> str:
+    """What onnx has against the result, but not against the original, and an IR version that is too low or too high."""
+    target = settings["target_opset"]
+    if settings["ir_version"] == "auto" and target < before.opset_import[0].version:
+        expected = max(4, ir_version_of(target))
+        if after.ir_version != expected:
+            return f"illegal: IR version {after.ir_version} at opset {target}, not {expected}"
+    if before.opset_import[0].version < INFERRED or not all(map(_is_true, before.graph.input)):
+        return ""
+    with phases.theirs("onnx"):
+        if (found := _complaint(after)) and not _complaint(before):
+            return f"illegal: {found}"
+    return ""
+
+
+def _is_true(info: onnx.ValueInfoProto) -> bool:
+    """Whether no size is declared as 0: some of those are none."""
+    return all(dim.dim_value or not dim.HasField("dim_value") for dim in info.type.tensor_type.shape.dim)
+
+
+def _complaint(model: onnx.ModelProto) -> str:
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as error:  # noqa: BLE001 - it raises what it likes
+        return (str(error).splitlines() or ["no text"])[0]
+    return ""
+
+
+def _back(source: Path, result: Path, before: onnx.ModelProto, folder: Path) -> str:
+    """What the way back finds: whatever is spelled out goes up again."""
+    again, own = folder / "again.onnx", before.opset_import[0].version
+    try:
+        error = _converted(result, again, Options(fold=False, target_opset=own, max_growth=1 << 30))
+    except BnfoldError as refusal:
+        return f"back: {watch.crash(refusal)}"
+    if error:
+        return "" if error == REFUSED and own < onnx.load(result).opset_import[0].version else f"back: {error}"
+    with phases.theirs("onnxruntime"):
+        error, _ = runtime.compare(source, again)
+    return f"back: {error}" if error else ""
