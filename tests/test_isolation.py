@@ -36,7 +36,9 @@ def hook(event, arguments):
         path, flags = os.fsdecode(arguments[0]), arguments[2] or 0
         compiled = ".pyc" in os.path.basename(path)
         writes = flags & (os.O_WRONLY | os.O_RDWR) and not compiled
-        if not below(path, [folder, os.devnull] if writes else readable):
+        above = os.path.realpath(os.path.dirname(path))
+        settings = os.path.basename(path) == "pyproject.toml" and below(folder, [above.rstrip(os.sep)]) and not writes
+        if not settings and not below(path, [folder, os.devnull] if writes else readable):
             stop(event, arguments)
 
 def below(path, places):

@@ -32,7 +32,7 @@ def test_the_library_shows_nothing_by_itself() -> None:
 def test_what_the_program_asks_for_is_shown() -> None:
     done = run(f"import logging, bnfold; logging.basicConfig(level='INFO'); bnfold.optimize({str(MODEL)!r})")
     assert done.stdout == ""
-    assert "INFO:bnfold.pipeline.passes:BatchNormalization " in done.stderr
+    assert "INFO:bnfold.pipeline.context:BatchNormalization " in done.stderr
     assert "INFO:bnfold.pipeline.job:verified: " in done.stderr
     assert "DEBUG" not in done.stderr
 

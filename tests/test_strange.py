@@ -14,16 +14,16 @@ import bnfold
 from bnfold import reference
 from bnfold.errors import Unsupported
 from bnfold.ir import load
-from bnfold.settings import VerifyOptions
+from bnfold.settings import ONE_JOB, VerifyOptions
 from tests.machine import here
 from tests.strange import STRANGE
 
 QUICK = VerifyOptions(depth="none")
 MODES: dict[str, bnfold.Options] = {
     "optimize": bnfold.Options(),
-    "fold": bnfold.Options(target_opset="keep"),
-    "upgrade": bnfold.Options(fold=False, target_opset=21),
-    "decompose": bnfold.Options(fold=False, target_opset="keep", decompose="all"),
+    "fold": bnfold.Options(target_opset="keep", **ONE_JOB),
+    "upgrade": bnfold.Options(fold=False, target_opset=21, **ONE_JOB),
+    "decompose": bnfold.Options(fold=False, target_opset="keep", decompose="all", **ONE_JOB),
 }
 CANNOT_RUN = {
     "a_foreign_domain_only", "a_model_of_functions_only", "custom_operators", "map_types", "no_outputs",
@@ -126,7 +126,6 @@ def test_inspect_and_verify_take_it(name: str, tmp_path: Path) -> None:
 
 
 LEFT = {
-    "everything_unused": {"graph-output"},
     "an_output_in_the_middle": {"graph-output"},
     "sparse_weight": {"rank-unknown"},
     "training_info": {"dynamic-weight"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bnfold.report.reasons import Reason, sentence
@@ -118,8 +118,6 @@ def _result(each: Finding, codes: Sequence[str]) -> dict[str, Any]:
 
 def _uri(path: str) -> str:
     """Return a path below the working directory as a relative reference, another one as a file's URL."""
-    from urllib.parse import quote
-
     from bnfold.batch.addresses import is_url
 
     if is_url(path):
@@ -127,7 +125,8 @@ def _uri(path: str) -> str:
     absolute = Path(path).absolute()
     if not absolute.is_relative_to(Path.cwd()):
         return absolute.as_uri()
-    return quote(absolute.relative_to(Path.cwd()).as_posix())
+    below = PurePosixPath("/", absolute.relative_to(Path.cwd()).as_posix())
+    return below.as_uri().removeprefix("file:///")  # with what a URL cannot have written as %20
 
 
 WRITERS: Mapping[str, Callable[[Sequence[Finding]], Iterator[str]]] = {

@@ -16,6 +16,7 @@ from bnfold import ir
 from bnfold.converting.bodies import Dims
 from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType, numeric_type
 from bnfold.ir.schemas import schema_of, version_at
+from bnfold.ir.traits import BROADCASTING
 from bnfold.semantics import Repair
 
 INT64_MAX = 2**63 - 1
@@ -130,7 +131,7 @@ class NodeConversion:
 
     def become(self, op_type: str, inputs: Sequence[ir.Value | None], **attrs: Any) -> None:
         """Turn the node into another one, written as the target has it, that makes the first output."""
-        if self.target < 7 and op_type in ("Add", "Div", "Mul", "Sub"):
+        if self.target < 7 and op_type in BROADCASTING:
             raise Inexpressible("needs the broadcasting of opset 7")
         for name in self.node.attrs:
             self.node.del_attr(name)
