@@ -90,7 +90,7 @@ STATED = {
     for member in fields(kind)
 }
 FLAGS = {
-    "target_opset": ("--opset", "--target-opset"),
+    "target_opset": ("--target-opset", "--opset"),
     "excluded": ("--except",),
     "inputs": ("--input",),
     "depth": ("--verify",),
@@ -226,7 +226,7 @@ def _stated_by(name: str) -> str:
 
     ctx = click.get_current_context(silent=True)
     is_default = ctx is not None and ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP
-    return f"{project().file}: [tool.bnfold] {_flags(name)[0].lstrip('-')}" if is_default else _flags(name)[-1]
+    return f"{project().file}: [tool.bnfold] {_flags(name)[-1].lstrip('-')}" if is_default else _flags(name)[-1]
 
 
 def _import_numpy() -> None:
