@@ -68,9 +68,8 @@ _VERSIONS = {
 
 def _reduce(call: Call, x: Array, axes: Array | None = None) -> Array:
     named = call.listed("axes", None if axes is None or axes.size == 0 else axes)
-    if not named and call.attr("noop_with_empty_axes", 0):
-        return x
-    chosen = tuple(normal_axis(axis, x.ndim) for axis in named or range(x.ndim))
+    every = () if call.attr("noop_with_empty_axes", 0) else range(x.ndim)
+    chosen = tuple(normal_axis(axis, x.ndim) for axis in named or every)
     return np.asarray(_REDUCTIONS[call.op](x, chosen, bool(call.attr("keepdims")))).astype(x.dtype, copy=False)
 
 
