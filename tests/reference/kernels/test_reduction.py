@@ -42,7 +42,9 @@ def test_no_axes_means_all_or_none() -> None:
     assert compute("ReduceSum", 13, [X, np.zeros(0, np.int64)]).shape == (1, 1, 1)
     np.testing.assert_array_equal(compute("ReduceSum", 13, [X], noop_with_empty_axes=1), X)
     # Over no axis the square of each element, as onnxruntime and onnx's reference have it.
-    np.testing.assert_array_equal(compute("ReduceSumSquare", 18, [X], noop_with_empty_axes=1), np.square(X.astype(np.float64)))
+    np.testing.assert_array_equal(
+        compute("ReduceSumSquare", 18, [X], noop_with_empty_axes=1), np.square(X.astype(np.float64))
+    )
     np.testing.assert_array_equal(compute("ReduceL1", 18, [X], noop_with_empty_axes=1), np.abs(X))
 
 
