@@ -56,7 +56,21 @@ UNEQUAL = text(
     f"{WEIGHT}, {WEIGHT.replace(' w ', ' u ')}",
 )
 ROUNDABOUT = text(15, "(float[2,3,5] x) => (float[2,3,5] y)", "i = Identity (x) y = Relu (i)", WEIGHT)
-TEXTS = {"roundabout": ROUNDABOUT, "shared": SHARED, "scaled": SCALED, "two": TWO, "unequal": UNEQUAL}
+GROUPED = text(
+    21,
+    "(float[2,3,5] x) => (float[2,3,5] y)",
+    "f = Reshape (x, g) n = InstanceNormalization (f, s, t) r = Reshape (n, d) m = Mul (r, k) y = Add (m, k)",
+    f"{WEIGHT}, int64[3] g = {{0, 1, -1}}, int64[3] d = {{2, 3, 5}}, float[1] s = {{1}}, float[1] t = {{0}},"
+    "float[3,1] k = {1, 2, 3}",
+)
+TEXTS = {
+    "grouped": GROUPED,
+    "roundabout": ROUNDABOUT,
+    "shared": SHARED,
+    "scaled": SCALED,
+    "two": TWO,
+    "unequal": UNEQUAL,
+}
 OUT = "optimize dense.onnx out.onnx"
 RUN = "run dense.onnx out.onnx"
 ROWS: Mapping[str, Row] = {
@@ -66,6 +80,7 @@ ROWS: Mapping[str, Row] = {
     "assert_none": Row(OUT, "--assert-none BatchNormalization"),
     "decompose_ops": Row("optimize in1.onnx out.onnx --decompose all", "--decompose-ops InstanceNormalization"),
     "no_simplify": Row("optimize roundabout.onnx out.onnx", "--no-simplify"),
+    "group_norm": Row("optimize grouped.onnx out.onnx", "--group-norm"),
     "max_growth": Row("optimize shared.onnx out.onnx", "--max-growth 0"),
     "only": Row(OUT, "--only Gemm"),
     "excluded": Row(OUT, "--except Conv"),

@@ -17,7 +17,7 @@ from bnfold.settings import ONE_JOB
 
 DECOMPOSING = ("decompose", "decompose_form", "decompose_ops", "assert_none")
 FOLDING = ("overridable", "max_growth", "only", "excluded", "all_affines", "merge_branches", "equalize", "exchange")
-STEPS = ("no_simplify", "simplify", "step_seconds")
+STEPS = ("no_simplify", "group_norm", "simplify", "step_seconds")
 READING = ("legacy_mode", "force_inference", "saved_var")
 CHECKING = ("inputs", "data", "samples", "seed", "runtime", "verify_seconds")
 REPORTING = ("report", "as_json")

@@ -86,7 +86,7 @@ GROUPS = {
         *("as_is", "all_affines", "merge_branches", "equalize", "exchange", "quantization", "only", "excluded"),
         *("overridable", "max_growth"),
     ),
-    "Simplifying": ("no_simplify", "simplify"),
+    "Simplifying": ("no_simplify", "group_norm", "simplify"),
     "Old files": ("legacy_mode", "force_inference"),
     "Verification": (
         *("depth", "no_verify", "require_verified", "tolerance", "inputs", "data", "runtime", "verify_seconds"),

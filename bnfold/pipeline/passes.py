@@ -211,10 +211,16 @@ def simplify(run: PassContext) -> None:
     if run.options.no_simplify:
         return
     from bnfold import simplifying
+    from bnfold.simplifying.group_norm import OPSET
 
     run.report.removed_names.extend(run.model.remove_dead_nodes())  # what folding left is no simplification
     live = run.live()
-    if simplifying.simplify(run.model, run.report):
+    if run.options.group_norm and run.model.opset() < OPSET:
+        run.report.notes.append(
+            f"no GroupNormalization was written: it has a scale for each channel since opset {OPSET}."
+            f" Add --target-opset {OPSET}."
+        )
+    if simplifying.simplify(run.model, run.report, group_norm=run.options.group_norm):
         converting.leave_old_ir(run.model)
     for node, event in live.items():
         if node.removed:

@@ -86,6 +86,8 @@ class Options(Checked):
             runtimes make initializers of them when they load a model.
         no_simplify: Leave out the exact rewrites that make the graph smaller. They remove nodes without effect, store
             shapes that follow from known sizes, and unite equal nodes; docs/simplifying.md lists them.
+        group_norm: Write GroupNormalization for the InstanceNormalization of groups that exporters write in its place.
+            It stands between two Reshapes, with a Mul and an Add behind it. Five nodes become one, from opset 21 on.
         overridable: Weights that are also listed as inputs: make them constants (freeze), keep them replaceable (keep),
             or decide by the file (auto). ``freeze`` removes them from the inputs, so that callers can no longer feed
             them. ``auto`` does so only if the file lists every weight and more BatchNormalizations then fold.
@@ -121,6 +123,7 @@ class Options(Checked):
     policy: Policy = field(default_factory=Policy)
     constants: Literal["lift", "keep"] = "lift"
     no_simplify: bool = False
+    group_norm: bool = False
     overridable: Literal["auto", "freeze", "keep"] = "auto"
     max_growth: int | None = field(default=None, metadata={"low": 0})
     only: frozenset[str] = field(default=frozenset(), metadata={"operators": ()})
@@ -165,6 +168,7 @@ class OptionFields(TypedDict, total=False):
     policy: Policy
     constants: Literal["lift", "keep"]
     no_simplify: bool
+    group_norm: bool
     overridable: Literal["auto", "freeze", "keep"]
     max_growth: int | None
     only: AbstractSet[str]

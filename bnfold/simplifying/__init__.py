@@ -11,8 +11,11 @@ from bnfold.report.events import Report
 __all__ = ["simplify"]
 
 
-def simplify(model: ir.Model, report: Report) -> bool:
-    """Simplify ``model`` in place, and tell ``report`` what was done; whether something became an initializer."""
+def simplify(model: ir.Model, report: Report, *, group_norm: bool = False) -> bool:
+    """Simplify ``model`` in place, and tell ``report`` what was done; whether something became an initializer.
+
+    With ``group_norm``, GroupNormalization is written for the five nodes that stand for it before opset 21.
+    """
     from bnfold.simplifying.driver import simplify_all
 
-    return simplify_all(model, report)
+    return simplify_all(model, report, group_norm=group_norm)

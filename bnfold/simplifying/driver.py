@@ -11,6 +11,7 @@ from bnfold.report.other_events import SimplifyEvent
 from bnfold.simplifying.apply import Editor
 from bnfold.simplifying.computed import find_computed
 from bnfold.simplifying.equal import find_equal
+from bnfold.simplifying.group_norm import find_group_norm
 from bnfold.simplifying.known import Known
 from bnfold.simplifying.no_effect import (
     find_alone,
@@ -50,15 +51,20 @@ MAX_INFERENCES = 3
 """Stored sizes let inference follow shapes further."""
 
 
-def simplify_all(model: ir.Model, report: Report) -> bool:
+def find_group_norm_or_addition(node: ir.Node, known: Known) -> Plan | None:
+    """Plan a GroupNormalization that ends in this Add, or else what `find_addition` plans."""
+    return find_group_norm(node, known) or find_addition(node, known)
+
+
+def simplify_all(model: ir.Model, report: Report, *, group_norm: bool) -> bool:
     """Do as `bnfold.simplifying.simplify`."""
     if model.proto.training_info:
         return False
-    editor = Editor()
+    editor, finders = Editor(), {**FINDERS, "Add": find_group_norm_or_addition} if group_norm else FINDERS
     _remove_unread(model, report)
     for _ in range(MAX_INFERENCES):
         known, before, rounds = Known(model), len(editor.events), 0
-        while rounds < MAX_ROUNDS and _round(model, known, editor, report):
+        while rounds < MAX_ROUNDS and _round(model, known, editor, report, finders):
             rounds += 1
         if len(editor.events) == before or not any(node.is_op("Shape") for node in model.graph.nodes):
             break
@@ -68,7 +74,7 @@ def simplify_all(model: ir.Model, report: Report) -> bool:
     return editor.has_stored
 
 
-def _round(model: ir.Model, known: Known, editor: Editor, report: Report) -> bool:
+def _round(model: ir.Model, known: Known, editor: Editor, report: Report, finders: Mapping[str, Finder]) -> bool:
     """Try every rewrite on every node once; whether any changed something."""
     before = len(editor.events)
     for graph in [*model.graphs()]:
@@ -80,17 +86,17 @@ def _round(model: ir.Model, known: Known, editor: Editor, report: Report) -> boo
         for node in graph.nodes:
             if node.removed:
                 continue
-            plan = _plan(node, known, first)
+            plan = _plan(node, known, first, finders)
             if plan is not None:
                 editor.carry_out(plan)
     report.removed_names += model.remove_dead_nodes()
     return len(editor.events) > before
 
 
-def _plan(node: ir.Node, known: Known, first: dict[Hashable, ir.Node]) -> Plan | None:
+def _plan(node: ir.Node, known: Known, first: dict[Hashable, ir.Node], finders: Mapping[str, Finder]) -> Plan | None:
     if node.domain or node.has_references or known.calls(node):
         return None
-    finder = FINDERS.get(node.op_type)
+    finder = finders.get(node.op_type)
     try:
         plan = finder(node, known) if finder is not None else None
         return plan if plan is not None else find_equal(node, first)

@@ -138,8 +138,12 @@ def _unseen(truth: showing.Truth, before: Path, after: Path) -> str:
     return f"unseen: diff finds nothing, {truth}" if document["equal"] else ""
 
 
+_BUDGET = 15.0
+"""Less than the processor time that a case may take: a Loop whose condition was exchanged runs for ever."""
+
+
 def _verify(before: Path, after: Path, depth: Any, seed: int, witness: Any = "none") -> verification.Verdict:
-    return verification.verify(before, after, depth=depth, seed=seed, runtime=witness)
+    return verification.verify(before, after, depth=depth, seed=seed, runtime=witness, budget_seconds=_BUDGET)
 
 
 def _finding(

@@ -29,6 +29,7 @@ from _fuzz.convolutions import bias, conv, conv_transpose
 from _fuzz.far import clip, noisy, undefined
 from _fuzz.fills import filled
 from _fuzz.fused import fused_conv, fused_matmul
+from _fuzz.instances import as_training, of_groups
 from _fuzz.near import alike, two_open
 from _fuzz.positions import mask, positions
 from _fuzz.sampling import choice, deform_conv, einsum, grid_sample, recurrent, reverse_sequence
@@ -372,6 +373,8 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (resize, 0.7),
     (normaliser, 0.8),
     (biased_instance, 0.6),
+    (as_training, 0.4),
+    (of_groups, 0.4),
     (quantised, 0.6),
     (product_of_integers, 0.4),
     (discrete, 0.4),

@@ -42,6 +42,7 @@ def draw(mode: str, seed: int) -> Case:
         settings["exchange"] = ("auto", "always")[seed // 2 % 2]
     if mode == "optimize":
         settings["constants"] = ("lift", "keep")[seed // 4 % 2]
+        settings["group_norm"] = seed // 8 % 2 == 0
     stored = {tensor.name for tensor in model.graph.initializer}
     if stored.intersection(info.name for info in model.graph.input):
         settings["overridable"] = ("keep", "freeze", "auto")[seed % 3]

@@ -23,10 +23,10 @@ def model(head: str, body: str, constants: str = "", *, opset: int = 15, ir_vers
     )
 
 
-def simplified(proto: onnx.ModelProto) -> tuple[onnx.ModelProto, Report]:
+def simplified(proto: onnx.ModelProto, *, group_norm: bool = False) -> tuple[onnx.ModelProto, Report]:
     """What becomes of a model, and what is said about it."""
     loaded, report = ir.load(proto.SerializeToString()), Report()
-    simplify(loaded, report)
+    simplify(loaded, report, group_norm=group_norm)
     return onnx.ModelProto.FromString(ir.encode(loaded)), report
 
 

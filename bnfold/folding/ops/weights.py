@@ -18,6 +18,9 @@ def scaled(node: ir.Node, slot: int, weight: Tensor, axis: int, factors: Float64
     """Return the ``weight`` at ``slot`` scaled along ``axis``: a new constant, or wanted of what widens it."""
     if (factors == 1).all():  # a mere shift needs no copy of a weight that others share
         return Step()
+    if factors.size != weight.dims[axis]:
+        detail = f"{facts.where(node)} has a weight for {weight.dims[axis]} channels and reads {factors.size}"
+        raise Declined(Reason.UNREADABLE, detail)
     if not facts.is_quantized(node.input(slot)):
         return Step((SetConstant(node, slot, Scaled(weight, [(axis, factors)])),))
     shape = [1] * len(weight.dims)
