@@ -276,7 +276,7 @@ def test_a_declared_size_of_zero_is_tried_as_such_and_as_an_unknown_one(tmp_path
 
 def test_near_misses_find_their_place() -> None:
     """What changes nothing was not carried out."""
-    models = [draw.draw(seed, TensorProto.FLOAT)[0] for seed in range(100)]
+    models = [draw.draw(seed, TensorProto.FLOAT)[0] for seed in range(180)]
     for fault in (*near_misses.RARE, *near_misses.INTERFACE):
         copies = [onnx.ModelProto.FromString(model.SerializeToString()) for model in models]
         for seed, copy in enumerate(copies):

@@ -259,7 +259,7 @@ class SubgraphPair:
 def _differ_much(one: Array, other: Array) -> bool:
     """Whether two results differ by more than rounding."""
     if _shape(one) == _shape(other) is not None and one.dtype == other.dtype == np.float64 and one.size:
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             scale, apart = float(np.abs(one).max()), float(np.abs(one - other).max())
         if np.isfinite(scale) and np.isfinite(apart):
             return apart > FLOOR * float_type(None).roundoff * scale + EXACT * scale
