@@ -7,13 +7,12 @@ from typing import Any
 
 from bnfold import ir
 from bnfold.ir.node import attribute_value
-from bnfold.ir.tensor import TP
+from bnfold.ir.tensor import FLOATS, TP
 from bnfold.ir.traits import SINGULAR
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.unchanged import telling
-from bnfold.verification.tolerance.floats import is_float
 
 _SMOOTH = {
     "Add", "Affine", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "Crop", "DepthToSpace",
@@ -30,7 +29,7 @@ _COUNTS = {TP.INT8, TP.INT16, TP.INT32, TP.INT64, TP.UINT8, TP.UINT16, TP.UINT32
 def is_smooth(node: ir.Node) -> bool:
     """Whether the same function of random numbers is the same of all others, as long as it has no poles."""
     if node.is_op("Cast"):
-        return is_float(settings(node).get("to"))
+        return settings(node).get("to") in FLOATS  # to 8 bits and fewer, it saturates
     if node.is_op("LayerNormalization", "InstanceNormalization", "GroupNormalization"):
         return bool(settings(node).get("epsilon"))  # without one, what is made of two numbers is their order
     if node.is_op("Div") and (made := node.output(0)) is not None and made.dtype in _COUNTS:

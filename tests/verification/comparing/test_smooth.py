@@ -240,3 +240,16 @@ def test_lengths_of_what_another_operator_made_are_as_long_as_that(depth: Depth)
     other = "r = ReverseSequence <time_axis = 1, batch_axis = 1> (x, l)  g = Mul (r, k)  y = Div (g, k)"
     before, after = (model(f"{head} {{ {body} }}", weights) for body in (nodes, other))
     assert status(before, after, depth) == "failed"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_lost_saturation_of_small_floats_is_not_verified(depth: Depth) -> None:
+    """Usual numbers are within the limits of such a type."""
+    old, new = (
+        model(f"(float[2,5] x) => (float8e5m2fnuz[2,5] y) {{ y = Cast <saturate = {saturate}, to = 20> (x) }}", {})
+        for saturate in (0, 1)
+    )
+    for proto in (old, new):
+        proto.opset_import[0].version, proto.ir_version = 21, 10
+    assert status(old, old, depth) == "verified"
+    assert status(old, new, depth) != "verified"
