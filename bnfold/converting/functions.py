@@ -39,7 +39,7 @@ def _inline(model: ir.Model, dependent: set[FunctionKey], target: int, why: str 
         return []
     model.proto.CopyFrom(inlined)
     model.reindex()
-    text = "inlined: the nodes of this function take attributes from each call, and have another form at the new opset"
+    text = "inlined: the nodes of this function take attributes from each call, and bnfold has to read their values"
     if model.opset("") > target:
         text = "inlined: the target has no functions, or its nodes are of other versions there"
     text = f"inlined: {why}" if why else text

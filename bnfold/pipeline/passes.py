@@ -99,7 +99,7 @@ def raise_opset(run: PassContext) -> None:
         for operator, count in done.passed.items()
     )
     run.converted = done
-    if done.before == done.after and not done.changes:
+    if done.before == done.after and not (done.changes or done.repairs):
         return
     run.follow_replaced()
     run.forget_inlined()

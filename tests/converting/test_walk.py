@@ -288,3 +288,18 @@ def test_a_function_whose_nodes_need_the_attributes_of_a_call_is_inlined() -> No
     assert not outcome.to_proto().functions
     assert [event.graph for event in outcome.report.batchnorms] == ["", ""]
     assert [(repair.kind, repair.node) for repair in outcome.report.repairs] == [("inlined-function", "norm")]
+
+
+CALLED_AT_15 = """
+<ir_version: 8, opset_import: ["": 15, "my": 1]>
+g (float[2,3,4] x, float[3] s) => (float[2,3,4] y) { y = my.norm <mode = 0> (x, s) }
+<domain: "my", opset_import: ["" : 15]>
+norm <mode> (x, s) => (y) { y = BatchNormalization <training_mode: int = @mode> (x, s, s, s, s) }
+"""
+
+
+def test_a_function_that_is_inlined_without_a_change_of_opset_leaves_no_event() -> None:
+    outcome = bnfold.optimize(onnx.parser.parse_model(CALLED_AT_15))
+    assert [(event.graph, event.reason and event.reason.code) for event in outcome.report.batchnorms] == [
+        ("", "dynamic-parameters")
+    ]
