@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import count, islice
 
@@ -89,13 +89,14 @@ def other_sizes(
                 break
 
 
-def other_defaults(request: Request, pair: ModelPair, first: Sample) -> list[Sample]:
+def other_defaults(request: Request, pair: ModelPair, first: Sample, elsewhere: Sequence[Sample] = ()) -> list[Sample]:
     """Return the first sample with other values for the inputs that have a default.
 
     All of them, and those of floats alone.
 
     What is read in other places than before may be read in one branch only: further samples take the other one. A
-    truth with a default may be what chooses it. Bounds with a default are crossed once.
+    truth with a default may be what chooses it, and so may a size: those ``elsewhere`` are of others. Bounds with a
+    default are crossed once.
     """
     both = {value.name: value for value in overridable(request.after)}
     free = [value for value in overridable(request.before) if value.name in both and value.name not in first.feeds]
@@ -105,13 +106,14 @@ def other_defaults(request: Request, pair: ModelPair, first: Sample) -> list[Sam
     cost = estimate(sized(request.before, {name: np.shape(array) for name, array in first.feeds.items()}))
     if EVALUATIONS * cost.seconds > NO_TIME:  # old exporters list all weights
         free = moved
-    opposite = [{name: _opposite(array) for name, array in first.feeds.items()}] if moved else []
+    opposite = {name: _opposite(array) for name, array in first.feeds.items()}
+    more = [opposite, *(sample.feeds for sample in elsewhere)] if moved else []
     found: list[Sample] = []
     floats = [value for value in free if is_float(value.dtype)]
     bounds = [value for value in floats if role(value) in ("lower", "upper")]
     for values, number in ((free, 0), (floats if len(floats) < len(free) else [], 0), (bounds, CROSSED)):
         others = {value.name: _other(value, request.checks.seed, number) for value in values}
-        for feeds in (first.feeds, *opposite) if others else ():
+        for feeds in (first.feeds, *more) if others else ():
             with suppress(Unsupported, BadInput):
                 run = Recorded({**feeds, **others})
                 found.append(evaluated(request, pair, run, 0, request.checks.samples))

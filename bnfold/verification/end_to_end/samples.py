@@ -142,13 +142,14 @@ def _drawn_samples(request: Request, pair: ModelPair, known: Mapping[str, Known]
     """Return samples of the chosen sizes, those that were asked for beyond the first of other sizes in turn."""
     first = drawn(request, pair, choice, 0)
     elsewhere = [*other_sizes(request, pair, known, choice)]
+    others = [sample for _, sample in elsewhere]
     sizes = [choice, *(other for other, _ in elsewhere)]
     asked = [drawn(request, pair, sizes[number % len(sizes)], number) for number in range(1, request.checks.samples)]
     draw = partial(drawn_in_range, request, pair, choice, first)
     return Samples(
         [first, *asked, *map(draw, more_numbers(request, choice, first))],
         draw,
-        [*(sample for _, sample in elsewhere), *other_defaults(request, pair, first)],
+        [*others, *other_defaults(request, pair, first, others)],
     )
 
 

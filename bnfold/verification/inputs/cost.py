@@ -74,7 +74,8 @@ def _products_an_element(node: ir.Node) -> int:
     if node.is_op("ConvTranspose"):
         dims = _dims(node.input(1))
         strides = math.prod(node.attr("strides") or [1])
-        return math.prod((dims[0], *dims[2:])) // (int(node.attr("group", 1)) * strides) if len(dims) > 2 else 0
+        group = int(node.attr("group", 1))
+        return math.prod((dims[0], *dims[2:])) // max(group * strides, 1) if len(dims) > 2 else 0
     if node.is_op("MatMul", "Gemm"):
         return max(_dims(node.input(0))[-1:], default=0)
     return 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from onnx import TensorProto
+from onnx import GraphProto, TensorProto
 
 from bnfold import ir
 from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, WINDOWED
+from bnfold.ir.value import shape_of
 from bnfold.verification.inputs.choices import chooses_by_sizes, depend_on_sizes, largest_bound
 from bnfold.verification.inputs.dims import Dims, Known
 from bnfold.verification.inputs.domains import ShapeOf
@@ -89,26 +90,42 @@ def _trials(
         yield Trial(few, is_guess or is_static)
 
 
-def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes) -> Iterator[Shapes]:
+def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes, nodes: Iterable[ir.Node]) -> Iterator[Shapes]:
     """Yield other shapes that callers may feed.
 
-    Open sizes as 1 beside another input, one axis where the rank is unknown.
+    Dynamic sizes as 1 beside another input or a constant of that size, one axis where the rank is unknown.
     """
+    stored = _broadcast_sizes(nodes)
     inputs = {name: value for name, value in fed.items() if value.is_input}
     places: dict[object, list[tuple[str, int]]] = {}
     for name, value in inputs.items():
         if value.shape is None and len(usual[name]) > 1:
             yield {**usual, name: (math.prod(usual[name]),)}
-        for axis, dim in enumerate(value.shape or ()):
+        for axis, dim in enumerate(_declared(value) or ()):
             if not isinstance(dim, int):
                 places.setdefault(dim or (name, axis), []).append((name, axis))
-    for same in places.values() if len(inputs) > 1 else ():
+    for same in places.values():
+        if len(inputs) == 1 and not any(usual[name][axis] in stored for name, axis in same):
+            continue
         shapes = {
             name: tuple(1 if (name, axis) in same else dim for axis, dim in enumerate(shape))
             for name, shape in usual.items()
         }
         if shapes != usual:
             yield shapes
+
+
+def _declared(value: ir.Value) -> Sequence[int | str | None] | None:
+    """Return the shape that a graph declares for its input: operators may take a 1 where they suggest another size."""
+    infos = value.graph.proto.input if isinstance(value.graph.proto, GraphProto) else ()
+    shape = next((shape_of(info.type) for info in infos if info.name == value.name), None)
+    return shape if shape is not None and value.shape is not None else value.shape
+
+
+def _broadcast_sizes(nodes: Iterable[ir.Node]) -> set[int]:
+    """Return the sizes of constants that operands are broadcast with."""
+    read = (value for node in nodes if node.has_trait(BROADCASTING) for value in node.inputs)
+    return {size for value in read if (held := ir.constant(value)) is not None for size in held.dims}
 
 
 def nearby(usual: Shapes, names: Container[str]) -> Iterator[Shapes]:

@@ -194,7 +194,8 @@ class SubgraphVerifier:
         """Say why equal results do not count: at other sizes that callers may feed, they are not."""
         usual = _passed(subgraphs)
         with self._shapes.without_claims(subgraphs.cut.graph):
-            others = list(further_shapes(fed, usual))
+            nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
+            others = list(further_shapes(fed, usual, nodes))
         for shapes in others:
             if _fails(self._sampled(subgraphs, fed, shapes, guessed=False)):
                 told = ", ".join(f"{name!r} of shape {shape}" for name, shape in shapes.items())
