@@ -105,7 +105,7 @@ def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes, nodes: Iterable[i
             if not isinstance(dim, int):
                 places.setdefault(dim or (name, axis), []).append((name, axis))
     for same in places.values():
-        if len(inputs) == 1 and not any(usual[name][axis] in stored for name, axis in same):
+        if len(inputs) == 1 and not any((usual[name][axis], len(usual[name]) - axis) in stored for name, axis in same):
             continue
         shapes = {
             name: tuple(1 if (name, axis) in same else dim for axis, dim in enumerate(shape))
@@ -122,10 +122,11 @@ def _declared(value: ir.Value) -> Sequence[int | str | None] | None:
     return shape if shape is not None and value.shape is not None else value.shape
 
 
-def _broadcast_sizes(nodes: Iterable[ir.Node]) -> set[int]:
-    """Return the sizes of constants that operands are broadcast with."""
+def _broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:
+    """Return the sizes of constants that operands are broadcast with, each with its axis counted from the end."""
     read = (value for node in nodes if node.has_trait(BROADCASTING) for value in node.inputs)
-    return {size for value in read if (held := ir.constant(value)) is not None for size in held.dims}
+    dims = [held.dims for value in read if (held := ir.constant(value)) is not None]
+    return {(size, len(each) - axis) for each in dims for axis, size in enumerate(each) if size > 1}
 
 
 def nearby(usual: Shapes, names: Container[str]) -> Iterator[Shapes]:
