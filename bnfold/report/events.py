@@ -265,7 +265,8 @@ class Report:
         counts.update({"Constant stored": self.lifted} if self.lifted else {})
         rows = counts.most_common()
         shown = [f"{rewrite} ×{count}" for rewrite, count in rows[:most]]  # noqa: RUF001
-        return ", ".join([*shown, *([f"{len(rows) - len(shown)} more kinds"] if len(shown) < len(rows) else [])])
+        more = len(rows) - len(shown)
+        return ", ".join([*shown, *([f"{more} more kind{'s' if more > 1 else ''}"] if more else [])])
 
     def to_json(self) -> dict[str, Any]:
         """Return the report without what only the caller knows (files, hashes, verification)."""

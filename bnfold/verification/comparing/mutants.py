@@ -117,7 +117,7 @@ class _Side:
             tensor = held(value)
             if value is not None and tensor is not None and not _is_ratio(node, slot):
                 self.constants[value.name] = value, tensor
-                if not smooth:
+                if not smooth or (slot and node.is_op("Resize", "Upsample")):  # which say where it takes numbers from
                     self.rough.add(value.name)
                 elif node in self.clear:
                     self.plain.add(value.name)
