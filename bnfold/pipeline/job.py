@@ -60,10 +60,12 @@ def process(
         try:
             with _timed(seconds, "load"):
                 model = kind.load(source)
+            size = _size(source, model)
             path_conflicts.refuse_for_one(source, model, delivery, checks.data, reports)
             formats.start_runtime(kind, checks, model)
             with _timed(seconds, "rewrite"):
                 done = kind.rewrite(model, options, partial(passes.rewrite, progress=tell, banned=banned))
+            done.size_before = size
             outcome = Outcome(model, done, options, checks, source, seconds=seconds)
             return _deliver(outcome, delivery, tell, second_opinion or (lambda _: None))
         except RangeViolation as violation:
@@ -71,6 +73,13 @@ def process(
                 raise AssertionError("a weight overflows that no fold made") from violation
             banned |= {violation.tensor.origin}
     raise BadInput(f"more than {MAX_REPLANS} folded weights overflow; leave out their operators with --except")
+
+
+def _size(source: Source, model: ir.Model) -> int | None:
+    """Return the bytes of the files that a model came in; None for one in memory, and for an OpenVINO IR."""
+    if not isinstance(source, Path) or formats.of(source).is_two_files:
+        return None
+    return sum(file.stat().st_size for file in dict.fromkeys([source, *model.external_files()]))
 
 
 def more_arithmetic(outcome: Outcome) -> int:

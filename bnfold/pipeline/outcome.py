@@ -167,15 +167,8 @@ def measure(outcome: Outcome) -> None:
 
 
 def count_products(outcome: Outcome, before: ir.Model | None = None) -> None:
-    """Add multiply-adds to the totals, which shapes have to be inferred for, so only who shows them waits for that.
-
-    And the size of what will perhaps be overwritten.
-    """
+    """Add multiply-adds to the totals. Shapes have to be inferred for them, so only who shows them waits for that."""
     report = outcome.report
-    if report.size_before is None and isinstance(outcome.source, Path) and not formats.of(outcome.source).is_two_files:
-        before = before or formats.of(outcome.source).load(outcome.source)
-        files = dict.fromkeys([outcome.source, *before.external_files()])
-        report.size_before = sum(file.stat().st_size for file in files)
     if report.before.products is None and report.before.nodes <= totals.MANY_NODES:
         before = before or formats.of(outcome.source).load(outcome.source)
         report.before = replace(report.before, products=totals.multiply_adds(before))
