@@ -207,7 +207,8 @@ class _Side:
             if was is not None:
                 old = flat(was, tensor.dtype)
                 different = (array != old) & ~(np.isnan(array) & np.isnan(old))
-                goal = np.where(np.abs(old - array) > STEP * np.abs(array), old, goal)
+                with np.errstate(invalid="ignore", over="ignore"):
+                    goal = np.where(np.abs(old - array) > STEP * np.abs(array), old, goal)
         else:
             goal = goal if was is None else was.reshape(-1)
             different = array != goal
@@ -254,10 +255,7 @@ def _types(node: ir.Node) -> list[int | None]:
 
 
 def _is_unread(node: ir.Node, name: str) -> bool:
-    """Whether nothing reads it: of Dropouts with a ratio of their own only those that drop nothing are evaluated.
-
-    And of a Reshape whether 0 is a size, where none is.
-    """
+    """Whether an attribute has no effect: the ratio of a Dropout that drops nothing, and allowzero without a zero."""
     if node.is_op("Reshape") and name == "allowzero":
         shape, value = held(node.input(1)), node.input(0)
         known = None if value is None else value.shape

@@ -217,3 +217,10 @@ def test_what_is_chosen_from_a_default_need_not_be_read(depth: Depth) -> None:
     before, after = (model(f"{head} {{ {nodes.format(way)} }}", weights) for way in ("Gather (T, r)", "Identity (T)"))
     assert verdict(before, after, depth).status == "failed"
     assert verdict(before, before, depth).status == "verified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_infinities_that_both_constants_have_are_compared_without_a_warning(depth: Depth) -> None:
+    head = "(float[2,3] x) => (float[2,3] y)"
+    old, new = (model(f"{head} {{ y = Min (x, c) }}", {"c": np.array([np.inf, 0.0, last])}) for last in (0.5, -0.5))
+    assert verify(ir.load(old), ir.load(new), depth=depth, runtime="none").status == "failed"
