@@ -180,7 +180,7 @@ def test_html_without_jinja2_is_told_before_any_work(folder: Path, monkeypatch: 
 
 
 def test_openvino_that_is_not_installed_is_told_before_any_work(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    monkeypatch.setattr("bnfold.settings.find_spec", lambda _: None)
+    monkeypatch.setattr("bnfold.settings.result.find_spec", lambda _: None)
     before = files(folder)
     result = run("model.onnx out.onnx --runtime openvino")
     assert result.exit_code == 2

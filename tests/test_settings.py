@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -89,7 +91,7 @@ def test_what_cannot_be_is_refused_when_it_is_made(make: Callable[[], object], t
 
 
 def test_what_is_not_installed_is_told_when_it_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bnfold.settings.find_spec", lambda _: None)
+    monkeypatch.setattr("bnfold.settings.result.find_spec", lambda _: None)
     with pytest.raises(BadSetting, match=r"runtime: openvino is not installed: pip install 'bnfold\[openvino\]'"):
         VerifyOptions(runtime="openvino")
 
@@ -165,6 +167,18 @@ def test_every_field_s_choices_and_bounds_are_those_of_its_option(name: str) -> 
             kind(**given, **{name: frozenset({"Nope"})})
         code, said = told(flag, "Nope")
         assert (code, f"{flag}: {str(caught.value).partition(': ')[2]}" in said) == (2, True), said
+
+
+def test_help_and_documentation_need_no_docstrings() -> None:
+    """Python leaves them out with -OO."""
+    texts = []
+    for flags in ((), ("-OO",)):
+        done = subprocess.run(
+            [sys.executable, *flags, "-m", "bnfold", "verify", "--help"], capture_output=True, text=True, check=True
+        )
+        texts.append(done.stdout.partition("Verification:")[2] or done.stdout.partition("--")[2])
+    assert texts[0] == texts[1] != ""
+    assert "verify_seconds: Time limit for the verification" in (made.VerifyOptions.__doc__ or "")
 
 
 def test_every_option_of_the_command_line_is_a_field_with_a_help() -> None:

@@ -14,7 +14,7 @@ import click
 from bnfold.batch.addresses import MAGIC, STREAM, is_url
 from bnfold.cli.project import is_excluded
 from bnfold.settings import ONE_JOB, Options, OutputOptions, Policy, VerifyOptions
-from bnfold.settings.checked import Checked
+from bnfold.settings.checked import Checked, about, documented
 
 if TYPE_CHECKING:
     from bnfold.pipeline.formats import Source
@@ -23,51 +23,127 @@ if TYPE_CHECKING:
 OutputFormat = Literal["text", "json", "github", "sarif", "json-lines"]
 
 
+@documented
 @dataclass(frozen=True, slots=True)
 class CliOptions(Checked):
-    """Options that only the command line has.
+    """Options that only the command line has."""
 
-    Attributes:
-        report: Write a report: JSON for programs, HTML for people; may be repeated.
-        as_json: Print the report as JSON on standard output.
-        output_format: Print the table, the report, or findings for GitHub, code scanning or other programs.
-        no_verify: Do not compare the result with the original.
-        require_verified: Exit with code 3 if the result could not be verified.
-        as_is: Inspect the file as is: no folding, no opset change.
-        assert_none: Exit with code 4 if any of these operators remains.
-        quantization: Show the expected int8 quantization error of each layer's weight: original, folded, equalized.
-        jobs: Number of worker processes for a folder.
-        values: Run both models, and show where their values begin to differ, even if it takes a while.
-        scheduler: Run a folder on a Dask cluster: the scheduler's address, or a scheduler file (.json).
-        exclude: Leave out models whose path matches this pattern, or that are in such a folder; may be repeated.
-        force: Process every model of a folder, even if its result is up to date.
-        quiet: Print only errors and warnings.
-        verbose: List every BatchNormalization and every note.
-        latency: Run both models in onnxruntime in turns, and show their median times and the ratio.
-        dry_run: Show what would happen, as inspect does, and write nothing.
-        tolerance: Accept this relative error per output, or the error of rounding to float16 / bfloat16.
-        command: The program and its arguments, with {input} and {output} for the files.
-    """
-
-    report: Sequence[str] = ()
-    as_json: bool = False
-    output_format: OutputFormat = "text"
-    no_verify: bool = False
-    require_verified: bool = False
-    as_is: bool = False
-    assert_none: frozenset[str] = field(default=frozenset(), metadata={"operators": ()})
-    quantization: bool = False
-    jobs: int | None = field(default=None, metadata={"low": 1})
-    values: bool | None = None
-    scheduler: str | None = None
-    exclude: Sequence[str] = ()
-    force: bool = False
-    quiet: bool = False
-    verbose: bool = False
-    latency: bool = False
-    dry_run: bool = False
-    tolerance: str = ""
-    command: Sequence[str] = ()
+    report: Sequence[str] = field(
+        default=(),
+        metadata=about(
+            "Write a report: JSON for programs, HTML for people; may be repeated.",
+        ),
+    )
+    as_json: bool = field(
+        default=False,
+        metadata=about(
+            "Print the report as JSON on standard output.",
+        ),
+    )
+    output_format: OutputFormat = field(
+        default="text",
+        metadata=about(
+            "Print the table, the report, or findings for GitHub, code scanning or other programs.",
+        ),
+    )
+    no_verify: bool = field(
+        default=False,
+        metadata=about(
+            "Do not compare the result with the original.",
+        ),
+    )
+    require_verified: bool = field(
+        default=False,
+        metadata=about(
+            "Exit with code 3 if the result could not be verified.",
+        ),
+    )
+    as_is: bool = field(
+        default=False,
+        metadata=about(
+            "Inspect the file as is: no folding, no opset change.",
+        ),
+    )
+    assert_none: frozenset[str] = field(
+        default=frozenset(),
+        metadata=about(
+            "Exit with code 4 if any of these operators remains.",
+            operators=(),
+        ),
+    )
+    quantization: bool = field(
+        default=False,
+        metadata=about(
+            "Show the expected int8 quantization error of each layer's weight: original, folded, equalized.",
+        ),
+    )
+    jobs: int | None = field(
+        default=None,
+        metadata=about(
+            "Number of worker processes for a folder.",
+            low=1,
+        ),
+    )
+    values: bool | None = field(
+        default=None,
+        metadata=about(
+            "Run both models, and show where their values begin to differ, even if it takes a while.",
+        ),
+    )
+    scheduler: str | None = field(
+        default=None,
+        metadata=about(
+            "Run a folder on a Dask cluster: the scheduler's address, or a scheduler file (.json).",
+        ),
+    )
+    exclude: Sequence[str] = field(
+        default=(),
+        metadata=about(
+            "Leave out models whose path matches this pattern, or that are in such a folder; may be repeated.",
+        ),
+    )
+    force: bool = field(
+        default=False,
+        metadata=about(
+            "Process every model of a folder, even if its result is up to date.",
+        ),
+    )
+    quiet: bool = field(
+        default=False,
+        metadata=about(
+            "Print only errors and warnings.",
+        ),
+    )
+    verbose: bool = field(
+        default=False,
+        metadata=about(
+            "List every BatchNormalization and every note.",
+        ),
+    )
+    latency: bool = field(
+        default=False,
+        metadata=about(
+            "Run both models in onnxruntime in turns, and show their median times and the ratio.",
+        ),
+    )
+    dry_run: bool = field(
+        default=False,
+        metadata=about(
+            "Show what would happen, as inspect does, and write nothing.",
+        ),
+    )
+    tolerance: str = field(
+        default="",
+        metadata=about(
+            "Accept this relative error per output, or the error of rounding to float16 / bfloat16.",
+        ),
+    )
+    command: Sequence[str] = field(
+        default=(),
+        metadata=about(
+            "The program and its arguments, with {input} and {output} for the files.",
+        ),
+    )
 
 
 class Invocation(NamedTuple):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields
-from functools import cache, wraps
+from functools import wraps
 from typing import Any, Literal, get_args, get_origin
 
 import click
@@ -163,7 +163,7 @@ def option(name: str, *flags: str, **form: Any) -> Callable[[Command], Command]:
     """
     kind, member = STATED[name]
     hint, low = type_hints(kind)[name], member.metadata.get("low")
-    found: dict[str, Any] = {"help": _help(kind, name), "default": member.default}
+    found: dict[str, Any] = {"help": _help(name), "default": member.default}
     if hint is bool:
         found["is_flag"] = True
     elif get_origin(hint) is Literal:
@@ -181,17 +181,10 @@ def _flags(name: str) -> tuple[str, ...]:
     return FLAGS.get(name, (f"--{name.replace('_', '-')}",))
 
 
-def _help(kind: type[Any], name: str) -> str:
-    """Return the first sentence that a class's docstring has about its field, and a default that is no value."""
+def _help(name: str) -> str:
+    """Return what a field says of itself, and a default that is no value."""
     default = f"  [default: {DEFAULTS[name]}]" if name in DEFAULTS else ""
-    return f"{_sentences(kind.__doc__ or '').get(name, '')}{default}"
-
-
-@cache
-def _sentences(text: str) -> dict[str, str]:
-    """Return the first sentence about each attribute in a class's docstring; it may go over several lines."""
-    found = re.findall(r"^ {4,8}(\w+): (.*?\.)\s", text, re.MULTILINE | re.DOTALL)
-    return {name: " ".join(sentence.split()) for name, sentence in found}
+    return f"{STATED[name][1].metadata['help']}{default}"
 
 
 def takes(

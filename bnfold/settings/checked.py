@@ -11,9 +11,11 @@ from functools import cache
 from operator import index
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, SupportsIndex, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, SupportsIndex, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from bnfold.errors import BadSetting
+
+T = TypeVar("T")
 
 OPENVINO_OPERATORS = frozenset({
     "Abs", "Add", "AvgPool", "BatchNormInference", "CTCGreedyDecoder", "Clamp", "Concat", "Const", "Convert",
@@ -52,6 +54,19 @@ class Checked:
             if "operators" in member.metadata:
                 check_operators(member.name, value, member.metadata["operators"])
             object.__setattr__(self, member.name, value)
+
+
+def about(text: str, more: str = "", **bounds: Any) -> dict[str, Any]:
+    """Return the metadata of a field: a sentence, which is an option's help, what else there is to say, and bounds."""
+    return {"help": text, "more": more, **bounds}
+
+
+def documented(kind: type[T]) -> type[T]:
+    """Add what is said `about` the fields of a dataclass to its docstring."""
+    said = {member.name: member.metadata for member in fields(kind)}  # type: ignore[arg-type] # it is a dataclass
+    lines = [f"        {name}: {told['help']} {told['more']}".rstrip() for name, told in said.items()]
+    kind.__doc__ = "\n".join([(kind.__doc__ or "").rstrip(), "", "    Attributes:", *lines])
+    return kind
 
 
 _WORDS = {int: "a whole number", bool: "True or False", str: "a text", Path: "a path", type(None): "None"}

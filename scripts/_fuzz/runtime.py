@@ -88,7 +88,8 @@ def is_disputed(path: Path) -> bool:
     """Whether it has what onnxruntime is known to compute otherwise than the operator's text says.
 
     The statistics that versions up to 9 of BatchNormalization make: 1/sqrt(var + epsilon) instead of the variance. Or
-    integers made of float16, which are others as soon as anything is rounded in another place.
+    integers made of float16, which are others as soon as anything is rounded in another place. Or a linear Resize whose
+    scales are computed, and may be of the first two axes of four, which it then leaves as they are.
     """
     model = onnx.load(path, load_external_data=False)
     opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
@@ -96,7 +97,17 @@ def is_disputed(path: Path) -> bool:
         node.op_type == "BatchNormalization" and len(node.output) > 1 for node in parts.nodes(model)
     )
     halves = any(info.type.tensor_type.elem_type == onnx.TensorProto.FLOAT16 for info in model.graph.input)
-    return statistics or (halves and any(node.op_type == "QuantizeLinear" for node in parts.nodes(model)))
+    stored = {tensor.name for tensor in model.graph.initializer}
+    stored |= {name for node in parts.nodes(model) if node.op_type == "Constant" for name in node.output}
+    resized = any(
+        node.op_type == "Resize" and not stored.issuperset(filter(None, node.input[2:])) and _is_smooth(node)
+        for node in parts.nodes(model)
+    )
+    return statistics or resized or (halves and any(node.op_type == "QuantizeLinear" for node in parts.nodes(model)))
+
+
+def _is_smooth(node: onnx.NodeProto) -> bool:
+    return any(entry.name == "mode" and entry.s != b"nearest" for entry in node.attribute)
 
 
 def _session(path: Path) -> Any:

@@ -98,7 +98,7 @@ def test_what_a_step_makes_foldable_is_folded_after_it(source: Path, monkeypatch
 def test_a_step_that_fails_is_rolled_back_and_the_next_is_taken(
     fault: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bnfold.settings.find_spec", lambda _: True)
+    monkeypatch.setattr("bnfold.settings.rewriting.find_spec", lambda _: True)
     fake(monkeypatch, onnxslim=programs.FAULTS[fault])
     out = tmp_path / "out.onnx"
     tools: Any = ("onnxslim",) if fault == "a hang" else ("onnxslim", "onnxscript")
@@ -138,7 +138,7 @@ def test_a_large_weight_that_is_reshaped_is_a_weight(tmp_path: Path) -> None:
 def test_weights_beyond_one_file_go_through_a_data_file(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bnfold.settings.find_spec", lambda _: True)
+    monkeypatch.setattr("bnfold.settings.rewriting.find_spec", lambda _: True)
     monkeypatch.setattr(external_tools, "ONE_FILE", 100)
     model = onnx.load(source)
     onnx.save(model, source, save_as_external_data=True, location="in.onnx.data", size_threshold=0)
@@ -193,7 +193,7 @@ def test_folders_and_replacing_the_input(source: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_simplified_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadInput, match="--simplify is about ONNX"):
         bnfold.optimize(tmp_path / "model.xml", tmp_path / "out.xml", simplify=True)
-    monkeypatch.setattr("bnfold.settings.find_spec", lambda _: None)
+    monkeypatch.setattr("bnfold.settings.rewriting.find_spec", lambda _: None)
     with pytest.raises(BadSetting, match="onnxsim is not installed"):
         Options(simplify=("onnxsim",))
     monkeypatch.undo()

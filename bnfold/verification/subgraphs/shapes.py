@@ -105,7 +105,7 @@ def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes, nodes: Iterable[i
             if not isinstance(dim, int):
                 places.setdefault(dim or (name, axis), []).append((name, axis))
     for same in places.values():
-        if len(inputs) == 1 and not any((usual[name][axis], len(usual[name]) - axis) in stored for name, axis in same):
+        if len(usual) == 1 and not any((usual[name][axis], len(usual[name]) - axis) in stored for name, axis in same):
             continue
         shapes = {
             name: tuple(1 if (name, axis) in same else dim for axis, dim in enumerate(shape))

@@ -1,0 +1,135 @@
+"""How the result of a rewrite is verified, and where it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from bnfold.errors import BadSetting
+from bnfold.settings.checked import Checked, about, documented
+
+ESTIMATE = "estimate"
+"""The phase, among those that a ``progress`` is told of, whose number is how many seconds a comparison will take."""
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class VerifyOptions(Checked):
+    """How the result is verified before it is written."""
+
+    depth: Literal["auto", "full", "local", "none"] = field(
+        default="auto",
+        metadata=about(
+            "How to check the result: both models in float64 (full), each rewrite separately (local), or the "
+            "quicker one that is conclusive (auto).",
+            "``auto`` checks each rewrite in float64 and runs the whole models once in onnxruntime, or compares "
+            "them in float64 if that is quick or something is in doubt. ``none`` compares nothing.",
+        ),
+    )
+    inputs: Mapping[str, Sequence[int]] = field(
+        default_factory=dict,
+        metadata=about(
+            "Shape of an input with dynamic sizes, for verification; may be repeated.",
+            "By the input's name; types are the model's.",
+            low=0,
+        ),
+    )
+    data: Path | None = field(
+        default=None,
+        metadata=about(
+            "Your own inputs, instead of random ones: an .npz file, or a folder of input_*.pb.",
+            "The arrays of an .npz file have the names of the inputs; a folder, as in ONNX's test data, may also "
+            "hold ``output_*.pb``.",
+        ),
+    )
+    samples: int = field(
+        default=1,
+        metadata=about(
+            "How many random inputs to compare on.",
+            low=1,
+        ),
+    )
+    seed: int = field(
+        default=0,
+        metadata=about(
+            "Seed of the random inputs.",
+            low=0,
+        ),
+    )
+    runtime: Literal["onnxruntime", "openvino", "none"] = field(
+        default="onnxruntime",
+        metadata=about(
+            "Runtime used for a second check in the models' own precision.",
+            "Any variant of onnxruntime will do; if none is installed, bnfold's own kernels take its place.",
+        ),
+    )
+    verify_seconds: int = field(
+        default=60,
+        metadata=about(
+            "Time limit for the verification, in seconds.",
+            "What would take longer is left out.",
+            low=1,
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        Checked.__post_init__(self)
+        if self.runtime == "openvino" and find_spec("openvino") is None:
+            raise BadSetting("runtime", "openvino is not installed: pip install 'bnfold[openvino]'")
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class OutputOptions(Checked):
+    """Where the result goes."""
+
+    path: Path = field(
+        metadata=about(
+            "The model file.",
+        ),
+    )
+    external_data: str = field(
+        default="auto",
+        metadata=about(
+            "Where the weights go: into a data file if the input has one (auto), each where it was (keep), all "
+            "inside OUT (none), or into a data file of this name.",
+            "Details are at `bnfold.ir.stage`.",
+        ),
+    )
+    size_threshold: int = field(
+        default=1024,
+        metadata=about(
+            "Weights of fewer bytes stay inside the model file.",
+            low=0,
+        ),
+    )
+    in_place: bool = field(
+        default=False,
+        metadata=about(
+            "Allow OUT to be the same file as IN.",
+        ),
+    )
+    keep_failed: Path | None = field(
+        default=None,
+        metadata=about(
+            "Save the result here if it fails verification.",
+        ),
+    )
+    explained: bool = field(
+        default=False,
+        metadata=about(
+            "Whether the whole report will be asked for.",
+            "What it says about the original is then collected before the result is written, so that a model too "
+            "damaged for a report is an error in time.",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        Checked.__post_init__(self)
+        name = self.external_data
+        if name in ("", ".", "..") or any(sign in name for sign in "/\\\0"):
+            problem = f"takes a plain file name, not {name!r}; the data file goes next to {self.path.name}"
+            raise BadSetting("external_data", problem)

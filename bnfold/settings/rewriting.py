@@ -1,0 +1,276 @@
+"""What to do with a model: how to read it, and which rewrites to make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from typing import Any, Literal, TypedDict
+
+from bnfold.errors import BadSetting
+from bnfold.settings.checked import Checked, about, documented
+
+LOWEST_IR_VERSION = 3
+"""The first IR version whose files say their opset."""
+
+ONE_JOB: dict[str, Any] = {"constants": "keep", "no_simplify": True}
+"""Options of commands and functions that do one thing: fold, convert, decompose."""
+
+NORMALIZATIONS = ("BatchNormalization", "InstanceNormalization", "BatchNormInference")
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class Policy(Checked):
+    """How to read what the ONNX specification leaves open."""
+
+    legacy_mode: Literal["auto", "inference", "training", "error"] = field(
+        default="auto",
+        metadata=about(
+            "How to read a BatchNormalization of opset 1-6 without is_test.",
+            "The attribute's default means training, a single output means inference. ``auto`` decides by the "
+            "outputs; ``inference`` reads a node as inference unless something reads its statistics; ``training`` "
+            "follows the attribute's default; ``error`` stops with an error. The same holds for Dropout-1 and -6, "
+            "which ``auto`` reads as inference.",
+        ),
+    )
+    force_inference: bool = field(
+        default=False,
+        metadata=about(
+            "Read training mode as inference, unless another node uses the statistics of the batch.",
+            "Also for Dropout.",
+        ),
+    )
+    saved_var: Literal["variance", "inv-std"] = field(
+        default="variance",
+        metadata=about(
+            "What the fifth output of a training-mode BatchNormalization holds, up to opset 13.",
+            "The variance, as its name says, or the ``1/sqrt(var + epsilon)`` that onnxruntime returns.",
+        ),
+    )
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class Options(Checked):
+    """What to do with a model."""
+
+    target_opset: int | Literal["keep", "latest", "lowest"] | None = field(
+        default=None,
+        metadata=about(
+            "Opset to convert the model to, up or down.",
+            "None means 15, unless the model is newer; ``keep`` leaves it, ``latest`` is the newest that the "
+            "installed onnx knows, ``lowest`` the lowest that this model can be converted to.",
+        ),
+    )
+    ir_version: int | Literal["auto", "keep"] = field(
+        default="auto",
+        metadata=about(
+            "IR version of the result.",
+            "``auto`` lowers it with the opset, to the one that came with the target, and raises it if the result "
+            "uses something newer; ``keep`` never lowers it. With a number, functions are inlined below 8, and a "
+            "model that uses something newer is refused.",
+        ),
+    )
+    fix_shapes: Mapping[str, Sequence[int]] = field(
+        default_factory=dict,
+        metadata=about(
+            "Shape to give to an input with dynamic sizes, in the result; may be repeated.",
+            "A size that has a name can be given by it alone, such as batch=1. What follows for other values is "
+            "written as well.",
+            low=1,
+        ),
+    )
+    fold: bool = field(
+        default=True,
+        metadata=about(
+            "Whether to fold at all.",
+            "False upgrades only.",
+        ),
+    )
+    decompose: Literal["never", "residual", "all"] = field(
+        default="never",
+        metadata=about(
+            "Replace BatchNormalization by primitive operators: what folding leaves (residual), or all of them, "
+            "without folding any (all).",
+        ),
+    )
+    decompose_form: Literal["mul_add", "sub_mul_add", "depthwise_conv"] = field(
+        default="mul_add",
+        metadata=about(
+            "Operators that replace an inference BatchNormalization.",
+        ),
+    )
+    decompose_ops: frozenset[str] = field(
+        default=frozenset({"BatchNormalization"}),
+        metadata=about(
+            "Operators to decompose: BatchNormalization, InstanceNormalization.",
+            operators=NORMALIZATIONS,
+        ),
+    )
+    policy: Policy = field(
+        default_factory=Policy,
+        metadata=about(
+            "How to read what the ONNX specification leaves open.",
+        ),
+    )
+    constants: Literal["lift", "keep"] = field(
+        default="lift",
+        metadata=about(
+            "What becomes of Constant nodes: initializers (lift), or what they are (keep).",
+            "They mean the same, and runtimes make initializers of them when they load a model.",
+        ),
+    )
+    no_simplify: bool = field(
+        default=False,
+        metadata=about(
+            "Leave out the exact rewrites that make the graph smaller.",
+            "They remove nodes without effect, store shapes that follow from known sizes, and unite equal nodes; "
+            "docs/simplifying.md lists them.",
+        ),
+    )
+    group_norm: bool = field(
+        default=False,
+        metadata=about(
+            "Write GroupNormalization for the InstanceNormalization of groups that exporters write in its place.",
+            "It stands between two Reshapes, with a Mul and an Add behind it. Five nodes become one, from opset 21 on.",
+        ),
+    )
+    overridable: Literal["auto", "freeze", "keep"] = field(
+        default="auto",
+        metadata=about(
+            "Weights that are also listed as inputs: make them constants (freeze), keep them replaceable (keep), or "
+            "decide by the file (auto).",
+            "``freeze`` removes them from the inputs, so that callers can no longer feed them. ``auto`` does so "
+            "only if the file lists every weight and more BatchNormalizations then fold.",
+        ),
+    )
+    max_growth: int | None = field(
+        default=None,
+        metadata=about(
+            "Maximum number of bytes that copies of shared weights, and weights that were computed from smaller "
+            "constants, may add; small ones are copied by default.",
+            "None means what folding frees, plus 64 KiB, a quarter of the weights up to 1 MiB, or 1 % of them, "
+            "whichever is most.",
+            low=0,
+        ),
+    )
+    only: frozenset[str] = field(
+        default=frozenset(),
+        metadata=about(
+            "Fold only into and across operators of this type, such as Conv; may be repeated.",
+            "Empty means all.",
+            operators=(),
+        ),
+    )
+    excluded: frozenset[str] = field(
+        default=frozenset(),
+        metadata=about(
+            "Do not fold into or across operators of this type; may be repeated.",
+            operators=(),
+        ),
+    )
+    all_affines: bool = field(
+        default=False,
+        metadata=about(
+            "Also fold constant Mul, Add, Sub and Div that belong to no BatchNormalization.",
+        ),
+    )
+    merge_branches: bool = field(
+        default=False,
+        metadata=about(
+            "Also merge parallel convolutions, and two matrix products in a row, into one.",
+        ),
+    )
+    equalize: bool = field(
+        default=False,
+        metadata=about(
+            "Apply cross-layer equalization, so that per-tensor int8 quantization loses less accuracy.",
+            "After folding, a factor for each channel goes into one layer and its inverse into the next, through "
+            "what passes it (Relu, PRelu, pooling, Add): cross-layer equalisation (arXiv:1906.04721), an exact "
+            "rewrite.",
+        ),
+    )
+    exchange: Literal["auto", "always"] = field(
+        default="auto",
+        metadata=about(
+            "Put an Add in a BatchNormalization's place where that saves operators or elements (auto), or always.",
+            "A BatchNormalization whose scale finds a weight and whose shift does not ends so. ``auto`` leaves it "
+            "where the Add would be as many operators on as many elements, which runtimes are no faster with; "
+            '``always`` is for targets that know no BatchNormalization. ``decompose="residual"`` includes it.',
+        ),
+    )
+    simplify: Sequence[Literal["onnxscript", "onnxslim", "onnxsim", "onnxoptimizer", "onnxruntime"]] = field(
+        default=(),
+        metadata=about(
+            "Run other optimisers after bnfold: onnxscript's, or those you name; undo steps that fail verification.",
+            "onnxslim, onnxsim, onnxoptimizer or onnxruntime, where installed, one after the other. A step that "
+            "crashes, takes too long or changes what the model computes is undone. Includes ``all_affines``.",
+        ),
+    )
+    step_seconds: int = field(
+        default=600,
+        metadata=about(
+            "Time limit for each other program, in seconds.",
+            low=1,
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        Checked.__post_init__(self)
+        for tool in self.simplify:
+            if find_spec(tool) is None:
+                raise BadSetting("simplify", f"{tool} is not installed: pip install {tool}")
+        if isinstance(self.target_opset, int):
+            import onnx
+
+            newest = onnx.defs.onnx_opset_version()
+            if not 1 <= self.target_opset <= newest:
+                problem = f"opset {self.target_opset} does not exist: the installed onnx {onnx.__version__} knows 1 to"
+                raise BadSetting("target_opset", f"{problem} {newest}")
+        if isinstance(self.ir_version, int):
+            import onnx
+
+            if not LOWEST_IR_VERSION <= self.ir_version <= onnx.IR_VERSION:
+                problem = f"the installed onnx {onnx.__version__} writes IR versions {LOWEST_IR_VERSION} to"
+                raise BadSetting("ir_version", f"{self.ir_version} is not possible: {problem} {onnx.IR_VERSION}")
+
+
+class OptionFields(TypedDict, total=False):
+    """The fields of `Options` as keywords; the same names, types and meanings."""
+
+    target_opset: int | Literal["keep", "latest", "lowest"] | None
+    ir_version: int | Literal["auto", "keep"]
+    fix_shapes: Mapping[str, Sequence[int]]
+    fold: bool
+    decompose: Literal["never", "residual", "all"]
+    decompose_form: Literal["mul_add", "sub_mul_add", "depthwise_conv"]
+    decompose_ops: AbstractSet[str]
+    policy: Policy
+    constants: Literal["lift", "keep"]
+    no_simplify: bool
+    group_norm: bool
+    overridable: Literal["auto", "freeze", "keep"]
+    max_growth: int | None
+    only: AbstractSet[str]
+    excluded: AbstractSet[str]
+    all_affines: bool
+    merge_branches: bool
+    equalize: bool
+    exchange: Literal["auto", "always"]
+    step_seconds: int
+
+
+def simplified(options: Options, tools: bool | str | Sequence[str]) -> Options:
+    """Return ``options`` with these simplifiers.
+
+    True is the one that comes with bnfold, and nothing leaves them as they are.
+
+    Raises:
+        BadSetting: As `Options`.
+    """
+    if not tools:
+        return options
+    names = ("onnxscript",) if tools is True else (tools,) if isinstance(tools, str) else tuple(tools)
+    return replace(options, simplify=names)  # type: ignore[arg-type] # checked there
