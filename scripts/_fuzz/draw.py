@@ -64,7 +64,7 @@ def draw(seed: int, dtype: int | None = None) -> tuple[onnx.ModelProto, dict[str
         for _ in range(int(rng.integers(3, 11))):
             _grow(b, ANY)
     if not any(node.op_type == "BatchNormalization" for node in b.nodes):
-        batchnorm(b, b.values[-1])
+        batchnorm(b, next(value for value in reversed(b.values) if value.dtype == dtype and value.rank > 1))
     return _model(b)
 
 
