@@ -51,7 +51,7 @@ APART = {
 }
 IN_VERIFICATION = (
     *("verdict", "sentences", "unscaled", "as_read", "request"),
-    *("tolerance", "inputs", "changes", "comparing", "runtimes"),
+    *("tolerance", "inputs", "changes", "coverage", "comparing", "runtimes"),
     *("end_to_end", "subgraphs", "parts", "decision", "__init__"),
 )
 """Its own rooms, from the bottom up; whole models and regions know nothing of each other."""
@@ -107,6 +107,19 @@ def test_imports_within_verification_point_one_way() -> None:
         below = {*IN_VERIFICATION[: IN_VERIFICATION.index(own) + 1]} - ({"end_to_end"} if own == "subgraphs" else set())
         taken = {name.split(".")[2] for name in imports(path, known) if name.startswith("bnfold.verification.")}
         assert taken <= below, path
+
+
+def test_coverage_has_one_door() -> None:
+    """What else asks whether a fault would have shown takes it from the package, and nothing from its modules."""
+    inside = PACKAGE / "verification" / "coverage"
+    taken = {
+        (path.relative_to(PACKAGE).as_posix(), node.module)
+        for path in modules()
+        if inside not in path.parents
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bnfold.verification.coverage.")
+    }
+    assert taken == set()
 
 
 def imports(path: Path, known: Container[str]) -> set[str]:

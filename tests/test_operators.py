@@ -36,9 +36,9 @@ TABLES = (
     "verification/inputs/choices.py",
     "verification/inputs/shapes.py",
     "verification/changes/from_constants.py",
-    "verification/comparing/moves.py",
-    "verification/comparing/mutants.py",
-    "verification/comparing/smooth.py",
+    "verification/coverage/moves.py",
+    "verification/coverage/mutants.py",
+    "verification/coverage/smooth.py",
     "interop/openvino/",  # names of another standard
     "settings/checked.py",
     "report/advice/passing.py",  # prose, compared with docs/folding.md

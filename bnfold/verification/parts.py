@@ -104,11 +104,11 @@ def _differs_elsewhere(whole: Whole) -> bool:
 
 def _in_whole(verifier: SubgraphVerifier, cut: ir.Cut, row: LocalRow, whole: Whole, seconds: float) -> LocalRow:
     try:
-        evidence = verifier.evidence(cut, seconds)
-        whole.look(evidence)
+        coverage = verifier.coverage(cut, seconds)
+        whole.observe(coverage)
     except BnfoldError:
         return row
-    if evidence.missing:
-        hidden = f"a fault in {evidence.example} would not show in the whole models"
+    if coverage.uncovered:
+        hidden = f"a fault in {coverage.example} would not show in the whole models"
         return replace(row, note=f"{row.note}; {hidden}")
     return replace(row, status="verified", note="compared in the whole models only")

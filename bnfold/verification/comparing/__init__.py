@@ -1,1 +1,1 @@
-"""Two sides run beside each other, and whether what they gave would show a fault."""
+"""Two sides run beside each other, and their results compared."""

@@ -19,7 +19,6 @@ from bnfold.errors import Unsupported
 from bnfold.ir.elements import Array
 from bnfold.reference.precision import Datum, widen
 from bnfold.verification.changes.extract import computed_constants
-from bnfold.verification.comparing.evidence import Evidence, Find, Mutant, Table
 from bnfold.verification.inputs.drawing import Feeds
 from bnfold.verification.request import Clock
 from bnfold.verification.tolerance.compare import ROUNDS, magnitude
@@ -127,26 +126,6 @@ class ModelRuns(NamedTuple):
                 made = self.old(names, model=copy, precision="stored")
                 moves.append({value: partial(_instead, widen(made[value.name])) for value in constants})
         return moves
-
-    def look(self, evidence: Evidence, find: Find, expected: Mapping[str, Array], actual: Mapping[str, Array]) -> None:
-        """Whether mutants of either model compute something else than the model does."""
-        sides = self.old, self.new
-
-        def run(mutant: Mutant) -> Results:
-            side, other = sides[mutant.side], sides[1 - mutant.side]
-            model, altered = mutant.of(side.model, find, lambda name: other([name])[name])
-            return side(model=model, altered=altered)
-
-        evidence.look(run, (expected, actual))
-
-    def read(self, evidence: Evidence, find: Find) -> None:
-        """Note what was chosen from tables."""
-
-        def chosen(table: Table) -> Array:
-            side, name = (self.old, self.new)[table.side], table.chosen.name
-            return side([name], altered={find(side.model, table.value): lambda _: table.marks})[name]
-
-        evidence.read(chosen)
 
 
 def _instead(made: Datum, _: Datum) -> Datum:

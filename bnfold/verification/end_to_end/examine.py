@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from bnfold import reference
 from bnfold.errors import Unsupported
 from bnfold.verification.changes.interface import broken_promise, contradicted, declared_otherwise
-from bnfold.verification.comparing.evidence import Evidence
 from bnfold.verification.comparing.outputs import Compared, inconclusive, output_rows
 from bnfold.verification.comparing.sides import evaluator
+from bnfold.verification.coverage import Coverage
 from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.further import EVALUATIONS
 from bnfold.verification.end_to_end.obstacles import Broken, Impossible
@@ -54,11 +54,11 @@ class Whole:
     another: Callable[..., Sample] | None
     location: Location | None
 
-    def look(self, evidence: Evidence) -> None:
-        """Whether the comparison would show the mutants, sample by sample."""
+    def observe(self, coverage: Coverage) -> None:
+        """Let the coverage see the comparison, sample by sample."""
         for sample in self.seen:
-            if not evidence.is_over:
-                self.pair.look(evidence, sample.feeds, sample.expected)
+            if not coverage.is_over:
+                self.pair.observe(coverage, sample.feeds, sample.expected)
 
     def differs_elsewhere(self) -> bool:
         """Whether a sample of another kind of numbers shows a difference; recorded ones are all that count."""

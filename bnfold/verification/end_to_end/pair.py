@@ -12,9 +12,9 @@ import numpy as np
 
 from bnfold import ir, reference
 from bnfold.ir.elements import Array
-from bnfold.verification.comparing.evidence import Evidence, same_place
 from bnfold.verification.comparing.outputs import Compared, compared
 from bnfold.verification.comparing.sides import Evaluate, ModelRun, ModelRuns, Results, that_run
+from bnfold.verification.coverage import Coverage, same_place
 from bnfold.verification.inputs.drawing import Feeds
 from bnfold.verification.tolerance.discontinuities import jumps, substitute
 from bnfold.verification.tolerance.rounding import PerturbedWeights
@@ -126,12 +126,10 @@ class ModelPair:
             lambda: self._sources.removed.of(self.before, self.groups, 0),
         )
 
-    def look(self, evidence: Evidence, feeds: Feeds, expected: Mapping[str, Array]) -> None:
-        """Whether mutants of either model compute something else than the model does."""
+    def observe(self, coverage: Coverage, feeds: Feeds, expected: Mapping[str, Array]) -> None:
+        """Let the coverage see what mutants of either model compute."""
         pair = self._fed(feeds, expected)
-        pair.look(evidence, same_place, expected, pair.new())
-        if all(table.chosen.graph.path == "" for table in evidence.tables):  # of bodies nobody sees what is chosen
-            pair.read(evidence, same_place)
+        coverage.observe((pair.old, pair.new), same_place, (expected, pair.new()))
 
     def _compared(
         self, name: str, sample: int, expected: Array, actual: Array, rounds: Sequence[Sequence[Results]]

@@ -14,9 +14,9 @@ from bnfold.errors import Unsupported
 from bnfold.ir import traits
 from bnfold.ir.elements import Array
 from bnfold.verification.changes.extract import constant_of
-from bnfold.verification.comparing.evidence import Evidence
 from bnfold.verification.comparing.outputs import largest_difference
 from bnfold.verification.comparing.sides import Evaluate, ModelRun, ModelRuns, Results
+from bnfold.verification.coverage import Coverage
 from bnfold.verification.inputs.drawing import Feeds
 from bnfold.verification.subgraphs.runnable import Runnable
 from bnfold.verification.subgraphs.trials import Found, Skip
@@ -45,7 +45,7 @@ class SubgraphPair:
     old: Runnable
     new: Runnable
     graphs: Sequence[Mapping[str, ir.Value]]
-    evidence: Evidence
+    coverage: Coverage
     draws: PerturbedWeights
     evaluate: Evaluate
     samples: int = 1
@@ -83,8 +83,7 @@ class SubgraphPair:
             return Skip("its outputs do not depend on its inputs at the tested shapes", only_after=True)
         if is_equal:
             self._note_finite(expected)
-            sides.look(self.evidence, self._find, expected, actual)
-            sides.read(self.evidence, self._find)
+            self.coverage.observe((sides.old, sides.new), self._find, (expected, actual))
         return found
 
     def _note_finite(self, results: Results) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from bnfold import ir
 from bnfold.ir.traits import READS_VALUES
 from bnfold.verification.changes.extract import Subgraph, constant_of
-from bnfold.verification.comparing.mutants import Mutants
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.runnable import LARGEST_HELD, runnable
 from bnfold.verification.tolerance.compare import Difference
@@ -61,21 +60,21 @@ def _content(value: ir.Value) -> tuple[Hashable, ...] | None:
     return (tensor.dtype, tensor.dims, *tensor.numpy().reshape(-1).tolist()) if tensor.size <= _SHOWN else None
 
 
-def repeatable(subgraphs: SubgraphPair, mutants: Mutants) -> SubgraphPair | None:
+def repeatable(subgraphs: SubgraphPair) -> SubgraphPair | None:
     """Return what others may repeat; None where more than equal results was needed, or would be with other weights.
 
     A fault in what reads nothing but smooth operators shows in any result, whatever the weights are.
     """
     passed = all(isinstance(found, Difference) and found.excess <= 1 for _, _, found in subgraphs.tried)
     is_small = sum(array.size for feeds, _, _ in subgraphs.tried for array in feeds.values()) <= _LARGEST
-    if not (subgraphs.tried and passed and is_small and not subgraphs.evidence.tables):
+    if not (subgraphs.tried and passed and is_small and not subgraphs.coverage.tables):
         return None
     sides = subgraphs.old.subgraph, subgraphs.new.subgraph
     if any(
         constant_of(node.output(0)) is not None and not node.is_op("Constant") for side in sides for node in side.nodes
     ):
         return None
-    if not mutants.follow_from_structure():
+    if not subgraphs.coverage.follows_from_structure():
         return None
     old, new = (replace(runnable, held={}) for runnable in (subgraphs.old, subgraphs.new))
     return replace(subgraphs, old=old, new=new, finite={}, is_known_to_react=True)

@@ -15,11 +15,8 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.verification.changes.boundaries import changed_defaults, may_be_fed_in, visible
 from bnfold.verification.changes.extract import Subgraph, fed_apart
-from bnfold.verification.comparing.evidence import Evidence
-from bnfold.verification.comparing.mutants import Mutants, all_taken_over, nudged
 from bnfold.verification.comparing.sides import evaluator
-from bnfold.verification.comparing.smooth import differ_in_kind
-from bnfold.verification.comparing.tables import tables
+from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind
 from bnfold.verification.inputs.cost import estimate
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, choosing, random_value
 from bnfold.verification.inputs.sized import SharedShapes, sized
@@ -104,7 +101,7 @@ class SubgraphVerifier:
             found.fault,
         )
 
-    def evidence(self, cut: ir.Cut, seconds: float) -> Evidence:
+    def coverage(self, cut: ir.Cut, seconds: float) -> Coverage:
         """Return all that comparing whole models has to show of what differs in a cut.
 
         What it makes, and its constants.
@@ -115,9 +112,8 @@ class SubgraphVerifier:
         if isinstance(sides, Skip):
             raise Unsupported(sides.reason)
         old, new = sides
-        values = self._graphs[1][cut.graph].values
-        found = [*(nudged(1, values[name]) for name in cut.outputs), *Mutants(old, new, ()).found]
-        return Evidence(found, tables(old, new), self._clock.work, seconds)
+        made = [self._graphs[1][cut.graph].values[name] for name in cut.outputs]
+        return cover_whole(old, new, made, self._clock.work, seconds)
 
     def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> Found:
         sides = self._sides(cut)
@@ -137,14 +133,11 @@ class SubgraphVerifier:
     ) -> Found:
         # What inference cannot tell of the original it may of the rewritten model, which is of a newer opset.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if says_more(value, new.inputs)}}
-        mutants = Mutants(old, new, () if hidden else cut.outputs)  # where a value inside differs, smooth or not
-        evidence = Evidence(
-            [*mutants.found, *all_taken_over(old, new, hidden, cut.outputs)], tables(old, new), self._clock.work
-        )
+        coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
         first, second = (runnable(side, side.stored) for side in (old, new))
         graphs = [graphs[cut.graph].values for graphs in self._graphs]
         samples = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1
-        subgraphs = SubgraphPair(cut, first, second, graphs, evidence, self._draws, self._evaluate, samples)
+        subgraphs = SubgraphPair(cut, first, second, graphs, coverage, self._draws, self._evaluate, samples)
         reshapes = any(node.is_op("Reshape") for node in old.nodes)
         attempts = SubgraphTrials(unranked=lacks_rank(fed), reshapes=reshapes)
         equal: Difference | None = None
@@ -160,10 +153,10 @@ class SubgraphVerifier:
             if equal is None and attempts.decide(latest, guessed=guessed, rank=rank) and isinstance(latest, Difference):
                 equal = latest
             conclusive += trial.passing_is_conclusive and not guessed and isinstance(latest, Difference)
-            if equal is not None and evidence.is_over:
+            if equal is not None and coverage.is_over:
                 break
         own = not any(name in self._shapes.claimed(cut.graph) for name in fed)
-        evidence.close(conclusive if own else 0, is_static=is_static(fed))
+        coverage.close(conclusive if own else 0, is_static=is_static(fed))
         outcome = equal or attempts.outcome()
         passes = isinstance(outcome, Difference) and not _fails(outcome)
         if passes and not own and (doubt := self._at_unclaimed_sizes(subgraphs, fed, old)):
@@ -171,9 +164,9 @@ class SubgraphVerifier:
         if passes and (doubt := self._at_further_sizes(subgraphs, fed)):
             return doubt
         if key is not None and equal is not None and len(self._compared_in_full) < MOST:
-            self._compared_in_full.setdefault(key, repeatable(subgraphs, mutants))
-        if evidence.missing and passes:
-            return Skip(f"the test inputs would not reveal an error in {evidence.example}", is_same=True)
+            self._compared_in_full.setdefault(key, repeatable(subgraphs))
+        if coverage.uncovered and passes:
+            return Skip(f"the test inputs would not reveal an error in {coverage.example}", is_same=True)
         return outcome
 
     def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], old: Subgraph) -> Skip | None:
@@ -233,12 +226,12 @@ class SubgraphVerifier:
                 for name, value in inputs.items()
             }
             feeds = choosing(inputs.values(), feeds, self._draws.rows, sample)
-            before = subgraphs.evidence.missing
+            before = subgraphs.coverage.uncovered
             found.append(subgraphs.attempt(feeds, guessed=guessed))
             subgraphs.tried.append((feeds, guessed, found[-1]))
             wanted = max(_samples(shapes, found[0]), subgraphs.samples if isinstance(found[0], Difference) else 1)
-            if not subgraphs.evidence.is_over and not isinstance(found[-1], Skip):
-                wanted = max(wanted, MOST_SAMPLES) if subgraphs.evidence.missing == before else len(found) + 1
+            if not subgraphs.coverage.is_over and not isinstance(found[-1], Skip):
+                wanted = max(wanted, MOST_SAMPLES) if subgraphs.coverage.uncovered == before else len(found) + 1
             drowned = subgraphs.drowned()
             wanted = MOST_SAMPLES if drowned else wanted
         if drowned and not _fails(found[-1]):

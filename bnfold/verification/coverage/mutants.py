@@ -18,9 +18,9 @@ from bnfold.ir.tensor import TP
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import held
 from bnfold.verification.changes.unchanged import identity
-from bnfold.verification.comparing.evidence import STEP, Mutant
-from bnfold.verification.comparing.moves import WITHOUT, flat, nudge, replacing, shares
-from bnfold.verification.comparing.smooth import defaults, is_smooth, settings
+from bnfold.verification.coverage.moves import WITHOUT, flat, nudge, replacing, shares
+from bnfold.verification.coverage.record import STEP, Mutant
+from bnfold.verification.coverage.smooth import defaults, is_smooth, settings
 from bnfold.verification.tolerance.bits import same
 from bnfold.verification.tolerance.floats import float_type, is_float
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bnfold.ir.elements import Array
-from bnfold.verification.comparing.evidence import STEP
+from bnfold.verification.coverage.record import STEP
 from bnfold.verification.tolerance.compare import magnitude
 from bnfold.verification.tolerance.floats import is_float
 

@@ -9,7 +9,7 @@ from bnfold.ir.elements import Array
 from bnfold.ir.traits import CHOOSING
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.unchanged import identity
-from bnfold.verification.comparing.evidence import Table
+from bnfold.verification.coverage.record import Table
 from bnfold.verification.inputs.choices import follow_from_sizes
 from bnfold.verification.tolerance.floats import is_float
 

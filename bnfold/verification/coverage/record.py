@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -28,6 +29,17 @@ SECONDS = 5.0
 
 Results = Mapping[str, Array]
 Find = Callable[[ir.Model, ir.Value], ir.Value]
+
+
+class Run(Protocol):
+    """A model and what it is fed; called, it gives values by their names, or those of a changed copy."""
+
+    @property
+    def model(self) -> ir.Model: ...
+
+    def __call__(
+        self, names: Sequence[str] | None = None, *, model: ir.Model | None = None, **options: Any
+    ) -> Results: ...
 
 
 class Mutant(NamedTuple):
@@ -86,17 +98,21 @@ class Table:
 
 
 @dataclass(slots=True)
-class Evidence:
-    """The mutants that no comparison has told from their models yet, and tables with rows that none has read."""
+class Coverage:
+    """The mutants that no comparison has told from their models yet, and tables with rows that none has read.
+
+    ``follows_from_structure`` says whether there would be none with other weights either.
+    """
 
     mutants: Sequence[Mutant]
     tables: Sequence[Table] = field(default=())
     work: reference.Work = field(default_factory=reference.Work)
     seconds: float = field(default=SECONDS)
+    follows_from_structure: Callable[[], bool] = field(default=lambda: False)
     _until: float = field(default=math.inf)
 
     @property
-    def missing(self) -> int:
+    def uncovered(self) -> int:
         """How many things would not show a fault."""
         return len(self.mutants) + sum(int(table.unread.sum()) for table in self.tables)
 
@@ -109,7 +125,7 @@ class Evidence:
     @property
     def is_over(self) -> bool:
         """Whether there is nothing left to look for, or it has been work enough."""
-        return not self.missing or self.work.seconds > self._until
+        return not self.uncovered or self.work.seconds > self._until
 
     def close(self, sizes: int, *, is_static: bool) -> None:
         """Say that enough was compared, at so many sizes that may be declared; one is all there is to static ones.
@@ -120,10 +136,21 @@ class Evidence:
         self.mutants = [m for m in self.mutants if m.poison is None and not (m.sizes and enough)]
         self.tables = [table for table in self.tables if not (table.sizes and enough and is_static)]
 
-    def look(self, run: Callable[[Mutant], Results], results: Sequence[Results]) -> None:
-        """Compare mutants with the results of the models themselves."""
+    def observe(self, sides: Sequence[Run], find: Find, results: Sequence[Results]) -> None:
+        """Compare mutants with the equal ``results`` of the two models, and note what was chosen from tables."""
+
+        def run(mutant: Mutant) -> Results:
+            side, other = sides[mutant.side], sides[1 - mutant.side]
+            model, altered = mutant.of(side.model, find, lambda name: other([name])[name])
+            return side(model=model, altered=altered)
+
         self._until = min(self._until, self.work.seconds + self.seconds)
         self.mutants = [left for mutant in self.mutants for left in self._unseen(mutant, run, results[mutant.side])]
+        for table in self.tables:
+            model, name = sides[table.side].model, table.chosen.name
+            if table.unread.any() and find(model, table.chosen).graph is model.graph:  # in bodies nobody sees it
+                marked = {find(model, table.value): partial(_instead, table.marks)}
+                table.read(sides[table.side]([name], altered=marked)[name])
 
     def _unseen(self, mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> Iterator[Mutant]:
         if self.is_over:
@@ -132,12 +159,6 @@ class Evidence:
             is_read = mutant.poison is None or _shows(mutant._replace(change=mutant.poison), run, results)
             yield mutant._replace(poison=None) if is_read else mutant
 
-    def read(self, chosen: Callable[[Table], Array]) -> None:
-        """Note what was chosen from the tables, marked."""
-        for table in self.tables:
-            if table.unread.any():
-                table.read(chosen(table))
-
 
 def same_place(model: ir.Model, value: ir.Value) -> ir.Value:
     """Return the value of the same name in the same graph of a copy. Raises Unsupported where that has none."""
@@ -145,6 +166,10 @@ def same_place(model: ir.Model, value: ir.Value) -> ir.Value:
     if value.name not in values:
         raise Unsupported(f"value {value.name!r} is not there as it was")
     return values[value.name]
+
+
+def _instead(marks: Array, _: Any) -> Array:
+    return marks
 
 
 def _shows(mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> bool:
