@@ -9,9 +9,17 @@ from bnfold import ir, reference
 from bnfold.ir.elements import Array
 from bnfold.reference.precision import widen
 from bnfold.verification.changes.extract import Subgraph
+from bnfold.verification.inputs.cost import estimate
+from bnfold.verification.inputs.sized import sized
 
 LARGEST_HELD = 1 << 22
 """Elements of a weight that is held in float64; larger ones are read anew for each evaluation."""
+
+
+REGION_SECONDS = 1.0
+"""Counted, for one evaluation of a region at sizes that are not usual."""
+
+FEW = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +44,9 @@ def runnable(subgraph: Subgraph, values: Sequence[ir.Value], like: Runnable | No
     return (
         Runnable(subgraph, held, names) if like is None else Runnable(subgraph, held, names, like.prepared, like.alike)
     )
+
+
+def takes_long(subgraph: ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether a region makes too much of little: operators may be told sizes. Looked at only where an axis is long."""
+    is_long = max(map(max, filter(None, shapes.values())), default=0) > FEW
+    return is_long and estimate(sized(subgraph, shapes)).seconds > REGION_SECONDS

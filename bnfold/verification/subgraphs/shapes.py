@@ -96,16 +96,16 @@ def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes, nodes: Iterable[i
     Dynamic sizes as 1 beside another input or a constant of that size, one axis where the rank is unknown.
     """
     stored = _broadcast_sizes(nodes)
-    inputs = {name: value for name, value in fed.items() if value.is_input}
     places: dict[object, list[tuple[str, int]]] = {}
-    for name, value in inputs.items():
-        if value.shape is None and len(usual[name]) > 1:
+    for name, value in fed.items():
+        if value.is_input and value.shape is None and len(usual[name]) > 1:
             yield {**usual, name: (math.prod(usual[name]),)}
         for axis, dim in enumerate(_declared(value) or ()):
             if not isinstance(dim, int):
                 places.setdefault(dim or (name, axis), []).append((name, axis))
     for same in places.values():
-        if len(usual) == 1 and not any((usual[name][axis], len(usual[name]) - axis) in stored for name, axis in same):
+        is_beside = len(usual) > 1 and all(fed[name].is_input for name, _ in same)
+        if not (is_beside or any((usual[name][axis], len(usual[name]) - axis) in stored for name, axis in same)):
             continue
         shapes = {
             name: tuple(1 if (name, axis) in same else dim for axis, dim in enumerate(shape))
@@ -123,9 +123,13 @@ def _declared(value: ir.Value) -> Sequence[int | str | None] | None:
 
 
 def _broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:
-    """Return the sizes of constants that operands are broadcast with, each with its axis counted from the end."""
-    read = (value for node in nodes if node.has_trait(BROADCASTING) for value in node.inputs)
-    dims = [held.dims for value in read if (held := ir.constant(value)) is not None]
+    """Return the sizes that operands are broadcast to by constants, each with its axis counted from the end."""
+    dims: list[Sequence[int]] = []
+    for node in nodes:
+        held = [ir.constant(value) for value in node.inputs] if node.has_trait(BROADCASTING) else []
+        dims += [tensor.dims for tensor in held if tensor is not None]
+        target = ir.constant(node.input(1)) if node.is_op("Expand") else None
+        dims += [target.numpy().reshape(-1).tolist()] if target is not None else []
     return {(size, len(each) - axis) for each in dims for axis, size in enumerate(each) if size > 1}
 
 

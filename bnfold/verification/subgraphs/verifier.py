@@ -17,13 +17,12 @@ from bnfold.verification.changes.boundaries import changed_defaults, may_be_fed_
 from bnfold.verification.changes.extract import Subgraph, fed_apart
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind
-from bnfold.verification.inputs.cost import estimate
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, choosing, random_value
-from bnfold.verification.inputs.sized import SharedShapes, sized
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, choosing, overridable, random_value
+from bnfold.verification.inputs.sized import SharedShapes
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.repeated import MOST, repeatable, repeated, signature
-from bnfold.verification.subgraphs.runnable import runnable
+from bnfold.verification.subgraphs.runnable import FEW, runnable, takes_long
 from bnfold.verification.subgraphs.shapes import (
     Shapes,
     Trial,
@@ -42,11 +41,8 @@ from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.unscaled import unscaled
 from bnfold.verification.verdict import LocalRow
 
-REGION_SECONDS = 1.0
-"""Counted, for one evaluation of a region at sizes that are not usual."""
 EVALUATIONS = 20  # of a region, more or less
 
-FEW = 128
 MOST_SAMPLES = 10
 """A region is tried on several samples where something that it is fed or makes has fewer than FEW elements, of every
 kind at most twice."""
@@ -71,6 +67,7 @@ class SubgraphVerifier:
         self._draws = draws
         self._evaluate = evaluator(request.policy, request.clock)
         self._defaults = changed_defaults(before, after)
+        self._fed_too = {value.name for value in overridable(before)} & {value.name for value in overridable(after)}
 
     def check(self, cut: ir.Cut, *, hidden: Collection[str] = ()) -> LocalRow:
         """Compare the two regions of a cut.
@@ -119,6 +116,12 @@ class SubgraphVerifier:
         sides = self._sides(cut)
         if isinstance(sides, Skip):
             return sides
+        found = self._compare_sides(cut, sides, hidden)
+        moved = any(value.name in self._defaults & self._fed_too for side in sides for value in side.stored)
+        passes = isinstance(found, Difference) and not _fails(found)
+        return (self._at_other_defaults(cut, hidden) if moved and passes else None) or found
+
+    def _compare_sides(self, cut: ir.Cut, sides: tuple[Subgraph, Subgraph], hidden: Collection[str]) -> Found:
         claimed = self._shapes.claimed(cut.graph)
         is_known = not any(value.name in claimed for side in sides for value in side.fed)
         key = signature(cut.graph, sides) if is_known and not hidden else None
@@ -127,6 +130,14 @@ class SubgraphVerifier:
         known = self._compared_in_full.get(key)
         found = repeated(known, sides) if known is not None else None
         return found if found is not None else self._compare_alone(cut, *sides, hidden, key)
+
+    def _at_other_defaults(self, cut: ir.Cut, hidden: Collection[str]) -> Skip | None:
+        """Say why equal results do not count: with other numbers for inputs whose default changed, they are not."""
+        sides = self._sides(cut, self._defaults - self._fed_too)
+        if isinstance(sides, Skip) or not _fails(self._compare_alone(cut, *sides, hidden)):
+            return None
+        names = ", ".join(repr(value.name) for value in sides[0].fed if value.name in self._defaults)
+        return Skip(f"it is equivalent only at the default of input {names}", is_same=True)
 
     def _compare_alone(
         self, cut: ir.Cut, old: Subgraph, new: Subgraph, hidden: Collection[str], key: Hashable = None
@@ -206,7 +217,7 @@ class SubgraphVerifier:
         self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], others: Shapes, first: Difference, *, guessed: bool
     ) -> Found:
         """Return the finding there, if it is worse than ``first``, and not because these sizes are not declared."""
-        if (has_guesses(fed, others) and not guessed) or _takes_long(subgraphs.old.subgraph.model, others):
+        if (has_guesses(fed, others) and not guessed) or takes_long(subgraphs.old.subgraph.model, others):
             return first
         found = self._sampled(subgraphs, fed, others, guessed=guessed)
         return found if _fails(found) or (isinstance(found, Skip) and found.only_after) else first
@@ -241,39 +252,37 @@ class SubgraphVerifier:
         coarse = next((latest for latest in found if isinstance(latest, Skip) and latest.is_coarse), worst)
         return worst if _fails(worst) else coarse
 
-    def _sides(self, cut: ir.Cut) -> tuple[Subgraph, Subgraph] | Skip:
+    def _sides(self, cut: ir.Cut, defaults: Collection[str] | None = None) -> tuple[Subgraph, Subgraph] | Skip:
+        """Return both regions of a cut. Inputs named in ``defaults``, by default all that changed, keep theirs."""
         # What only one side has, because another rewrite made or named it, or computes, is no boundary for either.
         inputs = [name for name in cut.inputs if all(may_be_fed_in(graphs, cut, name) for graphs in self._graphs)]
-        old, new = (self._extracted(graphs, cut, inputs) for graphs in self._graphs)
+        left = self._defaults if defaults is None else defaults
+        old, new = (self._extracted(graphs, cut, inputs, left) for graphs in self._graphs)
         if isinstance(old, Skip):
             return old
         if isinstance(new, Skip):
             return new
         apart = fed_apart(old, new, inputs)
         shared = tuple(name for name in inputs if name not in apart)
-        return self._sides(ir.Cut(cut.graph, shared, cut.outputs, cut.label)) if apart else (old, new)
+        return self._sides(ir.Cut(cut.graph, shared, cut.outputs, cut.label), defaults) if apart else (old, new)
 
-    def _extracted(self, graphs: Mapping[str, ir.Graph], cut: ir.Cut, inputs: Sequence[str]) -> Subgraph | Skip:
+    def _extracted(
+        self, graphs: Mapping[str, ir.Graph], cut: ir.Cut, inputs: Sequence[str], defaults: Collection[str]
+    ) -> Subgraph | Skip:
         graph = graphs.get(cut.graph)
         if graph is None:
             return Skip(f"there is no graph {cut.graph!r} on one side")
         missing = [name for name in cut.outputs if name not in graph.values]
         if missing:
             return Skip(f"its boundary values {missing} are not in both models")
-        stops = [value for name in inputs if name not in self._defaults if (value := visible(graph, name)) is not None]
-        return Subgraph([graph.values[name] for name in cut.outputs], stops, self._defaults)
+        stops = [value for name in inputs if name not in defaults if (value := visible(graph, name)) is not None]
+        return Subgraph([graph.values[name] for name in cut.outputs], stops, defaults)
 
 
 def _passed(subgraphs: SubgraphPair) -> Shapes:
     """Return the first shapes at which the results were equal."""
     passed = (feeds for feeds, _, found in subgraphs.tried if isinstance(found, Difference))
     return next({name: array.shape for name, array in feeds.items()} for feeds in passed)
-
-
-def _takes_long(subgraph: ir.Model, shapes: Shapes) -> bool:
-    """Whether a region makes too much of little: operators may be told sizes. Looked at only where an axis is long."""
-    is_long = max(map(max, filter(None, shapes.values())), default=0) > FEW
-    return is_long and estimate(sized(subgraph, shapes)).seconds > REGION_SECONDS
 
 
 def _fails(found: Found | None) -> bool:
