@@ -13,9 +13,9 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.bodies import Dims
 from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType, numeric_type
 from bnfold.ir.schemas import schema_of, version_at
+from bnfold.ir.shapes.bodies import Dims
 from bnfold.ir.traits import BROADCASTING
 from bnfold.semantics import Repair
 

@@ -11,9 +11,9 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.context import ConversionContext
-from bnfold.converting.types import Types
 from bnfold.decomposing.calls import Arguments, Calls, bound
 from bnfold.folding import shapes
+from bnfold.ir.shapes.stepwise import Types
 from bnfold.ir.value import Dim
 from bnfold.semantics import Policy
 

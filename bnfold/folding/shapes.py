@@ -8,8 +8,8 @@ from contextlib import suppress
 from bnfold import converting, ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import MAX_RANK
-from bnfold.ir.ranks import contradicts_weights, dims_by_weights
-from bnfold.ir.resizing import may_be_unsure
+from bnfold.ir.shapes.disputed import may_be_unsure
+from bnfold.ir.shapes.weights import contradicts_weights, dims_by_weights
 from bnfold.ir.traits import KEEPS_CHANNELS, KEEPS_RANK, KEEPS_SHAPE
 from bnfold.ir.value import Dim
 from bnfold.report.reasons import Declined, Reason

@@ -12,9 +12,9 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.ir.shapes import SMALL
+from bnfold.ir.shapes.inference import SMALL
+from bnfold.ir.shapes.unification import Known
 from bnfold.ir.traits import CHOOSING, READS_VALUES
-from bnfold.verification.inputs.dims import Known
 from bnfold.verification.inputs.shapes import Sizing, further_sizings, other_sizings, searched_sizings, sizings
 from bnfold.verification.inputs.sized import MANY_NODES, fitted, sized
 

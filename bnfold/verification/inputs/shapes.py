@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from bnfold import ir
-from bnfold.verification.inputs.dims import Known
+from bnfold.ir.shapes.unification import Known
 
 _MOST_COMBINED = 1000
 _OTHERS = (7, 5, 11, 9, 13)

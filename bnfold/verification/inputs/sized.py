@@ -10,8 +10,8 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import Unsupported
-from bnfold.ir.shapes import filled
-from bnfold.verification.inputs.dims import Dims, Known, is_known, learn_shapes
+from bnfold.ir.shapes.types import filled
+from bnfold.ir.shapes.unification import Dims, Known, is_known, learn_shapes
 
 MANY_NODES = 20_000
 """Beyond this, even inferring shapes is not worth its time."""

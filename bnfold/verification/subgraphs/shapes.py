@@ -9,11 +9,11 @@ from typing import NamedTuple
 from onnx import TensorProto
 
 from bnfold import ir
+from bnfold.ir.shapes.rules import Dim
+from bnfold.ir.shapes.unification import Dims, Known
 from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, WINDOWED
 from bnfold.verification.inputs.choices import chooses_by_sizes, depend_on_sizes, largest_bound
-from bnfold.verification.inputs.dims import Dims, Known
 from bnfold.verification.inputs.domains import ShapeOf
-from bnfold.verification.inputs.terms import Dim
 
 Shapes = dict[str, tuple[int, ...]]
 

@@ -10,14 +10,15 @@ import onnx
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.constants import constant
 from bnfold.ir.elements import to_raw
-from bnfold.ir.expansion import is_bounded
 from bnfold.ir.graph import Graph, state_opset
 from bnfold.ir.index import graphs_of
 from bnfold.ir.messages import nested_nodes, tensors_of
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
-from bnfold.ir.ranks import contradicts_weights
-from bnfold.ir.resizing import may_be_unsure, unsure_axes, without_sizes
+from bnfold.ir.shapes.disputed import may_be_unsure, unsure_axes
+from bnfold.ir.shapes.expansion import is_bounded
+from bnfold.ir.shapes.types import filled, without_sizes, without_zeros
+from bnfold.ir.shapes.weights import contradicts_weights
 from bnfold.ir.tensor import Inline
 from bnfold.ir.traits import READS_VALUES
 from bnfold.ir.value import Value, shape_of
@@ -61,7 +62,8 @@ def infer(model: Model, *, strict: bool = False) -> None:
     try:
         proto = deepcopy(model.proto)
         state_opset(proto)  # onnx infers nothing without
-        _open_zeros(proto)
+        for info in (*proto.graph.input, *proto.graph.value_info, *proto.graph.output):
+            info.type.CopyFrom(without_zeros(info.type))
         _show_numbers(model, proto)
         _show_constants(model, proto)
         slices = any(node.op_type == "Slice" for node in model.nodes())
@@ -103,14 +105,6 @@ def _learn(model: Model, inferred: onnx.ModelProto, *, annotated: bool) -> None:
             if content not in shared:
                 shared[content] = deepcopy(fresh)  # which does not keep the whole inferred model in memory
             target.types[info.name] = shared[content]
-
-
-def _open_zeros(proto: onnx.ModelProto) -> None:
-    """Leave open what is declared as 0: some exporters mean an unknown size, and wrong ones would follow from it."""
-    for info in (*proto.graph.input, *proto.graph.value_info, *proto.graph.output):
-        for dim in info.type.tensor_type.shape.dim:
-            if dim.HasField("dim_value") and not dim.dim_value:
-                dim.ClearField("dim_value")
 
 
 def _inferred(proto: onnx.ModelProto, *, slices: bool, strict: bool) -> onnx.ModelProto:
@@ -265,35 +259,3 @@ def _may_be_read(model: Model, proto: onnx.ModelProto) -> Iterator[onnx.TensorPr
         yield from (tensor for tensor in proto.graph.initializer if tensor.data_type in _INTEGERS)
         return
     yield from tensors_of((proto.graph, *proto.functions))
-
-
-def filled(known: onnx.TypeProto | None, told: onnx.TypeProto, *, names: bool = True) -> onnx.TypeProto:
-    """Return the known type, with what it leaves open taken from ``told``; the very same where nothing is.
-
-    Without ``names``, those that a file gave to dims stand for any size and stay, and no others are taken.
-    """
-    if known is None or known.WhichOneof("value") is None:
-        return told
-    if not (known.HasField("tensor_type") and told.HasField("tensor_type")):
-        return known
-    mine, theirs = known.tensor_type, told.tensor_type
-    dims = zip(mine.shape.dim, theirs.shape.dim, strict=False) if len(mine.shape.dim) == len(theirs.shape.dim) else ()
-    better = {axis: there for axis, (here, there) in enumerate(dims) if _says_more(there, here, names)}
-    lacks_shape = theirs.HasField("shape") and not mine.HasField("shape")
-    if not better and not lacks_shape and (mine.elem_type or not theirs.elem_type):
-        return known
-    fresh = deepcopy(known)
-    fresh.tensor_type.elem_type = mine.elem_type or theirs.elem_type
-    if lacks_shape:
-        fresh.tensor_type.shape.CopyFrom(theirs.shape)
-    for axis, dim in better.items():
-        fresh.tensor_type.shape.dim[axis].CopyFrom(dim)
-    return fresh
-
-
-def _says_more(there: onnx.TensorShapeProto.Dimension, here: onnx.TensorShapeProto.Dimension, names: bool) -> bool:
-    if here.HasField("dim_value"):
-        return False
-    if there.HasField("dim_value"):
-        return names or not here.dim_param or here.dim_param.startswith("unk__")
-    return names and bool(there.dim_param) and not here.dim_param

@@ -1,7 +1,7 @@
 import onnx
 
 from bnfold import ir
-from bnfold.converting.types import Types
+from bnfold.ir.shapes.stepwise import Types
 
 
 def load(body: str, inputs: str = "float[n, 3, 4] x") -> ir.Model:
