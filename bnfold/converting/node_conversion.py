@@ -15,8 +15,8 @@ import onnx
 from bnfold import ir
 from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType, numeric_type
 from bnfold.ir.schemas import schema_of, version_at
-from bnfold.ir.shapes.bodies import Dims
 from bnfold.ir.traits import BROADCASTING
+from bnfold.ir.value import Dims
 from bnfold.semantics import Repair
 
 INT64_MAX = 2**63 - 1

@@ -8,7 +8,7 @@ import onnx
 from bnfold import ir
 from bnfold.converting.context import FIX_SHAPES, Inexpressible, numeric_type
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
-from bnfold.ir.shapes.bodies import Dims
+from bnfold.ir.value import Dims
 
 
 def no_zeros(conversion: NodeConversion) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from bnfold.errors import BnfoldError
-from bnfold.ir.constants import constant
+from bnfold.ir.constants import stored
 from bnfold.ir.elements import TP
 from bnfold.ir.evaluators import EVALUATORS, INTEGERS
 from bnfold.ir.model import Model
@@ -82,7 +82,7 @@ class Proven:
         if value is None:
             return None
         if value not in self._dims:
-            held = _stored(value)
+            held = stored(value)
             self._dims[value] = held.dims if held is not None else shape_of(self._types.get(value))
         return self._dims[value]
 
@@ -127,7 +127,7 @@ class Proven:
         return found
 
     def _found(self, value: Value) -> Integers | None:
-        found, node = _stored(value), value.producer
+        found, node = stored(value), value.producer
         if found is None:
             if node is None or node.domain or node.op_type not in _RULES or node.has_references or self.calls(node):
                 return None
@@ -141,13 +141,6 @@ class Proven:
 
 
 _ITEM = np.frompyfunc(lambda item: item if item is None or isinstance(item, str) else int(item), 1, 1)
-
-
-def _stored(value: Value) -> Tensor | None:
-    """Return the tensor that a value is stored as, in an initializer or a Constant node; computes nothing."""
-    if value.tensor_proto is not None or (value.producer is not None and value.producer.op_type == "Constant"):
-        return constant(value)
-    return None
 
 
 def _shape(node: Node, known: Proven) -> Tensor | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bnfold.ir.constants import constant
+from bnfold.ir.constants import constant, stored
 from bnfold.ir.elements import MAX_RANK
 from bnfold.ir.shapes.weights import dims_by_weights
 from bnfold.ir.traits import KEEPS_CHANNELS, KEEPS_RANK, KEEPS_SHAPE
@@ -36,7 +36,7 @@ def _by_weights(value: Value) -> Sequence[Dim] | None:
     node = value.producer
     if node is None or value.slot != 0:
         return None
-    held = constant(value) if node.is_op("Constant") else None
+    held = stored(value)
     return held.dims if held is not None else dims_by_weights(node)
 
 

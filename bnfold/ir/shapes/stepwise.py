@@ -19,7 +19,7 @@ from bnfold.ir.shapes.inference import SMALL
 from bnfold.ir.shapes.types import filled, without_sizes, without_zeros
 from bnfold.ir.shapes.weights import type_by_weights
 from bnfold.ir.traits import KEEPS_TYPE, READS_VALUES
-from bnfold.ir.value import Dim
+from bnfold.ir.value import Dims
 
 
 class Types:
@@ -36,7 +36,7 @@ class Types:
             self._infer_back(value)
         return value.dtype
 
-    def shape(self, value: ir.Value) -> tuple[Dim, ...] | None:
+    def shape(self, value: ir.Value) -> Dims | None:
         """Return dims of ``value`` as far as the file or inference knows them; None for an unknown rank."""
         if value.shape is None or not all(isinstance(dim, int) for dim in value.shape):
             self._infer_back(value)

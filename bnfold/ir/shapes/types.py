@@ -1,8 +1,8 @@
-"""Types as messages: what several say together, and what has to be left open in one."""
+"""Types as messages: one filled in by another, or with sizes left open."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from copy import deepcopy
 
 import onnx
@@ -38,20 +38,6 @@ def _says_more(there: onnx.TensorShapeProto.Dimension, here: onnx.TensorShapePro
     if there.HasField("dim_value"):
         return names or not here.dim_param or here.dim_param.startswith("unk__")
     return names and bool(there.dim_param) and not here.dim_param
-
-
-def common(kinds: Sequence[onnx.TypeProto | None]) -> onnx.TypeProto | None:
-    """Return what holds for all of several types; None where nothing does."""
-    known = [kind.tensor_type for kind in kinds if kind is not None and kind.HasField("tensor_type")]
-    if len(known) < len(kinds) or len({kind.elem_type for kind in known}) != 1:
-        return None
-    if not all(kind.HasField("shape") for kind in known) or len({len(kind.shape.dim) for kind in known}) != 1:
-        return onnx.helper.make_tensor_type_proto(known[0].elem_type, None)
-    axes = zip(*(kind.shape.dim for kind in known), strict=True)
-    sizes = [{dim.dim_value if dim.HasField("dim_value") else None for dim in axis} for axis in axes]
-    return onnx.helper.make_tensor_type_proto(
-        known[0].elem_type, [size.pop() if len(size) == 1 else None for size in sizes]
-    )
 
 
 def without_sizes(kind: onnx.TypeProto, axes: Collection[int]) -> onnx.TypeProto:
