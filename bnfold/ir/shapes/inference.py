@@ -17,9 +17,9 @@ from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.shapes.disputed import may_be_unsure, unsure_axes
 from bnfold.ir.shapes.expansion import is_bounded
-from bnfold.ir.shapes.types import filled, without_sizes, without_zeros
+from bnfold.ir.shapes.types import filled, forget_shapes, without_sizes, without_zeros
 from bnfold.ir.shapes.weights import contradicts_weights
-from bnfold.ir.tensor import Inline
+from bnfold.ir.tensor import Inline, Tensor
 from bnfold.ir.traits import READS_VALUES
 from bnfold.ir.value import Value, shape_of
 
@@ -209,9 +209,7 @@ def _hide(model: Model, proto: onnx.ModelProto, unsure: Unsure) -> None:
     proto.opset_import.add(domain=_ELSEWHERE, version=1)
     for graph, message in _pairs(model, proto.graph):
         del message.value_info[:]
-        for info in message.output:
-            if info.type.HasField("tensor_type"):
-                info.type.tensor_type.ClearField("shape")
+        forget_shapes(message.output)
         for node, inner in zip(graph.nodes, message.node, strict=True):
             if node in unsure:
                 inner.domain = _ELSEWHERE
@@ -240,17 +238,18 @@ def _show_constants(model: Model, proto: onnx.ModelProto) -> None:
         for slot, value in enumerate(node.inputs)
         if value is not None and value.producer is not None and not value.producer.is_op("Constant")
     ]
-    known = {value: constant(value) for _, _, value in consumers}
-    shown = [
-        (index, slot, value, held)
-        for index, slot, value in consumers
-        if (held := known[value]) is not None and held.size <= SMALL and held.dtype in _SHOWN
-    ]
-    for index, slot, value, held in shown:
-        name = f"{value.name}:{index}:{slot}"
-        if not model.has_name(name):
+    known = {value: shown_constant(value) for _, _, value in consumers}
+    for index, slot, value in consumers:
+        held, name = known[value], f"{value.name}:{index}:{slot}"
+        if held is not None and not model.has_name(name):
             proto.graph.node[index].input[slot] = name
             proto.graph.initializer.append(onnx.numpy_helper.from_array(held.numpy(), name))
+
+
+def shown_constant(value: Value) -> Tensor | None:
+    """Return the constant that a value is, if inference may read it: a small one, of numbers that it takes."""
+    held = constant(value) if value.dtype in (*_SHOWN, None) else None
+    return held if held is not None and held.size <= SMALL and held.dtype in _SHOWN else None
 
 
 def _may_be_read(model: Model, proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

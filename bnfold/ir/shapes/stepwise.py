@@ -15,7 +15,7 @@ from bnfold import ir
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.ir.shapes.bodies import dims_behind, operand_of, scan_axis, states_of
 from bnfold.ir.shapes.disputed import unsure_axes
-from bnfold.ir.shapes.inference import SMALL
+from bnfold.ir.shapes.inference import shown_constant
 from bnfold.ir.shapes.types import filled, without_sizes, without_zeros
 from bnfold.ir.shapes.weights import type_by_weights
 from bnfold.ir.traits import KEEPS_TYPE, READS_VALUES
@@ -168,8 +168,8 @@ def _tensor_type(dtype: int, dims: tuple[int, ...]) -> onnx.TypeProto:
 def _small_constants(inputs: Iterable[ir.Value]) -> dict[str, onnx.TensorProto]:
     found: dict[str, onnx.TensorProto] = {}
     for value in inputs:
-        tensor = ir.constant(value) if value.dtype in (onnx.TensorProto.INT64, onnx.TensorProto.FLOAT, None) else None
-        if tensor is not None and tensor.size <= SMALL and not value.graph.model.is_detached:
+        tensor = shown_constant(value)
+        if tensor is not None and not value.graph.model.is_detached:
             found[value.name] = onnx.numpy_helper.from_array(tensor.numpy(), value.name)
     return found
 

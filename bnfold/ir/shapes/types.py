@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from copy import deepcopy
 
 import onnx
@@ -49,6 +49,13 @@ def without_sizes(kind: onnx.TypeProto, axes: Collection[int]) -> onnx.TypeProto
         if axis in axes:
             dim.Clear()
     return copy
+
+
+def forget_shapes(infos: Iterable[onnx.ValueInfoProto]) -> None:
+    """Drop the shapes that are declared for tensors, and not even their ranks stay."""
+    for info in infos:
+        if info.type.HasField("tensor_type"):
+            info.type.tensor_type.ClearField("shape")
 
 
 def without_zeros(kind: onnx.TypeProto) -> onnx.TypeProto:

@@ -14,6 +14,7 @@ from bnfold.ir.shapes.unification import Dims, Known
 from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, WINDOWED
 from bnfold.verification.inputs.choices import chooses_by_sizes, depend_on_sizes, largest_bound
 from bnfold.verification.inputs.domains import ShapeOf
+from bnfold.verification.inputs.shapes import elements, open_places
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -56,7 +57,7 @@ def subgraph_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) ->
     tried: list[Shapes] = []
     for full in _guesses(known):
         for trial in _trials(inputs, nodes, full, is_guess=None in known.values()):
-            if trial.shapes not in tried and _elements(trial.shapes) <= LARGEST_FEED:
+            if trial.shapes not in tried and elements(trial.shapes) <= LARGEST_FEED:
                 tried.append(trial.shapes)
                 yield trial
 
@@ -75,7 +76,7 @@ def _trials(
         for step in steps:
             shapes = _sizes(inferred, 3 + reach, step=step)
             others = [_sizes(inferred, **{"least": 3 + reach, "step": step, **changed}) for changed in further]
-            others = [other for other in others if other != shapes and _elements(other) <= LARGEST_FEED]
+            others = [other for other in others if other != shapes and elements(other) <= LARGEST_FEED]
             yield Trial(shapes, is_guess, tuple(others))
     inferred = _inferred(inputs, nodes, full, by_axis=True)
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
@@ -95,14 +96,11 @@ def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes) -> Iterator[Shape
     Open sizes as 1 beside another input, one axis where the rank is unknown.
     """
     inputs = {name: value for name, value in fed.items() if value.is_input}
-    places: dict[object, list[tuple[str, int]]] = {}
     for name, value in inputs.items():
         if value.shape is None and len(usual[name]) > 1:
             yield {**usual, name: (math.prod(usual[name]),)}
-        for axis, dim in enumerate(value.shape or ()):
-            if not isinstance(dim, int):
-                places.setdefault(dim or (name, axis), []).append((name, axis))
-    for same in places.values() if len(inputs) > 1 else ():
+    known = {name: value.shape or () for name, value in inputs.items()}
+    for same in open_places(known) if len(inputs) > 1 else ():
         shapes = {
             name: tuple(1 if (name, axis) in same else dim for axis, dim in enumerate(shape))
             for name, shape in usual.items()
@@ -120,12 +118,8 @@ def nearby(usual: Shapes, names: Container[str]) -> Iterator[Shapes]:
         for axis, size in enumerate(shape if name in names else ()):
             for other in (size - 1, 2 * size):
                 shapes = {**usual, name: (*shape[:axis], other, *shape[axis + 1 :])}
-                if other and _elements(shapes) <= LARGEST_FEED:
+                if other and elements(shapes) <= LARGEST_FEED:
                     yield shapes
-
-
-def _elements(shapes: Shapes) -> int:
-    return sum(map(math.prod, shapes.values()))
 
 
 def lacks_rank(inputs: Mapping[str, ir.Value]) -> bool:
