@@ -164,6 +164,14 @@ def _moved(node: Node, known: Proven) -> Tensor | None:
     return EVALUATORS[node.op_type](node, [None if slot is None else known.operand(node, slot) for slot in slots])
 
 
+def _reshaped(node: Node, known: Proven) -> Tensor | None:
+    """Return the same items as a vector or a scalar, as inference tells, or as the operator makes them."""
+    source, dims = known.operand(node, 0), known.dims(node.output(0))
+    if dims is None:
+        return _moved(node, known)
+    return InMemory(source.dtype, source.array.reshape([-1] * len(dims)))
+
+
 def _concat(node: Node, known: Proven) -> Tensor | None:
     return EVALUATORS["Concat"](node, [_operand_or_open(node, known, slot) for slot in range(len(node.inputs))])
 
@@ -245,7 +253,8 @@ def _chosen(truth: int | None, yes: Dim, no: Dim) -> Dim:
 
 Rule = Callable[[Node, Proven], Tensor | None]
 _RULES: dict[str, Rule] = {
-    **dict.fromkeys(("Identity", "Gather", "Reshape", "Squeeze", "Unsqueeze", "Slice", "ConstantOfShape"), _moved),
+    **dict.fromkeys(("Identity", "Gather", "Slice", "ConstantOfShape"), _moved),
+    **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze"), _reshaped),
     "Shape": _shape,
     "Size": _size,
     "Cast": _cast,
