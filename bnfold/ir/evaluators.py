@@ -16,7 +16,9 @@ import onnx
 
 from bnfold.ir.derived import Derived
 from bnfold.ir.elements import finfo
+from bnfold.ir.forms import form_of
 from bnfold.ir.node import Node
+from bnfold.ir.schemas import versions_of
 from bnfold.ir.tensor import FLOATS, TP, Array, Exact, Float64, Inline, InMemory, Tensor, numpy_type, round_once
 
 LIMIT = 1 << 26
@@ -240,6 +242,8 @@ def arithmetic(function: Function, of_integers: Function | None = None, since: i
 
     def evaluate(node: Node, operands: Operands) -> Tensor | None:
         sources = every(operands)
+        if len(sources) not in form_of(node.op_type, versions_of(node.op_type)[-1]).inputs:  # so in every version
+            raise ValueError("not as many operands as the operator has")
         # The exponent of a power has a type of its own.
         types = {source.dtype for source in sources[: 1 if node.op_type == "Pow" else None]}
         known = all(source.dtype in FLOATS | INTEGERS for source in sources)
