@@ -23,14 +23,15 @@ TABLES = (
     "folding/ops/",  # records
     "ir/traits.py",
     "ir/evaluators.py",  # functions by operator, as all of the following
-    "ir/ranks.py",
+    "ir/shapes/weights.py",
     "reference/",
     "semantics/",
     "converting/table.py",
     "converting/adapters/",
     "converting/function_body.py",
     "simplifying/",
-    "verification/inputs/terms.py",
+    "ir/shapes/rules.py",
+    "ir/shapes/arithmetic.py",
     "verification/inputs/roles.py",  # what verification thinks of values is its own
     "verification/tolerance/discontinuities.py",
     "verification/inputs/choices.py",

@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.types import Types
 from bnfold.errors import Unsupported
+from bnfold.ir.shapes.stepwise import Types
 from bnfold.semantics import Policy, Repair
 
 FIX_SHAPES = "give open sizes with --fix-shapes NAME=1,3,224,224"

@@ -11,12 +11,12 @@ from bnfold.converting import function_body, table
 from bnfold.converting.compatible import default_of
 from bnfold.converting.context import Inexpressible, UnknownType
 from bnfold.converting.node_conversion import NodeConversion
-from bnfold.converting.types import Types
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
 from bnfold.ir.graph import makers_first
 from bnfold.ir.node import attribute_value
 from bnfold.ir.schemas import schema_of, version_at
+from bnfold.ir.shapes.stepwise import Types
 from bnfold.ir.traits import COMBINING
 
 

@@ -12,10 +12,10 @@ from bnfold.converting import imports
 from bnfold.converting.context import ConversionContext
 from bnfold.converting.functions import inline_dependent
 from bnfold.converting.ir_version import Wanted, write_ir_version
-from bnfold.converting.types import Types
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange, OperatorChange
 from bnfold.errors import UpgradeBlocked
-from bnfold.ir.resizing import may_be_unsure
+from bnfold.ir.shapes.disputed import may_be_unsure
+from bnfold.ir.shapes.stepwise import Types
 from bnfold.semantics import Policy, Repair
 
 

@@ -13,10 +13,10 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.bodies import Dims
 from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType, numeric_type
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.ir.traits import BROADCASTING
+from bnfold.ir.value import Dims
 from bnfold.semantics import Repair
 
 INT64_MAX = 2**63 - 1

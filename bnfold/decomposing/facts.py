@@ -11,9 +11,9 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.context import ConversionContext
-from bnfold.converting.types import Types
 from bnfold.decomposing.calls import Arguments, Calls, bound
 from bnfold.folding import shapes
+from bnfold.ir.shapes.stepwise import Types
 from bnfold.ir.value import Dim
 from bnfold.semantics import Policy
 
@@ -130,13 +130,9 @@ class Bodies:
         for inner in (inner for graph in node.bodies for scope in graph.subgraphs() for inner in scope.nodes):
             if self._calls.callee(inner) is not None:
                 self.call(inner, [])  # nobody looks what branches and loops inside a body call with
-        for slot, output in enumerate(node.outputs):
-            if output is None or types.shape(output) is not None or not node.is_op("If"):
-                continue
-            ends = [graph.outputs[slot] for graph in node.bodies]
-            for end in ends:
-                types.shape(end)
-            _note(output, _common([end.type for end in ends]))
+        for output in node.outputs:
+            if output is not None:
+                types.shape(output)
 
 
 def _note(value: ir.Value | None, kind: Kind) -> None:

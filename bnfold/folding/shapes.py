@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 
 from bnfold import converting, ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import MAX_RANK
-from bnfold.ir.ranks import contradicts_weights, dims_by_weights
-from bnfold.ir.resizing import may_be_unsure
-from bnfold.ir.traits import KEEPS_CHANNELS, KEEPS_RANK, KEEPS_SHAPE
+from bnfold.ir.shapes import queries
+from bnfold.ir.shapes.disputed import may_be_unsure
+from bnfold.ir.shapes.weights import contradicts_weights
 from bnfold.ir.value import Dim
 from bnfold.report.reasons import Declined, Reason
 
@@ -32,25 +31,9 @@ def known_dims(value: ir.Value) -> tuple[Dim, ...] | None:
     """
     if value.shape is None or None in value.shape:
         learn_types(value.graph.model)
-    found = _alike(value).shape
+    found = queries.alike(value).shape
     is_open = found is not None and 0 in found and ir.constant(value) is None
     return tuple(dim or None for dim in found) if found is not None and is_open else found
-
-
-_FAR = 128
-"""Values that one question looks at, before it is left to inference; a walk to the top for each node is quadratic."""
-_ROWS = 8
-"""Rows of such operators, with constant arithmetic between them."""
-
-
-def _alike(value: ir.Value, keeping: frozenset[str] = KEEPS_SHAPE) -> ir.Value:
-    """Return a value of the same dims further up, where they are not known here: not every operator can be inferred."""
-    for _ in range(_FAR):
-        node = value.producer
-        if value.shape is not None or value.slot != 0 or node is None or not node.has_trait(keeping):
-            break
-        value = node.input(0) or value
-    return value
 
 
 def learn_types(model: ir.Model) -> None:
@@ -80,38 +63,11 @@ def learn_unsure(model: ir.Model) -> None:
 
 def rank(value: ir.Value) -> int:
     """Return the rank of a value. A convolution's follows from its weight, without any inference."""
-    least = 0
-    for _ in range(_ROWS):
-        value = _alike(value, KEEPS_RANK)
-        known = value.shape if value.shape is not None else _told(value)
-        if known is not None and len(known) <= MAX_RANK:
-            return max(least, len(known))
-        if known is not None or (stretched := _stretched(value)) is None:
-            break
-        value, least = stretched[0], max(least, len(stretched[1]))
-    if known_dims(value) is None and (told := _told(value)) is not None:  # by what has been learned of others
-        return max(least, len(told))
-    return max(least, len(dims(value)))
-
-
-def _told(value: ir.Value) -> Sequence[Dim] | None:
-    """Return the dims that a weight or a stored constant tells."""
-    node = value.producer
-    if node is None or value.slot != 0:
-        return None
-    held = ir.constant(value) if node.is_op("Constant") else None
-    return held.dims if held is not None else dims_by_weights(node)
-
-
-def _stretched(value: ir.Value) -> tuple[ir.Value, tuple[int, ...]] | None:
-    """Return the value that is multiplied by or added to a constant to make ``value``, and the dims of the constant."""
-    node = value.producer
-    if node is None or not node.is_op("Mul", "Add") or len(node.inputs) != 2 or node.find("broadcast") is not None:
-        return None
-    for x, other in (node.inputs, node.inputs[::-1]):
-        if x is not None and (held := ir.constant(other)) is not None:
-            return x, held.dims
-    return None
+    source, least = queries.rank_from(value)
+    told = queries.told_dims(source)
+    if told is None and known_dims(source) is None:
+        told = queries.told_dims(source)  # by what has been learned of others
+    return max(least, len(dims(source) if told is None else told))
 
 
 def size(value: ir.Value, axis: int) -> Dim:
@@ -122,45 +78,5 @@ def size(value: ir.Value, axis: int) -> Dim:
     known = value.shape[axis] if value.shape is not None and axis < len(value.shape) else None
     if isinstance(known, int) and known:
         return known
-    channels = None
-    if axis == 1 and rank(value) > 1:
-        evaluation = value.graph.model.evaluation
-        channels = _known_channels(value, evaluation.channels if evaluation is not None else {})
+    channels = queries.channels(value) if axis == 1 and rank(value) > 1 else None
     return dims(value)[axis] if channels is None else channels
-
-
-def _known_channels(value: ir.Value, found: dict[ir.Value, int]) -> int | None:
-    """Do as `_channels`; of a row of Concats, each would be added up from the first one again."""
-    if value not in found:
-        asked: dict[ir.Value, int | None] = {}
-        with suppress(Declined):  # a rank further up that nothing tells
-            _channels(value, asked)
-        found.update((other, channels) for other, channels in asked.items() if channels is not None)
-    return found.get(value)
-
-
-def _channels(value: ir.Value, asked: dict[ir.Value, int | None]) -> int | None:
-    """Return the size of axis 1 as weights tell it; None where they do not."""
-    if value in asked or len(asked) > _FAR:
-        return asked.get(value)
-    asked[value] = None
-    node = value.producer
-    if value.shape is not None and len(value.shape) > 1 and isinstance(value.shape[1], int):
-        asked[value] = value.shape[1]
-    elif node is None or value.slot != 0:
-        return None
-    elif (told := _told(value)) is not None and len(told) > 1 and isinstance(told[1], int):
-        asked[value] = told[1]
-    elif node.is_op("BatchNormalization") and node.find("spatial") is None:
-        scale = ir.constant(node.input(1))
-        asked[value] = scale.size if scale is not None and len(scale.dims) == 1 else None
-    elif node.is_op("Concat") and (axis := node.find("axis")) is not None and axis.i == 1 and not axis.ref_attr_name:
-        parts = [_channels(part, asked) if part is not None else None for part in node.inputs]
-        asked[value] = sum(part for part in parts if part is not None) if None not in parts else None
-    elif (stretched := _stretched(value)) is not None:
-        (operand, constant), channels = stretched, _channels(stretched[0], asked)
-        if channels is not None and {1, channels}.issuperset(constant) and len(constant) <= rank(operand):
-            asked[value] = channels
-    elif node.has_trait(KEEPS_CHANNELS) and (x := node.input(0)) is not None:
-        asked[value] = _channels(x, asked)
-    return asked[value]

@@ -39,6 +39,14 @@ def constant(value: Value | None) -> Tensor | None:
     return found
 
 
+def stored(value: Value) -> Tensor | None:
+    """Return the tensor that a constant is stored as, in an initializer or a Constant node; nothing is computed."""
+    producer = value.producer
+    if value.tensor_proto is None and (producer is None or producer.op_type != "Constant"):
+        return None
+    return constant(value)
+
+
 def known_shape(value: Value | None) -> tuple[Dim, ...] | None:
     """Return the dims of a value as far as they are known; where no annotation tells them, those of its constant."""
     if value is not None and value.shape is None and (held := constant(value)) is not None:

@@ -16,7 +16,9 @@ import onnx
 
 from bnfold.ir.derived import Derived
 from bnfold.ir.elements import finfo
+from bnfold.ir.forms import form_of
 from bnfold.ir.node import Node
+from bnfold.ir.schemas import versions_of
 from bnfold.ir.tensor import FLOATS, TP, Array, Exact, Float64, Inline, InMemory, Tensor, numpy_type, round_once
 
 LIMIT = 1 << 26
@@ -235,18 +237,13 @@ def broadcasts(node: Node, sources: Sequence[Tensor], since: int) -> bool:
     return node.graph.opset() >= since or not (len(dims) > 1 or node.has_attr("broadcast"))
 
 
-_OF_TWO = ("Add", "Sub", "Mul", "Div", "Pow")
-_OF_ANY = ("Sum", "Mean", "Max", "Min")
-
-
 def arithmetic(function: Function, of_integers: Function | None = None, since: int = 7) -> Evaluator:
     """Return the evaluator of an operator that works element by element; ``of_integers`` wraps around as they do."""
 
     def evaluate(node: Node, operands: Operands) -> Tensor | None:
         sources = every(operands)
-        least = 2 if node.op_type in _OF_TWO else 1
-        if len(sources) < least or (len(sources) > least and node.op_type not in _OF_ANY):
-            raise ValueError("operands missing, or too many")
+        if len(sources) not in form_of(node.op_type, versions_of(node.op_type)[-1]).inputs:  # so in every version
+            raise ValueError("not as many operands as the operator has")
         # The exponent of a power has a type of its own.
         types = {source.dtype for source in sources[: 1 if node.op_type == "Pow" else None]}
         known = all(source.dtype in FLOATS | INTEGERS for source in sources)

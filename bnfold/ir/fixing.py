@@ -9,7 +9,7 @@ import onnx
 
 from bnfold.errors import BadSetting
 from bnfold.ir.model import Model
-from bnfold.ir.shapes import filled
+from bnfold.ir.shapes.types import filled
 from bnfold.ir.value import Dim, Value
 
 OPTION = "fix_shapes"

@@ -14,7 +14,7 @@ import onnx
 from bnfold.errors import MalformedModel
 from bnfold.ir.node import Node
 from bnfold.ir.tensor import Tensor
-from bnfold.ir.value import Value
+from bnfold.ir.value import Value, shape_of
 
 if TYPE_CHECKING:
     from bnfold.ir.model import Model
@@ -203,6 +203,20 @@ class Graph:
         message = self.proto.initializer.add(name=value.name, data_type=tensor.dtype, dims=tensor.dims, raw_data=b"")
         value.tensor_proto = message
         value.tensor = tensor
+        return value
+
+    def store_output(self, node: Node, message: onnx.TensorProto) -> Value:
+        """Put an initializer of this content in the place of a node that has one output, under the output's name."""
+        assert isinstance(self.proto, onnx.GraphProto), "a function has no initializers"
+        (value,) = node.outputs
+        assert value is not None, "what is stored is an output"
+        self.remove(node)
+        self.adopt(value)
+        value.tensor_proto = self.proto.initializer.add()
+        value.tensor_proto.CopyFrom(message)
+        value.tensor_proto.name = value.name
+        if shape_of(value.type) != tuple(message.dims):
+            self.forget_type(value)
         return value
 
     def remove_initializers(self, values: list[Value]) -> list[str]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import onnx
 
-from bnfold.ir.graph import Graph
 from bnfold.ir.model import Model
 from bnfold.ir.node import AP, Node
-from bnfold.ir.value import Value, shape_of
 
 _LISTS = {
     "value_float": (onnx.TensorProto.FLOAT, "f"),
@@ -30,21 +28,21 @@ def lift_constants(model: Model) -> int:
         return 0
     model.sync()
     found = [
-        (node, value, message)
+        (node, message)
         for graph in model.graphs()
         if isinstance(graph.proto, onnx.GraphProto)
         for node in graph.nodes
-        if node.is_op("Constant") and (value := _value(node)) is not None and (message := _tensor(node)) is not None
+        if node.is_op("Constant") and _is_read_by_nodes_alone(node) and (message := _tensor(node)) is not None
     ]
-    for node, value, message in found:
-        _lift(node.graph, node, value, message)
+    for node, message in found:
+        node.graph.store_output(node, message)
     return len(found)
 
 
-def _value(node: Node) -> Value | None:
-    """Return what a node makes, where it is one value that nodes alone read."""
+def _is_read_by_nodes_alone(node: Node) -> bool:
+    """Whether a node makes one value, of nothing, that nodes read and no graph lists as an output."""
     value = node.outputs[0] if len(node.outputs) == 1 and not node.inputs and not node.is_call else None
-    return None if value is None or value.is_output or value.is_unread else value
+    return value is not None and not (value.is_output or value.is_unread)
 
 
 def _tensor(node: Node) -> onnx.TensorProto | None:
@@ -63,15 +61,3 @@ def _tensor(node: Node) -> onnx.TensorProto | None:
 
 
 _KINDS = {"f": "FLOAT", "floats": "FLOATS", "i": "INT", "ints": "INTS", "s": "STRING", "strings": "STRINGS"}
-
-
-def _lift(graph: Graph, node: Node, value: Value, message: onnx.TensorProto) -> None:
-    assert isinstance(graph.proto, onnx.GraphProto), "a function's nodes are left out"
-    stored = graph.proto.initializer.add()
-    stored.CopyFrom(message)
-    stored.name = value.name
-    graph.remove(node)
-    graph.adopt(value)
-    value.tensor_proto = stored
-    if shape_of(value.type) != tuple(stored.dims):
-        graph.forget_type(value)

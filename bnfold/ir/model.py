@@ -201,7 +201,7 @@ class Model:
         Only the index learns them, the file's own annotations stay as they are. Failing inference leaves them unknown,
         or raises Unsupported if it is ``strict``.
         """
-        from bnfold.ir.shapes import infer
+        from bnfold.ir.shapes.inference import infer
 
         infer(self, strict=strict)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Dim = int | str | None
 """A static size, the name of a symbolic one, or nothing known."""
+Dims = tuple[Dim, ...]
 
 Use = tuple["Node", int]
 _FAR = 256

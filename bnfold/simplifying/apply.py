@@ -6,7 +6,6 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.ir.value import shape_of
 from bnfold.report.other_events import SimplifyEvent
 from bnfold.simplifying.plan import LeaveOut, Operand, Plan, Respell, Store, Unite
 
@@ -45,7 +44,11 @@ class Editor:
             return plan.source.name
         if isinstance(plan, Store):
             self.has_stored = True
-            return _store(plan.node, plan.tensor)
+            tensor = plan.tensor
+            message = onnx.TensorProto(data_type=tensor.dtype, dims=tensor.dims, raw_data=b"")
+            stored = plan.node.graph.store_output(plan.node, message)
+            stored.tensor = tensor
+            return stored.name
         if isinstance(plan, Unite):
             for made, twin in zip(plan.node.outputs, plan.twin.outputs, strict=True):
                 if made is not None and twin is not None:
@@ -82,17 +85,3 @@ def _replace(made: ir.Value, source: ir.Value) -> None:
     assert producer is not None, "a graph output is made by a node"
     source.replace_uses(made)
     producer.set_output(slot, made)
-
-
-def _store(node: ir.Node, tensor: ir.Tensor) -> str:
-    value, graph = node.outputs[0], node.graph
-    assert value is not None, "what is computed is an output"
-    assert isinstance(graph.proto, onnx.GraphProto), "a function's nodes are left out"
-    message = graph.proto.initializer.add(name=value.name, data_type=tensor.dtype, dims=tensor.dims, raw_data=b"")
-    graph.remove(node)
-    graph.adopt(value)
-    value.tensor_proto = message
-    value.tensor = tensor
-    if shape_of(value.type) != tensor.dims:
-        graph.forget_type(value)
-    return value.name

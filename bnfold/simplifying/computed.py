@@ -7,8 +7,8 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
+from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import InMemory, numpy_type
-from bnfold.simplifying.known import Known
 from bnfold.simplifying.plan import Store
 
 QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
@@ -17,7 +17,7 @@ _SMALL = 1024
 """Bytes that a result may have, whatever it is computed from."""
 
 
-def find_computed(graph: ir.Graph, known: Known) -> list[Store]:
+def find_computed(graph: ir.Graph, known: Proven) -> list[Store]:
     """Plan to store values of a graph that are computed from constants or known sizes, each where a chain ends."""
     if not isinstance(graph.proto, onnx.GraphProto):
         return []
@@ -38,7 +38,7 @@ def _consumers(node: ir.Node) -> list[ir.Node]:
     return [consumer for value in node.outputs if value is not None for consumer in value.consumers]
 
 
-def _computed(node: ir.Node, known: Known) -> Store | None:
+def _computed(node: ir.Node, known: Proven) -> Store | None:
     value = node.outputs[0] if len(node.outputs) == 1 else None
     if (
         value is None
@@ -55,10 +55,10 @@ def _computed(node: ir.Node, known: Known) -> Store | None:
         return None
 
 
-def _stored(node: ir.Node, value: ir.Value, known: Known) -> Store | None:
+def _stored(node: ir.Node, value: ir.Value, known: Proven) -> Store | None:
     told = known.integers(value)
     if told is not None and (numbers := told.numbers) is not None:
-        array = np.array(numbers[0] if told.is_scalar else numbers, numpy_type(told.dtype))
+        array = np.array(numbers, numpy_type(told.dtype)).reshape(told.dims)
         return Store("shape computation known", node, InMemory(told.dtype, array))
     held = ir.constant(value)
     if held is None or held.nbytes > max(_SMALL, _own_bytes(node)):

@@ -6,13 +6,13 @@ from collections.abc import Callable, Hashable, Mapping
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
+from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.report.events import Report
 from bnfold.report.other_events import SimplifyEvent
 from bnfold.simplifying.apply import Editor
 from bnfold.simplifying.computed import find_computed
 from bnfold.simplifying.equal import find_equal
 from bnfold.simplifying.group_norm import find_group_norm
-from bnfold.simplifying.known import Known
 from bnfold.simplifying.no_effect import (
     find_alone,
     find_cast,
@@ -29,7 +29,7 @@ from bnfold.simplifying.products import find_addition
 from bnfold.simplifying.reshaping import RESHAPING, find_reshaping
 from bnfold.simplifying.transposing import find_transpose
 
-Finder = Callable[[ir.Node, Known], Plan | None]
+Finder = Callable[[ir.Node, Proven], Plan | None]
 FINDERS: Mapping[str, Finder] = {
     "Identity": find_identity,
     "Dropout": find_dropout,
@@ -51,7 +51,7 @@ MAX_INFERENCES = 3
 """Stored sizes let inference follow shapes further."""
 
 
-def find_group_norm_or_addition(node: ir.Node, known: Known) -> Plan | None:
+def find_group_norm_or_addition(node: ir.Node, known: Proven) -> Plan | None:
     """Plan a GroupNormalization that ends in this Add, or else what `find_addition` plans."""
     return find_group_norm(node, known) or find_addition(node, known)
 
@@ -63,7 +63,7 @@ def simplify_all(model: ir.Model, report: Report, *, group_norm: bool) -> bool:
     editor, finders = Editor(), {**FINDERS, "Add": find_group_norm_or_addition} if group_norm else FINDERS
     _remove_unread(model, report)
     for _ in range(MAX_INFERENCES):
-        known, before, rounds = Known(model), len(editor.events), 0
+        known, before, rounds = Proven(model), len(editor.events), 0
         while rounds < MAX_ROUNDS and _round(model, known, editor, report, finders):
             rounds += 1
         if len(editor.events) == before or not any(node.is_op("Shape") for node in model.graph.nodes):
@@ -74,7 +74,7 @@ def simplify_all(model: ir.Model, report: Report, *, group_norm: bool) -> bool:
     return editor.has_stored
 
 
-def _round(model: ir.Model, known: Known, editor: Editor, report: Report, finders: Mapping[str, Finder]) -> bool:
+def _round(model: ir.Model, known: Proven, editor: Editor, report: Report, finders: Mapping[str, Finder]) -> bool:
     """Try every rewrite on every node once; whether any changed something."""
     before = len(editor.events)
     for graph in [*model.graphs()]:
@@ -93,7 +93,7 @@ def _round(model: ir.Model, known: Known, editor: Editor, report: Report, finder
     return len(editor.events) > before
 
 
-def _plan(node: ir.Node, known: Known, first: dict[Hashable, ir.Node], finders: Mapping[str, Finder]) -> Plan | None:
+def _plan(node: ir.Node, known: Proven, first: dict[Hashable, ir.Node], finders: Mapping[str, Finder]) -> Plan | None:
     if node.domain or node.has_references or known.calls(node):
         return None
     finder = finders.get(node.op_type)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bnfold import ir
+from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, Array
-from bnfold.simplifying.known import Known
 from bnfold.simplifying.no_effect import same_dims
 from bnfold.simplifying.plan import Operand, Plan, Respell, can_respell
 
@@ -34,7 +34,7 @@ class Matched(NamedTuple):
     beta: ir.Tensor
 
 
-def find_group_norm(node: ir.Node, known: Known) -> Plan | None:
+def find_group_norm(node: ir.Node, known: Proven) -> Plan | None:
     """Plan a GroupNormalization in place of an Add and the four nodes in front of it, which nothing else reads."""
     matched = _matched(node) if node.graph.opset() >= OPSET else None
     source = matched.first.input(0) if matched is not None else None
@@ -95,7 +95,7 @@ def _operands(node: ir.Node | None, op_type: str) -> tuple[ir.Node | None, ir.Te
     return None, None
 
 
-def _keeps_batch(first: ir.Node, known: Known) -> bool:
+def _keeps_batch(first: ir.Node, known: Proven) -> bool:
     """Whether the Reshape into groups leaves the batch size."""
     source, made = known.dims(first.input(0)), known.dims(first.output(0))
     if source and made and source[0] is not None and source[0] == made[0]:
@@ -104,7 +104,7 @@ def _keeps_batch(first: ir.Node, known: Known) -> bool:
     return target is not None and target.items[0] == 0 and not first.attr("allowzero", 0)
 
 
-def _restores(restored: ir.Node, source: ir.Value | None, known: Known) -> bool:
+def _restores(restored: ir.Node, source: ir.Value | None, known: Proven) -> bool:
     """Whether a Reshape gives back the shape of ``source``, as known sizes or as the Shape of it."""
     if same_dims(known, source, restored.output(0)):
         return True

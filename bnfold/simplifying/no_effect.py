@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold import ir
+from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import FLOATS, TP, Array
 from bnfold.ir.value import Dim
-from bnfold.simplifying.known import Known
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip
 
 NO_EFFECT = "without effect"
@@ -23,18 +23,18 @@ def skip(node: ir.Node, title: str = "") -> Plan | None:
     return LeaveOut(title or f"{node.op_type} {NO_EFFECT}", node, source) if can_skip(node, source) and source else None
 
 
-def same_dims(known: Known, one: ir.Value | None, other: ir.Value | None) -> bool:
+def same_dims(known: Proven, one: ir.Value | None, other: ir.Value | None) -> bool:
     """Whether two values are of one shape in every run: each size is the same number, or the same open size."""
     first, second = known.dims(one), known.dims(other)
     return first is not None and None not in first and first == second
 
 
-def find_identity(node: ir.Node, _: Known) -> Plan | None:
+def find_identity(node: ir.Node, _: Proven) -> Plan | None:
     """Plan to read what an Identity reads."""
     return skip(node, "Identity")
 
 
-def find_dropout(node: ir.Node, _: Known) -> Plan | None:
+def find_dropout(node: ir.Node, _: Proven) -> Plan | None:
     """Plan to read what a Dropout of inference reads; before opset 7 an attribute says which it is."""
     training = node.input(2)
     if node.graph.opset() < 7 or training is not None:
@@ -44,24 +44,24 @@ def find_dropout(node: ir.Node, _: Known) -> Plan | None:
     return skip(node, "Dropout of inference")
 
 
-def find_cast(node: ir.Node, known: Known) -> Plan | None:
+def find_cast(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to read what is of the type already."""
     dtype = known.dtype(node.input(0))
     return skip(node, "Cast to its own type") if dtype is not None and node.attr("to") == dtype else None
 
 
-def find_same_shape(node: ir.Node, known: Known) -> Plan | None:
+def find_same_shape(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to read the input of an Expand or Tile that makes a value of the same shape."""
     return skip(node) if same_dims(known, node.input(0), node.output(0)) else None
 
 
-def find_tile(node: ir.Node, known: Known) -> Plan | None:
+def find_tile(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to read what a Tile repeats once."""
     repeats = known.numbers(node.input(1))
     return skip(node) if repeats is not None and all(count == 1 for count in repeats) else None
 
 
-def find_expand(node: ir.Node, known: Known) -> Plan | None:
+def find_expand(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to store what an Expand is told, with 1 for the sizes that its input has there, or to leave it out."""
     dims, told = known.dims(node.input(0)), known.integers(node.input(1))
     if dims is None or told is None:
@@ -93,7 +93,7 @@ def integers(numbers: list[int]) -> Array:
     return np.array(numbers, np.int64)
 
 
-def find_slice(node: ir.Node, known: Known) -> Plan | None:
+def find_slice(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to read the input of a Slice that takes all of it."""
     if node.graph.opset() < 10:
         return find_same_shape(node, known)
@@ -105,13 +105,13 @@ def find_slice(node: ir.Node, known: Known) -> Plan | None:
     return skip(node) if takes_all or same_dims(known, node.input(0), node.output(0)) else None
 
 
-def find_pad(node: ir.Node, known: Known) -> Plan | None:
+def find_pad(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to read the input of a Pad that adds nothing."""
     pads = node.attr("pads") if node.graph.opset() < 11 else known.numbers(node.input(1))
     return skip(node) if pads is not None and not any(pads) and node.graph.opset() >= 2 else None
 
 
-def find_neutral(node: ir.Node, known: Known) -> Plan | None:
+def find_neutral(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to read what is multiplied or divided by 1, or from which 0 is taken; adding 0 would change a -0."""
     neutral = 0 if node.op_type == "Sub" else 1
     slots = (0, 1) if node.op_type == "Mul" else (0,)
@@ -127,7 +127,7 @@ def find_neutral(node: ir.Node, known: Known) -> Plan | None:
     return None
 
 
-def find_alone(node: ir.Node, _: Known) -> Plan | None:
+def find_alone(node: ir.Node, _: Proven) -> Plan | None:
     """Plan to read the only operand of a Concat, Sum, Max, Min or Mean, or what a Split with one output reads."""
     if node.op_type == "Split":
         return skip(node) if len(node.outputs) == 1 else None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bnfold import ir
+from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, Array
-from bnfold.simplifying.known import Known
 from bnfold.simplifying.plan import Plan, Respell, can_respell
 
 _TYPES = (TP.FLOAT, TP.DOUBLE, TP.FLOAT16)
 
 
-def find_addition(node: ir.Node, known: Known) -> Plan | None:
+def find_addition(node: ir.Node, known: Proven) -> Plan | None:
     """Plan a Gemm in place of a MatMul and an Add, or the Add's constant as the bias of a convolution."""
     if node.graph.opset() < 7 or len(node.inputs) != 2:
         return None
@@ -27,7 +27,7 @@ def find_addition(node: ir.Node, known: Known) -> Plan | None:
     return None
 
 
-def _gemm(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Known) -> Plan | None:
+def _gemm(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Proven) -> Plan | None:
     x, weight = first.input(0), first.input(1)
     dims, columns, held = known.dims(x), known.dims(weight), ir.constant(bias)
     if dims is None or len(dims) != 2 or columns is None or len(columns) != 2 or held is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bnfold import ir
+from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.value import Dim
-from bnfold.simplifying.known import Known
 from bnfold.simplifying.no_effect import NO_EFFECT, integers, same_dims, store_target
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip
 
@@ -15,7 +15,7 @@ _FAR = 8
 """Such nodes in a row that are looked at."""
 
 
-def find_reshaping(node: ir.Node, known: Known) -> Plan | None:
+def find_reshaping(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to leave nodes out between two values of one shape, to make one of two, or to store a target."""
     made = node.output(0)
     if node.op_type == "Reshape" and made is not None:
@@ -38,7 +38,7 @@ def _above(node: ir.Node) -> Iterator[tuple[list[ir.Node], ir.Value]]:
         row.append(producer)
 
 
-def _cancel(row: list[ir.Node], known: Known) -> bool:
+def _cancel(row: list[ir.Node], known: Proven) -> bool:
     """Whether a Squeeze and an Unsqueeze take out what the other put in, whatever the shape."""
     if [node.op_type for node in row] not in (["Squeeze", "Unsqueeze"], ["Unsqueeze", "Squeeze"]):
         return False
@@ -46,13 +46,13 @@ def _cancel(row: list[ir.Node], known: Known) -> bool:
     return bool(axes[0]) and axes[0] == axes[1] and min(axes[0] or (-1,)) >= 0
 
 
-def _target(node: ir.Node, known: Known) -> list[Dim] | None:
+def _target(node: ir.Node, known: Proven) -> list[Dim] | None:
     """Return what a Reshape is told: sizes, 0 for that of the input at the same place, -1 for what is left."""
     told = known.integers(node.input(1))
-    return None if told is None or told.is_scalar or node.attr("allowzero", 0) else list(told.items)
+    return None if told is None or not told.dims or node.attr("allowzero", 0) else list(told.items)
 
 
-def _learn_target(node: ir.Node, made: ir.Value, known: Known) -> None:
+def _learn_target(node: ir.Node, made: ir.Value, known: Proven) -> None:
     target, dims = _target(node, known), known.dims(node.input(0))
     if target is not None:
         copied = [_at(dims, place) if item == 0 else item for place, item in enumerate(target)]
@@ -63,7 +63,7 @@ def _at(dims: Sequence[Dim] | None, place: int) -> Dim:
     return dims[place] if dims is not None and place < len(dims) else None
 
 
-def _stored_target(node: ir.Node, known: Known) -> Plan | None:
+def _stored_target(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to store the target of a Reshape that is computed from open sizes."""
     if node.op_type != "Reshape" or ir.constant(node.input(1)) is not None:
         return None
@@ -72,7 +72,7 @@ def _stored_target(node: ir.Node, known: Known) -> Plan | None:
     return store_target(node, 1, list(settled)) if settled is not None else None
 
 
-def _settled(target: list[Dim], source: Sequence[Dim] | None, known: Known) -> list[int] | None:
+def _settled(target: list[Dim], source: Sequence[Dim] | None, known: Proven) -> list[int] | None:
     """Return numbers that stand for a target: 0 where it has the source's size at that place, -1 for one other.
 
     Beside a -1 no size may be zero, or nothing tells what is left. A -1 that is told already is the model's own risk.
@@ -87,11 +87,11 @@ def _settled(target: list[Dim], source: Sequence[Dim] | None, known: Known) -> l
     return numbers if len(numbers) == len(copied) else None
 
 
-def _is_positive(size: Dim, known: Known) -> bool:
+def _is_positive(size: Dim, known: Proven) -> bool:
     return size > 0 if isinstance(size, int) else size in known.positive
 
 
-def _one_of_two(node: ir.Node, known: Known) -> Plan | None:
+def _one_of_two(node: ir.Node, known: Proven) -> Plan | None:
     """Plan one Reshape in place of two such nodes, if nothing else reads what is between them."""
     middle = node.input(0)
     producer = middle.producer if middle is not None else None
@@ -106,7 +106,7 @@ def _one_of_two(node: ir.Node, known: Known) -> Plan | None:
     return Respell("Reshape after another", node, "Reshape", [source, integers(target)], {})
 
 
-def _from_source(node: ir.Node, known: Known, source: ir.Value) -> list[int] | None:
+def _from_source(node: ir.Node, known: Proven, source: ir.Value) -> list[int] | None:
     """Return the target of a Reshape that makes of ``source`` what ``node`` makes further down."""
     target, middle = (_target(node, known) if node.op_type == "Reshape" else None), known.dims(node.input(0))
     if target is not None:

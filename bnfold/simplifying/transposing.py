@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.simplifying.known import Known
+from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.simplifying.no_effect import skip
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_skip
 
 
-def find_transpose(node: ir.Node, known: Known) -> Plan | None:
+def find_transpose(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to leave out a Transpose that moves nothing, or to make one of two."""
     order = _order(node, known)
     if order is None:
@@ -16,7 +16,7 @@ def find_transpose(node: ir.Node, known: Known) -> Plan | None:
     return skip(node) if order == sorted(order) else _one_of_two(node, order, known)
 
 
-def _one_of_two(node: ir.Node, order: list[int], known: Known) -> Plan | None:
+def _one_of_two(node: ir.Node, order: list[int], known: Proven) -> Plan | None:
     middle = node.input(0)
     first = middle.producer if middle is not None else None
     if first is None or not first.is_op("Transpose") or first.graph is not node.graph or first.has_references:
@@ -31,7 +31,7 @@ def _one_of_two(node: ir.Node, order: list[int], known: Known) -> Plan | None:
     return Respell("Transpose after another", node, "Transpose", [source], {"perm": both}) if is_alone else None
 
 
-def _order(node: ir.Node, known: Known) -> list[int] | None:
+def _order(node: ir.Node, known: Proven) -> list[int] | None:
     order = node.attr("perm")
     if order is None:  # all axes the other way round
         dims = known.dims(node.input(0))

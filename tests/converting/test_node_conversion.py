@@ -9,7 +9,7 @@ import pytest
 from bnfold import ir
 from bnfold.converting.context import ConversionContext, Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
-from bnfold.converting.types import Types
+from bnfold.ir.shapes.stepwise import Types
 from bnfold.semantics import Policy
 
 

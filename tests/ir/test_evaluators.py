@@ -284,6 +284,15 @@ def test_what_is_refused(op_type: str, operands: tuple[Array | None, ...], attri
 
 
 @pytest.mark.parametrize(
+    ("op_type", "count"), [("Sqrt", 2), ("Relu", 3), ("Add", 1), ("Add", 3), ("Pow", 4), ("Sum", 0)]
+)
+def test_operands_that_the_operator_does_not_have(op_type: str, count: int) -> None:
+    """To numpy, what follows the operands is where to put the result."""
+    held, _ = evaluated(op_type, *(f32(3, seed=seed) for seed in range(count)))
+    assert held is None
+
+
+@pytest.mark.parametrize(
     ("op_type", "operands"),
     [
         ("ConstantOfShape", (ints(1 << 40),)),

@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.bodies import Dims
 from bnfold.converting.context import FIX_SHAPES, Inexpressible, numeric_type
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
+from bnfold.ir.value import Dims
 
 
 def no_zeros(conversion: NodeConversion) -> None:

@@ -10,7 +10,7 @@ from bnfold import ir
 from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine, bounded, make
 from bnfold.folding.ops.registry import carrier, register
-from bnfold.ir.resizing import LARGEST_END
+from bnfold.ir.shapes.disputed import LARGEST_END
 from bnfold.ir.tensor import Array, Float64
 from bnfold.report.reasons import Declined, Reason
 

@@ -10,7 +10,7 @@ from bnfold.folding.affine import Affine
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.registry import Handler, carrier, register
 from bnfold.folding.step import SetAttr, SetConstant, Step, leaves, wants
-from bnfold.ir import resizing
+from bnfold.ir.shapes import disputed
 from bnfold.report.reasons import Declined, Reason
 
 MIRRORS = ("reflect", "edge", "wrap")
@@ -75,10 +75,10 @@ def _resized_axes(node: ir.Node, affine: Affine) -> list[int]:
     varying = [axis for axis in axes if affine.shape[axis] != 1]
     if not varying:
         return []
-    given = node.input(resizing.scales_slot(node))
+    given = node.input(disputed.scales_slot(node))
     if given is not None and ir.constant(given) is None:
         raise Declined(Reason.NOT_STATIC, f"the scales of {facts.where(node)} are computed")
-    scales = resizing.scales(node)
+    scales = disputed.scales(node)
     if scales is not None and len(scales) == len(axes):
         return [axis for axis, scale in zip(axes, scales, strict=True) if scale != 1]
     if scales is not None or node.attr("keep_aspect_ratio_policy", "stretch") != "stretch":

@@ -15,7 +15,7 @@ from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.ir.evaluators import filled
 from bnfold.ir.tensor import TP, InMemory
-from bnfold.ir.traits import BROADCASTING, DRAWING, KEEPS_SHAPE, REARRANGING
+from bnfold.ir.traits import BROADCASTING, DRAWING, KEEPS_SHAPE, MOVING
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.tolerance.floats import is_float
 
@@ -26,7 +26,7 @@ _FEW = 64
 _MOST = 1 << 22
 """Elements of a constant whose numbers are moved to other places to tell what comes of them."""
 
-_MOVING = REARRANGING | {"Concat", "Expand", "Gather", "Identity", "Slice", "Split", "Tile"}
+_MOVING = MOVING - {"Pad"} | {"Identity"}
 """Operators whose results are numbers that they are given: exact in any precision."""
 
 

@@ -13,12 +13,12 @@ import onnx
 from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.elements import Array
+from bnfold.ir.shapes.unification import Known
 from bnfold.verification.end_to_end.drawing import Sample, drawn, evaluated
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.choices import Choice, further_choices, inferred_sizes, size_changes
 from bnfold.verification.inputs.cost import estimate
 from bnfold.verification.inputs.data import Recorded
-from bnfold.verification.inputs.dims import Known
 from bnfold.verification.inputs.drawing import CROSSED, FLAT, SAMPLE_KINDS, overridable, random_value, required
 from bnfold.verification.inputs.roles import role
 from bnfold.verification.inputs.sized import sized

@@ -10,6 +10,7 @@ from functools import partial
 
 from bnfold import ir, reference
 from bnfold.errors import BadInput, Unsupported
+from bnfold.ir.shapes.unification import Known
 from bnfold.settings import ESTIMATE
 from bnfold.verification.end_to_end.drawing import Sample, drawn, drawn_in_range, evaluated
 from bnfold.verification.end_to_end.further import EVALUATIONS, NO_TIME, more_numbers, other_defaults, other_sizes
@@ -19,7 +20,6 @@ from bnfold.verification.end_to_end.sizes import sizes_of_original
 from bnfold.verification.inputs.choices import Choice, choices
 from bnfold.verification.inputs.cost import estimate, estimate_pair, memory_there_is
 from bnfold.verification.inputs.data import load_data
-from bnfold.verification.inputs.dims import Known
 from bnfold.verification.inputs.drawing import (
     CannotFeed,
     input_shapes,

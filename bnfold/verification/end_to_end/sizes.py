@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from itertools import tee
 
+from bnfold.ir.shapes.unification import Known
 from bnfold.verification.inputs.choices import Choice, choices
-from bnfold.verification.inputs.dims import Known
 from bnfold.verification.inputs.drawing import known_shapes
 from bnfold.verification.request import Request
 

@@ -12,17 +12,23 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.ir.shapes import SMALL
+from bnfold.ir.shapes.inference import SMALL
+from bnfold.ir.shapes.unification import Known
 from bnfold.ir.traits import CHOOSING, READS_VALUES
-from bnfold.verification.inputs.dims import Known
-from bnfold.verification.inputs.shapes import Sizing, further_sizings, other_sizings, searched_sizings, sizings
+from bnfold.verification.inputs.shapes import (
+    Places,
+    Sizing,
+    elements,
+    further_sizings,
+    open_places,
+    other_sizings,
+    searched_sizings,
+    sizings,
+)
 from bnfold.verification.inputs.sized import MANY_NODES, fitted, sized
 
 Shapes = dict[str, tuple[int, ...]]
 Kinds = Counter[tuple[str, tuple[bytes, ...]]]
-Places = list[tuple[str, int]]
-"""Axes of inputs."""
-
 _LARGEST_GUESS = 1 << 25
 """Elements of all inputs beyond which a second guess at open dims takes more time than it is worth."""
 
@@ -60,7 +66,7 @@ class Choice(NamedTuple):
 
     @property
     def elements(self) -> int:
-        return sum(map(math.prod, self.shapes.values()))
+        return elements(self.shapes)
 
 
 def choices(model: ir.Model, known: Mapping[str, Known]) -> Iterator[Choice]:
@@ -147,7 +153,7 @@ def further_choices(
     """
     # What is broadcast there may be as small, whatever it meets.
     yield from (_resized(model, main, places, lambda _: 1) for places in told[:_MOST_NARROWED])
-    open_ = _open(known)[:_MOST_NARROWED]
+    open_ = open_places(known)[:_MOST_NARROWED]
     for places in open_:
         name, axis = places[0]
         if changed or main.shapes[name][axis] == 1:  # a size inside may have been 1, where sums are means
@@ -169,16 +175,6 @@ def _exchanged(main: Choice, open_: Iterable[Places]) -> Iterator[dict[tuple[str
         small, large = main.shapes[name], main.shapes[second]
         if name != second and axis - len(small) == place - len(large) and small[axis] == 1 < large[place]:
             yield {**dict.fromkeys(one, large[place]), **dict.fromkeys(other, 1)}
-
-
-def _open(known: Mapping[str, Known]) -> list[Places]:
-    """Return the axes whose sizes are open; those of one name together."""
-    rows: dict[str, Places] = {}
-    for name, shape in known.items():
-        for axis, dim in enumerate(shape):
-            if not isinstance(dim, int):
-                rows.setdefault(dim or f"{name} {axis}", []).append((name, axis))
-    return [*rows.values()]
 
 
 def _resized(model: ir.Model, main: Choice, places: Places, change: Callable[[int], int]) -> Iterator[Choice]:
@@ -281,7 +277,7 @@ def _distinct(known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], t
     """Yield shapes that were not tried, of no more elements than their sizing is worth, but for the very first."""
     for sizing, most in found:
         shapes = {name: sizing.concrete(shape) for name, shape in known.items()}
-        if shapes not in tried and not (tried and sum(map(math.prod, shapes.values())) > most):
+        if shapes not in tried and not (tried and elements(shapes) > most):
             tried.append(shapes)
             yield shapes
 

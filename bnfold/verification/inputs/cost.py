@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from bnfold import ir
+from bnfold.ir.shapes.unification import Known
 from bnfold.reference.work import ELEMENT_SECONDS, NODE_SECONDS, PRODUCTS_A_SECOND
-from bnfold.verification.inputs.dims import Known
 from bnfold.verification.inputs.sized import MANY_NODES, sized
 
 _SESSION_SECONDS = 1.6e-7

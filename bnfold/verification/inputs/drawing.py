@@ -12,7 +12,7 @@ import onnx
 from bnfold import ir
 from bnfold.errors import BadInput, BadSetting
 from bnfold.ir.elements import Array
-from bnfold.verification.inputs.dims import Known
+from bnfold.ir.shapes.unification import Known
 from bnfold.verification.inputs.domains import ShapeOf, declared_shape, legal, small_integers
 from bnfold.verification.inputs.roles import is_positive_for_some, role, uses
 from bnfold.verification.inputs.shapes import Sizing

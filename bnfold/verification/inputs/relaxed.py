@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import onnx
 
 from bnfold import ir
+from bnfold.ir.shapes.types import forget_shapes
 from bnfold.verification.inputs.drawing import required
 
 _MOST = 8
@@ -60,8 +61,6 @@ def _taken(node: ir.Node, slot: int) -> set[str]:
 
 def _without_shapes(model: ir.Model, names: set[str]) -> ir.Model:
     copy = model.clone()
-    for info in copy.proto.graph.input:
-        if info.name in names and info.type.HasField("tensor_type"):
-            info.type.tensor_type.ClearField("shape")
+    forget_shapes(info for info in copy.proto.graph.input if info.name in names)
     copy.reindex()
     return copy

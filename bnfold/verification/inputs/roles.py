@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bnfold import ir
+from bnfold.ir.traits import REARRANGING
 
-_CARRIERS = frozenset(
-    ["Identity", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Concat"]
-)
+_CARRIERS = REARRANGING | {"Identity", "Cast", "Expand", "Concat"}
 _LOOKAHEAD = 16
 _ROLES: dict[tuple[str, int], str] = {
     **{(op, 1): "weight" for op in ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN")},

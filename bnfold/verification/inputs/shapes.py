@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
 
 from bnfold import ir
-from bnfold.verification.inputs.dims import Known
+from bnfold.ir.shapes.unification import Known
 
 _MOST_COMBINED = 1000
 _OTHERS = (7, 5, 11, 9, 13)
@@ -48,6 +49,25 @@ class Sizing:
             return max(self.spatial[(axis - 2) % len(self.spatial)] >> (rank - 4), 1)
         self.taken += 1
         return self.other[(self.taken - 1) % len(self.other)]
+
+
+Places = list[tuple[str, int]]
+"""Axes of inputs."""
+
+
+def open_places(shapes: Mapping[str, Known]) -> list[Places]:
+    """Return the axes whose sizes are open; those of one name together."""
+    rows: dict[str, Places] = {}
+    for name, shape in shapes.items():
+        for axis, dim in enumerate(shape):
+            if not isinstance(dim, int):
+                rows.setdefault(dim or f"{name} {axis}", []).append((name, axis))
+    return [*rows.values()]
+
+
+def elements(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """Return the number of elements of all inputs."""
+    return sum(map(math.prod, shapes.values()))
 
 
 def least_size(nodes: Iterable[ir.Node]) -> int:

@@ -10,8 +10,8 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import Unsupported
-from bnfold.ir.shapes import filled
-from bnfold.verification.inputs.dims import Dims, Known, is_known, learn_shapes
+from bnfold.ir.shapes.types import filled, forget_shapes
+from bnfold.ir.shapes.unification import Dims, Known, is_known, learn_shapes
 
 MANY_NODES = 20_000
 """Beyond this, even inferring shapes is not worth its time."""
@@ -37,9 +37,7 @@ def sized(model: ir.Model, shapes: Mapping[str, Known | None], *, strict: bool =
             is_size = isinstance(dim, int) and dim <= _LARGEST
             size = {"dim_value": dim} if is_size else {"dim_param": f"{dim or f'?{info.name}.{axis}'}"}
             info.type.tensor_type.shape.dim.add(**size)
-    for info in copy.proto.graph.output:
-        if info.type.HasField("tensor_type"):
-            info.type.tensor_type.ClearField("shape")
+    forget_shapes(copy.proto.graph.output)
     del copy.proto.graph.value_info[:]
     copy.reindex()
     if len(copy.graph.nodes) <= MANY_NODES:

@@ -9,12 +9,13 @@ from typing import NamedTuple
 from onnx import GraphProto, TensorProto
 
 from bnfold import ir
+from bnfold.ir.shapes.rules import Dim
+from bnfold.ir.shapes.unification import Dims, Known
 from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, WINDOWED
 from bnfold.ir.value import shape_of
 from bnfold.verification.inputs.choices import chooses_by_sizes, depend_on_sizes, largest_bound
-from bnfold.verification.inputs.dims import Dims, Known
 from bnfold.verification.inputs.domains import ShapeOf
-from bnfold.verification.inputs.terms import Dim
+from bnfold.verification.inputs.shapes import elements, open_places
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -57,7 +58,7 @@ def subgraph_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) ->
     tried: list[Shapes] = []
     for full in _guesses(known):
         for trial in _trials(inputs, nodes, full, is_guess=None in known.values()):
-            if trial.shapes not in tried and _elements(trial.shapes) <= LARGEST_FEED:
+            if trial.shapes not in tried and elements(trial.shapes) <= LARGEST_FEED:
                 tried.append(trial.shapes)
                 yield trial
 
@@ -76,7 +77,7 @@ def _trials(
         for step in steps:
             shapes = _sizes(inferred, 3 + reach, step=step)
             others = [_sizes(inferred, **{"least": 3 + reach, "step": step, **changed}) for changed in further]
-            others = [other for other in others if other != shapes and _elements(other) <= LARGEST_FEED]
+            others = [other for other in others if other != shapes and elements(other) <= LARGEST_FEED]
             yield Trial(shapes, is_guess, tuple(others))
     inferred = _inferred(inputs, nodes, full, by_axis=True)
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
@@ -96,14 +97,10 @@ def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes, nodes: Iterable[i
     Dynamic sizes as 1 beside another input or a constant of that size, one axis where the rank is unknown.
     """
     stored = _broadcast_sizes(nodes)
-    places: dict[object, list[tuple[str, int]]] = {}
     for name, value in fed.items():
         if value.is_input and value.shape is None and len(usual[name]) > 1:
             yield {**usual, name: (math.prod(usual[name]),)}
-        for axis, dim in enumerate(_declared(value) or ()):
-            if not isinstance(dim, int):
-                places.setdefault(dim or (name, axis), []).append((name, axis))
-    for same in places.values():
+    for same in open_places({name: _declared(value) or () for name, value in fed.items()}):
         is_beside = len(usual) > 1 and all(fed[name].is_input for name, _ in same)
         if not (is_beside or any((usual[name][axis], len(usual[name]) - axis) in stored for name, axis in same)):
             continue
@@ -142,12 +139,8 @@ def nearby(usual: Shapes, names: Container[str]) -> Iterator[Shapes]:
         for axis, size in enumerate(shape if name in names else ()):
             for other in (size - 1, 2 * size):
                 shapes = {**usual, name: (*shape[:axis], other, *shape[axis + 1 :])}
-                if other and _elements(shapes) <= LARGEST_FEED:
+                if other and elements(shapes) <= LARGEST_FEED:
                     yield shapes
-
-
-def _elements(shapes: Shapes) -> int:
-    return sum(map(math.prod, shapes.values()))
 
 
 def lacks_rank(inputs: Mapping[str, ir.Value]) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 import bnfold
 from bnfold import ir
-from bnfold.verification.inputs.dims import Dims, learn_shapes
+from bnfold.ir.shapes.unification import Dims, learn_shapes
 from bnfold.verification.inputs.sized import fitted, inferred_shapes
 from tests.verification.graphs import model
 

@@ -14,9 +14,10 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.ir.shapes import filled, is_damaged
+from bnfold.ir.shapes.inference import is_damaged
+from bnfold.ir.shapes.rules import Dim, Term, terms, widest
+from bnfold.ir.shapes.types import filled
 from bnfold.ir.traits import READS_VALUES, REARRANGING
-from bnfold.verification.inputs.terms import Dim, Term, terms, widest
 
 Known = Sequence[int | str | None]
 """A shape as far as it is known."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bnfold import ir
-
-Dims = tuple[int | str | None, ...]
+from bnfold.ir.value import Dims
 
 
 def operand_of(value: ir.Value) -> ir.Value | None:
@@ -29,12 +28,11 @@ def states_of(node: ir.Node) -> int | None:
 
 
 def dims_behind(node: ir.Node, slot: int, shapes: list[Dims | None]) -> Dims | None:
-    """Return dims of an output of a node whose bodies end in values of ``shapes``."""
-    dims, states = shapes[0], states_of(node)
-    if node.op_type != "If" and states is None:
+    """Return dims of an output of a node whose bodies end in values of ``shapes``: what is so of all branches."""
+    known, states = [shape for shape in shapes if shape is not None], states_of(node)
+    if (node.op_type != "If" and states is None) or len(known) < len(shapes) or len(set(map(len, known))) != 1:
         return None
-    if dims is None or shapes.count(dims) != len(shapes):
-        return None
+    dims = tuple(sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*known, strict=True))
     if states is None or slot < states:
         begin = node.bodies[0].inputs[slot + 2].shape if node.op_type == "Loop" else dims
         return dims if begin == dims else None

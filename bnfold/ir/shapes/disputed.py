@@ -7,21 +7,19 @@ Slice that goes backward to the largest integer.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 
 import numpy as np
-from onnx import TypeProto
 
 from bnfold.errors import ReferenceAttribute
 from bnfold.ir.constants import constant
 from bnfold.ir.node import Node
+from bnfold.ir.traits import WINDOWED
 from bnfold.ir.value import Dim
 
 _EDGE = 2.0**-20
 """Relative distance from an integer within which a product in float32 may fall on its other side."""
 RESIZING = ("Resize", "Upsample")
 POOLING = ("MaxPool", "AveragePool", "LpPool")
-WINDOWED = (*POOLING, "Conv", "ConvTranspose")
 
 LARGEST_END = 2**31 - 1
 """From here on an end stands for the last element, which backward only some take for the first one."""
@@ -48,7 +46,7 @@ def scales_slot(node: Node) -> int:
 def may_be_unsure(node: Node) -> bool:
     """Whether the size of what a node makes may take arithmetic that runtimes do differently."""
     try:
-        if node.is_op(*WINDOWED):
+        if node.has_trait(WINDOWED):
             stated = node.attr("ceil_mode", 0) or node.attr("output_shape")
             return bool(stated) or _is_ambiguous(node) or any(_is_padded_oddly(node))
         return node.is_op(*RESIZING) or (node.is_op("Slice") and any(_backward_to_the_largest(node)))
@@ -60,7 +58,7 @@ def unsure_axes(node: Node, dims: Sequence[Dim]) -> set[int]:
     """Return the axes of the first output whose size runtimes may disagree about, where the input has these dims."""
     if not may_be_unsure(node):
         return set()
-    find = _windowed if node.is_op(*WINDOWED) else _sliced if node.is_op("Slice") else _resized
+    find = _windowed if node.has_trait(WINDOWED) else _sliced if node.is_op("Slice") else _resized
     try:
         return set(find(node, dims))
     except (ValueError, LookupError, ZeroDivisionError, ReferenceAttribute):
@@ -137,20 +135,6 @@ def _resized(node: Node, dims: Sequence[Dim]) -> Iterator[int]:
         size = dims[axis]
         if isinstance(size, int) and is_on_edge(size * float(np.float32(factor))):
             yield axis
-
-
-def without_sizes(kind: TypeProto, axes: set[int]) -> TypeProto:
-    """Return a copy of a tensor's type that leaves the sizes of some axes open.
-
-    And the rank, where it has not so many.
-    """
-    copy = deepcopy(kind)
-    if max(axes, default=-1) >= len(copy.tensor_type.shape.dim):
-        copy.tensor_type.ClearField("shape")
-    for axis, dim in enumerate(copy.tensor_type.shape.dim):
-        if axis in axes:
-            dim.Clear()
-    return copy
 
 
 def is_on_edge(product: float) -> bool:

@@ -12,6 +12,7 @@ from copy import deepcopy
 import onnx
 
 from bnfold.ir.model import Model
+from bnfold.ir.shapes.types import forget_shapes
 from bnfold.ir.value import Value
 
 _OPAQUE = "bnfold.opaque"
@@ -31,8 +32,7 @@ def proven_types(model: Model) -> Mapping[Value, onnx.TypeProto]:
             if dim.dim_value <= 0:  # some exporters write 0 for a size that they do not know
                 dim.dim_param = f"{place}:{axis}"
     del graph.value_info[:]
-    for info in graph.output:
-        info.type.tensor_type.ClearField("shape")
+    forget_shapes(graph.output)
     for node, message in zip(model.graph.nodes, graph.node, strict=True):
         if node.subgraphs:
             message.domain = _OPAQUE

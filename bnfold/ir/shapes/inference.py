@@ -10,15 +10,16 @@ import onnx
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.constants import constant
 from bnfold.ir.elements import to_raw
-from bnfold.ir.expansion import is_bounded
 from bnfold.ir.graph import Graph, state_opset
 from bnfold.ir.index import graphs_of
 from bnfold.ir.messages import nested_nodes, tensors_of
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
-from bnfold.ir.ranks import contradicts_weights
-from bnfold.ir.resizing import may_be_unsure, unsure_axes, without_sizes
-from bnfold.ir.tensor import Inline
+from bnfold.ir.shapes.disputed import may_be_unsure, unsure_axes
+from bnfold.ir.shapes.expansion import is_bounded
+from bnfold.ir.shapes.types import filled, forget_shapes, without_sizes, without_zeros
+from bnfold.ir.shapes.weights import contradicts_weights
+from bnfold.ir.tensor import Inline, Tensor
 from bnfold.ir.traits import READS_VALUES
 from bnfold.ir.value import Value, shape_of
 
@@ -61,7 +62,8 @@ def infer(model: Model, *, strict: bool = False) -> None:
     try:
         proto = deepcopy(model.proto)
         state_opset(proto)  # onnx infers nothing without
-        _open_zeros(proto)
+        for info in (*proto.graph.input, *proto.graph.value_info, *proto.graph.output):
+            info.type.CopyFrom(without_zeros(info.type))
         _show_numbers(model, proto)
         _show_constants(model, proto)
         slices = any(node.op_type == "Slice" for node in model.nodes())
@@ -103,14 +105,6 @@ def _learn(model: Model, inferred: onnx.ModelProto, *, annotated: bool) -> None:
             if content not in shared:
                 shared[content] = deepcopy(fresh)  # which does not keep the whole inferred model in memory
             target.types[info.name] = shared[content]
-
-
-def _open_zeros(proto: onnx.ModelProto) -> None:
-    """Leave open what is declared as 0: some exporters mean an unknown size, and wrong ones would follow from it."""
-    for info in (*proto.graph.input, *proto.graph.value_info, *proto.graph.output):
-        for dim in info.type.tensor_type.shape.dim:
-            if dim.HasField("dim_value") and not dim.dim_value:
-                dim.ClearField("dim_value")
 
 
 def _inferred(proto: onnx.ModelProto, *, slices: bool, strict: bool) -> onnx.ModelProto:
@@ -215,9 +209,7 @@ def _hide(model: Model, proto: onnx.ModelProto, unsure: Unsure) -> None:
     proto.opset_import.add(domain=_ELSEWHERE, version=1)
     for graph, message in _pairs(model, proto.graph):
         del message.value_info[:]
-        for info in message.output:
-            if info.type.HasField("tensor_type"):
-                info.type.tensor_type.ClearField("shape")
+        forget_shapes(message.output)
         for node, inner in zip(graph.nodes, message.node, strict=True):
             if node in unsure:
                 inner.domain = _ELSEWHERE
@@ -246,17 +238,18 @@ def _show_constants(model: Model, proto: onnx.ModelProto) -> None:
         for slot, value in enumerate(node.inputs)
         if value is not None and value.producer is not None and not value.producer.is_op("Constant")
     ]
-    known = {value: constant(value) for _, _, value in consumers}
-    shown = [
-        (index, slot, value, held)
-        for index, slot, value in consumers
-        if (held := known[value]) is not None and held.size <= SMALL and held.dtype in _SHOWN
-    ]
-    for index, slot, value, held in shown:
-        name = f"{value.name}:{index}:{slot}"
-        if not model.has_name(name):
+    known = {value: shown_constant(value) for _, _, value in consumers}
+    for index, slot, value in consumers:
+        held, name = known[value], f"{value.name}:{index}:{slot}"
+        if held is not None and not model.has_name(name):
             proto.graph.node[index].input[slot] = name
             proto.graph.initializer.append(onnx.numpy_helper.from_array(held.numpy(), name))
+
+
+def shown_constant(value: Value) -> Tensor | None:
+    """Return the constant that a value is, if inference may read it: a small one, of numbers that it takes."""
+    held = constant(value) if value.dtype in (*_SHOWN, None) else None
+    return held if held is not None and held.size <= SMALL and held.dtype in _SHOWN else None
 
 
 def _may_be_read(model: Model, proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
@@ -265,35 +258,3 @@ def _may_be_read(model: Model, proto: onnx.ModelProto) -> Iterator[onnx.TensorPr
         yield from (tensor for tensor in proto.graph.initializer if tensor.data_type in _INTEGERS)
         return
     yield from tensors_of((proto.graph, *proto.functions))
-
-
-def filled(known: onnx.TypeProto | None, told: onnx.TypeProto, *, names: bool = True) -> onnx.TypeProto:
-    """Return the known type, with what it leaves open taken from ``told``; the very same where nothing is.
-
-    Without ``names``, those that a file gave to dims stand for any size and stay, and no others are taken.
-    """
-    if known is None or known.WhichOneof("value") is None:
-        return told
-    if not (known.HasField("tensor_type") and told.HasField("tensor_type")):
-        return known
-    mine, theirs = known.tensor_type, told.tensor_type
-    dims = zip(mine.shape.dim, theirs.shape.dim, strict=False) if len(mine.shape.dim) == len(theirs.shape.dim) else ()
-    better = {axis: there for axis, (here, there) in enumerate(dims) if _says_more(there, here, names)}
-    lacks_shape = theirs.HasField("shape") and not mine.HasField("shape")
-    if not better and not lacks_shape and (mine.elem_type or not theirs.elem_type):
-        return known
-    fresh = deepcopy(known)
-    fresh.tensor_type.elem_type = mine.elem_type or theirs.elem_type
-    if lacks_shape:
-        fresh.tensor_type.shape.CopyFrom(theirs.shape)
-    for axis, dim in better.items():
-        fresh.tensor_type.shape.dim[axis].CopyFrom(dim)
-    return fresh
-
-
-def _says_more(there: onnx.TensorShapeProto.Dimension, here: onnx.TensorShapeProto.Dimension, names: bool) -> bool:
-    if here.HasField("dim_value"):
-        return False
-    if there.HasField("dim_value"):
-        return names or not here.dim_param or here.dim_param.startswith("unk__")
-    return names and bool(there.dim_param) and not here.dim_param

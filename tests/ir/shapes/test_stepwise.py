@@ -1,7 +1,8 @@
 import onnx
+import pytest
 
 from bnfold import ir
-from bnfold.converting.types import Types
+from bnfold.ir.shapes.stepwise import Types
 
 
 def load(body: str, inputs: str = "float[n, 3, 4] x") -> ir.Model:
@@ -37,10 +38,15 @@ def test_the_outputs_of_an_if_are_its_branches() -> None:
     assert Types(15).shape(model.graph.values["y"]) == (3, 2)
 
 
-def test_branches_that_disagree_say_nothing() -> None:
-    body = """y = If (c) <then_branch = t () => (float[] p) { p = Transpose (x) },
-                          else_branch = e () => (float[] q) { q = Relu (x) }>"""
-    assert Types(15).shape(load(body, "bool c, float[2, 3] x").graph.values["y"]) is None
+@pytest.mark.parametrize(
+    ("then", "dims"),
+    [("Transpose (x)", (None, None, 4)), ("Flatten (x)", None), ("Neg (x)", (2, 3, 4))],
+)
+def test_branches_say_what_is_so_of_all(then: str, dims: tuple[int | None, ...] | None) -> None:
+    then = then.replace("Transpose", "Transpose <perm = [1, 0, 2]>")
+    body = f"""y = If (c) <then_branch = t () => (float[] p) {{ p = {then} }},
+                          else_branch = e () => (float[] q) {{ q = Relu (x) }}>"""
+    assert Types(15).shape(load(body, "bool c, float[2, 3, 4] x").graph.values["y"]) == dims
 
 
 def test_the_annotation_of_the_file_is_kept_and_completed() -> None:

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from bnfold import ir
-from bnfold.ir.ranks import contradicts_weights
+from bnfold.ir.shapes.weights import contradicts_weights
 from tests.ir.build import info, model, weight
 
 

@@ -2,7 +2,7 @@ import onnx
 import pytest
 
 from bnfold import ir
-from bnfold.converting.types import Types
+from bnfold.ir.shapes.stepwise import Types
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,19 @@ sees operators that it knows, also where the model as a whole is half way betwee
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import deepcopy
 from functools import cache
 
 import onnx
 
 from bnfold import ir
-from bnfold.converting.bodies import Dims, dims_behind, operand_of, scan_axis, states_of
-from bnfold.ir.ranks import type_by_weights
-from bnfold.ir.resizing import unsure_axes, without_sizes
 from bnfold.ir.schemas import schema_of, version_at
-from bnfold.ir.shapes import SMALL, filled
+from bnfold.ir.shapes.bodies import dims_behind, operand_of, scan_axis, states_of
+from bnfold.ir.shapes.disputed import unsure_axes
+from bnfold.ir.shapes.inference import shown_constant
+from bnfold.ir.shapes.types import filled, without_sizes, without_zeros
+from bnfold.ir.shapes.weights import type_by_weights
 from bnfold.ir.traits import KEEPS_TYPE, READS_VALUES
+from bnfold.ir.value import Dims
 
 
 class Types:
@@ -154,19 +155,8 @@ def _type_of(value: ir.Value | None) -> onnx.TypeProto | None:
     if value is None:
         return None
     if value.tensor_proto is None:
-        return _without_zeros(value.type)
+        return None if value.type is None else without_zeros(value.type)
     return _tensor_type(value.tensor_proto.data_type, value.tensor.dims if value.tensor else ())
-
-
-def _without_zeros(kind: onnx.TypeProto | None) -> onnx.TypeProto | None:
-    """Leave open what is declared as 0: some exporters mean an unknown size, and other sizes would follow from it."""
-    if kind is None or all(dim.dim_value or not dim.HasField("dim_value") for dim in kind.tensor_type.shape.dim):
-        return kind
-    opened = deepcopy(kind)
-    for dim in opened.tensor_type.shape.dim:
-        if dim.HasField("dim_value") and not dim.dim_value:
-            dim.ClearField("dim_value")
-    return opened
 
 
 @cache
@@ -178,8 +168,8 @@ def _tensor_type(dtype: int, dims: tuple[int, ...]) -> onnx.TypeProto:
 def _small_constants(inputs: Iterable[ir.Value]) -> dict[str, onnx.TensorProto]:
     found: dict[str, onnx.TensorProto] = {}
     for value in inputs:
-        tensor = ir.constant(value) if value.dtype in (onnx.TensorProto.INT64, onnx.TensorProto.FLOAT, None) else None
-        if tensor is not None and tensor.size <= SMALL and not value.graph.model.is_detached:
+        tensor = shown_constant(value)
+        if tensor is not None and not value.graph.model.is_detached:
             found[value.name] = onnx.numpy_helper.from_array(tensor.numpy(), value.name)
     return found
 

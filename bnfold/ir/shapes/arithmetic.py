@@ -1,0 +1,268 @@
+"""What is proven of values: dims, element types, and the integers of shape computations, some of them open sizes.
+
+An item is a number, or the name of an open size, or None. Names are those of `proven_types`: equal names are equal
+sizes in every run. Each answer is computed once; rewrites keep what values are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import onnx
+
+from bnfold.errors import BnfoldError
+from bnfold.ir.constants import stored
+from bnfold.ir.elements import TP
+from bnfold.ir.evaluators import EVALUATORS, INTEGERS
+from bnfold.ir.model import Model
+from bnfold.ir.node import Node
+from bnfold.ir.shapes.proven import proven_types
+from bnfold.ir.tensor import InMemory, Tensor
+from bnfold.ir.value import Dim, Value, shape_of
+
+MOST = 64
+"""Elements of a value whose numbers are followed: shapes, axes, pads."""
+_DEEP = 64
+"""Steps that a chain may have; each starts from what is known of the steps before, if the file is in order."""
+_ILL_FORMED = (ValueError, IndexError, TypeError, ZeroDivisionError, BnfoldError)
+"""What an operator raises that does not fit together, or holds an open size where a number is needed."""
+
+
+class Integers(InMemory):
+    """Items of a scalar or a vector, as Python has them, and their element type; a truth is 0 or 1."""
+
+    __slots__ = ()
+
+    @property
+    def items(self) -> list[Dim]:
+        items: list[Dim] = self.array.reshape(-1).tolist()
+        return items
+
+    @property
+    def numbers(self) -> list[int] | None:
+        """The numbers; None where one of them is not known."""
+        found = [item for item in self.items if isinstance(item, int)]
+        return found if len(found) == self.size else None
+
+
+class Proven:
+    """What is proven of one model's values."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._functions = {(graph.proto.domain, graph.proto.name) for graph in model.functions}
+        self._dims: dict[Value, tuple[Dim, ...] | None] = {}
+        self._integers: dict[Value, Integers | None] = {}
+        self._depth = 0
+
+    @cached_property
+    def _types(self) -> Mapping[Value, onnx.TypeProto]:
+        return proven_types(self._model)
+
+    @cached_property
+    def positive(self) -> frozenset[str]:
+        """The open sizes that are zero in no run: beside a zero, no runtime infers the -1 of a Reshape."""
+        found: set[str] = set()
+        for node in self._model.graph.nodes:
+            told = self.integers(node.input(1)) if node.is_op("Reshape") and not node.has_references else None
+            if told is not None and -1 in told.items and not node.attr("allowzero", 0):
+                dims = zip(told.items, self.dims(node.input(0)) or (), strict=False)
+                found.update(dim for item, dim in dims if isinstance(dim, str) and item in (0, dim))
+        return frozenset(found)
+
+    def calls(self, node: Node) -> bool:
+        """Whether a node calls a function of the model, which may have the name of an operator."""
+        return (node.domain, node.op_type) in self._functions
+
+    def dims(self, value: Value | None) -> tuple[Dim, ...] | None:
+        """Return the dims of a value; None where not even the rank is proven."""
+        if value is None:
+            return None
+        if value not in self._dims:
+            held = stored(value)
+            self._dims[value] = held.dims if held is not None else shape_of(self._types.get(value))
+        return self._dims[value]
+
+    def learn(self, value: Value, dims: Sequence[Dim]) -> None:
+        """Note dims that follow from what inference does not follow, unless they are known."""
+        old = self.dims(value)
+        if old is None or len(old) != len(dims):
+            self._dims[value] = tuple(dims) if old is None else old
+        else:
+            self._dims[value] = tuple(new if known is None else known for known, new in zip(old, dims, strict=True))
+
+    def dtype(self, value: Value | None) -> int | None:
+        """Return the element type of a value; None where it is not proven."""
+        if value is None:
+            return None
+        if value.tensor_proto is not None:
+            return value.tensor_proto.data_type
+        kind = self._types.get(value)
+        return kind.tensor_type.elem_type or None if kind is not None else None
+
+    def integers(self, value: Value | None) -> Integers | None:
+        """Return the integers of a small value as far as they are known."""
+        if value is None:
+            return None
+        if value not in self._integers:
+            if self._depth > _DEEP:
+                return None
+            self._integers[value], self._depth = None, self._depth + 1  # a damaged graph has circles
+            self._integers[value], self._depth = self._found(value), self._depth - 1
+        return self._integers[value]
+
+    def numbers(self, value: Value | None) -> list[int] | None:
+        """Return the integers of a small value, where each is a number."""
+        found = self.integers(value)
+        return None if found is None else found.numbers
+
+    def operand(self, node: Node, slot: int) -> Integers:
+        """Return the integers that a node reads. Raises ValueError where they are not known."""
+        found = self.integers(node.input(slot))
+        if found is None:
+            raise ValueError("not known")
+        return found
+
+    def _found(self, value: Value) -> Integers | None:
+        found, node = stored(value), value.producer
+        if found is None:
+            if node is None or node.domain or node.op_type not in _RULES or node.has_references or self.calls(node):
+                return None
+            try:
+                found = _RULES[node.op_type](node, self)
+            except _ILL_FORMED:
+                return None
+        if found is None or found.size > MOST or len(found.dims) > 1 or found.dtype not in INTEGERS | {TP.BOOL}:
+            return None
+        return Integers(found.dtype, np.array(_ITEM(found.numpy()), dtype=object))
+
+
+_ITEM = np.frompyfunc(lambda item: item if item is None or isinstance(item, str) else int(item), 1, 1)
+
+
+def _shape(node: Node, known: Proven) -> Tensor | None:
+    dims = known.dims(node.input(0))
+    if dims is None:
+        return None
+    return InMemory(TP.INT64, np.array(dims[slice(node.attr("start", 0), node.attr("end"))], dtype=object))
+
+
+def _size(node: Node, known: Proven) -> Tensor | None:
+    dims = known.dims(node.input(0))
+    sizes = [dim for dim in dims or () if isinstance(dim, int)]
+    if dims is None or len(sizes) < len(dims):
+        return None
+    return InMemory(TP.INT64, np.array(math.prod(sizes), dtype=object))
+
+
+def _moved(node: Node, known: Proven) -> Tensor | None:
+    """Move the items as `bnfold.ir.evaluators` moves elements, whatever they are."""
+    slots = [slot if value is not None else None for slot, value in enumerate(node.inputs)]
+    return EVALUATORS[node.op_type](node, [None if slot is None else known.operand(node, slot) for slot in slots])
+
+
+def _reshaped(node: Node, known: Proven) -> Tensor | None:
+    """Return the same items as a vector or a scalar, as inference tells, or as the operator makes them."""
+    source, dims = known.operand(node, 0), known.dims(node.output(0))
+    if dims is None:
+        return _moved(node, known)
+    return InMemory(source.dtype, source.array.reshape([-1] * len(dims)))
+
+
+def _concat(node: Node, known: Proven) -> Tensor | None:
+    return EVALUATORS["Concat"](node, [_operand_or_open(node, known, slot) for slot in range(len(node.inputs))])
+
+
+def _operand_or_open(node: Node, known: Proven, slot: int) -> Tensor:
+    """Return integers of which at least the number is known: the other parts may be."""
+    value = node.input(slot)
+    found, dims, dtype = known.integers(value), known.dims(value), known.dtype(value)
+    if found is not None:
+        return found
+    if dims is None or len(dims) != 1 or not isinstance(dims[0], int) or dims[0] > MOST or dtype not in INTEGERS:
+        raise ValueError("not known")
+    return InMemory(dtype, np.array([None] * dims[0], dtype=object))
+
+
+def _cast(node: Node, known: Proven) -> Tensor:
+    """Cast; sizes are small enough for 32 bits, or nothing of them could be held in memory."""
+    source, to = known.operand(node, 0), node.attr("to")
+    if to not in (TP.INT32, TP.INT64) or source.dtype not in (TP.INT32, TP.INT64, TP.BOOL):
+        raise ValueError("no integers")
+    most = 1 << 31
+    if to == TP.INT32 and any(isinstance(item, int) and not -most <= item < most for item in source.items):
+        raise ValueError("cut off")
+    return InMemory(to, source.array)
+
+
+def _arithmetic(function: Callable[[int, int], int], neutral: int | None, *, both: bool) -> Rule:
+    """Return the rule of an operator of two operands; what is ``neutral`` beside an open size leaves it."""
+
+    def item(one: Dim, other: Dim) -> Dim:
+        if isinstance(one, int) and isinstance(other, int):
+            result = function(one, other)
+            return result if abs(result) < 1 << 31 else None
+        if other == neutral:
+            return one
+        return other if both and one == neutral else None
+
+    def compute(node: Node, known: Proven) -> Tensor:
+        one, other = known.operand(node, 0), known.operand(node, 1)
+        if node.graph.opset() < 7 or one.dtype not in (TP.INT32, TP.INT64):
+            raise ValueError("not followed")
+        return InMemory(one.dtype, np.asarray(np.frompyfunc(item, 2, 1)(one.array, other.array), dtype=object))
+
+    return compute
+
+
+def _quotient(one: int, other: int) -> int:
+    """Return the quotient of numbers of which none is negative: others are rounded in several ways."""
+    if one < 0 or other <= 0:
+        raise ValueError("not followed")
+    return one // other
+
+
+def _equal(node: Node, known: Proven) -> Tensor:
+    one, other = known.operand(node, 0), known.operand(node, 1)
+    return InMemory(TP.BOOL, np.asarray(np.frompyfunc(_are_equal, 2, 1)(one.array, other.array), dtype=object))
+
+
+def _are_equal(one: Dim, other: Dim) -> int | None:
+    """Compare; an open size is no negative number."""
+    if one is None or other is None:
+        return None
+    if isinstance(one, int) == isinstance(other, int):
+        return int(one == other) if isinstance(one, int) or one == other else None
+    number = one if isinstance(one, int) else other
+    return 0 if isinstance(number, int) and number < 0 else None
+
+
+def _where(node: Node, known: Proven) -> Tensor:
+    truth, yes, no = (known.operand(node, slot) for slot in range(3))
+    return InMemory(yes.dtype, np.asarray(np.frompyfunc(_chosen, 3, 1)(truth.array, yes.array, no.array), dtype=object))
+
+
+def _chosen(truth: int | None, yes: Dim, no: Dim) -> Dim:
+    if truth is None:
+        return yes if yes == no else None
+    return yes if truth else no
+
+
+Rule = Callable[[Node, Proven], Tensor | None]
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(("Identity", "Gather", "Slice", "ConstantOfShape"), _moved),
+    **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze"), _reshaped),
+    "Shape": _shape,
+    "Size": _size,
+    "Cast": _cast,
+    "Concat": _concat,
+    "Add": _arithmetic(lambda one, other: one + other, 0, both=True),
+    "Sub": _arithmetic(lambda one, other: one - other, 0, both=False),
+    "Mul": _arithmetic(lambda one, other: one * other, 1, both=True),
+    "Div": _arithmetic(_quotient, 1, both=False),
+    "Equal": _equal,
+    "Where": _where,
+}

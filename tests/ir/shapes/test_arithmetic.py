@@ -1,0 +1,66 @@
+"""Integers of shape computations, of which open sizes are followed by name."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+from bnfold import ir
+from bnfold.ir.shapes.arithmetic import Integers, Proven
+
+N = "0:0"
+STORED = "int64[1] zero = {0}, int64[1] one = {1}, int64[1] three = {3}, int64[1] far = {-1}, int64 first = {0}"
+
+
+def integers(body: str, result: str = "y") -> Integers | None:
+    head = f'<ir_version: 8, opset_import: ["" : 15]> g (float[N, 3, 4] x, int64[1] t) => (int64[M] y) <{STORED}>'
+    model = ir.load(onnx.parser.parse_model(f"{head} {{ s = Shape (x) {body} }}"))
+    return Proven(model).integers(model.graph.values[result])
+
+
+@pytest.mark.parametrize(
+    ("body", "items"),
+    [
+        ("y = Identity (s)", [N, 3, 4]),
+        ("y = Slice (s, zero, three, zero, one)", [N, 3, 4]),
+        ("y = Slice (s, far, zero, zero, far)", [4, 3]),
+        ("g = Gather (s, first) y = Unsqueeze (g, zero)", [N]),
+        ("a = Mul (s, one) b = Add (zero, a) y = Div (b, one)", [N, 3, 4]),
+        ("y = Mul (s, three)", [None, 9, 12]),
+        ("y = Concat <axis = 0> (s, t)", [N, 3, 4, None]),
+        ("g = Gather (s, zero) y = Reshape (g, t)", [N]),
+        ("e = Equal (s, three) y = Where (e, far, s)", [None, -1, 4]),
+        ("e = Equal (s, far) y = Where (e, far, s)", [N, 3, 4]),
+        ("y = Cast <to = 6> (s)", [N, 3, 4]),
+        ("r = Shape (s) y = ConstantOfShape <value = int64[1] {7}> (r)", [7, 7, 7]),
+    ],
+)
+def test_open_sizes_keep_their_names(body: str, items: list[int | str | None]) -> None:
+    found = integers(body)
+    assert found is not None
+    assert found.items == items
+    assert (found.numbers is None) == any(not isinstance(item, int) for item in items)
+
+
+def test_a_scalar_is_none_of_the_vectors() -> None:
+    found = integers("y = Gather (s, first)")
+    assert found is not None
+    assert (found.dims, found.items) == ((), [N])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = Identity (t)",
+        "y = Slice (s, t, three)",
+        "y = Slice (s, zero, three, t)",
+        "y = Gather (s, t)",
+        "y = Gather (s, three)",
+        "y = Size (x)",
+        "u = Unsqueeze (s, zero) y = Squeeze (u, zero)",
+        "y = ConstantOfShape <value = int64[1] {7}> (s)",
+        "n = Neg (s) y = Div (three, far)",
+    ],
+)
+def test_what_is_not_known_is_none(body: str) -> None:
+    assert integers(body) is None
