@@ -13,9 +13,9 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, every, vector
-from bnfold.folding.ask import ask
 from bnfold.folding.chains import AffineChain
 from bnfold.folding.ops import record
+from bnfold.folding.ops.registry import ask
 from bnfold.folding.plan import PlanBuilder
 from bnfold.folding.step import Bypass, SetConstant, Step
 from bnfold.ir.tensor import FLOATS, Exact, Scaled

@@ -107,9 +107,9 @@ class SizeBudget:
     def remember(self, value: ir.Value, tensor: ir.Tensor, copy: ir.Value) -> None:
         self._copies[value, fingerprint(tensor)] = (copy, tensor)
 
-    def want(self, refusal: TooLarge) -> None:
-        """Record the copies that a declined plan needs."""
-        for edit in refusal.copies:
+    def want(self, refusal: Declined) -> None:
+        """Record the copies that a plan needs, where they are why it was declined."""
+        for edit in refusal.copies if isinstance(refusal, TooLarge) else ():
             value = edit.node.input(edit.slot)
             if value is not None and len(value.uses) > 1:
                 requested = self._wanted.setdefault(value, {})
@@ -193,7 +193,6 @@ class Limits(NamedTuple):
         excluded: Operators that may not.
         all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
         merge_branches: Merge parallel convolutions, too, that no BatchNormalization stands in.
-        equalize: Even out the channels of layers that follow each other.
         exchange: Whether an Add takes a BatchNormalization's place always, or where that pays.
         simple: Only plans that change no value for anybody who would have to undo it.
         banned: Nodes of rows or sums that stay, by graph and output: a weight overflowed when they were folded.
@@ -204,7 +203,6 @@ class Limits(NamedTuple):
     excluded: frozenset[str] = frozenset()
     all_affines: bool = False
     merge_branches: bool = False
-    equalize: bool = False
     exchange: Literal["auto", "always"] = "auto"
     simple: bool = False
     banned: frozenset[tuple[str, str]] = frozenset()
