@@ -41,7 +41,7 @@ class Change(NamedTuple):
     """
 
     cut: ir.Cut
-    apply: Callable[[SizeBudget], tuple[list[str], list[ir.Node]]]
+    apply: Callable[[], tuple[list[str], list[ir.Node]]]
     tell: Callable[[list[ir.Node]], None]
     moved: tuple[ir.Value, ...] = ()
     cost: int = 0
@@ -84,7 +84,7 @@ class FoldContext:
         for change in changes:
             before = {value: value.name for value in change.moved}
             self.budget.charge(change.cost)
-            gone, added = change.apply(self.budget)
+            gone, added = change.apply()
             self.report.retire(gone, change.cut)
             renamed = {name: value.name for value, name in before.items() if value.name in value.graph.values}
             self.report.renamed.update((old, new) for old, new in renamed.items() if old != new)
@@ -124,7 +124,7 @@ class FoldContext:
 
         sign(plan.edits, origin)
         cut = self.cut_around([*plan.nodes, *links, *bypassed, *consumers], f"fold {links[-1].label}")
-        return Change(cut, partial(apply_plan, plan), tell, plan.relabelled, plan.cost)
+        return Change(cut, partial(apply_plan, plan, self.budget), tell, plan.relabelled, plan.cost)
 
     def merge_of(
         self,
@@ -147,7 +147,7 @@ class FoldContext:
         range_check.check(edits)
         cost = self.budget.check(edits)
         sign(edits, key_of(nodes[0]))
-        apply = partial(apply_merge, kept, nodes, source, edits)
+        apply = partial(apply_merge, kept, nodes, source, edits, self.budget)
         return Change(self.cut_around(nodes, title), apply, tell_all, cost=cost)
 
     def follow_exchanges(self, added: Sequence[ir.Node], into: tuple[str, ...], operators: tuple[str, ...]) -> None:

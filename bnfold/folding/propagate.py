@@ -114,7 +114,7 @@ def pass_down(builder: PlanBuilder, value: ir.Value, affine: Affine) -> None:
 
 
 def _complete(builder: PlanBuilder) -> None:
-    """Return deal with what had to wait until all else was asked. Raises Declined."""
+    """Settle what had to wait until all else was asked. Raises Declined."""
     try:
         while builder.partial_reads or builder.shared or builder.joined:
             _deal_with_one(builder)

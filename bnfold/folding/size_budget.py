@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from bnfold import ir
-from bnfold.folding.step import Edit, ExtraAdd, SetConstant
+from bnfold.folding.step import Edit, SetConstant, distinct_adds
 from bnfold.ir.tensor import Exact, Scaled
 from bnfold.report.reasons import Declined, Reason
 
@@ -41,7 +41,8 @@ class SizeBudget:
 
         Raises TooLarge or Declined if they do not fit.
         """
-        size = added(edits) if adds_spatial_constant else 0
+        adds = distinct_adds(edits) if adds_spatial_constant else []
+        size = sum(Exact(edit.dtype, edit.block).nbytes for edit in adds)
         if adds_spatial_constant and size > self.left:
             raise Declined(Reason.NO_GAIN, f"{size} bytes would be added for a shift that is padded")
         for edit in edits:
@@ -162,12 +163,6 @@ def _makers(value: ir.Value) -> set[ir.Node]:
             makers.add(producer)
             waiting += [read for read in producer.inputs if read is not None]
     return makers
-
-
-def added(edits: Iterable[Edit]) -> int:
-    """Return bytes of the constants that operations between two nodes need, one operation counted once."""
-    blocks = {edit.edge: Exact(edit.dtype, edit.block) for edit in edits if isinstance(edit, ExtraAdd)}
-    return sum(block.nbytes for block in blocks.values())
 
 
 def fingerprint(tensor: ir.Tensor) -> Fingerprint:

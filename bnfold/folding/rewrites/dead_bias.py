@@ -111,9 +111,7 @@ def _is_arithmetic(node: ir.Node) -> bool:
     return node.has_trait(ARITHMETIC) and chains.has_constant(node)
 
 
-def _apply(
-    node: ir.Node, slot: int | None, moved: Sequence[ir.Value], _: SizeBudget
-) -> tuple[list[str], list[ir.Node]]:
+def _apply(node: ir.Node, slot: int | None, moved: Sequence[ir.Value]) -> tuple[list[str], list[ir.Node]]:
     """Edit the graph. Returns the names of the values that had the shift in them, and no nodes."""
     gone = [value.name for value in moved]
     if slot is None:

@@ -15,7 +15,6 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts, shapes
 from bnfold.folding.context import Change, FoldContext
-from bnfold.folding.size_budget import SizeBudget
 from bnfold.ir.tensor import TP, Array, InMemory, Tensor
 from bnfold.ir.value import Dim
 from bnfold.report.reasons import Declined, Reason
@@ -46,8 +45,7 @@ def stands_between_reshapes(node: ir.Node) -> bool:
     if around is None:
         return False
     made = around[0].outputs[0]
-    target = ir.constant(around[0].input(1))
-    if target is not None and target.size and int(target.numpy().reshape(-1)[0]) == 1:
+    if (_stated(around[0]) or ())[:1] == (1,):
         return True
     known = shapes.known_dims(made) if made is not None else None
     return bool(known) and known is not None and known[0] == 1
@@ -110,7 +108,6 @@ def _apply(
     node: ir.Node,
     after: ir.Node,
     parameters: Sequence[tuple[str, Tensor]],
-    _: SizeBudget,
     *,
     restoring: bool,
 ) -> tuple[list[str], list[ir.Node]]:
@@ -163,11 +160,14 @@ def _channels(before: ir.Node, source: ir.Value, flat: ir.Value, rows: int) -> i
 
 def _target(before: ir.Node, flat: ir.Value) -> tuple[Dim, ...]:
     """Return the dims that a Reshape makes, as far as they are known."""
-    held = ir.constant(before.input(1))
-    if held is None:
-        return tuple(shapes.dims(flat))
-    sizes = [int(size) for size in held.numpy().reshape(-1)]
-    return tuple(size if size > 0 else None for size in sizes)
+    stated = _stated(before)
+    return shapes.dims(flat) if stated is None else tuple(size if size > 0 else None for size in stated)
+
+
+def _stated(reshape: ir.Node) -> tuple[int, ...] | None:
+    """Return what a Reshape is asked for, where that is a constant."""
+    held = ir.constant(reshape.input(1))
+    return tuple(int(size) for size in held.numpy().reshape(-1)) if held is not None else None
 
 
 def _are_as_many(these: tuple[Dim, ...], those: tuple[Dim, ...]) -> bool:
@@ -182,21 +182,20 @@ def _are_as_many(these: tuple[Dim, ...], those: tuple[Dim, ...]) -> bool:
 def _restores(source: ir.Value, after: ir.Node) -> bool:
     """Whether the last Reshape gives back the dims that there were at first."""
     dims, made = shapes.dims(source), after.outputs[0]
-    held = ir.constant(after.input(1))
-    if held is not None and not after.attr("allowzero", 0):
-        target = tuple(int(size) for size in held.numpy().reshape(-1))
-        if len(target) != len(dims) or 0 in target:
+    stated = _stated(after)
+    if stated is not None and not after.attr("allowzero", 0):
+        if len(stated) != len(dims) or 0 in stated:
             return False
         # What is left after the others is what it was.
-        return all(size in (dim, -1) for size, dim in zip(target, dims, strict=True))
+        return all(size in (dim, -1) for size, dim in zip(stated, dims, strict=True))
     known = shapes.known_dims(made) if made is not None else None
     return known is not None and None not in dims and tuple(known) == tuple(dims)
 
 
 def _is_independent(after: ir.Node) -> bool:
     """Whether the last Reshape makes the same of whatever has these elements."""
-    held = ir.constant(after.input(1))
-    return bool(after.attr("allowzero", 0)) or (held is not None and bool((held.numpy() != 0).all()))
+    stated = _stated(after)
+    return bool(after.attr("allowzero", 0)) or (stated is not None and 0 not in stated)
 
 
 def _of_one(node: ir.Node, tensor: Tensor, channels: int) -> Tensor:

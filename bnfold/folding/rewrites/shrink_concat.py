@@ -80,7 +80,7 @@ def _plan(run: FoldContext, node: ir.Node) -> Change:
         run.report.notes.append(f"{small.label} keeps {less}; the other channels were folded into {', '.join(into)}")
 
     change = run.fold_of(plan, run.events[node].key)
-    return change._replace(apply=partial(_apply, plan, joined, slot, parameters), tell=tell)
+    return change._replace(apply=partial(_apply, plan, joined, slot, parameters, run.budget), tell=tell)
 
 
 def _only_one(chain: AffineChain, requested: dict[int, Affine], limits: Limits, budget: SizeBudget) -> int:
