@@ -35,8 +35,9 @@ def find_instances(run: FoldContext) -> Iterator[Change]:
             change = run.planned(node, _plan, run, node)
         except Declined as refusal:
             run.unproven[node] = refusal.without_frames()
-        else:
-            yield from [change] if change is not None else ()
+            continue
+        if change is not None:
+            yield change
 
 
 def stands_between_reshapes(node: ir.Node) -> bool:
