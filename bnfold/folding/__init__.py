@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bnfold import ir
-from bnfold.folding.size_budget import Limits, growth_budget
+from bnfold.folding.size_budget import Limits, SizeBudget, growth_budget
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 
-__all__ = ["Limits", "find_spelled_out", "fold", "growth_budget"]
+__all__ = ["Limits", "SizeBudget", "find_spelled_out", "fold", "growth_budget"]
 
 
 def find_spelled_out(model: ir.Model, policy: Policy) -> list[ir.Node]:
@@ -30,20 +30,25 @@ def fold(
     limits: Limits,
     original: frozenset[str],
     progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Fold what can be folded, in place. ``events`` has one event for each BatchNormalization, to be filled in.
+) -> SizeBudget:
+    """Fold what can be folded, in place. Returns what may still be added to the model.
+
+    ``events`` has one event for each BatchNormalization, to be filled in.
 
     Of one that is spelled out it has the last node.
 
     ``original`` are the value names of the model as it was read: boundaries for local validation are drawn there.
     """
-    extra = limits.all_affines or limits.merge_branches or limits.equalize
+    budget = SizeBudget(limits.growth)
     if (
-        extra
+        limits.all_affines
+        or limits.merge_branches
         or any(not node.removed for node in events)
         or any(node.is_op("InstanceNormalization") for node in model.nodes())
     ):
         from bnfold.folding.context import FoldContext
         from bnfold.folding.rounds import fold_all  # the search and its handlers, which plain models need nothing of
 
-        fold_all(FoldContext(model, events, report, policy, limits, set(original)), progress or (lambda *_: None))
+        run = FoldContext(model, events, report, policy, limits, budget, set(original))
+        fold_all(run, progress or (lambda *_: None))
+    return budget

@@ -21,7 +21,7 @@ def apply_plan(plan: Plan, budget: SizeBudget) -> tuple[list[str], list[ir.Node]
     gone += [value.name for node in made for value in node.outputs if value is not None]
     for edit in plan.edits:
         if isinstance(edit, Bypass):  # first: what stands at the ends of the chain may change by it
-            _bypass(edit)
+            bypass(edit.node, edit.slot)
     source, target = plan.chain.source, plan.chain.target
     if plan.direction == "stay":
         _keep_as_identity(links.pop(), source)
@@ -31,19 +31,11 @@ def apply_plan(plan: Plan, budget: SizeBudget) -> tuple[list[str], list[ir.Node]
     for node in reversed(links):
         node.graph.remove(node)
     if plan.direction == "up":
-        _take_over(source, target)
+        target.take_over(source)
     for value in plan.relabelled:
         if value is not source and value.producer is not None:
             value.graph.rename(value, value.graph.model.fresh_name(f"{value.name}_folded"))
     return gone, edit_all(plan.edits, budget, served)
-
-
-def _take_over(source: ir.Value, target: ir.Value) -> None:
-    """Return what made ``source`` makes ``target`` from now on, name and readers included."""
-    producer, slot = source.producer, source.slot
-    assert producer is not None, "a chain that folds upward has a producer"
-    source.replace_uses(target)
-    producer.set_output(slot, target)
 
 
 def _keep_as_identity(node: ir.Node, source: ir.Value) -> None:
@@ -54,13 +46,35 @@ def _keep_as_identity(node: ir.Node, source: ir.Value) -> None:
     node.op_type = "Identity"
 
 
-def _bypass(edit: Bypass) -> None:
-    source, made = edit.node.inputs[edit.slot], edit.node.outputs[0]
-    assert source is not None, "an affine node has an input"
-    assert made is not None, "an affine node has an output"
+def bypass(node: ir.Node, slot: int) -> None:
+    """Let the readers of what a node makes read what it reads at ``slot``, and remove it."""
+    source, made = node.inputs[slot], node.outputs[0]
+    assert source is not None, "what is bypassed has an input"
+    assert made is not None, "what is bypassed has an output"
     assert not made.is_output, "a graph output is never bypassed"
     made.replace_uses(source)
-    edit.node.graph.remove(edit.node)
+    node.graph.remove(node)
+
+
+def apply_merge(
+    kept: ir.Node, nodes: Sequence[ir.Node], source: ir.Value, edits: Sequence[Edit], budget: SizeBudget
+) -> tuple[list[str], list[ir.Node]]:
+    """Let ``kept``, one of ``nodes``, read ``source`` and make what the first makes. Returns as `apply_plan`."""
+    made = nodes[0].outputs[0]
+    assert made is not None, "it was looked at"
+    gone = [value.name for node in nodes for value in node.outputs if value not in (None, made)]
+    if kept.input(0) is not source:
+        kept.set_input(0, source)
+    others = [node for node in nodes if node is not kept]
+    for node in others:
+        node.detach()
+    for node in others:
+        node.graph.remove(node)
+    if kept.outputs[0] is not made:
+        kept.set_output(0, made)
+    for name in ("alpha", "beta"):  # they are in the constants
+        kept.del_attr(name)
+    return gone, edit_all(edits, budget)
 
 
 def edit_all(edits: Sequence[Edit], budget: SizeBudget, served: str = "") -> list[ir.Node]:

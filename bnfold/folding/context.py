@@ -1,22 +1,50 @@
-"""One run over a model: what is known so far, and how what was found is carried out and reported."""
+"""One run over a model: what is known so far, and the one driver of all rewrites.
+
+A rewrite is a finder: it yields each `Change` that it plans, and edits nothing. The driver carries a change out before
+it asks for the next one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from bnfold import ir
-from bnfold.folding.apply import apply_plan, edit_all
+from bnfold.folding import range_check
+from bnfold.folding.apply import apply_merge, apply_plan
+from bnfold.folding.facts import guarded
 from bnfold.folding.plan import Plan
-from bnfold.folding.region import cut_around
-from bnfold.folding.replacement import NodeMerge
 from bnfold.folding.size_budget import Limits, SizeBudget
-from bnfold.folding.step import Edit, SetConstant
+from bnfold.folding.step import Bypass, Edit, SetConstant
 from bnfold.ir.tensor import Computed
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.events import BatchNormEvent, Report
-from bnfold.report.reasons import SearchTrace
+from bnfold.report.reasons import Declined, SearchTrace
 from bnfold.semantics import Policy
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Change(NamedTuple):
+    """What a rewrite does and tells; bound to the graph as it was when it was planned.
+
+    Attributes:
+        cut: The boundary of what is edited.
+        apply: Edits the graph, and cannot decline. Returns the names of values that are gone or mean something else,
+            and the nodes that it added.
+        tell: Notes the event, given those nodes.
+        moved: Values that get another name, because they mean something else.
+        cost: Bytes that it takes of what may be added.
+    """
+
+    cut: ir.Cut
+    apply: Callable[[], tuple[list[str], list[ir.Node]]]
+    tell: Callable[[list[ir.Node]], None]
+    moved: tuple[ir.Value, ...] = ()
+    cost: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -37,8 +65,8 @@ class FoldContext:
     report: Report
     policy: Policy
     limits: Limits
+    budget: SizeBudget
     original: set[str]
-    budget: SizeBudget = field(init=False)
     patient: bool = True
     """Whether plans that leave an operator behind wait: it stops others from folding past."""
     postponed: bool = False
@@ -47,30 +75,80 @@ class FoldContext:
     """Adds that stand for BatchNormalizations."""
     unmerged: dict[ir.Node, SearchTrace] = field(default_factory=dict)
     """Why branches that a BatchNormalization stands in are not merged."""
+    unproven: dict[ir.Node, Declined] = field(default_factory=dict)
+    """Why a BatchNormalization that may be an InstanceNormalization is left."""
 
-    def __post_init__(self) -> None:
-        self.budget = SizeBudget(self.limits.growth)
+    def rewrite(self, changes: Iterable[Change]) -> bool:
+        """Apply what a finder yields, one after the other. Returns whether there was any."""
+        changed = False
+        for change in changes:
+            before = {value: value.name for value in change.moved}
+            self.budget.charge(change.cost)
+            gone, added = change.apply()
+            self.report.retire(gone, change.cut)
+            renamed = {name: value.name for value, name in before.items() if value.name in value.graph.values}
+            self.report.renamed.update((old, new) for old, new in renamed.items() if old != new)
+            self.report.removed_names.extend(name for name in gone if name not in self.report.renamed)
+            change.tell(added)
+            changed = True
+        return changed
 
-    def carry_out(self, plan: Plan, cut: ir.Cut, origin: tuple[str, str]) -> None:
-        """Edit the graph as planned, and tell the events of what is gone. ``origin`` is what the plan folds."""
+    def planned(self, node: ir.Node, solve: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
+        """Return what a rewrite plans at ``node``. Raises Declined."""
+        with ir.evaluated_once(self.model):
+            return guarded(node, solve, *arguments, **keywords)
+
+    def fold_of(self, plan: Plan, origin: tuple[str, str], note: str = "") -> Change:
+        """Return the change that takes a row of affines out; ``origin`` is what its new weights are called after."""
+        links = [link.node for link in plan.chain.links]
+        source, target = plan.chain.source, plan.chain.target
+        bypassed = [edit.node for edit in plan.edits if isinstance(edit, Bypass)]
+        # What changes or goes is no boundary to compare at.
+        changed = [*plan.relabelled, *([target] if plan.direction == "down" else [])]
+        consumers = [node for value in changed for node in value.consumers if node.graph is target.graph]
         absorbers = plan.absorbers or {edit.node: None for edit in plan.edits if isinstance(edit, SetConstant)}
         into = tuple(absorber.label for absorber in absorbers)
         operators = tuple(dict.fromkeys(absorber.op_type for absorber in absorbers))
-        gone = [link.node for link in plan.chain.links]
         passed = tuple(node.label for node in plan.nodes)
-        self.budget.charge(plan.cost)
-        before = {value: value.name for value in plan.relabelled}
-        if plan.direction == "up" and plan.chain.source.only_use is None:
-            self.original.discard(plan.chain.target.name)  # it gets readers that read something else in the file
-        sign(plan.edits, origin)
-        names, added = apply_plan(plan, self.budget)
-        self.note_names(before, names, cut)
-        self.follow_exchanges(added, into, operators)
-        for removed in gone:
-            if removed in self.events:
-                self.events[removed].fold(plan.direction, into, operators, passed, exchanged=plan.exchanges)
+        gets_other_readers = plan.direction == "up" and source.only_use is None
+
+        def tell(added: list[ir.Node]) -> None:
+            if gets_other_readers:  # which read something else in the file
+                self.original.discard(target.name)
+            self.follow_exchanges(added, into, operators)
+            for event in [self.events[node] for node in links if node in self.events]:
+                event.fold(plan.direction, into, operators, passed, exchanged=plan.exchanges)
                 if plan.exchanges:
-                    self.exchanged.append(Exchange(self.events[removed], set(added), plan.bypassed))
+                    self.exchanged.append(Exchange(event, set(added), plan.bypassed))
+            self.report.notes.extend([note] if note else [])
+
+        sign(plan.edits, origin)
+        cut = self.cut_around([*plan.nodes, *links, *bypassed, *consumers], f"fold {links[-1].label}")
+        return Change(cut, partial(apply_plan, plan, self.budget), tell, plan.relabelled, plan.cost)
+
+    def merge_of(
+        self,
+        kept: ir.Node,
+        nodes: Sequence[ir.Node],
+        source: ir.Value,
+        edits: Sequence[Edit],
+        title: str,
+        tell: Callable[[], None],
+    ) -> Change:
+        """Return the change after which ``kept``, one of ``nodes``, reads ``source`` and makes what the first makes.
+
+        Raises Declined where the edits overflow, or cost too much.
+        """
+
+        def tell_all(added: list[ir.Node]) -> None:
+            self.follow_exchanges(added, (kept.label,), (kept.op_type,))
+            tell()
+
+        range_check.check(edits)
+        cost = self.budget.check(edits)
+        sign(edits, key_of(nodes[0]))
+        apply = partial(apply_merge, kept, nodes, source, edits, self.budget)
+        return Change(self.cut_around(nodes, title), apply, tell_all, cost=cost)
 
     def follow_exchanges(self, added: Sequence[ir.Node], into: tuple[str, ...], operators: tuple[str, ...]) -> None:
         """Note as folded what an Add stood for that the nodes ``into`` took; follow it into Adds that took it."""
@@ -83,21 +161,37 @@ class FoldContext:
                 exchange.event.absorb(into, operators)
         self.exchanged = [exchange for exchange in self.exchanged if exchange.event.verdict == "exchanged"]
 
-    def replace(self, found: NodeMerge, origin: tuple[str, str], title: str) -> None:
-        """Let one node do the work of several."""
-        cut = cut_around(found.nodes, title, self.original)
-        self.budget.charge(found.cost)
-        sign(found.edits, origin)
-        self.note_names({}, found.carry_out(), cut)
-        added = edit_all(found.edits, self.budget)
-        self.follow_exchanges(added, (found.kept.label,), (found.kept.op_type,))
+    def cut_around(self, nodes: Iterable[ir.Node], rewrite: str) -> ir.Cut:
+        """Return the values that go into and come out of some nodes of one graph, before they are edited.
 
-    def note_names(self, before: dict[ir.Value, str], gone: list[str], cut: ir.Cut) -> None:
-        """Note after an edit which values have another name now, ``before`` has the old ones, and which are gone."""
-        self.report.retire(gone, cut)
-        renamed = {name: value.name for value, name in before.items() if value.name in value.graph.values}
-        self.report.renamed.update((old, new) for old, new in renamed.items() if old != new)
-        self.report.removed_names.extend(name for name in gone if name not in self.report.renamed)
+        Where a boundary value was made by an earlier rewrite, the region grows until it has names of the file itself.
+        """
+        region = dict.fromkeys(nodes)
+        graph = next(iter(region)).graph
+        while True:
+            with ir.evaluated_once(self.model):
+                inputs, outputs = _boundary(region)
+            grown = [value.producer for value in inputs if value.name not in self.original]
+            grown += [node for value in outputs if value.name not in self.original for node in value.consumers]
+            fresh = [node for node in grown if node is not None and node not in region and node.graph is graph]
+            if not fresh:
+                break
+            region.update(dict.fromkeys(fresh))
+        return ir.Cut(
+            graph.path,
+            tuple(value.name for value in inputs),
+            tuple(value.name for value in outputs),
+            rewrite,
+        )
+
+
+def _boundary(region: dict[ir.Node, None]) -> tuple[Iterable[ir.Value], Iterable[ir.Value]]:
+    read = dict.fromkeys(value for node in region for value in node.inputs if value is not None)
+    made = dict.fromkeys(value for node in region for value in node.outputs if value is not None)
+    return (
+        [value for value in read if value.producer not in region and ir.constant(value) is None],
+        [value for value in made if value.is_output or any(consumer not in region for consumer, _ in value.uses)],
+    )
 
 
 def sign(edits: Iterable[Edit], origin: tuple[str, str]) -> None:
@@ -105,6 +199,13 @@ def sign(edits: Iterable[Edit], origin: tuple[str, str]) -> None:
     for edit in edits:
         if isinstance(edit, SetConstant) and isinstance(edit.tensor, Computed):
             edit.tensor.origin = origin
+
+
+def key_of(node: ir.Node) -> tuple[str, str]:
+    """Return what a rewrite is called if a weight turns out to overflow: its graph and what it makes."""
+    made = node.outputs[0]
+    assert made is not None, "it was looked at"
+    return node.graph.path, made.name
 
 
 def is_live(node: ir.Node) -> bool:

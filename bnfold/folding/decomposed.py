@@ -30,7 +30,7 @@ def find_decomposed(model: ir.Model, policy: Policy) -> list[ir.Node]:
 
 
 def _may_start_one(node: ir.Node) -> bool:
-    """Return what a look at the constants tells, before anybody asks for a rank, which may take shape inference."""
+    """Whether the constants alone allow one: asking for a rank may take shape inference."""
     kinds: set[bool] = set()
     following: ir.Node | None = node
     for _ in range(chains.MAX_ROW):

@@ -12,7 +12,7 @@ import math
 from bnfold import ir
 from bnfold.folding import facts, shapes
 from bnfold.folding.plan import Plan
-from bnfold.folding.step import Bypass, ExtraAdd
+from bnfold.folding.step import Bypass, ExtraAdd, distinct_adds
 from bnfold.ir.traits import KEEPS_CHANNELS, KEEPS_SHAPE, REARRANGING, WINDOWED
 from bnfold.report.reasons import Declined, Reason, SearchTrace
 
@@ -50,8 +50,7 @@ def pays(plan: Plan) -> bool:
 
 def cost(plan: Plan) -> tuple[int, float]:
     """Return the operators that a plan adds, less those that it takes out, and the work of the former."""
-    once = {edit.edge: edit for edit in plan.edits if isinstance(edit, ExtraAdd)}
-    return plan.extra_adds - plan.removed, sum(_work(edit) for edit in once.values())
+    return plan.extra_adds - plan.removed, sum(map(_work, distinct_adds(plan.edits)))
 
 
 def _work(edit: ExtraAdd) -> float:
@@ -116,14 +115,12 @@ def _stride(node: ir.Node, axis: int) -> int:
 
 def without_gain(plan: Plan) -> Declined:
     """Return the refusal of a plan that does not pay: what would stay, where, and the option that takes it."""
-    once = {edit.edge: edit for edit in plan.edits if isinstance(edit, ExtraAdd)}
-    places = [
-        f"{'in front of' if edit.side == 'before' else 'behind'} {facts.where(edit.node)}" for edit in once.values()
-    ]
+    adds = distinct_adds(plan.edits)
+    places = [f"{'in front of' if edit.side == 'before' else 'behind'} {facts.where(edit.node)}" for edit in adds]
     more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
     what = "an Add" if len(places) == 1 else f"{len(places)} Adds"
     detail = f"{what} {', '.join(places[:_NAMED])}{more} would take its place; --exchange always does that"
-    at = next(iter(once.values())).node
+    at = adds[0].node
     refusal = Declined(Reason.NO_GAIN, detail, at=at.label, operator=at.op_type)
     passed = tuple(node.label for node in plan.nodes)
     ended = SearchTrace(plan.direction, passed, at.label, Reason.NO_GAIN, detail, at.op_type)

@@ -13,9 +13,9 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, every, vector
-from bnfold.folding.ask import ask
 from bnfold.folding.chains import AffineChain
 from bnfold.folding.ops import record
+from bnfold.folding.ops.registry import ask
 from bnfold.folding.plan import PlanBuilder
 from bnfold.folding.step import Bypass, SetConstant, Step
 from bnfold.ir.tensor import FLOATS, Exact, Scaled
@@ -114,7 +114,7 @@ def pass_down(builder: PlanBuilder, value: ir.Value, affine: Affine) -> None:
 
 
 def _complete(builder: PlanBuilder) -> None:
-    """Return deal with what had to wait until all else was asked. Raises Declined."""
+    """Settle what had to wait until all else was asked. Raises Declined."""
     try:
         while builder.partial_reads or builder.shared or builder.joined:
             _deal_with_one(builder)

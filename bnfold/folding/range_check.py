@@ -47,10 +47,7 @@ def _look_closely(edit: SetConstant | ExtraAdd, tensor: Tensor) -> None:
 
 
 def _are_ordinary(tensors: Iterable[Tensor]) -> bool:
-    """Return a test that reads no weight: whether every number that was computed is zero or of ordinary size.
-
-    No NaN is.
-    """
+    """Whether every number that was computed is zero or of ordinary size, which no NaN is; reads no weight."""
     numbers: list[Float64] = []
     for tensor in tensors:
         if tensor.dtype not in (TP.FLOAT, TP.DOUBLE) or not isinstance(tensor, Computed | Exact):

@@ -18,7 +18,7 @@ from bnfold.folding.ops import padded, record
 from bnfold.folding.plan import Plan, PlanBuilder
 from bnfold.folding.propagate import absorb, mapped, pass_down
 from bnfold.folding.size_budget import Limits, SizeBudget
-from bnfold.folding.step import ExtraAdd, SetConstant
+from bnfold.folding.step import ExtraAdd, SetConstant, distinct_adds
 from bnfold.report.reasons import Declined, Reason, SearchTrace
 
 _OUTER = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT)
@@ -69,7 +69,7 @@ def _furthest(refusals: Sequence[Declined]) -> Declined:
 
 
 def _with_cause(refusal: Declined, chain: AffineChain, limits: Limits, budget: SizeBudget) -> Declined:
-    """Return a refusal of negative scales says which; or what would end the search all the same, were they positive."""
+    """Say which scales are negative, or what would end the search all the same, were they positive."""
     negative = np.flatnonzero(chain.affine.s < 0)
     if not negative.size:  # something on the way turned the sign
         return refusal
@@ -130,7 +130,7 @@ def finish(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
         tuple(builder.relabelled),
         tuple(builder.nodes),
         tuple(builder.absorbers),
-        len({edit.edge for edit in builder.edits if isinstance(edit, ExtraAdd)}),
+        len(distinct_adds(builder.edits)),
         len(builder.undone),
     )
     _check_extra_adds(plan)

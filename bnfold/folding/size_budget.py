@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from bnfold import ir
-from bnfold.folding.step import Edit, ExtraAdd, SetConstant
+from bnfold.folding.step import Edit, SetConstant, distinct_adds
 from bnfold.ir.tensor import Exact, Scaled
 from bnfold.report.reasons import Declined, Reason
 
@@ -41,7 +41,8 @@ class SizeBudget:
 
         Raises TooLarge or Declined if they do not fit.
         """
-        size = added(edits) if adds_spatial_constant else 0
+        adds = distinct_adds(edits) if adds_spatial_constant else []
+        size = sum(Exact(edit.dtype, edit.block).nbytes for edit in adds)
         if adds_spatial_constant and size > self.left:
             raise Declined(Reason.NO_GAIN, f"{size} bytes would be added for a shift that is padded")
         for edit in edits:
@@ -107,9 +108,9 @@ class SizeBudget:
     def remember(self, value: ir.Value, tensor: ir.Tensor, copy: ir.Value) -> None:
         self._copies[value, fingerprint(tensor)] = (copy, tensor)
 
-    def want(self, refusal: TooLarge) -> None:
-        """Record the copies that a declined plan needs."""
-        for edit in refusal.copies:
+    def want(self, refusal: Declined) -> None:
+        """Record the copies that a plan needs, where they are why it was declined."""
+        for edit in refusal.copies if isinstance(refusal, TooLarge) else ():
             value = edit.node.input(edit.slot)
             if value is not None and len(value.uses) > 1:
                 requested = self._wanted.setdefault(value, {})
@@ -164,12 +165,6 @@ def _makers(value: ir.Value) -> set[ir.Node]:
     return makers
 
 
-def added(edits: Iterable[Edit]) -> int:
-    """Return bytes of the constants that operations between two nodes need, one operation counted once."""
-    blocks = {edit.edge: Exact(edit.dtype, edit.block) for edit in edits if isinstance(edit, ExtraAdd)}
-    return sum(block.nbytes for block in blocks.values())
-
-
 def fingerprint(tensor: ir.Tensor) -> Fingerprint:
     """Return a hash that is equal for folds of one weight that give the same bits."""
     import hashlib  # it loads OpenSSL, and few models share weights
@@ -193,7 +188,6 @@ class Limits(NamedTuple):
         excluded: Operators that may not.
         all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
         merge_branches: Merge parallel convolutions, too, that no BatchNormalization stands in.
-        equalize: Even out the channels of layers that follow each other.
         exchange: Whether an Add takes a BatchNormalization's place always, or where that pays.
         simple: Only plans that change no value for anybody who would have to undo it.
         banned: Nodes of rows or sums that stay, by graph and output: a weight overflowed when they were folded.
@@ -204,7 +198,6 @@ class Limits(NamedTuple):
     excluded: frozenset[str] = frozenset()
     all_affines: bool = False
     merge_branches: bool = False
-    equalize: bool = False
     exchange: Literal["auto", "always"] = "auto"
     simple: bool = False
     banned: frozenset[tuple[str, str]] = frozenset()

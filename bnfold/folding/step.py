@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from bnfold.folding.affine import Affine
@@ -63,6 +64,11 @@ class ExtraAdd(NamedTuple):
         if self.side == "behind":
             return self.node, self.slot
         return self.value, self.dtype, self.block.shape, self.block.tobytes()
+
+
+def distinct_adds(edits: Iterable[Edit]) -> list[ExtraAdd]:
+    """Return the operations between two nodes that edits ask for, each once."""
+    return list({edit.edge: edit for edit in edits if isinstance(edit, ExtraAdd)}.values())
 
 
 Edit = SetConstant | SetAttr | Become | Bypass | ExtraAdd

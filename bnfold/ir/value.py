@@ -215,6 +215,13 @@ class Value:
         for node, slot in list(self.uses):
             node.set_input(slot, other)
 
+    def take_over(self, source: Value) -> None:
+        """Become what the producer of ``source`` makes, under this name, and what the readers of ``source`` read."""
+        producer = source.producer
+        assert producer is not None, "only what a node makes can be made under another name"
+        source.replace_uses(self)
+        producer.set_output(source.slot, self)
+
 
 def shape_of(kind: onnx.TypeProto | None) -> tuple[Dim, ...] | None:
     """Return the dims a type annotation gives; None where it gives no rank, or a size below zero, which means nothing.

@@ -135,11 +135,10 @@ def fold_affines(run: PassContext) -> None:
         excluded=options.excluded,
         all_affines=options.all_affines or bool(options.simplify),
         merge_branches=options.merge_branches,
-        equalize=options.equalize,
         exchange=_exchange(options),
         banned=run.banned,
     )
-    folding.fold(
+    budget = folding.fold(
         run.model,
         live,
         run.report,
@@ -148,6 +147,10 @@ def fold_affines(run: PassContext) -> None:
         original=run.original,
         progress=lambda done, total: run.progress("fold", done, total),
     )
+    if options.equalize:  # after folding, which makes channels uneven
+        from bnfold import equalize
+
+        equalize.equalize(run.model, run.report, limits, budget)
     tell_contradictions(run.model, run.report.batchnorms)
     run.events.update(
         (key_of(node), event) for node, event in live.items() if not node.removed
@@ -158,7 +161,7 @@ def tell_training(run: PassContext) -> None:
     """Tell, after folding, which BatchNormalizations still train, but for InstanceNormalization that is written so."""
     if run.converted is None or not run.converted.training:
         return
-    from bnfold.folding import instances
+    from bnfold.folding.rewrites import instances
 
     told = {event.name for event in run.report.batchnorms if not event.is_left}
     told |= {node.label for node in run.live() if instances.stands_between_reshapes(node)}

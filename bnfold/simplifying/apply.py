@@ -78,10 +78,7 @@ class Editor:
 
 def _replace(made: ir.Value, source: ir.Value) -> None:
     """Let everybody read ``source`` for ``made``; a graph output takes its place instead."""
-    if not made.is_output:
+    if made.is_output:
+        made.take_over(source)
+    else:
         made.replace_uses(source)
-        return
-    producer, slot = source.producer, source.slot
-    assert producer is not None, "a graph output is made by a node"
-    source.replace_uses(made)
-    producer.set_output(slot, made)

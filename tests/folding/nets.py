@@ -13,6 +13,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from bnfold import ir, reference
+from bnfold.equalize import equalize as even_out
 from bnfold.folding import Limits, fold
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
@@ -124,7 +125,9 @@ class Folded:
         return held.numpy()
 
 
-def fold_only(proto: onnx.ModelProto, *, growth: int = PLENTY, policy: Policy | None = None, **limits: Any) -> Folded:
+def fold_only(
+    proto: onnx.ModelProto, *, growth: int = PLENTY, policy: Policy | None = None, equalize: bool = False, **limits: Any
+) -> Folded:
     """Fold a copy of the model, without comparing anything.
 
     Whether an Add pays is for tests/folding/test_gain.py to ask: others see what an operator can take.
@@ -137,14 +140,10 @@ def fold_only(proto: onnx.ModelProto, *, growth: int = PLENTY, policy: Policy | 
         if node.is_op("BatchNormalization")
     }
     report = Report(batchnorms=list(events.values()))
-    fold(
-        model,
-        events,
-        report,
-        policy=policy or Policy(),
-        limits=Limits(growth=growth, **({"exchange": "always"} | limits)),
-        original=original,
-    )
+    known = Limits(growth=growth, **({"exchange": "always"} | limits))
+    left = fold(model, events, report, policy=policy or Policy(), limits=known, original=original)
+    if equalize:
+        even_out(model, report, known, left)
     model.remove_dead_nodes()
     model.sync()
     result = Folded(model, report)

@@ -13,8 +13,7 @@ import pytest
 
 import bnfold
 from bnfold import ir
-from bnfold.folding import branches as meetings
-from bnfold.folding import compose, merge, propagate
+from bnfold.folding import propagate
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import (
     HANDLERS,
@@ -30,6 +29,8 @@ from bnfold.folding.ops import (
     window,
 )
 from bnfold.folding.ops import ort_fused as fused_ops
+from bnfold.folding.rewrites import branches as merge
+from bnfold.folding.rewrites import products
 from bnfold.folding.step import Step, leaves
 from tests.folding.nets import Net
 
@@ -145,12 +146,12 @@ def one_arm(_node: ir.Node, _: int, affine: Affine) -> Any:
     return leaves(affine)
 
 
-BRANCH, EQUATION, MATRICES, SET = meetings._branch, matmul._equation, matmul._matrices, weights.set_number
+BRANCH, EQUATION, MATRICES, SET = merge._branch, matmul._equation, matmul._matrices, weights.set_number
 FAULTS: dict[str, tuple[Build, Break]] = {
     "branches: a kernel in the corner": (branches, replaced(merge, "_place", lambda *_: (0, 0))),
     "branches: what is subtracted is added": (
         lambda net: branches(net, "Sub"),
-        lambda patch: patch.setattr(meetings, "_branch", lambda value, _, graph: BRANCH(value, 1, graph)),
+        lambda patch: patch.setattr(merge, "_branch", lambda value, _, graph: BRANCH(value, 1, graph)),
     ),
     "branches: factors lost": (branches, replaced(merge, "_factors", lambda *about: (np.ones(about[3]), np.zeros(3)))),
     "row: a bias before padding": (
@@ -161,7 +162,7 @@ FAULTS: dict[str, tuple[Build, Break]] = {
         row({"strides": [2, 2]}, {"size": 2}),
         replaced(window, "is_pointwise", lambda _, kernel: kernel.dims[2:] == (1, 1)),
     ),
-    "row: what the first one adds": (gemms, replaced(compose, "_row", lambda _, columns: np.zeros(columns))),
+    "row: what the first one adds": (gemms, replaced(products, "_row", lambda _, columns: np.zeros(columns))),
     "demands: applied again instead of undone": (other_reader, replaced(propagate, "inverse", applied_again)),
     "demands: the other arm of a sum": (other_arm, replaced(elementwise_nary, "_rescaled", lambda *_: ())),
     "GridSample: zeros beside the image": (sampled, handled("GridSample", carrier(identity.unchanged))),

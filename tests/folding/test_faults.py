@@ -19,7 +19,7 @@ from _fuzz.operators import Draw
 from _fuzz.weights import VariedBuilder, quantised
 
 from bnfold import ir
-from bnfold.folding import dead, facts, propagate
+from bnfold.folding import facts, propagate
 from bnfold.folding.affine import Affine, make
 from bnfold.folding.ops import (
     activation,
@@ -37,6 +37,7 @@ from bnfold.folding.ops import (
     weights,
     window,
 )
+from bnfold.folding.rewrites import dead_bias
 from bnfold.folding.step import Step
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import Float64
@@ -110,7 +111,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
         "make",
         lambda s, t: Affine(np.ones_like(s), t),
     ),
-    "a bias that counts": (dead, "pass_down", everything_ends),
+    "a bias that counts": (dead_bias, "pass_down", everything_ends),
     "an affine of a row that is taken out without effect": (Affine, "after", lambda _, first: first),
     "integers that keep their sign": (quantized, "_mirrored", lambda _node, stored, *_: stored),
     "floats that are rounded to other integers": (

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir
+from bnfold.equalize.balance import DEAD
 from bnfold.folding import facts
-from bnfold.folding.balance import DEAD
 from bnfold.ir.tensor import FLOATS, Float64
 from bnfold.ir.traits import WEIGHTED
 

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import bnfold
 from bnfold import ir
 from bnfold.folding.affine import Affine
-from bnfold.folding.ask import ask
+from bnfold.folding.ops.registry import ask
 from bnfold.report.reasons import Declined
 from tests.folding.nets import Folded, Net, declined, folded
 

@@ -11,8 +11,8 @@ import pytest
 from onnx import numpy_helper
 
 import bnfold
-from bnfold import ir
-from bnfold.folding import equalize, tied
+from bnfold import equalize, ir
+from bnfold.equalize import tied
 from bnfold.folding.affine import Affine
 from bnfold.folding.apply import edit_all
 from bnfold.folding.ops import HANDLERS, Handler

@@ -6,19 +6,19 @@ normalised by its own mean and variance, which is what InstanceNormalization doe
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts, shapes
-from bnfold.folding.region import cut_around
-from bnfold.folding.size_budget import Limits
+from bnfold.folding.context import Change, FoldContext
 from bnfold.ir.tensor import TP, Array, InMemory, Tensor
 from bnfold.ir.value import Dim
 from bnfold.report.reasons import Declined, Reason
-from bnfold.semantics import Policy, Unreadable
+from bnfold.semantics import Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 
 OPERATOR = "InstanceNormalization"
@@ -28,45 +28,16 @@ _WIDENED = 22
 """The first opset at which it takes bfloat16."""
 
 
-class Instances(NamedTuple):
-    """The BatchNormalization between ``before`` and ``after``; the latter goes where it is ``restoring`` the shape."""
-
-    before: ir.Node
-    node: ir.Node
-    after: ir.Node
-    scale: Tensor
-    bias: Tensor
-    restoring: bool
-
-    @property
-    def nodes(self) -> tuple[ir.Node, ir.Node, ir.Node]:
-        return self.before, self.node, self.after
-
-    def cut(self, original: Collection[str]) -> ir.Cut:
-        """Return the boundary, drawn before the nodes are replaced."""
-        return cut_around(self.nodes, f"{self.node.label} as {OPERATOR}", original)
-
-    def carry_out(self) -> tuple[ir.Node, list[str]]:
-        """Replace the nodes. Returns the InstanceNormalization, and names of values that are gone."""
-        graph, source, made = self.node.graph, self.before.inputs[0], self.after.outputs[0]
-        assert made is not None, "it was looked at"
-        gone = [value.name for value in self.node.outputs if value is not None]
-        stored = [
-            graph.add_constant(f"{self.node.label}_{hint}", tensor)
-            for hint, tensor in (("scale", self.scale), ("bias", self.bias))
-        ]
-        stated: dict[str, Any] = (
-            {"epsilon": batchnorm_semantics.epsilon(self.node)} if self.node.has_attr("epsilon") else {}
-        )
-        hint, name = f"{made.name}_normalised", graph.model.fresh_node_name(OPERATOR)
-        new = graph.insert(OPERATOR, (source, *stored), (hint,), before=self.after, name=name, **stated)
-        if self.restoring:
-            graph.remove(self.after)
-            new.set_output(0, made)
-        else:
-            self.after.set_input(0, new.outputs[0])
-        graph.remove(self.node)
-        return new, gone
+def find_instances(run: FoldContext) -> Iterator[Change]:
+    """Find what InstanceNormalization can stand for; the run learns why others that may be one are left."""
+    for node in [node for node in run.events if node.is_op("BatchNormalization") and not node.removed]:
+        try:
+            change = run.planned(node, _plan, run, node)
+        except Declined as refusal:
+            run.unproven[node] = refusal.without_frames()
+            continue
+        if change is not None:
+            yield change
 
 
 def stands_between_reshapes(node: ir.Node) -> bool:
@@ -75,8 +46,7 @@ def stands_between_reshapes(node: ir.Node) -> bool:
     if around is None:
         return False
     made = around[0].outputs[0]
-    target = ir.constant(around[0].input(1))
-    if target is not None and target.size and int(target.numpy().reshape(-1)[0]) == 1:
+    if (_stated(around[0]) or ())[:1] == (1,):
         return True
     known = shapes.known_dims(made) if made is not None else None
     return bool(known) and known is not None and known[0] == 1
@@ -92,21 +62,23 @@ def _reshapes(node: ir.Node) -> tuple[ir.Node, ir.Node] | None:
     return (before, after) if is_in_one_graph and after.input(0) is y and y is not after.input(1) else None
 
 
-def find_instances(node: ir.Node, policy: Policy, limits: Limits) -> Instances | None:
+def _plan(run: FoldContext, node: ir.Node) -> Change | None:
     """Return how a BatchNormalization becomes an InstanceNormalization; None where it is none.
 
     Raises Declined where it may be one, and something is unproven.
     """
+    around = _reshapes(node)
+    if around is None:
+        return None
     try:
-        norm = batchnorm_semantics.read_batchnorm(node, policy)
+        norm = batchnorm_semantics.read_batchnorm(node, run.policy)
         batchnorm_semantics.epsilon(node)
     except Unreadable:
         return None
-    around = _reshapes(node)
-    if norm.mode != "training" or norm.per_activation or around is None or not stands_between_reshapes(node):
+    if norm.mode != "training" or norm.per_activation or not stands_between_reshapes(node):
         return None
     before, after = around
-    if (limits.only and OPERATOR not in limits.only) or OPERATOR in limits.excluded:
+    if (run.limits.only and OPERATOR not in run.limits.only) or OPERATOR in run.limits.excluded:
         raise _declined(node, f"{OPERATOR} is excluded")
     if any(value is not None and not value.is_unread for value in norm.outputs[1:]):
         raise _declined(node, f"statistics of {facts.where(node)} are read")
@@ -121,9 +93,40 @@ def find_instances(node: ir.Node, policy: Policy, limits: Limits) -> Instances |
     restoring = _restores(source, after)
     if not restoring and not _is_independent(after):
         raise _declined(after, f"{facts.where(after)} copies sizes of what it reads")
-    return Instances(
-        before, node, after, _of_one(node, scale, channels), _of_one(node, bias, channels), restoring=restoring
-    )
+    parameters = [("scale", _of_one(node, scale, channels)), ("bias", _of_one(node, bias, channels))]
+    event, passed = run.events[node], (before.label, after.label)
+
+    def tell(added: list[ir.Node]) -> None:
+        event.fold("stay", (added[0].label,), (OPERATOR,), passed)
+        run.report.notes.append(f"{event.name} was an {OPERATOR}, written as a BatchNormalization in training mode")
+
+    cut = run.cut_around((before, node, after), f"{node.label} as {OPERATOR}")
+    return Change(cut, partial(_apply, before, node, after, parameters, restoring=restoring), tell)
+
+
+def _apply(
+    before: ir.Node,
+    node: ir.Node,
+    after: ir.Node,
+    parameters: Sequence[tuple[str, Tensor]],
+    *,
+    restoring: bool,
+) -> tuple[list[str], list[ir.Node]]:
+    """Replace the nodes, ``after`` where it is ``restoring`` the shape. Returns names that go, and the new node."""
+    graph, source, made = node.graph, before.inputs[0], after.outputs[0]
+    assert made is not None, "it was looked at"
+    gone = [value.name for value in node.outputs if value is not None]
+    stored = [graph.add_constant(f"{node.label}_{hint}", tensor) for hint, tensor in parameters]
+    stated: dict[str, Any] = {"epsilon": batchnorm_semantics.epsilon(node)} if node.has_attr("epsilon") else {}
+    hint, name = f"{made.name}_normalised", graph.model.fresh_node_name(OPERATOR)
+    new = graph.insert(OPERATOR, (source, *stored), (hint,), before=after, name=name, **stated)
+    if restoring:
+        graph.remove(after)
+        new.set_output(0, made)
+    else:
+        after.set_input(0, new.outputs[0])
+    graph.remove(node)
+    return gone, [new]
 
 
 def _declined(node: ir.Node, detail: str) -> Declined:
@@ -158,11 +161,14 @@ def _channels(before: ir.Node, source: ir.Value, flat: ir.Value, rows: int) -> i
 
 def _target(before: ir.Node, flat: ir.Value) -> tuple[Dim, ...]:
     """Return the dims that a Reshape makes, as far as they are known."""
-    held = ir.constant(before.input(1))
-    if held is None:
-        return tuple(shapes.dims(flat))
-    sizes = [int(size) for size in held.numpy().reshape(-1)]
-    return tuple(size if size > 0 else None for size in sizes)
+    stated = _stated(before)
+    return shapes.dims(flat) if stated is None else tuple(size if size > 0 else None for size in stated)
+
+
+def _stated(reshape: ir.Node) -> tuple[int, ...] | None:
+    """Return what a Reshape is asked for, where that is a constant."""
+    held = ir.constant(reshape.input(1))
+    return tuple(int(size) for size in held.numpy().reshape(-1)) if held is not None else None
 
 
 def _are_as_many(these: tuple[Dim, ...], those: tuple[Dim, ...]) -> bool:
@@ -177,21 +183,20 @@ def _are_as_many(these: tuple[Dim, ...], those: tuple[Dim, ...]) -> bool:
 def _restores(source: ir.Value, after: ir.Node) -> bool:
     """Whether the last Reshape gives back the dims that there were at first."""
     dims, made = shapes.dims(source), after.outputs[0]
-    held = ir.constant(after.input(1))
-    if held is not None and not after.attr("allowzero", 0):
-        target = tuple(int(size) for size in held.numpy().reshape(-1))
-        if len(target) != len(dims) or 0 in target:
+    stated = _stated(after)
+    if stated is not None and not after.attr("allowzero", 0):
+        if len(stated) != len(dims) or 0 in stated:
             return False
         # What is left after the others is what it was.
-        return all(size in (dim, -1) for size, dim in zip(target, dims, strict=True))
+        return all(size in (dim, -1) for size, dim in zip(stated, dims, strict=True))
     known = shapes.known_dims(made) if made is not None else None
     return known is not None and None not in dims and tuple(known) == tuple(dims)
 
 
 def _is_independent(after: ir.Node) -> bool:
     """Whether the last Reshape makes the same of whatever has these elements."""
-    held = ir.constant(after.input(1))
-    return bool(after.attr("allowzero", 0)) or (held is not None and bool((held.numpy() != 0).all()))
+    stated = _stated(after)
+    return bool(after.attr("allowzero", 0)) or (stated is not None and 0 not in stated)
 
 
 def _of_one(node: ir.Node, tensor: Tensor, channels: int) -> Tensor:

@@ -6,21 +6,23 @@ mean takes it along. So what only leads there needs no bias, with or without a B
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 
 import numpy as np
 
 from bnfold import ir
 from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, on_axis
-from bnfold.folding.ask import decline_excluded
+from bnfold.folding.apply import bypass
 from bnfold.folding.chains import AffineChain
-from bnfold.folding.facts import guarded
+from bnfold.folding.context import Change, FoldContext
 from bnfold.folding.ops import record
+from bnfold.folding.ops.registry import decline_excluded
 from bnfold.folding.plan import PlanBuilder
 from bnfold.folding.propagate import pass_down
-from bnfold.folding.size_budget import Limits, SizeBudget
+from bnfold.folding.size_budget import SizeBudget
 from bnfold.ir.tensor import TP
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
@@ -29,29 +31,12 @@ FARTHEST = 32
 """Values above that may have a shift in them, over all branches."""
 
 
-class DeadShift(NamedTuple):
-    """``node`` is a convolution with a bias, or an Add or Sub of a constant whose other operand is at ``slot``.
-
-    ``moved`` are the values that will no longer have the shift in them, ``passed`` the nodes that these lead through.
-    """
-
-    node: ir.Node
-    slot: int | None
-    moved: tuple[ir.Value, ...]
-    passed: tuple[ir.Node, ...]
-
-
-def find_dead_shifts(model: ir.Model, limits: Limits) -> Iterator[DeadShift]:
-    """Find one after the other, the nearest to its end first.
-
-    Each has to be dealt with before the next is asked for.
-    """
-    for end in [node for node in model.nodes() if record(node).shift == "vanishes"]:
+def find_dead_shifts(run: FoldContext) -> Iterator[Change]:
+    """Find one after the other, the nearest to its end first."""
+    for end in [node for node in run.model.nodes() if record(node).shift == "vanishes"]:
         for node in _sources(end):
-            try:
-                yield guarded(node, _dead, node, limits)
-            except Declined:
-                continue
+            with suppress(Declined):
+                yield run.planned(node, _plan, run, node)
 
 
 def _sources(end: ir.Node) -> list[ir.Node]:
@@ -72,22 +57,31 @@ def _sources(end: ir.Node) -> list[ir.Node]:
     return found
 
 
-def _dead(node: ir.Node, limits: Limits) -> DeadShift:
-    """Return the proof that what ``node`` adds changes nothing. Raises Declined where there is none."""
+def _plan(run: FoldContext, node: ir.Node) -> Change:
+    """Return the change after the proof that what ``node`` adds changes nothing. Raises Declined where there is none.
+
+    It is a convolution with a bias, or an Add or Sub of a constant whose other operand is at ``slot``.
+    """
     made = node.output(0)
     if made is None:
         raise Declined(Reason.UNREADABLE, facts.where(node))
     slot, shift = _constant(node) if _is_arithmetic(node) else _bias(node, made)
     if not shift.is_finite:
         raise Declined(Reason.NON_FINITE, facts.where(node))
-    decline_excluded(node, limits)
-    builder = PlanBuilder(AffineChain((), shift), limits, SizeBudget(0), form="in place")
+    decline_excluded(node, run.limits)
+    builder = PlanBuilder(AffineChain((), shift), run.limits, SizeBudget(0), form="in place")
     pass_down(builder, made, shift)
     if builder.edits or builder.edges:
         raise Declined(Reason.SHIFT_NO_ROOM, facts.where(node))
     if not any(record(consumer).shift == "vanishes" for consumer in builder.nodes):
         raise Declined(Reason.NO_GAIN, facts.where(node))
-    return DeadShift(node, slot, (made, *builder.relabelled), tuple(builder.nodes))
+    moved = (made, *builder.relabelled)
+
+    def tell(_: list[ir.Node]) -> None:
+        run.report.notes.append(f"removed a bias that the next InstanceNormalization cancels: {node.label}")
+
+    cut = run.cut_around([node, *builder.nodes], f"dead shift of {node.label}")
+    return Change(cut, partial(_apply, node, slot, moved), tell, moved)
 
 
 def _bias(node: ir.Node, made: ir.Value) -> tuple[None, Affine]:
@@ -117,19 +111,14 @@ def _is_arithmetic(node: ir.Node) -> bool:
     return node.has_trait(ARITHMETIC) and chains.has_constant(node)
 
 
-def remove(dead: DeadShift) -> list[str]:
-    """Edit the graph; the names of values that no longer mean what they did, or are gone."""
-    node, graph = dead.node, dead.node.graph
-    gone = [value.name for value in dead.moved]
-    if dead.slot is None:
+def _apply(node: ir.Node, slot: int | None, moved: Sequence[ir.Value]) -> tuple[list[str], list[ir.Node]]:
+    """Edit the graph. Returns the names of the values that had the shift in them, and no nodes."""
+    gone = [value.name for value in moved]
+    if slot is None:
         node.set_inputs(node.inputs[: record(node).bias])
     else:
-        source, made = node.inputs[dead.slot], node.outputs[0]
-        assert source is not None, "it was read"
-        assert made is not None, "it was moved"
-        made.replace_uses(source)
-        graph.remove(node)
-    for value in dead.moved:
+        bypass(node, slot)
+    for value in moved:
         if value.producer is not None:
-            graph.rename(value, graph.model.fresh_name(f"{value.name}_unbiased"))
-    return gone
+            value.graph.rename(value, value.graph.model.fresh_name(f"{value.name}_unbiased"))
+    return gone, []

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bnfold import ir
+from bnfold.equalize.balance import Channels, Part, balance
+from bnfold.equalize.tied import Tied
 from bnfold.folding import facts, range_check, shapes
 from bnfold.folding.affine import Affine, on_axis
 from bnfold.folding.apply import edit_all
-from bnfold.folding.balance import Channels, Part, balance
+from bnfold.folding.context import sign
 from bnfold.folding.facts import guarded
 from bnfold.folding.size_budget import Limits, SizeBudget
-from bnfold.folding.step import Edit, SetConstant
-from bnfold.folding.tied import Tied
+from bnfold.folding.step import SetConstant
 from bnfold.ir.tensor import TP, Exact, Float64, Scaled
 from bnfold.ir.traits import WEIGHTED
+from bnfold.report.events import Report
 from bnfold.report.other_events import EqualizeEvent
 from bnfold.report.reasons import Declined, Reason
 
@@ -45,37 +46,35 @@ class Group:
         return on_axis(factors, np.zeros_like(factors), rank - 1 if self.producer.is_op("MatMul") else 1, rank)
 
 
-class Scaling(NamedTuple):
-    """What `apply_scaling` carries out: the factors of one group."""
-
-    event: EqualizeEvent
-    edits: tuple[Edit, ...]
-    values: dict[ir.Value, ir.Tensor]
-    cost: int
-
-
-def find_scalings(
-    model: ir.Model, limits: Limits, budget: SizeBudget, events: list[EqualizeEvent]
-) -> Iterator[Scaling]:
-    """Find one after the other, each to be carried out before the next is asked for.
-
-    ``events`` get what became of all.
-    """
+def equalize(model: ir.Model, report: Report, limits: Limits, budget: SizeBudget) -> None:
+    """Equalize what can be, in place, within what folding has left of the ``budget``."""
+    shapes.learn_unsure(model)
     with ir.evaluated_once(model):
-        groups = list(_groups(model, limits, events))
+        groups = list(_groups(model, limits, report.equalized))
         balance([group.channels for group in groups])
     for group in groups:
         if np.ptp(group.channels.log) < LEAST:
             continue
         event = EqualizeEvent(group.producer.label, group.producer.graph.path)
-        events.append(event)
+        report.equalized.append(event)
         try:
             with ir.evaluated_once(model):
-                scaling = guarded(group.producer, _scaling, group, event, limits, budget)
+                tied, cost = guarded(group.producer, _scaled, group, event, limits, budget)
         except Declined as refusal:
             event.decline(refusal)
             continue
-        yield scaling
+        event.channels = group.channels.log.size
+        event.layers = tuple(node.label for node in tied.nodes if node.has_trait(WEIGHTED))
+        event.passed = tuple(node.label for node in tied.nodes if not node.has_trait(WEIGHTED))
+        budget.charge(cost)
+        edit_all(tied.edits, budget)
+        kind = group.channels.sides[0][0].tensor.dtype
+        for value, affine in tied.values.items():
+            name = value.name
+            value.graph.rename(value, model.fresh_name(f"{name}_equalized"))
+            report.renamed[name] = value.name
+            report.scaled[value.graph.path, value.name] = (name, Exact(kind, affine.s))
+    report.notes.extend(map(str, report.equalized))
 
 
 def _groups(model: ir.Model, limits: Limits, events: list[EqualizeEvent]) -> Iterator[Group]:
@@ -152,8 +151,8 @@ def _told(new: ir.Tensor, old: ir.Tensor, count: int) -> tuple[int, npt.NDArray[
     return sign, np.where(known, channel, -1)
 
 
-def _scaling(group: Group, event: EqualizeEvent, limits: Limits, budget: SizeBudget) -> Scaling:
-    """Plan the factors. Raises Declined where they lose digits."""
+def _scaled(group: Group, event: EqualizeEvent, limits: Limits, budget: SizeBudget) -> tuple[Tied, int]:
+    """Return what the factors change, and the bytes that costs. Raises Declined where they lose digits."""
     factors = _short(np.exp(group.channels.log))
     event.factors = float(factors.min()), float(factors.max())
     key = group.producer.graph.path, f"equalize {group.root.name}"
@@ -162,26 +161,11 @@ def _scaling(group: Group, event: EqualizeEvent, limits: Limits, budget: SizeBud
     tied = Tied(limits)
     tied.scale(group.root, group.affine(factors))
     range_check.check(tied.edits)
-    for edit in tied.edits:
-        if isinstance(edit, SetConstant) and isinstance(edit.tensor, Scaled):
-            edit.tensor.origin = key
-    cost = budget.check(tied.edits)
-    event.channels = factors.size
-    event.layers = tuple(node.label for node in tied.nodes if node.has_trait(WEIGHTED))
-    event.passed = tuple(node.label for node in tied.nodes if not node.has_trait(WEIGHTED))
-    kind = group.channels.sides[0][0].tensor.dtype
-    return Scaling(event, tuple(tied.edits), {v: Exact(kind, by.s) for v, by in tied.values.items()}, cost)
+    sign(tied.edits, key)
+    return tied, budget.check(tied.edits)
 
 
 def _short(factors: Float64) -> Float64:
     """Round to numbers that all types have."""
     mantissas, exponents = np.frexp(factors)
     return np.asarray(np.ldexp(np.rint(mantissas * 256), exponents - 8))
-
-
-def apply_scaling(scaling: Scaling, budget: SizeBudget) -> None:
-    """Edit the graph; values that no longer mean what they did get new names."""
-    budget.charge(scaling.cost)
-    edit_all(scaling.edits, budget)
-    for value in scaling.values:
-        value.graph.rename(value, value.graph.model.fresh_name(f"{value.name}_equalized"))

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, range_check
-from bnfold.folding.ask import decline_excluded
+from bnfold.folding import facts
+from bnfold.folding.context import Change, FoldContext, key_of
 from bnfold.folding.ops import conv, window
-from bnfold.folding.replacement import NodeMerge, key_of
-from bnfold.folding.size_budget import Limits, SizeBudget
+from bnfold.folding.ops.registry import decline_excluded
 from bnfold.folding.step import SetConstant
 from bnfold.ir.summed import Product
 from bnfold.ir.tensor import Exact, Float64, Scaled
@@ -21,25 +20,26 @@ LARGEST = 1 << 23
 """Elements of a weight: both are in memory while they are multiplied."""
 
 
-def find_products(model: ir.Model, limits: Limits) -> Iterator[tuple[ir.Node, ir.Node]]:
-    """Find pairs, none of whose nodes is gone. Each has to be dealt with before the next is asked for."""
-    for second in [node for node in model.nodes() if node.is_op("Conv", "Gemm")]:
+def find_products(run: FoldContext) -> Iterator[Change]:
+    """Find two products in a row, one of which can stand for both."""
+    for second in [node for node in run.model.nodes() if node.is_op("Conv", "Gemm")]:
         while not second.removed and (x := second.input(0)) is not None and x.only_use == (second, 0):
             first, made = x.producer, second.output(0)
             if first is None or made is None or first.graph is not second.graph or not first.is_op(second.op_type):
                 break
-            if key_of(second) in limits.banned:
+            if key_of(second) in run.limits.banned:
                 break
-            yield first, second
-            if not first.removed:
+            try:
+                yield run.planned(second, _plan, run, first, second)
+            except Declined:
                 break
 
 
-def plan_product(first: ir.Node, second: ir.Node, limits: Limits, budget: SizeBudget) -> NodeMerge:
+def _plan(run: FoldContext, first: ir.Node, second: ir.Node) -> Change:
     """Say how one does the work of both. Raises Declined where that is not exact, or is more work."""
     weights = []
     for node in (first, second):
-        decline_excluded(node, limits)
+        decline_excluded(node, run.limits)
         if any(facts.is_quantized(value) for value in node.inputs[1:]):
             raise Declined(Reason.QUANTIZED_WEIGHT, facts.where(node))
         weights.append(Scaled(facts.weight(node, 1), []))
@@ -49,10 +49,11 @@ def plan_product(first: ir.Node, second: ir.Node, limits: Limits, budget: SizeBu
     kept, edits = (_convs if first.op_type == "Conv" else _gemms)(first, second, one, two)
     if (made := edits[0].tensor).size > one.size + two.size:
         raise Declined(Reason.NO_GAIN, f"{made.size} weights for {one.size} and {two.size}")
-    range_check.check(edits)
     source = first.inputs[0]
     assert source is not None, "its rank was asked for"
-    return NodeMerge(kept, (second, first), source, edits, budget.check(edits))
+    note = f"{first.label} and {second.label} became one {kept.op_type}"
+    title = f"{first.label} times {second.label}"
+    return run.merge_of(kept, (second, first), source, edits, title, lambda: run.report.notes.append(note))
 
 
 Edits = tuple[SetConstant, ...]

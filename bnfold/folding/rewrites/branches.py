@@ -6,23 +6,59 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import chains, facts, range_check
-from bnfold.folding.ask import decline_excluded
-from bnfold.folding.branches import Branch, Meeting
+from bnfold.folding import chains, facts
+from bnfold.folding.context import Change, FoldContext, key_of
 from bnfold.folding.ops import conv, weights, window
-from bnfold.folding.replacement import NodeMerge
-from bnfold.folding.size_budget import Limits, SizeBudget
+from bnfold.folding.ops.elementwise_nary import SUMS
+from bnfold.folding.ops.registry import decline_excluded
 from bnfold.folding.step import Edit, SetConstant
 from bnfold.ir.summed import Place, Summed
 from bnfold.ir.tensor import Exact, Float64, Scaled
+from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import Policy
+
+MOST = 64
+"""Branches of one sum, and affine nodes on one of them."""
+
+
+class Branch(NamedTuple):
+    """A summand: affine nodes, the first one first, behind a convolution of ``source`` or ``source`` itself."""
+
+    source: ir.Value | None
+    conv: ir.Node | None
+    affines: tuple[ir.Node, ...]
+    sign: int
+
+
+class Meeting(NamedTuple):
+    """Sums, the outermost first, all of whose summands are branches of one value."""
+
+    sums: tuple[ir.Node, ...]
+    branches: tuple[Branch, ...]
+
+    @property
+    def total(self) -> ir.Node:
+        return self.sums[0]
+
+    @property
+    def affines(self) -> list[ir.Node]:
+        return [node for branch in self.branches for node in branch.affines]
+
+    @property
+    def convs(self) -> list[ir.Node]:
+        return [branch.conv for branch in self.branches if branch.conv is not None]
+
+    @property
+    def nodes(self) -> list[ir.Node]:
+        return [*self.sums, *self.affines, *self.convs]
 
 
 class _Window(NamedTuple):
@@ -35,10 +71,86 @@ class _Window(NamedTuple):
     last: tuple[int, ...]
 
 
-def plan_merge(meeting: Meeting, policy: Policy, limits: Limits, budget: SizeBudget) -> NodeMerge:
+def find_merges(run: FoldContext) -> Iterator[Change]:
+    """Find where one convolution can stand for those that are added up, the last sum of the model first.
+
+    Without ``merge_branches`` only such that a BatchNormalization of the run stands in, or right behind.
+    """
+    for total in [node for node in run.model.nodes() if node.is_op(*SUMS)][::-1]:
+        with ir.evaluated_once(run.model):
+            meeting = None if total.removed else _meeting(total)
+            if meeting is None or not _is_wanted(run, meeting):
+                continue
+        normalisations = [node for node in meeting.affines if node in run.events]
+        try:
+            change = run.planned(total, _plan, run, meeting, normalisations)
+        except Declined as refusal:
+            run.budget.want(refusal)
+            ended = refusal.attempt("merge", [node.label for node in meeting.nodes])
+            run.unmerged.update(dict.fromkeys(normalisations, ended))
+        else:
+            yield change
+
+
+def _is_wanted(run: FoldContext, meeting: Meeting) -> bool:
+    """Whether branches are to be merged; none with a BatchNormalization that somebody else is told about."""
+    total, made = meeting.total, meeting.total.outputs[0]
+    if key_of(total) in run.limits.banned:
+        return False
+    if any(node.is_op("BatchNormalization") and node not in run.events for node in meeting.affines):
+        return False
+    behind = made.only_consumer if made is not None else None
+    return run.limits.merge_branches or any(node in run.events for node in (*meeting.affines, behind))
+
+
+def _meeting(total: ir.Node) -> Meeting | None:
+    """Return where two branches meet, None where something else is added as well."""
+    sums: list[ir.Node] = []
+    branches: list[Branch] = []
+    waiting = [(total, 1)]
+    while waiting:
+        node, sign = waiting.pop()
+        sums.append(node)
+        if len(node.outputs) != 1 or None in (*node.inputs, *node.outputs) or len(sums) + len(branches) > MOST:
+            return None
+        for slot, value in enumerate(node.inputs):
+            assert value is not None, "it was looked at"
+            own = -sign if node.op_type == "Sub" and slot == 1 else sign
+            producer = value.producer if value.only_consumer is not None and value.graph is total.graph else None
+            if producer is not None and producer.is_op(*SUMS) and not chains.has_constant(producer):
+                waiting.append((producer, own))
+            else:
+                branches.append(_branch(value, own, total.graph))
+    met = {branch.source for branch in branches}
+    meeting = Meeting(tuple(sums), tuple(branches))
+    return meeting if len(branches) > 1 and len(met) == 1 and None not in met and meeting.convs else None
+
+
+def _branch(value: ir.Value, sign: int, graph: ir.Graph) -> Branch:
+    affines: list[ir.Node] = []
+    at: ir.Value | None = value
+    while at is not None and at.only_consumer is not None and at.graph is graph and (node := at.producer) is not None:
+        if node.is_op("Conv"):
+            return Branch(node.input(0), node, tuple(affines[::-1]), sign)
+        slots = [0] if node.is_op("BatchNormalization") else _computed(node)
+        if len(slots) != 1 or len(affines) == MOST:
+            break
+        affines.append(node)
+        at = node.input(slots[0])
+    return Branch(at, None, tuple(affines[::-1]), sign)
+
+
+def _computed(node: ir.Node) -> list[int]:
+    """Return which operands of arithmetic are no constants; none of other operators."""
+    if not node.has_trait(ARITHMETIC):
+        return []
+    return [slot for slot, operand in enumerate(node.inputs) if ir.constant(operand) is None]
+
+
+def _plan(run: FoldContext, meeting: Meeting, normalisations: Sequence[ir.Node]) -> Change:
     """Say how the branches become one. Raises Declined where that is not exact."""
     for taking_part in meeting.nodes:
-        decline_excluded(taking_part, limits)
+        decline_excluded(taking_part, run.limits)
     for total in meeting.sums:
         chains.decline_legacy(total)
     kernels = {made: _kernel(made) for made in meeting.convs}
@@ -48,7 +160,7 @@ def plan_merge(meeting: Meeting, policy: Policy, limits: Limits, budget: SizeBud
     centre, units, shift = (0,) * len(spatial), np.zeros(outputs), np.zeros(outputs)
     terms: list[tuple[Scaled, Place]] = []
     for branch in meeting.branches:
-        s, t = _factors(branch, policy, len(spatial) + 2, outputs)
+        s, t = _factors(branch, run.policy, len(spatial) + 2, outputs)
         shift += t
         if (node := branch.conv) is None:
             if outputs != inputs * group:
@@ -66,10 +178,18 @@ def plan_merge(meeting: Meeting, policy: Policy, limits: Limits, budget: SizeBud
     edits: list[Edit] = [SetConstant(kept, 1, Summed(terms, units, centre))]
     if kept.input(2) is not None or shift.any():
         edits.append(SetConstant(kept, 2, Exact(dtype, shift), hint="bias"))
-    range_check.check(edits)
     source = kept.inputs[0]
     assert source is not None, "it was looked at"
-    return NodeMerge(kept, tuple(meeting.nodes), source, tuple(edits), budget.check(edits))
+    tell = partial(_tell, run, meeting, normalisations, kept, tuple(node.label for node in meeting.nodes))
+    return run.merge_of(kept, meeting.nodes, source, edits, f"merge branches into {kept.label}", tell)
+
+
+def _tell(
+    run: FoldContext, meeting: Meeting, normalisations: Sequence[ir.Node], kept: ir.Node, passed: tuple[str, ...]
+) -> None:
+    run.report.notes.append(f"{len(meeting.branches)} branches merged into {kept.label}")
+    for node in normalisations:
+        run.events[node].fold("merge", (kept.label,), (kept.op_type,), passed)
 
 
 def _unequal(node: ir.Node, what: str) -> Declined:

@@ -9,9 +9,9 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, make
-from bnfold.folding.ask import ask, decline_excluded
 from bnfold.folding.facts import guarded
 from bnfold.folding.ops import elementwise_nary
+from bnfold.folding.ops.registry import ask, decline_excluded
 from bnfold.folding.size_budget import Limits
 from bnfold.folding.step import Edit, SetAttr, SetConstant, Step
 from bnfold.ir.traits import ARITHMETIC

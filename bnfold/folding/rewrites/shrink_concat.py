@@ -6,15 +6,18 @@ normalise, fewer parameters, nothing added. With two such parts there would be t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 
 from bnfold import ir
 from bnfold.folding import chains, facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.apply import apply_plan, edit_all
-from bnfold.folding.ask import ask
 from bnfold.folding.chains import AffineChain
+from bnfold.folding.context import Change, FoldContext, is_live
 from bnfold.folding.ops import concat
+from bnfold.folding.ops.registry import ask
 from bnfold.folding.plan import Plan, PlanBuilder
 from bnfold.folding.propagate import absorb
 from bnfold.folding.search import finish
@@ -22,23 +25,18 @@ from bnfold.folding.size_budget import Limits, SizeBudget
 from bnfold.folding.step import SetConstant
 from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
-from bnfold.semantics import Policy
 
 PARAMETERS = (1, 2, 3, 4)
 
 
-class Shrink(NamedTuple):
-    """``plan`` folds the whole chain, as if the part at ``slot`` of ``concat`` could: a smaller copy goes there."""
+def find_shrink(run: FoldContext, node: ir.Node) -> Iterator[Change]:
+    """Find how what stands behind a Concat keeps only the part that nobody could absorb.
 
-    plan: Plan
-    concat: ir.Node
-    slot: int
-    channels: range
-    channels_before: int
-
-    @property
-    def node(self) -> ir.Node:
-        return self.plan.chain.links[0].node
+    The event of ``node`` becomes that of the smaller BatchNormalization, the last one of the run.
+    """
+    if is_live(node) and is_candidate(node):
+        with suppress(Declined):
+            yield run.planned(node, _plan, run, node)
 
 
 def is_candidate(node: ir.Node) -> bool:
@@ -47,18 +45,21 @@ def is_candidate(node: ir.Node) -> bool:
     return x is not None and x.producer is not None and x.producer.is_op("Concat") and x.only_consumer is node
 
 
-def find_shrink(node: ir.Node, policy: Policy, limits: Limits, budget: SizeBudget) -> Shrink:
-    """Say how to shrink a BatchNormalization that could not be folded. Raises Declined."""
-    chain = chains.chain([chains.batchnorm(node, policy)])
+def _plan(run: FoldContext, node: ir.Node) -> Change:
+    """Say how to shrink a BatchNormalization that could not be folded. Raises Declined.
+
+    The plan folds the whole chain, as if the part at ``slot`` of the Concat could: a smaller copy goes there.
+    """
+    chain = chains.chain([chains.batchnorm(node, run.policy)])
     source, joined = chain.source, chain.source.producer
-    if joined is None or not is_candidate(node) or not chain.affine.varies_only_on(1) or chain.affine.rank < 2:
+    if joined is None or not chain.affine.varies_only_on(1) or chain.affine.rank < 2:
         raise Declined(Reason.NO_HANDLER, facts.where(node))
     facts.only_output(node)
     if concat.axis_of(joined, chain.affine.rank) != 1:
         raise Declined(Reason.AXIS, facts.where(joined))
-    requested = dict(ask(joined, "up", {0: chain.affine}, limits).requested)
-    slot = _only_one(chain, requested, limits, budget)
-    builder = PlanBuilder(chain, limits, budget)
+    requested = dict(ask(joined, "up", {0: chain.affine}, run.limits).requested)
+    slot = _only_one(chain, requested, run.limits, run.budget)
+    builder = PlanBuilder(chain, run.limits, run.budget)
     builder.relabelled[source] = chain.affine
     builder.nodes[joined] = None
     absorb(builder, [(affine, (joined, other)) for other, affine in requested.items() if other != slot])
@@ -67,9 +68,19 @@ def find_shrink(node: ir.Node, policy: Policy, limits: Limits, budget: SizeBudge
         raise Declined(Reason.NO_GAIN, facts.where(node))
     sizes = concat.sizes_of(joined, 1)
     start = sum(sizes[:slot])
-    found = Shrink(plan, joined, slot, range(start, start + sizes[slot]), sum(sizes))
-    budget.check([*plan.edits, *_parameters(node, found)])
-    return found
+    parameters = _parameters(node, slice(start, start + sizes[slot]))
+    run.budget.check([*plan.edits, *parameters])
+    into = tuple(absorber.label for absorber in plan.absorbers)
+
+    def tell(added: list[ir.Node]) -> None:
+        (small,) = added
+        run.events[small] = run.events.pop(node)
+        run.follow_exchanges((), into, ())
+        less = f"{sizes[slot]} of {sum(sizes)} channels"
+        run.report.notes.append(f"{small.label} keeps {less}; the other channels were folded into {', '.join(into)}")
+
+    change = run.fold_of(plan, run.events[node].key)
+    return change._replace(apply=partial(_apply, plan, joined, slot, parameters, run.budget), tell=tell)
 
 
 def _only_one(chain: AffineChain, requested: dict[int, Affine], limits: Limits, budget: SizeBudget) -> int:
@@ -90,33 +101,33 @@ def _only_one(chain: AffineChain, requested: dict[int, Affine], limits: Limits, 
     return refused[0]
 
 
-def _parameters(node: ir.Node, found: Shrink) -> list[SetConstant]:
+def _parameters(node: ir.Node, channels: slice) -> list[SetConstant]:
     """Return the parameters of the channels that are left, to the bit."""
-    window = slice(found.channels.start, found.channels.stop)
     tensors = [(slot, facts.weight(node, slot)) for slot in PARAMETERS]
     return [
-        SetConstant(node, slot, Exact(tensor.dtype, tensor.float64().reshape(-1)[window])) for slot, tensor in tensors
+        SetConstant(node, slot, Exact(tensor.dtype, tensor.float64().reshape(-1)[channels])) for slot, tensor in tensors
     ]
 
 
-def carry_out(found: Shrink, budget: SizeBudget) -> tuple[ir.Node, list[str]]:
-    """Edit the graph: the smaller BatchNormalization, and the names of values that are gone or changed."""
-    old, graph, part = found.node, found.node.graph, found.concat.inputs[found.slot]
+def _apply(
+    plan: Plan, joined: ir.Node, slot: int, parameters: Sequence[SetConstant], budget: SizeBudget
+) -> tuple[list[str], list[ir.Node]]:
+    """Edit the graph. Returns the names of values that are gone or changed, and the smaller BatchNormalization."""
+    old, graph, part = plan.chain.links[0].node, joined.graph, joined.inputs[slot]
     assert part is not None, "it refused"
-    edits = _parameters(old, found)
     inner = graph.fresh(f"{part.name}_normalised")
     old_parameters = [value for value in old.inputs[1:5] if value is not None]
     # A parameter that a node makes, perhaps behind the Concat, is not there yet.
     stored = [value if value.producer is None else None for value in old_parameters]
-    new = graph.insert("BatchNormalization", (part, *stored), (inner,), before=found.concat, name=old.name)
+    new = graph.insert("BatchNormalization", (part, *stored), (inner,), before=joined, name=old.name)
     new.proto.attribute.extend(old.proto.attribute)
     new.proto.metadata_props.extend(old.proto.metadata_props)
     new.proto.doc_string, new.proto.domain = old.proto.doc_string, old.proto.domain
-    gone, _ = apply_plan(found.plan, budget)
-    found.concat.set_input(found.slot, inner)
-    for edit, value, former in zip(edits, stored, old_parameters, strict=True):
+    gone, _ = apply_plan(plan, budget)
+    joined.set_input(slot, inner)
+    for edit, value, former in zip(parameters, stored, old_parameters, strict=True):
         if value is None:
             new.set_input(edit.slot, graph.add_constant(former.name, edit.tensor))
         else:
             edit_all([edit._replace(node=new)], budget)
-    return new, gone
+    return gone, [new]
