@@ -72,7 +72,7 @@ def _constants(matched: Matched, rank: int, channels: int, groups: int) -> tuple
     factor, shift = (_by_channel(held, rank, channels) for held in (matched.gamma, matched.beta))
     if scale is None or bias is None or factor is None or shift is None or not scale.size == bias.size == groups:
         return None
-    inner, added = (np.repeat(held.numpy().astype(np.float64), channels // groups) for held in (scale, bias))
+    inner, added = (np.repeat(held.float64(), channels // groups) for held in (scale, bias))
     dtype = matched.gamma.numpy().dtype
     return (factor * inner).astype(dtype), (factor * added + shift).astype(dtype)
 
@@ -121,5 +121,4 @@ def _by_channel(held: ir.Tensor, rank: int, channels: int) -> Array | None:
     dims = (1,) * (rank - len(held.dims)) + held.dims
     if dims[1] not in (1, channels) or any(size != 1 for axis, size in enumerate(dims) if axis != 1):
         return None
-    numbers: Array = held.numpy().astype(np.float64).reshape(-1)
-    return np.broadcast_to(numbers, (channels,))
+    return np.broadcast_to(held.float64().reshape(-1), (channels,))

@@ -21,6 +21,7 @@ from _fuzz.near_misses import near_miss
 from _fuzz.parts import nodes
 from _fuzz.rewriting import options
 from _fuzz.sabotage import ALL
+from _fuzz.verifying import BUDGET
 from bnfold import ir, verification
 from bnfold.diffing import diff
 from bnfold.errors import BnfoldError
@@ -138,12 +139,8 @@ def _unseen(truth: showing.Truth, before: Path, after: Path) -> str:
     return f"unseen: diff finds nothing, {truth}" if document["equal"] else ""
 
 
-_BUDGET = 15.0
-"""Less than the processor time that a case may take: a Loop whose condition was exchanged runs for ever."""
-
-
 def _verify(before: Path, after: Path, depth: Any, seed: int, witness: Any = "none") -> verification.Verdict:
-    return verification.verify(before, after, depth=depth, seed=seed, runtime=witness, budget_seconds=_BUDGET)
+    return verification.verify(before, after, depth=depth, seed=seed, runtime=witness, budget_seconds=BUDGET)
 
 
 def _finding(

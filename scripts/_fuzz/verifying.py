@@ -26,7 +26,7 @@ from bnfold.errors import BnfoldError
 from bnfold.pipeline import passes
 from bnfold.report.events import Report
 
-_BUDGET, _EVALUATION = 15.0, 5.0
+BUDGET, _EVALUATION = 15.0, 5.0
 """Seconds, below what a case may take: a fault may make a loop endless, which is run as long as the limit says."""
 
 DIFFERENT = 0.1
@@ -106,7 +106,7 @@ def _verify(models: tuple[Path, Path], report: Report, settings: dict[str, Any])
         depth=settings["depth"],
         runtime=settings["witness"],
         seed=settings["seed"],
-        budget_seconds=_BUDGET,
+        budget_seconds=BUDGET,
     )
 
 

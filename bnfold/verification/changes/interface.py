@@ -36,7 +36,7 @@ def interface_fault(before: ir.Model, after: ir.Model) -> str:
 def narrowed(before: ir.Model, after: ir.Model) -> str:
     """Return one sentence about what callers may feed to ``before`` and not to ``after``, or have to; else empty."""
     free = overridable(before)
-    takes, took = (_declared(model.graph.proto.input) for model in (after, before))
+    takes, took = (declared_shapes(model.graph.proto.input) for model in (after, before))
     gone = _without(free, overridable(after))
     if gone:
         return f"callers can no longer feed {', '.join(map(repr, gone))}, which had a default"
@@ -49,7 +49,7 @@ def narrowed(before: ir.Model, after: ir.Model) -> str:
     return ""
 
 
-def _declared(infos: Iterable[onnx.ValueInfoProto]) -> dict[str, Shape]:
+def declared_shapes(infos: Iterable[onnx.ValueInfoProto]) -> dict[str, Shape]:
     """Return shapes of inputs or outputs as the file declares them, without what was learnt since."""
     return {info.name: shape_of(info.type) for info in infos}
 
@@ -125,7 +125,7 @@ def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequ
     """
     if narrowed(before, after):
         return ""
-    had, has = (_declared(model.graph.proto.output) for model in (before, after))
+    had, has = (declared_shapes(model.graph.proto.output) for model in (before, after))
     for name, shape in outputs.items():
         if _clash(has[name], shape) and not _clash(had[name], shape):
             promise = _written(has[name])
@@ -138,7 +138,7 @@ def contradicted(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequen
 
     Of an input of unknown rank, the wrong one may have been guessed.
     """
-    had, has = (_declared(model.graph.proto.output) for model in (before, after))
+    had, has = (declared_shapes(model.graph.proto.output) for model in (before, after))
     return declared_otherwise(
         before, {name: shape for name, shape in outputs.items() if not _tells(had[name], has[name])}
     )
@@ -146,7 +146,7 @@ def contradicted(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequen
 
 def declared_otherwise(model: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:
     """Return one sentence about an output that the model declares with another shape than it has; else empty."""
-    declared = _declared(model.graph.proto.output)
+    declared = declared_shapes(model.graph.proto.output)
     for name, shape in outputs.items():
         if _clash(declared[name], shape):
             promise = _written(declared[name])
@@ -156,7 +156,7 @@ def declared_otherwise(model: ir.Model, outputs: Mapping[str, Sequence[int]]) ->
 
 def unproven_promise(before: ir.Model, after: ir.Model) -> str:
     """Return one sentence about an output of a size that neither the original nor inference tells; else empty."""
-    had, has = (_declared(model.graph.proto.output) for model in (before, after))
+    had, has = (declared_shapes(model.graph.proto.output) for model in (before, after))
     changed = [name for name, shape in has.items() if not _tells(had[name], shape)]
     values = sized(after, {}).graph.values if changed else {}  # which has learnt nothing from what is declared
     for name in changed:

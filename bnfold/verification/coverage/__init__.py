@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable
 from bnfold import ir, reference
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.coverage.mutants import Mutants, all_taken_over, nudged
-from bnfold.verification.coverage.record import SECONDS, Coverage, Find, same_place
+from bnfold.verification.coverage.record import Coverage, same_place
 from bnfold.verification.coverage.smooth import differ_in_kind
 from bnfold.verification.coverage.tables import tables
 
-__all__ = ["Coverage", "Find", "cover_part", "cover_whole", "differ_in_kind", "same_place"]
+__all__ = ["Coverage", "cover_part", "cover_whole", "differ_in_kind", "same_place"]
 
 
 def cover_part(
@@ -31,7 +31,7 @@ def cover_part(
 
 
 def cover_whole(
-    old: Subgraph, new: Subgraph, made: Iterable[ir.Value], work: reference.Work, seconds: float = SECONDS
+    old: Subgraph, new: Subgraph, made: Iterable[ir.Value], work: reference.Work, seconds: float
 ) -> Coverage:
     """Return what comparing whole models has to show of a part: the values that it makes, and its constants.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -107,7 +106,7 @@ class Coverage:
     mutants: Sequence[Mutant]
     tables: Sequence[Table] = field(default=())
     work: reference.Work = field(default_factory=reference.Work)
-    seconds: float = field(default=SECONDS)
+    seconds: float = SECONDS
     follows_from_structure: Callable[[], bool] = field(default=lambda: False)
     _until: float = field(default=math.inf)
 
@@ -147,10 +146,9 @@ class Coverage:
         self._until = min(self._until, self.work.seconds + self.seconds)
         self.mutants = [left for mutant in self.mutants for left in self._unseen(mutant, run, results[mutant.side])]
         for table in self.tables:
-            model, name = sides[table.side].model, table.chosen.name
+            model = sides[table.side].model
             if table.unread.any() and find(model, table.chosen).graph is model.graph:  # in bodies nobody sees it
-                marked = {find(model, table.value): partial(_instead, table.marks)}
-                table.read(sides[table.side]([name], altered=marked)[name])
+                table.read(_chosen(table, sides[table.side], find))
 
     def _unseen(self, mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> Iterator[Mutant]:
         if self.is_over:
@@ -168,8 +166,10 @@ def same_place(model: ir.Model, value: ir.Value) -> ir.Value:
     return values[value.name]
 
 
-def _instead(marks: Array, _: Any) -> Array:
-    return marks
+def _chosen(table: Table, side: Run, find: Find) -> Array:
+    """Return what is chosen of the marks that stand for the table's numbers."""
+    name = table.chosen.name
+    return side([name], altered={find(side.model, table.value): lambda _: table.marks})[name]
 
 
 def _shows(mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> bool:

@@ -12,7 +12,7 @@ from bnfold import ir
 from bnfold.ir.shapes.rules import Dim
 from bnfold.ir.shapes.unification import Dims, Known
 from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, WINDOWED
-from bnfold.ir.value import shape_of
+from bnfold.verification.changes.interface import declared_shapes
 from bnfold.verification.inputs.choices import chooses_by_sizes, depend_on_sizes, largest_bound
 from bnfold.verification.inputs.domains import ShapeOf
 from bnfold.verification.inputs.shapes import elements, open_places
@@ -96,11 +96,12 @@ def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes, nodes: Iterable[i
 
     Dynamic sizes as 1 beside another input or a constant of that size, one axis where the rank is unknown.
     """
-    stored = _broadcast_sizes(nodes)
     for name, value in fed.items():
         if value.is_input and value.shape is None and len(usual[name]) > 1:
             yield {**usual, name: (math.prod(usual[name]),)}
-    for same in open_places({name: _declared(value) or () for name, value in fed.items()}):
+    places = open_places({name: _declared(value) or () for name, value in fed.items()})
+    stored = _broadcast_sizes(nodes) if places else set()
+    for same in places:
         is_beside = len(usual) > 1 and all(fed[name].is_input for name, _ in same)
         if not (is_beside or any((usual[name][axis], len(usual[name]) - axis) in stored for name, axis in same)):
             continue
@@ -114,9 +115,10 @@ def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes, nodes: Iterable[i
 
 def _declared(value: ir.Value) -> Sequence[int | str | None] | None:
     """Return the shape that a graph declares for its input: operators may take a 1 where they suggest another size."""
-    infos = value.graph.proto.input if isinstance(value.graph.proto, GraphProto) else ()
-    shape = next((shape_of(info.type) for info in infos if info.name == value.name), None)
-    return shape if shape is not None and value.shape is not None else value.shape
+    proto = value.graph.proto
+    if not value.is_input or value.shape is None or not isinstance(proto, GraphProto):
+        return value.shape
+    return declared_shapes(info for info in proto.input if info.name == value.name).get(value.name) or value.shape
 
 
 def _broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
@@ -67,7 +67,9 @@ class SubgraphVerifier:
         self._draws = draws
         self._evaluate = evaluator(request.policy, request.clock)
         self._defaults = changed_defaults(before, after)
-        self._fed_too = {value.name for value in overridable(before)} & {value.name for value in overridable(after)}
+        old, new = ({value.name for value in overridable(model)} for model in (before, after))
+        self._moved = self._defaults & old & new
+        """Those of them that callers may override in both models."""
 
     def check(self, cut: ir.Cut, *, hidden: Collection[str] = ()) -> LocalRow:
         """Compare the two regions of a cut.
@@ -99,13 +101,11 @@ class SubgraphVerifier:
         )
 
     def coverage(self, cut: ir.Cut, seconds: float) -> Coverage:
-        """Return all that comparing whole models has to show of what differs in a cut.
-
-        What it makes, and its constants.
+        """Return all that comparing whole models has to show of a cut: what it makes, and its constants.
 
         Raises Unsupported for a cut that is not in both models.
         """
-        sides = self._sides(cut)
+        sides = self._sides(cut, self._defaults)
         if isinstance(sides, Skip):
             raise Unsupported(sides.reason)
         old, new = sides
@@ -113,13 +113,15 @@ class SubgraphVerifier:
         return cover_whole(old, new, made, self._clock.work, seconds)
 
     def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> Found:
-        sides = self._sides(cut)
+        sides = self._sides(cut, self._defaults)
         if isinstance(sides, Skip):
             return sides
         found = self._compare_sides(cut, sides, hidden)
-        moved = any(value.name in self._defaults & self._fed_too for side in sides for value in side.stored)
-        passes = isinstance(found, Difference) and not _fails(found)
-        return (self._at_other_defaults(cut, hidden) if moved and passes else None) or found
+        if isinstance(found, Skip) or _fails(found):
+            return found
+        if not any(value.name in self._moved for side in sides for value in side.stored):
+            return found
+        return self._at_other_defaults(cut, hidden) or found
 
     def _compare_sides(self, cut: ir.Cut, sides: tuple[Subgraph, Subgraph], hidden: Collection[str]) -> Found:
         claimed = self._shapes.claimed(cut.graph)
@@ -133,7 +135,7 @@ class SubgraphVerifier:
 
     def _at_other_defaults(self, cut: ir.Cut, hidden: Collection[str]) -> Skip | None:
         """Say why equal results do not count: with other numbers for inputs whose default changed, they are not."""
-        sides = self._sides(cut, self._defaults - self._fed_too)
+        sides = self._sides(cut, self._defaults - self._moved)
         if isinstance(sides, Skip) or not _fails(self._compare_alone(cut, *sides, hidden)):
             return None
         names = ", ".join(repr(value.name) for value in sides[0].fed if value.name in self._defaults)
@@ -187,14 +189,15 @@ class SubgraphVerifier:
             usual = islice(subgraph_shapes(fed, old.nodes), _UNCLAIMED)
             trials = (self._sampled(subgraphs, fed, trial.shapes, guessed=True) for trial in usual)
             first = next((it for it in trials if isinstance(it, Difference) or it.only_after), None)
-            others = [self._sampled(subgraphs, fed, shapes, guessed=True) for shapes in near]
-        worse = (it for it in others if _fails(it) or (isinstance(it, Skip) and it.only_after))
-        found = first if isinstance(first, Skip) or _fails(first) else next(worse, None)
-        if isinstance(found, Skip):
-            return found
-        if not any(isinstance(it, Difference) for it in (first, *others)):
-            return Skip("it runs only at the sizes that the rewritten model declares")
-        return Skip("it is equivalent only at the sizes that the rewritten model declares") if _fails(found) else None
+            others = (self._sampled(subgraphs, fed, shapes, guessed=True) for shapes in near)
+            runs = False
+            for found in chain([first] if first is not None else [], others):
+                if isinstance(found, Skip) and found.only_after:
+                    return found
+                if _fails(found):
+                    return Skip("it is equivalent only at the sizes that the rewritten model declares")
+                runs |= isinstance(found, Difference)
+        return None if runs else Skip("it runs only at the sizes that the rewritten model declares")
 
     def _at_further_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
         """Say why equal results do not count: at other sizes that callers may feed, they are not."""
@@ -254,12 +257,11 @@ class SubgraphVerifier:
         coarse = next((latest for latest in found if isinstance(latest, Skip) and latest.is_coarse), worst)
         return worst if _fails(worst) else coarse
 
-    def _sides(self, cut: ir.Cut, defaults: Collection[str] | None = None) -> tuple[Subgraph, Subgraph] | Skip:
-        """Return both regions of a cut. Inputs named in ``defaults``, by default all that changed, keep theirs."""
+    def _sides(self, cut: ir.Cut, defaults: Collection[str]) -> tuple[Subgraph, Subgraph] | Skip:
+        """Return both regions of a cut; inputs named in ``defaults`` keep theirs."""
         # What only one side has, because another rewrite made or named it, or computes, is no boundary for either.
         inputs = [name for name in cut.inputs if all(may_be_fed_in(graphs, cut, name) for graphs in self._graphs)]
-        left = self._defaults if defaults is None else defaults
-        old, new = (self._extracted(graphs, cut, inputs, left) for graphs in self._graphs)
+        old, new = (self._extracted(graphs, cut, inputs, defaults) for graphs in self._graphs)
         if isinstance(old, Skip):
             return old
         if isinstance(new, Skip):
