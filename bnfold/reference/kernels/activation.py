@@ -99,6 +99,7 @@ def clip(call: Call, x: Array, low: Array | None = None, high: Array | None = No
     for name, given, cut in (("min", low, np.maximum), ("max", high, np.minimum)):
         bound = call.attrs.get(name) if given is None else given
         if bound is not None:
+            require(np.ndim(bound) <= 1, f"{name} is no scalar")  # onnxruntime takes one element of one axis as well
             x = cut(x, np.asarray(bound, x.dtype).reshape(()))
     return x
 

@@ -99,7 +99,7 @@ def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes, nodes: Iterable[i
     for name, value in fed.items():
         if value.is_input and value.shape is None and len(usual[name]) > 1:
             yield {**usual, name: (math.prod(usual[name]),)}
-    places = open_places({name: _declared(value) or () for name, value in fed.items()})
+    places = open_places({name: [dim or None for dim in _declared(value) or ()] for name, value in fed.items()})
     stored = _broadcast_sizes(nodes) if places else set()
     for same in places:
         is_beside = len(usual) > 1 and all(fed[name].is_input for name, _ in same)
