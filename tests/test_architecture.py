@@ -53,7 +53,7 @@ APART = {
 IN_VERIFICATION = (
     *("verdict", "sentences", "unscaled", "as_read", "request"),
     *("tolerance", "inputs", "changes", "coverage", "comparing", "runtimes"),
-    *("end_to_end", "subgraphs", "parts", "decision", "__init__"),
+    *("end_to_end", "subgraphs", "parts", "decision", "engine", "__init__"),
 )
 """Its own rooms, from the bottom up; whole models and regions know nothing of each other."""
 MAX_LINES = 300
@@ -121,6 +121,19 @@ def test_coverage_has_one_door() -> None:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bnfold.verification.coverage.")
     }
     assert taken == set()
+
+
+@pytest.mark.parametrize("client", ["interop/openvino", "interop/pytorch", "diffing"])
+def test_who_compares_otherwise_takes_few_names_from_the_engine(client: str) -> None:
+    taken = {
+        (node.module, alias.name)
+        for path in sorted((PACKAGE / client).glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bnfold.verification")
+        for alias in node.names
+    } - {("bnfold.verification", "Verdict")}
+    assert {module for module, _ in taken} == {"bnfold.verification.engine"}
+    assert len(taken) <= 5, taken
 
 
 def imports(path: Path, known: Container[str]) -> set[str]:

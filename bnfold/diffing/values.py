@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +15,7 @@ from bnfold.diffing.matching import Matching
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.settings import VerifyOptions
-from bnfold.verification.inputs.data import load_data
-from bnfold.verification.inputs.drawing import Feeds, input_shapes, random_feeds, required
-from bnfold.verification.inputs.shapes import sizings
-from bnfold.verification.tolerance.floats import float_type
+from bnfold.verification.engine import candidates, float_type
 
 QUICK_SECONDS, QUICK_NODES = 5.0, 5000
 """What comparing values may take, and nodes of models that it is done for, where nobody asked."""
@@ -116,10 +115,12 @@ def _pairs(before: ir.Model, after: ir.Model, match: Matching) -> Iterator[tuple
                 yield one, other  # type: ignore[misc] # neither is None
 
 
-def _first(model: ir.Model, checks: VerifyOptions, names: set[str], most: int, seconds: float) -> tuple[Feeds, Kept]:
+def _first(
+    model: ir.Model, checks: VerifyOptions, names: set[str], most: int, seconds: float
+) -> tuple[dict[str, Array], Kept]:
     """Return the first inputs that the model takes, and what it makes of them."""
     trouble: BnfoldError | None = None
-    for feeds in _candidates(model, checks):
+    for feeds, *_ in islice(candidates(model, replace(checks, samples=1)), _SIZES):
         kept: Kept = {}
         try:
             _run(model, feeds, _keeper(kept, names, most), seconds)
@@ -130,19 +131,11 @@ def _first(model: ir.Model, checks: VerifyOptions, names: set[str], most: int, s
     raise trouble or BnfoldError("there are no inputs to run the first model on")
 
 
-def _candidates(model: ir.Model, checks: VerifyOptions) -> Iterator[Feeds]:
-    if checks.data is not None:
-        yield load_data(checks.data, model)[0].feeds
-        return
-    for sizing in sizings()[:_SIZES]:
-        yield random_feeds(model, input_shapes(model, sizing, checks.inputs), checks.seed, 0)
-
-
-def _given(model: ir.Model, match: Matching, feeds: Feeds) -> Feeds:
+def _given(model: ir.Model, match: Matching, feeds: dict[str, Array]) -> dict[str, Array]:
     """Return the same inputs, as the other model calls them."""
     names = {old.name: new.name for old, new in match.inputs.items() if old.name in feeds}
     given = {names[name]: array for name, array in feeds.items() if name in names}
-    missing = {value.name for value in required(model)} - given.keys()
+    missing = {value.name for value in model.required_inputs()} - given.keys()
     if (
         missing
         or len(given) < len(feeds)
@@ -152,7 +145,7 @@ def _given(model: ir.Model, match: Matching, feeds: Feeds) -> Feeds:
     return given
 
 
-def _run(model: ir.Model, feeds: Feeds, observer: Callable[[str, Any], None], seconds: float) -> None:
+def _run(model: ir.Model, feeds: dict[str, Array], observer: Callable[[str, Any], None], seconds: float) -> None:
     reference.evaluate(model, feeds, observer=observer, limit_seconds=seconds, noise=reference.Noise())
 
 

@@ -137,6 +137,15 @@ class Model:
         is_default = value.is_input and value.tensor_proto is not None
         return is_default and self.proto.ir_version >= 4 and not self.freeze_overridable
 
+    def required_inputs(self) -> list[Value]:
+        """Return the inputs that a caller must feed: those without a stored default."""
+        sparse = {entry.values.name for entry in self.proto.graph.sparse_initializer}
+        return [value for value in self.graph.inputs if value.tensor_proto is None and value.name not in sparse]
+
+    def overridable_inputs(self) -> list[Value]:
+        """Return the inputs that a caller may feed or leave: a default is stored for them."""
+        return [value for value in self.graph.inputs if self.is_overridable(value)]
+
     def parameter_bytes(self) -> int:
         """Return bytes of all initializers."""
         values = (value for graph in self.graphs() for value in graph.values.values())

@@ -16,7 +16,7 @@ import onnx
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.verification import verify
-from bnfold.verification.inputs.drawing import Feeds, input_shapes, random_feeds, required
+from bnfold.verification.inputs.drawing import Feeds, input_shapes, random_feeds
 from bnfold.verification.inputs.shapes import Sizing
 
 CLOSE = 1e-3
@@ -78,7 +78,9 @@ def _numbers(source: Path, out: Path, budget: float) -> str:
     if _same_in_onnxruntime(source, out):
         return ""
     try:
-        if {value.name for value in required(ir.load(out))} - {value.name for value in required(ir.load(source))}:
+        if {value.name for value in ir.load(out).required_inputs()} - {
+            value.name for value in ir.load(source).required_inputs()
+        }:
             return " **new inputs**"
         verdict = verify(source, out, depth="auto", runtime="none", budget_seconds=budget)
     except BnfoldError:

@@ -12,7 +12,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.interop.openvino.document import Document, Layer, weights_path
 from bnfold.ir.elements import FLOATS, TP, Array, to_raw
-from bnfold.verification.tolerance.rounding import disturb, is_short
+from bnfold.verification.engine import disturb, is_short
 
 
 def floats(document: Document) -> list[ir.Stored]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import onnx
 
 from bnfold import ir, reference
 from bnfold.errors import BadInput, Unsupported
@@ -23,12 +22,7 @@ from bnfold.interop.pytorch.twin import CannotRun, Twin
 from bnfold.interop.pytorch.verdict import ModuleRow, ModuleVerdict
 from bnfold.ir.elements import Array
 from bnfold.settings import VerifyOptions
-from bnfold.verification.comparing.outputs import Compared, largest_difference
-from bnfold.verification.comparing.sides import evaluator
-from bnfold.verification.end_to_end.pair import ModelPair
-from bnfold.verification.request import Clock
-from bnfold.verification.tolerance.compare import compare_values
-from bnfold.verification.tolerance.rounding import PerturbedWeights
+from bnfold.verification.engine import Beside, Compared
 
 WIDEST = 2.0**-5
 """The largest difference, in units of the scale, that is ever put down to a module's own rounding (16-bit floats)."""
@@ -39,8 +33,7 @@ class ModuleComparison:
     """One comparison on its way: the two models made ready, the module's copy, and the evidence so far."""
 
     twin: Twin
-    pair: ModelPair
-    clock: Clock
+    beside: Beside
     rows: list[ModuleRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     samples: int = 0
@@ -72,13 +65,11 @@ def compare(
     Raises:
         BadInput: The example inputs do not fit the model.
     """
-    clock = Clock(checks.verify_seconds)
+    beside = Beside(before, after, checks.verify_seconds, policy)
     try:
-        twin = Twin(module)
+        run = ModuleComparison(Twin(module), beside)
     except CannotRun as obstacle:
         return ModuleVerdict("unverified", str(obstacle))
-    pair = ModelPair(before, after, PerturbedWeights(_nothing(), after), evaluator(policy, clock))
-    run = ModuleComparison(twin, pair, clock)
     try:
         inputs = _first(run, before, example, checks)
         for sample in range(1, checks.samples):
@@ -88,11 +79,6 @@ def compare(
             return ModuleVerdict("unverified", str(obstacle), notes=tuple(run.notes))
         run.notes.append(str(obstacle))
     return _verdict(run)
-
-
-def _nothing() -> ir.Model:
-    """Return a model that holds no weights, beside which all those of another are new."""
-    return ir.load(onnx.helper.make_model(onnx.helper.make_graph([], "nothing", [], [])))
 
 
 def _first(run: ModuleComparison, before: ir.Model, example: Any, checks: VerifyOptions) -> Inputs:
@@ -110,14 +96,14 @@ def _first(run: ModuleComparison, before: ir.Model, example: Any, checks: Verify
 
 def _candidates(before: ir.Model, example: Any, checks: VerifyOptions) -> Iterator[Inputs]:
     if example is None:
-        return examples.made_up(before, checks.inputs, checks.seed)
+        return examples.made_up(before, checks)
     return iter([example if isinstance(example, Inputs) else examples.examples(before, example)])
 
 
 def _further(run: ModuleComparison, inputs: Inputs, seed: int, sample: int) -> None:
     """Compare one more sample, of other sizes if dims are dynamic and the module takes them."""
-    if run.clock.is_over:
-        raise _Skip(f"only {sample} samples were compared in {run.clock.budget:.0f} s")
+    if run.beside.clock.is_over:
+        raise _Skip(f"only {sample} samples were compared in {run.beside.clock.budget:.0f} s")
     obstacle: _Skip | None = None
     for leaves in inputs.draws(seed, sample):
         try:
@@ -139,21 +125,19 @@ def _compare(run: ModuleComparison, inputs: Inputs, leaves: list[Any], sample: i
         results = run.twin.run(inputs, leaves)
     except CannotRun as reason:
         raise _Skip(str(reason)) from reason
-    if len(results) != len(run.pair.outputs):
-        raise _Skip(f"the module returns {len(results)} tensors, the model has {len(run.pair.outputs)} outputs")
-    truth = dict(zip(run.pair.outputs, results, strict=True))
+    if len(results) != len(run.beside.outputs):
+        raise _Skip(f"the module returns {len(results)} tensors, the model has {len(run.beside.outputs)} outputs")
+    truth = dict(zip(run.beside.outputs, results, strict=True))
     feeds, shapes = inputs.feeds(leaves), inputs.shapes(leaves)
     try:
-        exported = run.pair.expect(feeds)
-        compared = run.pair.compare(feeds, {**exported, **truth}, sample)
+        exported, compared = run.beside.compare(feeds, truth, sample)
     except (Unsupported, reference.OutOfTime) as reason:
         raise _Skip(str(reason)) from reason
     except MemoryError as reason:
         raise _Skip("there is not enough memory to run the models") from reason
-    if run.pair.drawn:
+    if run.beside.is_random:
         raise _Skip("the model draws random numbers, and other ones than the module")
-    outputs = [item for item in compared if item.is_output]
-    rows = [_row(item, truth[item.name], exported[item.name], shapes) for item in outputs]
+    rows = [_row(item, truth[item.name], exported[item.name], shapes) for item in compared if item.is_output]
     if not binding and any(row.fault and row.exported for row in rows):
         sizes = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in shapes.items())
         raise _Skip(f"at {sizes} the exported model itself differs from the module")
@@ -166,10 +150,10 @@ def _row(item: Compared, truth: Array, exported: Array, shapes: Mapping[str, tup
     """Return the evidence on one output; where it differs, the model as it was exported says since when."""
     found = item.difference
     own, allowed, fault = 0.0, found.allowed, found.fault
-    if fault and (was := compare_values(truth, exported, (), item.dtype, by_channel=False)).fault:
+    if fault and (was := Beside.difference(truth, exported, item.dtype)).fault:
         measurable = was.same_pattern and found.same_pattern and truth.dtype.kind == "f"
         own = was.relative if measurable else float("inf")
-        limit = min(WIDEST, largest_difference(item.dtype))
+        limit = min(WIDEST, item.limit)
         if max(own, found.relative) <= limit and found.relative <= 2 * own + allowed:
             allowed, fault = limit, ""
         else:

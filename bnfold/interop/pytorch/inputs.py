@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from bnfold import ir
 from bnfold.errors import BadInput
 from bnfold.ir.elements import Array
-from bnfold.verification.inputs.drawing import Feeds, input_shapes, random_value, required
-from bnfold.verification.inputs.shapes import sizings
+from bnfold.settings import VerifyOptions
+from bnfold.verification.engine import candidates, random_value
 
 VARIATIONS: tuple[Callable[[int, int], int], ...] = (
     lambda axis, size: size + 1 if axis == 0 else 2 * size,
@@ -59,7 +60,7 @@ class Inputs:
         args, kwargs = self._unflatten(list(leaves), self._structure)
         return args, kwargs
 
-    def feeds(self, leaves: Sequence[Any]) -> Feeds:
+    def feeds(self, leaves: Sequence[Any]) -> dict[str, Array]:
         """Return the same for the graph; floats as float64, exactly."""
         return {value.name: as_array(leaves[slot]) for value, slot in zip(self.values, self.slots, strict=True)}
 
@@ -128,20 +129,16 @@ def as_array(tensor: Any) -> Array:
     return np.asarray(plain.double().numpy() if plain.is_floating_point() else plain.numpy())
 
 
-def made_up(model: ir.Model, given: Mapping[str, Sequence[int]], seed: int) -> Iterator[Inputs]:
-    """Make up inputs where no example is at hand.
+def made_up(model: ir.Model, checks: VerifyOptions) -> Iterator[Inputs]:
+    """Make up inputs if no example is at hand: recorded ones, or those that `verification` would try.
 
-    The graph's inputs in their order, of the sizes that `verification` would try.
-
-    Raises BadInput where nothing tells an input's rank, or ``given`` names one that is not there.
+    Raises BadInput for an input of unknown rank, or if ``checks.inputs`` names one that is not there.
     """
     import torch
 
-    values = required(model)
-    for sizing in sizings():
-        shapes = input_shapes(model, sizing, given)
-        arrays = [np.asarray(random_value(value, shapes[value.name], seed, 0)) for value in values]
-        yield Inputs([_tensor(torch, array) for array in arrays], {}, values)
+    values = model.required_inputs()
+    for feeds, *_ in candidates(model, replace(checks, samples=1)):
+        yield Inputs([_tensor(torch, np.asarray(feeds[value.name])) for value in values], {}, values)
 
 
 def _tensor(torch: Any, array: Any) -> Any:
@@ -154,7 +151,7 @@ def examples(model: ir.Model, example: Any) -> Inputs:
     """Return inputs from what a caller gives: a tensor, a sequence of positional, or a mapping of keyword arguments."""
     import torch
 
-    values = required(model)
+    values = model.required_inputs()
     if isinstance(example, torch.Tensor):
         return Inputs([example], {}, values)
     if isinstance(example, Mapping):

@@ -14,7 +14,6 @@ from bnfold import ir
 from bnfold.errors import BadInput
 from bnfold.interop.pytorch.inputs import Inputs
 from bnfold.pipeline import formats
-from bnfold.verification.inputs.drawing import required
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +75,4 @@ def example(program: Any, model: ir.Model) -> Inputs | None:
     if remembered is None:
         return None
     args, kwargs = remembered
-    return Inputs(args, kwargs, required(model))
+    return Inputs(args, kwargs, model.required_inputs())

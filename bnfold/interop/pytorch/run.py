@@ -21,7 +21,7 @@ from bnfold.pipeline.outcome import Outcome
 from bnfold.report.events import Report
 from bnfold.settings import Options, OutputOptions, VerifyOptions, simplified
 from bnfold.verification import Verdict
-from bnfold.verification.runtimes.threads import one_thread
+from bnfold.verification.engine import one_thread
 
 SAMPLES = 3
 """Inputs to compare with the module on, unless `VerifyOptions` say otherwise: the example, and two unlike it."""

@@ -12,7 +12,6 @@ from bnfold.ir.value import Dim, shape_of
 from bnfold.reference.dispatch import definition
 from bnfold.reference.precision import computed_type
 from bnfold.verification.changes.extract import sparse_of
-from bnfold.verification.inputs.drawing import overridable, required
 from bnfold.verification.inputs.sized import sized
 
 Shape = Sequence[Dim] | None
@@ -20,11 +19,11 @@ Shape = Sequence[Dim] | None
 
 def interface_fault(before: ir.Model, after: ir.Model) -> str:
     """Return one sentence that says why no feeds and results can be compared; empty where they can."""
-    inputs, outputs = required(before), before.graph.outputs
-    offered, made = [*required(after), *overridable(after)], after.graph.outputs
-    known = [*inputs, *overridable(before)]
+    inputs, outputs = before.required_inputs(), before.graph.outputs
+    offered, made = [*after.required_inputs(), *after.overridable_inputs()], after.graph.outputs
+    known = [*inputs, *before.overridable_inputs()]
     return (
-        _missing("input", _without(inputs, offered), _without(required(after), known))
+        _missing("input", _without(inputs, offered), _without(after.required_inputs(), known))
         or _missing("output", _without(outputs, made), _without(made, outputs))
         or _order("inputs", inputs, [value for value in offered if value.name in {known.name for known in inputs}])
         or _order("outputs", outputs, made)
@@ -35,12 +34,12 @@ def interface_fault(before: ir.Model, after: ir.Model) -> str:
 
 def narrowed(before: ir.Model, after: ir.Model) -> str:
     """Return one sentence about what callers may feed to ``before`` and not to ``after``, or have to; else empty."""
-    free = overridable(before)
+    free = before.overridable_inputs()
     takes, took = (declared_shapes(model.graph.proto.input) for model in (after, before))
-    gone = _without(free, overridable(after))
+    gone = _without(free, after.overridable_inputs())
     if gone:
         return f"callers can no longer feed {', '.join(map(repr, gone))}, which had a default"
-    for old in (*required(before), *free):
+    for old in (*before.required_inputs(), *free):
         if not _admits(took[old.name], takes[old.name]):
             return (
                 f"input {old.name!r} took the shape {_written(took[old.name])} "
@@ -112,7 +111,7 @@ def unlisted(before: ir.Model, after: ir.Model) -> list[str]:
 def unread(before: ir.Model, after: ir.Model, fed: Collection[str]) -> list[str]:
     """Return names of inputs with a default, not ``fed``, that only nodes of ``before`` read."""
     values = after.graph.values
-    free = (value for value in overridable(before) if value.name not in fed and not value.is_unread)
+    free = (value for value in before.overridable_inputs() if value.name not in fed and not value.is_unread)
     return [value.name for value in free if values[value.name].is_unread]
 
 

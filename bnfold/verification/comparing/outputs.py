@@ -62,9 +62,14 @@ class Compared(NamedTuple):
         """Whether more knowledge of the noise could change what is said of the difference."""
         return self.difference.is_in_doubt or self.is_drowned
 
+    @property
+    def limit(self) -> float:
+        """The largest difference that rounding ever causes, relative to the scale."""
+        return largest_difference(self.dtype)
+
     def exceeds(self) -> bool:
         """Whether the difference is beyond what rounding ever causes."""
-        return self.difference.relative > largest_difference(self.dtype)
+        return self.difference.relative > self.limit
 
     @property
     def sentence(self) -> str:

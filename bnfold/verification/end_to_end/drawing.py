@@ -11,7 +11,7 @@ from bnfold.ir.elements import Array
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.data import Recorded
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, choosing, is_of_both_signs, random_feeds, required
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, choosing, is_of_both_signs, random_feeds
 from bnfold.verification.request import Request
 
 
@@ -31,7 +31,7 @@ class Sample:
 def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, signed: bool = False) -> Sample:
     """Return the sample of that number at the chosen sizes."""
     feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, index, signed=signed)
-    feeds = choosing(required(choice.model), feeds, pair.rows, index)
+    feeds = choosing(choice.model.required_inputs(), feeds, pair.rows, index)
     return evaluated(request, pair, Recorded(feeds), index, request.checks.samples)
 
 
@@ -45,7 +45,7 @@ def drawn_in_range(
     """
     sample = drawn(request, pair, choice, index, signed=signed)
     is_large = SAMPLE_KINDS[index % len(SAMPLE_KINDS)] == "large"
-    if not is_large and any(is_of_both_signs(value, index) for value in required(choice.model)):
+    if not is_large and any(is_of_both_signs(value, index) for value in choice.model.required_inputs()):
         return sample
     if all(np.isnan(first.expected[name]).any() for name in pair.outputs if _has_nan(sample.expected[name])):
         return sample

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bnfold import reference
 from bnfold.errors import BnfoldError
 from bnfold.verification.comparing.sides import evaluator
-from bnfold.verification.inputs.drawing import input_shapes, random_feeds, required
+from bnfold.verification.inputs.drawing import input_shapes, random_feeds
 from bnfold.verification.inputs.shapes import sizings
 from bnfold.verification.request import Request
 from bnfold.verification.tolerance.compare import compare_values
@@ -14,7 +14,7 @@ from bnfold.verification.tolerance.compare import compare_values
 def agree_as_declared(request: Request) -> bool:
     """Whether a size is declared as 0, and both models compute the same where it is."""
     model = request.before
-    declared = {value.name: value.shape for value in required(model)}
+    declared = {value.name: value.shape for value in model.required_inputs()}
     if not any(0 in (shape or ()) for shape in declared.values()):
         return False
     outputs = [value.name for value in model.graph.outputs]

@@ -19,7 +19,7 @@ from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.choices import Choice, further_choices, inferred_sizes, size_changes
 from bnfold.verification.inputs.cost import estimate
 from bnfold.verification.inputs.data import Recorded
-from bnfold.verification.inputs.drawing import CROSSED, FLAT, SAMPLE_KINDS, overridable, random_value, required
+from bnfold.verification.inputs.drawing import CROSSED, FLAT, SAMPLE_KINDS, random_value
 from bnfold.verification.inputs.roles import role
 from bnfold.verification.inputs.sized import sized
 from bnfold.verification.request import Request
@@ -63,7 +63,8 @@ def other_sizes(
 ) -> Iterator[tuple[Choice, Sample]]:
     """Yield a sample of each kind of other sizes that the original takes, as long as that takes little time."""
     told = inferred_sizes(
-        {value.name: request.checks.inputs.get(value.name, value.shape) for value in required(request.before)}, known
+        {value.name: request.checks.inputs.get(value.name, value.shape) for value in request.before.required_inputs()},
+        known,
     )
     if not told and all(isinstance(dim, int) for shape in known.values() for dim in shape):
         return
@@ -98,8 +99,10 @@ def other_defaults(request: Request, pair: ModelPair, first: Sample, elsewhere: 
     truth with a default may be what chooses it, and so may a size: those ``elsewhere`` are of others. Bounds with a
     default are crossed once.
     """
-    both = {value.name: value for value in overridable(request.after)}
-    free = [value for value in overridable(request.before) if value.name in both and value.name not in first.feeds]
+    both = {value.name: value for value in request.after.overridable_inputs()}
+    free = [
+        value for value in request.before.overridable_inputs() if value.name in both and value.name not in first.feeds
+    ]
     if not free:
         return []
     moved = [value for value in free if _readers(value) != _readers(both[value.name])]

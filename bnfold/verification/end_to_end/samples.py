@@ -25,7 +25,6 @@ from bnfold.verification.inputs.drawing import (
     input_shapes,
     known_shapes,
     random_feeds,
-    required,
 )
 from bnfold.verification.inputs.relaxed import loosened
 from bnfold.verification.inputs.shapes import sizings
@@ -165,7 +164,7 @@ def _open_inputs(request: Request) -> list[str]:
     """Return the inputs whose shapes nobody gave and the original leaves open."""
     return [
         value.name
-        for value in required(request.before)
+        for value in request.before.required_inputs()
         if value.name not in request.checks.inputs
         and (value.shape is None or not all(isinstance(dim, int) and dim > 0 for dim in value.shape))
     ]

@@ -14,7 +14,6 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from bnfold import ir
 from bnfold.errors import BadInput
 from bnfold.ir.elements import Array
-from bnfold.verification.inputs.drawing import required
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ def _archive(path: Path) -> dict[str, Array]:
 
 
 def _folder(folder: Path, model: ir.Model) -> Recorded:
-    inputs = [value.name for value in required(model)]
+    inputs = [value.name for value in model.required_inputs()]
     return Recorded(
         _numbered(folder, "input", inputs), _numbered(folder, "output", [value.name for value in model.graph.outputs])
     )
@@ -79,9 +78,9 @@ def _numbered(folder: Path, kind: str, names: list[str]) -> dict[str, Array]:
 def _conform(path: Path, run: Recorded, model: ir.Model) -> Recorded:
     """Return the run with every array in the type that the model declares: numpy makes float64 and int64."""
     feeds = dict(run.feeds)
-    for value in required(model):
+    for value in model.required_inputs():
         if value.name not in feeds:
-            missing = [other.name for other in required(model) if other.name not in run.feeds]
+            missing = [other.name for other in model.required_inputs() if other.name not in run.feeds]
             wanted, there = (", ".join(map(repr, names)) for names in (missing, sorted(run.feeds)))
             raise BadInput(f"{path}: has no array for input {wanted}; its arrays are {there}")
         feeds[value.name] = _fitting(path, value, feeds[value.name])

@@ -41,17 +41,6 @@ class CannotFeed(BadInput):
     """An input for which no value can be made up; the message says how to give one."""
 
 
-def required(model: ir.Model) -> list[ir.Value]:
-    """Return the inputs that a caller must feed: those without a stored default."""
-    sparse = {entry.values.name for entry in model.proto.graph.sparse_initializer}
-    return [value for value in model.graph.inputs if value.tensor_proto is None and value.name not in sparse]
-
-
-def overridable(model: ir.Model) -> list[ir.Value]:
-    """Return the inputs that a caller may feed or leave: a default is stored for them."""
-    return [value for value in model.graph.inputs if model.is_overridable(value)]
-
-
 def input_shapes(model: ir.Model, sizing: Sizing, given: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
     """Return the shape of every required input, open dims as ``sizing`` says. Raises as `known_shapes`."""
     return {name: sizing.concrete(shape) for name, shape in known_shapes(model, given).items()}
@@ -65,9 +54,11 @@ def known_shapes(model: ir.Model, given: Mapping[str, Sequence[int]]) -> dict[st
     """
     unknown = sorted(set(given) - {value.name for value in model.graph.inputs})
     if unknown:
-        known = ", ".join(repr(value.name) for value in required(model))
+        known = ", ".join(repr(value.name) for value in model.required_inputs())
         raise BadSetting("inputs", f"the model has no input {', '.join(map(repr, unknown))}; its inputs are {known}")
-    told = inferred_shapes(model, {value.name: _declared(value, given.get(value.name)) for value in required(model)})
+    told = inferred_shapes(
+        model, {value.name: _declared(value, given.get(value.name)) for value in model.required_inputs()}
+    )
     shapes = {name: shape for name, shape in told.items() if shape is not None}
     for name in (name for name in told if name not in shapes):
         raise CannotFeed(f"the rank of input {name!r} is unknown; give its shape with --input {name}=N,…")
@@ -95,7 +86,8 @@ def random_feeds(
     ``signed`` as in `random_value`.
     """
     return {
-        value.name: random_value(value, shapes[value.name], seed, sample, signed=signed) for value in required(model)
+        value.name: random_value(value, shapes[value.name], seed, sample, signed=signed)
+        for value in model.required_inputs()
     }
 
 

@@ -8,7 +8,6 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.shapes.types import forget_shapes
-from bnfold.verification.inputs.drawing import required
 
 _MOST = 8
 """Inputs beyond which nobody looks for those whose declared shape is wrong."""
@@ -25,7 +24,7 @@ def loosened(model: ir.Model) -> Iterator[ir.Model]:
     The shape of one input is left open, or those of all.
     """
     copy = model.clone()
-    values = {value.name: value for value in required(model)}
+    values = {value.name: value for value in model.required_inputs()}
     for info in copy.proto.graph.input:
         if info.name in values and info.type.HasField("tensor_type"):
             info.type.tensor_type.elem_type = _type(values[info.name])

@@ -17,7 +17,7 @@ from bnfold.verification.changes.boundaries import changed_defaults, may_be_fed_
 from bnfold.verification.changes.extract import Subgraph, fed_apart
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, choosing, overridable, random_value
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, choosing, random_value
 from bnfold.verification.inputs.sized import SharedShapes
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.pairs import SubgraphPair
@@ -67,7 +67,7 @@ class SubgraphVerifier:
         self._draws = draws
         self._evaluate = evaluator(request.policy, request.clock)
         self._defaults = changed_defaults(before, after)
-        old, new = ({value.name for value in overridable(model)} for model in (before, after))
+        old, new = ({value.name for value in model.overridable_inputs()} for model in (before, after))
         self._moved = self._defaults & old & new
         """Those of them that callers may override in both models."""
 

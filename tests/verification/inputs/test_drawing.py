@@ -7,7 +7,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.errors import BadInput
-from bnfold.verification.inputs.drawing import CannotFeed, input_shapes, is_of_both_signs, random_feeds, required
+from bnfold.verification.inputs.drawing import CannotFeed, input_shapes, is_of_both_signs, random_feeds
 from bnfold.verification.inputs.shapes import sizings
 from tests.verification.graphs import model, numbers, statistics
 
@@ -176,7 +176,7 @@ def test_other_types() -> None:
 def test_initializers_need_no_feeding_whatever_the_ir_version() -> None:
     listed = "(float[N,3] x, float[3,2] W) => (float[N,2] y) { y = MatMul (x, W) }"
     for version in (3, 8):
-        assert [value.name for value in required(load(listed, {"W": np.ones((3, 2))}, 9, version))] == ["x"]
+        assert [value.name for value in load(listed, {"W": np.ones((3, 2))}, 9, version).required_inputs()] == ["x"]
 
 
 def test_a_sequence_cannot_be_made_up() -> None:

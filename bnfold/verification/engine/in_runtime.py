@@ -1,0 +1,256 @@
+"""Two models that only a runtime can run, compared in the types that they store.
+
+There is no evaluation in float64 here, so a difference is weighed against two measured effects of rounding: that of the
+new constants, each moved by one unit of the type it is *stored* in, and that of float32 arithmetic, shown by the
+*original* with its own float32 constants and inputs moved by one unit. What counts as a fault is then decided by the
+same arithmetic as for ONNX (`bnfold.verification.tolerance.compare`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.errors import BnfoldError
+from bnfold.ir.elements import Array
+from bnfold.settings import VerifyOptions
+from bnfold.verification.comparing.outputs import Compared, compared, inconclusive, largest_difference, output_rows
+from bnfold.verification.comparing.sides import explained
+from bnfold.verification.inputs.candidates import candidates
+from bnfold.verification.inputs.drawing import CannotFeed, Feeds
+from bnfold.verification.request import Clock
+from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
+from bnfold.verification.sentences import agree
+from bnfold.verification.tolerance.compare import ROUNDS
+from bnfold.verification.tolerance.floats import FLOAT_TYPES
+from bnfold.verification.tolerance.storage import agrees, errors
+from bnfold.verification.verdict import Status, Verdict, WitnessRow
+
+COARSEST = 2.0**-5
+"""Of the scale: the largest difference that is ever put down to rounding."""
+
+Progress = Callable[[str, int, int], None]
+Results = Sequence[Mapping[str, Array]]
+Round = tuple[RuntimeResult, RuntimeResult]
+"""What runs gave with the new constants moved, and those of the original with its own and the inputs moved."""
+
+
+class Undecided(Exception):
+    """The two cannot be compared; the message says why."""
+
+
+class _Fault(Exception):
+    """The two differ in a way that no tolerance concerns."""
+
+
+class RuntimePair(ABC):
+    """Two models and the runtime that runs them. A subclass says how they run, and how their constants are moved.
+
+    Attributes:
+        runtime: The runtime's package.
+        label: Its name in sentences.
+        feeds: The inputs that are compared, once they are chosen.
+        checks: The settings of the verification.
+    """
+
+    runtime: str
+    label: str
+
+    def __init__(self, model: ir.Model, checks: VerifyOptions) -> None:
+        self.model, self.checks = model, checks
+        self.clock = Clock(checks.verify_seconds)
+        self.feeds: list[Feeds] = []
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start to compare. Raises Undecided if they cannot be run at all."""
+
+    @abstractmethod
+    def before(self) -> RuntimeResult:
+        """Run the original on `feeds`."""
+
+    @abstractmethod
+    def after(self) -> RuntimeResult:
+        """Run the rewritten model on `feeds`."""
+
+    @abstractmethod
+    def rounded(self, number: int) -> RuntimeResult:
+        """Run the rewritten model with its new constants moved by a unit; an error without results if it has none."""
+
+    @abstractmethod
+    def inexact(self, number: int) -> RuntimeResult:
+        """Run the original with its constants and inputs moved by a unit."""
+
+    @abstractmethod
+    def new_types(self) -> list[int]:
+        """Return the element types of the new constants."""
+
+    @abstractmethod
+    def growth(self) -> float:
+        """Return by how much more rounding sums moves results than rounding products does."""
+
+    @abstractmethod
+    def names(self, result: Mapping[str, Array]) -> list[str]:
+        """Return the names of the outputs in ``result``, in order."""
+
+    @abstractmethod
+    def evaluate(self, feeds: Feeds, result: Mapping[str, Array]) -> dict[str, Array]:
+        """Evaluate the original in float64; values by the names in ``result``. Raises BnfoldError where it cannot."""
+
+    @abstractmethod
+    def unreached(self, actual: RuntimeResult) -> str:
+        """Return the part with new constants that no run enters; empty if there is none."""
+
+    def run(self, path: Path, feeds: Sequence[Feeds] | None = None) -> RuntimeResult:
+        """Run a file on `feeds`, or on others, within the time that is left."""
+        return RuntimeProcess(self.runtime).run(path, self.feeds if feeds is None else feeds, self.clock.left)
+
+    def run_again(self, path: Path, feeds: Sequence[Feeds]) -> RuntimeResult:
+        """Run a changed copy of a model that ran. Raises Undecided if it does not."""
+        found = self.run(path, feeds)
+        if not found.ran:
+            raise Undecided(f"{self.label} does not run the model once more: {found.error}")
+        return found
+
+    def verify(self, progress: Progress) -> Verdict:
+        """Compare the two models; a model that cannot be run is ``unverified``."""
+        status: Status
+        try:
+            with self.clock.phase("runtime"):
+                self.start()
+                return self._compare(self._run_original(), progress)
+        except (Undecided, CannotFeed) as reason:
+            status, text, test = "unverified", str(reason), "nothing"
+        except _Fault as finding:
+            status, text, test = "failed", str(finding), "interface"
+        return Verdict(status, text, test, seed=self.checks.seed, seconds=self.clock.seconds)
+
+    def _run_original(self) -> RuntimeResult:
+        """Choose the first inputs that the original takes."""
+        error = ""
+        for drawn in candidates(self.model, self.checks):
+            self.feeds = drawn if self.checks.data is not None else drawn + _other_branches(drawn)
+            found = self.before()
+            if found.ran:
+                return found
+            error = found.error
+        raise Undecided(f"{self.label} does not run the original: {error}")
+
+    def _compare(self, expected: RuntimeResult, progress: Progress) -> Verdict:
+        progress("original", 1, 3)
+        actual = self.after()
+        if not actual.ran:
+            raise _Fault(f"{self.label} runs the original, but not the rewritten model: {actual.error}")
+        progress("rewritten", 2, 3)
+        missing = sorted(expected.results[0].keys() ^ actual.results[0].keys())
+        if missing:
+            raise _Fault(f"the two models have different outputs: {missing}")
+        names, growth = self.names(expected.results[0]), self.growth()
+        found = explained(
+            (self._round(number) for number in range(ROUNDS)),
+            lambda rounds: [
+                _compared(name, index, expected.results, actual.results, rounds, growth)
+                for index in range(len(self.feeds))
+                for name in names
+            ],
+            lambda found: any(item.is_in_doubt for item in found),
+        )
+        progress("disturbed", 3, 3)
+        status, reason = self._decide(found)
+        if status == "verified" and (part := self.unreached(actual)):
+            raise Undecided(
+                f"no output reacts to the new constants of {part} on these inputs; give inputs that reach them "
+                "with --data, or draw more with --samples"
+            )
+        if status == "failed":
+            self._check_runtime(expected, found)
+        row = WitnessRow(actual.runtime, None, ran_before=True, ran_after=True)
+        decided, seed = "nothing" if status == "unverified" else "storage precision", self.checks.seed
+        return Verdict(status, reason, decided, output_rows(found), (row,), samples=len(self.feeds), seed=seed)
+
+    def _round(self, number: int) -> Round:
+        with ThreadPoolExecutor(2) as pool:  # the runtime works in processes of its own
+            rounding = pool.submit(self.rounded, number)
+            arithmetic = pool.submit(self.inexact, number)
+            return rounding.result(), arithmetic.result()
+
+    def _decide(self, found: Sequence[Compared]) -> tuple[Status, str]:
+        """Decide: however coarse the type of the weights, no difference beyond `COARSEST` is rounding."""
+        fault = next((item for item in found if item.difference.fault), None)
+        if fault is not None:
+            return "failed", fault.sentence
+        limit = min(max(map(largest_difference, (None, *self.new_types()))), COARSEST)
+        if doubt := inconclusive(found, lambda item: item.difference.relative > limit):
+            return "unverified", doubt
+        return "verified", agree(output_rows(found), len({item.sample for item in found}), self.label)
+
+    def _check_runtime(self, expected: RuntimeResult, found: Sequence[Compared]) -> None:
+        """Raise Undecided if the runtime does not compute the *original* as float64 does.
+
+        It has errors of its own (OpenVINO 2026.4: a ReduceMean that drops axes, with a Multiply for each channel behind
+        it), and what a runtime gets wrong in two ways is no evidence. If the reference evaluator lacks an operator,
+        there is no such doubt.
+        """
+        dtypes = {item.name: item.dtype for item in found}
+        for feeds, given in zip(self.feeds, expected.results, strict=True):
+            try:
+                truth = self.evaluate(feeds, given)
+            except (BnfoldError, MemoryError):
+                return
+            for name in truth:
+                measured = errors([truth], [given], name)
+                if measured is not None and not agrees(measured, dtypes[name]):
+                    raise Undecided(
+                        f"output {name!r} of the original differs in {self.label} from float64 by "
+                        f"{measured.largest:.2g} of its largest value, so {self.label} cannot show whether the two "
+                        "models agree"
+                    )
+
+
+def _other_branches(drawn: Sequence[Feeds]) -> list[Feeds]:
+    """Return the same inputs with every boolean inverted, if there are any, so that every If takes its other branch."""
+    return [
+        {name: ~array if array.dtype == bool else array for name, array in feeds.items()}
+        for feeds in drawn
+        if any(array.dtype == bool for array in feeds.values())
+    ]
+
+
+def _compared(
+    name: str, index: int, before: Results, after: Results, rounds: Sequence[Round], growth: float
+) -> Compared:
+    """Compare output ``name`` on sample ``index``.
+
+    A unit on every product shows what rounding the products does, not what rounding their sums does: that is more by
+    ``growth``.
+    Raises Undecided if no number differs, but which elements were picked.
+    """
+    expected, actual = before[index][name], after[index][name]
+    draws = [
+        [
+            *([{name: new.results[index][name]}] if new.ran else []),
+            {name: _shifted(actual, expected, old.results[index][name], growth)},
+        ]
+        for new, old in rounds
+    ]
+    dtype = onnx.helper.np_dtype_to_tensor_dtype(expected.dtype)
+    item = compared(name, index, expected, actual, draws, dtype, new=int(rounds[0][0].ran))
+    wavers = any(not np.array_equal(draw[name], actual) for group in draws for draw in group)
+    if item.difference.fault and dtype not in FLOAT_TYPES and wavers:
+        raise Undecided(f"output {name!r} jumps: rounding alone changes which elements it picks")
+    return item
+
+
+def _shifted(actual: Any, expected: Any, draw: Any, growth: float) -> Array:
+    """Return the result moved as the original's is, ``growth`` times as far."""
+    if actual.dtype.kind != "f" or not actual.shape == expected.shape == draw.shape:
+        return np.asarray(actual if np.array_equal(draw, expected) else draw)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.asarray(actual.astype(np.float64) + growth * (draw.astype(np.float64) - expected))
