@@ -22,6 +22,9 @@ Shapes = dict[str, tuple[int, ...]]
 LARGEST_FEED = 1 << 23
 """Elements of activations that a region may be fed; with more, even a region is no small matter."""
 
+_LARGEST_OTHER = 1 << 20
+"""Likewise for further sizes, at which several samples are compared."""
+
 _EVEN = 8
 """What halves three times must meet again what did not."""
 
@@ -68,8 +71,8 @@ def _trials(
 ) -> Iterator[Trial]:
     reach = _reach(nodes)
     further: list[dict[str, int]] = [{"more": 1}] if _has_strides(nodes) or _reads_places(nodes) else []
+    beyond = largest_bound(nodes) + 1
     if depend_on_sizes(nodes):
-        beyond = largest_bound(nodes) + 1
         further += [{"batch": 1}, {"least": beyond}, {"batch": max(beyond, _BATCH)}]
     small = {name: _small(inputs[name], shape) for name, shape in full.items()}
     for by_axis, steps in ((False, (1,)), (True, (1, _EVEN))):
@@ -77,7 +80,9 @@ def _trials(
         for step in steps:
             shapes = _sizes(inferred, 3 + reach, step=step)
             others = [_sizes(inferred, **{"least": 3 + reach, "step": step, **changed}) for changed in further]
-            others = [other for other in others if other != shapes and elements(other) <= LARGEST_FEED]
+            if any(elements(other) > _LARGEST_OTHER for other in others):
+                others += _one_axis_longer(inferred, shapes, beyond)
+            others = [other for other in others if other != shapes and elements(other) <= _LARGEST_OTHER]
             yield Trial(shapes, is_guess, tuple(others))
     inferred = _inferred(inputs, nodes, full, by_axis=True)
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
@@ -252,6 +257,16 @@ def _sizes(
     sizes = {name: step * (least + place) + more for place, name in enumerate(free)}
     sizes[_FREE_BATCH] = batch
     return {name: tuple(dim if isinstance(dim, int) else sizes[dim] for dim in shape) for name, shape in told.items()}
+
+
+def _one_axis_longer(told: Mapping[str, Sequence[Dim]], usual: Shapes, size: int) -> list[Shapes]:
+    """Return the usual shapes with one open axis after the other of this size."""
+    names = dict.fromkeys(dim for shape in told.values() for dim in shape if isinstance(dim, str))
+    placed = {name: [*zip(shape, usual[name], strict=True)] for name, shape in told.items()}
+    return [
+        {name: tuple(size if dim == longer else known for dim, known in dims) for name, dims in placed.items()}
+        for longer in names
+    ]
 
 
 def _reach(nodes: Sequence[ir.Node]) -> int:
