@@ -1,6 +1,6 @@
 """What mkdocs.yml adds to docs/: pages made from the code and the repository, and links that lead out of docs/.
 
-mkdocs calls `on_files` and `on_page_markdown`.
+mkdocs calls the functions whose names begin with `on_`.
 """
 
 from __future__ import annotations
@@ -53,6 +53,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
     fences = re.split(r"(^```.*?^```$)", markdown, flags=re.DOTALL | re.MULTILINE)
     return "".join(part if part.startswith("```") else _LINK.sub(moved, part) for part in fences)
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Give the theme's search dialogue a name, which it lacks."""
+    del page, config
+    dialogue = 'data-md-component="search" role="dialog"'
+    return output.replace(dialogue, f'{dialogue} aria-label="Search"')
 
 
 def _api() -> Iterator[str]:

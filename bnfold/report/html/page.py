@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bnfold.errors import printable
 from bnfold.report.advice import ADVICE, Advice
 from bnfold.report.events import map_texts, state
-from bnfold.report.html import layout, plots
+from bnfold.report.html import layout, markdown, plots
 from bnfold.report.reasons import Reason
 from bnfold.report.totals import size
 
@@ -100,27 +100,6 @@ class ModelPage:
         return "; ".join(filter(None, (named, converted, f"{nodes[0]} → {nodes[1]} nodes")))
 
     @property
-    def markdown(self) -> str:
-        """The summary as Markdown, for an issue or a pull request."""
-        document = self.document
-        nodes = [sum(document["operators"][when].values()) for when in ("before", "after")]
-        lines = [
-            f"**bnfold: {self.name}**",
-            "",
-            f"{self.sentence}. {(document['verify'] or {}).get('summary', 'not verified')}",
-            "",
-            "| | before | after |",
-            "|---|---|---|",
-            f"| opset | {document['opset']['before']} | {document['opset']['after']} |",
-            f"| nodes | {nodes[0]} | {nodes[1]} |",
-            f"| BatchNormalization | {short(self.counts[0])} | {short(self.counts[1])} |",
-            f"| weights, bytes | {document['weights']['before']:,} | {document['weights']['after']:,} |",
-            *(["", "Left:"] if self.reasons else []),
-            *(f"* {count} × `{code}`: {Reason.of(code).value}" for code, count in self.reasons),  # noqa: RUF001
-        ]
-        return "\n".join(lines) + "\n"
-
-    @property
     def counts(self) -> tuple[int | None, int | None]:
         """BatchNormalizations before and after; None where they are not known."""
         known = self.document.get("counts")
@@ -172,6 +151,7 @@ def html(documents: Sequence[Document]) -> str:
     """
     documents = map_texts(documents, printable)
     environment = templates()
+    environment.filters.update(markdown=markdown.of_model, markdowns=markdown.of_models)
     body = environment.get_template("body.html.j2")
     shared = {"level": 2 if len(documents) == 1 else 3}
     models = [_model(f"m{index}", document, body, shared) for index, document in enumerate(documents)]
