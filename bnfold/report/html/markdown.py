@@ -29,7 +29,7 @@ def of_model(model: ModelPage) -> str:
         "",
         f"{model.sentence}. {(document['verify'] or {}).get('summary', 'not verified')}",
         "",
-        *_table(("", "before", "after"), rows),
+        *table(("total", "before", "after"), rows),
         *(["", "Left:"] if model.reasons else []),
         *(f"* {count} × `{code}`: {Reason.of(code).value}" for code, count in model.reasons),  # noqa: RUF001
     )
@@ -42,7 +42,7 @@ def of_models(models: Sequence[ModelPage], sentence: str) -> str:
         for model in models
     ]
     head = ("model", "status", "BatchNormalizations", "left", "why")
-    return _lines(f"**bnfold: {len(models)} models**", "", sentence, "", *_table(head, rows))
+    return _lines(f"**bnfold: {len(models)} models**", "", sentence, "", *table(head, rows))
 
 
 def of_differences(document: Mapping[str, Any], verdict: str, sentence: str) -> str:
@@ -59,14 +59,15 @@ def of_differences(document: Mapping[str, Any], verdict: str, sentence: str) -> 
         "",
         f"{verdict}. {sentence}.",
         "",
-        *_table(("what differs", "A", "B"), rows),
+        *table(("what differs", "A", "B"), rows),
         "",
         *(f"* {row['kind']}: {_escaped(row['name'])}: {_escaped(row['text'])}" for row in found[:MOST]),
         *([f"* {len(found) - MOST} more"] if len(found) > MOST else []),
     )
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    """Return the lines of a table."""
     lines = [head, ["---"] * len(head), *rows]
     return [f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in lines]
 

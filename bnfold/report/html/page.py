@@ -105,7 +105,10 @@ class ModelPage:
         known = self.document.get("counts")
         if known is not None:
             return known["before"], known["after"]
-        return (len(self.strip), self.states.get("left", 0)) if "batchnorms" in self.document else (None, None)
+        if "operators" not in self.document:
+            return None, None
+        before, after = (self.document["operators"][when].get("BatchNormalization", 0) for when in ("before", "after"))
+        return before, after
 
     @property
     def strip(self) -> list[str]:
@@ -199,6 +202,11 @@ def templates() -> Environment:
     environment.globals.update(lay_out=layout.lay_out, shorten=layout.shorten, plots=plots, kinds=plots.KINDS)
     environment.globals.update(style=load("style.css"), script=load("script.js"), most=MAX_INLINE)
     return environment
+
+
+def as_model(document: Document) -> ModelPage:
+    """Return one report with what can be said of it, without its rows."""
+    return ModelPage("m0", map_texts(document, printable), (), 0)
 
 
 def packed(bodies: Sequence[str]) -> str:
