@@ -34,7 +34,8 @@ def test_cells_show_what_the_file_says(path: Path) -> None:
 def test_it_is_small_and_has_pictures_and_tables(path: Path) -> None:
     assert path.stat().st_size < 300_000
     notebook = cells.read(path)
-    kinds = {kind for cell in notebook["cells"] for output in cell.get("outputs", ()) for kind in output.get("data", ())}
+    outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", ())]
+    kinds = {kind for output in outputs for kind in output.get("data", ())}
     assert {"image/svg+xml", "text/markdown"} <= kinds
     assert len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
 

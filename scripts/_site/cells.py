@@ -42,12 +42,12 @@ def execute(notebook: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _run(source: str, names: dict[str, Any], count: int) -> list[Cell]:
     tree = ast.parse(source)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    end = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     printed, value = io.StringIO(), None
     with contextlib.redirect_stdout(printed):
         exec(compile(tree, "cell", "exec"), names)
-        if last is not None:
-            value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+        if isinstance(end, ast.Expr):
+            value = eval(compile(ast.Expression(end.value), "cell", "eval"), names)
     outputs: list[Cell] = []
     if printed.getvalue():
         outputs.append({"output_type": "stream", "name": "stdout", "text": _split(printed.getvalue())})
