@@ -9,7 +9,8 @@ from typing import Any
 from bnfold.errors import printable
 from bnfold.report.events import map_texts
 from bnfold.report.html import markdown
-from bnfold.report.html.page import MAX_INLINE, MAX_ROWS, packed, templates
+from bnfold.report.html.model_page import packed
+from bnfold.report.html.page import MAX_INLINE, MAX_ROWS, templates
 
 
 def told(document: Mapping[str, Any]) -> str:

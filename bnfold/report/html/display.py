@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from bnfold.errors import printable
 from bnfold.report.events import map_texts
 from bnfold.report.html import layout, markdown
-from bnfold.report.html.page import as_model
+from bnfold.report.html.model_page import as_model
 
 _ARROW = (
     '<defs><marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bnfold.report.html.model_page import ModelPage
 from bnfold.report.reasons import Reason
-
-if TYPE_CHECKING:
-    from bnfold.report.html.page import ModelPage
 
 MOST = 20
 """Differences that a summary lists."""
 
 
 def of_model(model: ModelPage) -> str:
-    """Summarise one report: the sentence, the verdict, the totals, and why some are left."""
+    """Return one report in short: the sentence, the verdict, the totals, and why some are left."""
     document = model.document
     nodes = [sum(document["operators"][when].values()) for when in ("before", "after")]
     rows = [
@@ -36,7 +34,7 @@ def of_model(model: ModelPage) -> str:
 
 
 def of_models(models: Sequence[ModelPage], sentence: str) -> str:
-    """Summarise a folder: a row for each model, the urgent ones first."""
+    """Return a folder in short: a row for each model, the urgent ones first."""
     rows = [
         (model.title, model.status, *map(_shown, model.counts), ", ".join(f"{n} {code}" for code, n in model.reasons))
         for model in models
@@ -46,7 +44,7 @@ def of_models(models: Sequence[ModelPage], sentence: str) -> str:
 
 
 def of_differences(document: Mapping[str, Any], verdict: str, sentence: str) -> str:
-    """Summarise a comparison: the verdict, what differs between the models, and the first differences."""
+    """Return a comparison in short: the verdict, what differs between the models, and the first differences."""
     before, after = document["before"], document["after"]
     rows = [
         *((each["what"], each["before"], each["after"]) for each in document["interface"] + document["metadata"]),
