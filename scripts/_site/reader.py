@@ -6,7 +6,7 @@ import re
 from typing import Any, NamedTuple
 from urllib.parse import urldefrag
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, TimeoutError
 
 TASKS = {
     "I have an old model": "tasks/old_model/",
@@ -86,9 +86,12 @@ def _words(text: str) -> set[str]:
 
 def _search(page: Page, base: str, task: str) -> int:
     """Type the task into the search box; return the position of its page among the results."""
-    page.goto(base)
+    page.goto(base, wait_until="networkidle")  # what is typed before the theme listens is lost
     page.locator("input[name=query]").fill(task)
-    page.locator(".md-search-result__item a").first.wait_for(state="attached", timeout=15000)
+    try:
+        page.locator(".md-search-result__item a").first.wait_for(state="attached", timeout=60_000)
+    except TimeoutError:
+        return 0
     page.wait_for_timeout(300)  # results come in batches while the index loads
     results: list[Any] = page.evaluate(
         "() => [...document.querySelectorAll('.md-search-result__item')]"
