@@ -6,7 +6,7 @@ import re
 from typing import Any, NamedTuple
 from urllib.parse import urldefrag
 
-from playwright.sync_api import Page, TimeoutError
+from playwright.sync_api import Error, Page
 
 TASKS = {
     "I have an old model": "tasks/old_model/",
@@ -90,7 +90,7 @@ def _search(page: Page, base: str, task: str) -> int:
     page.locator("input[name=query]").fill(task)
     try:
         page.locator(".md-search-result__item a").first.wait_for(state="attached", timeout=60_000)
-    except TimeoutError:
+    except Error:
         return 0
     page.wait_for_timeout(300)  # results come in batches while the index loads
     results: list[Any] = page.evaluate(
