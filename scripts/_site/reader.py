@@ -86,10 +86,12 @@ def _words(text: str) -> set[str]:
 
 def _search(page: Page, base: str, task: str) -> int:
     """Type the task into the search box; return the position of its page among the results."""
-    page.goto(base, wait_until="networkidle")  # what is typed before the theme listens is lost
-    page.locator("input[name=query]").fill(task)
+    page.goto(base)
+    field = page.locator("input[name=query]")
+    field.click()  # the theme begins to listen when the field is entered
+    field.press_sequentially(task, delay=10)
     try:
-        page.locator(".md-search-result__item a").first.wait_for(state="attached", timeout=60_000)
+        page.locator(".md-search-result__item a").first.wait_for(state="attached", timeout=8_000)
     except Error:
         return 0
     page.wait_for_timeout(300)  # results come in batches while the index loads
