@@ -61,7 +61,7 @@ def optimize(
         OutputError: The result cannot be written, or would overwrite the input.
         VerificationFailed: The result does not compute what the model did; nothing was written.
 
-    Example:
+    Examples:
         >>> import bnfold
         >>> outcome = bnfold.optimize("model.onnx", "out.onnx")
         >>> outcome.verdict.status, outcome.report.opset_before, outcome.report.opset_after
@@ -87,7 +87,7 @@ def fold(
     Raises:
         BnfoldError: As `optimize`.
 
-    Example:
+    Examples:
         >>> import bnfold, onnx
         >>> proto = bnfold.fold(onnx.load("model.onnx")).to_proto()
         >>> proto.opset_import[0].version, "BatchNormalization" in {node.op_type for node in proto.graph.node}
@@ -113,7 +113,7 @@ def upgrade(
         UpgradeBlocked: Nodes have no equivalent at the target; its ``blockers`` names each of them.
         BnfoldError: As `optimize`.
 
-    Example:
+    Examples:
         >>> import bnfold
         >>> report = bnfold.upgrade("model.onnx", target_opset=17).report
         >>> report.opset_before, report.opset_after, report.count("upgraded")
@@ -145,7 +145,7 @@ def convert(
         WrongUsage: Neither an opset nor an IR version is given, or two opsets.
         BnfoldError: As `optimize`.
 
-    Example:
+    Examples:
         >>> import bnfold
         >>> report = bnfold.convert("out.onnx", opset=11).report
         >>> report.opset_before, report.opset_after, report.ir_before, report.ir_after
@@ -173,7 +173,7 @@ def decompose(
     Raises:
         BnfoldError: As `optimize`.
 
-    Example:
+    Examples:
         >>> import bnfold
         >>> bnfold.decompose("model.onnx", target_opset=15).report.count("decomposed")
         9
@@ -196,7 +196,7 @@ def inspect(source: Source, *, options: Options | None = None, **fields: Unpack[
     Raises:
         BnfoldError: As `optimize`.
 
-    Example:
+    Examples:
         >>> import bnfold
         >>> [(event.version, event.mode, event.into) for event in bnfold.inspect("model.onnx").report.batchnorms][:1]
         [(6, 'inference', ('node1',))]
@@ -219,7 +219,7 @@ def verify(before: Source, after: Source, *, options: VerifyOptions | None = Non
     Raises:
         BadInput: A model cannot be read, or recorded data does not fit.
 
-    Example:
+    Examples:
         >>> import bnfold
         >>> verdict = bnfold.verify("model.onnx", "out.onnx", options=bnfold.VerifyOptions(samples=2))
         >>> assert verdict
@@ -247,7 +247,7 @@ def diff(
     Raises:
         BadInput: A model cannot be read.
 
-    Example:
+    Examples:
         >>> import bnfold
         >>> (found := bnfold.diff("model.onnx", "out.onnx"))["equal"], found["values"]["outputs"]["notable"]
         (False, 0)
@@ -285,7 +285,7 @@ def run(
         StepRefused: The command failed, or its output is not equivalent; nothing was written.
         BnfoldError: `BadCommand` if there is no such program; else as `optimize`.
 
-    Example:
+    Examples:
         >>> import bnfold
         >>> bnfold.run("model.onnx", "copy.onnx", ["cp", "{input}", "{output}"]).status
         'verified'

@@ -92,6 +92,17 @@ def test_every_address_is_in_one_repository() -> None:
     assert set(re.findall(r"https://github\.com/[\w-]+/bnfold\b", text)) == {home}
 
 
+def test_the_badges_of_the_readme_say_what_is_so() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    python = PROJECT["project"]["requires-python"].removeprefix(">=")
+    (onnx,) = (each.removeprefix("onnx>=") for each in PROJECT["project"]["dependencies"] if each.startswith("onnx>="))
+    least = PROJECT["tool"]["coverage"]["report"]["fail_under"]
+    assert f"badge/Python-{python}_or_newer-" in text
+    assert f"badge/onnx-{onnx}_or_newer-" in text
+    assert f"badge/coverage-{least}%25_or_more-" in text
+    assert (ROOT / ".github" / "workflows" / "tests.yml").is_file()
+
+
 def test_links_of_the_readme_are_absolute_on_the_package_page() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for rule in PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:

@@ -84,6 +84,7 @@ def without(package: str, folder: Path) -> str:
         ("decompose_cost", "onnxruntime"),
         ("fault_table", "onnxruntime"),
         ("clients_table --client OpenCV", "cv2"),
+        ("site_walk", "playwright"),
     ],
 )
 def test_a_tool_that_is_not_installed_is_named(command: str, package: str, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import PurePosixPath
 
 from tests.conftest import ROOT
 
-MADE = {"api.md", "operators.md", "project/changelog.md", "project/contributing.md", "project/security.md"}
+NOTEBOOKS = {f"notebooks/{path.stem}.md" for path in (ROOT / "docs/notebooks").glob("*.ipynb")}
+MADE = NOTEBOOKS | {"api.md", "operators.md", "project/changelog.md", "project/contributing.md", "project/security.md"}
 """Pages that scripts/_site/pages.py adds."""
 
 

@@ -1,11 +1,12 @@
 """What mkdocs.yml adds to docs/: pages made from the code and the repository, and links that lead out of docs/.
 
-mkdocs calls `on_files` and `on_page_markdown`.
+mkdocs calls the functions whose names begin with `on_`.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,6 +18,10 @@ from bnfold.cli import explanation
 from bnfold.folding.ops import HANDLERS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.append(str(ROOT / "scripts"))
+
+from _site import cells  # noqa: E402 # it is found only now
+
 OUTSIDE = {"CHANGELOG.md": "changelog", "CONTRIBUTING.md": "contributing", "SECURITY.md": "security"}
 """Files of the repository that have a page, by its name below project/."""
 _LINK = re.compile(r"(\]\()([^)\s:#]+)(#[^)\s]*)?(\))")
@@ -27,6 +32,10 @@ def on_files(files: Files, config: Any) -> Files:
     for name, page in OUTSIDE.items():
         text = (ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, f"project/{page}.md", content=text))
+    for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+        text = cells.as_markdown(cells.read(path))
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=text))
+        files.remove(files.get_file_from_path(f"notebooks/{path.name}"))
     files.append(File.generated(config, "api.md", content="\n".join(_api())))
     files.append(File.generated(config, "operators.md", content="\n".join(_operators())))
     return files
@@ -42,6 +51,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         target = (here.parent / match[2]).resolve()
         if target.is_relative_to(ROOT / "docs"):
             inside = PurePosixPath(target.relative_to(ROOT / "docs").as_posix())
+            if inside.suffix == ".ipynb":
+                inside = inside.with_suffix(".md")
         else:
             name = target.relative_to(ROOT).as_posix()
             if name not in OUTSIDE:
@@ -53,6 +64,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
     fences = re.split(r"(^```.*?^```$)", markdown, flags=re.DOTALL | re.MULTILINE)
     return "".join(part if part.startswith("```") else _LINK.sub(moved, part) for part in fences)
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Give the theme's search dialogue a name, which it lacks."""
+    del page, config
+    dialogue = 'data-md-component="search" role="dialog"'
+    return output.replace(dialogue, f'{dialogue} aria-label="Search"')
 
 
 def _api() -> Iterator[str]:

@@ -8,7 +8,9 @@ from typing import Any
 
 from bnfold.errors import printable
 from bnfold.report.events import map_texts
-from bnfold.report.html.page import MAX_INLINE, MAX_ROWS, packed, templates
+from bnfold.report.html import markdown
+from bnfold.report.html.model_page import packed
+from bnfold.report.html.page import MAX_INLINE, MAX_ROWS, templates
 
 
 def told(document: Mapping[str, Any]) -> str:
@@ -72,8 +74,9 @@ def html(document: Mapping[str, Any]) -> str:
     document = map_texts(document, printable)
     environment = templates()
     environment.filters.update(
-        told=told, headline=headline, outputs_agree=outputs_agree, inner=inner, as_sentence=_as_sentence
-    )
+        told=told, headline=headline, outputs_agree=outputs_agree, inner=inner, as_sentence=_as_sentence,
+        markdown=lambda each: markdown.of_differences(each, _as_sentence(headline(each)[0]), _as_sentence(told(each))),
+    )  # fmt: skip
     body = environment.get_template("difference.html.j2")
     rows = document["differences"][:MAX_ROWS]
     bodies = [body.render(row=row, anchor=f"d{index}") for index, row in enumerate(rows)]

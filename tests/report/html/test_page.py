@@ -128,7 +128,7 @@ def test_what_was_skipped_says_what_was_left_and_what_failed_comes_first() -> No
     skipped = {"input": {"path": "a.onnx"}, "status": "skipped", "message": "up to date", "counts": counts}
     text = render([skipped, broken(Path("b.onnx"))])
     assert text.index(">b.onnx<") < text.index(">a.onnx<")
-    assert "up to date; 2 negative-scale" in text
+    assert 'up to date; 2 <a href="#reason-negative-scale">negative-scale</a>' in text
     assert "No BatchNormalization here was left" not in text
 
 
