@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +42,8 @@ class ConversionContext:
     training: list[str] = field(default_factory=list)
     constants: dict[tuple[ir.Graph, str, tuple[int, ...], bytes], ir.Value] = field(default_factory=dict)
     reshaped: dict[tuple[ir.Graph, ir.Value, tuple[int, ...]], ir.Value] = field(default_factory=dict)
+    integers: Mapping[ir.Value, ir.Tensor] = field(default_factory=dict)
+    """Integers that follow from the sizes which inputs declare, though nodes compute them."""
     retyped: list[ir.Value] = field(default_factory=list)
     """Stored constants that have been stored in another type as well."""
 

@@ -48,18 +48,30 @@ def exported(folder: Path, network: Network) -> Iterator[tuple[Form, str]]:
 def _export(network: Network, form: Form, path: Path, failed: Path) -> None:
     torch.manual_seed(0)
     torch.backends.mha.set_fastpath_enabled(False)  # TorchScript has no ONNX form of it
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    said = io.StringIO()
+    with warnings.catch_warnings(), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         warnings.simplefilter("ignore")
         try:
             built = network.build()
             built.module.eval()
             with torch.no_grad():
+                _randomize(built.module)
                 _write(built, form, path)
         except Exception as error:  # noqa: BLE001 - other people's programs
             path.unlink(missing_ok=True)
             failed.write_text((str(error).strip() or repr(error)).splitlines()[0][:200], encoding="utf-8")
             return
     np.savez(path.with_suffix(".npz"), **{name: value.numpy() for name, value in built.inputs.items()})
+
+
+def _randomize(module: torch.nn.Module) -> None:
+    """Add noise to every weight: what is initialised to zeros or ones would hide mistakes."""
+    for parameter in module.parameters():
+        if parameter.is_floating_point():
+            parameter.add_(torch.randn_like(parameter), alpha=0.05)
+    for name, buffer in module.named_buffers():
+        if name.endswith(("running_mean", "running_var")):
+            buffer.add_(torch.rand_like(buffer))
 
 
 def _write(built: Built, form: Form, path: Path) -> None:

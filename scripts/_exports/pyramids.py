@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from _exports.network import Built, Network, classified, image
+from _exports.network import BATCH, Built, Network, classified, image
 
 
 def _block(before: int, after: int, norm: str, act: type[nn.Module]) -> nn.Sequential:
@@ -23,7 +23,8 @@ class UNet(nn.Module):
     def __init__(self, up: str, norm: str, act: type[nn.Module]) -> None:
         super().__init__()
         self.up = up
-        self.first, self.second, self.third = _block(3, 8, norm, act), _block(8, 16, norm, act), _block(16, 16, norm, act)
+        self.first, self.second = _block(3, 8, norm, act), _block(8, 16, norm, act)
+        self.third = _block(16, 16, norm, act)
         self.lift = nn.ConvTranspose2d(16, 16, 2, 2) if up == "transposed" else None
         self.fourth, self.fifth = _block(32, 8, norm, act), _block(16, 8, norm, act)
         self.lift_last = nn.ConvTranspose2d(8, 8, 2, 2) if up == "transposed" else None
@@ -50,21 +51,24 @@ def _unet(up: str, norm: str, act: type[nn.Module], *, dynamic: bool = False) ->
 
 
 class SuperResolution(nn.Module):
-    """Sub-pixel convolutions."""
+    """Sub-pixel convolutions; with ``add``, what they make is added to the interpolated image."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, add: bool) -> None:
         super().__init__()
+        self.add = add
         self.body = nn.Sequential(nn.Conv2d(3, 8, 5, padding=2), nn.PReLU(), nn.Conv2d(8, 12, 3, padding=1))
 
     def forward(self, data: torch.Tensor) -> torch.Tensor:
         """Return an image twice as large."""
-        larger = functional.interpolate(data, scale_factor=2, mode="bicubic", align_corners=False)
-        return functional.pixel_shuffle(self.body(data), 2) + larger
+        made = functional.pixel_shuffle(self.body(data), 2)
+        if not self.add:
+            return made
+        return made + functional.interpolate(data, scale_factor=2, mode="bicubic", align_corners=False)
 
 
-def _super_resolution() -> Built:
+def _super_resolution(*, add: bool) -> Built:
     sizes = {0: "batch", 2: "height", 3: "width"}
-    return Built(SuperResolution(), {"data": image(24)}, {"data": sizes})
+    return Built(SuperResolution(add=add), {"data": image(24)}, {"data": BATCH if add else sizes})
 
 
 def _segformer() -> Built:
@@ -99,7 +103,8 @@ PYRAMIDS = (
     Network("unet_transposed", "U-Net", lambda: _unet("transposed", "group", nn.SiLU)),
     Network("unet_bilinear", "U-Net", lambda: _unet("bilinear", "batch", nn.Mish, dynamic=True)),
     Network("unet_corners", "U-Net", lambda: _unet("corners", "instance", nn.LeakyReLU)),
-    Network("super_resolution", "Super-resolution", _super_resolution),
+    Network("super_resolution", "Super-resolution", lambda: _super_resolution(add=False)),
+    Network("super_resolution_add", "Super-resolution", lambda: _super_resolution(add=True)),
     Network("segformer", "SegFormer", _segformer),
     Network("dpt", "DPT", _dpt),
     Network("lraspp", "LR-ASPP", _deeplab),

@@ -46,7 +46,8 @@ def _mobilenet_3() -> Built:
 def _efficientnet_2() -> Built:
     from torchvision.models.efficientnet import EfficientNet, FusedMBConvConfig, MBConvConfig
 
-    stages = [FusedMBConvConfig(1, 3, 1, 8, 8, 1), FusedMBConvConfig(4, 3, 2, 8, 16, 1), MBConvConfig(4, 3, 2, 16, 24, 1)]
+    stages = [FusedMBConvConfig(1, 3, 1, 8, 8, 1), FusedMBConvConfig(4, 3, 2, 8, 16, 1)]
+    stages.append(MBConvConfig(4, 3, 2, 16, 24, 1))
     return classified(EfficientNet(stages, dropout=0.1, last_channel=48, num_classes=10), dynamic=True)
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.adapters import computed
-from bnfold.converting.adapters.inputs import constant_ints
+from bnfold.converting.adapters import computed, indexing
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 
@@ -26,7 +25,7 @@ def ints(name: str, conversion: NodeConversion) -> None:
     value = conversion.node.input(1)
     data = conversion.input(0)
     if value is not None:
-        values = constant_ints(value, f"its {name}")
+        values = conversion.numbers(value, f"its {name}")
         if conversion.node.is_op("Squeeze") and min(values, default=0) >= 0:
             values.sort()  # its old shape inference takes them in this order only
         conversion.node.set_attr(name, values)
@@ -39,7 +38,7 @@ def reduced_axes(conversion: NodeConversion) -> None:
     No axes mean all of them, or none if ``noop_with_empty_axes`` is set.
     """
     value, data = conversion.node.input(1), conversion.input(0)
-    axes = [] if value is None else constant_ints(value, "its axes")
+    axes = [] if value is None else conversion.numbers(value, "its axes")
     if conversion.take("noop_with_empty_axes", 0) and not axes:
         _reduce_nothing(conversion, data)
         return
@@ -97,14 +96,14 @@ def padded_axes(conversion: NodeConversion) -> None:
     if (over := node.input(3)) is None:
         node.set_inputs(node.inputs[:3])
         return
-    axes, rank = constant_ints(over, "its axes"), conversion.rank(conversion.input(0))
+    axes, rank = conversion.numbers(over, "its axes"), conversion.rank(conversion.input(0))
     if not all(-rank <= axis < rank for axis in axes):
         raise Inexpressible(f"pads the axes {axes} of rank {rank}")
     if ir.constant(conversion.input(1)) is None:
         full = computed.pads_of_every_axis(conversion, conversion.input(1), axes, rank)
         node.set_inputs([node.input(0), full, node.input(2)])
         return
-    given = constant_ints(conversion.input(1), "its pads")
+    given = conversion.numbers(conversion.input(1), "its pads")
     if len(given) != 2 * len(axes):
         raise Inexpressible(f"has {len(given)} pads for the axes {axes} of rank {rank}")
     pads = [0] * (2 * rank)
@@ -117,7 +116,7 @@ def padded_axes(conversion: NodeConversion) -> None:
 def pads_and_value(conversion: NodeConversion) -> None:
     """Convert Pad 11 → 2: ``pads`` and ``value``."""
     node, value = conversion.node, conversion.node.input(2)
-    pads = constant_ints(conversion.input(1), "its pads")
+    pads = conversion.numbers(conversion.input(1), "its pads")
     filling = 0.0 if value is None else _float_of(value, "its value")
     node.set_inputs([conversion.input(0)])
     node.set_attr("pads", pads)
@@ -160,7 +159,7 @@ def no_mask(conversion: NodeConversion) -> None:
 def dft_axis(conversion: NodeConversion) -> None:
     """Convert DFT 20 → 17: ``axis``, whose default was 1."""
     node, over = conversion.node, conversion.node.input(2)
-    axes = [-2] if over is None else constant_ints(over, "its axis")
+    axes = [-2] if over is None else conversion.numbers(over, "its axis")
     if len(axes) != 1:
         raise Inexpressible(f"has {len(axes)} axes")
     axis = axes[0] if axes[0] >= 0 else axes[0] % conversion.rank(conversion.input(0))
@@ -172,21 +171,38 @@ def slice_bounds(conversion: NodeConversion) -> None:
     """Convert Slice 10 → 1: ``starts``, ``ends`` and ``axes``; there are no steps."""
     node = conversion.node
     given = [
-        None if node.input(index) is None else constant_ints(conversion.input(index), what)
+        None if node.input(index) is None else conversion.numbers(conversion.input(index), what)
         for index, what in ((1, "its starts"), (2, "its ends"), (3, "its axes"), (4, "its steps"))
     ]
     starts, ends, over, steps = given
     if steps is not None and set(steps) != {1}:
-        raise Inexpressible(f"has steps {steps}, which version 1 does not know")
+        _with_steps(conversion, starts or [], ends or [], over, steps)
+        return
     node.set_inputs([conversion.input(0)])
     for name, values in (("starts", starts), ("ends", ends), ("axes", over)):
         if values is not None:
             node.set_attr(name, values)
 
 
+def _with_steps(
+    conversion: NodeConversion, starts: list[int], ends: list[int], over: list[int] | None, steps: list[int]
+) -> None:
+    data, axes = conversion.input(0), list(range(len(starts))) if over is None else over
+    bounds = dict(zip(axes, zip(starts, ends, steps, strict=True), strict=True))
+    for axis in [axis for axis, (_, _, step) in bounds.items() if step != 1]:
+        data = indexing.strided(conversion, data, axis, bounds.pop(axis))
+    if not bounds:
+        conversion.become("Identity", [data])
+        return
+    conversion.node.set_inputs([data])
+    for name, values in zip(("starts", "ends"), zip(*bounds.values(), strict=True), strict=False):
+        conversion.node.set_attr(name, list(values))
+    conversion.node.set_attr("axes", list(bounds))
+
+
 def count_of(name: str, conversion: NodeConversion) -> None:
     """Move input 1, of one integer, to attribute ``name`` (TopK 10 → 1)."""
-    values = constant_ints(conversion.input(1), f"its {name}")
+    values = conversion.numbers(conversion.input(1), f"its {name}")
     if len(values) != 1:
         raise Inexpressible(f"has {len(values)} values for {name}")
     conversion.node.set_inputs([conversion.input(0)])
