@@ -67,8 +67,9 @@ class ConversionContext:
         return self.reshaped[key]
 
     def drop_replaced(self) -> None:
-        """Drop the constants that were stored anew, in other dims or types, and that nobody reads any more."""
-        for value in dict.fromkeys([*self.retyped, *(value for _, value, _ in self.reshaped)]):
+        """Drop the constants that were stored anew, in other dims or types, or for a step, and that nothing reads."""
+        kept = [*self.retyped, *(value for _, value, _ in self.reshaped), *self.constants.values()]
+        for value in dict.fromkeys(kept):
             if value.is_initializer and not (value.uses or value.is_output or value.is_input):
                 value.graph.remove_initializers([value])
 

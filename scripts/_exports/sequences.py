@@ -30,19 +30,18 @@ class Masked(nn.Module):
         return self.inner(input_ids=input_ids, attention_mask=attention_mask, return_dict=False, **self.options)[0]
 
 
-def _masked(inner: nn.Module, **options: Any) -> Built:
-    tokens = words()
-    mask = torch.ones_like(tokens)
-    mask[1, -2:] = 0
-    inputs = {"input_ids": tokens, "attention_mask": mask}
-    return Built(Masked(inner, **options), inputs, dict.fromkeys(inputs, TOKENS))
-
-
 def _of_transformers(config: str, model: str, **fields: Any) -> Built:
     import transformers
 
     inner = getattr(transformers, model)(getattr(transformers, config)(**fields))
-    return _masked(inner, **({} if "Bert" in model else {"use_cache": False}))
+    # The RotaryEmbedding that is exported at opset 23 takes angles of a single row for all.
+    has_angles = "Llama" in model or "Qwen2" in model
+    tokens = words(batch=1 if has_angles else 2)
+    mask = torch.ones_like(tokens)
+    mask[-1, -2:] = 0
+    inputs = {"input_ids": tokens, "attention_mask": mask}
+    options = {} if "Bert" in model else {"use_cache": False}
+    return Built(Masked(inner, **options), inputs, dict.fromkeys(inputs, {1: "tokens"} if has_angles else TOKENS))
 
 
 class Cached(nn.Module):
@@ -70,9 +69,9 @@ def _cached(config: str, model: str, heads: int, **fields: Any) -> Built:
 
     inner = getattr(transformers, model)(getattr(transformers, config)(**fields))
     inputs = {
-        "input_ids": words(length=1),
-        "past_keys": torch.randn(2, 2, heads, 5, 8),
-        "past_values": torch.randn(2, 2, heads, 5, 8),
+        "input_ids": words(length=1, batch=1),
+        "past_keys": torch.randn(2, 1, heads, 5, 8),
+        "past_values": torch.randn(2, 1, heads, 5, 8),
     }
     past = {3: "past"}
     return Built(Cached(inner, 2), inputs, {"past_keys": past, "past_values": past})

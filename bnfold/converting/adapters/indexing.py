@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from bnfold import ir
+from bnfold.converting.adapters import places
 from bnfold.converting.context import FIX_SHAPES, Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
@@ -14,19 +15,19 @@ from bnfold.converting.node_conversion import NodeConversion
 def gather_nd(conversion: NodeConversion) -> None:
     """Decompose GatherND: the axes that are indexed become one, and each row of indices one number."""
     data, (depth, rest) = conversion.input(0), _indexed(conversion)
-    places = _places(conversion, data, conversion.input(1), depth)
+    flat_places = _places(conversion, data, conversion.input(1), depth)
     if depth > 1:
         data = conversion.reshape(data, [-1, *rest], "flat")
-    conversion.become("Gather", [data, places], axis=0)
+    conversion.become("Gather", [data, flat_places], axis=0)
 
 
 def scatter_nd(conversion: NodeConversion) -> None:
     """Decompose ScatterND: Scatter writes rows into the input with the indexed axes as one, and the others as one."""
     data, updates, (depth, rest) = conversion.input(0), conversion.input(2), _indexed(conversion)
     dims, width = _dims_around(conversion, data), math.prod(rest)
-    places = conversion.reshape(_places(conversion, data, conversion.input(1), depth), [-1, 1], "rows")
+    column = conversion.reshape(_places(conversion, data, conversion.input(1), depth), [-1, 1], "rows")
     rows = conversion.reshape(updates, [-1, width], "updated_rows")
-    wide = conversion.add("Expand", [places, conversion.add("Shape", [rows], "rows_shape")], "places")
+    wide = conversion.add("Expand", [column, conversion.add("Shape", [rows], "rows_shape")], "places")
     flat = conversion.reshape(data, [-1, width], "flat")
     written = conversion.add("Scatter", [flat, wide, rows], "written", axis=0)
     conversion.become("Reshape", [written, conversion.ints(dims, "shape")])
@@ -42,10 +43,11 @@ def _indexed(conversion: NodeConversion) -> tuple[int, list[int]]:
         raise Inexpressible(f"has indices or an input of unknown shape: {FIX_SHAPES}")
     if conversion.node.op_type == "GatherND" and depth == 1:
         return depth, []  # the input stays as it is
-    sizes = [size for size in known[1:] if isinstance(size, int) and size > 0]
-    if len(sizes) < len(known) - 1:
-        raise Inexpressible(f"has an input that is open, or empty, in another axis than the first: {FIX_SHAPES}")
-    return depth, sizes[depth - 1 :]
+    rest = known[1:] if conversion.node.op_type == "ScatterND" else known[depth:]
+    sizes = [size for size in rest if isinstance(size, int) and size > 0]
+    if len(sizes) < len(rest):
+        raise Inexpressible(f"has an input that is open, or empty, along an axis that stays as it is: {FIX_SHAPES}")
+    return depth, sizes[len(sizes) - (len(known) - depth) :]
 
 
 def _dims_around(conversion: NodeConversion, data: ir.Value) -> list[int]:
@@ -58,27 +60,36 @@ def _places(conversion: NodeConversion, data: ir.Value, indices: ir.Value, depth
     sizes = (conversion.shape(data) or ())[:depth]
     known = [size for size in sizes if isinstance(size, int)]
     behind = [size for size in sizes[1:] if isinstance(size, int)]
-    strides = [math.prod(behind[place:]) for place in range(depth)]
+    strides = [math.prod(behind[place:]) for place in range(depth)] if len(behind) == depth - 1 else None
     tensor = ir.constant(indices)
-    if tensor is not None and (len(known) == depth or not (tensor.numpy() < 0).any()):
+    if strides and tensor is not None and (len(known) == depth or not (tensor.numpy() < 0).any()):
         rows = tensor.numpy()
         rows = np.where(rows < 0, rows + np.array(known if len(known) == depth else 0), rows)
         return conversion.constant(np.asarray((rows * np.array(strides)).sum(-1), np.int64), "places")
-    own = conversion.ints(known, "sizes") if len(known) == depth else _first_sizes(conversion, data, depth)
-    zero = conversion.constant(np.array(0, np.int64), "zero")
-    is_negative = conversion.add("Less", [indices, zero], "is_negative")
-    counted = conversion.add("Add", [indices, own], "from_front")
-    rows_of = conversion.add("Where", [is_negative, counted, indices], "indices")
+    rows_of = indices
+    if not places.is_never_negative(indices):
+        own = conversion.ints(known, "sizes") if len(known) == depth else _first_sizes(conversion, data, depth)
+        rows_of = places.wrapped(conversion, indices, own)
     last = [conversion.rank(indices) - 1]
     if depth == 1:
         return conversion.along("Squeeze", 13, rows_of, last, "places")
-    weighted = conversion.add("Mul", [rows_of, conversion.ints(strides, "strides")], "weighted")
+    steps = conversion.ints(strides, "strides") if strides else _computed_strides(conversion, data, depth)
+    weighted = conversion.add("Mul", [rows_of, steps], "weighted")
     return conversion.along("ReduceSum", 13, weighted, last, "places", keepdims=0)
 
 
 def _first_sizes(conversion: NodeConversion, data: ir.Value, depth: int) -> ir.Value:
     shape = conversion.add("Shape", [data], "shape")
     return conversion.add("Gather", [shape, conversion.ints(range(depth), "axes")], "sizes", axis=0)
+
+
+def _computed_strides(conversion: NodeConversion, data: ir.Value, depth: int) -> ir.Value:
+    """Return how many elements a step along each of the first axes leaves out, some of whose sizes are open."""
+    shape, strides = conversion.add("Shape", [data], "shape"), [conversion.ints([1], "one")]
+    for axis in range(depth - 1, 0, -1):
+        size = conversion.add("Gather", [shape, conversion.ints([axis], "axis")], "size", axis=0)
+        strides.insert(0, conversion.add("Mul", [size, strides[0]], "stride") if axis < depth - 1 else size)
+    return conversion.add("Concat", strides, "strides", axis=0)
 
 
 def strided(conversion: NodeConversion, data: ir.Value, axis: int, bounds: tuple[int, int, int]) -> ir.Value:
@@ -88,8 +99,8 @@ def strided(conversion: NodeConversion, data: ir.Value, axis: int, bounds: tuple
     size = None if shape is None or not -len(shape) <= axis < len(shape) else shape[axis]
     if shape is None or not isinstance(size, int) or not step:
         raise Inexpressible(f"has the step {step} along an axis of unknown size, which needs opset 10: {FIX_SHAPES}")
-    places = range(*slice(start, end, step).indices(size))
-    return conversion.add("Gather", [data, conversion.ints(places, "places")], "strided", axis=axis % len(shape))
+    every = range(*slice(start, end, step).indices(size))
+    return conversion.add("Gather", [data, conversion.ints(every, "places")], "strided", axis=axis % len(shape))
 
 
 def from_depth(conversion: NodeConversion) -> None:

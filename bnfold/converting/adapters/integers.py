@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.converting.adapters import places
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
@@ -109,19 +110,13 @@ def sequence(conversion: NodeConversion) -> None:
         return
     if given[2] is None or not (given[2].numpy() == 1).all():
         raise Inexpressible("has a step that is not 1")
-    if conversion.target < 9:
-        raise Inexpressible("needs the ConstantOfShape of opset 9")
     first, last = (_as_row(conversion, value, kind) for value in (start, limit))
-    length = conversion.add("Sub", [last, first], "length")
-    zero = conversion.constant(np.array(0, np.int64), "zero")
-    count = _chosen(conversion, "Greater", length, zero)
-    one = onnx.numpy_helper.from_array(np.ones(1, np.int64))
-    ones = conversion.add("ConstantOfShape", [count], "ones", value=one)
-    row = conversion.along("Squeeze", 13, conversion.add("NonZero", [ones], "places"), [0], "row")
+    is_zero = given[0] is not None and not given[0].numpy().any()
+    row = places.between(conversion, first, last, from_zero=is_zero and places.is_never_negative(last))
     if kind == TP.INT64:
-        conversion.become("Add", [row, first])
+        conversion.become("Identity", [row])
     else:
-        conversion.become("Cast", [conversion.add("Add", [row, first], "range")], to=kind)
+        conversion.become("Cast", [row], to=kind)
 
 
 def _as_row(conversion: NodeConversion, value: ir.Value, kind: int) -> ir.Value:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.adapters import computed, indexing
+from bnfold.converting.adapters import computed, indexing, places
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 
@@ -168,20 +168,53 @@ def dft_axis(conversion: NodeConversion) -> None:
 
 
 def slice_bounds(conversion: NodeConversion) -> None:
-    """Convert Slice 10 → 1: ``starts``, ``ends`` and ``axes``; there are no steps."""
-    node = conversion.node
-    given = [
+    """Convert Slice 10 → 1: ``starts``, ``ends`` and ``axes``; there are no steps, and no bounds that are computed."""
+    node, kept = conversion.node, conversion.node.inputs
+    over, steps = (
         None if node.input(index) is None else conversion.numbers(conversion.input(index), what)
-        for index, what in ((1, "its starts"), (2, "its ends"), (3, "its axes"), (4, "its steps"))
-    ]
-    starts, ends, over, steps = given
-    if steps is not None and set(steps) != {1}:
-        _with_steps(conversion, starts or [], ends or [], over, steps)
+        for index, what in ((3, "its axes"), (4, "its steps"))
+    )
+    try:
+        starts, ends = (conversion.numbers(conversion.input(index), f"its {what}") for index, what in _BOUNDS)
+    except Inexpressible:
+        if conversion.target < 9 or (steps is not None and set(steps) != {1}):
+            raise
+        _between_computed(conversion, over)
         return
-    node.set_inputs([conversion.input(0)])
+    if steps is not None and set(steps) != {1}:
+        _with_steps(conversion, starts, ends, over, steps)
+        return
+    node.set_inputs(kept[:1])
     for name, values in (("starts", starts), ("ends", ends), ("axes", over)):
         if values is not None:
             node.set_attr(name, values)
+
+
+_BOUNDS = ((1, "starts"), (2, "ends"))
+
+
+def _between_computed(conversion: NodeConversion, over: list[int] | None) -> None:
+    """Read between bounds of which some are computed, along one axis after the other."""
+    data, bounds = conversion.input(0), [conversion.input(index) for index, _ in _BOUNDS]
+    shape = conversion.shape(bounds[0])
+    count = shape[0] if shape else None
+    if over is None and not isinstance(count, int):
+        raise Inexpressible("has bounds for an unknown number of axes")
+    axes = over if over is not None else list(range(count if isinstance(count, int) else 0))
+    for place, axis in enumerate(axes):
+        start, end = (_bound_at(conversion, value, place, len(axes)) for value in bounds)
+        data = places.part(conversion, data, axis, start, end)
+    conversion.become("Identity", [data])
+
+
+def _bound_at(conversion: NodeConversion, value: ir.Value, place: int, count: int) -> ir.Value:
+    tensor = ir.constant(value) or conversion.context.integers.get(value)
+    if tensor is not None:
+        return conversion.ints([int(tensor.numpy().reshape(-1)[place])], "bound")
+    if count > 1:
+        value = conversion.add("Gather", [value, conversion.ints([place], "place")], "bound", axis=0)
+    is_wide = conversion.dtype(value) == onnx.TensorProto.INT64 if count == 1 else False
+    return value if is_wide else conversion.add("Cast", [value], "bound", to=onnx.TensorProto.INT64)
 
 
 def _with_steps(

@@ -34,7 +34,10 @@ def test_gather_nd_at_stored_places(lowered: Lowered, text: Text, size: str) -> 
     ("call", "why"),
     [
         ("y = GatherND <batch_dims = 1> (x, i)", "batch_dims is newer"),
-        ("z = Transpose <perm = [1, 0, 2]> (x) y = GatherND (z, i)", "open, or empty, in another axis than the first"),
+        (
+            "z = Transpose <perm = [1, 2, 0]> (x) y = GatherND (z, i)",
+            "open, or empty, along an axis that stays as it is",
+        ),
     ],
 )
 def test_places_in_what_is_not_known(lowered: Lowered, text: Text, call: str, why: str) -> None:
@@ -53,6 +56,16 @@ def test_scatter_nd(lowered: Lowered, text: Text, indices: list[Any], size: str)
     )
     feeds = {"x": np.arange(24, dtype=np.float32).reshape(2, 3, 4), "i": places}
     assert "Scatter" in lowered(text(18, head, "y = ScatterND (x, i, u)"), 9, feeds=feeds).ops
+
+
+def test_gather_nd_along_open_axes(lowered: Lowered, text: Text) -> None:
+    data, places = np.arange(24, dtype=np.float32).reshape(2, 3, 4), np.array([[1, -1, 0], [0, 2, -2]], np.int64)
+    lowered(text(13, "float[a, b, c] x, int64[2, 3] i", "y = GatherND (x, i)"), 9, feeds={"x": data, "i": places})
+
+
+def test_places_that_are_never_negative_are_not_counted_from_the_end(lowered: Lowered, text: Text) -> None:
+    body = "z = ArgMax <axis = 1, keepdims = 1> (x) y = GatherND (x, z)"
+    assert "Where" not in lowered(text(13, "float[n, 2] x", body), 9, feeds={"x": np.eye(2, dtype=np.float32)}).ops
 
 
 def test_scatter_nd_that_adds(lowered: Lowered, text: Text) -> None:
@@ -76,6 +89,22 @@ def test_slices_with_steps(lowered: Lowered, text: Text, starts: str, ends: str,
     assert (
         "Slice" not in lowered(text(13, "float[5, 6] x", f"{stored} y = Slice (x, s, e, a, t)"), 9).ops or "1" in steps
     )
+
+
+@pytest.mark.parametrize(("start", "end"), [(1, 3), (-3, -1), (-9, 9), (0, 2**62), (4, 2), (9, 9), (-(2**62), -9)])
+@pytest.mark.parametrize("size", ["5", "n"])
+def test_slices_between_computed_bounds(lowered: Lowered, text: Text, start: int, end: int, size: str) -> None:
+    source = text(
+        17, f"float[2, {size}] x, int64[1] s, int64[1] e", "a = Constant <value_ints = [-1]> () y = Slice (x, s, e, a)"
+    )
+    feeds = {"x": np.arange(10, dtype=np.float32).reshape(2, 5), "s": np.array([start]), "e": np.array([end])}
+    lowered(source, 9, feeds=feeds)
+
+
+def test_slices_of_several_axes_between_computed_bounds(lowered: Lowered, text: Text) -> None:
+    source = text(17, "float[4, n] x, int32[2] s", "e = Constant <value = int32[2] {3, -1}> () y = Slice (x, s, e)")
+    feeds = {"x": np.arange(20, dtype=np.float32).reshape(4, 5), "s": np.array([-3, 1], np.int32)}
+    lowered(source, 9, feeds=feeds)
 
 
 def test_steps_along_an_open_axis(lowered: Lowered, text: Text) -> None:
