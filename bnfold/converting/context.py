@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +42,8 @@ class ConversionContext:
     training: list[str] = field(default_factory=list)
     constants: dict[tuple[ir.Graph, str, tuple[int, ...], bytes], ir.Value] = field(default_factory=dict)
     reshaped: dict[tuple[ir.Graph, ir.Value, tuple[int, ...]], ir.Value] = field(default_factory=dict)
+    integers: Mapping[ir.Value, ir.Tensor] = field(default_factory=dict)
+    """Integers that follow from the sizes which inputs declare, though nodes compute them."""
     retyped: list[ir.Value] = field(default_factory=list)
     """Stored constants that have been stored in another type as well."""
 
@@ -65,8 +67,9 @@ class ConversionContext:
         return self.reshaped[key]
 
     def drop_replaced(self) -> None:
-        """Drop the constants that were stored anew, in other dims or types, and that nobody reads any more."""
-        for value in dict.fromkeys([*self.retyped, *(value for _, value, _ in self.reshaped)]):
+        """Drop the constants that were stored anew, in other dims or types, or for a step, and that nothing reads."""
+        kept = [*self.retyped, *(value for _, value, _ in self.reshaped), *self.constants.values()]
+        for value in dict.fromkeys(kept):
             if value.is_initializer and not (value.uses or value.is_output or value.is_input):
                 value.graph.remove_initializers([value])
 

@@ -9,13 +9,17 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting import imports
-from bnfold.converting.context import ConversionContext
+from bnfold.converting.context import ConversionContext, numeric_type
 from bnfold.converting.functions import inline_dependent
 from bnfold.converting.ir_version import Wanted, write_ir_version
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange, OperatorChange
 from bnfold.errors import UpgradeBlocked
+from bnfold.ir.evaluators import INTEGERS
+from bnfold.ir.schemas import version_at
+from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.shapes.disputed import may_be_unsure
 from bnfold.ir.shapes.stepwise import Types
+from bnfold.ir.tensor import InMemory
 from bnfold.semantics import Policy, Repair
 
 
@@ -76,7 +80,9 @@ def upgrade(
         # Asked one by one, operators tell nothing of calls; annotations may be wrong; and of a node that cannot be
         # lowered, what follows has to be known all the same.
         model.infer_shapes()
-    walk = GraphConverter(ConversionContext(goal, policy, Types(goal)), functions, fail_fast=fail_fast)
+    integers = _integers_of_sizes(model, before, goal) if goal < before else {}
+    context = ConversionContext(goal, policy, Types(goal), integers=integers)
+    walk = GraphConverter(context, functions, fail_fast=fail_fast)
     for graph in (model.graph, *model.functions):
         if graph is model.graph or _uses_default_domain(graph):
             walk.graph(graph)
@@ -94,6 +100,24 @@ def upgrade(
         training=tuple(walk.context.training),
         operators=walk.operators(),
     )
+
+
+def _integers_of_sizes(model: ir.Model, before: int, goal: int) -> dict[ir.Value, ir.Tensor]:
+    """Return the integers, made of known sizes, that nodes of operators with another version at the goal read.
+
+    They are found before anything is rewritten: what follows integers reads the forms of the model as it came.
+    """
+    known, found = Proven(model), dict[ir.Value, ir.Tensor]()
+    for node in model.graph.nodes:
+        if node.domain or version_at(node.op_type, before) == version_at(node.op_type, goal):
+            continue
+        for value in node.inputs:
+            if value is None or value in found or value.dtype not in INTEGERS or value.tensor_proto is not None:
+                continue
+            held = known.integers(value)
+            if held is not None and held.numbers is not None:
+                found[value] = InMemory(held.dtype, held.array.astype(numeric_type(held.dtype)))
+    return found
 
 
 def _uses_default_domain(graph: ir.Graph) -> bool:

@@ -91,6 +91,16 @@ class NodeConversion:
             raise Inexpressible("does not name its output")
         return value
 
+    def numbers(self, value: ir.Value, what: str) -> list[int]:
+        """Return the integers that ``value`` holds in every run. Raises Inexpressible if it is computed from data."""
+        tensor = ir.constant(value) or self.context.integers.get(value)
+        if tensor is None:
+            raise Inexpressible(f"{what} ({value.name!r}) is not constant")
+        values = tensor.numpy().reshape(-1)
+        if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+            raise Inexpressible(f"{what} ({value.name!r}) is no number")
+        return [int(element) for element in values]
+
     # -- attributes
 
     def take(self, name: str, default: Any = None) -> Any:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bnfold.converting.adapters.inputs import constant_ints
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 
@@ -19,7 +18,7 @@ _LARGEST_GRID = 1 << 22
 
 def affine_grid(conversion: NodeConversion) -> None:
     """Decompose AffineGrid: the points of the plain grid, and a 1, times each matrix."""
-    theta, sizes = conversion.input(0), constant_ints(conversion.input(1), "its size")
+    theta, sizes = conversion.input(0), conversion.numbers(conversion.input(1), "its size")
     align, places = bool(conversion.take("align_corners", 0)), sizes[2:]
     if len(places) not in (2, 3) or min(sizes) < 1 or (align and 1 in places):
         raise Inexpressible(f"makes a grid of size {sizes}{' with aligned corners' * align}")

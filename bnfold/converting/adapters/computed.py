@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from bnfold import ir
-from bnfold.converting.adapters.inputs import constant_ints
 from bnfold.converting.context import FIX_SHAPES, Inexpressible
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
 
@@ -42,7 +41,7 @@ def given_lengths(conversion: NodeConversion) -> None:
     lengths = conversion.node.input(1)
     if lengths is None or ir.constant(lengths) is not None or conversion.target < 10:
         if lengths is not None:
-            conversion.node.set_attr("split", constant_ints(lengths, "its split"))
+            conversion.node.set_attr("split", conversion.numbers(lengths, "its split"))
         conversion.node.set_inputs([conversion.input(0)])
         return
     data, axis = conversion.input(0), int(conversion.node.attr("axis", 0))

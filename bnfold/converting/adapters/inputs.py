@@ -35,7 +35,7 @@ def split_input(conversion: NodeConversion) -> None:
     """Split 1 → 2: the lengths as a second input go; the axis gets its default."""
     lengths = conversion.node.input(1)
     if lengths is not None:
-        conversion.node.set_attr("split", constant_ints(lengths, "its split lengths"))
+        conversion.node.set_attr("split", conversion.numbers(lengths, "its split lengths"))
         conversion.node.set_inputs([conversion.input(0)])
     keep_default({"axis": 0}, conversion)
 
@@ -90,7 +90,7 @@ def dft_axis(conversion: NodeConversion) -> None:
 def tile_repeats(conversion: NodeConversion) -> None:
     """Convert Tile 1 → 6: one axis and one count become a count for every axis."""
     data = conversion.input(0)
-    (count,), (axis,) = (_one(conversion.input(index), what) for index, what in ((1, "tiles"), (2, "axis")))
+    (count,), (axis,) = (_one(conversion, conversion.input(index), what) for index, what in ((1, "tiles"), (2, "axis")))
     repeats = [1] * conversion.rank(data)
     if not -len(repeats) <= axis < len(repeats):
         raise Inexpressible(f"tiles axis {axis} of rank {len(repeats)}")
@@ -98,23 +98,8 @@ def tile_repeats(conversion: NodeConversion) -> None:
     conversion.node.set_inputs([data, conversion.ints(repeats, "repeats")])
 
 
-def _one(value: ir.Value, what: str) -> list[int]:
-    elements = constant_ints(value, what)
+def _one(conversion: NodeConversion, value: ir.Value, what: str) -> list[int]:
+    elements = conversion.numbers(value, what)
     if len(elements) != 1:
         raise Inexpressible(f"{what} ({value.name!r}) has {len(elements)} elements, not one")
     return elements
-
-
-def constant_ints(value: ir.Value, what: str) -> list[int]:
-    """Return the integers that ``value`` holds in every run.
-
-    Raises:
-        Inexpressible: It is computed.
-    """
-    tensor = ir.constant(value)
-    if tensor is None:
-        raise Inexpressible(f"{what} ({value.name!r}) is not constant")
-    values = tensor.numpy().reshape(-1)
-    if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
-        raise Inexpressible(f"{what} ({value.name!r}) is no number")
-    return [int(element) for element in values]

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.converting.adapters import places
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
@@ -69,6 +70,73 @@ def complement(conversion: NodeConversion) -> None:
     info = np.iinfo(onnx.helper.tensor_dtype_to_np_dtype(conversion.dtype(data)))
     ones = np.array(-1 if info.min else info.max, info.dtype)
     conversion.become("Sub", [conversion.constant(ones, "ones"), data])
+
+
+_SIGNED = (TP.INT8, TP.INT16, TP.INT32, TP.INT64)
+
+
+def modulo(conversion: NodeConversion) -> None:
+    """Decompose Mod of integers: ``x - x / y * y``, brought to the sign of ``y``, or with ``fmod`` to that of ``x``.
+
+    A division that rounds towards zero and one that rounds down come to the same.
+    """
+    left, right, is_fmod = conversion.input(0), conversion.input(1), bool(conversion.take("fmod", 0))
+    if (kind := conversion.dtype(left)) not in _COMPARED:
+        raise Inexpressible("is a remainder of floats, which their division rounds")
+    times = conversion.add("Mul", [conversion.add("Div", [left, right], "quotient"), right], "multiple")
+    if kind not in _SIGNED:
+        conversion.become("Sub", [left, times])
+        return
+    rest = conversion.add("Sub", [left, times], "rest")
+    zero = conversion.scalar(0, left, "zero")
+    signs = [conversion.add("Less", [value, zero], "sign") for value in (rest, left if is_fmod else right)]
+    is_other = conversion.add("Xor", signs, "is_other_sign")
+    is_zero = conversion.add("Equal", [rest, zero], "is_zero")
+    is_off = conversion.add("And", [is_other, conversion.add("Not", [is_zero], "is_rest")], "is_off")
+    moved = conversion.add("Sub" if is_fmod else "Add", [rest, right], "moved")
+    conversion.become("Where", [is_off, moved, rest])
+
+
+def sequence(conversion: NodeConversion) -> None:
+    """Decompose Range of integers with a step of 1: the places of so many ones."""
+    start, limit, step = (conversion.input(index) for index in range(3))
+    kind, given = conversion.dtype(start), [ir.constant(value) for value in (start, limit, step)]
+    if kind not in (TP.INT32, TP.INT64):
+        raise Inexpressible("is a range of floats, or of small integers")
+    if given[0] is not None and given[1] is not None and given[2] is not None and given[2].numpy().any():
+        numbers = np.arange(*(int(tensor.numpy().reshape(-1)[0]) for tensor in given if tensor is not None))
+        stored = numbers.astype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+        conversion.become("Identity", [conversion.constant(stored, "range")])
+        return
+    if given[2] is None or not (given[2].numpy() == 1).all():
+        raise Inexpressible("has a step that is not 1")
+    first, last = (_as_row(conversion, value, kind) for value in (start, limit))
+    is_zero = given[0] is not None and not given[0].numpy().any()
+    row = places.between(conversion, first, last, from_zero=is_zero and places.is_never_negative(last))
+    if kind == TP.INT64:
+        conversion.become("Identity", [row])
+    else:
+        conversion.become("Cast", [row], to=kind)
+
+
+def _as_row(conversion: NodeConversion, value: ir.Value, kind: int) -> ir.Value:
+    """Return a scalar as one element of int64."""
+    if kind != TP.INT64:
+        value = conversion.add("Cast", [value], "int64", to=TP.INT64)
+    return conversion.reshape(value, [1], "row")
+
+
+def equal(conversion: NodeConversion) -> None:
+    """Convert Equal 11 → 7, which compares integers and truths: neither less nor greater, and no NaN."""
+    left, right = conversion.input(0), conversion.input(1)
+    kind = conversion.dtype(left)
+    if kind in (TP.BOOL, TP.INT32, TP.INT64):
+        return
+    comparisons = [conversion.add(op_type, [left, right], op_type.lower()) for op_type in ("Less", "Greater")]
+    differs = conversion.add("Or", comparisons, "differs")
+    for value in (left, right) if kind in _FLOATS else ():
+        differs = conversion.add("Or", [differs, conversion.add("IsNaN", [value], "is_nan")], "differs")
+    conversion.become("Not", [differs])
 
 
 def _is_integer(conversion: NodeConversion, value: ir.Value) -> bool:

@@ -13,7 +13,6 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.adapters.inputs import constant_ints
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
 
@@ -125,7 +124,7 @@ def _fill_shape(conversion: NodeConversion, dims: list[int] | None, *, as_shape:
         return conversion.add("Shape", [conversion.input(0)], "shape")
     known = ir.constant(conversion.input(0))
     if known is not None:
-        return conversion.ints(constant_ints(conversion.input(0), "shape"), "shape")
+        return conversion.ints(conversion.numbers(conversion.input(0), "shape"), "shape")
     return conversion.add("Cast", [conversion.input(0)], "shape", to=onnx.TensorProto.INT64)
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir
+from bnfold.converting.adapters import resize_points
 from bnfold.converting.adapters.attributes import respell
-from bnfold.converting.context import FIX_SHAPES, Inexpressible
+from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
 
@@ -147,34 +148,38 @@ _MIDDLES = ("half_pixel", "pytorch_half_pixel")
 def fixed_points(conversion: NodeConversion) -> None:
     """Convert Resize 11 → 10, whose points are ``x / scale``; the nearest one is below where all grows, else above."""
     node, scales = conversion.node, _known_scales(conversion)
-    mode, points = node.attr("mode", "nearest"), node.attr("coordinate_transformation_mode", "half_pixel")
-    grows, is_whole = bool((scales >= 1).all()), bool((scales == np.floor(scales)).all())
-    neighbour = node.attr("nearest_mode", "round_prefer_floor")
-    if mode == "nearest":
-        is_plain = points == "asymmetric" and neighbour == ("floor" if grows else "ceil")
-        # Between whole multiples, the middle of no pixel lies half way between two.
-        is_middle = points in _MIDDLES and neighbour.startswith("round") and is_whole
-        fits = (grows and (is_plain or is_middle)) or (is_plain and bool((scales <= 1).all()))
-    else:
-        fits = mode == "linear" and points == "asymmetric"
-    if not fits:
-        raise Inexpressible(f"reads mode={mode} at points that version 10 does not know")
+    shrinks = scales is not None and bool((scales < 1).any())
+    if scales is None or not _has_fixed_points(node, scales) or (shrinks and conversion.target < 10):
+        resize_points.decompose(conversion)
+        return
     for name in [name for name in node.attrs if name != "mode"]:
         node.del_attr(name)
     node.set_inputs([conversion.input(0), _scales(conversion, scales)])
 
 
-def _known_scales(conversion: NodeConversion) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return the scales of every axis. Sizes count as scales where they are whole multiples."""
+def _has_fixed_points(node: ir.Node, scales: np.ndarray[Any, np.dtype[np.float32]]) -> bool:
+    mode, points = node.attr("mode", "nearest"), node.attr("coordinate_transformation_mode", "half_pixel")
+    if mode != "nearest":
+        return bool(mode == "linear" and points == "asymmetric")
+    grows, is_whole = bool((scales >= 1).all()), bool((scales == np.floor(scales)).all())
+    neighbour = node.attr("nearest_mode", "round_prefer_floor")
+    is_plain = points == "asymmetric" and neighbour == ("floor" if grows else "ceil")
+    # Between whole multiples, the middle of no pixel lies half way between two.
+    is_middle = points in _MIDDLES and neighbour.startswith("round") and is_whole
+    return (grows and (is_plain or is_middle)) or (is_plain and bool((scales <= 1).all()))
+
+
+def _known_scales(conversion: NodeConversion) -> np.ndarray[Any, np.dtype[np.float32]] | None:
+    """Return the scales of every axis, if they are known; sizes count as scales if they are whole multiples."""
     given, sizes = ir.constant(conversion.node.input(2)), ir.constant(conversion.node.input(3))
     if given is not None and given.size:
         return given.numpy().astype(np.float32)
     shape = conversion.shape(conversion.input(0))
     if sizes is None or shape is None or not all(isinstance(size, int) and size for size in shape):
-        raise Inexpressible(f"has scales that are not known: {FIX_SHAPES}")
+        return None
     wanted, own = sizes.numpy(), np.array(shape, np.int64)
     if wanted.shape != own.shape or (wanted % own).any() or (wanted < own).any():
-        raise Inexpressible("makes sizes that are no multiples, and version 10 has scales only")
+        return None
     return (wanted // own).astype(np.float32)
 
 

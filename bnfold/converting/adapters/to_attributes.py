@@ -8,8 +8,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.adapters import computed
-from bnfold.converting.adapters.inputs import constant_ints
+from bnfold.converting.adapters import computed, indexing, places
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 
@@ -26,7 +25,7 @@ def ints(name: str, conversion: NodeConversion) -> None:
     value = conversion.node.input(1)
     data = conversion.input(0)
     if value is not None:
-        values = constant_ints(value, f"its {name}")
+        values = conversion.numbers(value, f"its {name}")
         if conversion.node.is_op("Squeeze") and min(values, default=0) >= 0:
             values.sort()  # its old shape inference takes them in this order only
         conversion.node.set_attr(name, values)
@@ -39,7 +38,7 @@ def reduced_axes(conversion: NodeConversion) -> None:
     No axes mean all of them, or none if ``noop_with_empty_axes`` is set.
     """
     value, data = conversion.node.input(1), conversion.input(0)
-    axes = [] if value is None else constant_ints(value, "its axes")
+    axes = [] if value is None else conversion.numbers(value, "its axes")
     if conversion.take("noop_with_empty_axes", 0) and not axes:
         _reduce_nothing(conversion, data)
         return
@@ -97,14 +96,14 @@ def padded_axes(conversion: NodeConversion) -> None:
     if (over := node.input(3)) is None:
         node.set_inputs(node.inputs[:3])
         return
-    axes, rank = constant_ints(over, "its axes"), conversion.rank(conversion.input(0))
+    axes, rank = conversion.numbers(over, "its axes"), conversion.rank(conversion.input(0))
     if not all(-rank <= axis < rank for axis in axes):
         raise Inexpressible(f"pads the axes {axes} of rank {rank}")
     if ir.constant(conversion.input(1)) is None:
         full = computed.pads_of_every_axis(conversion, conversion.input(1), axes, rank)
         node.set_inputs([node.input(0), full, node.input(2)])
         return
-    given = constant_ints(conversion.input(1), "its pads")
+    given = conversion.numbers(conversion.input(1), "its pads")
     if len(given) != 2 * len(axes):
         raise Inexpressible(f"has {len(given)} pads for the axes {axes} of rank {rank}")
     pads = [0] * (2 * rank)
@@ -117,7 +116,7 @@ def padded_axes(conversion: NodeConversion) -> None:
 def pads_and_value(conversion: NodeConversion) -> None:
     """Convert Pad 11 → 2: ``pads`` and ``value``."""
     node, value = conversion.node, conversion.node.input(2)
-    pads = constant_ints(conversion.input(1), "its pads")
+    pads = conversion.numbers(conversion.input(1), "its pads")
     filling = 0.0 if value is None else _float_of(value, "its value")
     node.set_inputs([conversion.input(0)])
     node.set_attr("pads", pads)
@@ -160,7 +159,7 @@ def no_mask(conversion: NodeConversion) -> None:
 def dft_axis(conversion: NodeConversion) -> None:
     """Convert DFT 20 → 17: ``axis``, whose default was 1."""
     node, over = conversion.node, conversion.node.input(2)
-    axes = [-2] if over is None else constant_ints(over, "its axis")
+    axes = [-2] if over is None else conversion.numbers(over, "its axis")
     if len(axes) != 1:
         raise Inexpressible(f"has {len(axes)} axes")
     axis = axes[0] if axes[0] >= 0 else axes[0] % conversion.rank(conversion.input(0))
@@ -169,24 +168,74 @@ def dft_axis(conversion: NodeConversion) -> None:
 
 
 def slice_bounds(conversion: NodeConversion) -> None:
-    """Convert Slice 10 → 1: ``starts``, ``ends`` and ``axes``; there are no steps."""
-    node = conversion.node
-    given = [
-        None if node.input(index) is None else constant_ints(conversion.input(index), what)
-        for index, what in ((1, "its starts"), (2, "its ends"), (3, "its axes"), (4, "its steps"))
-    ]
-    starts, ends, over, steps = given
+    """Convert Slice 10 → 1: ``starts``, ``ends`` and ``axes``; there are no steps, and no bounds that are computed."""
+    node, kept = conversion.node, conversion.node.inputs
+    over, steps = (
+        None if node.input(index) is None else conversion.numbers(conversion.input(index), what)
+        for index, what in ((3, "its axes"), (4, "its steps"))
+    )
+    try:
+        starts, ends = (conversion.numbers(conversion.input(index), f"its {what}") for index, what in _BOUNDS)
+    except Inexpressible:
+        if conversion.target < 9 or (steps is not None and set(steps) != {1}):
+            raise
+        _between_computed(conversion, over)
+        return
     if steps is not None and set(steps) != {1}:
-        raise Inexpressible(f"has steps {steps}, which version 1 does not know")
-    node.set_inputs([conversion.input(0)])
+        _with_steps(conversion, starts, ends, over, steps)
+        return
+    node.set_inputs(kept[:1])
     for name, values in (("starts", starts), ("ends", ends), ("axes", over)):
         if values is not None:
             node.set_attr(name, values)
 
 
+_BOUNDS = ((1, "starts"), (2, "ends"))
+
+
+def _between_computed(conversion: NodeConversion, over: list[int] | None) -> None:
+    """Read between bounds of which some are computed, along one axis after the other."""
+    data, bounds = conversion.input(0), [conversion.input(index) for index, _ in _BOUNDS]
+    shape = conversion.shape(bounds[0])
+    count = shape[0] if shape else None
+    if over is None and not isinstance(count, int):
+        raise Inexpressible("has bounds for an unknown number of axes")
+    axes = over if over is not None else list(range(count if isinstance(count, int) else 0))
+    for place, axis in enumerate(axes):
+        start, end = (_bound_at(conversion, value, place, len(axes)) for value in bounds)
+        data = places.part(conversion, data, axis, start, end)
+    conversion.become("Identity", [data])
+
+
+def _bound_at(conversion: NodeConversion, value: ir.Value, place: int, count: int) -> ir.Value:
+    tensor = ir.constant(value) or conversion.context.integers.get(value)
+    if tensor is not None:
+        return conversion.ints([int(tensor.numpy().reshape(-1)[place])], "bound")
+    if count > 1:
+        value = conversion.add("Gather", [value, conversion.ints([place], "place")], "bound", axis=0)
+    is_wide = conversion.dtype(value) == onnx.TensorProto.INT64 if count == 1 else False
+    return value if is_wide else conversion.add("Cast", [value], "bound", to=onnx.TensorProto.INT64)
+
+
+def _with_steps(
+    conversion: NodeConversion, starts: list[int], ends: list[int], over: list[int] | None, steps: list[int]
+) -> None:
+    data, axes = conversion.input(0), list(range(len(starts))) if over is None else over
+    bounds = dict(zip(axes, zip(starts, ends, steps, strict=True), strict=True))
+    for axis in [axis for axis, (_, _, step) in bounds.items() if step != 1]:
+        data = indexing.strided(conversion, data, axis, bounds.pop(axis))
+    if not bounds:
+        conversion.become("Identity", [data])
+        return
+    conversion.node.set_inputs([data])
+    for name, values in zip(("starts", "ends"), zip(*bounds.values(), strict=True), strict=False):
+        conversion.node.set_attr(name, list(values))
+    conversion.node.set_attr("axes", list(bounds))
+
+
 def count_of(name: str, conversion: NodeConversion) -> None:
     """Move input 1, of one integer, to attribute ``name`` (TopK 10 → 1)."""
-    values = constant_ints(conversion.input(1), f"its {name}")
+    values = conversion.numbers(conversion.input(1), f"its {name}")
     if len(values) != 1:
         raise Inexpressible(f"has {len(values)} values for {name}")
     conversion.node.set_inputs([conversion.input(0)])

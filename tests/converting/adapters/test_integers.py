@@ -51,3 +51,56 @@ def test_an_exponent_that_would_not_be_the_same_is_refused(
 def test_the_complement(lowered: Lowered, text: Text, kind: str) -> None:
     source = text(18, f"{kind}[3] x", "y = BitwiseNot (x)", outputs=f"{kind}[3] y")
     lowered(source, 13, feeds={"x": np.array([0, 1, 7], kind)})
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint64"])
+@pytest.mark.parametrize("fmod", [0, 1])
+def test_remainders_of_integers(lowered: Lowered, text: Text, dtype: str, fmod: int) -> None:
+    numbers = np.array([[7, -7, 6, -6, 0]] * 2, np.int64)
+    divisors = np.array([[3], [-3]], np.int64)
+    if dtype == "uint64":
+        numbers, divisors = abs(numbers), abs(divisors)
+    source = text(13, f"{dtype}[2, 5] x, {dtype}[2, 1] z", f"y = Mod <fmod = {fmod}> (x, z)", outputs=f"{dtype}[] y")
+    lowered(source, 9, feeds={"x": numbers.astype(dtype), "z": divisors.astype(dtype)})
+
+
+def test_remainders_of_floats(lowered: Lowered, text: Text) -> None:
+    with pytest.raises(UpgradeBlocked, match="remainder of floats, which their division rounds"):
+        lowered(text(13, "float[2] x, float[2] z", "y = Mod <fmod = 1> (x, z)"), 9)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+@pytest.mark.parametrize(("start", "limit"), [(0, 5), (-2, 3), (4, 4), (4, 1)])
+@pytest.mark.parametrize("target", [10, 9])
+def test_ranges(lowered: Lowered, text: Text, dtype: str, start: int, limit: int, target: int) -> None:
+    body = f"one = Constant <value = {dtype} {{1}}> () y = Range (s, l, one)"
+    source = text(13, f"{dtype} s, {dtype} l", body, outputs=f"{dtype}[n] y")
+    lowered(source, target, feeds={"s": np.array(start, dtype), "l": np.array(limit, dtype)})
+
+
+def test_a_range_of_constants_is_stored(lowered: Lowered, text: Text) -> None:
+    stored = (f"{name} = Constant <value = int64 {{{value}}}> ()" for name, value in (("s", 9), ("l", 1), ("d", -3)))
+    source = text(13, "int64[3] x", f"{' '.join(stored)} r = Range (s, l, d) y = Add (x, r)", outputs="int64[3] y")
+    assert "NonZero" not in lowered(source, 9).ops
+
+
+@pytest.mark.parametrize(
+    ("dtype", "step", "target", "why"),
+    [("float", "1", 9, "a range of floats"), ("int64", "2", 9, "a step that is not 1"), ("int64", "1", 8, "opset 9")],
+)
+def test_other_ranges(lowered: Lowered, text: Text, dtype: str, step: str, target: int, why: str) -> None:
+    body = f"d = Constant <value = {dtype} {{{step}}}> () y = Range (s, l, d)"
+    source = text(13, f"{dtype} s, {dtype} l", body, outputs=f"{dtype}[n] y")
+    with pytest.raises(UpgradeBlocked, match=why):
+        lowered(source, target)
+
+
+@pytest.mark.parametrize("dtype", ["float", "double", "uint8", "int16"])
+def test_numbers_are_equal(lowered: Lowered, text: Text, dtype: str) -> None:
+    kind = np.dtype({"float": "f4", "double": "f8"}.get(dtype, dtype))
+    numbers = np.array([0, 1, np.nan, np.inf, -0.0, np.nan] if kind.kind == "f" else [0, 1, 2, 3, 255 & 127, 0]).astype(
+        kind
+    )
+    others = np.array([0, 2, np.nan, np.inf, 0, 1] if kind.kind == "f" else [0, 2, 2, 1, 127, 1]).astype(kind)
+    source = text(13, f"{dtype}[6] x, {dtype}[6] z", "y = Equal (x, z)", outputs="bool[6] y")
+    lowered(source, 9, feeds={"x": numbers, "z": others})

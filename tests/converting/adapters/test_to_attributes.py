@@ -166,12 +166,6 @@ def test_slice(lowered: Converted, text: Text, weights: str) -> None:
     assert lowered(constants(source, weights), 9).ops == ["Slice"]
 
 
-def test_slice_with_steps(lowered: Converted, text: Text) -> None:
-    source = constants(text(13, "float[9] x", "y = Slice (x, a, a, a, s)"), "int64[1] a = {0}, int64[1] s = {2}")
-    with pytest.raises(UpgradeBlocked, match=r"has steps \[2\]"):
-        lowered(source, 9)
-
-
 def test_top_k(lowered: Converted, text: Text) -> None:
     source = text(11, "float[3, 9] x", "y, i = TopK <axis = 1> (x, k)", outputs="float[] y, int64[] i")
     assert lowered(constants(source, "int64[1] k = {4}"), 9).ops == ["TopK"]

@@ -1,0 +1,117 @@
+"""Operators that read or write at computed places, where the target lacks them: Gather and Scatter along one axis."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.converting.adapters import places
+from bnfold.converting.context import FIX_SHAPES, Inexpressible
+from bnfold.converting.node_conversion import NodeConversion
+
+
+def gather_nd(conversion: NodeConversion) -> None:
+    """Decompose GatherND: the axes that are indexed become one, and each row of indices one number."""
+    data, (depth, rest) = conversion.input(0), _indexed(conversion)
+    flat_places = _places(conversion, data, conversion.input(1), depth)
+    if depth > 1:
+        data = conversion.reshape(data, [-1, *rest], "flat")
+    conversion.become("Gather", [data, flat_places], axis=0)
+
+
+def scatter_nd(conversion: NodeConversion) -> None:
+    """Decompose ScatterND: Scatter writes rows into the input with the indexed axes as one, and the others as one."""
+    data, updates, (depth, rest) = conversion.input(0), conversion.input(2), _indexed(conversion)
+    dims, width = _dims_around(conversion, data), math.prod(rest)
+    column = conversion.reshape(_places(conversion, data, conversion.input(1), depth), [-1, 1], "rows")
+    rows = conversion.reshape(updates, [-1, width], "updated_rows")
+    wide = conversion.add("Expand", [column, conversion.add("Shape", [rows], "rows_shape")], "places")
+    flat = conversion.reshape(data, [-1, width], "flat")
+    written = conversion.add("Scatter", [flat, wide, rows], "written", axis=0)
+    conversion.become("Reshape", [written, conversion.ints(dims, "shape")])
+
+
+def _indexed(conversion: NodeConversion) -> tuple[int, list[int]]:
+    """Return how many axes the indices point into, and the sizes of the axes behind these."""
+    data, indices = conversion.input(0), conversion.input(1)
+    rank, shape = conversion.rank(indices), conversion.shape(indices)
+    depth = shape[-1] if shape and rank else None
+    known = conversion.shape(data)
+    if not isinstance(depth, int) or depth < 1 or known is None:
+        raise Inexpressible(f"has indices or an input of unknown shape: {FIX_SHAPES}")
+    if conversion.node.op_type == "GatherND" and depth == 1:
+        return depth, []  # the input stays as it is
+    rest = known[1:] if conversion.node.op_type == "ScatterND" else known[depth:]
+    sizes = [size for size in rest if isinstance(size, int) and size > 0]
+    if len(sizes) < len(rest):
+        raise Inexpressible(f"has an input that is open, or empty, along an axis that stays as it is: {FIX_SHAPES}")
+    return depth, sizes[len(sizes) - (len(known) - depth) :]
+
+
+def _dims_around(conversion: NodeConversion, data: ir.Value) -> list[int]:
+    """Return the shape of the result as Reshape takes it: the first size may be open."""
+    return [-1, *(size for size in (conversion.shape(data) or ())[1:] if isinstance(size, int))]
+
+
+def _places(conversion: NodeConversion, data: ir.Value, indices: ir.Value, depth: int) -> ir.Value:
+    """Return one number for each row of indices; negative ones count from the end of their axis."""
+    sizes = (conversion.shape(data) or ())[:depth]
+    known = [size for size in sizes if isinstance(size, int)]
+    behind = [size for size in sizes[1:] if isinstance(size, int)]
+    strides = [math.prod(behind[place:]) for place in range(depth)] if len(behind) == depth - 1 else None
+    tensor = ir.constant(indices)
+    if strides and tensor is not None and (len(known) == depth or not (tensor.numpy() < 0).any()):
+        rows = tensor.numpy()
+        rows = np.where(rows < 0, rows + np.array(known if len(known) == depth else 0), rows)
+        return conversion.constant(np.asarray((rows * np.array(strides)).sum(-1), np.int64), "places")
+    rows_of = indices
+    if not places.is_never_negative(indices):
+        own = conversion.ints(known, "sizes") if len(known) == depth else _first_sizes(conversion, data, depth)
+        rows_of = places.wrapped(conversion, indices, own)
+    last = [conversion.rank(indices) - 1]
+    if depth == 1:
+        return conversion.along("Squeeze", 13, rows_of, last, "places")
+    steps = conversion.ints(strides, "strides") if strides else _computed_strides(conversion, data, depth)
+    weighted = conversion.add("Mul", [rows_of, steps], "weighted")
+    return conversion.along("ReduceSum", 13, weighted, last, "places", keepdims=0)
+
+
+def _first_sizes(conversion: NodeConversion, data: ir.Value, depth: int) -> ir.Value:
+    shape = conversion.add("Shape", [data], "shape")
+    return conversion.add("Gather", [shape, conversion.ints(range(depth), "axes")], "sizes", axis=0)
+
+
+def _computed_strides(conversion: NodeConversion, data: ir.Value, depth: int) -> ir.Value:
+    """Return how many elements a step along each of the first axes leaves out, some of whose sizes are open."""
+    shape, strides = conversion.add("Shape", [data], "shape"), [conversion.ints([1], "one")]
+    for axis in range(depth - 1, 0, -1):
+        size = conversion.add("Gather", [shape, conversion.ints([axis], "axis")], "size", axis=0)
+        strides.insert(0, conversion.add("Mul", [size, strides[0]], "stride") if axis < depth - 1 else size)
+    return conversion.add("Concat", strides, "strides", axis=0)
+
+
+def strided(conversion: NodeConversion, data: ir.Value, axis: int, bounds: tuple[int, int, int]) -> ir.Value:
+    """Read every n-th element of an axis of known size, or backwards: Slice had no steps before opset 10."""
+    start, end, step = bounds
+    shape = conversion.shape(data)
+    size = None if shape is None or not -len(shape) <= axis < len(shape) else shape[axis]
+    if shape is None or not isinstance(size, int) or not step:
+        raise Inexpressible(f"has the step {step} along an axis of unknown size, which needs opset 10: {FIX_SHAPES}")
+    every = range(*slice(start, end, step).indices(size))
+    return conversion.add("Gather", [data, conversion.ints(every, "places")], "strided", axis=axis % len(shape))
+
+
+def from_depth(conversion: NodeConversion) -> None:
+    """Convert DepthToSpace 11 → 1, where the blocks come before the channels: in the other mode these are reordered."""
+    mode = conversion.take("mode", "DCR")
+    if mode == "DCR":
+        return
+    data, blocks = conversion.input(0), int(conversion.node.attr("blocksize", 1)) ** 2
+    shape = conversion.shape(data)
+    if mode != "CRD" or shape is None or len(shape) != 4 or not isinstance(depth := shape[1], int) or depth % blocks:
+        raise Inexpressible(f"has mode={mode} and channels that are not known: {FIX_SHAPES}")
+    order = np.arange(depth).reshape(depth // blocks, blocks).T.reshape(-1)
+    conversion.node.set_input(0, conversion.add("Gather", [data, conversion.ints(order.tolist(), "order")], "ordered",
+                                                axis=1))  # fmt: skip

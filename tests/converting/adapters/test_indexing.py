@@ -1,0 +1,127 @@
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bnfold.errors import UpgradeBlocked
+
+Lowered = Callable[..., Any]
+Text = Callable[..., str]
+
+
+@pytest.mark.parametrize("target", [10, 9])
+@pytest.mark.parametrize("size", ["2", "n"])
+@pytest.mark.parametrize(
+    "indices", [[[1, -1], [0, 2], [-2, 0]], [[-1], [0], [1]], [1, 2], [[[1, 2, 3]], [[-1, -3, -4]]]]
+)
+def test_gather_nd(lowered: Lowered, text: Text, indices: list[Any], size: str, target: int) -> None:
+    places = np.array(indices, np.int64)
+    dims = ", ".join(map(str, places.shape))
+    source = text(13, f"float[{size}, 3, 4] x, int64[{dims}] i", "y = GatherND (x, i)")
+    data = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    assert "GatherND" not in lowered(source, target, feeds={"x": data, "i": places}).ops
+
+
+@pytest.mark.parametrize("size", ["2", "n"])
+def test_gather_nd_at_stored_places(lowered: Lowered, text: Text, size: str) -> None:
+    body = "i = Constant <value = int64[2, 2] {1, -1, 0, 2}> () y = GatherND (x, i)"
+    found = lowered(text(12, f"float[{size}, 3] x", body), 9, feeds={"x": np.arange(6, dtype=np.float32).reshape(2, 3)})
+    assert found.ops.count("Where") == (size == "n")
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("y = GatherND <batch_dims = 1> (x, i)", "batch_dims is newer"),
+        (
+            "z = Transpose <perm = [1, 2, 0]> (x) y = GatherND (z, i)",
+            "open, or empty, along an axis that stays as it is",
+        ),
+    ],
+)
+def test_places_in_what_is_not_known(lowered: Lowered, text: Text, call: str, why: str) -> None:
+    source = text(13, "float[n, 3, 4] x, int64[3, 2] i", call)
+    with pytest.raises(UpgradeBlocked, match=why):
+        lowered(source, 9, feeds={"x": np.zeros((3, 3, 4), np.float32), "i": np.zeros((3, 2), np.int64)})
+
+
+@pytest.mark.parametrize("size", ["2", "n"])
+@pytest.mark.parametrize("indices", [[[1, -1], [0, 2]], [[-1], [0]], [[[1, 2, 3]], [[-2, -3, -4]]]])
+def test_scatter_nd(lowered: Lowered, text: Text, indices: list[Any], size: str) -> None:
+    places = np.array(indices, np.int64)
+    updates = (*places.shape[:-1], *(2, 3, 4)[places.shape[-1] :])
+    head = (
+        f"float[{size}, 3, 4] x, int64[{', '.join(map(str, places.shape))}] i, float[{', '.join(map(str, updates))}] u"
+    )
+    feeds = {"x": np.arange(24, dtype=np.float32).reshape(2, 3, 4), "i": places}
+    assert "Scatter" in lowered(text(18, head, "y = ScatterND (x, i, u)"), 9, feeds=feeds).ops
+
+
+def test_gather_nd_along_open_axes(lowered: Lowered, text: Text) -> None:
+    data, places = np.arange(24, dtype=np.float32).reshape(2, 3, 4), np.array([[1, -1, 0], [0, 2, -2]], np.int64)
+    lowered(text(13, "float[a, b, c] x, int64[2, 3] i", "y = GatherND (x, i)"), 9, feeds={"x": data, "i": places})
+
+
+def test_places_that_are_never_negative_are_not_counted_from_the_end(lowered: Lowered, text: Text) -> None:
+    body = "z = ArgMax <axis = 1, keepdims = 1> (x) y = GatherND (x, z)"
+    assert "Where" not in lowered(text(13, "float[n, 2] x", body), 9, feeds={"x": np.eye(2, dtype=np.float32)}).ops
+
+
+def test_scatter_nd_that_adds(lowered: Lowered, text: Text) -> None:
+    source = text(18, "float[2] x, int64[2, 1] i, float[2] u", 'y = ScatterND <reduction = "add"> (x, i, u)')
+    with pytest.raises(UpgradeBlocked, match="reduction is newer"):
+        lowered(source, 9, feeds={"i": np.array([[0], [0]])})
+
+
+BOUNDS = [
+    ("[0, 1]", "[5, 9]", "[2, 2]", "[0, 1]"),
+    ("[-1]", "[-9223372036854775807]", "[-1]", "[1]"),
+    ("[4, 0]", "[0, 2]", "[-2, 1]", "[-1, 0]"),
+    ("[1, 9]", "[4, -9]", "[1, -3]", "[0, 1]"),
+]
+
+
+@pytest.mark.parametrize(("starts", "ends", "steps", "axes"), BOUNDS)
+def test_slices_with_steps(lowered: Lowered, text: Text, starts: str, ends: str, steps: str, axes: str) -> None:
+    names = {"s": starts, "e": ends, "a": axes, "t": steps}
+    stored = " ".join(f"{name} = Constant <value_ints = {values}> ()" for name, values in names.items())
+    assert (
+        "Slice" not in lowered(text(13, "float[5, 6] x", f"{stored} y = Slice (x, s, e, a, t)"), 9).ops or "1" in steps
+    )
+
+
+@pytest.mark.parametrize(("start", "end"), [(1, 3), (-3, -1), (-9, 9), (0, 2**62), (4, 2), (9, 9), (-(2**62), -9)])
+@pytest.mark.parametrize("size", ["5", "n"])
+def test_slices_between_computed_bounds(lowered: Lowered, text: Text, start: int, end: int, size: str) -> None:
+    source = text(
+        17, f"float[2, {size}] x, int64[1] s, int64[1] e", "a = Constant <value_ints = [-1]> () y = Slice (x, s, e, a)"
+    )
+    feeds = {"x": np.arange(10, dtype=np.float32).reshape(2, 5), "s": np.array([start]), "e": np.array([end])}
+    lowered(source, 9, feeds=feeds)
+
+
+def test_slices_of_several_axes_between_computed_bounds(lowered: Lowered, text: Text) -> None:
+    source = text(17, "float[4, n] x, int32[2] s", "e = Constant <value = int32[2] {3, -1}> () y = Slice (x, s, e)")
+    feeds = {"x": np.arange(20, dtype=np.float32).reshape(4, 5), "s": np.array([-3, 1], np.int32)}
+    lowered(source, 9, feeds=feeds)
+
+
+def test_steps_along_an_open_axis(lowered: Lowered, text: Text) -> None:
+    stored = "s = Constant <value_ints = [0]> () e = Constant <value_ints = [9]> () t = Constant <value_ints = [2]> ()"
+    source = text(13, "float[n] x", f"{stored} a = Constant <value_ints = [0]> () y = Slice (x, s, e, a, t)")
+    with pytest.raises(UpgradeBlocked, match=r"step 2 along an axis of unknown size, which needs opset 10: .*--fix"):
+        lowered(source, 9)
+
+
+@pytest.mark.parametrize("target", [10, 9])
+@pytest.mark.parametrize("mode", ["CRD", "DCR"])
+def test_depth_to_space(lowered: Lowered, text: Text, mode: str, target: int) -> None:
+    source = text(13, "float[n, 12, h, 3] x", f'y = DepthToSpace <blocksize = 2, mode = "{mode}"> (x)')
+    assert lowered(source, target).ops == ["Gather", "DepthToSpace"][mode == "DCR" :]
+
+
+def test_depth_to_space_of_unknown_channels(lowered: Lowered, text: Text) -> None:
+    source = text(13, "float[1, c, 2, 3] x", 'y = DepthToSpace <blocksize = 2, mode = "CRD"> (x)')
+    with pytest.raises(UpgradeBlocked, match="mode=CRD and channels that are not known"):
+        lowered(source, 9, feeds={"x": np.zeros((1, 8, 2, 3), np.float32)})
