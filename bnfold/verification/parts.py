@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.verification.changes.boundaries import apart, beyond, deepened, uncovered, widened
+from bnfold.verification.changes.boundaries import apart, beyond, deepened, is_changed, uncovered, widened
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
 from bnfold.verification.verdict import LocalRow
 
@@ -36,12 +36,14 @@ def check_parts(verifier: SubgraphVerifier, whole: Whole | None) -> Parts:
 
 
 def _compared(verifier: SubgraphVerifier, whole: Whole | None) -> Parts:
-    cuts = [cut for cut in verifier.request.cuts if cut.outputs]  # what nothing reads is compared with all that changed
+    before, after = verifier.request.before, verifier.request.after
+    # What nothing reads is compared with all that changed.
+    cuts = [cut for cut in verifier.request.cuts if cut.outputs and is_changed(before, after, cut)]
     announced = _rows(verifier, cuts, "rewrites")
     if whole is not None and whole.fault and any(row.status == "failed" for row in announced):
         return Parts(tuple(announced))
     same = [cut for cut, row in zip(cuts, announced, strict=True) if row.status == "verified"]
-    further = uncovered(verifier.request.before, verifier.request.after, same)
+    further = uncovered(before, after, same)
     decided = whole if whole is not None and not (whole.fault or whole.doubt) else None
     return Parts(tuple(announced), tuple(_others(verifier, further, decided)))
 

@@ -37,6 +37,17 @@ def uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) ->
     return cuts
 
 
+def is_changed(before: ir.Model, after: ir.Model, cut: ir.Cut) -> bool:
+    """Whether something in the cut differs: a node that states a default in one model is the same without it."""
+    old, new = (next((graph for graph in model.graphs() if graph.path == cut.graph), None) for model in (before, after))
+    inside = _inside(new, cut)
+    producers = [(node, next((value for value in node.outputs if value is not None), None)) for node in inside]
+    twins = [(node, old.values.get(made.name)) for node, made in producers if old is not None and made is not None]
+    return not twins or any(
+        twin is None or twin.producer is None or not unchanged(twin.producer, node) for node, twin in twins
+    )
+
+
 def changed_defaults(before: ir.Model, after: ir.Model) -> set[str]:
     """Return inputs whose default is another one in the other model, or that callers cannot override there."""
     old, new = (

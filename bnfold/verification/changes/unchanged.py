@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import zip_longest
+from typing import Any
 
 import onnx
 
 from bnfold import ir
+from bnfold.ir.node import attribute_value
 from bnfold.ir.traits import DRAWING
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
@@ -46,7 +49,7 @@ def unchanged(old: ir.Node, new: ir.Node) -> bool:
 def _computes_the_same(old: ir.Node, new: ir.Node) -> bool:
     return (
         _same_operator(old, new)
-        and _attributes(old) == _attributes(new)
+        and _attributes(old, new) == _attributes(new, old)
         and all(_same_input(a, b) for a, b in zip_longest(old.inputs, new.inputs))
     )
 
@@ -105,7 +108,7 @@ def _are_alike(one: ir.Node, other: ir.Node) -> bool:
         one.graph is other.graph
         and _is_repeatable(one)
         and _same_operator(one, other)
-        and _attributes(one) == _attributes(other)
+        and _attributes(one, other) == _attributes(other, one)
         and [value is None for value in one.outputs] == [value is None for value in other.outputs]
     )
 
@@ -165,15 +168,30 @@ def _names(values: list[ir.Value | None]) -> list[str]:
     return names
 
 
-def _attributes(node: ir.Node) -> dict[str, object]:
-    """Return attributes as bytes; of graphs how they are called, for what they compute is compared by itself."""
+def _attributes(node: ir.Node, other: ir.Node) -> dict[str, object]:
+    """Return attributes as bytes; of graphs how they are called, for what they compute is compared by itself.
+
+    What states a default is left out, unless the ``other`` node has a default of its own for it.
+    """
+    own, its = _defaults(node), _defaults(other)
     return {
         name: [signature(graph) for graph in node.subgraphs[name]]
         if name in node.subgraphs
         else attribute.SerializeToString(deterministic=True)
         for name, attribute in ((each.name, each) for each in telling(node))
         if name not in MEANINGLESS
+        and not (
+            name in own
+            and its.get(name, own[name]) == own[name]
+            and not (attribute.ref_attr_name or name in node.subgraphs)
+            and attribute_value(attribute) == own[name]
+        )
     }
+
+
+def _defaults(node: ir.Node) -> Mapping[str, Any]:
+    known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
+    return known.defaults if known is not None else {}
 
 
 def telling(node: ir.Node) -> list[onnx.AttributeProto]:
@@ -207,8 +225,7 @@ def signature(graph: ir.Graph) -> object:
 
 def _same_operator(old: ir.Node, new: ir.Node) -> bool:
     """Whether the meaning is the same; a default that only one version has is what the other one does."""
-    one, other = (definition(node.domain, node.op_type, node.graph.opset(node.domain)) for node in (old, new))
-    defaults = [dict(known.defaults) if known is not None else {} for known in (one, other)]
+    defaults = [_defaults(node) for node in (old, new)]
     shared = [name for name in defaults[0].keys() & defaults[1].keys() if name not in old.attrs]
     return (
         meaning(old) == meaning(new)

@@ -18,6 +18,7 @@ from bnfold.ir.tensor import TP
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import held
 from bnfold.verification.changes.unchanged import identity
+from bnfold.verification.coverage.effects import is_ratio, is_unread, normalised, types
 from bnfold.verification.coverage.moves import WITHOUT, flat, nudge, replacing, shares
 from bnfold.verification.coverage.record import STEP, Mutant
 from bnfold.verification.coverage.smooth import defaults, is_smooth, settings
@@ -115,7 +116,7 @@ class _Side:
             self.clear.add(node)
         for slot, value in enumerate(node.inputs):
             tensor = held(value)
-            if value is not None and tensor is not None and not _is_ratio(node, slot):
+            if value is not None and tensor is not None and not is_ratio(node, slot):
                 self.constants[value.name] = value, tensor
                 if not smooth or (slot and node.is_op("Resize", "Upsample")):  # which say where it takes numbers from
                     self.rough.add(value.name)
@@ -166,9 +167,9 @@ class _Side:
             for name in (these.keys() & were.keys()) | node.attrs.keys() | former.attrs.keys():
                 # A default that only one version has is what the other one does.
                 was, is_ = were.get(name, defaults(node).get(name)), these.get(name, defaults(former).get(name))
-                if (name == "dtype" and _types(node) == _types(former)) or _is_unread(node, name):
+                if (name == "dtype" and types(node) == types(former)) or is_unread(former, name):
                     continue  # of nothing else is the type said
-                differs = was != is_ and _from_front(former, name, was) != _from_front(node, name, is_)
+                differs = was != is_ and normalised(former, name, was) != normalised(node, name, is_)
                 if differs and not (node in self.clear and isinstance(is_ or was, float)):
                     yield _of_attribute(self.number, node, name, was, sizes=is_smooth(node))
 
@@ -187,7 +188,7 @@ class _Side:
                     yield from self._of_constant(value, tensor, None, sizes=ends and value.name not in self.rough)
         for node in self.lone_nodes:
             for name, setting in settings(node).items():
-                is_rough = not (is_smooth(node) or _is_unread(node, name))
+                is_rough = not (is_smooth(node) or is_unread(node, name))
                 is_bound = isinstance(setting, float) and abs(setting) < _NO_BOUND
                 if is_bound and is_rough and (setting,) not in moved:
                     yield _of_attribute(self.number, node, name, setting * (1 + STEP) or STEP)
@@ -248,38 +249,6 @@ def _numbers(array: Array) -> tuple[float, ...]:
 
 def _are_alike(one: tuple[ir.Value, ir.Tensor], other: tuple[ir.Value, ir.Tensor] | None) -> bool:
     return other is not None and (one[1].dtype, one[1].dims) == (other[1].dtype, other[1].dims)
-
-
-def _types(node: ir.Node) -> list[int | None]:
-    return [value.dtype for value in node.outputs if value is not None]
-
-
-def _is_unread(node: ir.Node, name: str) -> bool:
-    """Whether an attribute has no effect: the ratio of a Dropout that drops nothing, and allowzero without a zero."""
-    if node.is_op("Reshape") and name == "allowzero":
-        shape, value = held(node.input(1)), node.input(0)
-        known = None if value is None else value.shape
-        is_never_empty = known is not None and all(isinstance(size, int) and size > 0 for size in known)
-        return is_never_empty or (shape is not None and bool(shape.numpy().all()))
-    return node.is_op("Dropout") and name == "ratio"
-
-
-def _from_front(node: ir.Node, name: str, setting: Any) -> Any:
-    """Return the setting of an attribute; axes that count from the end are counted from the front."""
-    value = node.output(0) if node.is_op("OneHot", "Unsqueeze") else node.input(0)
-    shape = value.shape if value is not None else None
-    if name not in ("axis", "axes") or shape is None or setting is None:
-        return setting
-    axes = setting if isinstance(setting, list) else [setting]
-    return [axis + len(shape) if isinstance(axis, int) and axis < 0 else axis for axis in axes]
-
-
-def _is_ratio(node: ir.Node, slot: int) -> bool:
-    """Whether an input is what a Dropout that nobody trains would drop, or says that nobody trains it."""
-    if not node.is_op("Dropout") or not slot:
-        return False
-    mode = held(node.input(2))
-    return node.input(2) is None or (mode is not None and not mode.numpy().any())
 
 
 def _of_attribute(side: int, node: ir.Node, name: str, setting: Any, *, sizes: bool = False) -> Mutant:

@@ -41,7 +41,11 @@ def test_interpolation(lowered: Lowered, mode: str, points: str, sizes: list[Any
 @pytest.mark.parametrize("points", POINTS[:3])
 @pytest.mark.parametrize("scales", [[1.0, 1.0, 2.0, 3.0], [1.0, 1.0, 1.7, 0.7]])
 def test_neighbours(lowered: Lowered, neighbour: str, points: str, scales: list[float]) -> None:
-    attributes = {"mode": "nearest", "nearest_mode": neighbour, "coordinate_transformation_mode": points}
+    attributes: dict[str, Any] = {
+        "mode": "nearest",
+        "nearest_mode": neighbour,
+        "coordinate_transformation_mode": points,
+    }
     try:
         lowered(resize(scales, **attributes), 9)
     except UpgradeBlocked as error:

@@ -1,0 +1,58 @@
+"""Which attributes and inputs of a node have no effect, and which settings mean the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bnfold import ir
+from bnfold.ir.traits import WINDOWED
+from bnfold.verification.changes.from_constants import held
+
+_NO_EFFECT = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
+"""What a window has along each axis without the attribute."""
+
+
+def types(node: ir.Node) -> list[int | None]:
+    """Return the element types of its outputs."""
+    return [value.dtype for value in node.outputs if value is not None]
+
+
+def is_unread(node: ir.Node, name: str) -> bool:
+    """Whether an attribute has no effect: the ratio of a Dropout that drops nothing, and allowzero without a zero."""
+    if node.is_op("Reshape") and name == "allowzero":
+        shape, data, made = held(node.input(1)), node.input(0), node.output(0)
+        known = None if data is None else data.shape
+        is_never_empty = known is not None and all(isinstance(size, int) and size > 0 for size in known)
+        is_never_zero = shape is not None and bool(shape.numpy().all())
+        return is_never_empty or is_never_zero or (made is not None and _keeps_zeros(known, made.shape))
+    return node.is_op("Dropout") and name == "ratio"
+
+
+def _keeps_zeros(known: Sequence[int | str | None] | None, made: Sequence[int | str | None] | None) -> bool:
+    """Whether no size that a Reshape makes is 0, unless the input's size at the same place is."""
+    if known is None or made is None:
+        return False
+    there = [*known, *[None] * len(made)]
+    pairs = zip(made, there, strict=False)
+    return all((isinstance(size, int) and size > 0) or (size is not None and size == same) for size, same in pairs)
+
+
+def normalised(node: ir.Node, name: str, setting: Any) -> Any:
+    """Return the setting of an attribute: None for what a window does without it, axes counted from the front."""
+    if node.has_trait(WINDOWED) and isinstance(setting, list) and set(setting) == {_NO_EFFECT.get(name)}:
+        return None
+    value = node.output(0) if node.is_op("OneHot", "Unsqueeze") else node.input(0)
+    shape = value.shape if value is not None else None
+    if name not in ("axis", "axes") or shape is None or setting is None:
+        return setting
+    axes = setting if isinstance(setting, list) else [setting]
+    return [axis + len(shape) if isinstance(axis, int) and axis < 0 else axis for axis in axes]
+
+
+def is_ratio(node: ir.Node, slot: int) -> bool:
+    """Whether an input is what a Dropout that nobody trains would drop, or says that nobody trains it."""
+    if not node.is_op("Dropout") or not slot:
+        return False
+    mode = held(node.input(2))
+    return node.input(2) is None or (mode is not None and not mode.numpy().any())

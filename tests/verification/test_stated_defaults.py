@@ -1,0 +1,72 @@
+"""Attributes that state a default, or that have no effect on what the model declares, are no changes."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+from bnfold import ir
+from bnfold.verification import verify
+from bnfold.verification.changes.unchanged import unchanged
+
+
+def models(before: str, after: str, opsets: tuple[int, int]) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    first, second = (
+        onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]> {text}')
+        for text, opset in zip((before, after), opsets, strict=True)
+    )
+    return first, second
+
+
+def status(before: str, after: str, opsets: tuple[int, int], depth: str = "auto") -> str:
+
+    return verify(*map(ir.load, models(before, after, opsets)), depth=depth, runtime="none").status
+
+
+@pytest.mark.parametrize(
+    ("attribute", "expected"),
+    [
+        ("dilations = [1, 1]", "verified"),
+        ("strides = [1, 1], pads = [0, 0, 0, 0]", "verified"),
+        ("strides = [2, 1]", "failed"),
+    ],
+)
+def test_a_window_without_what_it_has_without_it(attribute: str, expected: str) -> None:
+    head = "g (float[1, 2, 6, 6] x) => (float[1, 2, h, w] y)"
+    before = f"{head} {{ y = MaxPool <kernel_shape = [2, 2], {attribute}> (x) }}"
+    after = f"{head} {{ y = MaxPool <kernel_shape = [2, 2]> (x) }}"
+    assert status(before, after, (10, 9)) == expected
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("[batch, tokens, 4, 2]", "verified"),
+        ("[batch, 4, tokens, 2]", "unverified"),
+        ("[batch, tokens, n, 2]", "unverified"),
+    ],
+)
+def test_allowzero_matters_where_a_size_may_be_zero_and_is_not_the_inputs_own(made: str, is_same: bool) -> None:
+    head = "g (float[batch, tokens, 8] x, int64[4] shape) => (float[a, b, c, d] y)"
+    body = f"<float{made} v> {{ v = Reshape%s (x, shape) y = Neg (v) }}"
+    before, after = head + body % " <allowzero = 1>", head + body % ""
+    assert (status(before, after, (14, 13)) == "verified") is is_same
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "opsets", "is_same"),
+    [
+        ("Reshape <allowzero = 0> (x, s)", "Reshape (x, s)", (14, 13), True),
+        ("Reshape (x, s)", "Reshape <allowzero = 0> (x, s)", (13, 14), True),
+        ("Softmax <axis = -1> (x)", "Softmax (x)", (13, 13), True),
+        ("Softmax <axis = 1> (x)", "Softmax (x)", (13, 13), False),
+        ("Softmax <axis = -1> (x)", "Softmax (x)", (13, 11), False),
+        ("LeakyRelu <alpha = 0.01> (x)", "LeakyRelu (x)", (15, 15), True),
+        ("LeakyRelu (x)", "LeakyRelu <alpha = 0.02> (x)", (15, 15), False),
+    ],
+)
+def test_what_states_a_default_is_unchanged(old: str, new: str, opsets: tuple[int, int], is_same: bool) -> None:
+
+    head = "g (float[2, 3, 4] x) => (float[a, b, c] y) <int64[3] s = {2, 4, 3}>"
+    one, other = map(ir.load, models(f"{head} {{ y = {old} }}", f"{head} {{ y = {new} }}", opsets))
+    assert unchanged(one.graph.nodes[-1], other.graph.nodes[-1]) is is_same
