@@ -1,4 +1,4 @@
-"""Script: `quality.py BEFORE AFTER` prints, as JSON, the BatchNormalizations in AFTER and the rounding of its weights."""
+"""Script: `quality.py BEFORE AFTER` prints, as JSON, AFTER's BatchNormalizations and its weights' rounding errors."""
 
 from __future__ import annotations
 
