@@ -53,7 +53,7 @@ def draw(seed: int, corpus: Sequence[Path]) -> Case:
         "all_affines": bool(rng.random() < 0.3),
         "external_data": ["auto", "keep", "none", "weights.bin"][int(rng.integers(4))],
         "merge_branches": bool(rng.random() < 0.3),
-        "only_if_accepted": True,  # older kept cases have no such setting: their results have to run anyway
+        "only_if_accepted": True,  # older kept cases lack it: their results have to be right without it
     }
     return Case(model.SerializeToString(), files, links, settings=settings)
 
