@@ -134,7 +134,7 @@ def _broken_promise(
 
 
 def _left(model: ir.Model, report: Report, settings: Options) -> str:
-    """Whether normalisations to be decomposed remain without a reason in the report."""
+    """Find normalisations that should be decomposed and remain without a reason in the report."""
     if settings.decompose != "all":
         return ""
     left = [node for node in model.nodes() if node.op_type in settings.decompose_ops]
