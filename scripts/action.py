@@ -1,4 +1,4 @@
-"""The step of action.yml: runs bnfold as the environment says, and tells GitHub about it.
+"""Run the step of action.yml: run bnfold as the environment says, and report to GitHub.
 
 COMMAND is optimize, check or verify; MODEL (one a line), OUTPUT, ARGUMENTS, REPORT and LEAST_OPSET are the action's
 inputs. What they leave open is read from [tool.bnfold] in pyproject.toml, as by the command line.

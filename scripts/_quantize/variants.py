@@ -31,7 +31,7 @@ class Reader(CalibrationDataReader):  # type: ignore[misc] # onnxruntime is not 
 
 
 def quantized(model: onnx.ModelProto, data: Array, *, per_channel: bool, **more: Any) -> onnx.ModelProto:
-    """Return the model in QDQ form: int8 weights, uint8 activations, calibrated on ``data``; ``more`` is onnxruntime's."""
+    """Return the model in QDQ form: int8 weights, uint8 activations, calibrated on ``data``; ``more`` are options."""
     with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
         source, target = Path(folder) / "float.onnx", Path(folder) / "int8.onnx"
         onnx.save(model, source)
