@@ -28,9 +28,10 @@ WORST_FIRST: tuple[Truth, ...] = ("does not run", "shows", "interface", "unclear
 
 
 def truth(before: Path, after: Path, drawn: Feeds) -> Truth:
-    """``shows`` and ``does not run``: on most inputs of a group that the original runs on; ``same``: on all of them.
+    """Return ``shows`` or ``does not run`` (most inputs that the original runs on), ``same`` (all), or ``interface``.
 
-    ``interface``: callers see the difference before a run, or a result does not have its declared size.
+    The inputs are those of one group. ``interface``: callers see the difference before a run, or a result does not have
+    its declared size.
     """
     original, changed = onnx.load(before), onnx.load(after)
     if runtime.is_disputed(before) or not original.graph.output:
