@@ -1,4 +1,4 @@
-"""Where the project and the real networks are, and whether a script has what it needs. Scripts import this first."""
+"""The paths of the project and of the real networks, and checks of requirements. Scripts import this first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALWAYS = {
     **dict.fromkeys(("decompose_cost", "fault_table", "merge_table", "qdq_table", "quantize_cost"), "onnxruntime"),
     "simplify_table": "onnxslim onnxsim onnxscript",
 }
-"""What a script needs whatever it is asked for; the others call ``require`` when they know their tools."""
+"""Packages that every script needs; a script calls ``require`` for those of its tools."""
 
 
 def require(*packages: str, python: str = sys.executable, install: str = ".venv/bin/pip install -e .[peers]") -> None:
@@ -33,7 +33,7 @@ def require(*packages: str, python: str = sys.executable, install: str = ".venv/
 
 
 def require_files(paths: Iterable[Path], *, sought: str, only: str = "") -> list[Path]:
-    """Return the paths; exit with one line if there are none, or if one is no file. ``sought`` names what they are."""
+    """Return the paths; exit with one line if there are none, or if one is no file. ``sought`` is their description."""
     found = [path for path in paths if only in str(path)]
     if not found:
         contains = f", of those whose path contains '{only}'" if only else ""

@@ -1,4 +1,4 @@
-"""The step of action.yml: runs bnfold as the environment says, and tells GitHub about it.
+"""Run the step of action.yml: run bnfold as the environment says, and report to GitHub.
 
 COMMAND is optimize, check or verify; MODEL (one a line), OUTPUT, ARGUMENTS, REPORT and LEAST_OPSET are the action's
 inputs. What they leave open is read from [tool.bnfold] in pyproject.toml, as by the command line.
@@ -49,7 +49,7 @@ def tracked(named: str) -> list[str]:
 
 
 def commands(environment: Mapping[str, str], models: Sequence[str]) -> dict[str, list[str]]:
-    """What each COMMAND runs; all of them print their report as JSON."""
+    """Return the command line of each COMMAND; all of them print their report as JSON."""
     output, more = environment.get("OUTPUT", ""), environment.get("ARGUMENTS", "").split()
     report = ["--report", environment["REPORT"]] if environment.get("REPORT") else []
     return {
@@ -60,17 +60,17 @@ def commands(environment: Mapping[str, str], models: Sequence[str]) -> dict[str,
 
 
 def escaped(text: str) -> str:
-    """As workflow commands want their data."""
+    """Escape data for workflow commands."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def cell(value: object) -> str:
-    """As a cell of a table in Markdown; names come from the file."""
+    """Escape a cell of a table in Markdown; names come from the file."""
     return str(value).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
 
 
 def summary(document: Mapping[str, Any]) -> Iterator[str]:
-    """Lines of Markdown about a report, or about a verdict alone."""
+    """Return lines of Markdown about a report, or about a verdict alone."""
     verdict = document.get("verify") if "batchnorms" in document else document
     if "batchnorms" in document:
         left = [row for row in document["batchnorms"] if row["verdict"] in ("kept", "upgraded")]
@@ -88,7 +88,7 @@ def summary(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def trouble(code: int, told: str, document: Mapping[str, Any]) -> str:
-    """What went wrong with one model, in a few lines; empty if nothing did."""
+    """Describe the problems of one model in a few lines; empty if there are none."""
     if not code:
         return ""
     lines = told.removeprefix("bnfold: ").splitlines()
@@ -110,7 +110,7 @@ def too_old(document: Mapping[str, Any], environment: Mapping[str, str]) -> str:
 
 
 def findings(ran: subprocess.CompletedProcess[str], names: Sequence[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Of each model its name, what is wrong with it, and its report (empty if it could not be read)."""
+    """Return each model's name, its problems, and its report (empty if it could not be read)."""
     document = json.loads(ran.stdout) if ran.stdout else {}
     if "models" not in document:
         yield names[0], trouble(ran.returncode, ran.stderr, document), document
@@ -122,7 +122,7 @@ def findings(ran: subprocess.CompletedProcess[str], names: Sequence[str]) -> Ite
 
 
 def _reason(report: Mapping[str, Any]) -> str:
-    """What a verified model's verdict says: its message in the report on many, unless something else is wrong."""
+    """Return the reason for a verified model's verdict, which is its message unless the model failed otherwise."""
     return str((report.get("verify") or {}).get("reason", ""))
 
 

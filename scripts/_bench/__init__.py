@@ -1,6 +1,6 @@
-"""scripts/benchmark in parts.
+"""The parts of scripts/benchmark.
 
-`cases` and `tools` say what is measured, `measure` runs it, `table` shows it. These import the standard library alone:
-a child's peak memory is never reported below its parent's size at the fork. What needs numpy or onnx (`generate`,
-`peers`, `quality`) is a script of its own, run as a child.
+`cases` and `tools` list the models and the tools, `measure` runs them, `table` shows the results. These modules import
+the standard library alone: a child's peak memory is never reported below its parent's size at the fork. The parts that
+need numpy or onnx (`generate`, `peers`, `quality`) are scripts of their own, run as children.
 """

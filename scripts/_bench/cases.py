@@ -1,4 +1,4 @@
-"""What is measured: which models, and for which job."""
+"""The cases of the benchmark: a model each, and the job that it is used for."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Case:
     """A model and a job to be done on it.
 
     Attributes:
-        name: Of the row, and of the model's file.
+        name: Name of the row and of the model's file.
         job: `optimize`, `upgrade` or `start` (which has no model).
-        recipe: What `generate.py` is told.
-        external: The weights are in a second file.
+        recipe: Arguments of `generate.py`.
+        external: Whether the weights are in a second file.
     """
 
     name: str
@@ -27,11 +27,11 @@ class Case:
     external: bool = False
 
     def path(self, folder: Path) -> Path:
-        """The model's file."""
+        """Return the path of the model's file."""
         return folder / ("-".join(self.recipe) or "none") / "model.onnx"
 
     def make(self, folder: Path) -> Path:
-        """The model's file, written by a child unless an earlier run left it there."""
+        """Return the path of the model's file; a child writes it unless an earlier run left it there."""
         path = self.path(folder)
         if self.recipe and not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)

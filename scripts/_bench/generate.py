@@ -21,16 +21,16 @@ from _models import full
 from _models.net import Net
 from _models.weights import Array, fill
 
-# What opset 6 wants said that opset 9 takes for granted.
+# Attributes that opset 6 requires and opset 9 does not have.
 _AT_6 = {"BatchNormalization": {"is_test": 1}, "Gemm": {"broadcast": 1}}
 _SIDE = 224
 _IR_VERSIONS = {6: 3, 9: 3, 15: 8, 22: 10}
 
 
 def network(name: str, opset: int = 9, side: int = 224) -> onnx.ModelProto:
-    """A full network at opset 6, 9, 15 or 22; for images of another ``side`` than its own with a larger last pooling.
+    """Build a full network at opset 6, 9, 15 or 22; a ``side`` other than its own gets a larger last pooling.
 
-    Other opsets than 9 are for resnet50 and shufflenet only, whose operators did not change in between.
+    Opsets other than 9 are for resnet50 and shufflenet only, whose operators did not change in between.
     """
     model = full.make(name)
     model.opset_import[0].version = opset
@@ -57,7 +57,7 @@ def _resize(graph: onnx.GraphProto, side: int) -> None:
 
 
 def chain(length: int, channels: int, kernel: int) -> Net:
-    """`length` times Conv → BatchNormalization at opset 15, each with weights of its own."""
+    """Build a chain of `length` times Conv → BatchNormalization at opset 15, each with weights of its own."""
     net = Net(f"chain{length}", 15)
     y = net.input(["N", channels, 16, 16])
     for _ in range(length):
@@ -71,7 +71,7 @@ _STAGES = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3
 
 
 def mobilenet() -> Net:
-    """MobileNetV2, 14 MB, at opset 12: 52 times Conv → BatchNormalization, a third of them depthwise."""
+    """Build MobileNetV2, 14 MB, at opset 12: 52 times Conv → BatchNormalization, a third of them depthwise."""
     net = Net("mobilenet_v2", 12)
     y = net.input(["N", 3, 224, 224])
     bounds = [net.constant("low", np.zeros((), np.float32)), net.constant("high", np.full((), 6.0, np.float32))]
@@ -110,7 +110,7 @@ def _reference(name: str, array: Array, data: BinaryIO) -> TensorProto:
 
 
 def main(out: str, kind: str, *recipe: str) -> None:
-    """Make what `recipe` says."""
+    """Write the model that `recipe` describes."""
     path = Path(out)
     if kind == "full":
         model = network(recipe[0], *(int(opset) for opset in recipe[1:]))

@@ -1,4 +1,4 @@
-"""What a model costs in onnxruntime beside what was made of it: runs in turns, in one process, on one thread."""
+"""Latency of two models in onnxruntime: runs in turns, in one process, on one thread."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Paired:
 
     @property
     def ratio(self) -> float:
-        """The median of after / before over the pairs."""
+        """Return the median of after / before over the pairs."""
         return median(self._ratios())
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The quartiles of the same."""
+        """Return the quartiles of after / before over the pairs."""
         ratios = sorted(self._ratios())
         return ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
 
@@ -44,11 +44,11 @@ class Paired:
 
 
 class CannotRunError(Exception):
-    """The runtime does not take the model; it says why."""
+    """The runtime rejects the model; the message has its reason."""
 
 
 def session(model: onnx.ModelProto, optimisation: str) -> onnxruntime.InferenceSession:
-    """A session on one thread, optimisation "off" or "on".
+    """Open a session on one thread, optimisation "off" or "on".
 
     Raises:
         CannotRunError: The runtime rejects the model.
@@ -64,7 +64,7 @@ def session(model: onnx.ModelProto, optimisation: str) -> onnxruntime.InferenceS
 
 
 def feeds_for(model: onnx.ModelProto, seed: int = 0) -> dict[str, Array]:
-    """Random numbers for every input; 1 where a dim is open."""
+    """Draw random numbers for every input; a dynamic dim is 1."""
     draw = np.random.default_rng(seed)
     held = {tensor.name for tensor in model.graph.initializer}
     feeds = {}
@@ -77,7 +77,7 @@ def feeds_for(model: onnx.ModelProto, seed: int = 0) -> dict[str, Array]:
 
 
 def compare(before: onnx.ModelProto, after: onnx.ModelProto, optimisation: str, rounds: int) -> Paired:
-    """Run both in turns, which of them first by the toss of a coin; a few runs at the start are not counted."""
+    """Run both models in turns, in random order; a few runs at the start are not counted."""
     sessions = [session(model, optimisation) for model in (before, after)]
     feeds, coin = feeds_for(before), random.Random(0)
     times: list[list[float]] = [[], []]

@@ -21,7 +21,7 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 @dataclass(frozen=True)
 class Run:
-    """What one process took; seconds and bytes."""
+    """Seconds and bytes of one process."""
 
     wall: float
     cpu: float
@@ -29,18 +29,18 @@ class Run:
 
 
 class DidNotFinishError(Exception):
-    """A tool failed or took too long; the message says which, in a few words."""
+    """A tool failed or took too long; the message names the tool's failure in a few words."""
 
 
 @dataclass
 class Series:
-    """A tool's runs on one case, in the order of the rounds, or why there are none.
+    """A tool's runs on one case, in the order of the rounds, or the reason why there are none.
 
     Attributes:
-        tool: Who.
+        tool: The tool.
         runs: One a round.
-        failure: Empty if it works.
-        quality: What `quality.py` found in its output.
+        failure: Empty if the tool works.
+        quality: Result of `quality.py` on the tool's output.
     """
 
     tool: Tool
@@ -81,7 +81,10 @@ def run(tool: Tool, source: Path, folder: Path, timeout: float) -> Run:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, but with bytecode kept: what pip installs is compiled, and a checkout has to be too after its first run."""
+    """Return this process's environment, with bytecode kept.
+
+    pip compiles the packages that it installs; a checkout has to be compiled too, after its first run.
+    """
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
@@ -101,9 +104,9 @@ def paired(
     timeout: float,
     judge: Callable[[Path], dict[str, float | None]],
 ) -> list[Series]:
-    """Every tool once a round, each round beginning with another tool, after one round that is not counted.
+    """Run every tool once a round, after one round that is not counted; each round begins with another tool.
 
-    The uncounted round fills the page cache, finds out who works at all, and gives `judge` every output to look at.
+    The uncounted round fills the page cache, finds the tools that work, and gives `judge` every output to look at.
     """
     series = [Series(tool) for tool in tools]
     for entry in series:

@@ -1,4 +1,4 @@
-"""Script: `peers.py TOOL IN OUT` does with another tool what bnfold does. Each imports only its own."""
+"""Script: `peers.py TOOL IN OUT` does bnfold's job with another tool. Each function imports only its own tool."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# Beyond this a model cannot be one protobuf message.
+# A larger model does not fit into one protobuf message.
 _ONE_FILE = 1_900_000_000
 
 
@@ -26,14 +26,14 @@ def _save(model: Any, source: str, out: str) -> None:
 
 
 def onnx_load_save(source: str, out: str) -> None:
-    """The least that anything built on onnx's own loader takes."""
+    """Load and save: the lower bound of every tool that uses onnx's own loader."""
     import onnx
 
     _save(onnx.load(source), source, out)
 
 
 def onnxruntime(source: str, out: str) -> None:
-    """Offline optimisation at the level that fuses BatchNormalization and stays within standard operators."""
+    """Optimise offline, at the level that fuses BatchNormalization and stays within standard operators."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -47,7 +47,7 @@ def onnxruntime(source: str, out: str) -> None:
 
 
 def onnxscript(source: str, out: str) -> None:
-    """The rewriter's BatchNormalization rules alone: with its default rules it takes quadratic time."""
+    """Apply the rewriter's BatchNormalization rules alone: with its default rules it takes quadratic time."""
     import onnx_ir
     from onnxscript.rewriter import RewritePass
     from onnxscript.rewriter.rules.common import _fuse_batchnorm
@@ -58,7 +58,7 @@ def onnxscript(source: str, out: str) -> None:
 
 
 def onnxsim(source: str, out: str) -> None:
-    """Its defaults, without its check of the result."""
+    """Simplify with default settings, without the tool's own check of the result."""
     import onnx
     import onnxsim
 
@@ -67,7 +67,7 @@ def onnxsim(source: str, out: str) -> None:
 
 
 def onnxslim(source: str, out: str) -> None:
-    """Its defaults."""
+    """Simplify with default settings."""
     import onnx
     import onnxslim
 
@@ -75,7 +75,7 @@ def onnxslim(source: str, out: str) -> None:
 
 
 def onnxoptimizer(source: str, out: str) -> None:
-    """The passes that remove BatchNormalization and what they leave behind."""
+    """Run the passes that remove BatchNormalization and the dead nodes around it."""
     import onnx
     import onnxoptimizer
 

@@ -1,4 +1,4 @@
-"""Script: `quality.py BEFORE AFTER` prints, as JSON, what AFTER leaves unfolded and how its weights are rounded."""
+"""Script: `quality.py BEFORE AFTER` prints, as JSON, AFTER's BatchNormalizations and its weights' rounding errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SAMPLE = 60
 
 
 class Graph:
-    """A model by names: who makes a value, who reads it, which are weights."""
+    """A model by names: producers and consumers of values, and initializers."""
 
     def __init__(self, path: Path) -> None:
         model = onnx.load(path, load_external_data=False)
@@ -32,13 +32,16 @@ class Graph:
         self._folder = str(path.parent)
 
     def weight(self, name: str) -> Array | None:
-        """The initializer's elements, if it is one."""
+        """Return the elements of an initializer; None if there is none of this name."""
         tensor = self._weights.get(name)
         return None if tensor is None else numpy_helper.to_array(tensor, self._folder)
 
 
 def judge(before: Path, after: Path) -> dict[str, float | None]:
-    """BatchNormalizations left, and the largest errors of folded weights and biases in ulps (None: not known)."""
+    """Count the remaining BatchNormalizations; measure the largest errors of folded weights and biases in ulps.
+
+    None stands for an error that cannot be measured.
+    """
     old, new = Graph(before), Graph(after)
     left = sum(node.op_type == "BatchNormalization" for node in new.nodes)
     pairs = [node for node in old.nodes if _follows_conv(node, old)]
@@ -54,7 +57,7 @@ def _follows_conv(node: onnx.NodeProto, graph: Graph) -> bool:
 
 
 def ulps(norm: onnx.NodeProto, old: Graph, new: Graph) -> tuple[float, float] | None:
-    """The largest errors of the convolution that now makes `norm`'s output: of its weight, of its bias."""
+    """Measure the largest errors of the convolution that produces `norm`'s output: of its weight, its bias."""
     folded = new.producers.get(norm.output[0])
     if folded is None or folded.op_type != "Conv" or len(folded.input) < 3:
         return None
@@ -66,7 +69,7 @@ def ulps(norm: onnx.NodeProto, old: Graph, new: Graph) -> tuple[float, float] | 
 
 
 def fold(norm: onnx.NodeProto, conv: onnx.NodeProto, graph: Graph) -> tuple[Array, Array]:
-    """The weight and the bias that make `conv` compute what `norm` made of it, in extended precision."""
+    """Compute in extended precision the weight and the bias of `conv` with `norm` folded into it."""
     wide = [graph.weight(name) for name in (conv.input[1], *norm.input[1:5])]
     weight, scale, shift, mean, var = (np.asarray(array, np.longdouble) for array in wide)
     bias = graph.weight(conv.input[2]) if len(conv.input) > 2 else None

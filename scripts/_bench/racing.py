@@ -1,4 +1,4 @@
-"""Run several models in turns in a runtime, and say whether one is slower than the first for certain."""
+"""Run several models in turns in a runtime, and decide whether one is significantly slower than the first."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ Array = np.ndarray[Any, Any]
 Run = Callable[[], object]
 
 LOSS = 1.02
-"""The lower bound of a ratio beyond which it is a loss."""
+"""A model loses if the lower bound of its ratio is above this."""
 _WARM_UP, _SHORT, _RESAMPLED = 3, 0.002, 2000
 
 
 class Race(NamedTuple):
-    """Seconds of each model, round by round; the first is what the others are compared with."""
+    """Seconds of each model, round by round; the first is the baseline."""
 
     times: dict[str, list[float]]
 
     def ratios(self, name: str) -> Array:
-        """Seconds ÷ those of the first, pair by pair."""
+        """Return seconds ÷ those of the first model, pair by pair."""
         first = next(iter(self.times.values()))
         quotients: Array = np.array(self.times[name]) / np.array(first)
         return quotients
 
     def median(self, name: str) -> float:
-        """The median of the ratios."""
+        """Return the median of the ratios."""
         return float(np.median(self.ratios(name)))
 
     def lower_bound(self, name: str) -> float:
-        """Of the median ratio, in 95 of 100 bootstrap samples."""
+        """Return the lower bound of the median ratio: 95 of 100 bootstrap samples are above it."""
         ratios, draw = self.ratios(name), np.random.default_rng(0)
         drawn = draw.integers(0, ratios.size, (_RESAMPLED, ratios.size))
         return float(np.quantile(np.median(ratios[drawn], axis=1), 0.05))
 
     def loses(self, name: str) -> bool:
-        """Whether it is slower for certain."""
+        """Whether the model is significantly slower."""
         return self.lower_bound(name) > LOSS
 
 
 def onnxruntime_run(path: Path, feeds: Mapping[str, Array], threads: int) -> Run:
-    """A run in onnxruntime with its default optimisation."""
+    """Return a function that runs the model in onnxruntime with its default optimisation."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -58,7 +58,7 @@ def onnxruntime_run(path: Path, feeds: Mapping[str, Array], threads: int) -> Run
 
 
 def openvino_run(path: Path, feeds: Mapping[str, Array], threads: int) -> Run:
-    """A run in OpenVINO on the CPU, in float32."""
+    """Return a function that runs the model in OpenVINO on the CPU, in float32."""
     import openvino
 
     settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
@@ -76,7 +76,7 @@ RUNTIMES: dict[str, Callable[[Path, Mapping[str, Array], int], Run]] = {
 
 
 def race(runs: Mapping[str, Run], rounds: int, seconds: float) -> Race:
-    """Take each in turn, in an order drawn anew each round, until ``rounds`` or ``seconds`` are over."""
+    """Run each model in turn, in an order drawn anew each round, until ``rounds`` or ``seconds`` are over."""
     coin, names = random.Random(0), list(runs)
     repeats = max(1, int(_SHORT / max(_timed(runs[names[0]], _WARM_UP) / _WARM_UP, 1e-6)))
     for name in names[1:]:
@@ -92,7 +92,7 @@ def race(runs: Mapping[str, Run], rounds: int, seconds: float) -> Race:
 
 
 def losers(runs: Mapping[str, Run], rounds: int, seconds: float) -> tuple[Race, Sequence[str]]:
-    """Return a race, and who is slower in it and in a second one of twice the rounds."""
+    """Return a race, and the models that are slower in it and in a second one of twice the rounds."""
     first = race(runs, rounds, seconds)
     slower = [name for name in list(runs)[1:] if first.loses(name)]
     if not slower:

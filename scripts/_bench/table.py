@@ -1,4 +1,4 @@
-"""What was measured, as a table to read and as data to keep."""
+"""Results of the benchmark, as a table to read and as data to keep."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _COLUMNS = ("", "wall s", "cpu s", "peak MiB", "bnfold / this", "(min .. max)", 
 
 
 def ratios(ours: Series, theirs: Series) -> list[float]:
-    """Our wall time over theirs, round by round."""
+    """Return bnfold's wall time over another tool's, round by round."""
     return [mine.wall / other.wall for mine, other in zip(ours.runs, theirs.runs, strict=False)]
 
 
 def machine() -> dict[str, str]:
-    """Where and with what: a figure without this is no figure."""
+    """Describe the machine and the versions, without which no figure can be compared."""
     versions = {name: _version(name) for name in _PACKAGES}
     return {
         "system": platform.platform(),
@@ -40,7 +40,7 @@ def _version(package: str) -> str:
 
 
 def as_data(case: Case, series: list[Series]) -> dict[str, Any]:
-    """One case's results in plain types; seconds and bytes."""
+    """Return one case's results in plain types; seconds and bytes."""
     return {
         "case": case.name,
         "job": case.job,
@@ -59,7 +59,7 @@ def as_data(case: Case, series: list[Series]) -> dict[str, Any]:
 
 
 def as_text(case: Case, series: list[Series]) -> str:
-    """One case's results as lines of equal width."""
+    """Return one case's results as lines of equal width."""
     rows = [_COLUMNS, *(_row(entry, series[0]) for entry in series if entry.runs)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
     lines = [f"{case.name} ({case.job}, {max(len(entry.runs) for entry in series)} rounds)"]

@@ -1,4 +1,4 @@
-"""Who is measured: the command line of bnfold, of a file copy, and of every other tool."""
+"""The tools of the benchmark: bnfold's command line, a file copy, and every peer."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Command = Callable[[Path, Path], list[str]]
 
 @dataclass(frozen=True)
 class Tool:
-    """Something that turns an input file into an output file.
+    """A program that turns an input file into an output file.
 
     Attributes:
-        name: Of the row.
+        name: Name of the row.
         command: Arguments for a given input and output.
-        rewrites: Its output is worth counting BatchNormalizations in.
+        rewrites: Whether BatchNormalizations are counted in its output.
         environment: Variables to set.
     """
 
@@ -39,9 +39,9 @@ class Tool:
 
 
 def tools_for(case: Case, against: Path | None, *, verified: bool = False) -> list[Tool]:
-    """The tools that can do the case's job, bnfold first, then the file copy.
+    """Return the tools that can do the case's job, bnfold first, then the file copy.
 
-    bnfold does not verify, as the others do not; where ``verified``, it is measured again with its default and locally.
+    bnfold runs without verification, as the peers do. With ``verified`` it also runs with the default and locally.
     """
     checkouts = {"bnfold": ROOT} | ({f"bnfold in {against.name}": against} if against else {})
     if case.job == "start":
@@ -55,7 +55,7 @@ def tools_for(case: Case, against: Path | None, *, verified: bool = False) -> li
 
 
 def packages_of(cases: Iterable[Case], wanted: Collection[str] | None) -> list[str]:
-    """Return the packages that the cases need; ``wanted`` are the tools that are measured, or None for all."""
+    """Return the packages that the cases need; ``wanted`` are the tools to measure, or None for all."""
     names = dict.fromkeys(name for case in cases for name in _PEERS_OF.get(case.job, ()))
     names.pop("version_converter", None)  # a part of onnx
     return [name for name in names if wanted is None or name in wanted]
@@ -70,7 +70,7 @@ def _bnfold(name: str, checkout: Path, *words: str) -> Tool:
 
 
 def _copy(source: Path, out: Path) -> list[str]:
-    """Every byte moved, no block shared: what a file system without reflinks has to do."""
+    """Copy every byte and share no block, as a file system without reflinks has to."""
     flags = ["--reflink=never"] if sys.platform == "linux" else []
     return ["cp", *flags, *(str(path) for path in sorted(source.parent.iterdir())), str(out.parent)]
 

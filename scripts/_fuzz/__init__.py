@@ -1,1 +1,1 @@
-"""Random graphs from a table of operators, rewritten and judged in float64: what scripts/fuzz is made of."""
+"""The parts of scripts/fuzz: random graphs from a table of operators, rewritten and judged in float64."""

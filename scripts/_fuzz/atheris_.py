@@ -1,4 +1,4 @@
-"""Mode ``bytes`` under atheris: start `_fuzz.guided`, take what it finds, and start it again until the time is over."""
+"""Mode ``bytes`` under atheris: start `_fuzz.guided`, collect its findings, start it again until the time is over."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_there() -> bool:
 
 
 def run(campaign: Campaign, *, seconds: float, count: int, seed: int) -> None:
-    """As `Campaign.run`, guided by coverage. What it finds is judged once more and made small by the campaign."""
+    """Run as `Campaign.run`, guided by coverage; the campaign judges each finding again and shrinks it."""
     ends = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -36,12 +36,12 @@ def run(campaign: Campaign, *, seconds: float, count: int, seed: int) -> None:
         slow = folder / "slow"
         slow.mkdir()
         while count > 0 and (left := ends - time.monotonic()) > 1:
-            # In bouts: what libFuzzer itself remembers grows, and its limit is one for the whole process.
+            # libFuzzer's memory grows, and its limit is one for the whole process: start it anew after a while.
             executed, artifact = _once(folder, corpus, known, min(left, BOUT_SECONDS), count, seed)
             seed += 1
             campaign.totals.executions += executed
             count -= max(executed, 1)
-            for path in sorted(slow.iterdir()):  # a finding only where it is slow without instrumentation too
+            for path in sorted(slow.iterdir()):  # slow because of the instrumentation, perhaps: judged again without it
                 campaign.take(path)
                 path.unlink()
             if artifact is None and executed == 0:
@@ -50,7 +50,7 @@ def run(campaign: Campaign, *, seconds: float, count: int, seed: int) -> None:
                 continue
             found = campaign.take(artifact) or f"{artifact.name.split('-')[0]}: seen under atheris only"
             if watch.kind(found) in known:
-                break  # it cannot be passed over, so there is no going on
+                break  # libFuzzer cannot pass over this finding, so it would stop there again
             known.add(watch.kind(found))
             if found.endswith("only"):
                 campaign.found(found, artifact)
@@ -59,7 +59,7 @@ def run(campaign: Campaign, *, seconds: float, count: int, seed: int) -> None:
 def _once(
     folder: Path, corpus: Path, known: set[str], seconds: float, count: int, seed: int
 ) -> tuple[int, Path | None]:
-    """How often the target ran, and the input at which it stopped."""
+    """Run the target once; return the number of its runs, and the input at which it stopped."""
     (folder / "known").write_text("\n".join(sorted(known)), encoding="utf-8")
     artifacts = folder / f"found{len(known)}"
     artifacts.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""How far two boxes overlap, as detectors and trackers compute it: single numbers, differences and products of them."""
+"""The overlap of two boxes, as detectors and trackers compute it: single numbers, differences and products of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from _fuzz.builder import Array
 
 
 def draw(rng: np.random.Generator) -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """A model of two fed boxes, or of a fed one and one that a product makes of other inputs; and its inputs."""
+    """Draw a model of two boxes that are inputs, or of one input and one product of other inputs; and its inputs."""
     made = rng.random() < 0.5
     held = {f"at {place}": np.array(place) for place in range(4)} | {"none": np.array(0, np.float32)}
     feeds: dict[str, Array] = {"p": _box(rng)}

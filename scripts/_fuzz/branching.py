@@ -1,4 +1,4 @@
-"""Convolutions of one value that are added up, as networks have them while they are trained."""
+"""Convolutions of one value that are added up, as in networks in training form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from _fuzz.builder import Builder, Drawn
 
 
 def parallel(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Two to four of them, mostly each normalised, and perhaps the value itself; most are exactly one convolution."""
+    """Add up two to four convolutions, mostly normalised, and perhaps the value; most sums are one convolution."""
     if not 3 <= x.rank <= 5 or min(x.shape) < 1:
         return None
     group = b.pick([divisor for divisor in range(1, x.shape[1] + 1) if x.shape[1] % divisor == 0])
@@ -44,7 +44,7 @@ def _normalised(b: Builder, x: Drawn) -> Drawn:
 
 
 def _window(b: Builder, rank: int, *, keeps: bool) -> dict[str, Any]:
-    """Of the largest; one that ``keeps`` has as many outputs as inputs along every axis."""
+    """Draw the largest window; with ``keeps`` it has as many outputs as inputs along every axis."""
     taps = [int(b.rng.integers(1, 4)) for _ in range(rank)]
     steps = [int(b.rng.integers(1, 3)) for _ in range(rank)]
     window: dict[str, Any] = {"kernel_shape": taps}
@@ -61,7 +61,7 @@ def _window(b: Builder, rank: int, *, keeps: bool) -> dict[str, Any]:
 
 
 def _inside(b: Builder, largest: dict[str, Any], *, keeps: bool) -> dict[str, Any]:
-    """A window inside the largest, of the same outputs; now and then one that is beside it, or dilated otherwise."""
+    """Draw a window inside the largest, of the same outputs; now and then one beside it, or with other dilations."""
     if "pads" not in largest:
         return largest | {"kernel_shape": [1] * len(largest["kernel_shape"])} if b.chance(0.7) else dict(largest)
     taps, steps, pads = largest["kernel_shape"], largest["dilations"], largest["pads"]

@@ -1,4 +1,4 @@
-"""A graph under construction: every value with its static shape and type, so that only legal nodes are drawn."""
+"""A graph under construction: every value has its static shape and type, so that only legal nodes are drawn."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 Array = npt.NDArray[Any]
 WEIGHTS = ("w", "bn")
-"""Hints of what may be any number near it; others say how often, how large or where."""
+"""Hints of inputs that take any number; other hints say how often, how large or where."""
 FLOAT_TYPES = (TensorProto.DOUBLE, TensorProto.FLOAT, TensorProto.FLOAT16)
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A value: its name, element type, and the shape that it has in the run that is compared."""
+    """A value: its name, its element type, and its shape in the run that is compared."""
 
     name: str
     dtype: int
@@ -42,16 +42,16 @@ class Builder:
     inputs: list[Drawn] = field(default_factory=list)
     values: list[Drawn] = field(default_factory=list)
     derived: list[Drawn] = field(default_factory=list)
-    """What nodes make of weights and sizes."""
+    """Results that nodes compute from weights and sizes."""
     fed: dict[str, Array] = field(default_factory=dict)
-    """What is fed to inputs that not any number is good for."""
+    """Arrays for inputs that do not take any number."""
     opened: set[tuple[str, int]] = field(default_factory=set)
-    """Axes of inputs whose sizes matter to what was drawn: mostly left open."""
+    """Axes of inputs whose sizes decide the result: mostly dynamic."""
     owned: set[str] = field(default_factory=set)
-    """Weights that have readers in nested graphs only: often inputs with a default."""
+    """Weights with consumers in nested graphs only: often inputs with a default."""
     counter: int = 0
     plain: bool = False
-    """Every weight an initializer, every dim as it is: for models that are written down, not drawn."""
+    """Every weight an initializer, every dim static: for models that are written by hand, not drawn."""
 
     def chance(self, probability: float) -> bool:
         return bool(self.rng.random() < probability)
@@ -65,18 +65,18 @@ class Builder:
 
     @property
     def size(self) -> tuple[int, int, int, int]:
-        """How much there is: of nodes, weights, values and inputs."""
+        """Numbers of nodes, weights, values and inputs."""
         return len(self.nodes), len(self.weights), len(self.values), len(self.inputs)
 
     def cut(self, size: tuple[int, int, int, int]) -> None:
-        """Leave out what came later."""
+        """Remove everything that was added after `size` returned these numbers."""
         for drawn in self.inputs[size[3] :]:
             self.fed.pop(drawn.name)
         for things, kept in zip((self.nodes, self.weights, self.values, self.inputs), size, strict=True):
             del things[kept:]  # type: ignore[attr-defined]
 
     def weight(self, array: Array, hint: str = "w") -> str:
-        """A constant: initializer, Constant node, behind an Identity, quantised, narrower, or one that is there."""
+        """Append a constant: initializer, Constant node, behind an Identity, quantised, narrower, or an old one."""
         kind = 0.0 if self.plain else self.rng.random()
         if kind > 0.87 and hint in WEIGHTS and (made := self.varied(array, kind)):
             return made
@@ -93,38 +93,38 @@ class Builder:
         return name
 
     def varied(self, array: Array, kind: float) -> str | None:  # noqa: ARG002 - for child classes
-        """A constant that is not stored as it is; ``kind`` (up to 1) says in which way. None: in none of them."""
+        """Append a constant that is not stored as it is, by ``kind`` (up to 1); None if that chooses no way."""
         return None
 
     def own(self, array: Array) -> str:
-        """An initializer that only nested graphs read."""
+        """Append an initializer that only nested graphs read."""
         self.owned.add(name := self.fresh("own"))
         self.weights.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
     def feed(self, array: Array) -> Drawn:
-        """An input that this is fed to."""
+        """Append an input that gets this array."""
         made = Drawn(self.fresh("fed"), helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
         self.inputs.append(made)
         self.fed[made.name] = array
         return made
 
     def leave_open(self, value: Drawn, axis: int) -> None:
-        """The axis of an input, or that of all inputs where the value is none: it may come from there."""
+        """Make the axis of an input dynamic, or that of all inputs if the value is none: it may come from there."""
         names = [value.name] if value in self.inputs else [other.name for other in self.inputs]
         self.opened |= {(name, axis) for name in names}
 
     def integers(self, numbers: Sequence[int]) -> str:
-        """A constant list of int64."""
+        """Append a constant list of int64."""
         return self.weight(np.array(numbers, np.int64), "i")
 
     def numbers(self, shape: Sequence[int], low: float = -2.0, high: float = 2.0) -> Array:
-        """Random numbers in the type of the graph."""
+        """Draw random numbers in the type of the graph."""
         drawn = self.rng.uniform(low, high, tuple(shape))
         return np.asarray(drawn).astype(helper.tensor_dtype_to_np_dtype(self.dtype))
 
     def node(self, op_type: str, inputs: Sequence[str], outputs: int = 1, **attributes: Any) -> list[Drawn]:
-        """Append a node; its outputs with the shapes that onnx's inference gives them."""
+        """Append a node; return its outputs with the shapes that onnx infers."""
         names = [self.fresh("v") for _ in range(outputs)]
         node = helper.make_node(op_type, list(inputs), names, name=self.fresh(op_type.lower()), **attributes)
         made = [Drawn(name, *described) for name, described in zip(names, self._infer(node), strict=True)]
@@ -135,7 +135,7 @@ class Builder:
         return made
 
     def derive(self, op_type: str, inputs: Sequence[str], dtype: int, shape: Sequence[int], **attributes: Any) -> str:
-        """Append a node whose output has the type and shape that are told: they may follow from sizes."""
+        """Append a node whose output has the given type and shape, which may follow from sizes."""
         name = self.fresh("d")
         self.nodes.append(
             helper.make_node(op_type, list(inputs), [name], name=self.fresh(op_type.lower()), **attributes)
@@ -168,7 +168,7 @@ class Builder:
         ]
 
     def model(self, outputs: Sequence[Drawn]) -> onnx.ModelProto:
-        """The graph, some of whose input dims are symbolic, unknown, or declared as 0."""
+        """Return the graph as a model; some dims of its inputs are symbolic, unknown, or declared as 0."""
         infos = [self._input(value) for value in self.inputs]
         is_open = any(not all(dim.dim_value for dim in info.type.tensor_type.shape.dim) for info in infos)
         known = self.plain or (not is_open and self.chance(0.5))
@@ -187,7 +187,7 @@ class Builder:
         return helper.make_model(graph, opset_imports=versions, ir_version=version)
 
     def _input(self, value: Drawn) -> onnx.ValueInfoProto:
-        """0 is declared for some sizes that are not; now and then not even the rank is told."""
+        """Declare an input; some sizes are declared as 0 although they differ, and now and then without a rank."""
         if self.plain:
             return helper.make_tensor_value_info(value.name, value.dtype, value.shape)
         dims: list[int | str | None] = list(value.shape)

@@ -1,6 +1,6 @@
 """Mode ``bytes``: load → inspect → save on damaged files.
 
-Whatever loads has to be written again as protobuf itself would read it; all else has to be refused in one line.
+A file that loads has to be written again as protobuf itself would read it. Any other is refused in one line.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SETTINGS: tuple[Options, ...] = (
 
 
 def draw(seed: int, corpus: Sequence[Path]) -> Case:
-    """A small model with damage in its bytes; from the corpus, half of the time, where there is one."""
+    """Draw a small model with damage in its bytes; half of them come from the corpus, if there is one."""
     rng = np.random.default_rng(seed)
     kept = [path for path in corpus if path.stat().st_size < 1 << 18] if rng.random() < 0.5 else []
     sources = kept or seeds.small()
@@ -40,12 +40,12 @@ def draw(seed: int, corpus: Sequence[Path]) -> Case:
 
 
 def judge(case: Case, folder: Path) -> Outcome:  # noqa: ARG001 - nothing is written
-    """As `examine`."""
+    """Judge as `examine`."""
     return examine(case.model)
 
 
 def examine(data: bytes) -> Outcome:
-    """Load, write and inspect. The bytes decide which payloads count as large, and what is done with the model."""
+    """Load, write and inspect. The bytes decide which payloads count as large, and the use of the model."""
     key = zlib.crc32(data)
     with mock.patch("bnfold.ir.storage.load.THRESHOLD", 16 if key & 1 else 1024):
         try:
@@ -64,7 +64,7 @@ def examine(data: bytes) -> Outcome:
 
 
 def _round_trip(data: bytes) -> str:
-    """Loading and writing a model changes nothing that protobuf sees."""
+    """Check that loading and writing a model changes nothing that protobuf sees."""
     written = ir.encode(ir.load(data))
     try:
         expected = onnx.ModelProto.FromString(data)

@@ -1,4 +1,4 @@
-"""One mode for a time or a count: ask the worker, survive it, keep what is found and make it small."""
+"""Run one mode for a time or a count: ask the worker, survive its death, keep its findings and shrink them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from _fuzz.case import Case, Outcome, read
 from _fuzz.smaller import shrink
 
 WALL_SECONDS = 120.0
-"""Without an answer for so long, a worker waits for something that never comes."""
+"""A worker that sends no answer for so many seconds hangs."""
 FOREIGN_SECONDS = 20.0
-"""Likewise while somebody else's code runs."""
+"""The same limit while another program's code runs."""
 SCRIPTS = Path(__file__).resolve().parent.parent
 LEAD = 40
-"""Lines of standard error that are kept of a worker that died."""
+"""Lines of standard error that are kept of a dead worker."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Totals:
         self.tally.update(outcome.tally)
 
     def line(self, mode: str, seconds: float) -> str:
-        """One line that says it all; before it, what the mode counts besides."""
+        """Return one line with the totals, and before it the mode's own counts."""
         others = f", {self.others} runs that another program did not survive" if self.others else ""
         tally = "".join(f"{words}: {count}\n" for words, count in sorted(self.tally.items()))
         return tally + (
@@ -75,7 +75,7 @@ class Worker:
         self._listener: threading.Thread | None = None
 
     def run(self, place: Path | None, seed: int = 0, corpus: tuple[str, ...] = ()) -> tuple[Outcome, bool]:
-        """The outcome of a case, drawn or from its place; whether a death in it was another program's."""
+        """Run a case, drawn or stored; return its outcome, and whether another program's code died in it."""
         child = self._started()
         assert child.stdin is not None
         request = {"place": str(place) if place else "", "seed": seed, "corpus": corpus}
@@ -83,7 +83,7 @@ class Worker:
             child.stdin.write(json.dumps(request) + "\n")
             child.stdin.flush()
         answer = self._answer()
-        while answer is not None and "outcome" not in answer:  # that it is ready, late
+        while answer is not None and "outcome" not in answer:  # the ready message, late
             answer = self._answer()
         if answer is not None:
             return Outcome(**answer["outcome"]), False
@@ -102,7 +102,7 @@ class Worker:
                 )  # fmt: skip
             self._listener = threading.Thread(target=self._listen, args=(self._child, self._answers), daemon=True)
             self._listener.start()
-            self._answer()  # that it is ready
+            self._answer()  # the ready message
         return self._child
 
     @staticmethod
@@ -113,7 +113,7 @@ class Worker:
         answers.put(None)
 
     def _answer(self) -> dict[str, Any] | None:
-        """The next answer that is no news of a phase; None when there will be none."""
+        """Return the next answer that is not about a phase; None if the worker died."""
         while True:
             try:
                 line = self._answers.get(timeout=FOREIGN_SECONDS if self.phase else WALL_SECONDS)
@@ -127,7 +127,7 @@ class Worker:
             self.phase = answer["phase"]
 
     def _death(self, child: subprocess.Popen[str]) -> str:
-        """What ended the worker."""
+        """Describe the end of the worker."""
         if child.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(1)
@@ -143,7 +143,7 @@ class Worker:
         return f"death: {signal.Signals(-code).name if code < 0 else f'exit {code}'}, {where}"
 
     def close(self) -> None:
-        """End the process, if there is one."""
+        """Close the process, if there is one."""
         if self._child is None:
             return
         self._child.kill()
@@ -158,7 +158,7 @@ class Worker:
 
 
 class Campaign:
-    """A mode, where its corpus and its findings are kept, and what came of it so far."""
+    """A mode, the folders of its corpus and its findings, and the totals so far."""
 
     def __init__(self, mode: str, *, corpus: Path | None, keep: Path) -> None:
         self.mode, self.corpus, self.keep = mode, corpus, keep
@@ -178,7 +178,7 @@ class Campaign:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def replay(self, place: Path) -> str:
-        """Judge one kept case; its finding."""
+        """Judge one kept case; return its finding."""
         return self.take(place)
 
     def run(self, *, seconds: float, count: int, seed: int) -> None:
@@ -193,7 +193,7 @@ class Campaign:
             self.take(None, number)
 
     def take(self, place: Path | None, seed: int = 0) -> str:
-        """Judge a case and deal with what comes of it."""
+        """Judge a case; count and keep the outcome."""
         outcome, foreign = self.worker.run(place, seed, tuple(self._files))
         self.totals.add(outcome)
         self.totals.others += foreign
@@ -216,7 +216,7 @@ class Campaign:
             self._files.append(str(kept / "model.onnx"))
 
     def found(self, error: str, drawn: Path) -> None:
-        """Count a finding; keep the first of its kind, as small as it gets."""
+        """Count a finding; keep the first of its kind, shrunk."""
         sort = watch.kind(error)
         self.totals.times[sort] += 1
         if sort in self.totals.findings:
@@ -225,7 +225,7 @@ class Campaign:
         if not drawn.exists():
             print(f"FINDING {error}\n  before a case was drawn", flush=True)
             return
-        print(f"FINDING {error}", flush=True)  # before it is made smaller, which may not end well
+        print(f"FINDING {error}", flush=True)  # before the shrinking, which may end badly
         small = shrink(read(drawn), lambda case: watch.kind(self._judged(case)) == sort)
         place = self.keep / self.mode / small.digest
         small.keep(place)

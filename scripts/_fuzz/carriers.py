@@ -20,7 +20,7 @@ def flatten(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def reshape(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Axes merged or cut in two, sometimes copied by 0 or left open by −1."""
+    """Merge axes or split one in two; sizes are sometimes copied by 0 or left open by −1."""
     dims = list(x.shape)
     if not dims:
         return None
@@ -130,7 +130,7 @@ def pad(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def resize(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """By whole factors, by some that are nearly whole, or to sizes."""
+    """Resize by whole factors, by nearly whole ones, or to sizes."""
     if x.rank != 4 or np.prod(x.shape) > 2000:
         return None
     attributes: dict[str, Any] = {"mode": b.pick(["nearest", "linear"])}

@@ -1,6 +1,6 @@
-"""What a mode draws and judges: a model with the files beside it, and everything that decides the run, as data.
+"""A case: a model with its files, and everything else that decides the run, as data.
 
-A case is kept as a folder, so that a finding can be looked at with any tool and becomes a test by being committed.
+A case is kept as a folder: any tool can open a finding, and a committed finding is a test.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Case:
     """One input of a mode.
 
     Attributes:
-        model: The encoded model, or bytes that pretend to be one.
+        model: The encoded model, or bytes in its place.
         files: Further files of its folder, by name.
-        links: Symbolic links of its folder: name and where they lead.
-        feeds: Arrays to run the model on, where the drawing knows them.
-        settings: What else the judgement depends on, in JSON's types.
+        links: Symbolic links of its folder: names and targets.
+        feeds: Arrays to run the model on, if it was drawn with them.
+        settings: Everything else that the judgement depends on, in JSON's types.
     """
 
     model: bytes
@@ -39,7 +39,7 @@ class Case:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def lay_out(self, folder: Path) -> Path:
-        """Write the model, its files and its links into ``folder``; the model's path."""
+        """Write the model, its files and its links into ``folder``; return the model's path."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MODEL).write_bytes(self.model)
         for name, content in self.files.items():
@@ -49,7 +49,7 @@ class Case:
         return folder / MODEL
 
     def keep(self, folder: Path) -> None:
-        """Write the case down; `read` reads it again."""
+        """Write the case into a folder; `read` reads it again."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MODEL).write_bytes(self.model)
         for name, content in self.files.items():
@@ -63,7 +63,7 @@ class Case:
 
     @property
     def digest(self) -> str:
-        """A short name that the content decides."""
+        """Return a short name that the content decides."""
         digest = hashlib.sha256(self.model)
         for name in sorted(self.files):
             digest.update(name.encode() + self.files[name])
@@ -76,7 +76,7 @@ class Case:
 
 
 def read(place: Path) -> Case:
-    """A case from its folder, or from a mere file, which is then the model."""
+    """Read a case from its folder, or from a single file, which is then the model."""
     if place.is_file():
         return Case(place.read_bytes())
     facts = place / "case.json"
@@ -96,16 +96,16 @@ def read(place: Path) -> Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one case came to.
+    """Result of one case.
 
     Attributes:
-        error: The finding; empty when all is well.
-        behaviour: What the case showed, in a word or two: the first case of every behaviour is kept in a corpus.
-        batchnorms: How many BatchNormalizations it had, and
-        folded: how many of them went.
+        error: The finding; empty if there is none.
+        behaviour: The case's behaviour, in a word or two: the first case of every behaviour is kept in a corpus.
+        batchnorms: Number of BatchNormalizations before,
+        folded: and of those that were folded.
         refused: Whether the model was refused with an error meant for the user.
         compared: Whether two results were compared.
-        tally: What else is counted, in the words of the last line.
+        tally: Further counts, in the words of the last line.
     """
 
     error: str = ""

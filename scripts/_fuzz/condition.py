@@ -1,4 +1,4 @@
-"""Whether a difference is no more than a model makes of roundoff: one that divides by what nearly vanishes, say."""
+"""Whether roundoff of the model explains a difference: a model may divide by a number that nearly vanishes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _JUMPS = ("Floor", "Ceil", "Round", "Sign", "Greater", "Less", "GreaterOrEqual",
 _HAIR = 1e-7
 _DRAWS = 4
 _SLACK = 16
-"""Times the largest change that rounding each weight anew makes; a fold rounds products of several."""
+"""Multiple of the largest change by rounding each weight anew; a fold rounds products of several."""
 
 
 Feeds = Mapping[str, Array]
 
 
 def is_roundoff(before: Path, after: Path, feeds: Feeds) -> bool:
-    """Whether two models differ by what the first one's own weights make when they are rounded."""
+    """Whether the first model's results change as much when its own weights are rounded."""
     try:
         expected, found = (reference.evaluate(ir.load(path), feeds) for path in (before, after))
     except BnfoldError:
@@ -37,9 +37,9 @@ def is_roundoff(before: Path, after: Path, feeds: Feeds) -> bool:
 
 
 def explains(proto: onnx.ModelProto, feeds: Feeds, expected: Feeds, found: Feeds, *, by_channel: bool = False) -> bool:
-    """Whether weights moved by a roundoff, and each step by one of float64, change the original's results as much.
+    """Whether results change as much if weights move by a roundoff, and each step by one of float64.
 
-    ``by_channel`` asks of each channel alone: of two, one may be nothing but noise.
+    ``by_channel`` compares each channel alone: one channel of two may be nothing but noise.
     """
     try:
         moved = [reference.evaluate(ir.load(_moved(proto, seed)), feeds, jitter=seed) for seed in range(_DRAWS)]
@@ -61,7 +61,7 @@ def explains(proto: onnx.ModelProto, feeds: Feeds, expected: Feeds, found: Feeds
 
 
 def without_ties(proto: onnx.ModelProto, feeds: Feeds, expected: Feeds, found: Feeds, tolerance: float) -> Feeds:
-    """What is expected, element by element what was found where the original makes that of its jumps a hair beside.
+    """Return the expected result, with found elements if the original slightly beside its discontinuity has them.
 
     Zeros of padding stay exactly zero through a network, and Floor turns a rounding error beside them into -1.
     """
@@ -81,7 +81,7 @@ def without_ties(proto: onnx.ModelProto, feeds: Feeds, expected: Feeds, found: F
 
 
 def _beside(proto: onnx.ModelProto, hair: float) -> onnx.ModelProto:
-    """The model with something added to all floats that jumping operators read."""
+    """Return the model with a number added to all floats that discontinuous operators read."""
     copy = onnx.shape_inference.infer_shapes(proto)
     types = {info.name: info.type.tensor_type.elem_type for info in (*copy.graph.value_info, *copy.graph.input)}
     for place, node in reversed([*enumerate(copy.graph.node)]):

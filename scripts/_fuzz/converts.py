@@ -1,4 +1,4 @@
-"""Mode ``convert``: any model, to any opset and IR version; the result is legal there, and comes back."""
+"""Mode ``convert``: any model, to any opset and IR version; the result is legal there, and converts back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bnfold.settings import Options
 LOWEST, NEWEST = 7, 25
 IR_VERSIONS = ("auto", "auto", "auto", "keep", 9, 10)
 INFERRED = 9
-"""The opset from which on inference sees what is declared amiss in the original as well."""
+"""From this opset on, inference also sees wrong declarations of the original."""
 
 KINDS: tuple[Callable[[int], tuple[Any, ...]], ...] = (
     *[modern.draw] * 5,
@@ -33,7 +33,7 @@ KINDS: tuple[Callable[[int], tuple[Any, ...]], ...] = (
 
 
 def draw(seed: int) -> Case:
-    """A model, its inputs, and what to make of it."""
+    """Draw a model, its inputs, and its target."""
     rng = np.random.default_rng([seed, 29])
     model, feeds = KINDS[seed % len(KINDS)](seed)[:2]
     lowered = rng.random() < 0.8
@@ -45,13 +45,13 @@ def draw(seed: int) -> Case:
 
 
 def judge(case: Case, folder: Path) -> Outcome:
-    """As mode ``upgrade``; then the result has to be legal, and to compute the same at its old opset."""
+    """Judge as mode ``upgrade``; then check that the result is legal and numerically equivalent at its old opset."""
     outcome = rewriting.judge("convert", case, folder)
     if outcome.error or outcome.refused:
         return outcome
     source, result = folder / "model.onnx", folder / "result.onnx"
     before = onnx.ModelProto.FromString(case.model)
-    if not result.is_file():  # nobody evaluates it in float64
+    if not result.is_file():  # no evaluation in float64
         source = case.lay_out(folder) if not source.is_file() else source
         if error := _converted(source, result, rewriting.options(dict(case.settings))):
             return Outcome("" if error == REFUSED else error, refused=error == REFUSED)
@@ -66,7 +66,7 @@ REFUSED = "refused"
 
 
 def _converted(source: Path, result: Path, how: Options) -> str:
-    """The finding; `REFUSED` where a node has no equivalent."""
+    """Convert, and return the finding; `REFUSED` if a node has no equivalent."""
     model = ir.load(source)
     try:
         passes.rewrite(model, how)
@@ -79,7 +79,7 @@ def _converted(source: Path, result: Path, how: Options) -> str:
 
 
 def _illegal(before: onnx.ModelProto, after: onnx.ModelProto, settings: Any) -> str:
-    """What onnx has against the result, but not against the original, and an IR version that is too low or too high."""
+    """Find complaints of onnx about the result that the original does not have, and an IR version out of range."""
     target = settings["target_opset"]
     if settings["ir_version"] == "auto" and target < before.opset_import[0].version:
         expected = max(4, ir_version_of(target))
@@ -94,7 +94,7 @@ def _illegal(before: onnx.ModelProto, after: onnx.ModelProto, settings: Any) -> 
 
 
 def _is_true(info: onnx.ValueInfoProto) -> bool:
-    """Whether no size is declared as 0: some of those are none."""
+    """Whether no size is declared as 0: some exporters write 0 for unknown sizes."""
     return all(dim.dim_value or not dim.HasField("dim_value") for dim in info.type.tensor_type.shape.dim)
 
 
@@ -107,7 +107,7 @@ def _complaint(model: onnx.ModelProto) -> str:
 
 
 def _back(source: Path, result: Path, before: onnx.ModelProto, folder: Path) -> str:
-    """What the way back finds: whatever is spelled out goes up again."""
+    """Convert back and return the finding: decomposed operators go up again."""
     again, own = folder / "again.onnx", before.opset_import[0].version
     try:
         error = _converted(result, again, Options(fold=False, target_opset=own, max_growth=1 << 30))

@@ -40,7 +40,7 @@ def conv_transpose(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def bias(b: Builder, size: int) -> list[str]:
-    """None, one left out by an empty name, or one."""
+    """Draw a bias, an empty name in its place, or None."""
     given = [b.weight(b.numbers([size]))]
     options: list[list[str]] = [[], [""], given, given]
     return options[int(b.rng.integers(len(options)))]

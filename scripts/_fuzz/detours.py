@@ -1,4 +1,4 @@
-"""Right steps of simplifiers, the other way round: detours that exporters write and that other tools take out."""
+"""Steps of simplifiers, reversed: detours that exporters write and that other tools remove."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from _fuzz.parts import pick
 
 Shape = tuple[int, ...]
 TINY = 1e-16
-"""An epsilon that rounding takes away beside any number but zero."""
+"""An epsilon that rounding removes beside any number but zero."""
 
 
 SMOOTH = ("Add", "Sub", "Sum", "Mean", "Neg", "Abs", "Relu", "Concat", "Transpose", "Identity")
-"""What such an epsilon in front of cannot show: there is no pole, and no jump."""
+"""Operators whose results cannot show such an epsilon before them: they have no pole and no discontinuity."""
 
 
 class Detour:
-    """Nodes between a value and one reader of it, under construction."""
+    """Nodes between a value and one consumer of it, under construction."""
 
     def __init__(self, consumer: onnx.NodeProto, value: str, shape: Shape, dtype: int, hint: str) -> None:
         self.consumer, self.value, self.shape, self.dtype = consumer, value, shape, dtype
@@ -35,7 +35,7 @@ class Detour:
         return name
 
     def held(self, array: Array) -> str:
-        """A constant of its own, equal to others or not."""
+        """Append a constant of its own, equal to others or not."""
         return self.node("Constant", [], value=numpy_helper.from_array(np.asarray(array)))
 
     def number(self, number: float, shape: Sequence[int] = ()) -> str:
@@ -59,7 +59,7 @@ def join_nothing(d: Detour, rng: np.random.Generator) -> str:
 
 
 def own_shape(d: Detour, _: np.random.Generator) -> str:
-    """To stored sizes, and then to those that the first step has made, one by one."""
+    """Reshape to stored sizes, and then to those of the first step, one by one."""
     made = d.node("Reshape", [d.value, d.held(np.array(d.shape))])
     sizes = d.node("Shape", [made])
     each = [d.node("Gather", [sizes, d.held(np.array([axis]))], axis=0) for axis in range(len(d.shape))]
@@ -67,7 +67,7 @@ def own_shape(d: Detour, _: np.random.Generator) -> str:
 
 
 def own_size(d: Detour, _: np.random.Generator) -> str:
-    """As PyTorch writes `expand`: where a size is −1 it is 1."""
+    """Expand as PyTorch writes `expand`: a size of −1 becomes 1."""
     wanted = d.held(np.array(d.shape))
     ones = d.node("ConstantOfShape", [d.node("Shape", [wanted])], value=numpy_helper.from_array(np.array([1])))
     none = d.node("Equal", [wanted, d.node("Mul", [ones, d.held(np.array(-1))])])
@@ -75,7 +75,7 @@ def own_size(d: Detour, _: np.random.Generator) -> str:
 
 
 def whole_range(d: Detour, rng: np.random.Generator) -> str:
-    """All rows, whose numbers are counted from the sizes."""
+    """Gather all rows, whose indices are counted from the sizes."""
     axis = int(rng.integers(len(d.shape)))
     made = d.node("Reshape", [d.value, d.held(np.array(d.shape))])
     size = d.node("Gather", [d.node("Shape", [made]), d.held(np.array(axis))], axis=0)
@@ -84,7 +84,7 @@ def whole_range(d: Detour, rng: np.random.Generator) -> str:
 
 
 def no_difference(d: Detour, _: np.random.Generator) -> str:
-    """Beside the size of the value less itself."""
+    """Add the size of the value less itself."""
     size = d.node("Cast", [d.node("Size", [d.node("Reshape", [d.value, d.held(np.array(d.shape))])])], to=d.dtype)
     return d.node("Add", [d.value, d.node("Sub", [size, d.number(float(np.prod(d.shape)))])])
 
@@ -96,7 +96,7 @@ KINDS: tuple[Callable[[Detour, np.random.Generator], str], ...] = (
 
 
 def lengthened(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[onnx.ModelProto, str]:
-    """The model with one to three detours, and what they are; the model itself where there is no place for one."""
+    """Insert one to three detours; return the model and their names, or the model itself if it has no place for one."""
     copy, kinds = onnx.ModelProto.FromString(model.SerializeToString()), []
     if max(entry.version for entry in model.opset_import if not entry.domain) < 13:
         return copy, ""
@@ -116,7 +116,7 @@ def lengthened(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[onnx.M
 
 
 def _shapes(model: onnx.ModelProto) -> dict[str, tuple[Shape, int]]:
-    """Floats that are computed, whose sizes are all known and that are not empty."""
+    """Return the shapes of computed floats whose sizes are all static and not 0."""
     graph = onnx.shape_inference.infer_shapes(model).graph
     found: dict[str, tuple[Shape, int]] = {}
     for info in (*graph.value_info, *graph.input):

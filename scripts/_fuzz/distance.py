@@ -1,4 +1,4 @@
-"""How far two results are apart."""
+"""The distance of two results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from _fuzz.builder import Array
 
 
 def apart(one: Array, other: Array) -> Array:
-    """For each element: 0 where both are the same infinity or NaN, infinite where only one of them is."""
+    """Return for each element 0 if both are the same infinity or NaN, and infinity if only one of them is."""
     first, second = np.asarray(one, np.float64), np.asarray(other, np.float64)
     same = (first == second) | (np.isnan(first) & np.isnan(second))
     both = np.isfinite(first) & np.isfinite(second)
@@ -17,9 +17,9 @@ def apart(one: Array, other: Array) -> Array:
 
 
 def relative(expected: Array, found: Array, at_least: float = 0.0) -> float:
-    """The largest in units of the largest finite number that is expected, or of a larger one.
+    """Return the largest distance, in units of the largest expected finite number or of a larger one.
 
-    1 for another shape, type, word or pattern of NaN and infinities.
+    The result is 1 for another shape, type, word or pattern of NaN and infinities.
     """
     if expected.shape != found.shape or expected.dtype != found.dtype:
         return 1.0

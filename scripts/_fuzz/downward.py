@@ -1,4 +1,4 @@
-"""Models that are to be brought to a lower opset: refused, or right there."""
+"""Models to convert to a lower opset: refused, or right there."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from _fuzz.legacy_operators import LARGEST, TABLE
 from _fuzz.operators import Draw
 
 NEWEST_OF_TABLE = 15
-"""Beyond it, operators have other forms than `_fuzz.legacy_operators` draws."""
+"""Above this opset, operators have other forms than those of `_fuzz.legacy_operators`."""
 OPSETS, LOWEST = (11, 11, 12, 13, 14, 15, 18), 7
 
 
 def one_hot(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """At an axis of what it makes, which has one more than its indices."""
+    """Append a OneHot at an axis of its output, which has one axis more than its indices."""
     shape = x.shape[: int(b.rng.integers(1, 4))]
     indices = b.weight(b.rng.integers(0, 3, shape), "i")
     axis = int(b.rng.integers(-len(shape) - 1, len(shape) + 1))
@@ -29,7 +29,7 @@ def one_hot(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def unsqueeze(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """At axes of what it makes, counted from the end."""
+    """Append an Unsqueeze at axes of its output, counted from the end."""
     rank = x.rank + 2
     axes = [int(axis) for axis in b.rng.choice(rank, 2, replace=False)]
     axes = [axis - rank if b.chance(0.7) else axis for axis in axes]
@@ -39,7 +39,7 @@ def unsqueeze(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def from_the_end(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """An axis of the input, counted from the end."""
+    """Append an operator with an axis of its input, counted from the end."""
     axis = int(b.rng.integers(-x.rank, 0))
     op = b.pick(["Softmax", "LogSoftmax", "ArgMax", "Gather", "Concat", "Flatten", "Split"])
     if op == "Gather":
@@ -50,7 +50,7 @@ def from_the_end(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def squeeze(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """What a reduction has left, at an axis that is counted from the end by both."""
+    """Append a reduction and a Squeeze of its axis, which both count from the end."""
     if b.opset >= 18:
         return None
     axes: dict[str, Any] = {"axes": [int(b.rng.integers(-x.rank, 0))]}
@@ -61,7 +61,7 @@ def squeeze(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def resize(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Without the regions that most modes do not read, or with them."""
+    """Append a Resize with or without regions, which most modes do not read."""
     if x.rank != 4 or np.prod(x.shape) > LARGEST / 6:
         return None
     roi = b.pick(["", "", b.weight(np.zeros(0, np.float32), "roi")])
@@ -76,7 +76,7 @@ def resize(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def has_element(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Of a tensor, which always has one; of nothing, which has none."""
+    """Append an OptionalHasElement: of a tensor, which always has one, or of nothing."""
     if b.opset < 18:
         return None
     made = b.node("OptionalHasElement", b.pick([[x.name], [x.name], [], [""]]))
@@ -87,7 +87,7 @@ OWN: Sequence[Draw] = (one_hot, one_hot, unsqueeze, unsqueeze, resize, resize, f
 
 
 def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
-    """A model, its inputs, and the lower opset."""
+    """Draw a model, its inputs, and the lower opset."""
     rng = np.random.default_rng([seed, 17])
     opset = int(rng.choice(OPSETS))
     b = legacy.Legacy(rng, opset=opset, dtype=TensorProto.FLOAT)

@@ -1,4 +1,4 @@
-"""One random model and what to feed it."""
+"""One random model, and its inputs."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from _fuzz.scopes import looped, one_branch, scanned
 from _fuzz.weights import VariedBuilder
 
 LARGEST = 6000
-"""Elements of a value beyond which nothing more is built on it: evaluation has to stay quick."""
+"""Number of elements above which no node is added to a value: evaluation has to stay quick."""
 PRIMES = (2, 3, 4, 5, 6, 7)
 
 
 def draw(seed: int, dtype: int | None = None) -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """The model of a seed, and its inputs; ``dtype`` is that of all floats.
+    """Draw the model of a seed, and its inputs; ``dtype`` is that of all floats.
 
-    Most often dims are pairwise different, so that no axis passes for another; sometimes they coincide, so that whoever
-    goes by sizes is found out.
+    Most often dims are pairwise different, so that no axis passes for another. Sometimes they are equal, to find
+    rewrites that go by sizes.
     """
     rng = np.random.default_rng(seed)
     drawn = rng.choice([TensorProto.DOUBLE, TensorProto.FLOAT, TensorProto.FLOAT16], p=[0.8, 0.17, 0.03])
@@ -69,15 +69,16 @@ def draw(seed: int, dtype: int | None = None) -> tuple[onnx.ModelProto, dict[str
 
 
 def _model(b: Builder) -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """With its inputs."""
+    """Build the model; return it with its inputs."""
     model, feeds = b.model(_outputs(b)), {value.name: feed(b.rng, value) for value in b.inputs} | b.fed
     return model, feeds | overriding(model, b.rng)
 
 
 def alone(seed: int, dtype: int = TensorProto.FLOAT) -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """What often stands in front, with little or nothing behind it: whatever is changed, this is near.
+    """Draw a typical prefix with little or nothing behind it, so that every change is near it.
 
-    Not two open inputs: parts are known to miss what shows where one of them is 1 wide (docs/verification.md).
+    There are no two dynamic inputs: subgraphs are known to miss faults that show if one of them is 1 wide
+    (docs/verification.md).
     """
     rng = np.random.default_rng([seed, 7])
     b = VariedBuilder(rng, opset=int(rng.choice([13, 17, 19, 21])), dtype=dtype)
@@ -92,7 +93,7 @@ def alone(seed: int, dtype: int = TensorProto.FLOAT) -> tuple[onnx.ModelProto, d
 
 
 def feed(rng: np.random.Generator, value: Drawn) -> Array:
-    """Numbers for an input."""
+    """Draw numbers for an input."""
     return rng.standard_normal(value.shape).astype(helper.tensor_dtype_to_np_dtype(value.dtype))
 
 
@@ -101,13 +102,13 @@ FIRST: tuple[Draw, ...] = (
     *(positions, positions, mask, alike, two_open, one_branch, looped, scanned),
     *(clip, clip, filled, filled, undefined, noisy, noisy),
 )
-"""What often stands in front: sizes, scopes of their own, bounds and types matter to it."""
+"""Typical prefixes, for which sizes, scopes of their own, bounds and types are decisive."""
 ABSORBERS: tuple[Draw, ...] = (conv, conv_transpose, gemm, matmul, normaliser)
 CARRIERS: tuple[Draw, ...] = tuple(entry for entry, _ in TABLE if entry not in (batchnorm, spelled_out, *ABSORBERS))
 
 
 def _sandwich(b: Builder) -> None:
-    """A BatchNormalization, something that could absorb it, and carriers between them, in either order."""
+    """Append a BatchNormalization, an operator that could absorb it, and carriers between them, in either order."""
     between = [CARRIERS] * int(b.rng.integers(1, 4))
     ends: list[tuple[Draw, ...]] = [ABSORBERS * 3, (batchnorm, batchnorm, batchnorm, spelled_out)]
     for options in (ends[0], *between, ends[1]) if b.chance(0.5) else (ends[1], *between, ends[0]):
@@ -119,7 +120,7 @@ def _sandwich(b: Builder) -> None:
 
 
 def _layers(b: Builder) -> None:
-    """As Caffe has them: a convolution, what normalises it, and one or two that scale and shift."""
+    """Append layers as in Caffe: a convolution, a normalisation of it, and one or two that scale and shift."""
     for options in ((conv,), (batchnorm,), *[(channelwise, arithmetic)] * int(b.rng.integers(1, 3))):
         _grow(b, options, branch=0.05)
     for _ in range(int(b.rng.integers(0, 3))):
@@ -127,7 +128,7 @@ def _layers(b: Builder) -> None:
 
 
 def _stream(b: Builder) -> None:
-    """Values that several read: a BatchNormalization, what adds to them, other layers, now and then a subgraph."""
+    """Append values with several consumers: a BatchNormalization, Adds, other layers, now and then a subgraph."""
     _grow(b, (conv, conv, conv_transpose, gemm, matmul), branch=0.0)
     for _ in range(int(b.rng.integers(1, 4))):
         x = b.values[-1]
@@ -148,7 +149,7 @@ def _stream(b: Builder) -> None:
 
 
 def _captured(b: Builder, x: Drawn) -> None:
-    """An If whose branches read ``x`` from around them."""
+    """Append an If whose branches capture ``x``."""
     branches = {
         key: helper.make_graph(
             [helper.make_node(op_type, [x.name], [f"{x.name}_{op_type}"])],
@@ -164,7 +165,7 @@ def _captured(b: Builder, x: Drawn) -> None:
 
 
 def _grow(b: Builder, options: Sequence[Draw], branch: float = 0.25) -> None:
-    """Try to put one more node behind a value, mostly behind the newest: chains are what affines move along."""
+    """Try to append one more node to a value, mostly to the newest: affines move along chains."""
     at = int(b.rng.integers(len(b.values))) if b.chance(branch) else -1
     value = b.values[at]
     if value.dtype != b.dtype or np.prod(value.shape) > LARGEST or value.rank == 0:
@@ -177,11 +178,11 @@ def _put(b: Builder, entry: Draw, value: Drawn) -> None:
     try:
         entry(b, value)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, onnx.defs.SchemaError, ValueError):
-        b.cut(kept)  # not legal at this opset or with these sizes: draw something else
+        b.cut(kept)  # not legal at this opset or with these sizes: draw another one
 
 
 def _outputs(b: Builder) -> list[Drawn]:
-    """What nobody reads, and now and then something that others do read, or a weight."""
+    """Choose the values without consumers as outputs, and now and then one with consumers, or a weight."""
     read = {name for node in b.nodes for name in node.input}
     made = {name for node in b.nodes for name in node.output}
     computed = [value for value in b.values if value.name in made]

@@ -1,6 +1,6 @@
 """Mode ``faults``: a change that onnxruntime sees must never be called verified, a right rewrite never failed.
 
-The case holds both models, so whoever replays it needs none of the tools that made them.
+The case holds both models, so that a replay needs none of the tools that made them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TOOLS = [name for name in ("onnxscript", "onnxsim", "onnxslim", "onnxoptimizer")
 
 
 def draw(seed: int) -> Case:
-    """A model, and beside it what a change or a rewrite, right or broken afterwards, made of it."""
+    """Draw a model, and beside it a change or a rewrite of it, right or broken afterwards."""
     rng = np.random.default_rng([seed, 3])
     model, feeds, *_ = DRAWS[int(rng.integers(len(DRAWS)))](seed)
     after, by, right = model.SerializeToString(), "", rng.random() < 0.2
@@ -61,7 +61,7 @@ def draw(seed: int) -> Case:
 
 
 def _rewritten(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[bytes, str]:
-    """What bnfold or another tool makes of the model, the model itself where they refuse it; and who did it."""
+    """Rewrite the model with bnfold or another tool; return it, the model itself if the tool refuses, and the tool."""
     by = str(rng.choice(["bnfold", "bnfold", *TOOLS, "onnxruntime"]))
     with tempfile.TemporaryDirectory() as folder, phases.theirs(by):
         source, out = Path(folder) / "model.onnx", Path(folder) / "out.onnx"
@@ -78,7 +78,7 @@ def _rewritten(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[bytes,
 
 
 def renamed(right: bytes) -> bytes:
-    """Everything under another name but what callers name, as tools that write a model anew leave it."""
+    """Rename everything but inputs and outputs, as do tools that write a model anew."""
     model = onnx.ModelProto.FromString(right)
     graph = model.graph
     made = {name for node in graph.node for name in node.output} | {tensor.name for tensor in graph.initializer}
@@ -92,7 +92,7 @@ def renamed(right: bytes) -> bytes:
 
 
 def _broken(right: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
-    """One change, and its name; a change that finds nothing to do is drawn again."""
+    """Make one change, and return its name; a change without an effect is drawn again."""
     for _ in range(20):
         model = onnx.ModelProto.FromString(right)
         if rng.random() < 0.4:
@@ -106,7 +106,7 @@ def _broken(right: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
 
 
 def judge(case: Case, folder: Path) -> Outcome:
-    """What onnxruntime says of the two, and verification at every depth."""
+    """Compare onnxruntime's judgement of the two models with verification at every depth."""
     before, after, settings = case.lay_out(folder), folder / AFTER, case.settings
     if not after.is_file():
         return Outcome()
@@ -153,7 +153,7 @@ def _finding(
         return "" if promises else f"accused {said}"
     if truth in ("same", "unclear") or verdict.status != "verified" or condition.is_roundoff(*models, case.feeds):
         return ""
-    if truth == "does not run":  # whether a runtime takes the result, the runtime says that is asked by default
+    if truth == "does not run":  # the default runtime decides whether a runtime accepts the result
         with phases.theirs("onnxruntime"):
             if not _verify(*models, depth, case.settings["seed"], "onnxruntime").verified:
                 return ""

@@ -1,4 +1,4 @@
-"""Numbers for a drawn model beyond those it was drawn with: other values, and other sizes of what it leaves open."""
+"""Inputs for a drawn model beyond its own: other values, and other sizes of its dynamic dims."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAR = 500.0
 
 
 def numbers(drawn: Feeds, rng: np.random.Generator, shapes: Mapping[str, list[int]] | None = None) -> Feeds:
-    """Floats of every scale; integers, which may be places or sizes, out of those drawn."""
+    """Draw floats of every scale; integers, which may be indices or sizes, are a choice of the drawn ones."""
     return {name: _array(array, (shapes or {}).get(name, [*array.shape]), rng) for name, array in drawn.items()}
 
 
@@ -29,7 +29,7 @@ def _array(drawn: Array, shape: list[int], rng: np.random.Generator) -> Array:
 
 
 def far(drawn: Feeds, number: float) -> Feeds:
-    """``number`` for every single float: whatever bound is among them crosses the other one."""
+    """Return ``number`` for every single float: any bound among them crosses the other one."""
     return {
         name: array if array.ndim or array.dtype.kind != "f" else np.asarray(number, array.dtype)
         for name, array in drawn.items()
@@ -37,7 +37,7 @@ def far(drawn: Feeds, number: float) -> Feeds:
 
 
 def open_dims(model: onnx.ModelProto, drawn: Feeds) -> dict[Any, list[tuple[str, int]]]:
-    """The axes of inputs that are open, those of one name together; 0 is what exporters write for an unknown size."""
+    """Return the dynamic axes of inputs, those of one name together; exporters write 0 for an unknown size."""
     found: dict[Any, list[tuple[str, int]]] = {}
     for info in (info for info in model.graph.input if info.name in drawn):
         for axis, dim in enumerate(info.type.tensor_type.shape.dim[: drawn[info.name].ndim]):
@@ -47,9 +47,9 @@ def open_dims(model: onnx.ModelProto, drawn: Feeds) -> dict[Any, list[tuple[str,
 
 
 def resized(model: onnx.ModelProto, drawn: Feeds, rng: np.random.Generator, *, empty: bool = True) -> Feeds:
-    """Other numbers, with another size for every dim that is open, 0 too if ``empty``.
+    """Draw other numbers, with another size for every dynamic dim, 0 too if ``empty``.
 
-    What is called the same stays the same.
+    Dims of one name stay equal.
     """
     shapes = {name: [*array.shape] for name, array in drawn.items()}
     for places in open_dims(model, drawn).values():
@@ -61,7 +61,7 @@ def resized(model: onnx.ModelProto, drawn: Feeds, rng: np.random.Generator, *, e
 
 
 def emptied(model: onnx.ModelProto, drawn: Feeds) -> Feeds | None:
-    """The feeds with no elements along the axes whose size is declared as 0; None where none is."""
+    """Return the inputs with no elements along the axes whose size is declared as 0; None if there is no such axis."""
     shapes = {name: [*array.shape] for name, array in drawn.items()}
     zeros = [
         (info.name, axis)
@@ -75,7 +75,7 @@ def emptied(model: onnx.ModelProto, drawn: Feeds) -> Feeds | None:
 
 
 def opened(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with open dims where it declares sizes of 0, inside as well."""
+    """Return the model with dynamic dims for declared sizes of 0, also inside it."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     held = [graph for graph in parts.graphs(copy) if isinstance(graph, onnx.GraphProto)]
@@ -87,7 +87,7 @@ def opened(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def other_defaults(model: onnx.ModelProto, rng: np.random.Generator) -> dict[str, Array]:
-    """Other numbers for most of the floats that have a default, of the same signs."""
+    """Draw other numbers, of the same signs, for most of the floats that have a default."""
     arrays = _overridable(model)
     return {
         name: (rng.permutation(array.flatten()) * rng.choice([0.5, 1.5, 2.0])).reshape(array.shape).astype(array.dtype)
@@ -97,14 +97,14 @@ def other_defaults(model: onnx.ModelProto, rng: np.random.Generator) -> dict[str
 
 
 def _overridable(model: onnx.ModelProto) -> dict[str, Array]:
-    """Floats with a default that a file of numpy's can hold."""
+    """Return the floats with a default that a file of numpy can hold."""
     listed = {info.name for info in model.graph.input} if model.ir_version >= 4 else set()
     found = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name in listed}
     return {name: array for name, array in found.items() if array.dtype.kind == "f" and array.dtype.isbuiltin == 1}
 
 
 def overriding(model: onnx.ModelProto, rng: np.random.Generator) -> dict[str, Array]:
-    """Other numbers for some of the defaults that a caller may override: those stored, in another order."""
+    """Draw other numbers for some of the defaults that callers may override: the stored ones, in another order."""
     return {
         name: rng.permutation(array.flatten()).reshape(array.shape)
         for name, array in _overridable(model).items()

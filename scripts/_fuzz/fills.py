@@ -1,4 +1,4 @@
-"""Constants that are filled with one number, truth or word, and wrong ones in their place."""
+"""Constants of one repeated number, boolean or string, and wrong ones in their place."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ TYPES = (
     (TensorProto.INT8, 9), (TensorProto.UINT64, 9), (TensorProto.BOOL, 9), (TensorProto.BFLOAT16, 20),
     (TensorProto.FLOAT8E4M3FN, 20), (TensorProto.UINT4, 21),
 )  # fmt: skip
-"""Of elements, and the opset since which ConstantOfShape (words: Equal) takes them."""
+"""Element types, and the opset since which ConstantOfShape (strings: Equal) takes them."""
 NARROW = (TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.UINT4)
 """Not for Expand and Where."""
 FILLING = {("Expand", 0), ("Where", 1), ("Where", 2), ("Equal", 0), ("Equal", 1), ("Clip", 1), ("Clip", 2)}
-"""What reads a number, truth or word for all places."""
+"""Operators that take one number, boolean or string for all elements."""
 LARGEST = 4096
 
 
 def filled(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """A value, to which a constant of any type is added; words are first compared with one."""
+    """Append a sum of a value and a constant of any type; strings are first compared with one."""
     if b.opset < 9 or not x.rank:
         return None
     dtype = b.pick([dtype for dtype, since in TYPES if since <= b.opset])
@@ -40,14 +40,14 @@ def filled(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def _one(b: Builder, dtype: int, shape: tuple[int, ...] = (1,)) -> Array:
-    """A small number, a truth or a word, everywhere."""
+    """Append a constant with one small number, boolean or string in every element."""
     if dtype == TensorProto.STRING:
         return np.full(shape, b.pick(WORDS), object)
     return np.full(shape, b.pick([0, 1, 2, 3])).astype(helper.tensor_dtype_to_np_dtype(dtype))
 
 
 def _constant_of_shape(b: Builder, dtype: int, shape: list[int]) -> str:
-    """Nobody allows words here; who reads them all the same must not fail."""
+    """Append a ConstantOfShape; ONNX does not allow strings here, but they must not make a reader of the model fail."""
     value = numpy_helper.from_array(_one(b, dtype), "value")
     return b.derive("ConstantOfShape", [b.integers(shape)], dtype, shape, value=value)
 
@@ -57,7 +57,7 @@ def _expand(b: Builder, dtype: int, shape: list[int]) -> str:
 
 
 def _where(b: Builder, dtype: int, shape: list[int]) -> str:
-    """One of two at each place."""
+    """Append a Where of two constants."""
     choice = b.weight(b.rng.random(shape) < 0.5, "fill")
     return b.derive("Where", [choice, *(b.weight(_one(b, dtype), "fill") for _ in range(2))], dtype, shape)
 
@@ -67,7 +67,7 @@ def _stored(b: Builder, dtype: int, shape: list[int]) -> str:
 
 
 def change_filled(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Another number, truth or word to fill with or to compare with, or another bound."""
+    """Change the number, boolean or string of a fill or of a comparison, or a bound."""
     read = {node.input[slot] for node in nodes(model) for op, slot in FILLING if reads(node, op, slot)}
     held = [entry.t for node in nodes(model) if node.op_type == "ConstantOfShape" for entry in node.attribute]
     tensor = pick(rng, [*held, *(tensor for tensor in model.graph.initializer if tensor.name in read)])
@@ -76,7 +76,7 @@ def change_filled(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def store_filled(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """What a fill makes, stored, as tools leave it; one element is another one."""
+    """Store the result of a fill, as other tools do, with one element changed."""
     held: dict[str, Array] = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     made = [(node, array) for node in model.graph.node if (array := _made(node, held)) is not None]
     if not made:
@@ -99,7 +99,7 @@ def _made(node: onnx.NodeProto, held: dict[str, Array]) -> Array | None:
 
 
 def change_one(tensor: onnx.TensorProto, rng: np.random.Generator) -> None:
-    """One row or element: another number or word, or the other truth."""
+    """Change one row or element: another number or string, or the inverted boolean."""
     array = numpy_helper.to_array(tensor).copy()
     if not array.size or array.dtype.kind not in "fiubOV":
         return

@@ -1,7 +1,7 @@
-"""Files whose nodes have the form of another version of their operator than the one that the file declares.
+"""Files whose nodes have the form of another version of their operator than the declared one.
 
-A model is drawn in the form of one opset, and says another one. What it computes is what it did before: every node that
-fits the declared version as well means the same there.
+A model is drawn in the form of one opset, and declares another one. Its results are those of its own form: every node
+that fits the declared version too means the same there.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from bnfold.pipeline import passes
 from bnfold.settings import Options
 
 WRITTEN = "written"
-"""The setting that says for which opset the nodes are written."""
+"""The setting with the opset that the nodes are written for."""
 EARLIER, LATER = (1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12), (7, 10, 11, 13)
 CLOSE = 2e-3
 
 
 def cast(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """To integers, and perhaps back; versions up to 5 have the type as text."""
+    """Append a Cast to integers, and perhaps back; versions up to 5 have the type as text."""
     made = b.node("Cast", [x.name], to="INT32" if b.opset < 6 else TensorProto.INT32)
     if b.chance(0.3):
         return made
@@ -39,7 +39,7 @@ def cast(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def product(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """A Gemm whose last operand broadcasts."""
+    """Append a Gemm whose last operand broadcasts."""
     if x.rank != 2:
         return None
     wide: dict[str, Any] = {"broadcast": 1} if b.opset < 7 else {}
@@ -48,7 +48,7 @@ def product(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def tile(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """The first version repeats along one axis that is an input, the others along all."""
+    """Append a Tile: the first version repeats along one axis that is an input, the others along all."""
     axis = int(b.rng.integers(x.rank))
     if b.opset < 6:
         return b.node("Tile", [x.name, b.integers([2]), b.integers([axis])])
@@ -60,11 +60,11 @@ ENTRIES: Sequence[Draw] = (
     table.dropout, table.layout, table.pad, table.reduce, table.split, table.top, table.unary, table.window,
 )  # fmt: skip
 AMBIGUOUS = {True: {"PRelu", "Resize"}, False: {"PRelu", "Resize", "BatchNormalization", "Dropout"}}
-"""What may fit the declared version as well and mean something else there, by whether that is the later one."""
+"""Nodes that may fit the declared version too with another meaning, by whether that version is the later one."""
 
 
 def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
-    """A model, its inputs, for which opset it is written, and what to upgrade it to."""
+    """Draw a model, its inputs, the opset that it is written for, and the upgrade's target."""
     rng = np.random.default_rng([seed, 11])
     earlier = bool(rng.random() < 0.75)
     written = int(rng.choice(EARLIER if earlier else LATER))
@@ -87,7 +87,7 @@ def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
 
 
 def judge(case: Case, folder: Path, options: Options) -> Outcome:
-    """Upgrade; what the result, the referee and verification say has to be what the model says as it is written."""
+    """Upgrade; the result, the reference evaluator and verification have to agree with the model as it is written."""
     source, result = case.lay_out(folder), folder / "result.onnx"
     written = onnx.ModelProto.FromString(case.model)
     declared = written.opset_import[0].version
@@ -113,7 +113,7 @@ def judge(case: Case, folder: Path, options: Options) -> Outcome:
 
 
 def _evaluated(path: Path, feeds: Any) -> dict[str, Array] | str:
-    """What the referee makes of a model whose nodes may have another form, or why it does not."""
+    """Evaluate a model whose nodes may have another form; return the results, or the reason why there are none."""
     try:
         return reference.evaluate(ir.load(path), feeds, later=True)
     except BnfoldError as error:

@@ -1,4 +1,4 @@
-"""Old models whose functions read their own attributes by reference: nested, called twice, with defaults or without."""
+"""Old models whose functions read their own attributes by reference: nested, called twice, with or without defaults."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ KINDS: dict[str, tuple[str, int, Values]] = {
     "Pad": ("pads", AttributeProto.INTS, lambda rng: [int(size) for size in rng.integers(0, 2, 2 * RANK)]),
     "Transpose": ("perm", AttributeProto.INTS, lambda rng: [int(axis) for axis in rng.permutation(RANK)]),
 }
-"""What a node reads of its function: the attribute's name and type, and values of it. All keep a rank of three.
+"""Attributes that a node takes from its function: name, type, and values of each. All nodes keep a rank of three.
 
-No Clip: its bounds become values of a type that a function's body does not say.
+There is no Clip: its bounds become values of a type that a function's body does not declare.
 """
 UNTIL = {"Dropout": 11, "Pad": 10, "ReduceSum": 12}
-"""The last opset in which it is an attribute."""
+"""The last opset with this attribute."""
 
 
 def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
-    """A model with functions, its inputs, and what to upgrade it to."""
+    """Draw a model with functions, its inputs, and the upgrade's target."""
     rng = np.random.default_rng([seed, 13])
     opset = int(rng.choice(OPSETS))
     shape = tuple(int(size) for size in rng.choice((2, 3, 4, 5), RANK, replace=False))
@@ -55,7 +55,7 @@ def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
 
 
 def _plain(rng: np.random.Generator, opset: int) -> onnx.FunctionProto:
-    """One or two nodes, each with an attribute of the function's, some of which have defaults."""
+    """Build a function of one or two nodes, each with an attribute of the function's, some of which have defaults."""
     known = [op for op in KINDS if opset <= UNTIL.get(op, opset)]
     ops = [str(op) for op in rng.choice(known, int(rng.integers(1, 3)), replace=False)]
     nodes, needed, defaults = [], [], []
@@ -75,7 +75,7 @@ def _plain(rng: np.random.Generator, opset: int) -> onnx.FunctionProto:
 
 
 def _nested(rng: np.random.Generator, opset: int, inner: onnx.FunctionProto) -> onnx.FunctionProto:
-    """Calls another one, with its own attribute or a number for each of that one's."""
+    """Build a function that calls another one, with its own attribute or a number for each of that one's."""
     call = helper.make_node(inner.name, ["t0"], ["t1"], domain=DOMAIN)
     needed = []
     for name in inner.attribute:
@@ -95,7 +95,7 @@ def _reference(name: str, parameter: str, kind: int) -> AttributeProto:
 
 
 def _call(rng: np.random.Generator, function: onnx.FunctionProto, source: str, made: str) -> onnx.NodeProto:
-    """With all that it needs, and some of what it has defaults for."""
+    """Call a function with all required attributes, and some of those that have defaults."""
     given = [*function.attribute, *(default.name for default in function.attribute_proto if rng.random() < 0.5)]
     arguments = {name: KINDS[name.partition("_")[2]][2](rng) for name in given}
     return helper.make_node(function.name, [source], [made], domain=DOMAIN, **arguments)

@@ -1,4 +1,4 @@
-"""Operators of onnxruntime's own, as its optimisation leaves them in a file."""
+"""onnxruntime's own operators, as its optimisation writes them to a file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def own(b: Builder, op_type: str, operands: Sequence[str], shape: Sequence[int],
 
 
 def fused_conv(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """A Conv under this name; to some a value is added, and most end in an activation."""
+    """Append a Conv under this name; some add a value, and most end in an activation."""
     made = conv(b, x)
     if made is None:
         return None
@@ -49,7 +49,7 @@ def fused_conv(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def fused_matmul(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """With a constant on either side; both may be turned."""
+    """Append a product with a constant on either side; both may be transposed."""
     if x.rank < 2:
         return None
     size, is_right = int(b.rng.integers(1, 6)), b.chance(0.4)

@@ -1,7 +1,7 @@
 """Mode ``graphs``: the whole job on real models with hostile changes.
 
-The model is refused in one line, or written; where both it and the result run, they compute the same. Nothing outside
-the model's folder is read, and nothing but the result is written.
+The model is refused in one line, or written. If both it and the result run, they are numerically equivalent. Nothing
+outside the model's folder is read, and nothing but the result is written.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from bnfold.verification.tolerance.floats import float_type
 
 RESULT = "result.onnx"
 LARGEST = 1 << 18
-"""Elements of all inputs together beyond which the results are not compared: that takes more than all the rest."""
+"""Elements of all inputs together above which the results are not compared: that takes more time than all the rest."""
 MANY = 1 << 10
 """Terms of a sum."""
 BUDGET_SECONDS = 2.0
-"""For comparing whole models; the parts that changed are compared where that is not enough."""
+"""Seconds for comparing whole models; after that the changed subgraphs are compared."""
 
 
 def draw(seed: int, corpus: Sequence[Path]) -> Case:
-    """A model of the seeds or the corpus, or a drawn one, and one to four changes to it."""
+    """Draw a model of the seeds or the corpus, or a random one, and one to four changes to it."""
     rng = np.random.default_rng(seed)
     options = corpus if corpus and rng.random() < 0.3 else seeds.models() if rng.random() < 0.3 else seeds.small()
     path = options[int(rng.integers(len(options)))]
@@ -53,13 +53,13 @@ def draw(seed: int, corpus: Sequence[Path]) -> Case:
         "all_affines": bool(rng.random() < 0.3),
         "external_data": ["auto", "keep", "none", "weights.bin"][int(rng.integers(4))],
         "merge_branches": bool(rng.random() < 0.3),
-        "only_if_accepted": True,  # cases that were kept before this existed have to hold whoever takes them
+        "only_if_accepted": True,  # older kept cases lack it: their results have to be right without it
     }
     return Case(model.SerializeToString(), files, links, settings=settings)
 
 
 def _loaded(path: Path) -> onnx.ModelProto:
-    """A kept case may have data that nobody can read: then without. Or be too deep to be read: then another one."""
+    """Load a kept case: without its data if that cannot be read, and another case if it is too deep."""
     try:
         return onnx.load(path)
     except DecodeError:
@@ -69,7 +69,7 @@ def _loaded(path: Path) -> onnx.ModelProto:
 
 
 def judge(case: Case, folder: Path) -> Outcome:
-    """Optimise without verification, and look at everything that is left behind."""
+    """Optimise without verification, and inspect every file that remains."""
     source, out = case.lay_out(folder / "in"), folder / "out"
     out.mkdir()
     (folder / outside.SECRET_FILE).write_bytes(outside.SECRET)
@@ -88,7 +88,7 @@ def judge(case: Case, folder: Path) -> Outcome:
     if not error:
         error, compared = _compare(source, out / RESULT, frozen=bool(outcome.report.frozen))
     if error.startswith("differs") and case.settings.get("only_if_accepted") and not _accepted(source, out / RESULT):
-        error = ""  # no one but bnfold says what it computes, and by default bnfold refuses to write the result
+        error = ""  # only bnfold has a meaning for the model, and by default bnfold refuses to write the result
     return Outcome(error, behaviour, len(events), outcome.report.count("folded"), compared=compared)
 
 
@@ -122,17 +122,17 @@ def _leak(folder: Path) -> str:
 
 
 def _elements(path: Path) -> float:
-    """Of all inputs together, open dims taken for small ones."""
+    """Count the elements of all inputs together, with small sizes for dynamic dims."""
     infos = onnx.load(path, load_external_data=False).graph.input
     shapes = [[abs(dim.dim_value) or 8 for dim in info.type.tensor_type.shape.dim] for info in infos]
     return float(sum(np.prod(shape, dtype=np.float64) for shape in shapes))
 
 
 def _has_overflowing_weights(path: Path) -> bool:
-    """Whether there are any that are infinite, or that a sum of some makes so."""
+    """Whether there are infinite weights, or weights whose sums are infinite."""
     values = [value for graph in ir.load(path).graphs() for value in graph.values.values()]
     held = [value.tensor for value in values if value.tensor_proto is not None]
-    with suppress(BnfoldError, ValueError):  # what cannot be read is something else
+    with suppress(BnfoldError, ValueError):  # unreadable weights are another kind of failure
         return any(tensor.dtype in FLOATS and _overflows(tensor) for tensor in held if tensor)
     return False
 
@@ -146,7 +146,7 @@ def _accepted(*models: Path) -> bool:
 
 
 def _compare(before: Path, after: Path, *, frozen: bool) -> tuple[str, bool]:
-    """The finding, and whether there was anything to compare."""
+    """Compare; return the finding, and whether there was anything to compare."""
     if _elements(before) > LARGEST:
         return "", False
     with phases.theirs("verify"):
@@ -159,7 +159,7 @@ def _compare(before: Path, after: Path, *, frozen: bool) -> tuple[str, bool]:
     if verdict.status == "failed":
         overflows = "overflow" in verdict.reason and ", 0 did" not in verdict.reason
         if verdict.decided_by == "storage precision" and (overflows or _has_overflowing_weights(before)):
-            return "", True  # equal in float64; in storage a roundoff in front of an infinite factor is everything
+            return "", True  # equal in float64; in the stored type a roundoff before an infinite factor matters
         return f"differs: {verdict.reason}", True
     with phases.theirs("onnxruntime"):
         error, ran = runtime.compare(before, after)

@@ -1,7 +1,7 @@
 """Mode ``bytes`` under atheris, which keeps the inputs that reach new code: `python -m _fuzz.guided` is a libFuzzer.
 
-Its arguments are libFuzzer's. Findings whose kinds stand in the file that FUZZ_KNOWN names are passed over. Inputs that
-take long go to the folder that FUZZ_SLOW names: instrumented code is slow, so others have to judge them.
+Its arguments are libFuzzer's. Findings whose kinds are in the file that FUZZ_KNOWN names are passed over. Slow inputs
+go to the folder that FUZZ_SLOW names: instrumented code is slow, so they are judged again without instrumentation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 
 def main() -> None:
-    """Never returns: libFuzzer ends the process."""
+    """Run libFuzzer, which ends the process."""
     with atheris.instrument_imports(include=["bnfold"]):
         import bnfold
 
@@ -42,7 +42,7 @@ def main() -> None:
             raise AssertionError(error)
 
     def change(data: bytes, largest: int, seed: int) -> bytes:
-        """Half libFuzzer's blind changes, half ours, which know the wire format."""
+        """Change the input: half the time with libFuzzer's blind changes, else with those of `scramble`."""
         if seed % 2:
             return bytes(atheris.Mutate(data, largest))
         return mutate(data, np.random.default_rng(seed))[:largest]

@@ -1,7 +1,7 @@
-"""Changes to a model that no exporter would make, one function each: what graphs a stranger may send.
+"""Changes to a model that no exporter would make, one function each: graphs from an untrusted source.
 
-A change takes the model, the files of its folder and the dice, and works in place; where it finds nothing to change, it
-leaves everything alone.
+A change takes the model, the files of its folder and the dice, and works in place. Without a place for it, it changes
+nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from _fuzz.parts import INTEGERS, Change, graphs, names, nodes, pick
 
 
 def flip_attribute(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Another value, another kind of value, or none."""
+    """Give an attribute another value, another kind of value, or none."""
     holder = pick(rng, [node for node in nodes(model) if node.attribute])
     if holder is None:
         return
@@ -42,7 +42,7 @@ def flip_attribute(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def flip_node_attribute(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """An attribute that operators have, on a node that need not."""
+    """Give a node an attribute of other operators."""
     node = pick(rng, nodes(model))
     if node is None:
         return
@@ -69,14 +69,14 @@ def add_input(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def rewire(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Any value instead of another: cycles, and inputs of every wrong shape and kind."""
+    """Read any value instead of another: cycles, and inputs of every wrong shape and kind."""
     node = pick(rng, [node for node in nodes(model) if node.input])
     if node is not None:
         node.input[int(rng.integers(len(node.input)))] = pick(rng, names(model))
 
 
 def dangle(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """A name that nothing makes; or what made it is gone."""
+    """Read a name without a producer, or remove the producer."""
     graph = pick(rng, graphs(model))
     if graph.node and rng.random() < 0.5:
         del graph.node[int(rng.integers(len(graph.node)))]
@@ -87,7 +87,7 @@ def dangle(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def duplicate_name(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Two makers of a value, or an output called as something else is."""
+    """Give a value two producers, or an output the name of another one."""
     node = pick(rng, [node for node in nodes(model) if node.output])
     if node is None:
         return
@@ -98,7 +98,7 @@ def duplicate_name(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def rename_outputs(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Outputs that are inputs, initializers, or listed twice; inputs without a name."""
+    """Make outputs of inputs, of initializers, or list them twice; drop the names of inputs."""
     end = pick(rng, [*model.graph.output, *model.graph.input])
     if end is None:
         return
@@ -109,7 +109,7 @@ def rename_outputs(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def rename_operator(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Another operator on the same inputs, known or not, of any domain."""
+    """Put another operator on the same inputs, known or not, of any domain."""
     node = pick(rng, nodes(model))
     if node is None:
         return
@@ -131,7 +131,7 @@ def rename_operator(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def swap_nodes(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """An order that is not topological."""
+    """Break the topological order."""
     graph = pick(rng, graphs(model))
     if len(graph.node) > 1:
         first, second = (int(rng.integers(len(graph.node))) for _ in range(2))
@@ -142,7 +142,7 @@ def swap_nodes(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def opsets(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Imports that are missing, doubled, from the future; any IR version."""
+    """Drop, double or raise opset imports; set any IR version."""
     kind = int(rng.integers(5))
     if kind == 0:
         del model.opset_import[:]
@@ -155,7 +155,7 @@ def opsets(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def nest(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """The graph inside an If inside an If, and so on."""
+    """Put the graph inside an If inside an If, and so on."""
     if model.ByteSize() > 1 << 16 or not model.graph.output:
         return
     condition = onnx.helper.make_tensor("nested condition", TensorProto.BOOL, [], [bool(rng.random() < 0.5)])
@@ -176,7 +176,7 @@ def nest(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def recursive_function(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """A function that calls itself, or two that call each other, in place of a node."""
+    """Put a function that calls itself, or two that call each other, in place of a node."""
     node = pick(rng, [node for node in model.graph.node if node.input and node.output])
     if node is None:
         return
@@ -191,7 +191,7 @@ def recursive_function(model: onnx.ModelProto, rng: np.random.Generator) -> None
 
 
 def many(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """A node read by very many, or a very long chain."""
+    """Give a node very many consumers, or make a very long chain."""
     node = pick(rng, [node for node in model.graph.node if node.input and node.output])
     if node is None:
         return
@@ -204,7 +204,7 @@ def many(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def branch_off(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """A copy of a convolution beside it, perhaps its own input as well, and their sum."""
+    """Add a copy of a convolution, with the same input or a copy of it, and the sum of both."""
     graph = pick(rng, [graph for graph in graphs(model) if any(node.op_type == "Conv" for node in graph.node)])
     if graph is None:
         return

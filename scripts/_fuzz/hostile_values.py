@@ -1,4 +1,4 @@
-"""Hostile changes to what a model says of its values and weights: types, ranks, dims, bytes, numbers."""
+"""Hostile changes to a model's declared values and weights: types, ranks, dims, bytes, numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from _fuzz.parts import DIMS, pick, tensors
 
 
 def retype(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Another element type, or a type that is no tensor's."""
+    """Set another element type, or a type other than tensors."""
     info = pick(rng, [*model.graph.input, *model.graph.output, *model.graph.value_info])
     if info is None:
         return
@@ -23,7 +23,7 @@ def retype(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def reshape_info(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Another dim or rank of an input, an output or an annotation."""
+    """Set another dim or rank of an input, an output or an annotation."""
     info = pick(rng, [*model.graph.input, *model.graph.output, *model.graph.value_info])
     if info is None or not info.type.HasField("tensor_type"):
         return
@@ -40,7 +40,7 @@ def reshape_info(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def resize_tensor(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Dims that do not say what is there."""
+    """Set dims that contradict the data."""
     tensor = pick(rng, tensors(model))
     if tensor is None:
         return
@@ -58,7 +58,7 @@ def resize_tensor(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def retype_tensor(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Another element type for the same bytes, or other bytes, or a second payload."""
+    """Set another element type for the same bytes, or other bytes, or a second payload."""
     tensor = pick(rng, tensors(model))
     if tensor is None:
         return
@@ -74,7 +74,7 @@ def retype_tensor(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def special_numbers(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """NaN, infinity, negative variances, tiny and huge weights."""
+    """Write NaN, infinities, negative variances, tiny and huge weights."""
     found = [tensor for tensor in tensors(model) if tensor.data_type == TensorProto.FLOAT and len(tensor.raw_data) >= 4]
     tensor = pick(rng, found)
     if tensor is None:

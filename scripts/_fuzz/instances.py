@@ -1,4 +1,4 @@
-"""InstanceNormalization in other words: BatchNormalization in training mode, or a part of GroupNormalization."""
+"""InstanceNormalization in other forms: BatchNormalization in training mode, or a part of GroupNormalization."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from _fuzz.builder import Builder, Drawn
 
 
 def as_training(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """A BatchNormalization in training mode between two Reshapes: one row, with a channel for each of all images."""
+    """Append a BatchNormalization in training mode between two Reshapes: one row, with the images' channels in it."""
     if x.rank < 3 or 0 in x.shape or b.opset < 15:
         return None
     images, channels = x.shape[:2]
@@ -25,7 +25,7 @@ def as_training(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def of_groups(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Reshape, InstanceNormalization, Reshape, Mul, Add; now and then something that makes no GroupNormalization."""
+    """Append Reshape, InstanceNormalization, Reshape, Mul, Add; now and then not quite a GroupNormalization."""
     if x.rank < 3 or 0 in x.shape:
         return None
     channels = x.shape[1]

@@ -1,4 +1,4 @@
-"""Rewrite a model and compare it with what it was, in float64; shrink what differs."""
+"""Rewrite a model, compare it with the original in float64, and shrink the differing ones."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from bnfold.settings import Options
 
 Feeds = Mapping[str, Array]
 UNIT = {TensorProto.DOUBLE: 1e-9, TensorProto.FLOAT: 2e-3, TensorProto.FLOAT16: 5e-2}
-"""Error relative to an output's largest value beyond which weights rounded to a type are no explanation."""
+"""Error relative to an output's largest value that weights rounded to a type do not explain."""
 
 SIZES = 2
-"""Other sizes of open dims that are tried."""
+"""Sizes that dynamic dims are tried at."""
 
 
 def options(mode: str) -> Options:
-    """``fold`` leaves the opset; ``affines`` also folds what no BatchNormalization stands in; ``optimize`` does all.
+    """Choose options: ``fold`` keeps the opset, ``affines`` also folds other affines, ``optimize`` does everything.
 
-    Overridable inputs stay, for they are fed.
+    Overridable inputs stay, for they get other values.
     """
     if mode == "optimize":
         return Options(decompose="residual", max_growth=1 << 30, overridable="keep")
@@ -45,9 +45,10 @@ def options(mode: str) -> Options:
 
 
 def judge(proto: onnx.ModelProto, feeds: Feeds, how: str | Options = "fold", *, keep: Path | None = None) -> Outcome:
-    """Rewrite and compare. A crash of the rewrite counts as an error, a model nobody can evaluate does not.
+    """Rewrite and compare. A crash of the rewrite is an error; a model without a float64 evaluation is none.
 
-    ``how`` is the name of a mode, or options; the result is written to ``keep``. What cannot be upgraded is refused.
+    ``how`` is the name of a mode, or options; the result is written to ``keep``. Models that cannot be upgraded are
+    refused.
     """
     settings = options(how) if isinstance(how, str) else how
     try:
@@ -80,7 +81,7 @@ def _compared(proto: onnx.ModelProto, feeds: Feeds, expected: Feeds, found: Feed
 
 
 def _at_other_sizes(proto: onnx.ModelProto, drawn: Feeds, after: ir.Model) -> str:
-    """The difference at sizes of open dims that the original runs at as well."""
+    """Find the difference at other sizes of dynamic dims that the original runs at."""
     for seed in range(SIZES):
         feeds = feeding.resized(proto, drawn, np.random.default_rng(seed))
         if all(array.shape == drawn[name].shape for name, array in feeds.items()):
@@ -100,7 +101,7 @@ def _at_other_sizes(proto: onnx.ModelProto, drawn: Feeds, after: ir.Model) -> st
 
 @contextmanager
 def _unforgiving() -> Iterator[None]:
-    """The models are legal: what a handler raises is its own fault, not theirs."""
+    """Let handlers raise. The models are legal: an exception is the handler's own fault."""
     forgiven, facts.MISFIT = facts.MISFIT, ()
     try:
         yield
@@ -109,7 +110,7 @@ def _unforgiving() -> Iterator[None]:
 
 
 def _behaviour(report: Report) -> str:
-    """What became of the BatchNormalizations, and through which operators."""
+    """Describe the fate of the BatchNormalizations, and the operators that they passed."""
     facts = {f"{event.verdict} {event.reason} {'-'.join(event.operators)}" for event in report.batchnorms}
     facts |= {f"equalized {event.reason} {'-'.join(event.passed)}" for event in report.equalized}
     return " ".join(sorted(facts | {repair.kind for repair in report.repairs}))
@@ -118,7 +119,7 @@ def _behaviour(report: Report) -> str:
 def _broken_promise(
     proto: onnx.ModelProto, after: ir.Model, report: Report, found: Feeds, fixed: Mapping[str, Sequence[int]]
 ) -> str:
-    """What callers may no longer feed, or get otherwise than declared; defaults that were frozen are reported."""
+    """Find inputs that callers may no longer set, and outputs not as declared; frozen defaults have to be reported."""
     original = ir.load(proto)
     fix_inputs(original, fixed)
     before, result = original.proto, after.proto
@@ -133,7 +134,7 @@ def _broken_promise(
 
 
 def _left(model: ir.Model, report: Report, settings: Options) -> str:
-    """Whether what was to be spelled out is still there, and nobody says why."""
+    """Find normalisations that should be decomposed and remain without a reason in the report."""
     if settings.decompose != "all":
         return ""
     left = [node for node in model.nodes() if node.op_type in settings.decompose_ops]
@@ -144,7 +145,7 @@ def _left(model: ir.Model, report: Report, settings: Options) -> str:
 
 
 def _saved(model: ir.Model, keep: Path | None) -> ir.Model:
-    """The model as it is written and read again."""
+    """Return the model after writing and reading it."""
     if keep is not None:
         ir.save(model, keep)
         return ir.load(keep.read_bytes())
@@ -158,7 +159,7 @@ def _gone(report: Report) -> int:
 
 
 def _tolerance(proto: onnx.ModelProto) -> float:
-    """What is quantised is float32 on its way, and so are some constants."""
+    """Return the tolerance: quantised values are float32 on the way, and so are some constants."""
     is_narrow = any(node.op_type in ("DequantizeLinear", "Cast") for node in proto.graph.node)
     least = 1e-5 if is_narrow else 1e-9
     return max(least, *(UNIT.get(info.type.tensor_type.elem_type, 0.0) for info in proto.graph.input))
@@ -170,7 +171,7 @@ def _difference(expected: Feeds, found: Feeds, tolerance: float) -> str:
         if array.shape != other.shape or array.dtype != other.dtype:
             return f"{name}: {array.dtype}{array.shape} became {other.dtype}{other.shape}"
         if array.dtype.kind == "f" and np.isinf(array).any():
-            continue  # the sign of a zero may have decided which infinity it is, and no fold keeps that
+            continue  # the sign of a zero may have decided the sign of an infinity, and no fold keeps it
         error = distance.relative(array, other, at_least=1.0)
         if error > tolerance:
             return f"{name}: relative error {error:.1e}"
@@ -178,7 +179,7 @@ def _difference(expected: Feeds, found: Feeds, tolerance: float) -> str:
 
 
 def shrink(proto: onnx.ModelProto, feeds: Feeds, fails: Callable[[onnx.ModelProto, Feeds], bool]) -> onnx.ModelProto:
-    """The model without every output and node that the failure does not need."""
+    """Return the model without every output and node that the failure does not need."""
     smaller = True
     while smaller:
         smaller = False
@@ -197,7 +198,7 @@ def _fewer_outputs(proto: onnx.ModelProto) -> Iterator[onnx.ModelProto]:
 
 
 def fewer_nodes(proto: onnx.ModelProto) -> Iterator[onnx.ModelProto]:
-    """Each node left out in turn, where its readers can read its first input instead."""
+    """Yield models with one node removed each, if its consumers can read its first input instead."""
     for index, node in enumerate(proto.graph.node):
         if len(node.output) != 1 or not node.input or any(info.name == node.output[0] for info in proto.graph.output):
             continue
@@ -211,7 +212,7 @@ def fewer_nodes(proto: onnx.ModelProto) -> Iterator[onnx.ModelProto]:
 
 
 def _swept(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Without nodes and weights that nobody reads."""
+    """Return the model without unused nodes and weights."""
     graph = proto.graph
     while True:
         read = {name for node in graph.node for name in node.input} | {info.name for info in graph.output}

@@ -28,7 +28,7 @@ class NotLegal(Exception):
 
 
 class Legacy(Builder):
-    """A builder that asks the referee for shapes."""
+    """A builder that takes shapes from the reference evaluator."""
 
     def _infer(self, node: onnx.NodeProto) -> list[tuple[int, tuple[int, ...]]]:
         known = {value.name: value for value in [*self.inputs, *self.values, *self.derived]}
@@ -61,7 +61,7 @@ def _described(array: Array, floats: int) -> tuple[int, tuple[int, ...]]:
 
 
 def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
-    """A model, its inputs, and what to upgrade it to."""
+    """Draw a model, its inputs, and the upgrade's target."""
     rng = np.random.default_rng(seed)
     b = Legacy(rng, opset=int(rng.choice(OPSETS)), dtype=TensorProto.FLOAT)
     sizes = rng.choice((2, 3, 4, 5, 6, 7), 5, replace=bool(rng.random() < 0.2))
@@ -72,7 +72,7 @@ def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
         grow(b, TABLE)
     model = finished(b)
     if len(model.graph.input) == len(b.inputs) and b.opset < 9 and rng.random() < 0.5:
-        model.ir_version = 3  # in its days every initializer was an input too
+        model.ir_version = 3  # at these IR versions every initializer was an input too
         for tensor in model.graph.initializer:
             model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     target = TARGETS[int(rng.integers(len(TARGETS)))]
@@ -82,7 +82,7 @@ def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
 
 
 def finished(b: Legacy) -> onnx.ModelProto:
-    """The model, all that no node reads among its outputs."""
+    """Return the model, with all unread values among its outputs."""
     if not b.nodes:
         b.node("Relu", [b.inputs[0].name])
     read = {name for node in b.nodes for name in node.input}
@@ -91,7 +91,7 @@ def finished(b: Legacy) -> onnx.ModelProto:
 
 
 def grow(b: Legacy, entries: Sequence[Draw]) -> None:
-    """Try to put one more node behind a value."""
+    """Try to append one more node to a value."""
     at = int(b.rng.integers(len(b.values))) if b.chance(0.25) else -1
     value = b.values[at]
     if value.dtype != b.dtype or np.prod(value.shape) > LARGEST or 0 in value.shape or not value.rank:

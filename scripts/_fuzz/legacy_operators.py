@@ -1,4 +1,4 @@
-"""Operators in the versions of old opsets, one entry each: what `_fuzz.legacy` draws chains of."""
+"""Operators in the versions of old opsets, one entry each: the vocabulary of `_fuzz.legacy`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from _fuzz.positions import mask, positions
 from _fuzz.scopes import looped, one_branch, scanned
 
 LARGEST = 4000
-"""Elements of a value beyond which nothing more is built on it."""
+"""Number of elements above which no node is added to a value."""
 
 
 def _axis(b: Builder, x: Drawn, since: int = 11) -> int:
@@ -76,7 +76,7 @@ def batchnorm(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def training(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Statistics as outputs, which somebody reads."""
+    """Append statistics as outputs, and a consumer of them."""
     if x.rank < 2:
         return None
     attributes: dict[str, Any] = {"momentum": b.pick([0.9, 0.5])}
@@ -222,7 +222,7 @@ def pool(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def disputed(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """A pooling whose size runtimes and shape inference may compute differently, and what asks for its size."""
+    """Append a pooling whose size runtimes and shape inference may compute differently, and a reader of its size."""
     if x.rank < 3 or min(x.shape[2:]) < 3 or b.opset < 10:
         return None
     op = b.pick(["MaxPool", "MaxPool", "AveragePool"])
@@ -245,7 +245,7 @@ def gather(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def compare(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """To another type and back."""
+    """Append a Cast to another type and back."""
     kind: Any = "INT32" if b.opset < 6 else TensorProto.INT32
     back: Any = "FLOAT" if b.opset < 6 else TensorProto.FLOAT
     made = b.node("Cast", [x.name], to=kind)

@@ -19,7 +19,7 @@ LARGEST = 3000
 
 
 def _told(b: Builder, op_type: str, inputs: Sequence[str], shape: Sequence[int], **attributes: Any) -> list[Drawn]:
-    """A node whose shape onnx does not infer."""
+    """Append a node whose shape onnx does not infer."""
     made = Drawn(b.derive(op_type, inputs, b.dtype, shape, **attributes), b.dtype, tuple(shape))
     b.values.append(made)
     return [made]
@@ -179,7 +179,7 @@ def rotary(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def shapes(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """A shape that is read in part and put together again."""
+    """Append a shape that is read in part and reassembled."""
     if x.rank < 2:
         return None
     b.leave_open(x, 0)
@@ -259,7 +259,7 @@ def kept(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def branch(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """An If whose branches read an axis, and a value, from around them."""
+    """Append an If whose branches capture an axis and a value."""
     if x.rank < 1:
         return None
     axis, made = b.integers([_axis(b, x)]), Drawn(b.fresh("v"), x.dtype, x.shape)
@@ -281,7 +281,7 @@ TABLE: tuple[Draw, ...] = (
 
 
 def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], int]:
-    """A model, its inputs, and its opset."""
+    """Draw a model, its inputs, and its opset."""
     rng = np.random.default_rng([seed, 23])
     dtype = int(rng.choice([TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16]))
     b = Builder(rng, opset=int(rng.choice(OPSETS)), dtype=dtype)

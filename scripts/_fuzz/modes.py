@@ -1,4 +1,4 @@
-"""The modes by name: how each draws a case from a seed, and how it judges one in a folder of its own."""
+"""The modes by name: each draws a case from a seed, and judges one in a folder of its own."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from _fuzz import bytes_, converts, faults, graphs, rewriting, verifying
 from _fuzz.case import Case, Outcome
 
 HANG_SECONDS = 10.0
-"""Of processor time, for one case of less than a megabyte."""
+"""Seconds of processor time for one case of less than a megabyte."""
 
 
 @dataclass(frozen=True)
 class Mode:
-    """``draw`` takes a seed and the files of the corpus, ``judge`` a case and an empty folder.
+    """A mode: ``draw`` takes a seed and the files of the corpus, ``judge`` a case and an empty folder.
 
     ``memory`` is the number of bytes that a case may take, ``seconds`` the processor time of one of its runs.
     """

@@ -16,7 +16,7 @@ TYPES = (*EIGHT, *EIGHT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
 def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
-    """A model, its inputs, and what to upgrade it to."""
+    """Draw a model, its inputs, and the upgrade's target."""
     rng = np.random.default_rng([seed, 19])
     opset, dtype = int(rng.choice(OPSETS)), int(rng.choice(TYPES))
     shape = tuple(int(size) for size in rng.choice((2, 3, 4, 5), int(rng.integers(1, 4)), replace=False))

@@ -1,4 +1,4 @@
-"""What does nothing at the sizes that were drawn, and something at others: shapes that are nearly the same."""
+"""Operators that do nothing at the drawn sizes, and something at others: shapes that are nearly equal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FAR = 2**31 - 1
 
 
 def alike(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """One of the operators that can leave a value as it is."""
+    """Append one of the operators that can leave a value as it is."""
     if b.opset < 13 or not x.rank:
         return None
     b.leave_open(x, int(b.rng.integers(x.rank)))
@@ -20,13 +20,13 @@ def alike(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def _expand(b: Builder, x: Drawn) -> list[Drawn]:
-    """To the sizes it has; 1 says the same, and so may fewer of them."""
+    """Append an Expand to the value's own sizes; 1 has the same meaning, and so may fewer sizes."""
     sizes = [size if b.chance(0.7) else 1 for size in x.shape]
     return b.node("Expand", [x.name, b.integers(sizes[int(b.rng.integers(x.rank)) if b.chance(0.3) else 0 :])])
 
 
 def _reshape(b: Builder, x: Drawn) -> list[Drawn]:
-    """To the sizes it has, some of them copied, one perhaps left open; or to them in another order."""
+    """Append a Reshape to the value's own sizes, some copied, one perhaps open; or to them in another order."""
     if b.chance(0.3):
         return b.node("Reshape", [x.name, b.integers(x.shape[::-1])])
     target = [0 if b.chance(0.4) else size for size in x.shape]
@@ -50,14 +50,14 @@ def _pad(b: Builder, x: Drawn) -> list[Drawn]:
 
 
 def _concat(b: Builder, x: Drawn) -> list[Drawn]:
-    """With a part of no elements."""
+    """Append a Concat with an empty part."""
     axis = int(b.rng.integers(x.rank))
     shape = [0 if other == axis else size for other, size in enumerate(x.shape)]
     return b.node("Concat", [x.name, b.weight(b.numbers(shape))], axis=axis)
 
 
 def _resize(b: Builder, x: Drawn) -> list[Drawn]:
-    """To the sizes it has, or by factors that hardly change it."""
+    """Append a Resize to the value's own sizes, or by factors that hardly change it."""
     mode = {"mode": b.pick(["nearest", "linear"])}
     if b.chance(0.4):
         return b.node("Resize", [x.name, "", "", b.integers(x.shape)], **mode)
@@ -66,7 +66,7 @@ def _resize(b: Builder, x: Drawn) -> list[Drawn]:
 
 
 def two_open(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Two inputs, of which one may be as small as 1 where the other is not, and what one makes of their shapes."""
+    """Append two inputs, one of which may be as small as 1 while the other is larger, and a result of both shapes."""
     if b.opset < 13 or not x.rank or x.rank > 4 or 0 in x.shape:
         return None
     narrow = tuple(1 if b.chance(0.4) else size for size in x.shape)

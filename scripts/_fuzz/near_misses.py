@@ -1,4 +1,4 @@
-"""Wrong rewrites that few models, sizes, callers or numbers show: all else is right."""
+"""Wrong rewrites that show on few models, sizes, inputs or numbers: all else is right."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEEPING = (
     *("Expand", "Reshape", "Tile", "Slice", "Pad", "Resize", "Upsample", "Flatten", "Squeeze", "Unsqueeze"),
     *("Transpose", "Concat", "Gather"),
 )
-"""What may leave a value as it is."""
+"""Operators that may leave a value as it is."""
 TARGETS = {
     ("Reshape", 1), ("Expand", 1), ("Tile", 1), ("Slice", 1), ("Slice", 2), ("Pad", 1), ("Resize", 3),
     ("ConstantOfShape", 0),
@@ -26,7 +26,7 @@ CHOOSING = ("Slice", "Gather", "GatherND", "GatherElements", "Where")
 
 
 def reorder_inputs(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Tools that collect them anew do that."""
+    """Reorder the inputs, as do tools that collect them anew."""
     _reorder(model.graph.input, rng)
 
 
@@ -42,7 +42,7 @@ def _reorder(infos: Any, rng: np.random.Generator) -> None:
 
 
 def narrow_output(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """An open size of an output declared as 1, as if the model had been traced at that size, or as another one."""
+    """Declare an open size of an output as 1, as if the model had been traced at that size, or as another one."""
     _narrow(model.graph.output, rng)
 
 
@@ -58,7 +58,7 @@ def _narrow(infos: Any, rng: np.random.Generator) -> None:
 
 
 def drop_default(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """An input with a default is no input any more, or must be fed."""
+    """Remove an input that has a default, or remove its default."""
     listed = [tensor for tensor in model.graph.initializer if _is_listed(model, tensor.name)]
     tensor = pick(rng, listed)
     if tensor is None:
@@ -76,7 +76,7 @@ def _is_listed(model: onnx.ModelProto, name: str) -> bool:
 
 
 def freeze_default(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Some of its readers, in whichever graph, read a copy of a default: callers change nothing there."""
+    """Let some consumers of a default, in any graph, read a copy of it: callers change nothing there."""
     tensor = pick(rng, [tensor for tensor in model.graph.initializer if _is_listed(model, tensor.name)])
     if tensor is None:
         return
@@ -90,7 +90,7 @@ def freeze_default(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def leave_out_keeping(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """What leaves its input as it is, at some sizes."""
+    """Leave out an operator that keeps its input as it is, at some sizes."""
     node = pick(rng, [node for node in nodes(model) if node.op_type in KEEPING])
     if node is not None:
         node.op_type, node.domain = "Identity", ""
@@ -98,7 +98,7 @@ def leave_out_keeping(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def change_target(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """A size or bound that is open, copied, 1, or one that happens to be there."""
+    """Change a size or bound: to an open one, a copied one, 1, or any that occurs."""
     read = {node.input[slot] for node in nodes(model) for op, slot in TARGETS if reads(node, op, slot)}
     found = [tensor for tensor in _integers(model) if tensor.name in read]
     tensor = pick(rng, found)
@@ -117,7 +117,7 @@ def _integers(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 
 def other_shape(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """The sizes of another value."""
+    """Read the sizes of another value."""
     node = pick(rng, [node for node in nodes(model) if node.op_type in ("Shape", "Size")])
     if node is not None:
         made = [name for other in model.graph.node for name in other.output]
@@ -125,7 +125,7 @@ def other_shape(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def change_chosen(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """One row, element or truth of a constant that is chosen from."""
+    """Change one row, element or boolean of a constant that indices select from."""
     read = {name for node in nodes(model) if node.op_type in CHOOSING for name in node.input[:1]}
     tensor = pick(rng, [tensor for tensor in model.graph.initializer if tensor.name in read])
     if tensor is not None:
@@ -133,7 +133,7 @@ def change_chosen(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def clip_by_bounds(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Min and Max for a Clip: in the wrong order if the upper bound is taken first, which crossed bounds show."""
+    """Replace a Clip by Min and Max, in the wrong order if the upper bound comes first: crossed bounds show it."""
     found = [node for node in nodes(model) if node.op_type == "Clip" and len(node.input) > 2 and all(node.input)]
     node = pick(rng, found)
     if node is None:
@@ -148,7 +148,7 @@ def clip_by_bounds(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def nudge_scale(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """A factor of a Resize that is a little or a step larger."""
+    """Change a factor of a Resize by a little or by a step."""
     read = {name for node in nodes(model) if node.op_type in ("Resize", "Upsample") for name in node.input[1:3]}
     tensor = pick(rng, [tensor for tensor in model.graph.initializer if tensor.name in read and tensor.dims != [0]])
     if tensor is None or tensor.data_type != TensorProto.FLOAT:
@@ -165,11 +165,11 @@ RARE: tuple[Fault, ...] = (
     freeze_default, leave_out_keeping, change_target, other_shape, change_chosen, clip_by_bounds, nudge_scale,
     change_filled, store_filled,
 )  # fmt: skip
-"""Few models have a place for each of these."""
+"""Changes that few models have a place for."""
 
 
 def near_miss(model: onnx.ModelProto, rng: np.random.Generator) -> Fault | None:
-    """One of the changes above that the model has a place for, and that was carried out; None if there is none."""
+    """Make one of the changes above that the model has a place for; return its name, or None if there is none."""
     was = model.SerializeToString()
     faults = RARE if rng.random() < 0.7 else INTERFACE
     for index in map(int, rng.permutation(len(faults))):

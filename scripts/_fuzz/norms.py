@@ -1,4 +1,4 @@
-"""Mode ``decompose``: normalisations in every form, among other operators, spelled out and compared."""
+"""Mode ``decompose``: normalisations in every form, among other operators, decomposed and compared."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BOTH = ("BatchNormalization", "InstanceNormalization")
 
 
 def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
-    """Up to three normalisations in a row, with something between, and how to spell them out."""
+    """Draw up to three normalisations in a row, with operators between, and the options of the decomposition."""
     rng = np.random.default_rng(seed)
     opset = int(rng.choice(OPSETS))
     dtype = int(rng.choice([TensorProto.DOUBLE, TensorProto.DOUBLE, TensorProto.FLOAT]))
@@ -43,13 +43,13 @@ def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
 
 
 def among_others(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
-    """Those of a graph with other operators, and how to spell them out."""
+    """Draw normalisations of a graph with other operators, and the options of the decomposition."""
     model, feeds = chains.draw(seed)
     return model, feeds, how(np.random.default_rng([seed, 5]), model.opset_import[0].version)
 
 
 def how(rng: np.random.Generator, opset: int) -> dict[str, Any]:
-    """In which form, and of which opset."""
+    """Choose the form and the opset."""
     target: Any = [None, "keep", "keep", 18, 21][int(rng.integers(5))]
     return {
         "target_opset": "keep" if isinstance(target, int) and target < opset else target,
@@ -61,7 +61,7 @@ def how(rng: np.random.Generator, opset: int) -> dict[str, Any]:
 
 
 def _told(rng: np.random.Generator, size: int, name: str) -> int | str | None:
-    """How a size is declared: as it is, by a name, as unknown, or as 0, which is what some exporters write for that."""
+    """Choose the declaration of a size: the size, a name, unknown, or 0, which some exporters write for unknown."""
     kind = rng.random()
     return size if kind < 0.7 else name if kind < 0.9 else 0 if kind < 0.93 else None
 
@@ -77,7 +77,7 @@ def _normalise(
     value: str,
     facts: tuple[int, int, list[int], int],
 ) -> tuple[str, list[str]]:
-    """Append one; its output and the statistics that it makes as well."""
+    """Append a normalisation; return its output and its statistics."""
     opset, dtype, shape, index = facts
     op = "InstanceNormalization" if len(shape) > 2 and rng.random() < 0.25 else "BatchNormalization"
     spatial = op != "BatchNormalization" or opset >= 9 or rng.random() < 0.7
@@ -110,7 +110,7 @@ def _normalise(
 
 
 def _train(rng: np.random.Generator, opset: int, index: int, attributes: dict[str, Any]) -> list[str]:
-    """Training mode; the names of the outputs behind y."""
+    """Choose training mode; return the names of the outputs after y."""
     attributes["momentum"] = float(rng.choice([0.9, 0.0, 0.3]))
     if opset >= 14:
         attributes["training_mode"] = 1

@@ -1,4 +1,4 @@
-"""The table of operators to draw from: each entry appends a legal node for a value, or answers None."""
+"""The table of operators to draw from: each entry appends a legal node for a value, or returns None."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def batchnorm(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def padded_mean(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """A Conv, an average with padding that counts or does not, a BatchNormalization."""
+    """Append a Conv, an average that counts its padding or does not, a BatchNormalization."""
     grown = conv(b, x) if x.rank == 4 and min(x.shape[2:]) > 1 else None
     if grown is None or min(grown[0].shape[2:]) < 2:
         return grown
@@ -66,7 +66,7 @@ def padded_mean(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def into_padding(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """A BatchNormalization, a Conv that pads, and often something behind that could absorb what the border makes."""
+    """Append a BatchNormalization, a Conv that pads, and often an operator that could absorb the border."""
     normalised = batchnorm(b, x) if 3 <= x.rank <= 5 and min(x.shape[2:]) > 1 else None
     if normalised is None:
         return None
@@ -123,14 +123,14 @@ def arithmetic(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def channelwise(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """A number for each channel, or for all of them."""
+    """Append a number for each channel, or for all of them."""
     channels = x.shape[1] if x.rank > 1 and b.chance(0.8) else 1
     operands = [x.name, b.weight(b.numbers([channels, *[1] * max(x.rank - 2, 0)]))]
     return b.node(b.pick(["Mul", "Add"]), operands[::-1] if b.chance(0.4) else operands)
 
 
 def spelled_out(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """A BatchNormalization as frozen ones are written: constants stored or computed, in two steps or four."""
+    """Append a decomposed BatchNormalization, frozen: stored or computed constants, in two steps or four."""
     if x.rank < 2:
         return None
     shape = [1] * int(b.rng.integers(2)) + [x.shape[1], *[1] * (x.rank - 2)]
@@ -180,7 +180,7 @@ def concat(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def concat_one_left(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """A Concat, then a BatchNormalization, where one part at most cannot absorb it."""
+    """Append a Concat of which at most one part cannot absorb the BatchNormalization that follows."""
     if not 3 <= x.rank <= 4 or 1 in x.shape[2:]:
         return None
     made = [b.node("Conv", [x.name, b.weight(b.numbers([size, x.shape[1], *[1] * (x.rank - 2)]))]) for size in (2, 3)]
@@ -201,7 +201,7 @@ def merge(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def broadcast_sum(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """A sum one of whose operands has one channel for all, then a BatchNormalization."""
+    """Append a sum with one operand that has one channel for all, then a BatchNormalization."""
     if not 3 <= x.rank <= 4:
         return None
     ones = [1] * (x.rank - 2)
@@ -226,7 +226,7 @@ def split(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def rejoin(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Two parts of one value, perhaps overlapping, that meet again."""
+    """Split a value into two parts, perhaps overlapping, and join them again."""
     if x.rank < 2 or x.shape[1] < 2:
         return None
     size = x.shape[1]
@@ -258,7 +258,7 @@ def normaliser(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def biased_instance(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """A convolution with a bias that an InstanceNormalization may take out again; mostly something stands between."""
+    """Append a biased convolution and an InstanceNormalization that may cancel the bias; mostly with a node between."""
     grown: list[Drawn] | None = b.pick([conv, conv, conv_transpose])(b, x)
     if grown is None:
         return None
@@ -274,7 +274,7 @@ MOVING: list[Draw] = [transpose, flatten, reshape, squeeze, unsqueeze, pool, pic
 
 
 def quantised(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """To integers and back, mostly with something between that only moves or picks them; perhaps by channel."""
+    """Quantise and dequantise, mostly with a node between that only moves or selects integers; perhaps by channel."""
     if x.dtype != TensorProto.FLOAT:
         (x,) = b.node("Cast", [x.name], to=TensorProto.FLOAT)
     wide = [np.int16(5), np.uint16(40000), ml_dtypes.int4(1), ml_dtypes.uint4(8)] if b.opset >= 21 else []
@@ -291,7 +291,7 @@ def quantised(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def product_of_integers(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """As onnxruntime quantises dynamically: scales of both operands are multiplied, and then with what comes out."""
+    """Append onnxruntime's dynamic quantisation: the product of both operands' scales multiplies the result."""
     if x.dtype != TensorProto.FLOAT or x.rank < 2 or min(x.shape) < 1:
         return None
     q, scale, zero = b.node("DynamicQuantizeLinear", [x.name], outputs=3)
@@ -309,7 +309,7 @@ def product_of_integers(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def discrete(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Where a little makes a whole step."""
+    """Append a discontinuous operator."""
     op = b.pick(["Floor", "Ceil", "Round", "Sign", "Cast", "ArgMax", "Greater"])
     if op == "ArgMax":
         made = b.node(op, [x.name], axis=int(b.rng.integers(x.rank)), keepdims=int(b.chance(0.5)))
@@ -321,7 +321,7 @@ def discrete(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def branches(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """An If whose branches read what the graph around them reads as well."""
+    """Append an If whose branches capture a value of the outer graph."""
     if x.rank < 2:
         return None
     shared, bound = b.weight(b.numbers([x.shape[1], *[1] * (x.rank - 2)], 0.5, 2.0)), b.weight(b.numbers([]))

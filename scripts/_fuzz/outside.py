@@ -1,4 +1,4 @@
-"""External data that lies about where it is, how long it is, and what: changes to a model and the files beside it."""
+"""External data with wrong places, lengths and contents: changes to a model and the files beside it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from _fuzz.parts import Files, Links, pick, tensors
 
 SECRET = b"bnfold must not read this: 7d3f9a"
 SECRET_FILE = "secret.bin"
-"""In the folder above the model's."""
+"""A file in the folder above the model's."""
 
 
 def move_out(model: onnx.ModelProto, files: Files, links: Links, rng: np.random.Generator) -> None:
-    """Some tensors into one data file or several, and then one of the tricks."""
+    """Move some tensors into one data file or several, and then apply one of the tricks."""
     found = [tensor for tensor in tensors(model) if tensor.HasField("raw_data") and tensor.raw_data]
     if not found:
         return
@@ -50,7 +50,7 @@ def _entry(tensor: onnx.TensorProto, key: str) -> Any:
 
 
 def _elsewhere(tensor: onnx.TensorProto, files: Files, _: Links, rng: np.random.Generator) -> None:
-    """A place outside the folder, a device, or no place."""
+    """Name a place outside the folder, a device, or no place."""
     places = (
         f"../{SECRET_FILE}",
         f"./../{SECRET_FILE}",
@@ -80,7 +80,7 @@ def _elsewhere(tensor: onnx.TensorProto, files: Files, _: Links, rng: np.random.
 
 
 def _through_link(tensor: onnx.TensorProto, _: Files, links: Links, rng: np.random.Generator) -> None:
-    """A link that leads outside, nowhere, to itself, to a device."""
+    """Name a link that leads outside, nowhere, to itself, to a device."""
     targets = (f"../{SECRET_FILE}", "/dev/zero", "/dev/stdin", "link.bin", "nowhere", "/etc/passwd", "..", "data.bin")
     links["link.bin"] = str(pick(rng, targets))
     _entry(tensor, "location").value = "link.bin"
@@ -90,13 +90,13 @@ def _through_link(tensor: onnx.TensorProto, _: Files, links: Links, rng: np.rand
 
 
 def _numbers(tensor: onnx.TensorProto, _: Files, __: Links, rng: np.random.Generator) -> None:
-    """Offsets past the end, spans that overlap, counts that are no counts."""
+    """Write offsets past the end, overlapping spans, counts that are no numbers."""
     told = ("0", "1", "-1", "999999999", str(2**62), str(2**64), "", " 4", "0x10", "1e3", "٣", "9" * 5000, "None")
     _entry(tensor, str(pick(rng, ("offset", "length")))).value = str(pick(rng, told))
 
 
 def _entries(tensor: onnx.TensorProto, _: Files, __: Links, rng: np.random.Generator) -> None:
-    """Entries doubled, unknown, missing; a payload inside as well; dims that claim more."""
+    """Write entries twice, unknown ones or none; add a payload inside; claim larger dims."""
     kind = int(rng.integers(4))
     if kind == 0:
         tensor.external_data.add(key="location", value=f"../{SECRET_FILE}")
@@ -109,7 +109,7 @@ def _entries(tensor: onnx.TensorProto, _: Files, __: Links, rng: np.random.Gener
 
 
 def _damaged_file(tensor: onnx.TensorProto, files: Files, _: Links, rng: np.random.Generator) -> None:
-    """A data file that is shorter than it should be."""
+    """Truncate a data file."""
     name = _entry(tensor, "location").value
     if name in files:
         files[name] = files[name][: int(rng.integers(len(files[name]) + 1))]

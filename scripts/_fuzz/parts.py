@@ -20,7 +20,7 @@ def pick(rng: np.random.Generator, options: Any) -> Any:
 
 
 def graphs(model: onnx.ModelProto) -> list[Any]:
-    """The main graph, the graphs in its nodes, and the functions."""
+    """Return the main graph, the graphs in its nodes, and the functions."""
     found: list[Any] = [model.graph, *model.functions]
     for graph in found:
         found += [attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g")]
@@ -32,7 +32,7 @@ def nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
 
 
 def tensors(model: onnx.ModelProto) -> list[onnx.TensorProto]:
-    """Those of the main graph, of attributes, and of the graphs in nodes."""
+    """Return the tensors of the main graph, of attributes, and of the graphs in nodes."""
     held = [attribute.t for node in nodes(model) for attribute in node.attribute if attribute.HasField("t")]
     nested = [tensor for graph in graphs(model)[1:] for tensor in getattr(graph, "initializer", ())]
     return [*model.graph.initializer, *held, *nested]
@@ -44,5 +44,5 @@ def names(model: onnx.ModelProto) -> list[str]:
 
 
 def reads(node: onnx.NodeProto, op: str, slot: int) -> bool:
-    """Whether it is of an operator and has an input there."""
+    """Whether the node is of the operator and has this input."""
     return bool(node.op_type == op and slot < len(node.input))

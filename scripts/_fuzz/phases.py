@@ -1,4 +1,4 @@
-"""Whose code is running: what dies or hangs while somebody else's runs an input is no finding of ours."""
+"""The phases of a case: a death or a hang in another program's code is no finding of bnfold's."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ tell: Callable[[str], None] = lambda _: None  # noqa: E731 - the worker puts its
 
 
 entered = False
-"""Whether somebody else's code has run since this was last set to False."""
+"""Whether another program's code has run since this was last set to False."""
 
 
 @contextlib.contextmanager
 def theirs(what: str) -> Iterator[None]:
-    """Within this, ``what`` is responsible."""
+    """Run the block as code of the program ``what``."""
     global entered  # noqa: PLW0603 - one worker, one case at a time
     tell(what)
     entered = True
@@ -23,5 +23,5 @@ def theirs(what: str) -> Iterator[None]:
 
 
 def own() -> None:
-    """Our own code from here on: its limit of processor time begins anew."""
+    """Return to bnfold's own code: its limit of processor time begins anew."""
     tell("")

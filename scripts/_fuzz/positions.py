@@ -1,4 +1,4 @@
-"""Constants of which as much is read as something else is long: positional embeddings, masks."""
+"""Constants whose part is read that another value's size determines: positional embeddings, masks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INT64 = TensorProto.INT64
 
 
 def positions(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Rows of a table that is at least as long as an axis, added to a value or multiplied with it."""
+    """Append rows of a table that is at least as long as an axis, added to a value or multiplied with it."""
     x = b.pick([x, *(value for value in b.inputs if value.dtype == b.dtype)])
     if b.opset < 11 or not x.rank or 0 in x.shape:
         return None
@@ -24,7 +24,7 @@ def positions(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def mask(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """A choice by the corner of a square of truths, as large as the last two axes."""
+    """Append a Where by the corner of a square of booleans, as large as the last two axes."""
     if b.opset < 11 or x.rank < 2 or 0 in x.shape:
         return None
     b.leave_open(x, x.rank - 1)
@@ -37,7 +37,7 @@ def mask(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 Place = tuple[int, list[int]]
-"""The axis along which rows are chosen, and the sizes behind it."""
+"""The axis along which rows are chosen, and the sizes of the axes after it."""
 
 
 def _shape(b: Builder, x: Drawn) -> str:
@@ -45,13 +45,13 @@ def _shape(b: Builder, x: Drawn) -> str:
 
 
 def _size(b: Builder, x: Drawn, axis: int, shape: tuple[int, ...] = (1,)) -> str:
-    """Of an axis: a list of one number, or a number."""
+    """Append the size of an axis, as a list of one number or as a number."""
     index = b.weight(np.full(shape, axis - x.rank if b.chance(0.2) else axis, np.int64), "i")
     return b.derive("Gather", [_shape(b, x), index], INT64, shape)
 
 
 def _cut(b: Builder, table: str, x: Drawn, place: Place) -> str:
-    """The first rows, of which there may be one more before it."""
+    """Append a Slice of the first rows, of which there may be one more before it."""
     axis, rest = place
     bounds = [b.integers([0]), _size(b, x, axis), b.integers([0])]
     return b.derive("Slice", [table, *bounds], b.dtype, (x.shape[axis], *rest))
@@ -70,7 +70,7 @@ def _range(b: Builder, x: Drawn, axis: int) -> str:
 
 
 def _counted(b: Builder, table: str, x: Drawn, place: Place) -> str:
-    """Rows by number."""
+    """Append a Gather of rows by number."""
     axis, rest = place
     return b.derive("Gather", [table, _range(b, x, axis)], b.dtype, (x.shape[axis], *rest), axis=0)
 
@@ -82,14 +82,14 @@ def _each(b: Builder, table: str, x: Drawn, place: Place) -> str:
 
 
 def _one(b: Builder, table: str, x: Drawn, place: Place) -> str:
-    """The row at the last place, for all."""
+    """Append the row at the last place, for all."""
     axis, rest = place
     last = b.derive("Sub", [_size(b, x, axis, ()), b.weight(np.array(1, np.int64), "i")], INT64, ())
     return b.derive("Gather", [table, last], b.dtype, tuple(rest), axis=0)
 
 
 def _fed(b: Builder, table: str, x: Drawn, place: Place) -> str:
-    """Rows that the caller chooses, by places along the axis."""
+    """Append rows that an input chooses, by places along the axis."""
     axis, rest = place
     places = b.feed(b.rng.integers(0, x.shape[axis], x.shape[axis]))
     b.leave_open(places, 0)

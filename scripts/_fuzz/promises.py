@@ -1,4 +1,4 @@
-"""What callers may feed to a model and what they are told to get, as a file declares it."""
+"""The interface of a model as its file declares it: the inputs that callers may set, and the outputs' shapes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import onnx
 
 Shape = Sequence[int | None] | None
-"""None for a size, or a rank, that is left open."""
+"""None stands for an open size or rank."""
 Told = Mapping[str, tuple[Shape, Shape]]
 
 
 def are_narrower(before: onnx.ModelProto, after: onnx.ModelProto) -> bool:
-    """Whether something is gone or in another order, has to be fed, or may have fewer sizes than before."""
+    """Whether an input is missing or in another place, has become mandatory, or takes fewer sizes than before."""
     fed, free = inputs(before)
     needed, accepted = inputs(after)
     both = [name for name in (*needed, *accepted) if name in fed]
@@ -25,7 +25,7 @@ def are_narrower(before: onnx.ModelProto, after: onnx.ModelProto) -> bool:
 
 
 def inputs(model: onnx.ModelProto) -> tuple[dict[str, Shape], dict[str, Shape]]:
-    """Those that have to be fed, and those with a default that may be."""
+    """Return the mandatory inputs, and those with a default."""
     stored = {tensor.name for tensor in model.graph.initializer}
     shapes = {info.name: shape_of(info) for info in model.graph.input}
     free = {name: shape for name, shape in shapes.items() if name in stored and model.ir_version > 3}
@@ -33,19 +33,19 @@ def inputs(model: onnx.ModelProto) -> tuple[dict[str, Shape], dict[str, Shape]]:
 
 
 def shape_of(info: Any) -> Shape:
-    """As it is declared; 0 is what exporters write for an unknown size."""
+    """Return the declared shape; exporters write 0 for an unknown size."""
     kind = info.type.tensor_type
     return [dim.dim_value or None for dim in kind.shape.dim] if kind.HasField("shape") else None
 
 
 def of_outputs(before: onnx.ModelProto, after: onnx.ModelProto) -> Told:
-    """The shapes of outputs as both declare them."""
+    """Return the shapes of outputs as both models declare them."""
     old = {info.name: shape_of(info) for info in before.graph.output}
     return {info.name: (old.get(info.name), shape_of(info)) for info in after.graph.output}
 
 
 def is_broken(told: tuple[Shape, Shape], shape: Sequence[int]) -> bool:
-    """Whether the shape is not the one that the second model tells, although the first one is right."""
+    """Whether the second model declares a wrong shape although the first model's is right."""
     return _fits(told[0], shape) and not _fits(told[1], shape)
 
 

@@ -33,7 +33,7 @@ DRAWS: dict[str, Callable[[int], tuple[Any, ...]]] = {"upgrade": upgrades.draw, 
 
 
 def draw(mode: str, seed: int) -> Case:
-    """The model of a seed, its inputs, and the options that its mode draws."""
+    """Draw the model of a seed, its inputs, and the options of its mode."""
     equalize = mode in EQUALIZED and seed % 3 > 0
     usual = norms.among_others if mode == "decompose" and seed % 4 == 0 else DRAWS.get(mode, chains.draw)
     model, feeds, *drawn = (stacks.draw if equalize and seed % 2 else usual)(seed)
@@ -46,7 +46,7 @@ def draw(mode: str, seed: int) -> Case:
     stored = {tensor.name for tensor in model.graph.initializer}
     if stored.intersection(info.name for info in model.graph.input):
         settings["overridable"] = ("keep", "freeze", "auto")[seed % 3]
-    if settings.get("overridable", "keep") != "keep":  # what callers feed may differ only where the inputs stay
+    if settings.get("overridable", "keep") != "keep":  # callers may set other values only if the inputs stay
         feeds = {name: array for name, array in feeds.items() if name not in stored}
     if mode == "optimize" and seed % 5 == 0 and all(array.size for array in feeds.values()):
         places = [place for places in feeding.open_dims(model, feeds).values() for place in places]
@@ -55,7 +55,7 @@ def draw(mode: str, seed: int) -> Case:
 
 
 def options(settings: Settings) -> Options:
-    """The options of a case's settings."""
+    """Return the options of a case's settings."""
     changes: dict[str, Any] = {
         key: frozenset(value) if key == "decompose_ops" else value
         for key, value in upgrades.to_options(settings).items()
@@ -64,7 +64,7 @@ def options(settings: Settings) -> Options:
 
 
 def judge(mode: str, case: Case, folder: Path) -> Outcome:
-    """In float64, and in onnxruntime where it runs the original."""
+    """Judge in float64, and in onnxruntime if that runs the original."""
     how, result = options(dict(case.settings)), folder / "result.onnx"
     if forms.WRITTEN in case.settings:
         return forms.judge(case, folder, how)

@@ -1,4 +1,4 @@
-"""onnxruntime as a second opinion: both models on the same numbers, in the type they store."""
+"""onnxruntime as a second opinion: both models on the same numbers, in their stored types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 
 TOLERANCE = 2e-2
-"""Relative to the largest magnitude of an output; below it, storage precision is an explanation."""
+"""Relative to the largest magnitude of an output; storage precision explains smaller errors."""
 LARGEST = 1 << 20
 TYPES = {
     "tensor(float)": np.float32,
@@ -29,7 +29,7 @@ TYPES = {
 
 
 def compare(before: Path, after: Path) -> tuple[str, bool]:
-    """The finding, and whether both ran. What onnxruntime refuses of the original is not compared."""
+    """Compare; return the finding, and whether both models ran. Originals that onnxruntime rejects are not compared."""
     if is_disputed(before):
         return "", False
     first = _session(before)
@@ -39,7 +39,7 @@ def compare(before: Path, after: Path) -> tuple[str, bool]:
         return "", False
     second = _session(after)
     if second is None:
-        return "", False  # kernels of a version may be missing: bnfold's own verification says that, and so does verify
+        return "", False  # kernels of a version may be missing: bnfold's verification reports it too
     found = _run(second, feeds)
     if found is None:
         return "runtime: the result does not run where the original did", True
@@ -50,7 +50,7 @@ def compare(before: Path, after: Path) -> tuple[str, bool]:
 
 
 def accepts(path: Path) -> bool:
-    """Whether anybody but bnfold takes the model for one: onnx's checker with inferred types, or onnxruntime."""
+    """Whether another program than bnfold accepts the model: onnx's checker with inferred types, or onnxruntime."""
     with phases.theirs("onnx"):
         try:
             onnx.checker.check_model(path, full_check=True)
@@ -62,9 +62,9 @@ def accepts(path: Path) -> bool:
 
 
 def _errs(before: Path, feeds: dict[str, Array], results: dict[str, Array]) -> bool:
-    """Whether onnxruntime computes the original otherwise than the referee does.
+    """Whether onnxruntime and the reference evaluator disagree about the original.
 
-    Training statistics where mean and variance are one value come out wrong there, for it writes to them in place.
+    Training statistics in which mean and variance are one value come out wrong: onnxruntime writes them in place.
     """
     try:
         truth = reference.evaluate(ir.load(before), feeds, list(results))
@@ -76,7 +76,7 @@ def _errs(before: Path, feeds: dict[str, Array], results: dict[str, Array]) -> b
 
 
 def _is_tie(before: Path, feeds: dict[str, Array], found: dict[str, Array]) -> bool:
-    """Whether the original's weights, rounded anew, make as large a difference: in front of a Ceil, say."""
+    """Whether rounding the original's weights anew makes as large a difference: before a Ceil, for example."""
     try:
         truth = reference.evaluate(ir.load(before), feeds, list(found))
     except BnfoldError:
@@ -85,11 +85,11 @@ def _is_tie(before: Path, feeds: dict[str, Array], found: dict[str, Array]) -> b
 
 
 def is_disputed(path: Path) -> bool:
-    """Whether it has what onnxruntime is known to compute otherwise than the operator's text says.
+    """Whether the model has operators whose results in onnxruntime contradict the operator's text.
 
-    The statistics that versions up to 9 of BatchNormalization make: 1/sqrt(var + epsilon) instead of the variance. Or
-    integers made of float16, which are others as soon as anything is rounded in another place. Or a linear Resize whose
-    scales are computed, and may be of the first two axes of four, which it then leaves as they are.
+    One kind is the statistics of BatchNormalization up to version 9: onnxruntime returns 1/sqrt(var + epsilon), not the
+    variance. Another is integers made of float16, which change as soon as a rounding moves. The third is a linear
+    Resize with computed scales: they may apply to the first two axes of four, which onnxruntime leaves as they are.
     """
     model = onnx.load(path, load_external_data=False)
     opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
@@ -118,7 +118,7 @@ def _session(path: Path) -> Any:
 
 
 def session(model: Path | bytes) -> Any:
-    """A model, or a file of one, as it stands, nothing optimised; onnxruntime raises what it likes."""
+    """Open a session on a model or a file, unoptimised; onnxruntime's exceptions pass through."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -149,7 +149,7 @@ def _run(session: Any, feeds: dict[str, Array] | None) -> dict[str, Array] | Non
         results = dict(zip(names, session.run(names, feeds), strict=True))
     except Exception:  # noqa: BLE001 - as above
         return None
-    return None if any(result is None for result in results.values()) else results  # named, and yet not made
+    return None if any(result is None for result in results.values()) else results  # named without a producer
 
 
 def _difference(expected: dict[str, Array], found: dict[str, Array]) -> str:

@@ -1,4 +1,4 @@
-"""Wrong rewrites: one change to a right model that makes it compute something else, most of the time."""
+"""Wrong rewrites: one change to a right model that alters its results, most of the time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SIBLINGS = OTHERS | {
 ELEMENTS: tuple[Callable[[Any], Any], ...] = (
     lambda x: x + 1, lambda x: x - 1, lambda x: -x, lambda x: 2 * x + 1, lambda x: 0 * x, lambda x: 0 * x - 2
 )  # fmt: skip
-"""Of a wrong number for a right one: of integers, these are targets, axes, pads and indices as well."""
+"""Operands of which one number is changed: integers are targets, axes, pads and indices as well."""
 
 
 def _weights(model: onnx.ModelProto) -> list[onnx.TensorProto]:
@@ -41,7 +41,7 @@ def _put(tensor: onnx.TensorProto, array: Array) -> None:
 
 
 def change_weight(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """One element, or one slice, of one weight."""
+    """Change one element, or one slice, of one weight."""
     tensor = pick(rng, _weights(model))
     if tensor is None:
         return
@@ -56,7 +56,7 @@ def change_weight(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def transpose_weight(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Elements of a weight in another order."""
+    """Reorder the elements of a weight."""
     tensor = pick(rng, _weights(model))
     if tensor is None:
         return
@@ -66,7 +66,7 @@ def transpose_weight(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def swap_weights(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """The contents of two weights of one shape."""
+    """Swap the contents of two weights of one shape."""
     found = _weights(model)
     first = pick(rng, found)
     alike = [other for other in found if other is not first and list(other.dims) == list(first.dims)] if found else []
@@ -95,7 +95,7 @@ def change_attribute(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def bypass(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """A node left out."""
+    """Leave a node out."""
     ends = {output.name for output in model.graph.output}
     node = pick(rng, [node for node in model.graph.node if len(node.output) == 1 and node.input])
     if node is None:
@@ -139,7 +139,7 @@ def drop_bias(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def reconnect(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """A reader of another value."""
+    """Let a node read another value."""
     node = pick(rng, [node for node in model.graph.node if node.input])
     if node is None:
         return
@@ -148,14 +148,14 @@ def reconnect(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def insert(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """One more node between two."""
+    """Insert one more node between two."""
     places = [index for index, node in enumerate(model.graph.node) if node.input and node.op_type != "Constant"]
     at = pick(rng, places)
     if at is None:
         return
     node = model.graph.node[at]
     ops = ["Neg", "Relu", "Abs", "Tanh"]
-    if node.op_type in ("Sqrt", "Log"):  # parts feed these what is positive, and do not see the others
+    if node.op_type in ("Sqrt", "Log"):  # subgraphs get positive numbers for these, and do not see the others
         ops = ["Neg", "Tanh"]
     made = helper.make_node(str(pick(rng, ops)), [node.input[0]], ["put between"])
     node.input[0] = "put between"
@@ -163,7 +163,7 @@ def insert(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def _change(tensor: onnx.TensorProto, rng: np.random.Generator) -> None:
-    """One element of any type, one row, or all of them in another order."""
+    """Change one element of any type, one row, or the order of all."""
     array = numpy_helper.to_array(tensor)
     if not array.size or array.dtype.kind not in "fiuV" or tensor.data_type == TensorProto.STRING:
         return
@@ -180,21 +180,21 @@ def _change(tensor: onnx.TensorProto, rng: np.random.Generator) -> None:
 
 
 def change_number(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Of a constant of any type."""
+    """Change a number of a constant of any type."""
     found = tensors(model)
     if found:
         _change(pick(rng, found), rng)
 
 
 def change_integer(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Of what may be a target, axes, pads, indices or a quantised weight."""
+    """Change an integer of a target, axes, pads, indices or a quantised weight."""
     found = [tensor for tensor in tensors(model) if tensor.data_type not in (*FLOATS, TensorProto.FLOAT16)]
     if found:
         _change(pick(rng, found), rng)
 
 
 def change_visible(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Of a constant that callers see: an output, or the default of an input."""
+    """Change a constant of the interface: an output, or the default of an input."""
     seen = {info.name for info in (*model.graph.input, *model.graph.output)}
     found = [tensor for tensor in model.graph.initializer if tensor.name in seen]
     if found:
@@ -202,7 +202,7 @@ def change_visible(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def rewire_output(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Another value under the name of an output."""
+    """Put another value under the name of an output."""
     output = pick(rng, [info.name for info in model.graph.output])
     made = [name for node in model.graph.node for name in node.output if name and name != output]
     source = pick(rng, [*made, *(info.name for info in model.graph.input)])
@@ -219,7 +219,7 @@ FAULTS: tuple[Fault, ...] = (
     change_weight, change_weight, change_weight, transpose_weight, swap_weights, change_attribute, change_attribute,
     bypass, swap_inputs, other_operator, drop_bias, reconnect, insert,
 )  # fmt: skip
-"""Kept cases of the mode ``verify`` know theirs by its place here."""
+"""The mode ``verify`` stores a change by its place in this list."""
 
 ALL: tuple[Fault, ...] = (
     *FAULTS, *[change_number] * 3, *[change_integer] * 6, *[change_visible] * 2, sibling, sibling, rewire_output,

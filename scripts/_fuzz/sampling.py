@@ -1,4 +1,4 @@
-"""Nodes that read sequences, and images at computed places; and choices by a mask."""
+"""Nodes that read sequences, or images at computed places; and choices by a mask."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from _fuzz.builder import Builder, Drawn
 
 
 def grid_sample(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Some of the places lie outside."""
+    """Append a GridSample; some of the places are outside."""
     if x.rank != 4 or not min(x.shape):
         return None
     places = b.weight(b.numbers([x.shape[0], *(int(b.rng.integers(1, 4)) for _ in range(2)), 2], -1.5, 1.5), "grid")
@@ -32,7 +32,7 @@ def deform_conv(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def recurrent(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Often behind a Transpose that makes the channels what is read at each step."""
+    """Append a recurrent layer, often after a Transpose that makes the channels the steps' input."""
     if x.rank != 3 or not min(x.shape):
         return None
     if b.chance(0.7):
@@ -56,7 +56,7 @@ def reverse_sequence(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def einsum(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Axes that change places; or a product with a constant that has some of them, and others, of which some go."""
+    """Append an Einsum that reorders axes, or a product with a constant over shared axes and new ones."""
     axes = list("abcdef"[: x.rank])
     if not axes or x.rank > 4 or b.chance(0.25):
         made = [axes[index] for index in b.rng.permutation(x.rank)]
@@ -74,7 +74,7 @@ def einsum(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def choice(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Between a value and another of its shape, or a constant, by a stored mask."""
+    """Append a Where by a stored mask, of a value and another of its shape, or a constant."""
     if x.rank < 1:
         return None
     mask = b.weight(np.asarray(b.rng.random([size if b.chance(0.6) else 1 for size in x.shape]) < 0.5), "mask")

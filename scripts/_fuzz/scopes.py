@@ -10,7 +10,7 @@ from _fuzz.builder import Builder, Drawn
 
 
 def one_branch(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """An If whose branches have weights of their own, of which one may have none."""
+    """Append an If whose branches have weights of their own, of which one may have none."""
     if b.opset < 9 or not x.rank:
         return None
     then = _body(b, x.name, x.shape)
@@ -21,7 +21,7 @@ def one_branch(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def looped(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """A Loop of up to three turns, each of which reads the same weight; a caller may say how many."""
+    """Append a Loop of up to three turns that reads the same weight each time; the number of turns may be an input."""
     if b.opset < 9 or not x.rank or 0 in x.shape:
         return None
     turns = np.array(int(b.rng.integers(1, 4)), np.int64)
@@ -40,7 +40,7 @@ def looped(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def scanned(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """A Scan along an axis, whose body reads a weight."""
+    """Append a Scan along an axis, whose body reads a weight."""
     if b.opset < 9 or x.rank < 2 or 0 in x.shape:
         return None
     axis, value = int(b.rng.integers(x.rank)), b.fresh("in")
@@ -55,7 +55,7 @@ def scanned(b: Builder, x: Drawn) -> list[Drawn] | None:
 def _body(
     b: Builder, value: str, shape: tuple[int, ...], *, plain: bool = False
 ) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
-    """One or two nodes that keep the shape, and the weights that the body itself stores."""
+    """Build one or two nodes that keep the shape, and the weights that the body itself stores."""
     if plain:
         return [helper.make_node("Neg", [value], [b.fresh("in")], name=b.fresh("in"))], []
     nodes, held = [], []
@@ -86,13 +86,13 @@ def _behind(b: Builder, op_type: str, inputs: list[str], x: Drawn, **attributes:
 
 
 def _by_numbers(b: Builder, x: Drawn) -> str:
-    """Whether the largest or the first number is above another one."""
+    """Compare the largest or the first number with another one."""
     largest = b.derive("ReduceMax", [x.name], x.dtype, (), keepdims=0)
     return b.derive("Greater", [largest, b.weight(b.numbers([], 0.0, 3.0))], TensorProto.BOOL, ())
 
 
 def _by_size(b: Builder, x: Drawn) -> str:
-    """Whether the value has more elements than it has now, or than half of them."""
+    """Compare the value's number of elements with the present one, or with half of it."""
     count = b.derive("Size", [x.name], TensorProto.INT64, ())
     bound = int(np.prod(x.shape)) // int(b.pick([1, 2]))
     return b.derive("Greater", [count, b.weight(np.array(bound, np.int64), "i")], TensorProto.BOOL, ())

@@ -1,7 +1,7 @@
 """Damage to encoded models: bytes, and the lengths, tags and nesting of the wire format.
 
-One field in four is changed without mending the lengths of what encloses it: then lengths lie. The others are mended,
-so that the damage reaches what reads a message that is whole.
+One field in four is changed without correcting the lengths of the messages around it: then lengths contradict the data.
+The others are corrected, so that the damage reaches code that parses a well-formed message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LARGEST = 1 << 19
 
 @dataclass(frozen=True)
 class Field:
-    """Where a field lies: its tag, its value, its end, and the length-delimited fields around it, outermost first."""
+    """The place of a field: its tag, its value, its end, and the length-delimited fields around it, outermost first."""
 
     start: int
     value: int
@@ -31,14 +31,14 @@ class Field:
 
 
 def mutate(data: bytes, rng: np.random.Generator, others: Sequence[bytes] = ()) -> bytes:
-    """One to three changes."""
+    """Make one to three changes."""
     for _ in range(int(rng.integers(1, 4))):
         data = _bytes(data, rng, others) if rng.random() < 0.1 or not data else _field(data, rng)
     return data[:LARGEST]
 
 
 def _bytes(data: bytes, rng: np.random.Generator, others: Sequence[bytes]) -> bytes:
-    """Blind damage."""
+    """Change bytes blindly."""
     at = int(rng.integers(len(data) + 1))
     length = int(rng.integers(1, 1 << int(rng.integers(1, 8))))
     kind = int(rng.integers(6))
@@ -72,7 +72,7 @@ def _field(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def mended(data: bytes, field: Field, content: bytes) -> bytes:
-    """``content`` in the place of a field, with the lengths of all that encloses it."""
+    """Put ``content`` in the place of a field, and correct the lengths of all messages around it."""
     start, stop = field.start, field.stop
     for outer in reversed(field.around):
         whole = data[outer.value : start] + content + data[stop : outer.stop]
@@ -82,7 +82,7 @@ def mended(data: bytes, field: Field, content: bytes) -> bytes:
 
 
 def fields(data: bytes, limit: int = 4000) -> list[Field]:
-    """The fields of the model and of the messages in it, as far as they can be read."""
+    """Return the fields of the model and of the messages in it, as far as they can be read."""
     found: list[Field] = []
     _collect(data, wire.MODEL, 0, len(data), (), found, limit)
     return found
@@ -144,7 +144,7 @@ def _another_length(data: bytes, field: Field, rng: np.random.Generator) -> byte
 
 
 def _longer_varint(data: bytes, field: Field, rng: np.random.Generator) -> bytes:
-    """The tag in more bytes than it needs: legal up to ten."""
+    """Write the tag in more bytes than it needs: legal up to ten."""
     tag = wire.varint(field.number << 3 | field.kind)
     tag = tag[:-1] + bytes([tag[-1] | 0x80]) + b"\x80" * int(rng.integers(0, 10)) + b"\x00"
     body = data[field.value : field.stop]
@@ -173,7 +173,7 @@ def _gone(_: bytes, __: Field, ___: np.random.Generator) -> bytes:
 
 
 def _nested(data: bytes, field: Field, rng: np.random.Generator) -> bytes:
-    """The field, and beside it itself inside a graph in an attribute of a node, over and over."""
+    """Put the field inside a graph in an attribute of a node beside it, many times over."""
     content = data[field.start : field.stop]
     deep = b""
     for _ in range(int(rng.choice([1, 5, 30, 33, 120, 2000]))):
@@ -184,14 +184,14 @@ def _nested(data: bytes, field: Field, rng: np.random.Generator) -> bytes:
 
 
 def _payload(_: bytes, field: Field, rng: np.random.Generator) -> bytes:
-    """A payload of another tensor field, with the length of any or none."""
+    """Write a payload of another tensor field, with the length of any or none."""
     number = int(rng.choice(sorted(wire.PAYLOAD_FIELDS)))
     length = int(rng.choice([0, 1, 15, 16, 24, 1023, 1024, 1028, 4096]))
     return wire.record(number if rng.random() < 0.8 else field.number, rng.bytes(length))
 
 
 def _other_bytes(data: bytes, field: Field, rng: np.random.Generator) -> bytes:
-    """The value of a length-delimited field, damaged: texts that are no UTF-8, numbers packed that do not end."""
+    """Damage the value of a length-delimited field: invalid UTF-8, packed numbers without an end."""
     if field.kind != BYTES:
         return _another_number(data, field, rng)
     body = _bytes(data[field.value : field.stop], rng, ())

@@ -1,4 +1,4 @@
-"""The models that damage is done to: those of ``models/``, and real ones where a folder of them is at hand."""
+"""The models to damage: those of ``models/``, and real ones if there is a folder of them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ SMALL, LARGEST = 24 << 10, 400 << 10
 
 @cache
 def models() -> tuple[Path, ...]:
-    """All of them that are small enough to be run many times, the data in them included."""
+    """Return all models that are small enough to be run many times, with their data."""
     found = [*(ROOT / "models").glob("*.onnx"), *CORPUS.glob("*/*.onnx")]
     return tuple(sorted(path for path in found if path.stat().st_size < LARGEST))
 
 
 @cache
 def small() -> tuple[Path, ...]:
-    """Those that a byte more or less changes much in."""
+    """Return the models small enough for a change of a few bytes to matter."""
     return tuple(path for path in models() if path.stat().st_size < SMALL)
 
 
 def beside(path: Path) -> dict[str, bytes]:
-    """The data files of a model."""
+    """Return the data files of a model."""
     data = path.with_name(f"{path.name}.data")
     return {data.name: data.read_bytes()} if data.is_file() else {}

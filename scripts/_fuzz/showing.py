@@ -1,8 +1,8 @@
-"""How often two models compute something else in onnxruntime, on numbers of many kinds and sizes of open dims.
+"""How often the results of two models differ in onnxruntime, on numbers of many kinds and sizes of dynamic dims.
 
-Feeds come in groups: as drawn, at other sizes, at the largest ones that the original takes, with other defaults, with
-single numbers far from the others, and as they are declared where that is with a size of 0. What most feeds of a group
-show, shows.
+Inputs come in groups: as drawn, at other sizes, at the largest sizes of the original, with other defaults, with single
+numbers far from the others, and at declared sizes if one of these is 0. A difference counts if most inputs of a group
+show it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from _fuzz.feeding import Feeds
 Truth = Literal["same", "shows", "does not run", "interface", "unclear"]
 RUNS, FEWEST = 10, 5
 SAME, DIFFERENT = 1e-4, 1e-2
-"""Of an output's scale."""
+"""Share of an output's scale."""
 MEANS = ("ReduceMean", "GlobalAveragePool", "InstanceNormalization", "LayerNormalization", "GroupNormalization")
 MOST_OPEN = 6
-"""Open dims beyond which nobody looks for the largest sizes."""
+"""With more dynamic dims than these, the largest sizes are not searched."""
 WORST_FIRST: tuple[Truth, ...] = ("does not run", "shows", "interface", "unclear", "same")
 
 
 def truth(before: Path, after: Path, drawn: Feeds) -> Truth:
-    """``shows`` and ``does not run``: on most feeds of a group that the original runs on; ``same``: on all of them.
+    """Return ``shows`` or ``does not run`` (most inputs that the original runs on), ``same`` (all), or ``interface``.
 
-    ``interface``: callers see the difference before they run anything, or a result is not as large as it is declared.
+    The inputs are those of one group. ``interface``: callers see the difference before a run, or a result does not have
+    its declared size.
     """
     original, changed = onnx.load(before), onnx.load(after)
     if runtime.is_disputed(before) or not original.graph.output:
@@ -45,9 +46,9 @@ def truth(before: Path, after: Path, drawn: Feeds) -> Truth:
 
 
 def _compared(original: onnx.ModelProto, changed: onnx.ModelProto, drawn: Feeds) -> list[Truth]:
-    """For each group that enough feeds of it run in, as 0 is meant for an unknown size, and as it stands.
+    """Compare the groups of which enough inputs run, once with 0 as an unknown size and once as declared.
 
-    Whoever verifies does not open the sizes, and so does not hear from onnxruntime what does not run there.
+    Verification does not open the sizes, so onnxruntime cannot report to it a model that does not run at them.
     """
     empty = feeding.emptied(original, drawn)
     if empty is None:
@@ -106,7 +107,7 @@ def _said(errors: Sequence[float]) -> Truth:
 
 
 def _averages(model: onnx.ModelProto) -> bool:
-    """Whether it may take the mean of no elements, which ONNX leaves undefined; onnxruntime says 0, or dies."""
+    """Whether the model may average no elements: ONNX leaves the mean undefined, onnxruntime returns 0, or dies."""
     return any(node.op_type in MEANS for node in parts.nodes(model))
 
 
@@ -130,7 +131,7 @@ def _groups(model: onnx.ModelProto, drawn: Feeds, session: Any) -> Iterator[Iter
 
 
 def _longest(model: onnx.ModelProto, drawn: Feeds, session: Any) -> Mapping[str, list[int]]:
-    """The shapes of inputs where each open dim in turn is as large as the original takes it."""
+    """Return the shapes of inputs where each dynamic dim in turn is as large as the original accepts."""
     shapes = {name: [*array.shape] for name, array in drawn.items()}
     for places in [*feeding.open_dims(model, drawn).values()][:MOST_OPEN]:
         name, axis = places[0]
@@ -154,11 +155,11 @@ def _runs(session: Any, feeds: Feeds) -> bool:
 
 
 BROKEN = 1e9
-"""In the place of an error, for a result that is not as large as it is declared."""
+"""In place of an error, for a result without its declared size."""
 
 
 def _error(first: Any, second: Any, feeds: Feeds, told: promises.Told) -> float:
-    """The largest of all outputs, of their scale; infinite where only the original runs, NaN where it does not."""
+    """Return the largest error of outputs, in their scale; infinite if only the original runs, NaN if it does not."""
     names = _names(first.get_outputs())
     try:
         expected = first.run(names, feeds)

@@ -1,4 +1,4 @@
-"""Make a failing case smaller while it goes on failing in the same way."""
+"""Shrink a failing case while it goes on failing in the same way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from _fuzz.judge import fewer_nodes
 
 
 def shrink(case: Case, fails: Callable[[Case], bool], *, seconds: float = 30.0, attempts: int = 400) -> Case:
-    """The smallest case found for which ``fails`` still holds."""
+    """Return the smallest case found for which ``fails`` still holds."""
     ends = time.monotonic() + seconds
     left = attempts
     smaller = True
@@ -42,7 +42,7 @@ def _candidates(case: Case) -> Iterator[Case]:
     except DecodeError:
         yield from _fewer_bytes(case)
         return
-    # One at a time: a model may be large. What stands beside it in a case is made smaller at the same places.
+    # One at a time: a model may be large. The case's other parts are shrunk at the same places.
     for whole, *others in zip(*(chain(fewer_nodes(proto), _without_parts(proto)) for proto in protos), strict=False):
         files = {name: other.SerializeToString() for name, other in zip(models, others, strict=True)}
         yield replace(case, model=whole.SerializeToString(), files={**case.files, **files})
@@ -61,7 +61,7 @@ def _fewer_bytes(case: Case) -> Iterator[Case]:
 
 
 def _without_parts(proto: onnx.ModelProto) -> Iterator[onnx.ModelProto]:
-    """The model without each field, and without half, a quarter … of each list, the outermost and largest first."""
+    """Yield the model without each field, and without parts of each list, the outermost and largest first."""
     for path in _places(proto, ()):
         for cut in _cuts(proto, path):
             copy = onnx.ModelProto()

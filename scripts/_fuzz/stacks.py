@@ -1,4 +1,4 @@
-"""Stacks of layers whose channels are uneven, with arms and channels of zeros: what `--equalize` is for."""
+"""Stacks of layers with uneven channels, branches and channels of zeros: models for `--equalize`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ACTIVATIONS = ("Relu", "LeakyRelu", "PRelu", "Abs", "Sigmoid", "Clip", "")
 
 
 def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """The model of a seed, and its inputs."""
+    """Draw the model of a seed, and its inputs."""
     rng = np.random.default_rng([seed, 7])
     dtype = int(rng.choice([TensorProto.DOUBLE, TensorProto.FLOAT, TensorProto.FLOAT16], p=[0.6, 0.2, 0.2]))
     b = Builder(rng, opset=int(rng.choice([13, 15, 17, 18, 21])), dtype=dtype)
@@ -90,7 +90,7 @@ def _uneven(b: Builder, dims: tuple[int, ...], axis: int) -> Array:
 
 
 def _spread(b: Builder, channels: int) -> Array:
-    """Some powers of ten, some zeros."""
+    """Draw some powers of ten, and some zeros."""
     scale = 10.0 ** b.rng.uniform(-2 if b.dtype == TensorProto.FLOAT16 else -4, 0, channels)
     return np.where(b.rng.random(channels) < 0.1, 0.0, scale)
 

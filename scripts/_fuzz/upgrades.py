@@ -1,4 +1,4 @@
-"""Mode ``upgrade``: which of its kinds of models a seed draws."""
+"""Mode ``upgrade``: choose a kind of model for a seed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from _fuzz.builder import Array
 
 Kind = Callable[[int], tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]]
 COMPLETE = "complete"
-"""The setting that says that nothing may be refused."""
+"""The setting that forbids a refusal."""
 JUDGED = (forms.WRITTEN, COMPLETE)
-"""The settings that are no options of bnfold's."""
+"""Settings that are no options of bnfold's."""
 
 
 def _functions(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
@@ -34,10 +34,10 @@ KINDS: tuple[Kind, ...] = (
 
 
 def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
-    """A model, its inputs, and what to upgrade it to."""
+    """Draw a model, its inputs, and the upgrade's target."""
     return KINDS[seed % len(KINDS)](seed)
 
 
 def to_options(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without those that only say how to judge."""
+    """Return the settings without those for the judgement alone."""
     return {name: value for name, value in settings.items() if name not in JUDGED}

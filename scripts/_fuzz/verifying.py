@@ -1,8 +1,8 @@
 """Mode ``verify``: right rewrites must not be called failed, wrong ones must never be called verified.
 
-The truth is the referee's, on numbers of this mode's own: two models whose outputs differ by a tenth of their scale
-there are different, whatever the verifier drew. The verifier samples as well: what shows only on some numbers it may
-miss.
+The truth is the reference evaluator's result on numbers of this mode's own. Two models whose outputs differ by a tenth
+of their scale are different there, whatever numbers verification drew. Verification samples too: it may miss a
+difference that shows only on some numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bnfold.pipeline import passes
 from bnfold.report.events import Report
 
 BUDGET, _EVALUATION = 15.0, 5.0
-"""Seconds, below what a case may take: a fault may make a loop endless, which is run as long as the limit says."""
+"""Seconds, fewer than a case may take: a fault may make a loop endless, which then runs until this limit."""
 
 DIFFERENT = 0.1
 REDRAWS = 8
@@ -36,7 +36,7 @@ DRAWS = (chains.draw, chains.draw, upgrades.draw, norms.draw, chains.alone)
 
 
 def draw(seed: int) -> Case:
-    """A model; how to rewrite it, what to break then, and how to verify it."""
+    """Draw a model, a rewrite, a fault, and the options of verification."""
     rng = np.random.default_rng([seed, 1])
     model, feeds, *drawn = DRAWS[int(rng.integers(len(DRAWS)))](seed)
     rewrite = drawn[0] if drawn else {"target_opset": "keep" if rng.random() < 0.5 else None, "all_affines": True}
@@ -53,7 +53,7 @@ def draw(seed: int) -> Case:
 
 
 def judge(case: Case, folder: Path) -> Outcome:
-    """Rewrite, break where asked, and see what verification says of it."""
+    """Rewrite, insert the fault if there is one, and compare verification's verdict with the truth."""
     settings, before = dict(case.settings), case.lay_out(folder)
     rewrite = options(settings["rewrite"])
     try:
@@ -119,7 +119,7 @@ def _finding(truth: str, verdict: verification.Verdict, *, broken: bool) -> str:
 
 
 def _truth(before: Path, after: Path, feeds: Any) -> str:
-    """``same``, ``different``, or ``unclear``."""
+    """Return ``same``, ``different``, or ``unclear``."""
     try:
         expected = reference.evaluate(ir.load(before), feeds)
     except BnfoldError:
@@ -139,20 +139,20 @@ def _truth(before: Path, after: Path, feeds: Any) -> str:
 
 
 def _excused(before: Path, after: Path, feeds: Any) -> str:
-    """The same truth, or why it is no wonder that it was missed."""
+    """Return the same truth, or an excuse for missing the difference."""
     if condition.is_roundoff(before, after, feeds):
         return "roundoff"
     return "rarely different" if _is_rare(before, after, feeds) else "different"
 
 
 def _is_rare(before: Path, after: Path, feeds: Any) -> bool:
-    """Whether the difference goes when the numbers that are fed change places, more often than once."""
+    """Whether the difference vanishes when inputs are reordered, more often than once."""
     truths = [_truth(before, after, _shuffled(feeds, seed)) for seed in range(REDRAWS)]
     return truths.count("different") < REDRAWS - 1
 
 
 def _shuffled(feeds: Any, seed: int) -> dict[str, Array]:
-    """Floats in another order; integers may be places or sizes, and stay."""
+    """Reorder floats; integers may be places or sizes, and stay."""
     rng = np.random.default_rng(seed)
     return {
         name: rng.permutation(array.reshape(-1)).reshape(array.shape) if array.dtype.kind == "f" else array
@@ -161,7 +161,7 @@ def _shuffled(feeds: Any, seed: int) -> dict[str, Array]:
 
 
 def _are_declared(model: onnx.ModelProto, feeds: Any) -> bool:
-    """Whether the inputs have the shapes that the model declares; who makes a case smaller may have changed them."""
+    """Whether the inputs have the model's declared shapes; shrinking a case may have changed them."""
     for value in model.graph.input:
         kind = value.type.tensor_type
         if value.name in feeds and kind.HasField("shape"):

@@ -1,4 +1,4 @@
-"""What must never happen, made visible: errors that are nobody's fault but ours, memory, and files in wrong places."""
+"""Observers of what must never happen: internal errors, too much memory, and files in wrong places."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def crash(error: BaseException) -> str:
-    """A finding's line for an exception that is not meant for users: its type, where in bnfold, and what it says."""
+    """Describe an exception that is not meant for users: its type, its place in bnfold, and its message."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if f"{os.sep}bnfold{os.sep}" in frame.filename]
     place = f" in {Path(ours[-1].filename).relative_to(ROOT)}:{ours[-1].name}" if ours else ""
@@ -23,18 +23,18 @@ def crash(error: BaseException) -> str:
 
 
 def refusal(error: BnfoldError) -> str:
-    """The kind of a refusal: its type and its words, without the names and numbers in them."""
+    """Return the kind of a refusal: its type and its words, without the names and numbers in them."""
     words = re.sub(r"'[^']*'|\"[^\"]*\"|[^\s]*/[^\s]*|\d+", "", str(error))
     return f"{type(error).__name__}: {' '.join(words.split())[:80]}"
 
 
 def kind(error: str) -> str:
-    """What makes two findings the same one."""
+    """Return the kind of a finding; two findings of one kind count as the same."""
     return re.sub(r"\d+", "", error.split(": ", maxsplit=1)[0])
 
 
 class Memory:
-    """The largest memory in use since the object was made; always 0 where the system does not say."""
+    """The largest memory in use since the object was made; always 0 if the system does not report it."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -43,7 +43,7 @@ class Memory:
         self._before = _peak()
 
     def finding(self) -> str:
-        """A line if a case took more than it may."""
+        """Return a line if a case took more memory than its limit."""
         taken = _peak() - self._before
         return f"memory: the case took {taken >> 20} MiB" if taken > self._limit else ""
 
@@ -56,7 +56,7 @@ def _peak() -> int:
 
 
 def listing(folder: Path) -> dict[str, str]:
-    """Every file and link under ``folder`` and what is in it."""
+    """List every file and link under ``folder`` with its content."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -68,6 +68,6 @@ def listing(folder: Path) -> dict[str, str]:
 
 
 def environment() -> dict[str, str]:
-    """For a process of ours: it finds bnfold and these scripts, and no runtime takes all the processors."""
+    """Return the environment of a child: it finds bnfold and these scripts, and no runtime takes all processors."""
     paths = os.pathsep.join([str(ROOT), str(ROOT / "scripts")])
     return os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

@@ -1,4 +1,4 @@
-"""How a graph under construction stores a weight otherwise than as it is: tied to another one, or quantised."""
+"""How a graph under construction stores a weight in an indirect form: shared with another one, or quantised."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNSIGNED = (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT4)
 
 
 class VariedBuilder(Builder):
-    """Stores some weights otherwise than as they are."""
+    """A builder that stores some weights in an indirect form."""
 
     def varied(self, array: Array, kind: float) -> str | None:
         if kind > 0.92 and self.opset >= 10 and array.size:
@@ -33,7 +33,7 @@ class VariedBuilder(Builder):
 
 
 def tied(b: Builder, array: Array) -> str | None:
-    """A weight that is stored already and would do as well, perhaps transposed."""
+    """Share a stored weight of a suitable shape, perhaps transposed."""
     for tensor in (b.weights[index] for index in b.rng.permutation(len(b.weights))):
         stored = numpy_helper.to_array(tensor)
         if stored.dtype != array.dtype or ((array > 0).all() and not (stored > 0).all()):
@@ -46,7 +46,7 @@ def tied(b: Builder, array: Array) -> str | None:
 
 
 def narrow(b: Builder, array: Array) -> str:
-    """In float32, perhaps a product, and cast to the type of the graph."""
+    """Store in float32, perhaps as a product, and cast to the type of the graph."""
     factor = np.asarray(b.pick([1.0, 0.3]), np.float32)
     made = b.weight((array / factor).astype(np.float32), "narrow")
     if factor != 1:
@@ -55,7 +55,7 @@ def narrow(b: Builder, array: Array) -> str:
 
 
 def quantised(b: Builder, array: Array) -> str:
-    """Behind a DequantizeLinear, before and behind which the numbers may be carried; or in float16, behind a Cast."""
+    """Store before a DequantizeLinear, with carriers around it; or in float16, before a Cast."""
     if b.dtype != TensorProto.FLOAT16 and b.chance(0.2):
         return _node(b, "Cast", [b.weight(array.astype(np.float16), "h")], array, to=b.dtype)
     store_behind, carry_behind = _carrier(b, array)
@@ -73,7 +73,7 @@ def quantised(b: Builder, array: Array) -> str:
 
 
 def _trained(b: Builder, array: Array) -> str:
-    """Floats that are quantised and dequantised, as quantisation-aware training leaves them, perhaps clipped."""
+    """Quantise and dequantise floats, as quantisation-aware training leaves them, perhaps clipped."""
     numbers, grid, attributes = _quantise(b, array)
     while numbers.dtype.name not in ("int8", "uint8", "int16", "uint16", "int4", "uint4"):
         numbers, grid, attributes = _quantise(b, array)
@@ -95,7 +95,7 @@ def _trained(b: Builder, array: Array) -> str:
 
 
 def _between_integers(b: Builder, array: Array, grid: list[Array], attributes: dict[str, Any]) -> Array:
-    """The weights where rounding decides; or scales with which the largest is there, as calibration leaves them."""
+    """Draw weights that rounding decides; or scales that include the largest number, as calibration leaves them."""
     whole = spread(grid[0], array.shape, attributes.get("axis", 0), attributes.get("block_size", 0))
     if b.chance(0.5):
         return np.asarray((np.floor(array / whole) + 0.5) * whole, np.float32)
@@ -105,7 +105,7 @@ def _between_integers(b: Builder, array: Array, grid: list[Array], attributes: d
 
 
 def _carrier(b: Builder, array: Array) -> tuple[Callable[[Array], Array], Callable[[str, Array], str]]:
-    """How something of the array's shape has to be stored for a node to make it; and what appends that node."""
+    """Choose the stored form of an array; return it with a function that appends the node which restores the array."""
     kind = b.rng.random()
     if kind < 0.25:
         perm = [int(axis) for axis in b.rng.permutation(array.ndim)]
@@ -119,7 +119,7 @@ def _carrier(b: Builder, array: Array) -> tuple[Callable[[Array], Array], Callab
 
 
 def _quantise(b: Builder, array: Array) -> tuple[Array, list[Array], dict[str, Any]]:
-    """The array in a type that is drawn; scale and zero point, for all or by channel; and the attributes."""
+    """Return the array in a drawn type; scale and zero point, for all or by channel; and the attributes."""
     dtype, _, largest = b.pick([kind for kind in KINDS if kind[1] <= b.opset])
     by_channel = array.ndim > 0 and b.opset >= 13 and b.chance(0.5)
     axis = int(b.rng.integers(array.ndim)) if by_channel else 0
@@ -141,7 +141,7 @@ def _quantise(b: Builder, array: Array) -> tuple[Array, list[Array], dict[str, A
 def _by_block(
     b: Builder, array: Array, axis: int, dtype: int, largest: int
 ) -> tuple[Array, list[Array], dict[str, Any]]:
-    """As `_quantise`, with a scale for each stretch of some elements along ``axis``."""
+    """Quantise as `_quantise`, with a scale for each block of some elements along ``axis``."""
     block = int(b.rng.integers(1, array.shape[axis] + 1))
     starts = range(0, array.shape[axis], block)
     spread = np.maximum.reduceat(np.abs(array.astype(np.float64)), starts, axis)
@@ -153,7 +153,7 @@ def _by_block(
 
 
 def _rounded(numbers: Array, dtype: int, largest: int) -> Array:
-    """As a type stores them."""
+    """Round as a type stores the numbers."""
     kind = helper.tensor_dtype_to_np_dtype(dtype)
     if dtype not in (TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2):
         low, high = (0, 2 * largest + 1) if dtype in UNSIGNED else (-largest - 1, largest)

@@ -1,7 +1,7 @@
 """The process that draws and judges: it may hang, run out of memory or die, and its parent goes on.
 
-Each line that it reads asks for one case, each line that it writes is an answer, or says whose code runs now. A case
-that takes too much processor time kills the process by SIGPROF, with the stack on standard error.
+Each line that it reads requests one case. Each line that it writes is an answer, or names the program whose code runs
+now. A case that takes too much processor time kills the process by SIGPROF, with the stack on standard error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
     answers.write(json.dumps({"ready": True}) + "\n")
     for line in sys.stdin:
         asked: dict[str, Any] = json.loads(line)
-        memory = watch.Memory(mode.memory)  # drawing may run somebody else's code, too
+        memory = watch.Memory(mode.memory)  # drawing may run another program's code, too
         if asked["place"]:
             drawn = case.read(Path(asked["place"]))
         else:
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def limit() -> None:
-    """No more memory than a machine has, no core files."""
+    """Limit memory to that of a machine, and write no core files."""
     try:
         import resource
     except ImportError:

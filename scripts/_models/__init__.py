@@ -1,1 +1,1 @@
-"""The models that bnfold is shown, tested and timed on: small ones under models/, full-sized ones on request."""
+"""The models that show, test and time bnfold: small ones under models/, full-sized ones on request."""

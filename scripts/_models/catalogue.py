@@ -30,7 +30,7 @@ differ. Nothing was trained or taken from elsewhere.
 
 
 def write(folder: Path) -> list[Path]:
-    """Write every small model and README.md into `folder`; what was written."""
+    """Write every small model and README.md into `folder`; return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written, page = [], _README
     for name, make in MODELS.items():
@@ -59,7 +59,7 @@ def _row(name: str, make: Callable[[], onnx.ModelProto], model: onnx.ModelProto)
 
 
 def count(model: onnx.ModelProto) -> int:
-    """BatchNormalizations at any depth."""
+    """Count BatchNormalizations at any depth."""
     return sum(_count(nodes) for nodes in (model.graph.node, *(function.node for function in model.functions)))
 
 

@@ -1,4 +1,4 @@
-"""onnx's own light networks, made heavy: real architectures of 2017, with the weights that the package leaves out."""
+"""onnx's own light networks, made heavy: real architectures of 2017, with weights, which the package leaves out."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def write(name: str, folder: Path) -> Path:
 
 
 def make(name: str) -> onnx.ModelProto:
-    """The light network `name` (opset 9, IR 3) with an initializer, also an input, for every ConstantOfShape weight.
+    """Make the light network `name` (opset 9, IR 3) with an initializer, also an input, for each generated weight.
 
-    That is how the files looked before onnx made them light.
+    The files had this form before onnx made them light: there a ConstantOfShape generates each weight.
     """
     model = onnx.load(_LIGHT / NETWORKS[name])
     graph = model.graph
@@ -56,6 +56,6 @@ def _input(name: str, array: Array) -> onnx.ValueInfoProto:
 
 
 def _replace(field: MutableSequence[Any], items: Sequence[Any]) -> None:
-    """A repeated field has no assignment."""
+    """Replace the elements: a repeated field has no assignment."""
     del field[:]
     field.extend(items)

@@ -1,4 +1,4 @@
-"""Networks in the form in which they are trained: branches that are one convolution once they are folded."""
+"""Networks in training form: branches that are one convolution once they are folded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from _models.net import Net
 
 
 def repvgg_a0(size: int = 224) -> onnx.ModelProto:
-    """RepVGG-A0: 22 blocks of a 3×3 and a 1×1 convolution and, if shapes allow, the value itself, all normalised."""
+    """Build RepVGG-A0: 22 blocks of a 3×3 and a 1×1 convolution and, if shapes allow, the input, all normalised."""
     net = Net("repvgg_a0", 17)
     x = net.input([1, 3, size, size])
     for channels, blocks in ((48, 1), (48, 2), (96, 4), (192, 14), (1280, 1)):
@@ -25,7 +25,7 @@ def _repvgg_block(net: Net, x: str, channels: int, stride: int) -> str:
 
 
 def mobileone_s0(size: int = 224) -> onnx.ModelProto:
-    """MobileOne-S0: 43 blocks of up to six branches, depthwise and pointwise in turn."""
+    """Build MobileOne-S0: 43 blocks of up to six branches, depthwise and pointwise in turn."""
     net = Net("mobileone_s0", 17)
     x = _mobileone_block(net, net.input([1, 3, size, size]), 48, 3, stride=2, convs=1)
     for channels, blocks in ((48, 2), (128, 8), (256, 10), (1024, 1)):

@@ -14,7 +14,7 @@ _HEIGHT, _WIDTH = 7, 9
 
 
 def _conv_bn(name: str, opset: int, dtype: int = TensorProto.FLOAT, **attributes: Any) -> onnx.ModelProto:
-    """Conv → BatchNormalization → Relu, pairwise different dims."""
+    """Append Conv → BatchNormalization → Relu, pairwise different dims."""
     net = Net(name, opset, dtype)
     x = net.input(["N", 3, _HEIGHT, _WIDTH])
     y = net.relu(net.bn(net.conv(x, 5, bias=opset % 2 == 1), **attributes))

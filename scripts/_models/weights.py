@@ -37,7 +37,7 @@ class Draw:
         self._seed = seed
 
     def uniform(self, name: str, shape: tuple[int, ...], low: float, high: float) -> Array:
-        """float32 array of `shape`, uniform in [low, high); the same for the same seed and name."""
+        """Draw a float32 array of `shape`, uniform in [low, high); equal seeds and names give equal arrays."""
         bits = np.random.PCG64(zlib.crc32(f"{self._seed}/{name}".encode()))
         raw: npt.NDArray[np.uint64] = bits.random_raw(math.prod(shape))
         unit = (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
@@ -45,7 +45,7 @@ class Draw:
 
 
 def fill(nodes: Iterable[onnx.NodeProto], shapes: Mapping[str, tuple[int, ...]], draw: Draw) -> dict[str, Array]:
-    """A value for every parameter in `shapes`, by the part it plays in the first node that reads it.
+    """Draw a value for every parameter in `shapes`, by its role in the first node that reads it.
 
     Kernels are He-initialised; a BatchNormalization's statistics are those of what reaches it, give or take what a
     trained network shows, because the mean square of every activation is estimated on the way. One scale in sixteen is
@@ -74,7 +74,7 @@ def fill(nodes: Iterable[onnx.NodeProto], shapes: Mapping[str, tuple[int, ...]],
 
 
 def _inside_out(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Every node, those of a node's subgraphs before it."""
+    """Yield every node, those of a node's subgraphs before it."""
     for node in nodes:
         for attribute in node.attribute:
             yield from _inside_out(attribute.g.node)

@@ -1,1 +1,1 @@
-"""Every exact pattern around a BatchNormalization, one small model each: what scripts/pattern_table asks all tools."""
+"""The models of scripts/pattern_table: every exact pattern around a BatchNormalization, one small model each."""

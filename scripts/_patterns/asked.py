@@ -1,4 +1,4 @@
-"""What only an option asks for: products in a row that become one, channels evened out across layers."""
+"""Patterns for options: products in a row that are merged, channels equalised across layers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ SAME: dict[str, Any] = {"kernel": 3, "pads": [1, 1, 1, 1]}
 
 
 def _products(model: onnx.ModelProto) -> tuple[float, float]:
-    """How many, runtimes' own among them."""
+    """Count the products, runtimes' own among them."""
     kinds = ("Conv", "FusedConv", "Gemm", "FusedGemm", "MatMul")
     return sum(made.op_type in kinds for made in model.graph.node), 0
 
 
 def _spread(model: onnx.ModelProto) -> tuple[float, float]:
-    """The largest range of a channel over the smallest, in the weight where that is most."""
+    """Return the largest range of a channel over the smallest, in the weight with the largest ratio."""
     ratios = [1.0]
     for tensor in model.graph.initializer:
         sizes = np.abs(numpy_helper.to_array(tensor))
@@ -33,7 +33,7 @@ def _spread(model: onnx.ModelProto) -> tuple[float, float]:
 
 
 def _row(first: dict[str, Any], second: dict[str, Any], between: int = 9, channels: int = 3) -> Build:
-    """Two convolutions, one behind the other."""
+    """Build two convolutions, one behind the other."""
 
     def build(b: Builder) -> Drawn:
         x = conv(b, given(b, 2, channels, 7, 6), between, **first)
@@ -68,7 +68,7 @@ def _overflow(b: Builder) -> Drawn:
 
 
 def _uneven(*between: Callable[[Builder, Drawn], Drawn]) -> Build:
-    """A Conv whose channels differ in range by three powers of ten, what is between, and a Conv."""
+    """Build a Conv whose channels differ in range by three powers of ten, the operators between, and a Conv."""
 
     def build(b: Builder) -> Drawn:
         factors = np.logspace(-3, 0, 6).astype(np.float32).reshape(6, 1, 1, 1)

@@ -1,4 +1,4 @@
-"""Something linear, then perhaps something that carries an affine, then a BatchNormalization."""
+"""A linear operator, then perhaps a carrier of affines, then a BatchNormalization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions of one value, and that value itself, that are added up: one Conv where all compute the same grid."""
+"""Convolutions of one value, and the value itself, that are added up: one Conv if all compute the same grid."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _sum(b: Builder, *parts: Drawn, op: str = "Add") -> Drawn:
 
 
 def _block(b: Builder, x: Drawn, group: int = 1) -> list[Drawn]:
-    """What RepVGG adds up."""
+    """Build the sum of a RepVGG block."""
     dense = conv(b, x, x.shape[1], kernel=3, group=group, **SAME)
     point = conv(b, x, x.shape[1], kernel=1, group=group)
     return [norm(b, dense), norm(b, point), norm(b, x)]
@@ -48,7 +48,7 @@ def _difference(b: Builder) -> Drawn:
 
 
 def _pair(large: dict[str, Any], small: dict[str, Any], channels: int = 3) -> Callable[[Builder], Drawn]:
-    """Two normalised convolutions of one value."""
+    """Append two normalised convolutions of one value."""
 
     def build(b: Builder) -> Drawn:
         x = given(b, 2, 4, 11, 13)
@@ -83,7 +83,7 @@ def _one_broadcast(b: Builder) -> Drawn:
 
 
 def _strided_value(b: Builder) -> Drawn:
-    """The convolution leaves one row and column, so that the value is broadcast."""
+    """Build a sum in which the convolution leaves one row and column, so that the value is broadcast."""
     x = given(b, 2, 4, 1, 1)
     return _sum(b, conv(b, x, 4, kernel=3, strides=[2, 2], pads=[3] * 4), norm(b, x))
 
@@ -104,14 +104,14 @@ def _twice(b: Builder) -> Drawn:
 
 
 def _overflow(b: Builder) -> Drawn:
-    """Each kernel fits, their sum does not."""
+    """Build a sum of kernels that overflows although each kernel is finite."""
     x = node(b, "Mul", _image(b, 2), b.weight(np.array(1e-5, np.float16)))
     kernels = [b.weight(np.full((2, 2, 1, 1), 4e4, np.float16)) for _ in range(2)]
     return norm(b, _sum(b, *(node(b, "Conv", x, kernel) for kernel in kernels)))
 
 
 def _read_inside(model: onnx.ModelProto) -> None:
-    """An If reads the first convolution's value, in both branches."""
+    """Build an If that reads the first convolution's value in both branches."""
     graph = model.graph
     value = next(made.output[0] for made in graph.node if made.op_type == "Conv")
     end = helper.make_tensor_value_info("inside", TensorProto.FLOAT, [None] * 4)

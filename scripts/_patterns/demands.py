@@ -1,4 +1,4 @@
-"""Values that others read too: what a BatchNormalization asks for, the other readers undo, where they can."""
+"""Values with several consumers: a BatchNormalization requests a change, which other consumers undo if they can."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _source(b: Builder) -> Drawn:
 
 
 def _ends(b: Builder, *values: Drawn) -> list[Drawn]:
-    """Behind which nothing moves any more."""
+    """Append consumers that let no affine pass."""
     return [node(b, "Sin", value) for value in values]
 
 
@@ -35,7 +35,7 @@ def _post_norm(b: Builder) -> list[Drawn]:
 
 
 def _norms(model: onnx.ModelProto) -> tuple[float, float]:
-    """BatchNormalizations alone: the biases behind each MatMul, which Gemm would take, are another matter."""
+    """Count BatchNormalizations alone: a Gemm would also take the biases behind each MatMul."""
     return sum(made.op_type == "BatchNormalization" for made in model.graph.node), 0
 
 
@@ -80,7 +80,7 @@ def _scaled(smallest: float, dtype: int = TensorProto.FLOAT) -> Pattern:
 
 
 def _two_scopes(model: onnx.ModelProto) -> None:
-    """The reader that is no BatchNormalization reads the value from inside both branches of an If."""
+    """Build an If whose branches both read the value that a BatchNormalization reads, too."""
     graph = model.graph
     norm_node = next(made for made in graph.node if made.op_type == "BatchNormalization")
     inner = [helper.make_node(op_type, [norm_node.input[0]], [f"in_{op_type}"]) for op_type in ("Sin", "Cos")]

@@ -1,4 +1,4 @@
-"""A BatchNormalization, then perhaps something that carries it, then something linear; and affines among themselves."""
+"""A BatchNormalization, then perhaps a carrier of affines, then a linear operator; and affines among themselves."""
 
 from __future__ import annotations
 

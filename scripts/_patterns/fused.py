@@ -1,4 +1,4 @@
-"""Clip, Einsum, and what onnxruntime's optimisation leaves in a file, next to a BatchNormalization."""
+"""Clip, Einsum, and onnxruntime's fused operators, next to a BatchNormalization."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _clip(b: Builder, x: Drawn, low: float | None, high: float | None) -> Drawn:
 
 
 def _number(b: Builder, x: Drawn, number: float) -> Drawn:
-    """A factor for all channels, and a shift."""
+    """Append a factor for all channels, and a shift."""
     factor, shift = (b.weight(np.array(value, np.float32)) for value in (number, 0.25))
     return node(b, "Add", node(b, "Mul", x, factor), shift)
 

@@ -11,7 +11,7 @@ from _patterns.parts import Pattern, conv, image, norm
 
 
 def _listing(names: Callable[[list[str]], list[str]], *, version: int = 8, output: bool = False) -> Callable[..., None]:
-    """Lists the chosen initializers as inputs too; with ``output`` the first is an output as well."""
+    """List the chosen initializers as inputs too; with ``output`` the first is an output as well."""
 
     def change(model: onnx.ModelProto) -> None:
         chosen = names([tensor.name for tensor in model.graph.initializer])

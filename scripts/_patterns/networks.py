@@ -1,4 +1,4 @@
-"""Real networks: which of them have BatchNormalizations to fold, and what a tool made of one."""
+"""Real networks: those that have BatchNormalizations to fold, and a tool's result on one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bnfold.verification.inputs.drawing import Feeds, input_shapes, random_feeds
 from bnfold.verification.inputs.shapes import Sizing
 
 CLOSE = 1e-3
-"""Of an output's largest value: more than this float32 does not explain, so the referee is asked."""
+"""Share of an output's largest value: float32 does not explain more, so the reference evaluator decides."""
 
 _WORKER = Path(__file__).with_name("worker.py")
 _KINDS = ("net", "net-noweights")
@@ -28,7 +28,7 @@ _FROM_OUTSIDE = ("graph-input", "fn-input")
 
 
 def listed(corpus: Path) -> list[Path]:
-    """The networks of a folder's INDEX.tsv that have BatchNormalizations with constant parameters."""
+    """Return the networks of a folder's INDEX.tsv that have BatchNormalizations with constant parameters."""
     with (corpus / "INDEX.tsv").open(encoding="utf-8", newline="") as index:
         rows = list(csv.DictReader(index, delimiter="\t"))
     return [
@@ -39,7 +39,7 @@ def listed(corpus: Path) -> list[Path]:
 
 
 def batchnorms(path: Path) -> int:
-    """How many BatchNormalizations a file has, subgraphs and functions included."""
+    """Count the BatchNormalizations of a file, subgraphs and functions included."""
     return left(path)[1]
 
 
@@ -60,7 +60,7 @@ def _nodes(body: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def outcome(tool: str, source: Path, work: Path, timeout: float, budget: float) -> str:
-    """How many BatchNormalizations are left, and a mark where the numbers differ or cannot be told; or no result."""
+    """Return the number of remaining BatchNormalizations, and a mark if results differ or are unknown; or no result."""
     (work / tool).mkdir(parents=True)
     (work / "model.onnx").symlink_to(source.resolve())
     try:
@@ -74,7 +74,7 @@ def outcome(tool: str, source: Path, work: Path, timeout: float, budget: float) 
 
 
 def _numbers(source: Path, out: Path, budget: float) -> str:
-    """Both run in onnxruntime, unoptimised; where that cannot, or they differ, the referee decides in float64."""
+    """Compare in onnxruntime, unoptimised; if that fails or they differ, the reference evaluator decides in float64."""
     if _same_in_onnxruntime(source, out):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""The parts that patterns are put together from. Dims are pairwise different, scales of both signs unless asked."""
+"""The parts that patterns consist of. Dims are pairwise different, scales of both signs unless chosen otherwise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Part = Callable[[Builder, Drawn], Drawn]
 
 @dataclass(frozen=True)
 class Pattern:
-    """One row. ``build`` makes the graph and answers its outputs; ``change`` edits the model that it makes."""
+    """One row. ``build`` makes the graph and returns its outputs; ``change`` edits the model."""
 
     name: str
     build: Build
@@ -27,13 +27,13 @@ class Pattern:
     dtype: int = TensorProto.FLOAT
     change: Callable[[onnx.ModelProto], None] = lambda _: None
     whole: bool = False
-    """Whether it is folded only where no affine node is left."""
+    """Whether it counts as folded only if no affine node is left."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What bnfold is asked for beside folding."""
+    """Options of bnfold beside folding."""
     measure: Measure = affines
 
     def model(self) -> onnx.ModelProto:
-        """The model, the same every time."""
+        """Build the model; the result never changes."""
         b = Builder(np.random.default_rng(1), opset=self.opset, dtype=self.dtype, plain=True)
         outputs = self.build(b)
         made = b.model(outputs if isinstance(outputs, list) else [outputs])
@@ -42,25 +42,25 @@ class Pattern:
 
 
 def exchanged(name: str, build: Build, **options: Any) -> Pattern:
-    """A row of which an Add stays in the BatchNormalization's place; bnfold does that where it is asked to."""
+    """Make a row in which an Add replaces the BatchNormalization; bnfold does so by an option."""
     return Pattern(f"{name} (`--exchange always`)", build, options={"exchange": "always"}, **options)
 
 
 def given(b: Builder, *shape: int) -> Drawn:
-    """An input of the graph."""
+    """Add an input of the graph."""
     b.inputs.append(Drawn(b.fresh("x"), b.dtype, shape))
     b.values.append(b.inputs[-1])
     return b.inputs[-1]
 
 
 def weight(b: Builder, *shape: int) -> str:
-    """A random constant, kept away from zero."""
+    """Add a random constant, kept away from zero."""
     drawn = b.numbers(shape, 0.5, 1.5)
     return b.weight(drawn * np.where(b.rng.random(shape) < 0.5, -1, 1).astype(drawn.dtype))
 
 
 def norm(b: Builder, x: Drawn, *, positive: bool = False, scale_only: bool = False, **attributes: Any) -> Drawn:
-    """A BatchNormalization over axis 1."""
+    """Append a BatchNormalization over axis 1."""
     channels = x.shape[1]
     scale = b.numbers([channels], 0.5, 1.5) * (1 if positive else np.where(np.arange(channels) % 2, -1, 1))
     shift, mean = (b.numbers([channels]) * (0 if scale_only else 1) for _ in range(2))
@@ -70,7 +70,7 @@ def norm(b: Builder, x: Drawn, *, positive: bool = False, scale_only: bool = Fal
 
 
 def node(b: Builder, op_type: str, *operands: Drawn | str, **attributes: Any) -> Drawn:
-    """A node with one output."""
+    """Append a node with one output."""
     names = [operand if isinstance(operand, str) else operand.name for operand in operands]
     return b.node(op_type, names, **attributes)[0]
 
@@ -78,41 +78,41 @@ def node(b: Builder, op_type: str, *operands: Drawn | str, **attributes: Any) ->
 def conv(
     b: Builder, x: Drawn, channels: int = 4, *, group: int = 1, bias: bool = True, kernel: int = 2, **attributes: Any
 ) -> Drawn:
-    """A Conv of any rank."""
+    """Append a Conv of any rank."""
     spatial = len(x.shape) - 2
     operands: list[Drawn | str] = [x, weight(b, channels, x.shape[1] // group, *[kernel] * spatial)]
     return node(b, "Conv", *operands, *([weight(b, channels)] if bias else []), group=group, **attributes)
 
 
 def conv_transpose(b: Builder, x: Drawn, each: int = 4, *, group: int = 1, kernel: int = 2, **attributes: Any) -> Drawn:
-    """A ConvTranspose with ``each`` output channels a group."""
+    """Append a ConvTranspose with ``each`` output channels a group."""
     kernel_shape = [kernel] * (len(x.shape) - 2)
     operands = (weight(b, x.shape[1], each, *kernel_shape), weight(b, each * group))
     return node(b, "ConvTranspose", x, *operands, group=group, **attributes)
 
 
 def gemm(b: Builder, x: Drawn, columns: int = 5, c: Sequence[int] | None = (5,), **attributes: Any) -> Drawn:
-    """A Gemm, with C of a shape or without."""
+    """Append a Gemm, with C of a shape or without."""
     inner = x.shape[0] if attributes.get("transA") else x.shape[1]
     matrix = weight(b, *((columns, inner) if attributes.get("transB") else (inner, columns)))
     return node(b, "Gemm", x, matrix, *([] if c is None else [weight(b, *c)]), **attributes)
 
 
 def matmul(b: Builder, x: Drawn, columns: int = 5) -> Drawn:
-    """A MatMul with a constant right operand."""
+    """Append a MatMul with a constant right operand."""
     return node(b, "MatMul", x, weight(b, x.shape[-1], columns))
 
 
 def ints(b: Builder, *numbers: int) -> str:
-    """A constant list of int64."""
+    """Append a constant list of int64."""
     return b.integers(numbers)
 
 
 def through(op_type: str, *constants: Sequence[int], **attributes: Any) -> Part:
-    """A node of one computed operand, with constant lists of integers behind it."""
+    """Append a node of one computed operand, with constant lists of integers behind it."""
     return lambda b, x: node(b, op_type, x, *(ints(b, *numbers) for numbers in constants), **attributes)
 
 
 def image(b: Builder) -> Drawn:
-    """What a network of images reads."""
+    """Add an input of images."""
     return given(b, 2, 3, 6, 8)

@@ -1,4 +1,4 @@
-"""Weights that are stored as integers, and what is computed with them."""
+"""Weights that are stored as integers, and their consumers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Weight = Callable[[Builder], Drawn]
 def _stored(
     b: Builder, *dims: int, dtype: Any = np.int8, axis: int | None = None, block: int = 0, zero: int | None = None
 ) -> Drawn:
-    """Behind a DequantizeLinear, with one scale, or with one for each slice or block along ``axis``."""
+    """Store a weight before a DequantizeLinear, with one scale, or one for each slice or block along ``axis``."""
     low, high = (1, 16) if dtype is ml_dtypes.uint4 else (-7, 8) if dtype is ml_dtypes.int4 else (-100, 101)
     numbers = b.weight(b.rng.integers(low, high, dims).astype(dtype))
     shape = [] if axis is None else [dims[axis]]
@@ -42,7 +42,7 @@ def _with_bias(b: Builder) -> Drawn:
 
 
 def _trained(b: Builder, *dims: int, axis: int | None = None, clip: bool = False) -> Drawn:
-    """Floats behind a QuantizeLinear and a DequantizeLinear, as quantisation-aware training leaves them."""
+    """Store floats before a QuantizeLinear and a DequantizeLinear, as quantisation-aware training leaves them."""
     shape = [] if axis is None else [dims[axis]]
     attributes = {} if axis is None else {"axis": axis}
     grid = [b.weight(np.full(shape, 0.0125, np.float32)), b.weight(np.zeros(shape, np.int8))]
@@ -53,7 +53,7 @@ def _trained(b: Builder, *dims: int, axis: int | None = None, clip: bool = False
 
 
 def _integers(op_type: str, *, add: bool) -> Callable[[Builder], Drawn]:
-    """As onnxruntime quantises dynamically."""
+    """Append onnxruntime's dynamic quantisation."""
 
     def build(b: Builder) -> Drawn:
         is_conv = op_type == "ConvInteger"

@@ -1,4 +1,4 @@
-"""What reads images at computed places, or sequences, or chooses by a mask; next to a BatchNormalization."""
+"""Operators that read images at computed places, or sequences, or choose by a mask; next to a BatchNormalization."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from _patterns.parts import Build, Pattern, conv, exchanged, given, image, ints,
 
 
 def _grid(b: Builder, x: Drawn, **attributes: Any) -> Drawn:
-    """A GridSample some of whose places lie outside."""
+    """Append a GridSample some of whose places are outside."""
     return node(b, "GridSample", x, b.weight(b.numbers([2, 3, 4, 2], -1.5, 1.5)), **attributes)
 
 
@@ -24,7 +24,7 @@ def _into_grid(b: Builder) -> Drawn:
 
 
 def _deform(b: Builder, x: Drawn, group: int = 1) -> Drawn:
-    """A DeformConv some of whose places lie outside."""
+    """Append a DeformConv some of whose places are outside."""
     kernel, offset = weight(b, 6, x.shape[1] // group, 2, 2), b.weight(b.numbers([2, 8, 5, 7], -3.0, 3.0))
     return node(b, "DeformConv", x, kernel, offset, weight(b, 6), kernel_shape=[2, 2], group=group)
 
@@ -59,7 +59,7 @@ def _differently(b: Builder) -> Drawn:
 
 
 def _both_arms(b: Builder) -> Drawn:
-    """Of one normalised value, moved in two ways that keep its channels."""
+    """Append a choice between two forms of one normalised value, moved in two ways that keep its channels."""
     x = norm(b, image(b))
     mirrored = node(b, "Slice", x, ints(b, -1), ints(b, -100), ints(b, 3), ints(b, -1))
     return conv(b, _chosen(b, x, mirrored))
@@ -75,7 +75,7 @@ def _recurrent(op_type: str, gates: int) -> Build:
 
 
 def _before_state(b: Builder) -> Drawn:
-    """What is normalised is where the recurrence begins, not what it reads."""
+    """Append a recurrent layer whose initial state is normalised, and not its input."""
     state = node(b, "Transpose", norm(b, given(b, 2, 3, 1)), perm=[2, 0, 1])
     return node(b, "GRU", given(b, 5, 2, 4), weight(b, 1, 9, 4), weight(b, 1, 9, 3), "", "", state, hidden_size=3)
 

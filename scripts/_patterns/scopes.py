@@ -11,7 +11,7 @@ DOMAIN = "local"
 
 
 def _branches(model: onnx.ModelProto) -> None:
-    """All nodes go into both branches of an If, whose condition is an input; weights stay outside."""
+    """Put all nodes into both branches of an If, whose condition is an input; weights stay outside."""
     graph, bodies = model.graph, []
     for way in ("then", "else"):
         nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in graph.node]
@@ -29,7 +29,7 @@ def _branches(model: onnx.ModelProto) -> None:
 
 
 def _behind(model: onnx.ModelProto) -> None:
-    """The last node alone goes into both branches."""
+    """Put the last node alone into both branches."""
     last = model.graph.node.pop()
     output = model.graph.output[0]
     body = onnx.ModelProto(graph=onnx.GraphProto(node=[last], output=[output]))
@@ -39,7 +39,7 @@ def _behind(model: onnx.ModelProto) -> None:
 
 
 def _function(model: onnx.ModelProto, *, fed: bool = False) -> None:
-    """All nodes go into a function with the weights as constants, or as inputs that two calls feed otherwise."""
+    """Put all nodes into a function with the weights as constants, or as inputs that two calls set differently."""
     graph = model.graph
     inputs, outputs = ([info.name for info in values] for values in (graph.input, graph.output))
     stored = list(graph.initializer)

@@ -1,4 +1,4 @@
-"""A BatchNormalization that is spelled out, in the forms that exporters and people write."""
+"""Decomposed BatchNormalizations, in the forms that exporters and people write."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from _patterns.parts import Pattern, conv, conv_transpose, gemm, given, image, n
 
 
 def _frozen(b: Builder, x: Drawn, inverse: str = "Reciprocal") -> Drawn:
-    """As detectron2 and detr have it: ``x·scale + (bias - mean·scale)`` with ``scale = weight / sqrt(var + eps)``."""
+    """Append detectron2's form: ``x·scale + (bias - mean·scale)`` with ``scale = weight / sqrt(var + eps)``."""
     channels = (1, x.shape[1], *[1] * (x.rank - 2))
     var, epsilon = b.weight(b.numbers(channels, 0.5, 2.0)), b.weight(b.numbers([], 1e-5, 2e-5))
     root = node(b, "Sqrt", node(b, "Add", var, epsilon))
@@ -23,7 +23,7 @@ def _frozen(b: Builder, x: Drawn, inverse: str = "Reciprocal") -> Drawn:
 
 
 def _normalised(b: Builder, *, by: str = "Div") -> Drawn:
-    """An image: (x - mean) / deviation, for each colour."""
+    """Normalise an image: (x - mean) / deviation, for each colour."""
     return node(b, by, node(b, "Sub", image(b), weight(b, 1, 3, 1, 1)), weight(b, 1, 3, 1, 1))
 
 

@@ -1,4 +1,4 @@
-"""Where folding would be wrong, or has been done wrong: leaving alone is right here, folding right is better."""
+"""Patterns whose fold would be wrong, or has been wrong: leaving them is right here, folding right is better."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _training(b: Builder) -> Drawn:
 
 
 def _overflow(b: Builder) -> Drawn:
-    """Every number that the model meets is finite; the folded weight is not."""
+    """Build a model whose numbers are all finite, and whose folded weight is not."""
     x = node(b, "Mul", image(b), b.weight(np.array(1e-3, np.float16)))
     kernel = b.weight(np.full((4, 3, 2, 2), 2.0, np.float16))
     scale, zero = b.weight(np.full(4, 300.0, np.float16)), b.weight(np.zeros(4, np.float16))

@@ -1,4 +1,4 @@
-"""What a tool made of one pattern: folded right, exchanged for an Add, left alone, wrong numbers, nothing that runs."""
+"""A tool's result on one pattern: folded right, exchanged for an Add, left alone, wrong, or not runnable."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TOLERANCE: dict[int, float] = {
 
 
 Measure = Callable[[onnx.ModelProto], tuple[float, ...]]
-"""What is to become less; of its numbers the second one must not become more for that."""
+"""The count to reduce; of its numbers the second one must not become more for that."""
 
 
 def affines(model: onnx.ModelProto) -> tuple[float, ...]:
-    """BatchNormalizations, all affine nodes, the former's channels, among what depends on the inputs."""
+    """Count BatchNormalizations, all affine nodes, the former's channels, among the nodes that depend on the inputs."""
     fed = {info.name for info in model.graph.input}
     sizes = {tensor.name: math.prod(tensor.dims) for tensor in model.graph.initializer}
     costs = [_cost_of(model.graph.node, fed, sizes)]
@@ -37,7 +37,7 @@ def affines(model: onnx.ModelProto) -> tuple[float, ...]:
 
 
 def judge(source: Path, out: Path, note: str, *, whole: bool = False, measure: Measure = affines) -> str:
-    """``folded``, ``exchanged``, ``left``, ``wrong`` or ``crash``; with ``whole`` folded in part counts as left."""
+    """Return ``folded``, ``exchanged``, ``left``, ``wrong`` or ``crash``; with ``whole`` a partial fold is ``left``."""
     before = onnx.load(source)
     if note or not out.is_file():
         return "crash"
@@ -59,7 +59,7 @@ def judge(source: Path, out: Path, note: str, *, whole: bool = False, measure: M
 
 
 def _feeds(model: onnx.ModelProto) -> Arrays:
-    """Numbers for the inputs; for those with a default only where somebody chose which these are."""
+    """Draw numbers for the inputs; for those with a default only if some initializers are no inputs."""
     rng, stored = np.random.default_rng(2), {tensor.name for tensor in model.graph.initializer}
     habit = stored <= {info.name for info in model.graph.input}
     return {
@@ -72,7 +72,7 @@ def _feeds(model: onnx.ModelProto) -> Arrays:
 
 
 def _run(model: onnx.ModelProto, feeds: Arrays) -> Arrays:
-    """In float64; by onnxruntime where a tool put in operators of its own."""
+    """Run in float64; in onnxruntime if a tool has inserted operators of its own."""
     onnx.checker.check_model(model)
     try:
         return reference.evaluate(ir.load(model), feeds)

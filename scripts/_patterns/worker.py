@@ -1,6 +1,6 @@
 """Script: `worker.py TOOL FOLDER` rewrites every FOLDER/*.onnx with one tool into FOLDER/TOOL.
 
-A note beside each model says how far it got, so that a tool that takes its process down with it is found out.
+A note beside each model says how far it got, which shows a tool that kills its process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def bnfold(source: str, out: str) -> None:
-    """Folding alone, constant arithmetic included, and what is asked for beside the model."""
+    """Fold alone, constant arithmetic included, with the options beside the model."""
     from bnfold import ir
     from bnfold.pipeline import passes
     from bnfold.settings import Options
@@ -24,7 +24,7 @@ def bnfold(source: str, out: str) -> None:
 
 
 def optimize(source: str, out: str) -> None:
-    """What `bnfold optimize` does to a network, comparison aside."""
+    """Run `bnfold optimize` on a network, without verification."""
     from bnfold import ir
     from bnfold.pipeline import passes
     from bnfold.settings import Options
@@ -35,7 +35,7 @@ def optimize(source: str, out: str) -> None:
 
 
 def onnxruntime(source: str, out: str) -> None:
-    """Everything that it does offline for any processor."""
+    """Optimise offline with all optimisations for any processor."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -46,7 +46,7 @@ def onnxruntime(source: str, out: str) -> None:
 
 
 def basic(source: str, out: str) -> None:
-    """As `onnxruntime`, without operators of its own; its folds are all there."""
+    """Optimise as `onnxruntime`, without operators of its own; its folds are all there."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -57,7 +57,7 @@ def basic(source: str, out: str) -> None:
 
 
 def onnxscript(source: str, out: str) -> None:
-    """Its optimizer, then its rewriter with the default rules."""
+    """Run the optimizer, then the rewriter with its default rules."""
     import onnx_ir
     from onnxscript import optimizer, rewriter
 
@@ -68,7 +68,7 @@ def onnxscript(source: str, out: str) -> None:
 
 
 def onnxsim(source: str, out: str) -> None:
-    """Its defaults, without its check of the result."""
+    """Simplify with default settings, without the tool's own check of the result."""
     import onnx
     import onnxsim
 
@@ -76,7 +76,7 @@ def onnxsim(source: str, out: str) -> None:
 
 
 def onnxslim(source: str, out: str) -> None:
-    """Its defaults."""
+    """Simplify with default settings."""
     import onnx
     import onnxslim
 
@@ -84,7 +84,7 @@ def onnxslim(source: str, out: str) -> None:
 
 
 def onnxoptimizer(source: str, out: str) -> None:
-    """Its default passes and the one that removes BatchNormalization."""
+    """Run the default passes and the one that removes BatchNormalization."""
     import onnx
     import onnxoptimizer
 
@@ -105,7 +105,7 @@ TOOLS: dict[str, Callable[[str, str], None]] = {
 
 
 def main(tool: str, folder: Path) -> None:
-    """Rewrite what no earlier, dead worker has touched."""
+    """Rewrite the models that no earlier, dead worker has touched."""
     for source in sorted(folder.glob("*.onnx")):
         out = folder / tool / source.name
         note = out.with_suffix(".note")

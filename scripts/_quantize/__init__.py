@@ -1,1 +1,1 @@
-"""What folding does to later int8 quantisation: a network, its quantised forms, and how exact each of them is."""
+"""The effect of folding on later int8 quantisation: a network, its quantised forms, and the error of each."""

@@ -1,4 +1,4 @@
-"""A network in the manner of MobileNet, whose channels are as even or as uneven as asked, with true statistics."""
+"""A network in the manner of MobileNet with channels as uneven as chosen, and true statistics."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ CHANNELS, SIZE, BLOCKS = 24, 12, 3
 
 
 def make(decades: float, rng: np.random.Generator) -> onnx.ModelProto:
-    """Blocks of 1×1 Conv → BN → Relu → depthwise Conv → BN → Relu.
+    """Build blocks of 1×1 Conv → BN → Relu → depthwise Conv → BN → Relu.
 
-    The first BatchNormalization of a block spreads its channels' scales over ``decades`` powers of ten, the second one
-    evens them out again, as it does in trained networks: its variance is that of what comes in.
+    The first BatchNormalization of a block spreads its channels' scales over ``decades`` powers of ten. The second one
+    evens them out again, as in trained networks: its variance is that of its input.
     """
     nodes: list[onnx.NodeProto] = []
     weights: dict[str, Array] = {}
@@ -55,7 +55,7 @@ def make(decades: float, rng: np.random.Generator) -> onnx.ModelProto:
 
 
 def settle(model: onnx.ModelProto, data: Array) -> onnx.ModelProto:
-    """Give each BatchNormalization, front to back, the mean and variance of what reaches it on ``data``."""
+    """Give each BatchNormalization, front to back, the mean and variance of its input on ``data``."""
     held = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type == "BatchNormalization":
@@ -66,7 +66,7 @@ def settle(model: onnx.ModelProto, data: Array) -> onnx.ModelProto:
 
 
 def watched(model: onnx.ModelProto, value: str) -> onnx.ModelProto:
-    """The model with an inner value as its only output."""
+    """Return the model with an inner value as its only output."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     del copy.graph.output[:]
@@ -75,7 +75,7 @@ def watched(model: onnx.ModelProto, value: str) -> onnx.ModelProto:
 
 
 def run(model: onnx.ModelProto, data: Array) -> list[Any]:
-    """The model's outputs in onnxruntime, as the file says it, nothing fused."""
+    """Run the model in onnxruntime, as the file has it, nothing fused."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

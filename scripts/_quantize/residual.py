@@ -1,4 +1,4 @@
-"""Small networks in the manner of MobileNetV2 and of ResNet: blocks around which a value goes on unchanged."""
+"""Small networks in the manner of MobileNetV2 and of ResNet: blocks around which a value passes unchanged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Layers:
         return name
 
     def conv(self, x: str, dims: tuple[int, int, int], group: int = 1, *, relu: bool = True) -> str:
-        """Conv of (out, in, kernel) → BatchNormalization → Relu."""
+        """Append Conv of (out, in, kernel) → BatchNormalization → Relu."""
         out, into, kernel = dims
         name, shape = f"layer{len(self.nodes)}", (out, into // group, kernel, kernel)
         weight = self.rng.standard_normal(shape) * np.sqrt(2 / np.prod(shape[1:]))
@@ -44,7 +44,7 @@ class Layers:
 
 
 def make(kind: str, rng: np.random.Generator) -> onnx.ModelProto:
-    """``mobilenet`` (expand, depthwise, project, add) or ``resnet`` (two 3×3, add, Relu)."""
+    """Build ``mobilenet`` (expand, depthwise, project, add) or ``resnet`` (two 3×3, add, Relu)."""
     net, x = Layers(rng), "x"
     for _ in range(BLOCKS):
         if kind == "mobilenet":

@@ -1,4 +1,4 @@
-"""What evening out channels does to trained networks: expected noise of int8 weights at the outputs."""
+"""The effect of equalisation on trained networks: expected noise of int8 weights at the outputs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from bnfold import Options, VerifyOptions
 
 Array = npt.NDArray[Any]
 UNKNOWN = 64
-"""Pixels along an axis that a model leaves open."""
+"""Pixels along a dynamic axis of a model."""
 CHANNELS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1}
-"""The axis of a weight that output channels lie along; the first for a Gemm with transB."""
+"""The axis of output channels in a weight; the first for a Gemm with transB."""
 
 
 def row(path: Path, draws: int) -> list[str]:
-    """Per tensor and per channel: decibels folded → folded and evened out, at the worst output."""
+    """Return, per tensor and per channel, decibels folded → folded and equalised, at the worst output."""
     feeds = _feeds(onnx.load(path))
     forms = [
         bnfold.optimize(path, options=Options(equalize=equalize), verify=VerifyOptions(depth="none")).to_proto()
@@ -47,7 +47,7 @@ def _decibels(
 
 
 def _noisy(model: onnx.ModelProto, seed: int, *, per_channel: bool) -> onnx.ModelProto:
-    """With noise of one step's width on every weight that is not zero, as rounding to int8 leaves."""
+    """Add noise of one step's width to every weight that is not zero, as rounding to int8 does."""
     rng = np.random.default_rng(seed)
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -77,7 +77,7 @@ def _feeds(model: onnx.ModelProto) -> dict[str, Array]:
 
 
 def _run(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
-    """The float outputs in onnxruntime, nothing fused, widened."""
+    """Return the float outputs in onnxruntime, nothing fused, widened."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3

@@ -1,4 +1,4 @@
-"""The ways to int8 that are compared."""
+"""The ways to int8 under comparison."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Reader(CalibrationDataReader):  # type: ignore[misc] # onnxruntime is not 
 
 
 def quantized(model: onnx.ModelProto, data: Array, *, per_channel: bool, **more: Any) -> onnx.ModelProto:
-    """The model in QDQ form: weights int8, activations uint8, calibrated on ``data``; ``more`` goes to onnxruntime."""
+    """Return the model in QDQ form: int8 weights, uint8 activations, calibrated on ``data``; ``more`` are options."""
     with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
         source, target = Path(folder) / "float.onnx", Path(folder) / "int8.onnx"
         onnx.save(model, source)
@@ -43,24 +43,24 @@ def quantized(model: onnx.ModelProto, data: Array, *, per_channel: bool, **more:
 
 
 def folded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model as bnfold folds it."""
+    """Fold the model with bnfold."""
     return bnfold.fold(model, verify=VerifyOptions(depth="none")).to_proto()
 
 
 def equalised(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model as bnfold folds it, channels evened out across layers."""
+    """Fold the model with bnfold, and equalise channels across layers."""
     return bnfold.fold(model, verify=VerifyOptions(depth="none"), equalize=True).to_proto()
 
 
 def spread(model: onnx.ModelProto) -> float:
-    """Largest over smallest channel range of a Conv's weights, the widest in the model."""
+    """Return largest over smallest channel range of a Conv's weights, the widest in the model."""
     held = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     ranges = [np.abs(held[node.input[1]]).max((1, 2, 3)) for node in model.graph.node if node.op_type == "Conv"]
     return float(max(found.max() / found.min() for found in ranges))
 
 
 def weights_only(model: onnx.ModelProto, *, per_channel: bool) -> onnx.ModelProto:
-    """The model with each convolution's weight rounded to int8 and back, and everything else in float32."""
+    """Round each convolution's weight to int8 and back, and keep everything else in float32."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     held = {tensor.name: tensor for tensor in copy.graph.initializer}
@@ -74,7 +74,7 @@ def weights_only(model: onnx.ModelProto, *, per_channel: bool) -> onnx.ModelProt
 
 
 def ways(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto, bool]]:
-    """Name, the float model, and whether its weights get a scale for each channel, for every way."""
+    """Return name, float model, and whether its weights get a scale for each channel, for every way."""
     plain = folded(model)
     forms = {"not folded": model, "folded": plain, "folded, equalised": equalised(model)}
     for name, form in forms.items():
@@ -83,6 +83,6 @@ def ways(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto, bool]]:
 
 
 def decibels(model: onnx.ModelProto, reference: Array, data: Array) -> float:
-    """Signal over quantisation noise at the output."""
+    """Return signal over quantisation noise at the output."""
     noise = run(model, data)[0].astype(np.float64) - reference
     return float(10 * np.log10((reference**2).sum() / (noise**2).sum()))

@@ -1,4 +1,4 @@
-"""What mkdocs.yml adds to docs/: pages made from the code and the repository, and links that lead out of docs/.
+"""The pages that mkdocs.yml adds to docs/, made from the code and the repository, and links that lead out of docs/.
 
 mkdocs calls the functions whose names begin with `on_`.
 """
@@ -42,7 +42,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Let links to files of the repository lead to their page, or to the repository."""
+    """Change links to files of the repository: to their page if there is one, else to the repository."""
     del files
     uri = PurePosixPath(page.file.src_uri)
     here = ROOT / "x.md" if uri.parts[0] == "project" else ROOT / "docs" / uri

@@ -1,1 +1,1 @@
-"""scripts/upgrade_table in parts: `models` says which, `convert` is the child that upgrades, `judging` compares."""
+"""The parts of scripts/upgrade_table: `models` lists them, `convert` is the child that upgrades, `judging` compares."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 def bnfold(source: str, out: str, target: int) -> None:
-    """This project."""
+    """Upgrade with bnfold."""
     from bnfold import ir
     from bnfold.converting import convert
 
@@ -21,7 +21,7 @@ def bnfold(source: str, out: str, target: int) -> None:
 
 
 def version_converter(source: str, out: str, target: int) -> None:
-    """The converter of the onnx package."""
+    """Upgrade with the converter of the onnx package."""
     import onnx
     from onnx import version_converter as converter
 
@@ -29,7 +29,7 @@ def version_converter(source: str, out: str, target: int) -> None:
 
 
 def onnxscript(source: str, out: str, target: int) -> None:
-    """The converter of onnxscript, which falls back on the onnx package's."""
+    """Upgrade with the converter of onnxscript, which falls back on the onnx package's."""
     import onnx_ir
     from onnxscript import version_converter as converter
 

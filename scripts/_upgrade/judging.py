@@ -1,4 +1,4 @@
-"""Run the converters, each in a process of its own, and compare what comes out with what went in."""
+"""Run the converters, each in a process of its own, and compare their results with the originals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCRIPT = Path(__file__).with_name("convert.py")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one model: ``equal``, ``differs``, ``invalid``, ``unverified`` or ``failed``, and why."""
+    """Result of one model: ``equal``, ``differs``, ``invalid``, ``unverified`` or ``failed``, and the reason."""
 
     verdict: str
     reason: str = ""
@@ -37,7 +37,7 @@ class Converter:
         self._child: subprocess.Popen[str] | None = None
 
     def convert(self, source: Path, out: Path, target: int) -> str:
-        """Upgrade; the reason if it did not come to that."""
+        """Upgrade; return the reason if there is no result."""
         child = self._started()
         watchdog = threading.Timer(self._timeout, child.kill)
         watchdog.start()
@@ -63,7 +63,7 @@ class Converter:
         return self._child
 
     def close(self) -> None:
-        """End the child."""
+        """Close the child."""
         if self._child is None:
             return
         self._child.kill()
@@ -72,7 +72,7 @@ class Converter:
 
 
 def outcome(converter: Converter, source: Path, out: Path, target: int, budget: float) -> Outcome:
-    """Upgrade ``source`` and judge the result: first onnx's checker, then the referee in float64."""
+    """Upgrade ``source`` and judge the result: first onnx's checker, then the reference evaluator in float64."""
     out.unlink(missing_ok=True)
     reason = converter.convert(source, out, target)
     if reason:
@@ -89,7 +89,7 @@ def outcome(converter: Converter, source: Path, out: Path, target: int, budget: 
 
 
 def runs(source: Path, outcomes: Iterable[Outcome], budget: float) -> bool:
-    """Whether the referee can run the original; a comparison that came to a result says as much."""
+    """Whether the reference evaluator can run the original; a conclusive comparison implies it."""
     if any(result.verdict in ("equal", "differs") for result in outcomes):
         return True
     try:
@@ -99,7 +99,7 @@ def runs(source: Path, outcomes: Iterable[Outcome], budget: float) -> bool:
 
 
 def complaint_of(path: Path) -> str:
-    """What onnx's checker has against a model; empty if nothing."""
+    """Return the complaint of onnx's checker about a model; empty if there is none."""
     try:
         onnx.checker.check_model(str(path))
     except Exception as error:  # noqa: BLE001 - the checker raises whatever the file provokes
@@ -108,11 +108,11 @@ def complaint_of(path: Path) -> str:
 
 
 def short(reason: str) -> str:
-    """The first line, without paths and the names of single values, so that equal reasons can be counted."""
+    """Return the first line, without paths and the names of single values, so that equal reasons can be counted."""
     line = next((line.strip() for line in reason.splitlines() if line.strip()), "")
     return re.sub(r"\S*/(\S+?)(:\d+)?:", r"\1:", line)[:160]
 
 
 def as_data(result: Outcome, *, runs: bool) -> dict[str, Any]:
-    """For the JSON file; ``runs``: the referee can run the original."""
+    """Return the data for the JSON file; ``runs``: the reference evaluator can run the original."""
     return {"verdict": result.verdict, "reason": result.reason, "runs": runs}

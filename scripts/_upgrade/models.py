@@ -1,4 +1,4 @@
-"""The models: a folder of real ones, the onnx package's own test data, and what its converter's tests convert."""
+"""The models: a folder of real ones, the onnx package's own test data, and the models of its converter's tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import onnx
 
 @dataclass(frozen=True)
 class Entry:
-    """One model file below the opset that it is to reach."""
+    """One model file below its target opset."""
 
     name: str
     path: Path
@@ -23,13 +23,13 @@ class Entry:
 
 
 def folders(corpus: Path | None) -> dict[str, Path]:
-    """Where models are looked for."""
+    """Return the folders with models."""
     given = {} if corpus is None else {"corpus": corpus}
     return given | {"onnx test data": Path(onnx.__file__).parent / "backend" / "test" / "data"}
 
 
 def entries(corpus: Path | None, target: int, only: str) -> list[Entry]:
-    """All models below ``target``, smallest first; files that are no models are left out."""
+    """Return all models below ``target``, smallest first; files that are no models are left out."""
     found = [
         Entry(str(path.relative_to(folder)), path, opset, target, source)
         for source, folder in folders(corpus).items()
@@ -40,7 +40,7 @@ def entries(corpus: Path | None, target: int, only: str) -> list[Entry]:
 
 
 def conversions(source: Path, folder: Path, only: str) -> list[Entry]:
-    """What the version converter's tests in an unpacked source of onnx convert upwards, stored in ``folder``."""
+    """Store in ``folder`` the upward conversions of the version converter's tests, from an unpacked source of onnx."""
     script = Path(__file__).with_name("suites.py")
     subprocess.run([sys.executable, str(script), str(source), str(folder)], check=True, stdout=subprocess.DEVNULL)
     found = []
@@ -52,7 +52,7 @@ def conversions(source: Path, folder: Path, only: str) -> list[Entry]:
 
 
 def opset_of(path: Path) -> int | None:
-    """The default domain's opset; 1 if none is imported, None if the file is no model."""
+    """Return the default domain's opset; 1 if none is imported, None if the file is no model."""
     try:
         model = onnx.load(path, load_external_data=False)
     except Exception:  # noqa: BLE001 - protobuf's own error types; whatever it is, there is nothing to upgrade

@@ -1,7 +1,7 @@
-"""Script: `suites.py SOURCE FOLDER` stores what the version converter's own tests convert upwards.
+"""Script: `suites.py SOURCE FOLDER` stores the upward conversions of the version converter's own tests.
 
-SOURCE is the unpacked source distribution of the installed onnx. The tests are run, and every model that they hand to
-the converter becomes a file of FOLDER named after the test and the opset it is to reach.
+SOURCE is the unpacked source distribution of the installed onnx. The tests run, and every model that they pass to
+the converter becomes a file of FOLDER, named after the test and the target opset.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SUITES = ("version_converter_test.py", "version_converter/automatic_upgrade_test
 
 
 def recording(convert: Callable[..., onnx.ModelProto], folder: Path) -> Callable[..., onnx.ModelProto]:
-    """The converter, with every upward conversion stored before it is made."""
+    """Return the converter, which now stores every upward conversion before it makes it."""
     counts = dict[str, int]()
 
     def record(model: onnx.ModelProto, target: int) -> onnx.ModelProto:
