@@ -1,7 +1,7 @@
 """The value that moves: ``y = s·x + t`` in float64. Pure numpy, no graph.
 
 ``s`` and ``t`` have the rank of the value they act on, with size 1 on every axis along which they do not vary; an axis
-along which they vary is static. Scalar, per-channel and per-activation affines are one type.
+along which they vary has a known size. Scalar, per-channel and per-activation affines are one type.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from bnfold.ir.elements import Bools, Float64
 from bnfold.report.reasons import Declined, Reason
 
 MOST = 1 << 24
-"""Elements of one array of factors; no network has as many channels, but a damaged file may say so."""
+"""Largest number of elements in one array of factors. More than that means a damaged file."""
 
 WIDEST = 2.0**12
-"""How many times the smallest scale the largest may be, where the inverse is needed as well."""
+"""Largest ratio between the largest and the smallest scale, if the inverse is used."""
 HALF = 2.0**4
-"""How large a scale may be there in float16, or one over it: values would leave the range of the type."""
+"""In float16, scales whose inverse is used lie in [1/16, 16]: others would leave the range of the type."""
 
 
 def bounded(count: int) -> int:
@@ -32,12 +32,12 @@ def bounded(count: int) -> int:
 
 
 def bounded_together(*blocks: Float64) -> None:
-    """Do as `bounded`, for an array that blocks of one rank are broadcast to."""
+    """Check, as `bounded` does, the size to which blocks of one rank are broadcast."""
     bounded(math.prod(np.broadcast_shapes(*(block.shape for block in blocks))))
 
 
 def every(truths: Bools) -> bool:
-    """Do as ``truths.all()``, in a fifth of the time where there are few: a plan asks a dozen times."""
+    """Return ``truths.all()``; five times faster on small arrays, which planning tests often."""
     return b"\0" not in truths.tobytes()
 
 
@@ -75,7 +75,7 @@ class Affine(NamedTuple):
 
     @property
     def is_power_of_two(self) -> bool:
-        """Whether every scale is a power of two, or its negative: multiplying by it rounds nothing in range."""
+        """Whether every scale is a power of two, or its negative: multiplying by it is exact, barring overflow."""
         return every(np.abs(np.frexp(self.s)[0]) == 0.5)
 
     @property
@@ -89,7 +89,7 @@ class Affine(NamedTuple):
         return make(self.s * first.s, self.s * first.t + self.t)
 
     def inverse(self, *, half: bool) -> Affine:
-        """Return the affine that undoes this one; NaN where the scale is zero, or too small or large for that."""
+        """Return the inverse; NaN where the scale is zero or beyond `WIDEST` (`HALF` for float16)."""
         size = np.abs(self.s)
         fits = (size * HALF >= 1) & (size <= HALF) if half else size * WIDEST >= size.max()
         with np.errstate(all="ignore"):
@@ -104,7 +104,7 @@ class Affine(NamedTuple):
         return np.array_equal(self.s, other.s) and np.array_equal(self.t, other.t)
 
     def lifted(self, rank: int) -> Affine:
-        """Add leading axes of size 1, as broadcasting would."""
+        """Add leading axes of size 1 up to ``rank``."""
         return self.map(lambda block: lifted(block, rank))
 
     def map(self, move: Callable[[Float64], Float64]) -> Affine:
@@ -112,7 +112,7 @@ class Affine(NamedTuple):
         return make(move(self.s), move(self.t))
 
     def expanded(self, axis: int, size: int) -> Affine:
-        """Repeat both arrays to ``size`` along ``axis``, so that their elements can be picked there."""
+        """Repeat both arrays to ``size`` along ``axis``, so that single elements along it can be indexed."""
         return Affine(_repeat(self.s, axis, size), _repeat(self.t, axis, size))
 
 
@@ -134,12 +134,12 @@ def squeeze_constant(block: Float64) -> Float64:
 
 
 def lifted(block: Float64, rank: int) -> Float64:
-    """Add leading axes of size 1, as broadcasting would."""
+    """Add leading axes of size 1 up to ``rank``."""
     return block.reshape((1,) * (rank - block.ndim) + block.shape)
 
 
 def plainest(block: Float64) -> Float64:
-    """Return the same block in the lowest rank that broadcasts alike: what other programs know for a bias."""
+    """Return the block without leading axes of size 1, the form in which other tools recognise a bias."""
     dims = block.shape
     while dims[:1] == (1,):
         dims = dims[1:]
@@ -160,7 +160,7 @@ def on_axis(s: Float64, t: Float64, axis: int, rank: int) -> Affine:
 
 def vector(block: Float64, axis: int, size: int) -> Float64:
     """Return the values of a block along ``axis`` as a vector of ``size``; it must vary along no other axis."""
-    if block.size == 1:  # along an axis, too, that a value of rank 1 does not have
+    if block.size == 1:  # `axis` may not exist in a block of one element
         return np.broadcast_to(block.reshape(-1), (size,))
     if block.shape[axis] != block.size:
         raise ValueError(f"a block of shape {block.shape} is no vector along axis {axis}")
@@ -168,7 +168,7 @@ def vector(block: Float64, axis: int, size: int) -> Float64:
 
 
 def concatenate(parts: Sequence[Affine], sizes: Sequence[int], axis: int) -> Affine:
-    """Make one affine along ``axis`` from one for each part of the given sizes."""
+    """Concatenate affines along ``axis``; ``sizes`` has the length of each part."""
     rank = parts[0].rank
     others = [max(part.shape[other] for part in parts) if other != axis else 1 for other in range(rank)]
     bounded(sum(sizes) * math.prod(others))

@@ -1,6 +1,6 @@
 """Search for nodes that can absorb an affine: first upward through producers, then downward through readers.
 
-Searching is pure. It ends in a `Plan` or in the furthest refusal.
+Searching is pure: it returns a `Plan`, or raises the refusal that got furthest from the chain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bnfold.report.reasons import Declined, Reason, SearchTrace
 
 _OUTER = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT)
 _ENDS = (*_OUTER, Reason.SHARED_VALUE, Reason.BARRIER, Reason.NO_HANDLER)
-"""Where a graph ends or forks; of two searches that stopped equally far, any other reason says more."""
+"""Reasons that only say where a graph ends or forks. Of two refusals equally far away, any other reason is reported."""
 _SHOWN = 8
 """Channels that a refusal lists."""
 
@@ -61,7 +61,7 @@ def search(chain: AffineChain, limits: Limits, budget: SizeBudget) -> Plan:
 
 
 def _furthest(refusals: Sequence[Declined]) -> Declined:
-    """Return the refusal that got furthest; an operator without such factors says more than where the graph ends."""
+    """Return the refusal that got furthest. Beside an AXIS refusal, ends of the graph are ignored, which say less."""
     reasons = {refusal.reason for refusal in refusals}
     silent = _OUTER if Reason.AXIS in reasons else ()
     told = [refusal for refusal in refusals if refusal.reason not in silent]
@@ -69,7 +69,7 @@ def _furthest(refusals: Sequence[Declined]) -> Declined:
 
 
 def _with_cause(refusal: Declined, chain: AffineChain, limits: Limits, budget: SizeBudget) -> Declined:
-    """Say which scales are negative, or what would end the search all the same, were they positive."""
+    """Add the negative channels to a refusal of negative scales, or return the reason that positive ones would meet."""
     negative = np.flatnonzero(chain.affine.s < 0)
     if not negative.size:  # something on the way turned the sign
         return refusal
@@ -86,7 +86,10 @@ def _with_cause(refusal: Declined, chain: AffineChain, limits: Limits, budget: S
 
 
 def _identity(chain: AffineChain) -> Plan:
-    """Let readers of the output read the input; a graph output's name goes to what makes the input, if that is free."""
+    """Let readers of the output read the input.
+
+    If the output is a graph output, the producer of the input takes its name if it can; else the node stays.
+    """
     source = chain.source
     if not chain.target.is_output:
         return Plan(chain, "down")
@@ -96,16 +99,17 @@ def _identity(chain: AffineChain) -> Plan:
 
 
 def _evaluated(chain: AffineChain, constant: ir.Tensor) -> Plan:
-    """Evaluate: the affine of a constant is a constant, under the name that its readers know."""
+    """Replace an affine of a constant by its computed value; the output keeps its name."""
     edit = SetConstant(chain.links[-1].node, 0, mapped(constant, chain.affine))
     range_check.check([edit])
     return Plan(chain, "stay", (edit,))
 
 
 def _planned(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
-    """Plan upward that what makes the chain's input makes its output.
+    """Plan in one direction.
 
-    Downward that its readers read what the chain reads.
+    Up: the producers are changed so that they compute the chain's output. Down: the consumers are changed so that they
+    can read the chain's input.
     """
     chain = builder.chain
     source, edge = chain.source, (chain.links[0].node, chain.links[0].slot)
@@ -121,7 +125,7 @@ def _planned(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
 
 
 def finish(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
-    """Finish the plan. Raises Declined where it loses digits, costs too much or gains nothing."""
+    """Finish the plan. Raises Declined if it loses precision, exceeds the growth limit or removes nothing."""
     range_check.check(builder.edits)
     plan = Plan(
         builder.chain,
@@ -138,9 +142,10 @@ def finish(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
 
 
 def _with_image(plans: list[Plan], refusals: Iterable[Declined], find: Callable[[str], Plan]) -> list[Plan]:
-    """Return the plans, with a better one downward if padding was in the way of one and ``find`` finds it, by form.
+    """Return the plans, with a cheaper one downward if padding was in the way and ``find`` finds it.
 
-    The image of a shift behind a Conv that pads with zeros may cost less than an Add in front of it.
+    Behind a Conv that pads with zeros, an Add of the shift's *image* (what the Conv makes of the shift, a constant) may
+    cost less than an Add in front of the Conv. ``find`` tries the forms in `padded.FORMS`.
     """
     down = next((plan for plan in plans if plan.direction == "down"), None)
     if not _pads(down, refusals):
@@ -156,14 +161,14 @@ def _with_image(plans: list[Plan], refusals: Iterable[Declined], find: Callable[
 
 
 def _pads(down: Plan | None, refusals: Iterable[Declined]) -> bool:
-    """Whether padding cost an Add, or was what an Add could not deal with."""
+    """Whether the plan downward has an Add because of padding, or failed because a scale is 0 there."""
     if down is None:
         return any(refusal.reason is Reason.ZERO_SCALE for refusal in refusals)
     return any(isinstance(edit, ExtraAdd) and "carried" in record(edit.node).forms for edit in down.edits)
 
 
 def _check_extra_adds(plan: Plan) -> None:
-    """Decline unless (BatchNormalizations, activation-sized operations) falls: an Add may replace one of the former."""
+    """Decline unless the plan removes more operations than it adds; as many are enough if a BatchNormalization goes."""
     added, removed = plan.extra_adds, plan.removed
     if not added:
         return

@@ -1,6 +1,6 @@
 """A graph, a subgraph or a function body: its values and nodes, and the edits rewrites make.
 
-Edits are cheap and local; the protobuf message is brought in line once, by `Model.sync`.
+Edits are cheap and local. `Model.sync` writes them into the protobuf message once, at the end.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ class Graph:
         domain: str = "",
         **attrs: Any,
     ) -> Node:
-        """Insert a node in front of ``before`` or right behind ``after``; without either, at the end.
+        """Insert a node in front of ``before`` or right behind ``after``; at the end without both.
 
-        An output given as a string is a hint for a fresh value. Without a name the node is called as its first output,
-        or nearly so: profiles and viewers tell nodes by their names.
+        An output given as a string is a hint for a fresh value. Without a name the node gets that of its first output,
+        made unique: profilers and viewers identify nodes by name.
         """
         proto = self.proto.node.add()
         proto.op_type, proto.domain = op_type, domain
@@ -133,7 +133,7 @@ class Graph:
         return node
 
     def remove(self, node: Node) -> None:
-        """Drop a node; what it made must have no readers left (a value already taken over by another node is fine)."""
+        """Drop a node. Its outputs must have no readers, unless another node produces them already."""
         node.detach()
         for body in node.bodies:
             body.dissolve()
@@ -145,7 +145,7 @@ class Graph:
         self._stale = self.order_changed = True
 
     def dissolve(self) -> None:
-        """Remove this graph's uses of outer values, because the node that holds it is dropped."""
+        """Remove this subgraph's uses of outer values, when the node that holds it is dropped."""
         for value in self.outputs:
             value.output_slots -= 1
             if not value.uses:
@@ -155,9 +155,9 @@ class Graph:
             self.remove(inner)
 
     def rename(self, value: Value, name: str) -> None:
-        """Give a value that a node makes another name, for everybody who reads it; its type annotation follows.
+        """Rename a value, for all its consumers; its type annotation follows.
 
-        Raises ValueError for a value of the graph's interface, or an initializer: their names are for others to use.
+        Raises ValueError unless a node produces the value and it is no graph output: callers use the other names.
         """
         if value.producer is None or value.is_output:
             raise ValueError(f"{value.name!r} cannot be renamed: it is not an inner value of the graph")
@@ -174,19 +174,19 @@ class Graph:
             node.proto.input[slot] = name
 
     def orphan(self, value: Value) -> None:
-        """Note that a value lost its producer, so that its type annotation goes too; its name is not given again."""
+        """Take a value without a producer out of this scope. `sync` drops its annotation; its name is not reused."""
         self.model.note_name(value.name)
         self.dropped_names.add(self.renamed.get(value, value.name))
         if self.values.get(value.name) is value:
             del self.values[value.name]
 
     def forget_type(self, value: Value) -> None:
-        """Note that a value may have other dims than its type annotation says, which goes."""
+        """Drop the type annotation of a value whose shape may have changed."""
         self.types.pop(value.name, None)
         self.dropped_names.add(self.renamed.get(value, value.name))
 
     def adopt(self, value: Value) -> None:
-        """Take a value (back) into this scope."""
+        """Put a value into this scope, also after `orphan`."""
         self.dropped_names.discard(self.renamed.get(value, value.name))
         self.values[value.name] = value
 
@@ -206,7 +206,7 @@ class Graph:
         return value
 
     def store_output(self, node: Node, message: onnx.TensorProto) -> Value:
-        """Put an initializer of this content in the place of a node that has one output, under the output's name."""
+        """Replace a node with one output by an initializer of the output's name."""
         assert isinstance(self.proto, onnx.GraphProto), "a function has no initializers"
         (value,) = node.outputs
         assert value is not None, "what is stored is an output"
@@ -220,7 +220,7 @@ class Graph:
         return value
 
     def remove_initializers(self, values: list[Value]) -> list[str]:
-        """Drop initializers that nobody reads; one that is an input as well stays an input, without a default.
+        """Drop initializers without consumers; one that is an input as well stays an input, without a default.
 
         Returns the names that are gone.
         """
@@ -245,7 +245,7 @@ class Graph:
 def opset_of(imports: Sequence[onnx.OperatorSetIdProto], domain: str) -> int:
     """Return the highest version imported for ``domain``.
 
-    A model that imports nothing is of opset 1, 0 means not imported.
+    Without an import that is 1 for the default domain, and 0 for any other.
     """
     wanted = _DEFAULT_DOMAIN if domain in _DEFAULT_DOMAIN else (domain,)
     version = None
@@ -258,13 +258,13 @@ def opset_of(imports: Sequence[onnx.OperatorSetIdProto], domain: str) -> int:
 
 
 def state_opset(proto: onnx.ModelProto) -> None:
-    """Say the opset that a missing import stands for."""
+    """State opset 1 in a model that does not import the default domain."""
     if not any(entry.domain in _DEFAULT_DOMAIN for entry in proto.opset_import):
         proto.opset_import.add(domain="", version=1)
 
 
 def define_once(graph: Graph, name: str) -> Value:
-    """Return a value that a node makes; a second maker of the same name would make every read of it ambiguous."""
+    """Return the value of this name for a node to produce. Raises MalformedModel if it has a producer already."""
     value = graph.values.get(name)
     if value is None:
         return graph.define(name)
@@ -274,9 +274,9 @@ def define_once(graph: Graph, name: str) -> Value:
 
 
 def makers_first(nodes: Iterable[Node]) -> list[Node]:
-    """Return the nodes as they stand, but none before those that make its inputs.
+    """Sort nodes topologically, and keep their order where possible.
 
-    Some files are not sorted, and run.
+    Some files are unsorted, and run anyway.
     """
     place = set(nodes := list(nodes))
     ordered: dict[Node, None] = {}

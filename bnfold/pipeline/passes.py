@@ -26,7 +26,7 @@ from bnfold.settings import Options
 
 
 def describe(run: PassContext) -> None:
-    """Describe the model first, while everything is as it was in the file."""
+    """Record opset, IR version and counts of the model in the report. First, because later passes change them."""
     run.report.opset_before = run.model.opset()
     run.report.ir_before = run.model.proto.ir_version
     run.report.before = totals.count(run.model)
@@ -35,17 +35,17 @@ def describe(run: PassContext) -> None:
 
 
 def fix_shapes(run: PassContext) -> None:
-    """Fix shapes before the other passes, which know more with sizes that are fixed."""
+    """Fix the input shapes that the user gave. Early, because later passes can do more with known sizes."""
     run.report.fixed = fix_inputs(run.model, run.options.fix_shapes)
 
 
 def choose_overridable(run: PassContext) -> None:
-    """Choose what is overridable, while the inputs are as the file lists them."""
+    """Decide whether initializers that are also inputs are constants. Before `normalise` unlists some."""
     run.freezes = overridable.is_frozen(run.model, run.options, run.report, lambda freezes: _gone(run, freezes=freezes))
 
 
 def _gone(run: PassContext, *, freezes: bool) -> int:
-    """Return the BatchNormalizations that folding takes out of a copy of the model."""
+    """Count the BatchNormalizations that folding would remove, on a copy of the model."""
     trial = PassContext(run.model.clone(), run.options, Report(), run.original, lambda *_: None, run.banned, freezes)
     for step in (describe, normalise, raise_opset, fold_affines):
         step(trial)
@@ -53,9 +53,9 @@ def _gone(run: PassContext, *, freezes: bool) -> int:
 
 
 def normalise(run: PassContext) -> None:
-    """Normalise the frame before anything asks what is a constant.
+    """Merge opset imports, and list no initializer as an input that is a constant.
 
-    An initializer of IR version 3 is one, although it is an input too.
+    Before folding, which has to recognise constants: in IR version 3, every initializer is listed as an input.
     """
     if converting.merge_opset_imports(run.model):
         text = "the default domain is imported at several opsets; using the highest"
@@ -110,7 +110,7 @@ def raise_opset(run: PassContext) -> None:
 
 
 def _target(run: PassContext) -> int | None:
-    """Return the opset to reach, as a number; None for 15, unless the model is newer."""
+    """Return the opset to reach, as a number; None for the default: 15, or the opset of a newer model."""
     target = run.options.target_opset
     if target == "latest":
         return onnx.defs.onnx_opset_version()
@@ -122,7 +122,7 @@ def _target(run: PassContext) -> int | None:
 
 
 def fold_affines(run: PassContext) -> None:
-    """Fold BatchNormalization and, if asked, other constant affine nodes; nothing if all of them are decomposed."""
+    """Fold BatchNormalization and, if asked, other constant affine nodes. Does nothing with ``--decompose all``."""
     if not run.options.fold or run.options.decompose == "all":
         return
     options = run.options
@@ -158,7 +158,7 @@ def fold_affines(run: PassContext) -> None:
 
 
 def tell_training(run: PassContext) -> None:
-    """Tell, after folding, which BatchNormalizations still train, but for InstanceNormalization that is written so."""
+    """Note which BatchNormalizations are left in training mode, but for those that make up InstanceNormalization."""
     if run.converted is None or not run.converted.training:
         return
     from bnfold.folding.rewrites import instances
@@ -170,13 +170,13 @@ def tell_training(run: PassContext) -> None:
 
 
 def _exchange(options: Options) -> Literal["auto", "always"]:
-    """Return whether an Add has to pay: beside a BatchNormalization that is spelled out as several it always does."""
+    """Return when an Add may replace a BatchNormalization: always, if what is left is decomposed into several nodes."""
     is_spelled_out = options.decompose == "residual" and "BatchNormalization" in options.decompose_ops
     return "always" if is_spelled_out else options.exchange
 
 
 def _spelled_out(run: PassContext, node: ir.Node) -> BatchNormEvent:
-    """Return the event of a BatchNormalization that ends in ``node``."""
+    """Report a BatchNormalization that is written as primitive operators, the last of which is ``node``."""
     path, value = key_of(node)
     event = BatchNormEvent(node.label, path, 0, "spelled-out", value=value)
     run.report.batchnorms.append(event)
@@ -184,7 +184,7 @@ def _spelled_out(run: PassContext, node: ir.Node) -> BatchNormEvent:
 
 
 def spell_out(run: PassContext) -> None:
-    """Decompose after folding, which may have left nothing to decompose."""
+    """Decompose the normalizations that are left, if asked. After folding, so that nothing is decomposed that folds."""
     if run.options.decompose == "never":
         return
     from bnfold import decomposing
@@ -200,9 +200,9 @@ def spell_out(run: PassContext) -> None:
 
 
 def lift_constants(run: PassContext) -> None:
-    """Turn Constant nodes into initializers after the rewrites, some of which fold into them.
+    """Turn Constant nodes into initializers. After the rewrites, some of which fold into them.
 
-    Before IR version 4 there are none that are no inputs.
+    Raises the IR version to 4 if necessary: before, every initializer is an input as well.
     """
     if run.options.constants == "lift" and (lifted := lifting.lift_constants(run.model)):
         run.report.lifted = lifted
@@ -210,7 +210,7 @@ def lift_constants(run: PassContext) -> None:
 
 
 def simplify(run: PassContext) -> None:
-    """Simplify after all rewrites, and leave none of what they need as it was in the file."""
+    """Simplify the graph. After the other rewrites, which recognise patterns as the file has them."""
     if run.options.no_simplify:
         return
     from bnfold import simplifying
@@ -231,7 +231,7 @@ def simplify(run: PassContext) -> None:
 
 
 def remove_dead_nodes(run: PassContext) -> None:
-    """Remove, last of the rewrites, what they left without a consumer."""
+    """Remove nodes without a consumer, and record the final counts. Last of the rewrites, which leave such nodes."""
     run.report.removed_names.extend(run.model.remove_dead_nodes())
     run.model.release_sources()
     if run.report.fixed and (left := state_shapes(run.model)):
@@ -242,7 +242,7 @@ def remove_dead_nodes(run: PassContext) -> None:
 
 
 def set_ir_version(run: PassContext) -> None:
-    """Set the IR version behind all rewrites: it has to have what they use."""
+    """Set the IR version. After all rewrites, because it has to support what they wrote."""
     wanted = run.options.ir_version
     if isinstance(wanted, int):
         run.report.notes.extend(require_ir_version(run.model, wanted))
@@ -252,9 +252,9 @@ def set_ir_version(run: PassContext) -> None:
 
 
 def _allow_initializers(run: PassContext) -> None:
-    """Allow initializers: before IR version 4 one has to be an input as well; those that rewrites add are none.
+    """Raise the IR version to 4 if a rewrite added an initializer: before, every initializer has to be an input.
 
-    From 3 on the opset has to be said, which until then was 1.
+    From IR version 3 on the opset import is mandatory: the implied opset 1 is then stated.
     """
     proto = run.model.proto
     values = (value for graph in run.model.graphs() for value in graph.values.values())
@@ -264,7 +264,7 @@ def _allow_initializers(run: PassContext) -> None:
 
 
 def check(run: PassContext) -> None:
-    """Check that there is no checker error that the input did not have, by the output's IR version."""
+    """Raise if onnx's checker rejects the output, but not the input (both by the rules of the output's IR version)."""
     error = checker_error(run.model)
     if not error:
         return
@@ -285,10 +285,10 @@ PASSES: tuple[Callable[[PassContext], None], ...] = (
 def rewrite(
     model: ir.Model, options: Options, progress: Progress | None = None, banned: frozenset[Key] = frozenset()
 ) -> Report:
-    """Run all passes over ``model``, in place; fold none that is ``banned``, for its weight would overflow.
+    """Run all passes in place; ``banned`` BatchNormalizations stay: a weight overflowed in an earlier attempt.
 
     Raises:
-        UpgradeBlocked, Unsupported, BadInput: As `upgrade.run`; the model is then to be discarded.
+        UpgradeBlocked, Unsupported, BadInput: A pass cannot convert or read the model, which is then to be discarded.
     """
     run = PassContext(model, options, Report(), model.original_names, progress or (lambda *_: None), banned)
     with ir.utf8(model.label):

@@ -29,11 +29,14 @@ if TYPE_CHECKING:
     from bnfold.verification.end_to_end.examine import Whole
 
 SubgraphPair = Callable[[], SubgraphVerifier]
-"""What compares parts: made once, for whoever compares some first."""
+"""Makes what compares the changed parts, on first use."""
 
 
 class Dearer(NamedTuple):
-    """Why float64 is to look at the whole models, if not because they are small, and how they differ in a runtime."""
+    """The cheap tests do not decide, so the whole models are compared in float64.
+
+    ``why`` is the reason, empty for small models; ``fault`` is a difference that a runtime showed.
+    """
 
     why: str = ""
     fault: str = ""
@@ -44,7 +47,12 @@ _NAMED = 8
 
 
 def judge(request: Request) -> Verdict:
-    """Run the tests that the request's depth asks for and decide on what they found."""
+    """Run the tests that the request's depth asks for, and decide.
+
+    First the interface: inputs, outputs, and what is missing. Depth ``auto`` compares each changed part in float64 and
+    the whole models in a runtime (`_in_layers`); only if that does not decide, the whole models in float64
+    (`_in_depth`). Depth ``full`` begins with the whole models in float64, ``local`` compares parts alone.
+    """
     fault = interface_fault(request.before, request.after)
     if fault:
         return _verdict(request, "failed", fault, "interface")
@@ -62,7 +70,7 @@ def judge(request: Request) -> Verdict:
 def _in_depth(
     request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, refusal: Callable[[], str], asked: Dearer
 ) -> Verdict:
-    """Return the verdict of the whole in float64 and of what it does not show."""
+    """Compare the whole models in float64, and by parts the changes that this comparison would not show."""
     try:
         whole, obstacle = _whole(request, draws)
     except Broken as finding:
@@ -79,9 +87,9 @@ def _in_depth(
 
 
 def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
-    """Turn a failure into unverified if there is one only where a declared size of 0 stands for an open one.
+    """Lower a failure to unverified if the models differ only when a declared size of 0 is read as dynamic.
 
-    bnfold itself reads 0 as an open size, so what it says it did has to hold for others.
+    Not for bnfold's own rewrites (those with cuts): bnfold reads 0 as dynamic, so they have to hold for all sizes.
     """
     if request.cuts or verdict.decided_by == "interface":
         return verdict
@@ -96,7 +104,7 @@ def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
 def _in_layers(
     request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, refusal: Callable[[], str]
 ) -> Verdict | Dearer:
-    """Return the verdict of each part in float64 and of the whole in a runtime, or why that is not enough."""
+    """Compare each part in float64 and the whole models in a runtime; return a verdict, or why that does not decide."""
     if request.checks.depth != "auto":
         return Dearer()
     from bnfold.verification.end_to_end.ort_check import start_guard
@@ -119,7 +127,11 @@ def _in_layers(
 
 
 def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusal: Callable[[], str] | None) -> Verdict:
-    """Lower the verdict if callers may feed less than before or to no effect, or a runtime that ran none refuses."""
+    """Lower the verdict for a fault that no comparison of results shows.
+
+    The rewritten model accepts fewer inputs than before, promises an output shape without proof, is ill-typed, ignores
+    an input, or is rejected by a runtime that has not run it (``refusal``).
+    """
     if fault := narrowed(request.before, request.after):
         return replace(verdict, status="failed", reason=fault, decided_by="interface")
     is_open = whole is None or whole.doubt
@@ -139,7 +151,7 @@ def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusa
 
 
 def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str]:
-    """Return the examination of the whole models, or the reason why there is none."""
+    """Return the comparison of the whole models in float64, or the reason why there is none."""
     if request.checks.depth == "local":
         return None, "whole models were not compared (--verify local)"
     from bnfold.verification.end_to_end.examine import examine_whole  # as slow as comparing small parts
@@ -151,7 +163,7 @@ def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str
 
 
 def _parts(request: Request, subgraphs: SubgraphPair, whole: Whole | None) -> Parts:
-    """Compare parts; with whole models only what these do not show, or where a fault is."""
+    """Compare the changed parts. After the whole models, only those that they do not show, or to locate a fault."""
     if request.checks.depth == "full" and (whole is None or (whole.doubt and not whole.fault)):
         return Parts()
     with request.clock.phase("local"):
@@ -159,6 +171,11 @@ def _parts(request: Request, subgraphs: SubgraphPair, whole: Whole | None) -> Pa
 
 
 def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:
+    """Combine what was found; the first of these that applies decides.
+
+    A fault of the whole models, a failed part, a runtime that rejects the result, the parts where the whole is no
+    evidence, a part that the whole does not show. Else the models are verified.
+    """
     local = parts.rows
     decided = whole is not None and not whole.doubt
     broken = _failed(parts.announced if decided else local)
@@ -194,7 +211,7 @@ def _sentence(row: LocalRow) -> str:
 
 
 def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:
-    """Let the parts decide where the whole did not: they do, if every one of them could be compared."""
+    """Decide by the parts if the whole did not. They are verified only if none was skipped."""
     local = parts.rows
     skipped = [row for row in parts.others if row.status == "skipped"]
     if skipped:

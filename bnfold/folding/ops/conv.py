@@ -13,15 +13,15 @@ from bnfold.ir.tensor import Exact, Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 
 
-def up(node: ir.Node, _: int, affine: Affine, *, bias: int = 2) -> Step:
-    """Use ``W' = s·W`` on the output channels, ``b' = s·b + t``, where ``bias`` is the slot of ``b``."""
+def up(node: ir.Node, _: int, affine: Affine, *, bias_slot: int = 2) -> Step:
+    """Use ``W' = s·W`` on the output channels, ``b' = s·b + t``, where ``bias_slot`` is the input that holds ``b``."""
     kernel = weights.shape_of(node, 1)
     s, t = weights.on_channels(node, affine, kernel.dims[0])
-    return weights.scaled(node, 1, kernel, 0, s).plus(*new_bias(node, kernel, s, t, bias))
+    return weights.scaled(node, 1, kernel, 0, s).plus(*new_bias(node, kernel, s, t, bias_slot))
 
 
 def new_bias(node: ir.Node, kernel: Tensor, s: Float64, t: Float64, slot: int = 2) -> tuple[Edit, ...]:
-    """Return the edit for ``b' = s·b + t``; none where there was no bias and none is needed."""
+    """Return the edit ``b' = s·b + t``, or no edit if there is no bias and none is needed."""
     if node.input(slot) is None and not np.count_nonzero(t):
         return ()
     if node.input(slot) is not None:
@@ -34,7 +34,7 @@ def new_bias(node: ir.Node, kernel: Tensor, s: Float64, t: Float64, slot: int = 
 
 
 def bias(node: ir.Node, channels: int) -> Float64:
-    """Return what is added to each channel. Raises Declined where that is no constant."""
+    """Return the bias of each channel. Raises Declined if it is no constant vector of length ``channels``."""
     if node.input(2) is None:
         return np.zeros(channels)
     added = facts.weight(node, 2).float64()
@@ -46,7 +46,8 @@ def bias(node: ir.Node, channels: int) -> Float64:
 def down(node: ir.Node, _: int, affine: Affine, *, reads_zeros: bool = False) -> Step:
     """Use ``W'[o,i] = W[o,i]·s[i]``, ``b' = b + Σ W[o,i,k]·t[i]``.
 
-    Where zeros around the image would dilute the shift, ``t/s`` is added before them, which leaves a scale alone.
+    With zero padding the shift cannot move into the bias, because the padding is not shifted: an Add of ``t/s`` is put
+    in front of the node, and only the scale goes into the weight.
     """
     kernel, group = weights.shape_of(node, 1), int(node.attr("group", 1))
     outputs = kernel.dims[0]
@@ -62,7 +63,7 @@ def down(node: ir.Node, _: int, affine: Affine, *, reads_zeros: bool = False) ->
 
 
 def shift_before(node: ir.Node, affine: Affine) -> ExtraAdd:
-    """Put an Add of ``t/s`` on the node's input, after which only the scale is left to be dealt with."""
+    """Put an Add of ``t/s`` in front of the node, and leave only the scale. Raises Declined if s = 0 and t ≠ 0."""
     if ((affine.s == 0) & (affine.t != 0)).any():
         raise Declined(Reason.ZERO_SCALE, facts.where(node))
     with np.errstate(all="ignore"):

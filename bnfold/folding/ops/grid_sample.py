@@ -24,5 +24,5 @@ def grid(node: ir.Node, affine: Affine) -> Affine:
 register(
     GridSample=carrier(grid),
     # An offset may lead out of the image, where zeros are.
-    DeformConv=Handler(partial(conv.up, bias=3), partial(conv.down, reads_zeros=True), shift="stops"),
+    DeformConv=Handler(partial(conv.up, bias_slot=3), partial(conv.down, reads_zeros=True), shift="stops"),
 )
