@@ -1,4 +1,4 @@
-"""The standard streams at the beginning and at the end of the process: whoever started it may have closed them."""
+"""The standard streams at the beginning and at the end of the process: the parent may have closed them."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class ConversionContext:
         return self.constants[key]
 
     def in_dims(self, graph: ir.Graph, value: ir.Value, tensor: ir.Tensor, dims: Sequence[int]) -> ir.Value:
-        """Return a stored constant in other dims, under its own name where nobody else reads it."""
+        """Return a stored constant in other dims, under its own name if it has no other consumer."""
         key = (graph, value, tuple(dims))  # what one branch stores the other does not see
         if key not in self.reshaped:
             shaped = _with_dims(tensor, dims)
@@ -65,7 +65,7 @@ class ConversionContext:
         return self.reshaped[key]
 
     def drop_replaced(self) -> None:
-        """Drop the constants that were stored anew, in other dims or types, and that nobody reads any more."""
+        """Drop the constants that were stored anew, in other dims or types, and that have no consumer left."""
         for value in dict.fromkeys([*self.retyped, *(value for _, value, _ in self.reshaped)]):
             if value.is_initializer and not (value.uses or value.is_output or value.is_input):
                 value.graph.remove_initializers([value])

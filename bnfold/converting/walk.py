@@ -34,7 +34,7 @@ class NodeChange(NamedTuple):
     """One node that was rewritten.
 
     Attributes:
-        cut: The boundary around the rewrite; None where only the spelling of the node changed.
+        cut: The boundary around the rewrite; None if only the form of the node changed.
         added: The nodes that were added; None where the node only changed its form.
     """
 
@@ -83,7 +83,7 @@ class GraphConverter:
     Attributes:
         functions: Domain and name of the model's own functions, whose bodies are upgraded and whose calls are not.
         blockers: Every node that cannot be brought to the target.
-        passed: Operators that nobody here knows, by "domain::operator": left as they are.
+        passed: Unknown operators, by "domain::operator": left as they are.
         untyped: Nodes that cannot be brought to the target; that a type is not known behind them only follows.
         fail_fast: Whether to stop at the first node that cannot be brought to the target.
         met: The nodes of onnx's own operators, by operator.

@@ -35,7 +35,7 @@ def fold(
 
     ``events`` has one event for each BatchNormalization, to be filled in.
 
-    Of one that is spelled out it has the last node.
+    A decomposed one is represented by its last node.
 
     ``original`` are the value names of the model as it was read: boundaries for local validation are drawn there.
     """

@@ -71,13 +71,13 @@ class SizeBudget:
 
     @property
     def left(self) -> int:
-        """What may still be added, never below zero. The limit is worked out only if somebody asks."""
+        """What may still be added, never below zero. The limit is computed when it is first read."""
         if not isinstance(self.limit, int):
             self.limit = self.limit()
         return max(self.limit - self._spent, 0)
 
     def _is_copied(self, edit: SetConstant) -> bool:
-        """Whether it is of a constant that somebody else needs as it is, or that nobody has stored so far."""
+        """Whether it is of a constant that another node needs as it is, or that is not stored so far."""
         value = edit.node.input(edit.slot)
         if value is None or value in self._granted:
             return False

@@ -78,7 +78,7 @@ class Graph:
                 yield from self._around(new)
 
     def lookup(self, name: str) -> Value:
-        """Return the value a node of this graph means by ``name``; an unknown name becomes a value nobody makes."""
+        """Return the value that ``name`` means in this graph; an unknown name becomes a value without a producer."""
         graph: Graph | None = self
         while graph is not None:
             if name in graph.values:
@@ -220,7 +220,7 @@ class Graph:
         return value
 
     def remove_initializers(self, values: list[Value]) -> list[str]:
-        """Drop initializers that nobody reads; one that is an input as well stays an input, without a default.
+        """Drop initializers without consumers; one that is an input as well stays an input, without a default.
 
         Returns the names that are gone.
         """
@@ -264,7 +264,7 @@ def state_opset(proto: onnx.ModelProto) -> None:
 
 
 def define_once(graph: Graph, name: str) -> Value:
-    """Return a value that a node makes; a second maker of the same name would make every read of it ambiguous."""
+    """Return a value that a node makes; a second producer of the same name would make every read of it ambiguous."""
     value = graph.values.get(name)
     if value is None:
         return graph.define(name)

@@ -23,7 +23,7 @@ _HOLDS_GRAPH = (AP.GRAPH, AP.GRAPHS, AP.UNDEFINED)  # in files of IR version 1 t
 def index_graph(model: Model, proto: onnx.GraphProto | onnx.FunctionProto, parent: Node | None, path: str) -> Graph:
     """Return the index of one graph and of everything nested in it.
 
-    Raises MalformedModel where a name has two makers.
+    Raises MalformedModel if a name has two producers.
     """
     graph = Graph(model, proto, parent, path)
     model.indexed.append(graph)

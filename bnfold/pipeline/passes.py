@@ -170,7 +170,7 @@ def tell_training(run: PassContext) -> None:
 
 
 def _exchange(options: Options) -> Literal["auto", "always"]:
-    """Return whether an Add has to pay: beside a BatchNormalization that is spelled out as several it always does."""
+    """Return whether an Add has to pay: compared with a decomposed BatchNormalization it always does."""
     is_spelled_out = options.decompose == "residual" and "BatchNormalization" in options.decompose_ops
     return "always" if is_spelled_out else options.exchange
 
@@ -200,7 +200,7 @@ def spell_out(run: PassContext) -> None:
 
 
 def lift_constants(run: PassContext) -> None:
-    """Turn Constant nodes into initializers after the rewrites, some of which fold into them.
+    """Turn Constant nodes into initializers after the rewrites, because some rewrites fold into them.
 
     Before IR version 4 there are none that are no inputs.
     """

@@ -180,7 +180,7 @@ def concat(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def concat_one_left(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Append a Concat of which at most one part cannot absorb the BatchNormalization that follows."""
+    """Append a Concat and a BatchNormalization that at most one of its parts cannot absorb."""
     if not 3 <= x.rank <= 4 or 1 in x.shape[2:]:
         return None
     made = [b.node("Conv", [x.name, b.weight(b.numbers([size, x.shape[1], *[1] * (x.rank - 2)]))]) for size in (2, 3)]

@@ -51,7 +51,7 @@ def _size(b: Builder, x: Drawn, axis: int, shape: tuple[int, ...] = (1,)) -> str
 
 
 def _cut(b: Builder, table: str, x: Drawn, place: Place) -> str:
-    """Append a Slice of the first rows, of which there may be one more before it."""
+    """Append a Slice of the first rows, perhaps after another one."""
     axis, rest = place
     bounds = [b.integers([0]), _size(b, x, axis), b.integers([0])]
     return b.derive("Slice", [table, *bounds], b.dtype, (x.shape[axis], *rest))

@@ -130,7 +130,7 @@ def _truth(before: Path, after: Path, feeds: Any) -> str:
         return "different"
     except BnfoldError:
         return "unclear"
-    except Exception:  # noqa: BLE001 - a broken model may break the referee's kernels: not what is asked here
+    except Exception:  # noqa: BLE001 - a broken model may break the evaluator's kernels: not this mode's subject
         return "unclear"
     errors = [distance.relative(array, found[name]) for name, array in expected.items()]
     if not errors:

@@ -1,4 +1,4 @@
-"""Concat and Split: every part gets its own stretch of the affine."""
+"""Concat and Split: every part gets its own slice of the affine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def concat_up(node: ir.Node, _: int, affine: Affine) -> Step:
-    """Ask each part for its stretch."""
+    """Ask each part for its slice."""
     axis = axis_of(node, affine.rank)
     if affine.shape[axis] == 1:
         return Step(requested=tuple((slot, affine) for slot in range(len(node.inputs))))
@@ -45,7 +45,7 @@ def split_up(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 
 def split_down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """Let each output pass its stretch on."""
+    """Let each output pass its slice on."""
     axis = int(node.attr("axis", 0)) % affine.rank
     if affine.shape[axis] == 1:
         parts = [affine] * len(node.outputs)

@@ -1,4 +1,4 @@
-"""One walk over the wire format of an encoded ModelProto, which enters what may hold a tensor and jumps over the rest.
+"""One walk over the wire format of an encoded ModelProto, which enters what may hold a tensor and skips the rest.
 
 It reads through a bounded buffer. Every length is checked against what encloses it: the file is a stranger's.
 """

@@ -11,7 +11,7 @@ from bnfold.ir.graph import makers_first
 from bnfold.report.events import BatchNormEvent
 
 MAX_NODES = 18
-"""More than this nobody reads in a small drawing; what is left out is counted."""
+"""More than this is illegible in a small drawing; the rest is counted."""
 REACH = 2
 """Nodes up and down from a BatchNormalization that was not rewritten."""
 

@@ -45,7 +45,7 @@ def describe(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | No
 
 
 def _spelled_out(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | None]:
-    """Describe one that ends in ``node``, of which only the affine is known."""
+    """Describe one that ends in ``node``; only its affine is known."""
     facts: dict[str, Any] = {"parameters": None, "affine": None, "policies": []}
     try:
         whole = next(chains.around(node, policy)).affine
