@@ -19,7 +19,7 @@ What is imported stays, and so do the models: to look through them takes a tenth
 def run() -> None:
     """Run the console command."""
     streams.fill_closed()
-    streams.spell_out()
+    streams.escape_unencodable()
     gc.set_threshold(MOST_UNSEEN)
     from bnfold.cli.commands import main
 

@@ -16,7 +16,7 @@ BnfoldError                  one line for the user; carries the exit code of the
 ├── OutputError              the result cannot be written where it should go
 │   └── SameFile             what is to be written is also read, or written otherwise (exit code 2: wrong usage)
 ├── VerificationFailed       the rewritten model does not compute what the original did
-└── StepRefused              a command failed, or made a model that is not proven to compute the same
+└── StepRefused              a command failed, or made a model that is not proven equivalent
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from bnfold.converting.context import ConversionContext, Inexpressible, UnknownT
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.errors import Unsupported, UpgradeBlocked
 from bnfold.ir.forms import form_of
-from bnfold.ir.graph import makers_first
+from bnfold.ir.graph import producers_first
 from bnfold.ir.schemas import attribute_type, schema_of, version_at
 from bnfold.semantics import Repair, Unreadable
 
@@ -113,7 +113,7 @@ class GraphConverter:
     def graph(self, root: ir.Graph) -> None:
         """Bring every node of ``root``, and of what is nested in it, to the target."""
         opset = root.opset("")
-        for node in makers_first(root.nodes):  # shapes are inferred from nodes that have reached the target
+        for node in producers_first(root.nodes):  # shapes are inferred from nodes that have reached the target
             for body in node.bodies:
                 self.graph(body)
             self._node(node, opset)

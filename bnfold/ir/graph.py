@@ -273,7 +273,7 @@ def define_once(graph: Graph, name: str) -> Value:
     return value
 
 
-def makers_first(nodes: Iterable[Node]) -> list[Node]:
+def producers_first(nodes: Iterable[Node]) -> list[Node]:
     """Return the nodes as they stand, but none before those that make its inputs.
 
     Some files are not sorted, and run.

@@ -28,7 +28,7 @@ def index_graph(model: Model, proto: onnx.GraphProto | onnx.FunctionProto, paren
     graph = Graph(model, proto, parent, path)
     model.indexed.append(graph)
     _index_interface(graph)
-    _index_makers(graph)
+    _index_producers(graph)
     for node in graph.nodes:
         _index_reads(graph, node)
         if _may_hold_graphs(node.op_type, node.domain):
@@ -40,7 +40,7 @@ def index_graph(model: Model, proto: onnx.GraphProto | onnx.FunctionProto, paren
     return graph
 
 
-def _index_makers(graph: Graph) -> None:
+def _index_producers(graph: Graph) -> None:
     values, nodes = graph.values, graph.nodes
     for message in graph.proto.node[:]:
         node = Node(graph, message)

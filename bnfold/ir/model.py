@@ -205,9 +205,9 @@ class Model:
 
         infer(self, strict=strict)
 
-    def learn_types(self, twin: Model) -> None:
+    def learn_types(self, other: Model) -> None:
         """Take over the known facts about values from a numerically equivalent model with the same names."""
-        known = {graph.path: graph.types for graph in twin.graphs()}
+        known = {graph.path: graph.types for graph in other.graphs()}
         for graph in self.graphs():
             graph.types.update((name, kind) for name, kind in known.get(graph.path, {}).items() if name in graph.values)
 

@@ -126,7 +126,7 @@ def fold_affines(run: PassContext) -> None:
     if not run.options.fold or run.options.decompose == "all":
         return
     options = run.options
-    live = run.live() | {node: _spelled_out(run, node) for node in folding.find_spelled_out(run.model, options.policy)}
+    live = run.live() | {node: _event_of(run, node) for node in folding.find_decomposed(run.model, options.policy)}
     for node in [node for node, event in live.items() if event.key in run.banned]:
         live.pop(node).decline(Declined(Reason.RANGE, "found while the weight was computed"))
     limits = folding.Limits(
@@ -171,11 +171,11 @@ def tell_training(run: PassContext) -> None:
 
 def _exchange(options: Options) -> Literal["auto", "always"]:
     """Return whether an Add has to pay: compared with a decomposed BatchNormalization it always does."""
-    is_spelled_out = options.decompose == "residual" and "BatchNormalization" in options.decompose_ops
-    return "always" if is_spelled_out else options.exchange
+    is_decomposed = options.decompose == "residual" and "BatchNormalization" in options.decompose_ops
+    return "always" if is_decomposed else options.exchange
 
 
-def _spelled_out(run: PassContext, node: ir.Node) -> BatchNormEvent:
+def _event_of(run: PassContext, node: ir.Node) -> BatchNormEvent:
     """Return the event of a BatchNormalization that ends in ``node``."""
     path, value = key_of(node)
     event = BatchNormEvent(node.label, path, 0, "spelled-out", value=value)
@@ -183,7 +183,7 @@ def _spelled_out(run: PassContext, node: ir.Node) -> BatchNormEvent:
     return event
 
 
-def spell_out(run: PassContext) -> None:
+def decompose(run: PassContext) -> None:
     """Decompose after folding, which may have left nothing to decompose."""
     if run.options.decompose == "never":
         return
@@ -277,7 +277,7 @@ def check(run: PassContext) -> None:
 
 
 PASSES: tuple[Callable[[PassContext], None], ...] = (
-    describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, tell_training, spell_out,
+    describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, tell_training, decompose,
     lift_constants, simplify, remove_dead_nodes, set_ir_version, check,
 )  # fmt: skip
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bnfold.verification.end_to_end.examine import Whole
 
 SubgraphPair = Callable[[], SubgraphVerifier]
-"""What compares parts: made once, for whoever compares some first."""
+"""The comparison of parts: made once, on its first use."""
 
 
 class Dearer(NamedTuple):
@@ -81,7 +81,7 @@ def _in_depth(
 def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
     """Turn a failure into unverified if there is one only where a declared size of 0 stands for an open one.
 
-    bnfold itself reads 0 as an open size, so what it says it did has to hold for others.
+    bnfold itself reads 0 as a dynamic size, so what it says it did has to hold for others.
     """
     if request.cuts or verdict.decided_by == "interface":
         return verdict

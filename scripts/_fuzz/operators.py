@@ -129,7 +129,7 @@ def channelwise(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node(b.pick(["Mul", "Add"]), operands[::-1] if b.chance(0.4) else operands)
 
 
-def spelled_out(b: Builder, x: Drawn) -> list[Drawn] | None:
+def decomposed(b: Builder, x: Drawn) -> list[Drawn] | None:
     """Append a decomposed BatchNormalization, frozen: stored or computed constants, in two steps or four."""
     if x.rank < 2:
         return None
@@ -344,7 +344,7 @@ def branches(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 TABLE: tuple[tuple[Draw, float], ...] = (
     (batchnorm, 9.0),
-    (spelled_out, 2.0),
+    (decomposed, 2.0),
     (conv, 5.0),
     (into_padding, 0.8),
     (padded_mean, 0.4),

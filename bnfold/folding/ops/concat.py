@@ -20,7 +20,7 @@ def concat_up(node: ir.Node, _: int, affine: Affine) -> Step:
     if affine.shape[axis] == 1:
         return Step(requested=tuple((slot, affine) for slot in range(len(node.inputs))))
     sizes = sizes_of(node, axis)
-    return Step(requested=tuple(enumerate(_stretches(affine, axis, sizes))))
+    return Step(requested=tuple(enumerate(_slices(affine, axis, sizes))))
 
 
 def concat_down(node: ir.Node, slot: int, affine: Affine) -> Step:
@@ -51,7 +51,7 @@ def split_down(node: ir.Node, _: int, affine: Affine) -> Step:
         parts = [affine] * len(node.outputs)
     else:
         axis, sizes = _split(node, affine.rank)
-        parts = _stretches(affine, axis, sizes)
+        parts = _slices(affine, axis, sizes)
     named = [part for part, value in enumerate(node.outputs) if value is not None]
     return Step(pending=tuple((part, parts[part]) for part in named))
 
@@ -61,7 +61,7 @@ def identity(rank: int) -> Affine:
     return Affine(np.ones((1,) * rank), np.zeros((1,) * rank))
 
 
-def _stretches(affine: Affine, axis: int, sizes: list[int]) -> list[Affine]:
+def _slices(affine: Affine, axis: int, sizes: list[int]) -> list[Affine]:
     if affine.shape[axis] != sum(sizes):
         raise Declined(Reason.NOT_STATIC, f"parts of {sizes} do not make up {affine.shape[axis]}")
     whole = affine.expanded(axis, sum(sizes))

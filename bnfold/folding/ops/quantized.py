@@ -33,7 +33,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     factor, sign = np.where(affine.s == 0, 1.0, np.abs(affine.s)), np.sign(affine.s)
     edits = _rescaled(node, stored, zero, factor)
     mirrored = _mirrored(node, stored, zero, sign) if (sign < 1).any() else stored
-    if producers := _makers(node):
+    if producers := _quantizers(node):
         edits += _rescaled(producers[-1], stored, ir.constant(producers[-1].input(2)), factor)
         scale = next(edit.tensor for edit in edits if isinstance(edit, SetConstant))
         edits.append(SetConstant(producers[-1], 0, _requantized(producers, affine.s, scale, mirrored)))
@@ -120,7 +120,7 @@ def _mirrored(node: ir.Node, stored: ir.Tensor, zero: ir.Tensor | None, sign: Fl
     return InMemory(stored.dtype, fresh)
 
 
-def _makers(node: ir.Node) -> list[ir.Node]:
+def _quantizers(node: ir.Node) -> list[ir.Node]:
     """Return the QuantizeLinear in front, last, and any Clip between; nothing where integers are stored.
 
     Raises Declined if the integers have other consumers, or another grid.

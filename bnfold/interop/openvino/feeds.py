@@ -1,4 +1,4 @@
-"""What to feed an IR: sizes for its open dims, and values that take other branches."""
+"""Inputs for an IR: sizes for its open dims, and values that take other branches."""
 
 from __future__ import annotations
 
