@@ -1,4 +1,4 @@
-"""Constants whose part is read that another value's size determines: positional embeddings, masks."""
+"""Constants that are read in part, as far as a size of another value: positional embeddings, masks."""
 
 from __future__ import annotations
 
