@@ -19,7 +19,7 @@ What is imported stays, and so do the models: to look through them takes a tenth
 def run() -> None:
     """Run the console command."""
     streams.fill_closed()
-    streams.spell_out()
+    streams.escape_unencodable()
     gc.set_threshold(MOST_UNSEEN)
     from bnfold.cli.commands import main
 
@@ -39,7 +39,7 @@ def _end(code: object) -> None:
     if not isinstance(code, int | None) or threading.active_count() > 1:
         return  # a message to be printed, or threads to be waited for
     atexit._run_exitfuncs()  # noqa: SLF001 - as `multiprocessing` does
-    if streams.flush():  # otherwise nobody reads any more, and the interpreter has its own way to say so
+    if streams.flush():  # otherwise the reader is gone, and the interpreter reports it in its own way
         os._exit(code or 0)
 
 

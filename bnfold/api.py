@@ -106,7 +106,7 @@ def upgrade(
         source: As for `optimize`.
         output: As for `optimize`.
         verify: As for `optimize`.
-        **options: The fields of `Options`, of which ``target_opset`` and ``policy`` matter here. ``target_opset`` is
+        **options: The fields of `Options`; only ``target_opset`` and ``policy`` have an effect. ``target_opset`` is
             the opset of the default domain to reach; None for 15, unless the model is newer.
 
     Raises:
@@ -138,7 +138,7 @@ def convert(
         output: As for `optimize`.
         opset: The opset to reach: a number, ``"lowest"`` or ``"latest"``; None keeps it, and ``ir_version`` is given.
         verify: As for `optimize`.
-        **options: The fields of `Options`, of which ``ir_version``, ``policy`` and ``fix_shapes`` matter here.
+        **options: The fields of `Options`; only ``ir_version``, ``policy`` and ``fix_shapes`` have an effect.
 
     Raises:
         UpgradeBlocked: Nodes have no equivalent at the target; its ``blockers`` names each of them.
@@ -168,7 +168,7 @@ def decompose(
         output: As for `optimize`.
         verify: As for `optimize`.
         **options: The fields of `Options`, above all ``decompose_form`` and ``decompose_ops``. Before opset 7
-            nothing can be spelled out: operators did not broadcast then, so ask for a newer ``target_opset``.
+            nothing can be decomposed: operators did not broadcast then, so ask for a newer ``target_opset``.
 
     Raises:
         BnfoldError: As `optimize`.
@@ -210,7 +210,7 @@ def verify(before: Source, after: Source, *, options: VerifyOptions | None = Non
 
     Args:
         before: The model that is right by definition; as ``source`` of `optimize`.
-        after: The model that should compute the same, for the same inputs.
+        after: The model that should be numerically equivalent, for the same inputs.
         options: What to compare on; ``depth="none"`` is read as ``auto``.
 
     Returns:

@@ -16,7 +16,7 @@ BnfoldError                  one line for the user; carries the exit code of the
 ├── OutputError              the result cannot be written where it should go
 │   └── SameFile             what is to be written is also read, or written otherwise (exit code 2: wrong usage)
 ├── VerificationFailed       the rewritten model does not compute what the original did
-└── StepRefused              a command failed, or made a model that is not proven to compute the same
+└── StepRefused              a command failed, or made a model that is not proven equivalent
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class ReferenceAttribute(Unsupported):
 
 
 class MistypedAttribute(ReferenceAttribute):
-    """An attribute is of another type than any version of its operator knows: likewise, nobody can tell its value."""
+    """An attribute is of another type than in any version of its operator, so that its value is unknown, too."""
 
 
 class ExportedInTraining(Unsupported):
@@ -113,7 +113,7 @@ class ExportedInTraining(Unsupported):
 class UpgradeBlocked(Unsupported, RuntimeError):
     """No equivalent exists at the target opset for some nodes; ``blockers`` has one line for each of them.
 
-    Whoever calls onnx's own converter catches RuntimeError.
+    Callers of onnx's own converter catch RuntimeError.
     """
 
     def __init__(self, message: str, blockers: Sequence[str] = ()) -> None:

@@ -4,7 +4,7 @@ Levels: DEBUG for each pass, INFO for each decision (a BatchNormalization, a rep
 that could not be verified, or failed.
 
 The command line has no use for `logging` and would start later for importing it, and a program that never imported it
-has no handler to show anything. So it is not imported here: where nobody else did, there is nobody to tell.
+has no handler to show anything. So it is not imported here: without an import elsewhere, there is no handler.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _tell(level: str, name: str, message: str, *arguments: Any) -> None:
     if logging is None:
         return
     root = logging.getLogger("bnfold")
-    if not root.handlers:  # or Python itself would print warnings that nobody handles
+    if not root.handlers:  # or Python itself would print warnings without a handler
         root.addHandler(logging.NullHandler())
     logger, number = logging.getLogger(name), getattr(logging, level)
     if logger.isEnabledFor(number):

@@ -1,7 +1,7 @@
 """Run the step of action.yml: run bnfold as the environment says, and report to GitHub.
 
 COMMAND is optimize, check or verify; MODEL (one a line), OUTPUT, ARGUMENTS, REPORT and LEAST_OPSET are the action's
-inputs. What they leave open is read from [tool.bnfold] in pyproject.toml, as by the command line.
+inputs. Options that they leave open are read from [tool.bnfold] in pyproject.toml, as by the command line.
 Each problem becomes an annotation of the model's file, each model a table (before, after) in GITHUB_STEP_SUMMARY.
 """
 

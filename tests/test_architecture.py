@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
 import sys
 from collections.abc import Container, Iterator, Sequence
@@ -233,38 +232,6 @@ def test_names_of_modules_are_unique_within_folders_of_one_name() -> None:
     places = [path for path in modules() if path.name != "__init__.py" and path.parent.name not in SAME_ON_PURPOSE]
     names = [f"{path.parent.name}/{path.name}" for path in places]
     assert sorted(names) == sorted(set(names))
-
-
-_VERBS = """
-    Add Allow Answer Append Apply Ask Average Become Bring Broadcast Build Cancel Cast Change Check Choose Clip
-    Close Combine Compare Complain Complete Compute Concatenate Convert Convolve Count Cut Decide Decline
-    Decompose Dequantize Describe Do Draw Drop Edit Encode End Enter Equalize Escape Evaluate Explain Feed Fetch Fill
-    Find Finish Fix Flatten Fold Follow Forget Gather Give Go Guess Hide Hold Import Index Infer Insert Inspect
-    Invert Judge Keep Learn Leave Let Limit Link Load Log Look Lower Make Match Mend Merge Move Multiply Name
-    Normalise Note Open Pack Pad Pass Perturb Pick Place Plan Print Process Put Quantize Raise Read Recognise
-    Record Reduce Refuse Register Relabel Remove Rename Repeat Replace Report Reshape Resize Respell Restore
-    Retire Return Rewrite Round Run Say Scale Scatter Schedule Set Settle Shift Show Simplify Slice Sort Spell Split
-    Spread Start State Store Subtract Take Tell Try Turn Upgrade Upsample Use Wait Work Write Yield
-"""
-VERBS = frozenset(re.findall(r"\w+", _VERBS))
-"""What the docstring of a function may begin with, beside "Whether": say what it does."""
-
-
-def test_docstrings_of_functions_begin_with_a_verb() -> None:
-    """Properties and dunders are named after what they are."""
-    other = []
-    for path in modules():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.FunctionDef) or node.name.startswith("__"):
-                continue
-            text, decorators = ast.get_docstring(node), {getattr(each, "id", "") for each in node.decorator_list}
-            if (
-                text
-                and not decorators & {"property", "cached_property"}
-                and text.split()[0].rstrip(",.;:") not in VERBS | {"Whether"}
-            ):
-                other.append(f"{path.relative_to(PACKAGE)}: {node.name}: {text.splitlines()[0]}")
-    assert other == []
 
 
 def test_functions_of_modules_say_what_they_find_or_run() -> None:

@@ -42,7 +42,7 @@ class Cluster(Executor):
 def _pass_on(answer: Future[Any], task: Any) -> None:
     try:
         answer.set_result(task.result())
-    except Exception as error:  # noqa: BLE001 - whoever waits for the answer judges it
+    except Exception as error:  # noqa: BLE001 - the caller that waits for the answer judges it
         answer.set_exception(error)
     except BaseException:  # noqa: BLE001 - Dask cancels when it has lost the scheduler, and that is no Exception
         answer.set_exception(CancelledError())

@@ -104,7 +104,7 @@ def below(source: str) -> tuple[OnDisk, list[str], int]:
         raise BadInput(f"{source}: cannot be read: {os.strerror(errno.ENOENT)}")
     else:
         root = Path(*fixed_parts(path.parts))
-        found = [Path(path) for path in glob.glob(source, recursive=True)]  # noqa: PTH207 - keeps the user's spelling
+        found = [Path(path) for path in glob.glob(source, recursive=True)]  # noqa: PTH207 - keeps the user's path
     models = sorted(path.relative_to(root).as_posix() for path in found if path.is_file())
     kept = models if any(map(is_foreign, path.parts)) else [model for model in models if not in_foreign(model)]
     return OnDisk(root), kept, len(models) - len(kept)

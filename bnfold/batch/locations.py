@@ -109,7 +109,7 @@ class Remote:
     def _fetch(self, folder: Path) -> Path:
         """Fetch the model and its external data.
 
-        What is missing or leads outside is left to whoever reads the model.
+        Files that are missing or outside are left to the reader of the model.
         """
         from bnfold import ir
         from bnfold.ir.storage.external import resolved
@@ -119,7 +119,7 @@ class Remote:
         with filesystem.told(self, "read"):
             system.get_file(self.path, str(target))
         locations: list[str] = []
-        with suppress(BnfoldError):  # it is no model, as whoever reads it will say
+        with suppress(BnfoldError):  # it is no model, as its reader will report
             locations = ir.external_locations(target)
         for location in locations:
             beside, data = folder / location, self.sibling(location)

@@ -34,7 +34,7 @@ class Settings:
 
     Attributes:
         delivery: How each result is written; its path is the task's.
-        unwanted: Operators of which no node is to be left.
+        unwanted: Operators that no remaining node may have.
         force: Redo models whose output is up to date.
     """
 

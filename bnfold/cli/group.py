@@ -232,7 +232,7 @@ class Main(click.Group):
 
 @contextmanager
 def _printable_errors() -> Iterator[None]:
-    """Escape errors: the shell may have put the name of a file of somebody else on the command line."""
+    """Escape errors: the shell may have put the name of another user's file on the command line."""
     try:
         yield
     except click.UsageError as error:

@@ -1,4 +1,4 @@
-"""The standard streams at the beginning and at the end of the process: whoever started it may have closed them."""
+"""The standard streams at the beginning and at the end of the process: the parent may have closed them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def fill_closed() -> None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - as early as this, and for good
 
 
-def spell_out() -> None:
+def escape_unencodable() -> None:
     """Print what a stream's encoding has no sign for in ASCII: a pipe on Windows knows no arrow."""
     codecs.register_error("bnfold", _in_ascii)
     for stream in (sys.stdout, sys.stderr):

@@ -55,7 +55,7 @@ class ConversionContext:
         return self.constants[key]
 
     def in_dims(self, graph: ir.Graph, value: ir.Value, tensor: ir.Tensor, dims: Sequence[int]) -> ir.Value:
-        """Return a stored constant in other dims, under its own name where nobody else reads it."""
+        """Return a stored constant in other dims, under its own name if it has no other consumer."""
         key = (graph, value, tuple(dims))  # what one branch stores the other does not see
         if key not in self.reshaped:
             shaped = _with_dims(tensor, dims)

@@ -13,7 +13,7 @@ from bnfold.converting.context import Inexpressible, UnknownType
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
-from bnfold.ir.graph import makers_first
+from bnfold.ir.graph import producers_first
 from bnfold.ir.node import attribute_value
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.ir.shapes.stepwise import Types
@@ -77,7 +77,7 @@ def _one_step(conversion: NodeConversion, adapter: table.Adapter | None, version
 def _expand(conversion: NodeConversion, version: int) -> None:
     """Put onnx's function body in the place of the node, and lower each of its nodes."""
     made, opset = function_body.expand(conversion, version)
-    for inner in makers_first([*made]):
+    for inner in producers_first([*made]):
         for node in (*(node for graph in inner.bodies for body in graph.subgraphs() for node in body.nodes), inner):
             step = NodeConversion(node, conversion.context)
             try:

@@ -34,7 +34,7 @@ def check_known(model: ir.Model, goal: int) -> None:
 def check_complete(model: ir.Model) -> None:
     """Raise MalformedModel for a value that nothing makes, or an operator without inputs: no runtime computes it.
 
-    Functions that nobody calls are not computed at all.
+    Functions without a call are not computed at all.
     """
     calls = {(node.domain, node.op_type) for node in model.nodes()}
     unused = {graph for graph in model.functions if (graph.proto.domain, graph.proto.name) not in calls}
@@ -83,7 +83,7 @@ def write_opset(model: ir.Model, target: int) -> None:
 
 
 def _import(holder: onnx.ModelProto | onnx.FunctionProto, target: int) -> bool:
-    """Set the imports of the default domain to ``target``, each spelling once; whether there are any."""
+    """Set the imports of the default domain to ``target``, each name once; return whether there are any."""
     entries, seen = holder.opset_import, set[str]()
     for index in reversed(range(len(entries))):
         domain = entries[index].domain

@@ -31,7 +31,7 @@ class Converted(NamedTuple):
         after: Opset now.
         changes: The rewritten nodes, in order.
         repairs: Everything that was decided or corrected rather than read.
-        passed: Operators that nobody here knows, with their number: left as they were.
+        passed: Unknown operators, with their number: left as they were.
         training: Labels of the BatchNormalizations that stay in training mode.
         operators: What became of the nodes of each operator.
     """

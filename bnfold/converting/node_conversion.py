@@ -165,12 +165,12 @@ class NodeConversion:
         """Report something that was decided or corrected here."""
         self.context.repairs.append(Repair(kind, self.node.label, text))
 
-    # -- common forms, in the spelling of the target opset
+    # -- common forms, in the form of the target opset
 
     def reshape(self, value: ir.Value, dims: Sequence[int], hint: str) -> ir.Value:
         """Return ``value`` in other dims.
 
-        A constant is stored in them, under its own name where nobody else reads it.
+        A constant is stored in them, under its own name if it has no other consumer.
         """
         tensor = ir.constant(value) if value.is_initializer else None
         if tensor is None or -1 in dims or 0 in dims:

@@ -2,7 +2,7 @@
 
 A step is named after the version it leads to. What the schemas prove compatible is not listed; what they cannot prove,
 or what changed its meaning behind an unchanged schema, is. A test walks all schemas of the installed onnx and fails for
-a step that nothing here covers, and for a version of BatchNormalization or InstanceNormalization nobody has looked at.
+a step that nothing here covers, and for a version of BatchNormalization or InstanceNormalization without a review.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ REVIEWED: dict[tuple[str, int], str] = {
     ("OneHot", 11): "negative indices, which version 9 forbids, count from the end",
     ("Max", 8): "broadcasting, where version 6 demands equal shapes",
 }
-"""Steps that somebody has to have looked at, and what they found: compatible."""
+"""Steps that need a review, and its result: compatible."""
 
 BY_HAND = frozenset({"BatchNormalization", "InstanceNormalization"})
 """Operators whose every version has to be in one of the lists above: their meaning is what bnfold is about."""

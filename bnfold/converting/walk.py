@@ -17,7 +17,7 @@ from bnfold.converting.context import ConversionContext, Inexpressible, UnknownT
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.errors import Unsupported, UpgradeBlocked
 from bnfold.ir.forms import form_of
-from bnfold.ir.graph import makers_first
+from bnfold.ir.graph import producers_first
 from bnfold.ir.schemas import attribute_type, schema_of, version_at
 from bnfold.semantics import Repair, Unreadable
 
@@ -34,7 +34,7 @@ class NodeChange(NamedTuple):
     """One node that was rewritten.
 
     Attributes:
-        cut: The boundary around the rewrite; None where only the spelling of the node changed.
+        cut: The boundary around the rewrite; None if only the form of the node changed.
         added: The nodes that were added; None where the node only changed its form.
     """
 
@@ -83,7 +83,7 @@ class GraphConverter:
     Attributes:
         functions: Domain and name of the model's own functions, whose bodies are upgraded and whose calls are not.
         blockers: Every node that cannot be brought to the target.
-        passed: Operators that nobody here knows, by "domain::operator": left as they are.
+        passed: Unknown operators, by "domain::operator": left as they are.
         untyped: Nodes that cannot be brought to the target; that a type is not known behind them only follows.
         fail_fast: Whether to stop at the first node that cannot be brought to the target.
         met: The nodes of onnx's own operators, by operator.
@@ -113,7 +113,7 @@ class GraphConverter:
     def graph(self, root: ir.Graph) -> None:
         """Bring every node of ``root``, and of what is nested in it, to the target."""
         opset = root.opset("")
-        for node in makers_first(root.nodes):  # shapes are inferred from nodes that have reached the target
+        for node in producers_first(root.nodes):  # shapes are inferred from nodes that have reached the target
             for body in node.bodies:
                 self.graph(body)
             self._node(node, opset)

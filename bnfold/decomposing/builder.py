@@ -1,4 +1,4 @@
-"""How new nodes are written: in front of the node they replace, in the spelling of their graph's opset."""
+"""How new nodes are written: in front of the node they replace, in the form of their graph's opset."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Builder(NodeConversion):
     def deliver(self, values: dict[ir.Value, ir.Value]) -> None:
         """Let the outputs of the old node, the keys, be made by who makes the values; the old node is then removed.
 
-        Only to be called when everything is computed: a value that nobody reads takes the output's name, and what makes
+        Only to be called when everything is computed: an unused value takes the output's name, and the producer of
         the first output takes the old node's name, if it has one, its doc string and metadata.
         """
         for output, value in values.items():
@@ -65,7 +65,7 @@ class Builder(NodeConversion):
         return self.cast(held, TP.FLOAT, dtype)
 
     def successor(self, old: ir.Value, block: Float64, dtype: int, hint: str) -> ir.Value:
-        """Return a constant that stands where parameter ``old`` stood: under its name, if nobody else reads that."""
+        """Return a constant in place of parameter ``old``: under its name, if that has no other consumer."""
         tensor = Exact(dtype, block)
         alone = len(old.uses) == 1 and not old.is_output and not old.is_input
         if not (alone and old.holds_constant and old.dtype == dtype):
@@ -73,7 +73,7 @@ class Builder(NodeConversion):
         old.replace_tensor(tensor)
         return old
 
-    # -- operators whose spelling depends on the opset
+    # -- operators whose form depends on the opset
 
     def cast(self, value: ir.Value, have: int, want: int) -> ir.Value:
         """Return ``value`` in element type ``want``; no node where it has that already."""

@@ -129,7 +129,7 @@ class Bodies:
             return
         for inner in (inner for graph in node.bodies for scope in graph.subgraphs() for inner in scope.nodes):
             if self._calls.callee(inner) is not None:
-                self.call(inner, [])  # nobody looks what branches and loops inside a body call with
+                self.call(inner, [])  # calls in branches and loops inside a body are not examined
         for output in node.outputs:
             if output is not None:
                 types.shape(output)

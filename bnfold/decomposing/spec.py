@@ -26,7 +26,7 @@ class Spec:
         inputs: x and the parameters, by their names in the operator's text.
         dtypes: Element types of the same.
         epsilon: The number; or the name under which the enclosing function is given it.
-        momentum: Likewise.
+        momentum: As ``epsilon``.
         form: Mode and outputs of a BatchNormalization; None for an InstanceNormalization.
         repairs: What had to be decided rather than read.
     """
@@ -100,7 +100,7 @@ def _layout(dims: tuple[Dim, ...] | None) -> Layout:
 
 
 def _check_sizes(layout: Layout, dims: list[tuple[Dim, ...] | None]) -> None:
-    """Check that known sizes agree: broadcasting would stretch what the operator rejects."""
+    """Check that known sizes agree: broadcasting would expand shapes that the operator rejects."""
     counts = {
         prod(size for size in shape if isinstance(size, int))
         for shape in dims[1:]

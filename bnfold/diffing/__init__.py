@@ -1,4 +1,4 @@
-"""What differs between two models, whoever made them: interface, nodes, constants, and where their values part."""
+"""Differences of any two models: interface, nodes, constants, and the first values that differ."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def _declared_shape(value: ir.Value) -> tuple[Dim, ...] | None:
 
 
 def _interface(before: ir.Model, after: ir.Model) -> Iterator[dict[str, str]]:
-    """Yield inputs and outputs that callers see change. What an open size is called makes no difference.
+    """Yield inputs and outputs that callers see change. The name of a dynamic size makes no difference.
 
     Weights that an exporter listed as inputs would be hundreds of rows: they are one.
     """

@@ -16,7 +16,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.elements import RAW_TYPES, dims_text, type_name
-from bnfold.ir.graph import makers_first
+from bnfold.ir.graph import producers_first
 from bnfold.ir.node import attribute_value
 from bnfold.ir.traits import DRAWING
 from bnfold.reference.dispatch import definition
@@ -36,7 +36,7 @@ class Identities:
     """The numbers of everything in some models.
 
     Attributes:
-        nodes: By graph, the nodes that make more than constants, makers before readers.
+        nodes: By graph, the nodes that make more than constants, producers before consumers.
         operator: What operator a node is.
         similar: That, and the dims of the weights that it reads.
         shaped: That, its attributes, and the types and dims of the constants it reads.
@@ -130,7 +130,7 @@ class Identities:
             self.value[graph.lookup(sparse.values.name)] = self._number("sparse", *parts, *sparse.dims)
         nodes = [
             node
-            for node in makers_first(graph.nodes)
+            for node in producers_first(graph.nodes)
             if any(value is not None and self.constant(value) is None for value in node.outputs)
         ]
         self.nodes[graph] = nodes
@@ -181,7 +181,7 @@ class Identities:
                 self.value[value] = self._number(*key)
 
     def _number_of(self, value: ir.Value | None) -> int:
-        """Return the number of a value that a node reads; what nobody makes is told by its name."""
+        """Return the number of a value that a node reads; one without a producer is identified by its name."""
         if value is None:
             return -1
         if value not in self.value:

@@ -1,4 +1,4 @@
-"""Even out channels across layers (Nagel et al. 2019, arXiv:1906.04721), for weights that are to share one int8 scale.
+"""Equalize channels across layers (Nagel et al. 2019, arXiv:1906.04721), for weights that are to share one int8 scale.
 
 A positive factor for each channel goes into what makes a value, its inverse into all that reads it; the function stays
 the same. The factors of all values are chosen together, from the weights alone.
@@ -133,7 +133,7 @@ def _mark(channel: npt.NDArray[np.int64], count: int) -> Float64:
 
 
 def _told(new: ir.Tensor, old: ir.Tensor, count: int) -> tuple[int, npt.NDArray[np.int64]]:
-    """Whether factors or their inverses got into a constant, and of which channel each of its elements got one."""
+    """Whether factors or their inverses got into a constant, and the channel whose factor each of its elements got."""
     with np.errstate(all="ignore"):
         if isinstance(new, Scaled):
             before = dict(old.factors) if isinstance(old, Scaled) else {}

@@ -19,7 +19,7 @@ WIDE, WIDE_HALF = float(np.log(2.0**16)), float(np.log(2.0**6))
 DEAD = 1e-5
 """A channel so small beside the largest is as good as none: pruned ones are 1e-38. No output would show its factor."""
 LOUD = 8.0
-"""A channel counts by its bias where that, beside the largest of all, is so many times what its weights are: evened out
+"""A channel counts by its bias if its share of the largest bias is so many times that of its weights: equalized
 by weights that are nearly zero, it would become the largest activation of all."""
 UNEVEN = 0.65
 """Standard deviation of the factors' logarithms from which on they go into a layer that sums over channels: ranges of

@@ -9,10 +9,10 @@ from bnfold.folding.size_budget import Limits, SizeBudget, growth_budget
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 
-__all__ = ["Limits", "SizeBudget", "find_spelled_out", "fold", "growth_budget"]
+__all__ = ["Limits", "SizeBudget", "find_decomposed", "fold", "growth_budget"]
 
 
-def find_spelled_out(model: ir.Model, policy: Policy) -> list[ir.Node]:
+def find_decomposed(model: ir.Model, policy: Policy) -> list[ir.Node]:
     """Return the last node of each BatchNormalization that is written as constant arithmetic."""
     if not any(node.is_op("Mul", "Div") for node in model.nodes()):
         return []
@@ -35,7 +35,7 @@ def fold(
 
     ``events`` has one event for each BatchNormalization, to be filled in.
 
-    Of one that is spelled out it has the last node.
+    A decomposed one is represented by its last node.
 
     ``original`` are the value names of the model as it was read: boundaries for local validation are drawn there.
     """

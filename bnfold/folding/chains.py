@@ -188,7 +188,7 @@ MAX_ROW = 64
 def around(node: ir.Node, policy: Policy) -> Iterator[AffineChain]:
     """Yield the whole row of affines around a BatchNormalization, then its neighbours folded into it, then it alone.
 
-    Of one that is spelled out, which ``node`` is a part of, the whole row only. Raises Declined where it is no affine.
+    If ``node`` is part of a decomposed one, the whole row only. Raises Declined if it is no affine.
     """
     middle = guarded(node, link, node, policy)
     before, behind = _row_before(middle, policy), _row_behind(middle, policy)

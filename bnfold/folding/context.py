@@ -209,5 +209,5 @@ def key_of(node: ir.Node) -> tuple[str, str]:
 
 
 def is_live(node: ir.Node) -> bool:
-    """Whether a BatchNormalization, or what is one spelled out, is still there."""
+    """Whether a BatchNormalization, decomposed or not, is still there."""
     return not node.removed and (node.is_op("BatchNormalization") or node.has_trait(ARITHMETIC))

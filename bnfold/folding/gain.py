@@ -36,7 +36,7 @@ channels. Microseconds that the four operators take, beside the same network wit
     32x32x32, MaxPool 2x2x2, Conv                   614               164
 """
 OPEN = 64
-"""What an open size is taken for: as large in one place as in the other, but behind a stride."""
+"""The value assumed for a dynamic size: equal in all places, but for strides."""
 _FAR = 128
 """Values that the question for one size looks at."""
 _NAMED = 4

@@ -25,7 +25,7 @@ class PlanBuilder:
     """Which of several ways down a handler is asked for, if it has that."""
     edits: list[Edit] = field(default_factory=list)
     relabelled: dict[Value, Affine | None] = field(default_factory=dict)
-    """What each value becomes; None where it loses what stands on it, which nobody else may ask for then."""
+    """The affine of each value; None if the value loses its affine, which is then no longer available."""
     nodes: dict[Node, None] = field(default_factory=dict)
     absorbers: dict[Node, None] = field(default_factory=dict)
     edges: dict[tuple[Node, int], None] = field(default_factory=dict)
@@ -34,12 +34,12 @@ class PlanBuilder:
     undone: dict[Value, int] = field(default_factory=dict)
     """Those of them whose other readers got the inverse."""
     partial_reads: dict[Value, dict[tuple[Node, int], tuple[Affine, int]]] = field(default_factory=dict)
-    """Upward: values that only parts are taken from, to be asked for all wishes at once, with the depth of each."""
+    """Upward: values with partial reads only, to be asked for all requests at once, with the depth of each."""
     joined: dict[Node, tuple[dict[int, Affine], int]] = field(default_factory=dict)
-    """Downward: nodes of several operands, to be asked with all that stands on these at once, and their depth."""
+    """Downward: nodes of several operands, to be asked with the affines of all of them at once, and their depth."""
 
     def moves(self, node: Node) -> bool:
-        """Whether the plan takes a node out, which nobody can ask for anything then."""
+        """Whether the plan removes a node, which then takes no requests."""
         return any(link.node is node for link in self.chain.links)
 
 

@@ -81,14 +81,14 @@ def consumers(value: ir.Value) -> str:
 
 
 def note(builder: PlanBuilder, requested: Affine, edge: tuple[ir.Node, int], depth: int) -> None:
-    """Note a wish. Of one Split, every output wishes for its own stretch and leaves the others' alone."""
+    """Note a partial request. Every output of a Split requests its own slice and leaves the others' alone."""
     requests = builder.partial_reads.setdefault(facts.operand(*edge), {})
     before = requests.get(edge)
     requests[edge] = (requested if before is None else requested.after(before[0]), depth)
 
 
 def reads_same_elements(edge: tuple[ir.Node, int], requested: Affine, whole: Affine) -> bool:
-    """Whether a reader of parts gets the same from ``whole`` as from what it wished for."""
+    """Whether a partial read gets the same from ``whole`` as from its own request."""
     node, slot = edge
     try:
         ours, theirs = (ask(node, "down", {slot: affine}).pending for affine in (requested, whole))
@@ -108,7 +108,7 @@ def absorb(builder: PlanBuilder, requests: Iterable[tuple[Affine, tuple[ir.Node,
 
 
 def pass_down(builder: PlanBuilder, value: ir.Value, affine: Affine) -> None:
-    """Plan that all readers of a value take over what stands on it. Raises Declined."""
+    """Plan that all consumers of a value absorb its affine. Raises Declined."""
     _down(builder, value, affine, 0)
     _complete(builder)
 
@@ -174,7 +174,7 @@ def _up(builder: PlanBuilder, affine: Affine, edge: tuple[ir.Node, int], depth: 
         builder.shared[value] = depth
     node = value.producer
     if node is None:
-        raise Declined(Reason.GRAPH_INPUT, f"value {value.name!r}", depth - 1)  # nobody was asked
+        raise Declined(Reason.GRAPH_INPUT, f"value {value.name!r}", depth - 1)  # no node was asked
     step = _ask(builder, node, "up", {value.slot: affine}, depth)
     builder.relabelled[value] = affine
     _take(builder, node, step, depth)
@@ -183,7 +183,7 @@ def _up(builder: PlanBuilder, affine: Affine, edge: tuple[ir.Node, int], depth: 
 def _up_together(
     builder: PlanBuilder, value: ir.Value, requests: dict[tuple[ir.Node, int], tuple[Affine, int]]
 ) -> None:
-    """Plan for all readers of parts: each takes only such elements as the others leave alone, or all wish the same."""
+    """Plan for all partial reads: their elements are disjoint, or their requests are equal."""
     (whole, _), *rest = requests.values()
     for requested, _ in rest:
         whole = whole if requested.same(whole) else requested.after(whole)
@@ -204,14 +204,14 @@ def _down(builder: PlanBuilder, value: ir.Value, affine: Affine, depth: int) -> 
             continue  # it asked for what this undoes
         if consumer.graph is not value.graph:
             raise Declined(Reason.BARRIER, f"value {value.name!r}", depth)
-        if record(consumer).joint:  # the affine may yet stand on its other operands
+        if record(consumer).joint:  # its other operands may still have the affine
             builder.joined.setdefault(consumer, ({}, depth))[0][slot] = affine
         else:
             _pass_on(builder, consumer, {slot: affine}, depth)
 
 
 def _pass_on(builder: PlanBuilder, consumer: ir.Node, pending: dict[int, Affine], depth: int) -> None:
-    """Plan that a node reads its operands without what stands on them."""
+    """Plan that a node reads its operands without their affines."""
     step = _ask(builder, consumer, "down", pending, depth)
     if builder.limits.simple and step.requested and record(consumer).joint:
         raise Declined(Reason.NO_HANDLER, f"the other operands of {facts.where(consumer)} are not scaled", depth)

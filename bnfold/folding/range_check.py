@@ -28,7 +28,7 @@ def check(edits: Iterable[Edit]) -> None:
         return
     for edit, tensor in made:
         if tensor.dtype in FLOATS and not _are_ordinary([tensor]):
-            _look_closely(edit, tensor)  # integers of a quantized weight fit, whoever made them knows
+            _look_closely(edit, tensor)  # integers of a quantized weight fit, by their construction
 
 
 def _look_closely(edit: SetConstant | ExtraAdd, tensor: Tensor) -> None:

@@ -29,7 +29,7 @@ def fold_all(run: FoldContext, progress: Callable[[int, int], None]) -> None:
 
         run.rewrite(find_instances(run))
     waiting = [node for node in run.events if is_live(node)]
-    run.limits = run.limits._replace(simple=True)  # only plans that nobody has to undo
+    run.limits = run.limits._replace(simple=True)  # only plans that are never undone
     run.rewrite(find_merges(run))
     _fold_each(run, waiting, progress)
     run.patient, again = False, run.postponed

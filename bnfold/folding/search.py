@@ -116,7 +116,7 @@ def _planned(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
     if direction == "down":
         pass_down(builder, chain.target, chain.affine)
         return finish(builder, direction)
-    # Whoever else reads it is not above it, and so never comes to ask for the same: no need to look further up.
+    # Its other consumers are not above it, and so never request the same: no need to look further up.
     others = (use for use in source.uses if use != edge)
     if builder.limits.simple and not all(propagate.is_untouched(source, use, chain.affine) for use in others):
         raise Declined(Reason.SHARED_VALUE, propagate.consumers(source))

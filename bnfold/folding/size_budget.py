@@ -71,13 +71,13 @@ class SizeBudget:
 
     @property
     def left(self) -> int:
-        """What may still be added, never below zero. The limit is worked out only if somebody asks."""
+        """What may still be added, never below zero. The limit is computed when it is first read."""
         if not isinstance(self.limit, int):
             self.limit = self.limit()
         return max(self.limit - self._spent, 0)
 
     def _is_copied(self, edit: SetConstant) -> bool:
-        """Whether it is of a constant that somebody else needs as it is, or that nobody has stored so far."""
+        """Whether it is of a constant that another node needs as it is, or that is not stored so far."""
         value = edit.node.input(edit.slot)
         if value is None or value in self._granted:
             return False
@@ -141,28 +141,28 @@ def computed_from(value: ir.Value) -> int:
 
     What a ConstantOfShape fills counts as stored: such files are those of others without their weights.
     """
-    makers = _makers(value)
-    inner = {made for node in makers for made in node.outputs if made is not None} - {value}
-    while outside := {made for made in inner if made.is_output or not makers.issuperset(made.consumers)}:
+    producers = _producers(value)
+    inner = {made for node in producers for made in node.outputs if made is not None} - {value}
+    while outside := {made for made in inner if made.is_output or not producers.issuperset(made.consumers)}:
         inner -= outside
-        makers -= {made.producer for made in outside if made.producer is not None}
-    leaves = {read for node in makers for read in node.inputs if read is not None and read.holds_constant}
-    own = [leaf for leaf in leaves if not leaf.is_output and makers.issuperset(leaf.consumers)]
-    fills = [made for made in (*inner, value) if made.producer in makers and made.producer.is_op("ConstantOfShape")]
+        producers -= {made.producer for made in outside if made.producer is not None}
+    leaves = {read for node in producers for read in node.inputs if read is not None and read.holds_constant}
+    own = [leaf for leaf in leaves if not leaf.is_output and producers.issuperset(leaf.consumers)]
+    fills = [made for made in (*inner, value) if made.producer in producers and made.producer.is_op("ConstantOfShape")]
     held = [ir.constant(constant) for constant in (*own, *fills)]
     return sum(tensor.nbytes for tensor in held if tensor is not None)
 
 
-def _makers(value: ir.Value) -> set[ir.Node]:
+def _producers(value: ir.Value) -> set[ir.Node]:
     """Return the nodes that compute a constant of what is stored."""
-    makers: set[ir.Node] = set()
+    producers: set[ir.Node] = set()
     waiting = [value]
     while waiting:
         producer = waiting.pop().producer
-        if producer is not None and producer not in makers and not producer.is_op("Constant"):
-            makers.add(producer)
+        if producer is not None and producer not in producers and not producer.is_op("Constant"):
+            producers.add(producer)
             waiting += [read for read in producer.inputs if read is not None]
-    return makers
+    return producers
 
 
 def fingerprint(tensor: ir.Tensor) -> Fingerprint:

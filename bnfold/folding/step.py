@@ -96,5 +96,5 @@ def wants(affine: Affine, *edits: Edit) -> Step:
 
 
 def leaves(affine: Affine, *edits: Edit) -> Step:
-    """Return the step of a node that leaves ``affine`` standing on its first output."""
+    """Return the step of a node that leaves ``affine`` on its first output."""
     return Step(edits, pending=((0, affine),))

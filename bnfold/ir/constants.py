@@ -116,8 +116,8 @@ _LITERALS = {"value_float": TP.FLOAT, "value_floats": TP.FLOAT, "value_int": TP.
 class ConstantEvaluation:
     """What chains of constants come to, as long as the graph is what it is; long chains do not recurse.
 
-    ``channels`` is what weights tell of the sizes of axis 1, for whoever follows them, and ``others`` what values are
-    that nothing here makes of constants, for whoever has them computed.
+    ``channels`` has the sizes of axis 1 that follow from weights, and ``others`` the values that need more than this
+    room's evaluators; both are filled by callers.
     """
 
     def __init__(self) -> None:
@@ -142,13 +142,13 @@ class ConstantEvaluation:
             if hopeless or any(map(_is_computed, waiting)) or (waiting and len(stack) > MAX_DEPTH):
                 self._known[value] = None
             elif waiting:
-                stack.append(waiting[0])  # where it is no constant, nobody looks at the others
+                stack.append(waiting[0])  # if it is no constant, the others are not needed
             else:
                 self._known[value] = self._evaluate(node, value.slot)
         return self._known[target]
 
     def release(self) -> None:
-        """Forget the values of large constants, which are computed anew where somebody needs them."""
+        """Forget the values of large constants, which are computed anew on demand."""
         for tensor in self._known.values():
             if isinstance(tensor, Derived):
                 tensor.release()
@@ -169,12 +169,12 @@ class ConstantEvaluation:
         try:
             return split(node, operands, slot) if node.op_type == "Split" else EVALUATORS[node.op_type](node, operands)
         except _ILL_FORMED:
-            return None  # an ill-formed chain is not a constant; whoever runs the model will say what is wrong with it
+            return None  # an ill-formed chain is not a constant; running the model reports the error
 
 
 def _constant_node(node: Node) -> Tensor | None:
     output = node.outputs[0]
-    if output is None or node.has_references or len(node.proto.attribute) > 1:  # which of several counts, nobody says
+    if output is None or node.has_references or len(node.proto.attribute) > 1:  # several are ambiguous
         return None
     if (held := output.pending_tensor) is not None:
         return held

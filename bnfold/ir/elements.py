@@ -97,7 +97,7 @@ _NAMES = {dtype: name.lower() for name, dtype in TP.DataType.items()}
 def type_name(dtype: int | None) -> str:
     """Return ``float16``, ``int64`` …, as onnx spells it in lower case.
 
-    ``unknown`` without a type, a number nobody knows.
+    ``unknown`` without a type, the number of an undefined one.
     """
     return _NAMES.get(dtype, f"type {dtype}") if dtype else "unknown"
 

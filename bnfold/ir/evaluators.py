@@ -26,7 +26,7 @@ LIMIT = 1 << 26
 
 INTEGERS = frozenset({TP.INT8, TP.UINT8, TP.INT16, TP.UINT16, TP.INT32, TP.UINT32, TP.INT64, TP.UINT64})
 _FEW = 1 << 14
-"""Elements up to which a result is kept; a larger one is made anew when somebody asks for it."""
+"""Elements up to which a result is kept; a larger one is made anew on each request."""
 
 Operands = list[Tensor | None]
 Evaluator = Callable[["Node", Operands], Tensor | None]
@@ -142,7 +142,7 @@ def _cast(node: Node, operands: Operands) -> Tensor | None:
 def _becomes_float(source: Tensor, to: int) -> bool:
     """Whether integers that are no smaller than floats become these.
 
-    Smaller ones are weights that somebody quantized, and float64 does not hold every large one.
+    Smaller ones are quantized weights, and float64 does not hold every large one.
     """
     if source.dtype not in INTEGERS or to not in FLOATS or source.nbytes < source.size * numpy_type(to).itemsize:
         return False

@@ -1,4 +1,4 @@
-"""Open sizes of a model's inputs made fixed, and what follows from them written down."""
+"""Dynamic sizes of a model's inputs made static, and the sizes that follow from them declared."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _offered(inputs: Iterable[Value], named: set[str]) -> str:
 
 
 def written(shape: Sequence[Dim] | None) -> str:
-    """Return a shape as people type it; an open size without a name is a question mark."""
+    """Return a shape as people type it; a dynamic size without a name is a question mark."""
     return ",".join("?" if dim is None else str(dim) for dim in shape) if shape is not None else "of any rank"
 
 

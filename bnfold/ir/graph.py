@@ -78,7 +78,7 @@ class Graph:
                 yield from self._around(new)
 
     def lookup(self, name: str) -> Value:
-        """Return the value a node of this graph means by ``name``; an unknown name becomes a value nobody makes."""
+        """Return the value that ``name`` means in this graph; an unknown name becomes a value without a producer."""
         graph: Graph | None = self
         while graph is not None:
             if name in graph.values:
@@ -273,7 +273,7 @@ def define_once(graph: Graph, name: str) -> Value:
     return value
 
 
-def makers_first(nodes: Iterable[Node]) -> list[Node]:
+def producers_first(nodes: Iterable[Node]) -> list[Node]:
     """Sort nodes topologically, and keep their order where possible.
 
     Some files are unsorted, and run anyway.

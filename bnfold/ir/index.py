@@ -23,12 +23,12 @@ _HOLDS_GRAPH = (AP.GRAPH, AP.GRAPHS, AP.UNDEFINED)  # in files of IR version 1 t
 def index_graph(model: Model, proto: onnx.GraphProto | onnx.FunctionProto, parent: Node | None, path: str) -> Graph:
     """Return the index of one graph and of everything nested in it.
 
-    Raises MalformedModel where a name has two makers.
+    Raises MalformedModel if a name has two producers.
     """
     graph = Graph(model, proto, parent, path)
     model.indexed.append(graph)
     _index_interface(graph)
-    _index_makers(graph)
+    _index_producers(graph)
     for node in graph.nodes:
         _index_reads(graph, node)
         if _may_hold_graphs(node.op_type, node.domain):
@@ -40,7 +40,7 @@ def index_graph(model: Model, proto: onnx.GraphProto | onnx.FunctionProto, paren
     return graph
 
 
-def _index_makers(graph: Graph) -> None:
+def _index_producers(graph: Graph) -> None:
     values, nodes = graph.values, graph.nodes
     for message in graph.proto.node[:]:
         node = Node(graph, message)

@@ -22,7 +22,7 @@ def lift_constants(model: Model) -> int:
     """Make initializers of Constant nodes, and return of how many.
 
     Those stay that a graph lists as an output, which runtimes want a node to make. So do those in the body of a
-    function, which has no initializers, and sparse ones. What nobody reads stays too.
+    function, which has no initializers, and sparse ones. Unused ones stay too.
     """
     if model.proto.training_info:
         return 0

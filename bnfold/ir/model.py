@@ -132,7 +132,7 @@ class Model:
         """Whether the stored tensor is only a default, and a caller may feed another.
 
         Before IR version 4 every initializer is listed as an input and is a constant all the same; from 4 on such an
-        input is a default, unless `freeze_overridable` says that nobody overrides it.
+        input is a default, unless `freeze_overridable` says that no caller overrides it.
         """
         is_default = value.is_input and value.tensor_proto is not None
         return is_default and self.proto.ir_version >= 4 and not self.freeze_overridable
@@ -152,7 +152,7 @@ class Model:
         return sum(value.stored_bytes for value in values if value.tensor_proto is not None)
 
     def require_weights(self) -> None:
-        """Raise ExternalDataError for a ModelProto with external data: nobody said where its files are."""
+        """Raise ExternalDataError for a ModelProto with external data: the place of its files is unknown."""
         if self.is_detached:
             raise ExternalDataError("the model has external data, but was not read from a file; load it by its path")
 
@@ -214,9 +214,9 @@ class Model:
 
         infer(self, strict=strict)
 
-    def learn_types(self, twin: Model) -> None:
-        """Take over what is known of the values of a model that computes the same by the same names."""
-        known = {graph.path: graph.types for graph in twin.graphs()}
+    def learn_types(self, other: Model) -> None:
+        """Take over the known facts about values from a numerically equivalent model with the same names."""
+        known = {graph.path: graph.types for graph in other.graphs()}
         for graph in self.graphs():
             graph.types.update((name, kind) for name, kind in known.get(graph.path, {}).items() if name in graph.values)
 

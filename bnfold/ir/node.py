@@ -185,7 +185,7 @@ class Node:
             value.add_use(self, index)
 
     def _let_go(self, index: int) -> None:
-        """Read the input no longer, and remember a value that nobody reads any more."""
+        """Read the input no longer, and remember a value without consumers."""
         old = self.inputs[index]
         if old is not None:
             self.inputs[index] = None

@@ -1,4 +1,4 @@
-"""Texts in a model are bytes until somebody reads them; what is no UTF-8 shows only then."""
+"""Texts in a model are bytes until they are read; invalid UTF-8 is found only then."""
 
 from __future__ import annotations
 

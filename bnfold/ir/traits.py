@@ -1,4 +1,4 @@
-"""What is so of an operator whoever asks: how its first output relates to its inputs. Sets of operators by trait.
+"""Operator traits: how the shape and type of the first output follow from the inputs. Sets of operators by trait.
 
 Only of shapes and types, of the default domain and in every version: what an operator computes is not told here.
 """

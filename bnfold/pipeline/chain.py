@@ -1,4 +1,4 @@
-"""Steps of other programs between bnfold's own, each kept only if it computes the same: what went in is the measure."""
+"""Steps of external tools between bnfold's own; each is kept only if it is numerically equivalent."""
 
 from __future__ import annotations
 

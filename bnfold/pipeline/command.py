@@ -30,7 +30,7 @@ def run_command(
     tolerance: str = "",
     progress: Progress | None = None,
 ) -> tuple[Totals, chain.StepRow, list[Path]]:
-    """Run the command ``words`` on a copy of ``source``, and put what it makes in place if that computes the same.
+    """Run the command ``words`` on a copy of ``source``, and put its output in place if that is equivalent.
 
     Args:
         source: An ONNX file.
@@ -47,7 +47,7 @@ def run_command(
     Raises:
         BadInput: The model or the command cannot be used.
         OutputError: The result cannot be written.
-        StepRefused: Nothing was written, for the command failed or what it made does not compute the same.
+        StepRefused: Nothing was written, for the command failed or its output is not equivalent.
     """
     if formats.of(source) is not formats.ONNX:
         raise WrongUsage(f"{source}: a command takes an ONNX model, not an OpenVINO IR")

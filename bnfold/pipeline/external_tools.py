@@ -1,4 +1,4 @@
-"""One step that somebody else's program takes: a file in, a file out, and why it counts for nothing."""
+"""One step of an external tool: a file in, a file out, and the reason if its output is discarded."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def fold_affines(run: PassContext) -> None:
     if not run.options.fold or run.options.decompose == "all":
         return
     options = run.options
-    live = run.live() | {node: _spelled_out(run, node) for node in folding.find_spelled_out(run.model, options.policy)}
+    live = run.live() | {node: _event_of(run, node) for node in folding.find_decomposed(run.model, options.policy)}
     for node in [node for node, event in live.items() if event.key in run.banned]:
         live.pop(node).decline(Declined(Reason.RANGE, "found while the weight was computed"))
     limits = folding.Limits(
@@ -171,19 +171,19 @@ def tell_training(run: PassContext) -> None:
 
 def _exchange(options: Options) -> Literal["auto", "always"]:
     """Return when an Add may replace a BatchNormalization: always, if what is left is decomposed into several nodes."""
-    is_spelled_out = options.decompose == "residual" and "BatchNormalization" in options.decompose_ops
-    return "always" if is_spelled_out else options.exchange
+    is_decomposed = options.decompose == "residual" and "BatchNormalization" in options.decompose_ops
+    return "always" if is_decomposed else options.exchange
 
 
-def _spelled_out(run: PassContext, node: ir.Node) -> BatchNormEvent:
-    """Report a BatchNormalization that is written as primitive operators, the last of which is ``node``."""
+def _event_of(run: PassContext, node: ir.Node) -> BatchNormEvent:
+    """Report a BatchNormalization that is written as primitive operators and ends in ``node``."""
     path, value = key_of(node)
     event = BatchNormEvent(node.label, path, 0, "spelled-out", value=value)
     run.report.batchnorms.append(event)
     return event
 
 
-def spell_out(run: PassContext) -> None:
+def decompose(run: PassContext) -> None:
     """Decompose the normalizations that are left, if asked. After folding, so that nothing is decomposed that folds."""
     if run.options.decompose == "never":
         return
@@ -200,7 +200,7 @@ def spell_out(run: PassContext) -> None:
 
 
 def lift_constants(run: PassContext) -> None:
-    """Turn Constant nodes into initializers. After the rewrites, some of which fold into them.
+    """Turn Constant nodes into initializers. After the rewrites, because some fold into Constant nodes.
 
     Raises the IR version to 4 if necessary: before, every initializer is an input as well.
     """
@@ -277,7 +277,7 @@ def check(run: PassContext) -> None:
 
 
 PASSES: tuple[Callable[[PassContext], None], ...] = (
-    describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, tell_training, spell_out,
+    describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, tell_training, decompose,
     lift_constants, simplify, remove_dead_nodes, set_ir_version, check,
 )  # fmt: skip
 

@@ -37,7 +37,7 @@ def refuse_for_one(
     """Refuse, as `refuse`, for one model, as it was loaded from ``source``; ``data`` is what it is verified on.
 
     Raises:
-        SameFile: Likewise.
+        SameFile: Two names lead to one file.
     """
     kept: list[Named] = [("the recorded inputs", data)] if data is not None else []
     written: list[Named] = []

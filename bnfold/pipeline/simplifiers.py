@@ -1,4 +1,4 @@
-"""The other side of a foreign step: a process of its own, so that a tool that crashes or swells takes nobody along.
+"""The other side of a foreign step: a process of its own, so that a tool that crashes or swells ends alone.
 
 It is started as a script, ``simplifiers.py NAME`` for a simplifier or ``simplifiers.py -- COMMAND …`` for any other
 program, and limits its own memory. A simplifier is imported, and nothing else; then it waits for a line with the names
@@ -89,7 +89,7 @@ def _stored(value: Any) -> Any:
 
 
 def _size(part: Any) -> tuple[Any, int] | None:
-    """Return the value of which one size is part of a target, and its axis from the front; None for anything else."""
+    """Return the value whose size is part of a target, and its axis from the front; None for anything else."""
     producer = part.producer()
     if producer is not None and producer.op_type == "Unsqueeze":
         producer = producer.inputs[0].producer()

@@ -1,4 +1,4 @@
-"""The referee: a float64 evaluation of whole models that shares no code with the rewriting side.
+"""The reference evaluator: a float64 evaluation of whole models that shares no code with the rewriting side.
 
 It has its own kernels for every version of the normalisations, for legacy operators that no evaluator has or gets
 right, and for what real networks spend their time in; onnx's reference implementation serves, node by node, for

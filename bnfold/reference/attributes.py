@@ -17,7 +17,7 @@ Bindings = Mapping[str, Attribute]
 
 
 def resolve(node: ir.Node, bindings: Bindings, precision: Precision) -> dict[str, Attribute]:
-    """Return the attributes a node spells out. One that refers to an attribute its caller left out is left out, too."""
+    """Return the attributes that a node sets. One that refers to an attribute its caller left out is left out, too."""
     attrs: dict[str, Attribute] = {}
     for attribute in node.proto.attribute:
         if not attribute.ref_attr_name:

@@ -188,7 +188,7 @@ def _without_default(function: Kernel) -> tuple[bool, ...]:
 
 
 def meaning(node: ir.Node) -> tuple[str, str, int]:
-    """Return a node's operator, with one number for all versions that compute the same of the same attributes.
+    """Return a node's operator, with one number for all versions that are equivalent for the same attributes.
 
     A node that has not the form of its own version has a number of its own: of another version it may be one.
     """

@@ -1,4 +1,4 @@
-"""The referee's loop: run a model's nodes on arrays, one after the other, holding only what is still to be read."""
+"""The evaluator's loop: run a model's nodes on arrays, one after the other, holding only what is still to be read."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ FUNCTIONS: dict[tuple[str, str], tuple[int, ...]] = {
     ("", "Swish"): (24,),
     ("", "ThresholdedRelu"): (10, 22),
 }
-"""Operators whose schema holds a function of other operators, which the referee runs by its own kernels."""
+"""Operators whose schema holds a function of other operators, which the evaluator runs by its own kernels."""
 
 
 LEGAL: dict[str, Callable[..., bool]] = {

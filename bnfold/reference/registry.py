@@ -1,7 +1,7 @@
 """Which kernel computes which operator version, and what a kernel may know about its node.
 
 A kernel is a pure function ``kernel(call, *inputs) -> array | tuple of arrays``; an omitted input is None. It is
-registered for the exact schema versions whose text it was checked against: a version that nobody looked at has no
+registered for the exact schema versions whose text it was checked against: a version without a review has no
 kernel, and evaluation stops with `CannotEvaluate` rather than trust it.
 """
 
@@ -78,7 +78,7 @@ class Randomness(KernelDeclined):
 class Noise:
     """What random operators draw: the same whenever a value of the same name is drawn with the same seed attribute.
 
-    With ``known`` only values of these names are drawn: which others they are in another model, nobody says.
+    With ``known`` only values of these names are drawn: their counterparts in another model are unknown.
     """
 
     def __init__(self, known: Collection[str] | None = None) -> None:

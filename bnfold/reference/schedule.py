@@ -11,7 +11,7 @@ from bnfold.errors import MalformedModel
 
 
 class Schedule(NamedTuple):
-    """``last_reads[i]`` are the values of this graph that nobody needs once ``nodes[i]`` has run."""
+    """``last_reads[i]`` are the values of this graph that are unused once ``nodes[i]`` has run."""
 
     nodes: tuple[ir.Node, ...]
     last_reads: tuple[tuple[ir.Value, ...], ...]

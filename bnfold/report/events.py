@@ -26,7 +26,7 @@ SCHEMA = "bnfold-report/1"
 class BatchNormEvent:
     """What became of one BatchNormalization.
 
-    One that is spelled out as arithmetic has the mode ``spelled-out`` and version 0; its name and value are the last
+    A decomposed one has the mode ``spelled-out`` and version 0; its name and value are the last
     node's. ``detail`` names the nodes in the way, ``brief`` is why it is left, with operators instead of names.
     """
 

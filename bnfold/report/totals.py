@@ -19,7 +19,7 @@ MANY_NODES = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """Multiply-adds: a number, times the open sizes that all of it grows with (``batch``, say)."""
+    """Multiply-adds: a number, times the dynamic sizes that all of it grows with (``batch``, say)."""
 
     count: int
     sizes: tuple[str, ...] = ()
@@ -98,8 +98,8 @@ def changed(before: Totals, after: Totals) -> dict[str, tuple[int, int]]:
 def multiply_adds(model: ir.Model) -> Products | None:
     """Return multiply-adds of convolutions, matrix products and recurrent operators in one run of the model.
 
-    None where that cannot be told: a shape is not known, parts grow with different open sizes, a body runs who knows
-    how often, or an operator of another domain may hold any number.
+    None if it is unknown: a shape is not known, parts grow with different dynamic sizes, the number of a body's runs
+    is open, or an operator of another domain may hold any number.
     """
     if len(model.graph.nodes) > MANY_NODES or any(
         node.domain or node.op_type in OTHER_PRODUCTS for node in model.nodes()

@@ -70,7 +70,7 @@ class Editor:
         if not isinstance(operand, np.ndarray):
             return operand
         key = node.graph, f"{operand.dtype}{operand.shape}", operand.tobytes()
-        if key not in self._stored or self._stored[key].is_unread:  # what nobody reads may be gone
+        if key not in self._stored or self._stored[key].is_unread:  # unused values may be gone
             self.has_stored = True
             self._stored[key] = node.graph.add_constant(f"{node.label}_{node.op_type.lower()}", operand)
         return self._stored[key]

@@ -51,7 +51,7 @@ def _computed(node: ir.Node, known: Proven) -> Store | None:
         return None
     try:
         return _stored(node, value, known)
-    except BnfoldError:  # damaged, or beyond the range of its type: whoever runs it will say so
+    except BnfoldError:  # damaged, or beyond the range of its type: running the model reports it
         return None
 
 

@@ -1,4 +1,4 @@
-"""Nodes that compute the same from the same values."""
+"""Nodes with equal operators and attributes on the same values."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def skip(node: ir.Node, title: str = "") -> Plan | None:
 
 
 def same_dims(known: Proven, one: ir.Value | None, other: ir.Value | None) -> bool:
-    """Whether two values are of one shape in every run: each size is the same number, or the same open size."""
+    """Whether two values are of one shape in every run: each size is the same number, or the same dynamic size."""
     first, second = known.dims(one), known.dims(other)
     return first is not None and None not in first and first == second
 

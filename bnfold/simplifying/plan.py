@@ -44,7 +44,7 @@ class Respell(NamedTuple):
 
 
 class Unite(NamedTuple):
-    """The consumers of what ``node`` makes read what ``twin`` makes, an equal node."""
+    """The consumers of ``node`` read the outputs of ``twin``, an equal node."""
 
     title: str
     node: ir.Node

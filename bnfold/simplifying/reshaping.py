@@ -64,7 +64,7 @@ def _at(dims: Sequence[Dim] | None, place: int) -> Dim:
 
 
 def _stored_target(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan to store the target of a Reshape that is computed from open sizes."""
+    """Plan to store the target of a Reshape that is computed from dynamic sizes."""
     if node.op_type != "Reshape" or ir.constant(node.input(1)) is not None:
         return None
     target = _target(node, known)

@@ -38,7 +38,7 @@ def is_forced(model: ir.Model, policy: reference.Policy) -> bool:
 
 
 def _is_forced(node: ir.Node) -> bool:
-    """Whether a BatchNormalization trains, or may, and nobody uses what it says of the batch."""
+    """Whether a BatchNormalization trains, or may, and its batch statistics are unused."""
     if not node.is_op("BatchNormalization") or node.has_references:
         return False
     if any(value is not None and (value.uses or value.is_output) for value in node.outputs[1:]):

@@ -18,7 +18,7 @@ from bnfold.verification.unscaled import Scaled
 T = TypeVar("T")
 
 RUNTIME_SHARE = 1 / 12
-"""Of the budget that a runtime may take which is asked beside the referee."""
+"""Share of the budget for a runtime beside the reference evaluator."""
 
 
 class Clock:

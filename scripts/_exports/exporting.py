@@ -19,22 +19,22 @@ from _exports.vision import VISION
 NETWORKS = (*VISION, *SEQUENCES)
 
 
-class Form(NamedTuple):
+class ExportFormat(NamedTuple):
     """An exporter and the opset that it writes."""
 
     exporter: str
     opset: int
 
 
-FORMS = (Form("dynamo", 23), Form("dynamo", 18), Form("torchscript", 17))
+FORMS = (ExportFormat("dynamo", 23), ExportFormat("dynamo", 18), ExportFormat("torchscript", 17))
 
 
-def path_of(folder: Path, network: Network, form: Form) -> Path:
+def path_of(folder: Path, network: Network, form: ExportFormat) -> Path:
     """Return where a network is written."""
     return folder / f"{network.name}.{form.exporter}{form.opset}.onnx"
 
 
-def exported(folder: Path, network: Network) -> Iterator[tuple[Form, str]]:
+def exported(folder: Path, network: Network) -> Iterator[tuple[ExportFormat, str]]:
     """Write what is not there yet; yield each form, and what its exporter said if it failed."""
     folder.mkdir(parents=True, exist_ok=True)
     for form in FORMS:
@@ -45,7 +45,7 @@ def exported(folder: Path, network: Network) -> Iterator[tuple[Form, str]]:
         yield form, failed.read_text(encoding="utf-8") if failed.exists() else ""
 
 
-def _export(network: Network, form: Form, path: Path, failed: Path) -> None:
+def _export(network: Network, form: ExportFormat, path: Path, failed: Path) -> None:
     torch.manual_seed(0)
     torch.backends.mha.set_fastpath_enabled(False)  # TorchScript has no ONNX form of it
     said = io.StringIO()
@@ -74,7 +74,7 @@ def _randomize(module: torch.nn.Module) -> None:
             buffer.add_(torch.rand_like(buffer))
 
 
-def _write(built: Built, form: Form, path: Path) -> None:
+def _write(built: Built, form: ExportFormat, path: Path) -> None:
     arguments, names = tuple(built.inputs.values()), list(built.inputs)
     axes = {name: dict(built.dynamic[name]) for name in names if name in built.dynamic}
     if form.exporter == "torchscript":

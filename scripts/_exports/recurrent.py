@@ -22,7 +22,7 @@ class Recurrent(nn.Module):
         return self.head(self.inner(self.table(tokens))[0][:, -1]).log_softmax(-1)
 
 
-class Heard(nn.Module):
+class Listener(nn.Module):
     """Convolutions over a spectrogram, a GRU, and a class for every step (CTC)."""
 
     def __init__(self) -> None:
@@ -46,5 +46,5 @@ RECURRENT = (
     Network("lstm", "LSTM", lambda: _recurrent(nn.LSTM, dynamic=True)),
     Network("lstm_both_ways", "LSTM", lambda: _recurrent(nn.LSTM, both=True)),
     Network("gru", "GRU", lambda: _recurrent(nn.GRU)),
-    Network("gru_ctc", "GRU", lambda: Built(Heard(), {"data": torch.randn(2, 1, 16, 20)})),
+    Network("gru_ctc", "GRU", lambda: Built(Listener(), {"data": torch.randn(2, 1, 16, 20)})),
 )

@@ -20,10 +20,10 @@ from _fuzz.operators import (
     arithmetic,
     batchnorm,
     channelwise,
+    decomposed,
     gemm,
     matmul,
     normaliser,
-    spelled_out,
 )
 from _fuzz.positions import mask, positions
 from _fuzz.scopes import looped, one_branch, scanned
@@ -104,13 +104,13 @@ FIRST: tuple[Draw, ...] = (
 )
 """Typical prefixes, for which sizes, scopes of their own, bounds and types are decisive."""
 ABSORBERS: tuple[Draw, ...] = (conv, conv_transpose, gemm, matmul, normaliser)
-CARRIERS: tuple[Draw, ...] = tuple(entry for entry, _ in TABLE if entry not in (batchnorm, spelled_out, *ABSORBERS))
+CARRIERS: tuple[Draw, ...] = tuple(entry for entry, _ in TABLE if entry not in (batchnorm, decomposed, *ABSORBERS))
 
 
 def _sandwich(b: Builder) -> None:
     """Append a BatchNormalization, an operator that could absorb it, and carriers between them, in either order."""
     between = [CARRIERS] * int(b.rng.integers(1, 4))
-    ends: list[tuple[Draw, ...]] = [ABSORBERS * 3, (batchnorm, batchnorm, batchnorm, spelled_out)]
+    ends: list[tuple[Draw, ...]] = [ABSORBERS * 3, (batchnorm, batchnorm, batchnorm, decomposed)]
     for options in (ends[0], *between, ends[1]) if b.chance(0.5) else (ends[1], *between, ends[0]):
         for _ in range(4):
             before = len(b.nodes)
@@ -134,14 +134,14 @@ def _stream(b: Builder) -> None:
         x = b.values[-1]
         for options in ((batchnorm,), *[CARRIERS] * int(b.rng.integers(0, 2)), ABSORBERS):
             _grow(b, options, branch=0.02)
-        arm = b.values[-1]
+        branch = b.values[-1]
         if b.chance(0.1):
             _captured(b, x)
-        if x.rank > 2 and arm.rank == x.rank and arm.shape[2:] == x.shape[2:] and arm.dtype == x.dtype:
-            kernel = b.weight(b.numbers([x.shape[1], arm.shape[1], *[1] * (x.rank - 2)]))
-            arm = b.node("Conv", [arm.name, kernel])[0]
-        if arm.shape == x.shape and arm.dtype == x.dtype:
-            b.node(b.pick(["Add", "Add", "Sub", "Sum"]), b.pick([[x.name, arm.name], [arm.name, x.name]]))
+        if x.rank > 2 and branch.rank == x.rank and branch.shape[2:] == x.shape[2:] and branch.dtype == x.dtype:
+            kernel = b.weight(b.numbers([x.shape[1], branch.shape[1], *[1] * (x.rank - 2)]))
+            branch = b.node("Conv", [branch.name, kernel])[0]
+        if branch.shape == x.shape and branch.dtype == x.dtype:
+            b.node(b.pick(["Add", "Add", "Sub", "Sum"]), b.pick([[x.name, branch.name], [branch.name, x.name]]))
         else:
             _put(b, b.pick(ABSORBERS), x)
     for _ in range(int(b.rng.integers(0, 2))):

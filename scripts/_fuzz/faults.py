@@ -139,8 +139,8 @@ def _unseen(truth: showing.Truth, before: Path, after: Path) -> str:
     return f"unseen: diff finds nothing, {truth}" if document["equal"] else ""
 
 
-def _verify(before: Path, after: Path, depth: Any, seed: int, witness: Any = "none") -> verification.Verdict:
-    return verification.verify(before, after, depth=depth, seed=seed, runtime=witness, budget_seconds=BUDGET)
+def _verify(before: Path, after: Path, depth: Any, seed: int, runtime: Any = "none") -> verification.Verdict:
+    return verification.verify(before, after, depth=depth, seed=seed, runtime=runtime, budget_seconds=BUDGET)
 
 
 def _finding(

@@ -55,7 +55,7 @@ def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
 
 
 def _plain(rng: np.random.Generator, opset: int) -> onnx.FunctionProto:
-    """Build a function of one or two nodes, each with an attribute of the function's, some of which have defaults."""
+    """Build a function of one or two nodes, each with an attribute of the function's, with or without a default."""
     known = [op for op in KINDS if opset <= UNTIL.get(op, opset)]
     ops = [str(op) for op in rng.choice(known, int(rng.integers(1, 3)), replace=False)]
     nodes, needed, defaults = [], [], []

@@ -66,7 +66,7 @@ def _resize(b: Builder, x: Drawn) -> list[Drawn]:
 
 
 def two_open(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Append two inputs, one of which may be as small as 1 while the other is larger, and a result of both shapes."""
+    """Append two inputs, the one as small as 1, perhaps, and the other larger, and a result of both shapes."""
     if b.opset < 13 or not x.rank or x.rank > 4 or 0 in x.shape:
         return None
     narrow = tuple(1 if b.chance(0.4) else size for size in x.shape)

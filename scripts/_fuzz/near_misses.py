@@ -42,7 +42,7 @@ def _reorder(infos: Any, rng: np.random.Generator) -> None:
 
 
 def narrow_output(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Declare an open size of an output as 1, as if the model had been traced at that size, or as another one."""
+    """Declare a dynamic size of an output as 1, as if the model had been traced at that size, or as another one."""
     _narrow(model.graph.output, rng)
 
 

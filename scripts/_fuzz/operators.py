@@ -129,7 +129,7 @@ def channelwise(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node(b.pick(["Mul", "Add"]), operands[::-1] if b.chance(0.4) else operands)
 
 
-def spelled_out(b: Builder, x: Drawn) -> list[Drawn] | None:
+def decomposed(b: Builder, x: Drawn) -> list[Drawn] | None:
     """Append a decomposed BatchNormalization, frozen: stored or computed constants, in two steps or four."""
     if x.rank < 2:
         return None
@@ -180,7 +180,7 @@ def concat(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def concat_one_left(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Append a Concat of which at most one part cannot absorb the BatchNormalization that follows."""
+    """Append a Concat and a BatchNormalization that at most one of its parts cannot absorb."""
     if not 3 <= x.rank <= 4 or 1 in x.shape[2:]:
         return None
     made = [b.node("Conv", [x.name, b.weight(b.numbers([size, x.shape[1], *[1] * (x.rank - 2)]))]) for size in (2, 3)]
@@ -344,7 +344,7 @@ def branches(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 TABLE: tuple[tuple[Draw, float], ...] = (
     (batchnorm, 9.0),
-    (spelled_out, 2.0),
+    (decomposed, 2.0),
     (conv, 5.0),
     (into_padding, 0.8),
     (padded_mean, 0.4),

@@ -1,4 +1,4 @@
-"""Constants whose part is read that another value's size determines: positional embeddings, masks."""
+"""Constants that are read in part, as far as a size of another value: positional embeddings, masks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _size(b: Builder, x: Drawn, axis: int, shape: tuple[int, ...] = (1,)) -> str
 
 
 def _cut(b: Builder, table: str, x: Drawn, place: Place) -> str:
-    """Append a Slice of the first rows, of which there may be one more before it."""
+    """Append a Slice of the first rows, perhaps after another one."""
     axis, rest = place
     bounds = [b.integers([0]), _size(b, x, axis), b.integers([0])]
     return b.derive("Slice", [table, *bounds], b.dtype, (x.shape[axis], *rest))

@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 
 Shape = Sequence[int | None] | None
-"""None stands for an open size or rank."""
+"""None is a dynamic size or rank."""
 Told = Mapping[str, tuple[Shape, Shape]]
 
 

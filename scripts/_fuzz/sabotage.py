@@ -29,7 +29,7 @@ SIBLINGS = OTHERS | {
 ELEMENTS: tuple[Callable[[Any], Any], ...] = (
     lambda x: x + 1, lambda x: x - 1, lambda x: -x, lambda x: 2 * x + 1, lambda x: 0 * x, lambda x: 0 * x - 2
 )  # fmt: skip
-"""Operands of which one number is changed: integers are targets, axes, pads and indices as well."""
+"""Operands in which one number is changed: integers are targets, axes, pads and indices as well."""
 
 
 def _weights(model: onnx.ModelProto) -> list[onnx.TensorProto]:

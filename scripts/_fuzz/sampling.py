@@ -80,5 +80,5 @@ def choice(b: Builder, x: Drawn) -> list[Drawn] | None:
     mask = b.weight(np.asarray(b.rng.random([size if b.chance(0.6) else 1 for size in x.shape]) < 0.5), "mask")
     alike = [value.name for value in b.values if value.shape == x.shape and value.dtype == x.dtype]
     constant = b.weight(b.numbers([size if b.chance(0.5) else 1 for size in x.shape]))
-    arms = [x.name, b.pick(alike) if b.chance(0.5) else constant]
-    return b.node("Where", [mask, *(arms if b.chance(0.5) else arms[::-1])])
+    operands = [x.name, b.pick(alike) if b.chance(0.5) else constant]
+    return b.node("Where", [mask, *(operands if b.chance(0.5) else operands[::-1])])

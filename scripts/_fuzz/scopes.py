@@ -10,7 +10,7 @@ from _fuzz.builder import Builder, Drawn
 
 
 def one_branch(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Append an If whose branches have weights of their own, of which one may have none."""
+    """Append an If whose branches have weights of their own; one may have none."""
     if b.opset < 9 or not x.rank:
         return None
     then = _body(b, x.name, x.shape)

@@ -46,7 +46,7 @@ def truth(before: Path, after: Path, drawn: Feeds) -> Truth:
 
 
 def _compared(original: onnx.ModelProto, changed: onnx.ModelProto, drawn: Feeds) -> list[Truth]:
-    """Compare the groups of which enough inputs run, once with 0 as an unknown size and once as declared.
+    """Compare the groups with enough inputs that run, once with 0 as an unknown size and once as declared.
 
     Verification does not open the sizes, so onnxruntime cannot report to it a model that does not run at them.
     """

@@ -75,7 +75,7 @@ def judge(case: Case, folder: Path) -> Outcome:
     declared = _are_declared(onnx.load(before, load_external_data=False), feeds)
     truth = _truth(before, folder / "after.onnx", feeds) if declared else "unclear"
     try:
-        with phases.theirs("onnxruntime") if settings["witness"] != "none" else _nobody():
+        with phases.theirs("onnxruntime") if settings["witness"] != "none" else _no_runtime():
             verdict = _verify((before, folder / "after.onnx"), report, settings)
     except BnfoldError as refusal:
         return Outcome(behaviour=watch.refusal(refusal), refused=True)
@@ -92,7 +92,7 @@ def judge(case: Case, folder: Path) -> Outcome:
     )
 
 
-def _nobody() -> Any:
+def _no_runtime() -> Any:
     import contextlib
 
     return contextlib.nullcontext()
@@ -130,7 +130,7 @@ def _truth(before: Path, after: Path, feeds: Any) -> str:
         return "different"
     except BnfoldError:
         return "unclear"
-    except Exception:  # noqa: BLE001 - a broken model may break the referee's kernels: not what is asked here
+    except Exception:  # noqa: BLE001 - a broken model may break the evaluator's kernels: not this mode's subject
         return "unclear"
     errors = [distance.relative(array, found[name]) for name, array in expected.items()]
     if not errors:

@@ -20,7 +20,7 @@ ADDRESSES = 12 << 30
 
 
 def main() -> None:
-    """Serve until the input ends. What models and runtimes print goes to standard error."""
+    """Serve until the input ends. Output of models and runtimes goes to standard error."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
     faulthandler.enable()

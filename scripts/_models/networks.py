@@ -24,9 +24,9 @@ def _residual_body(net: Net, x: str, stages: list[tuple[int, int]]) -> str:
     y = net.relu(net.bn(net.conv(x, stages[0][0], 5, stride=2)))
     for channels, stride in stages:
         shortcut = y if stride == 1 else net.bn(net.conv(y, channels, 1, stride=stride))
-        arm = net.relu(net.bn(net.conv(y, channels, stride=stride)))
-        arm = net.bn(net.conv(arm, channels))
-        y = net.relu(net.op("Add", arm, shortcut))
+        branch = net.relu(net.bn(net.conv(y, channels, stride=stride)))
+        branch = net.bn(net.conv(branch, channels))
+        y = net.relu(net.op("Add", branch, shortcut))
     return y
 
 

@@ -47,14 +47,14 @@ class Draw:
 def fill(nodes: Iterable[onnx.NodeProto], shapes: Mapping[str, tuple[int, ...]], draw: Draw) -> dict[str, Array]:
     """Draw a value for every parameter in `shapes`, by its role in the first node that reads it.
 
-    Kernels are He-initialised; a BatchNormalization's statistics are those of what reaches it, give or take what a
-    trained network shows, because the mean square of every activation is estimated on the way. One scale in sixteen is
+    Kernels are He-initialised; a BatchNormalization's statistics are those of its input, with the deviations of a
+    trained network, because the mean square of every activation is estimated on the way. One scale in sixteen is
     negative, as after training.
 
     Args:
         nodes: In topological order.
         shapes: Of the parameters, by name.
-        draw: Where the numbers come from.
+        draw: Source of the numbers.
     """
     weights: dict[str, Array] = {}
     squares: dict[str, float] = {}
@@ -105,7 +105,7 @@ def _fan_in(node: onnx.NodeProto, shape: tuple[int, ...]) -> float:
     return math.prod(shape[1:])
 
 
-# Mean square of an operator's output over that of its first input. Relu halves what is symmetric; a maximum over a
+# Mean square of an operator's output over that of its first input. Relu halves symmetric inputs; a maximum over a
 # window of non-negative values is well above their mean.
 _GAIN = {"Conv": 2.0, "ConvTranspose": 2.0, "Gemm": 2.0, "MatMul": 2.0, "Relu": 0.5, "MaxPool": 2.0}
 

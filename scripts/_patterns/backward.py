@@ -153,7 +153,7 @@ def _carried() -> list[Pattern]:
     return rows
 
 
-def _arms() -> list[Pattern]:
+def _operands() -> list[Pattern]:
     return [
         Pattern(
             "Concat(Conv, x) → BN (a smaller one stays)",
@@ -189,4 +189,4 @@ def _embedding(b: Builder) -> Drawn:
     return norm(b, _turned(b, node(b, "Gather", weight(b, 9, 5), indices)))
 
 
-ROWS = [*_convs(), *_matrices(), *_carried(), *_arms()]
+ROWS = [*_convs(), *_matrices(), *_carried(), *_operands()]

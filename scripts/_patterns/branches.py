@@ -1,4 +1,4 @@
-"""Convolutions of one value, and the value itself, that are added up: one Conv if all compute the same grid."""
+"""Convolutions of one value, and the value itself, that are added up: one Conv if all have the same grid."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _stream(b: Builder, *, positive: bool) -> Drawn:
     return conv(b, node(b, "Relu", norm(b, x, positive=positive)), 3)
 
 
-def _arm(b: Builder, op_type: str) -> list[Drawn]:
+def _operand(b: Builder, op_type: str) -> list[Drawn]:
     x, z = given(b, 2, 4, 7, 6), _source(b)
     total = node(b, op_type, norm(b, x), z)
     return _ends(b, conv(b, total, 5))
@@ -107,7 +107,7 @@ EXACT = [
     Pattern("BN behind each part of a Transformer", _post_norm, measure=_norms),
     Pattern("pre-activation, two blocks, positive scales", lambda b: _stream(b, positive=True)),
     Pattern("pre-activation, two blocks, scales of the same signs", lambda b: _stream(b, positive=False)),
-    *(Pattern(f"BN → {op} with a Conv → Conv", lambda b, op=op: _arm(b, op)) for op in ("Add", "Sub", "Sum")),  # type: ignore[misc]
+    *(Pattern(f"BN → {op} with a Conv → Conv", lambda b, op=op: _operand(b, op)) for op in ("Add", "Sub", "Sum")),  # type: ignore[misc]
     Pattern("Conv → BN, and twice into an Add → Conv", lambda b: _twice(b, "Add")),
 ]
 TRAPS = [

@@ -183,7 +183,7 @@ def _algebra() -> list[Pattern]:
             "MatMul → Mul → Add",
             lambda b: node(b, "Add", node(b, "Mul", matmul(b, given(b, 3, 4)), weight(b, 5)), weight(b, 5)),
         ),
-        Pattern("Conv → Sub → Div → Mul → Add (a BN spelled out)", _spelled_out),
+        Pattern("Conv → Sub → Div → Mul → Add (a BN spelled out)", _decomposed),
     ]
 
 
@@ -193,7 +193,7 @@ def _identity(b: Builder) -> Drawn:
     return node(b, "Exp", node(b, "BatchNormalization", x, ones[0], zeros[0], zeros[1], ones[1], epsilon=0.0))
 
 
-def _spelled_out(b: Builder) -> Drawn:
+def _decomposed(b: Builder) -> Drawn:
     y = node(b, "Sub", conv(b, image(b)), weight(b, 4, 1, 1))
     y = node(
         b,

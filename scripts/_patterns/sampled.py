@@ -46,7 +46,7 @@ def _choice_of_two(b: Builder) -> Drawn:
     return norm(b, _chosen(b, conv(b, image(b), kernel=1), conv(b, image(b), kernel=1)))
 
 
-def _constant_arm(b: Builder) -> Drawn:
+def _constant_operand(b: Builder) -> Drawn:
     return conv(b, _chosen(b, weight(b, 3, 1, 1), norm(b, image(b))))
 
 
@@ -58,7 +58,7 @@ def _differently(b: Builder) -> Drawn:
     return conv(b, _chosen(b, norm(b, image(b)), norm(b, image(b))))
 
 
-def _both_arms(b: Builder) -> Drawn:
+def _both_operands(b: Builder) -> Drawn:
     """Append a choice between two forms of one normalised value, moved in two ways that keep its channels."""
     x = norm(b, image(b))
     mirrored = node(b, "Slice", x, ints(b, -1), ints(b, -100), ints(b, 3), ints(b, -1))
@@ -94,8 +94,8 @@ EXACT = [
     exchanged("BN → DeformConv", lambda b: _deform(b, norm(b, image(b))), opset=19),
     Pattern("Conv → ReverseSequence → BN", _behind_reversed(0)),
     Pattern("Where(mask, Conv, Conv) → BN", _choice_of_two),
-    Pattern("BN → Where(mask, a constant, itself) → Conv", _constant_arm),
-    Pattern("BN → Where(mask, itself, itself mirrored) → Conv", _both_arms),
+    Pattern("BN → Where(mask, a constant, itself) → Conv", _constant_operand),
+    Pattern("BN → Where(mask, itself, itself mirrored) → Conv", _both_operands),
     *(Pattern(f"BN → {op}", _recurrent(op, gates)) for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1))),
 ]  # fmt: skip
 TRAPS = [

@@ -85,7 +85,7 @@ def _words(text: str) -> set[str]:
 
 
 def _search(page: Page, base: str, task: str) -> int:
-    """Type the task into the search box; return the position of its page among the results."""
+    """Search for the task as a reader types it; return the position of its page among the results."""
     page.goto(base)
     field = page.locator("input[name=query]")
     field.click()  # the theme begins to listen when the field is entered

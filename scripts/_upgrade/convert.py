@@ -49,7 +49,7 @@ TOOLS: dict[str, Callable[[str, str, int], None]] = {
 
 
 def main() -> None:
-    """Serve until the input ends. What converters print goes to standard error."""
+    """Serve until the input ends. Output of converters goes to standard error."""
     convert, answers = TOOLS[sys.argv[1]], sys.stdout
     sys.stdout = sys.stderr
     for line in sys.stdin:

@@ -51,7 +51,7 @@ def alike(found: Any, wanted: Any, factor: float = 1) -> bool:
 
 
 def attempt(action: Callable[[], Any]) -> Any:
-    """The result of ``action``, or the exception, whatever it is: these are other people's programs."""
+    """Return the result of ``action``, or its exception of any kind: these are other people's programs."""
     try:
         return action()
     except Exception as error:  # noqa: BLE001 - a runtime fails in its own ways
@@ -59,7 +59,7 @@ def attempt(action: Callable[[], Any]) -> Any:
 
 
 def complaint(model: Any) -> str:
-    """What onnx's checker and strict inference say against a model."""
+    """Return the complaint of onnx's checker and strict inference about a model."""
     import onnx
 
     found = attempt(lambda: onnx.checker.check_model(model, full_check=True))

@@ -91,7 +91,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "an operand that is broadcast": (elementwise_nary, "_fits", yes),
     "the shift to no arm": (elementwise_nary, "_receiver", nothing),
     "the other parts of a Concat": (concat, "identity", doubled),
-    "stretches that are none": (concat, "_stretches", lambda affine, _, sizes: [affine] * len(sizes)),
+    "stretches that are none": (concat, "_slices", lambda affine, _, sizes: [affine] * len(sizes)),
     "elements picked elsewhere": (gather_slice, "_windows", lambda *_: {}),
     "an axis that is padded": (pad_resize, "_padded_axes", lambda *_: []),
     "an axis that is resized": (pad_resize, "_resized_axes", lambda *_: []),

@@ -38,11 +38,11 @@ def rename(op_type: str, conversion: NodeConversion) -> None:
     conversion.node.op_type = op_type
 
 
-def respell(name: str, spellings: Mapping[str, str], conversion: NodeConversion) -> None:
+def respell(name: str, forms: Mapping[str, str], conversion: NodeConversion) -> None:
     """Respell a string attribute some of whose values, not the default among them, are spelled otherwise."""
     value = conversion.node.attr(name)
-    if value in spellings:
-        conversion.node.set_attr(name, spellings[value])
+    if value in forms:
+        conversion.node.set_attr(name, forms[value])
 
 
 def only_types_of(op_type: str, version: int, conversion: NodeConversion) -> None:

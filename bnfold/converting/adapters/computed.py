@@ -22,7 +22,7 @@ def pads_of_every_axis(conversion: NodeConversion, pads: ir.Value, axes: Sequenc
 
 
 def equal_parts(conversion: NodeConversion, parts: int) -> None:
-    """Write a Split of an axis of an open size as Slices; the last part is shorter where it does not come out even."""
+    """Write a Split of an axis of dynamic size as Slices; the last part is shorter if the division has a remainder."""
     _needs_slices(conversion)
     data, axis = conversion.input(0), int(conversion.node.attr("axis", 0))
     shape = conversion.add("Shape", [data], "shape")

@@ -13,7 +13,7 @@ TP = onnx.TensorProto
 
 
 def saved_statistics(conversion: NodeConversion, form: BatchNormSpec) -> None:
-    """Make what somebody reads of ``saved_mean`` and ``saved_var``, and take both off the node.
+    """Make the outputs ``saved_mean`` and ``saved_var`` that have consumers, and take both off the node.
 
     The statistics go over all axes but the channels' (``spatial=0``: over axis 0 only), in float32 for the half types,
     as the operator text says.

@@ -194,7 +194,7 @@ _BOUNDS = ((1, "starts"), (2, "ends"))
 
 
 def _between_computed(conversion: NodeConversion, over: list[int] | None) -> None:
-    """Read between bounds of which some are computed, along one axis after the other."""
+    """Read between bounds, some of them computed, along one axis after the other."""
     data, bounds = conversion.input(0), [conversion.input(index) for index, _ in _BOUNDS]
     shape = conversion.shape(bounds[0])
     count = shape[0] if shape else None

@@ -1,7 +1,7 @@
 """How each operator treats an affine: one record an operator, one file an operator family.
 
 A handler is a pure function ``(node, slot, affine) -> Step``. Upward, ``affine`` is wanted on output ``slot``: the step
-makes the node compute it. Downward, it stands on input ``slot``: the node must compute what it did, although it now
+makes the node compute it. Downward, it applies to input ``slot``: the node must compute what it did, although it now
 reads the value without it. A handler that cannot raises `Declined`.
 """
 

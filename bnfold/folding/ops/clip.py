@@ -26,7 +26,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
 
 
 def down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """Use ``clip(s·x + t, a, b) = s·clip(x, (a − t)/s, (b − t)/s) + t``, likewise."""
+    """Use ``clip(s·x + t, a, b) = s·clip(x, (a − t)/s, (b − t)/s) + t``, the bounds exchanged if ``s`` is negative."""
     if (affine.s == 0).any():
         raise Declined(Reason.ZERO_SCALE, facts.where(node))
     return leaves(affine, *_moved(node, lambda bound: (bound - affine.t) / affine.s))

@@ -1,4 +1,4 @@
-"""Concat and Split: every part gets its own stretch of the affine."""
+"""Concat and Split: every part gets its own slice of the affine."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from bnfold.report.reasons import Declined, Reason
 
 
 def concat_up(node: ir.Node, _: int, affine: Affine) -> Step:
-    """Ask each part for its stretch."""
+    """Ask each part for its slice."""
     axis = axis_of(node, affine.rank)
     if affine.shape[axis] == 1:
         return Step(requested=tuple((slot, affine) for slot in range(len(node.inputs))))
     sizes = sizes_of(node, axis)
-    return Step(requested=tuple(enumerate(_stretches(affine, axis, sizes))))
+    return Step(requested=tuple(enumerate(_slices(affine, axis, sizes))))
 
 
 def concat_down(node: ir.Node, slot: int, affine: Affine) -> Step:
@@ -45,13 +45,13 @@ def split_up(node: ir.Node, slot: int, affine: Affine) -> Step:
 
 
 def split_down(node: ir.Node, _: int, affine: Affine) -> Step:
-    """Let each output pass its stretch on."""
+    """Let each output pass its slice on."""
     axis = int(node.attr("axis", 0)) % affine.rank
     if affine.shape[axis] == 1:
         parts = [affine] * len(node.outputs)
     else:
         axis, sizes = _split(node, affine.rank)
-        parts = _stretches(affine, axis, sizes)
+        parts = _slices(affine, axis, sizes)
     named = [part for part, value in enumerate(node.outputs) if value is not None]
     return Step(pending=tuple((part, parts[part]) for part in named))
 
@@ -61,7 +61,7 @@ def identity(rank: int) -> Affine:
     return Affine(np.ones((1,) * rank), np.zeros((1,) * rank))
 
 
-def _stretches(affine: Affine, axis: int, sizes: list[int]) -> list[Affine]:
+def _slices(affine: Affine, axis: int, sizes: list[int]) -> list[Affine]:
     if affine.shape[axis] != sum(sizes):
         raise Declined(Reason.NOT_STATIC, f"parts of {sizes} do not make up {affine.shape[axis]}")
     whole = affine.expanded(axis, sum(sizes))

@@ -1,4 +1,4 @@
-"""Operators over several computed values: sums, means, extrema, products. Which arm gets what.
+"""Operators over several computed values: sums, means, extrema, products. How the affine is divided among operands.
 
 A scale of a sum belongs to every summand and its shift to one of them; a scale of a product belongs to one factor.
 """
@@ -52,7 +52,7 @@ def _operands(node: ir.Node) -> list[tuple[int, ir.Value | None]]:
 
 
 def _receiver(node: ir.Node, affine: Affine) -> int:
-    """Return the arm that takes the shift.
+    """Return the operand that takes the shift.
 
     A constant one, one made by something with a bias, or the first that fits.
     """
@@ -100,7 +100,7 @@ def is_factor(value: ir.Value) -> bool:
 
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """Let the node read its operand without ``affine``. Returns what stands on its output then."""
+    """Let the node read its operand without ``affine``. Returns the affine of its output."""
     chains.decline_legacy(node)
     if node.op_type in SUMS:
         return sum_joint(node, {slot: affine})
@@ -138,14 +138,14 @@ def sum_joint(node: ir.Node, pending: Mapping[int, Affine]) -> Step:
 
 
 def _in_full_rank(node: ir.Node, pending: Mapping[int, Affine]) -> dict[int, Affine]:
-    """Return what stands on operands, in the rank of what the node makes of them."""
+    """Return the affines of operands, in the rank of the node's output."""
     output = node.output(0)
     rank = shapes.rank(output) if output is not None else max(affine.rank for affine in pending.values())
     return {slot: affine.lifted(rank) for slot, affine in pending.items()}
 
 
 def _rescaled(node: ir.Node, pending: Mapping[int, Affine], scale: Affine) -> tuple[tuple[int, Affine], ...]:
-    """Return what is wanted of the operands on which nothing stands, where a scale stands on the others."""
+    """Return the affine requested from operands without one, if the others have a scale."""
     others = [(slot, value) for slot, value in enumerate(node.inputs) if slot not in pending and value is not None]
     if scale.is_identity or not others:
         return ()

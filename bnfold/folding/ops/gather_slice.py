@@ -1,4 +1,4 @@
-"""Slice and Gather: elements picked by constant indices. Elements that nobody picks stay what they are."""
+"""Slice and Gather: elements picked by constant indices. Elements that are not selected stay as they are."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     factor, sign = np.where(affine.s == 0, 1.0, np.abs(affine.s)), np.sign(affine.s)
     edits = _rescaled(node, stored, zero, factor)
     mirrored = _mirrored(node, stored, zero, sign) if (sign < 1).any() else stored
-    if producers := _makers(node):
+    if producers := _quantizers(node):
         edits += _rescaled(producers[-1], stored, ir.constant(producers[-1].input(2)), factor)
         scale = next(edit.tensor for edit in edits if isinstance(edit, SetConstant))
         edits.append(SetConstant(producers[-1], 0, _requantized(producers, affine.s, scale, mirrored)))
@@ -120,10 +120,10 @@ def _mirrored(node: ir.Node, stored: ir.Tensor, zero: ir.Tensor | None, sign: Fl
     return InMemory(stored.dtype, fresh)
 
 
-def _makers(node: ir.Node) -> list[ir.Node]:
+def _quantizers(node: ir.Node) -> list[ir.Node]:
     """Return the QuantizeLinear in front, last, and any Clip between; nothing where integers are stored.
 
-    Raises Declined where somebody else reads the integers, or they are made on another grid.
+    Raises Declined if the integers have other consumers, or another grid.
     """
     producers: list[ir.Node] = []
     value = node.input(0)
@@ -175,7 +175,7 @@ def _requantized(producers: Sequence[ir.Node], s: Float64, scale: ir.Tensor, req
 
 
 def _clipped(clips: Sequence[ir.Node], integers: ir.Tensor) -> ir.Tensor:
-    """Return what integers become behind the Clips, of which the first is the last in the graph."""
+    """Return the integers after the Clips; the first of these is the last in the graph."""
     for clip in reversed(clips):
         made = EVALUATORS["Clip"](clip, [integers, *map(ir.constant, clip.inputs[1:])])
         assert made is not None, "it was evaluated"

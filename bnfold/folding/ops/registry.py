@@ -25,12 +25,12 @@ class Handler:
 
     Attributes:
         up: The step that lets the node compute an affine, wanted on an output slot; None where there is none.
-        down: The step that lets it compute what it did, reading at an input slot what an affine stands on.
+        down: The step that keeps the node's results although an input slot reads its operand without the affine.
         joint: As ``down``, for several operands at once, by slot.
         forms: Other ways down, by name: for a shift that zero padding dilutes, or past a node that stays.
-        inputs: How many of its first inputs are data, not parameters. An affine may stand on these only.
+        inputs: How many of its first inputs are data, not parameters. An affine may apply to these only.
         outputs: How many of its first outputs are data, not statistics or indices. An affine may be wanted of these.
-        reads_parts: Whether it reads a part of its operand only, so that others may have other wishes for the rest.
+        reads_parts: Whether it reads a part of its operand only, so that others may request changes of the rest.
         shift: What becomes of one before it: it passes, is absorbed by a parameter, stops, or makes no difference.
         bias: The slot of an optional bias for each channel, 0 where it has none.
         declines: Why neither way is possible.

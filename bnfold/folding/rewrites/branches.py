@@ -1,6 +1,6 @@
 """Branches that meet in a sum become one convolution.
 
-``Conv(x, V) + s·Conv(x, W) + u·x`` is ``Conv(x, V + pad(s·W) + u·I)`` where all compute the same grid.
+``Conv(x, V) + s·Conv(x, W) + u·x`` is ``Conv(x, V + pad(s·W) + u·I)`` if all have the same grid.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def find_merges(run: FoldContext) -> Iterator[Change]:
 
 
 def _is_wanted(run: FoldContext, meeting: Meeting) -> bool:
-    """Whether branches are to be merged; none with a BatchNormalization that somebody else is told about."""
+    """Whether branches are to be merged; none with a BatchNormalization outside the run's events."""
     total, made = meeting.total, meeting.total.outputs[0]
     if key_of(total) in run.limits.banned:
         return False

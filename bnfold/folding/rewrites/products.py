@@ -21,7 +21,7 @@ LARGEST = 1 << 23
 
 
 def find_products(run: FoldContext) -> Iterator[Change]:
-    """Find two products in a row, one of which can stand for both."""
+    """Find two products in a row that one product can replace."""
     for second in [node for node in run.model.nodes() if node.is_op("Conv", "Gemm")]:
         while not second.removed and (x := second.input(0)) is not None and x.only_use == (second, 0):
             first, made = x.producer, second.output(0)

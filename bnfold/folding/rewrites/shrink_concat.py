@@ -1,6 +1,6 @@
 """A BatchNormalization behind a Concat one of whose parts cannot absorb it: it goes where it is still needed.
 
-The other parts take their stretches, and a smaller BatchNormalization, on that part alone, stays: fewer elements to
+The other parts take their slices, and a smaller BatchNormalization, on that part alone, stays: fewer elements to
 normalise, fewer parameters, nothing added. With two such parts there would be two of them, so it is left alone then.
 """
 
@@ -30,7 +30,7 @@ PARAMETERS = (1, 2, 3, 4)
 
 
 def find_shrink(run: FoldContext, node: ir.Node) -> Iterator[Change]:
-    """Find how what stands behind a Concat keeps only the part that nobody could absorb.
+    """Find a normalisation after a Concat that can be restricted to the part that cannot absorb it.
 
     The event of ``node`` becomes that of the smaller BatchNormalization, the last one of the run.
     """
@@ -84,7 +84,7 @@ def _plan(run: FoldContext, node: ir.Node) -> Change:
 
 
 def _only_one(chain: AffineChain, requested: dict[int, Affine], limits: Limits, budget: SizeBudget) -> int:
-    """Return the part that cannot absorb its stretch. Raises Declined unless it is exactly one."""
+    """Return the part that cannot absorb its slice. Raises Declined unless it is exactly one."""
     refused: list[int] = []
     joined = chain.source.producer
     assert joined is not None, "it was asked"

@@ -231,7 +231,7 @@ class _Draft:
         self.origins.append(Origin(layer, read, views, tuple(outputs[: found.outputs])))
 
     def _output(self, layer: Layer, port: str, index: int) -> str:
-        """Return the value's name; empty for a second output (MaxPool's indices) that nobody reads."""
+        """Return the value's name; empty for a second output (MaxPool's indices) without a consumer."""
         if index and layer.type == "MaxPool" and (layer.id, port) not in self.net.read:
             return ""
         return self.names[layer.id, port]

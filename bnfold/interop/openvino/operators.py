@@ -81,7 +81,7 @@ def _batch_norm(seen: Seen) -> Meaning:
 
 
 def epsilon(layer: Layer) -> float:
-    """Return the epsilon of a BatchNormInference. OpenVINO itself takes a missing one for 0, which nobody means.
+    """Return the epsilon of a BatchNormInference. OpenVINO itself takes a missing one for 0, which is never meant.
 
     Raises MalformedModel where it is missing, no number, negative or not finite in float32, which is what the CPU
     plugin holds it in.

@@ -74,8 +74,8 @@ def stage(model: IrModel, delivery: OutputOptions, progress: Progress | None = N
 
     Raises:
         OutputError: It cannot be written; nothing is left behind.
-        RangeViolation: A folded weight overflows; likewise.
-        BadInput: A file that weights lie in was changed meanwhile; likewise.
+        RangeViolation: A folded weight overflows; no file has changed.
+        BadInput: A file that weights lie in was changed meanwhile; no file has changed.
         Unsupported: As `write_back`.
     """
     target = delivery.path.resolve()

@@ -1,6 +1,6 @@
-"""What is proven of values: dims, element types, and the integers of shape computations, some of them open sizes.
+"""What is proven of values: dims, element types, and the integers of shape computations, some of them dynamic sizes.
 
-An item is a number, or the name of an open size, or None. Names are those of `proven_types`: equal names are equal
+An item is a number, or the name of a dynamic size, or None. Names are those of `proven_types`: equal names are equal
 sizes in every run. Each answer is computed once; rewrites keep what values are.
 """
 
@@ -28,7 +28,7 @@ MOST = 64
 _DEEP = 64
 """Steps that a chain may have; each starts from what is known of the steps before, if the file is in order."""
 _ILL_FORMED = (ValueError, IndexError, TypeError, ZeroDivisionError, BnfoldError)
-"""What an operator raises that does not fit together, or holds an open size where a number is needed."""
+"""Operands do not fit together, or have a dynamic size in place of a number."""
 
 
 class Integers(InMemory):
@@ -64,7 +64,7 @@ class Proven:
 
     @cached_property
     def positive(self) -> frozenset[str]:
-        """The open sizes that are zero in no run: beside a zero, no runtime infers the -1 of a Reshape."""
+        """The dynamic sizes that are zero in no run: beside a zero, no runtime infers the -1 of a Reshape."""
         found: set[str] = set()
         for node in self._model.graph.nodes:
             told = self.integers(node.input(1)) if node.is_op("Reshape") and not node.has_references else None
@@ -177,7 +177,7 @@ def _concat(node: Node, known: Proven) -> Tensor | None:
 
 
 def _operand_or_open(node: Node, known: Proven, slot: int) -> Tensor:
-    """Return integers of which at least the number is known: the other parts may be."""
+    """Return integers whose number at least is known: the other parts may be."""
     value = node.input(slot)
     found, dims, dtype = known.integers(value), known.dims(value), known.dtype(value)
     if found is not None:
@@ -199,7 +199,7 @@ def _cast(node: Node, known: Proven) -> Tensor:
 
 
 def _arithmetic(function: Callable[[int, int], int], neutral: int | None, *, both: bool) -> Rule:
-    """Return the rule of an operator of two operands; what is ``neutral`` beside an open size leaves it."""
+    """Return the rule of an operator of two operands; a ``neutral`` operand leaves a dynamic size as it is."""
 
     def item(one: Dim, other: Dim) -> Dim:
         if isinstance(one, int) and isinstance(other, int):
@@ -219,7 +219,7 @@ def _arithmetic(function: Callable[[int, int], int], neutral: int | None, *, bot
 
 
 def _quotient(one: int, other: int) -> int:
-    """Return the quotient of numbers of which none is negative: others are rounded in several ways."""
+    """Return the quotient of non-negative numbers: others are rounded in several ways."""
     if one < 0 or other <= 0:
         raise ValueError("not followed")
     return one // other
@@ -231,7 +231,7 @@ def _equal(node: Node, known: Proven) -> Tensor:
 
 
 def _are_equal(one: Dim, other: Dim) -> int | None:
-    """Compare; an open size is no negative number."""
+    """Compare; a dynamic size is no negative number."""
     if one is None or other is None:
         return None
     if isinstance(one, int) == isinstance(other, int):

@@ -1,6 +1,6 @@
 """How large a model becomes when every call of a function is replaced by its body, as onnx's shape inference does it.
 
-Forty functions that each call the next one twice are 4 kB in a file and 10¹² nodes spelled out; three thousand in a row
+Forty functions that each call the next one twice are 4 kB in a file and 10¹² nodes expanded; three thousand in a row
 overflow the stack of what follows them by recursion.
 """
 

@@ -31,7 +31,7 @@ _SHOWN = (onnx.TensorProto.INT64, onnx.TensorProto.FLOAT)
 _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 _HIDDEN_SLICE = "Slice of what is not known yet"
 SLICE_ROUNDS = 8
-"""Inferences for a chain of Slices, each of which makes the next one's input known; what is left then stays unknown."""
+"""Inferences for a chain of Slices, each makes the next one's input known; the remaining values stay unknown."""
 _SMALL_BYTES = SMALL * 8
 """No shape takes more, and neither do the factors of a Resize."""
 
@@ -83,7 +83,7 @@ def infer(model: Model, *, strict: bool = False) -> None:
 
 
 def _sized_values(model: Model, inferred: onnx.ModelProto) -> set[Value]:
-    """Return the values of which all sizes are told."""
+    """Return the values whose sizes are all declared."""
     return {
         graph.values[info.name]
         for graph, message in _pairs(model, inferred.graph)
@@ -169,7 +169,7 @@ def _pairs(model: Model, message: onnx.GraphProto) -> Iterator[tuple[Graph, onnx
 
 
 Unsure = dict[Node, onnx.TypeProto]
-"""Nodes that make a size which nobody can be sure of, and the type of their first output without it."""
+"""Nodes that make an uncertain size, and the type of their first output without it."""
 
 
 def _unsure(model: Model, inferred: onnx.ModelProto) -> Unsure:
@@ -219,7 +219,7 @@ def _hide(model: Model, proto: onnx.ModelProto, unsure: Unsure) -> None:
 def _show_numbers(model: Model, proto: onnx.ModelProto) -> None:
     """Put in the small tensors whose bytes are not there, and a mark that they are elsewhere on long integers.
 
-    Their tokens would be read as numbers: as shapes, say, of which nobody knows what comes.
+    Their tokens would be read as numbers: as shapes, say, with unpredictable results.
     """
     for tensor in _may_be_read(model, proto):
         held = model.payloads.get(tensor.raw_data)

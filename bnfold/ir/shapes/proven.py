@@ -1,7 +1,7 @@
 """Types that follow from the inputs of a graph and its weights alone, whatever annotations say.
 
 People open the batch of an input and leave the annotations as they were; a rewrite that believes these fixes a size
-that is open. Each open size of an input has a name of its own here, so two sizes of one name are equal in every run.
+that is open. Each dynamic size of an input has a name of its own here: two sizes of one name are equal in every run.
 """
 
 from __future__ import annotations

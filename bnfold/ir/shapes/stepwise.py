@@ -104,7 +104,7 @@ class Types:
                 ir_version=8,
             )
         except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError, KeyError):
-            return  # what onnx cannot infer stays unknown; whoever needs it says so
+            return  # sizes that onnx cannot infer stay unknown; their reader reports it
         x = node.input(0)
         axes = unsure_axes(node, x.shape) if x is not None and x.shape is not None else set()
         for value in outputs:
@@ -161,7 +161,7 @@ def _type_of(value: ir.Value | None) -> onnx.TypeProto | None:
 
 @cache
 def _tensor_type(dtype: int, dims: tuple[int, ...]) -> onnx.TypeProto:
-    """Return the type, shared between the weights of one type and shape: nobody edits it."""
+    """Return the type, shared between the weights of one type and shape: it is never edited."""
     return onnx.helper.make_tensor_type_proto(dtype, dims)
 
 

@@ -1,7 +1,7 @@
 """Files that a run holds while it works on them, told from those that a killed run has left behind.
 
-A claim is a shared lock on an open file: the system takes it back when the process ends, however it ends. So nobody
-has to guess from a name or an age whether a temporary file is still in use. Where files cannot be locked (Windows,
+A claim is a shared lock on an open file: the system takes it back when the process ends, however it ends. So there is
+no need to guess from a name or an age whether a temporary file is still in use. Where files cannot be locked (Windows,
 some network shares) claims hold nothing, and what a killed run has left stays.
 """
 
@@ -144,7 +144,7 @@ def _claimed(path: Path, descriptor: int) -> LockedFile | None:
 
 
 def _alone(path: Path) -> LockedFile | None:
-    """Return a file that certainly nobody else holds."""
+    """Return a file that certainly no other process holds."""
     if fcntl is None:
         return None
     try:

@@ -69,8 +69,8 @@ def stage(
 
     Raises:
         OutputError: It cannot be written; nothing is left behind, and what stood there is untouched.
-        RangeViolation: A folded weight overflows; likewise.
-        BadInput: A file that weights lie in was changed meanwhile, or is not known; likewise.
+        RangeViolation: A folded weight overflows; no file has changed.
+        BadInput: A file with weights was changed meanwhile, or is not known; no file has changed.
     """
     model.require_weights()
     target = _target(path)
@@ -107,7 +107,7 @@ def _target(path: str | os.PathLike[str]) -> Path:
 
 
 def _spared(model: Model, target: Path) -> Collection[Path]:
-    """Return data files that somebody else reads.
+    """Return data files that another model reads.
 
     Another model in the folder, or the one that this one was made from.
     """

@@ -58,7 +58,7 @@ def insert_payloads(skeleton: bytes, nonce: bytes, token_length: int, place: Pla
         """Return where the next token starts; behind everything when there is none."""
         return marks[bisect_left(marks, position)]
 
-    def jump(position: int, end: int) -> int:
+    def skip(position: int, end: int) -> int:
         stop = min(end, next_mark(position))
         return stop if stop == end else window.pass_over(position, stop, TOO_LONG)
 
@@ -76,5 +76,5 @@ def insert_payloads(skeleton: bytes, nonce: bytes, token_length: int, place: Pla
                 return [before, wire.length_prefix(*placed), Reference(token, placed[1]), behind]
         return None
 
-    found = MessageWalk(window, jump, is_wanted, replaced).message(wire.MODEL, 0, len(skeleton))
+    found = MessageWalk(window, skip, is_wanted, replaced).message(wire.MODEL, 0, len(skeleton))
     return [skeleton] if found is None else found

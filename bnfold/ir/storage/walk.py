@@ -1,4 +1,4 @@
-"""One walk over the wire format of an encoded ModelProto, which enters what may hold a tensor and jumps over the rest.
+"""One walk over the wire format of an encoded ModelProto, which enters what may hold a tensor and skips the rest.
 
 It reads through a bounded buffer. Every length is checked against what encloses it: the file is a stranger's.
 """
@@ -130,14 +130,14 @@ class MessageWalk(NamedTuple):
 
     Attributes:
         window: The encoded model.
-        jump: (position, end) -> a position from there on such that no field in between is to be entered.
+        skip: (position, end) -> a position from there on such that no field in between is to be entered.
         is_wanted: (start, end) -> whether to enter the message there.
         replaced: (start, end, payload fields, is it in an attribute) -> what is to stand in place of a TensorProto's
             bytes; None where they stay.
     """
 
     window: ByteWindow
-    jump: Callable[[int, int], int]
+    skip: Callable[[int, int], int]
     is_wanted: Callable[[int, int], bool]
     replaced: Callable[[int, int, list[Field], bool], list[Segment] | None]
 
@@ -148,7 +148,7 @@ class MessageWalk(NamedTuple):
         window = self.window
         pieces: list[Segment] = []
         copied = position = start
-        while (position := self.jump(position, end)) < end:
+        while (position := self.skip(position, end)) < end:
             _, number, wire_type, value, stop = window.field(position, end)
             child = wire.CHILDREN[kind].get(number) if wire_type == BYTES else None
             inner = None

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bnfold import ir
-from bnfold.ir.graph import makers_first
+from bnfold.ir.graph import producers_first
 from bnfold.report.events import BatchNormEvent
 
 MAX_NODES = 18
-"""More than this nobody reads in a small drawing; what is left out is counted."""
+"""More than this is illegible in a small drawing; the rest is counted."""
 REACH = 2
 """Nodes up and down from a BatchNormalization that was not rewritten."""
 
@@ -154,7 +154,7 @@ def _is_weight(node: ir.Node) -> bool:
 def to_json(region: Neighbourhood) -> dict[str, Any]:
     """Return nodes in the graph's order, edges by position in that list; -1 stands for the outside of the graph."""
     graph = next(iter(region.roles)).graph if region.roles else None
-    order = {node: position for position, node in enumerate(makers_first(region.roles))}
+    order = {node: position for position, node in enumerate(producers_first(region.roles))}
     edges: dict[tuple[int, int, str], None] = {}
     for node, position in order.items():
         for value in node.inputs:

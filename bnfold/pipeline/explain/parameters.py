@@ -28,7 +28,7 @@ def describe(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | No
     And the affine that it is in every run; None where there is none.
     """
     if not node.is_op("BatchNormalization"):
-        return _spelled_out(node, policy)
+        return _decomposed(node, policy)
     sources = {name: source(node, slot) for slot, name in enumerate(NAMES, start=1)}
     parameters: dict[str, Any] = {**sources, "epsilon": None, "per_activation": False}
     facts: dict[str, Any] = {"parameters": parameters, "affine": None, "policies": []}
@@ -44,8 +44,8 @@ def describe(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | No
     return facts | {"affine": _ranges(scale, shift)}, (scale, shift)
 
 
-def _spelled_out(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | None]:
-    """Describe one that ends in ``node``, of which only the affine is known."""
+def _decomposed(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | None]:
+    """Describe one that ends in ``node``; only its affine is known."""
     facts: dict[str, Any] = {"parameters": None, "affine": None, "policies": []}
     try:
         whole = next(chains.around(node, policy)).affine

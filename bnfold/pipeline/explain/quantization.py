@@ -1,4 +1,4 @@
-"""What int8 would make of each layer's weight: as the file has it, folded, and with channels evened out as well."""
+"""The int8 quantization error of each layer's weight: as the file has it, folded, and equalized."""
 
 from __future__ import annotations
 

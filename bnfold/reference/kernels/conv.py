@@ -46,7 +46,7 @@ def _check_kernel(call: Call, w: tuple[int, ...]) -> None:
 
 
 def biased(y: Array, b: Array | None) -> Array:
-    """Compute ``y`` (N, M, spatial…), which nobody else holds, with one bias a channel."""
+    """Compute ``y`` (N, M, spatial…), which has no other reference, with one bias a channel."""
     if b is None:
         return y
     require(b.shape == y.shape[1:2], f"a bias of shape {b.shape} for {y.shape[1]} channels")

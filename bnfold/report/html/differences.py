@@ -69,7 +69,7 @@ def _as_sentence(text: str) -> str:
 def html(document: Mapping[str, Any]) -> str:
     """Return one page about what `bnfold.diffing.diff` gives, with a verdict under ``verify`` if there is one.
 
-    Of many differences what is inside is packed, and drawn when somebody opens it.
+    Many differences are packed, and drawn when the reader opens them.
     """
     document = map_texts(document, printable)
     environment = templates()

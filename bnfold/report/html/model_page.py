@@ -76,7 +76,7 @@ class ModelPage:
 
     @property
     def sentence(self) -> str:
-        """What was done, for whoever reads one line."""
+        """The work done, in one line."""
         opset, states = self.document["opset"], self.states
         nodes = [sum(self.document["operators"][when].values()) for when in ("before", "after")]
         found = len(self.strip)

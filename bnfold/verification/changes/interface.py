@@ -133,7 +133,7 @@ def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequ
 
 
 def contradicted(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:
-    """Say if an output of which ``after`` declares more has a shape that not even ``before`` declares.
+    """Say if an output, whose declaration ``after`` extends, has a shape that not even ``before`` declares.
 
     Of an input of unknown rank, the wrong one may have been guessed.
     """

@@ -37,7 +37,7 @@ def largest_difference(dtype: int | None) -> float:
 
 
 class Compared(NamedTuple):
-    """An output on one sample, or an input of a jumping operator.
+    """An output on one sample, or an input of a discontinuous operator.
 
     ``response`` is how far disturbing the new weights moved it, relative to its scale; None without new weights.
     ``is_drowned`` says that only the noise of other channels explains a large difference.

@@ -34,7 +34,7 @@ JITTERS = 4
 """Evaluations of either model that err otherwise."""
 
 LARGEST_ERROR = 1e-9
-"""Of a result's scale: beyond it the original did not err, it jumped (at a tie, say)."""
+"""Of a result's scale: beyond it the original did not err, but crossed a discontinuity (at a tie, say)."""
 
 LARGEST_MOVE = 1e-4
 """The same where its weights are rounded anew."""

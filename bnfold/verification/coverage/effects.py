@@ -51,7 +51,7 @@ def normalised(node: ir.Node, name: str, setting: Any) -> Any:
 
 
 def is_ratio(node: ir.Node, slot: int) -> bool:
-    """Whether an input is what a Dropout that nobody trains would drop, or says that nobody trains it."""
+    """Whether an input is the ratio of a Dropout outside training, or says that it does not train."""
     if not node.is_op("Dropout") or not slot:
         return False
     mode = held(node.input(2))

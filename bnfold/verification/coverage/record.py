@@ -47,7 +47,7 @@ class Mutant(NamedTuple):
     It is one of the array that ``value`` is, or of an ``attribute`` of the node that makes it (without it where
     ``setting`` is None); or the array is what the other model has under this name. What only other ``sizes`` could
     bring to light is settled where the declared ones, being all there can be, were compared. Not even ``poison``
-    showing in any result proves that nobody reads what changed; None where it may have shown, or proves nothing.
+    showing in any result proves that the change has no consumer; None where it may have shown, or proves nothing.
     """
 
     side: int
@@ -147,7 +147,7 @@ class Coverage:
         self.mutants = [left for mutant in self.mutants for left in self._unseen(mutant, run, results[mutant.side])]
         for table in self.tables:
             model = sides[table.side].model
-            if table.unread.any() and find(model, table.chosen).graph is model.graph:  # in bodies nobody sees it
+            if table.unread.any() and find(model, table.chosen).graph is model.graph:  # in bodies it is not observed
                 table.read(_chosen(table, sides[table.side], find))
 
     def _unseen(self, mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> Iterator[Mutant]:

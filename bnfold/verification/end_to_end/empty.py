@@ -1,4 +1,4 @@
-"""Models that declare a size of 0: some mean it, and some exporters write it for an open size."""
+"""Models that declare a size of 0: some mean it, and some exporters write it for a dynamic size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bnfold.verification.tolerance.compare import compare_values
 
 
 def agree_as_declared(request: Request) -> bool:
-    """Whether a size is declared as 0, and both models compute the same where it is."""
+    """Whether a size is declared as 0, and both models agree at that size."""
     model = request.before
     declared = {value.name: value.shape for value in model.required_inputs()}
     if not any(0 in (shape or ()) for shape in declared.values()):

@@ -1,4 +1,4 @@
-"""Samples that nobody asked for, where they take no time: of more numbers, of other sizes, of other defaults."""
+"""Samples beyond the requested ones, if they take no time: of more numbers, of other sizes, of other defaults."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ _SIDES = (160, 192)
 """Of images that are larger than usual, where the operators take them so."""
 
 _FASTER = 10
-"""A runtime in float32 is so much faster than the referee."""
+"""A runtime in float32 is so much faster than the reference evaluator."""
 
 _SMALL = 1 << 16
 """Elements up to which a weight is moved; those of one channel move all that it makes."""

@@ -22,7 +22,7 @@ _SIZES = 16
 
 @contextmanager
 def start_refusal(request: Request) -> Iterator[Callable[[], str]]:
-    """Yield a function that says that the runtime takes the original, but not the rewritten model, if nobody ran them.
+    """Yield a function that returns a refusal of the rewritten model alone by the runtime, if the models were not run.
 
     It opens them, while others work where that is sure to be asked for; it runs them where something has changed that
     only a runtime computes.

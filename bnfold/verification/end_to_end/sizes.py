@@ -22,7 +22,7 @@ def sizes_of_original(request: Request) -> tuple[Mapping[str, Known], Iterator[C
 
 
 def _sizes(request: Request) -> tuple[Mapping[str, Known], Iterator[Choice]]:
-    """Do as above; the choices are found as somebody comes to them, and every copy begins with the first."""
+    """Do as above; the choices are found on demand, and every copy begins with the first."""
     known = known_shapes(request.before, request.checks.inputs)
     (kept,) = tee(choices(request.before, known), 1)
     return known, kept

@@ -96,7 +96,7 @@ def _place(ask: _Ask) -> Array:
 
 
 def _places_once(ask: _Ask) -> Array:
-    """Draw no place twice along the axis: which of two updates is the last, nobody says."""
+    """Draw no place twice along the axis: the order of two updates is undefined."""
     axis = int(ask.node.attr("axis", 0))
     lines = list(ask.shape)
     lines[axis] = max(ask.size(axis), ask.shape[axis])

@@ -10,7 +10,7 @@ from bnfold import ir
 from bnfold.ir.shapes.types import forget_shapes
 
 _MOST = 8
-"""Inputs beyond which nobody looks for those whose declared shape is wrong."""
+"""With more inputs than these, wrong declared shapes are not searched."""
 
 _TYPES = ("int64", "int32", "uint8", "float", "bool", "string")
 """What an operator takes in the place of a type that none of its versions takes, best first."""
@@ -45,7 +45,7 @@ def _type(value: ir.Value) -> int:
 
 
 def _taken(node: ir.Node, slot: int) -> set[str]:
-    """Return the element types that any version of the operator takes there; none for operators that nobody knows."""
+    """Return the element types that any version of the operator takes there; none for unknown operators."""
     found = set[str]()
     for opset in range(1, onnx.defs.onnx_opset_version() + 1):
         try:

@@ -139,7 +139,7 @@ def _tell(old: ir.Graph, new: ir.Graph, inferred: Mapping[str, onnx.TypeProto]) 
 
 
 def _tell_alone(old: ir.Graph, new: ir.Graph, inferred: Mapping[str, onnx.TypeProto]) -> dict[str, onnx.TypeProto]:
-    """Return values of which the original knows nothing, and readers in the rewritten model tell sizes; as inferred."""
+    """Return values unknown in the original whose consumers in the rewritten model determine sizes; as inferred."""
     return {
         name: inferred.get(name, onnx.TypeProto())
         for name, kind in new.types.items()

@@ -73,7 +73,7 @@ def run_onnxruntime(path: str, samples: Sequence[Sample], initializers: Sample) 
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    # Threads that spin while they wait would take the processor from the referee, which works meanwhile.
+    # Threads that spin while they wait would take the processor from the evaluator, which works meanwhile.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.intra_op_num_threads = processors()
     moved = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in initializers.items()}

@@ -23,7 +23,7 @@ LARGEST_FEED = 1 << 23
 """Elements of activations that a region may be fed; with more, even a region is no small matter."""
 
 _LARGEST_OTHER = 1 << 20
-"""Likewise for further sizes, at which several samples are compared."""
+"""Elements of activations at further sizes, at which several samples are compared."""
 
 _EVEN = 8
 """What halves three times must meet again what did not."""
@@ -42,7 +42,7 @@ class Trial(NamedTuple):
     ``others`` are sizes at which what passes here may differ. Free axes one larger: where strides skip elements padding
     may show at those alone, and stored places, as indices and bounds, may mean the same at one size. Where operators
     depend on sizes, one row, and axes longer than all they end at. Where only some batch fits, one row and twice it. Of
-    a table, of which an axis says how many rows are taken, fewer than all.
+    a table, some of whose rows are taken, as many as an axis is long.
     """
 
     shapes: Shapes

@@ -11,7 +11,7 @@ from bnfold.verification.tolerance.compare import Difference
 class Skip(NamedTuple):
     """A region that cannot be compared, and why; ``only_after`` says that the original's region ran.
 
-    ``is_same`` says that it was compared, and computed the same; ``is_coarse``, that the results differ, by no more
+    ``is_same`` says that it was compared, and agreed; ``is_coarse``, that the results differ, by no more
     than rounding the new weights may cause and by too much to call them equal.
     """
 
@@ -28,7 +28,7 @@ Found = Difference | Skip
 class SubgraphTrials:
     """What was found so far.
 
-    ``guessed`` sizes are told by nobody, or contradict the declared ones: a rewrite may rely on those, so that a
+    ``guessed`` sizes are not declared, or contradict the declared ones: a rewrite may rely on those, so that a
     difference at guessed sizes is answered at the declared ones, if the region runs on them. Where nothing tells the
     rank of an input (``unranked``), nothing is declared that would answer.
     Where declared sizes leave the batch open and one shows a difference, equality at another one counts only if there

@@ -91,7 +91,7 @@ def compare_values(
     expected, actual = _in_floats(expected), _in_floats(actual)
     kind = float_type(dtype)
     # What is computed counts, not what is declared: a file may call a float an integer, a complex or a 4-bit number.
-    # Floats of a byte and less are what a Cast made of others, which jumps: they are compared exactly.
+    # Floats of a byte and less come from a Cast, which is discontinuous: they are compared exactly.
     floats = all(array.dtype.kind == "f" and array.dtype.itemsize > 1 for array in (expected, actual))
     if not floats or expected.shape != actual.shape:
         return difference(expected, actual, kind, None)
@@ -151,7 +151,7 @@ def difference(
     with np.errstate(all="ignore"):
         excess = np.where(delta > 0, delta / tolerance, 0.0)
     worst = float(excess.max(initial=0.0))
-    worst = np.inf if np.isnan(worst) else worst  # what nobody can tell allows nothing
+    worst = np.inf if np.isnan(worst) else worst  # an unknown effect allows no error
     return Difference(
         scale=scale,
         max_abs=float(delta.max(initial=0.0)),

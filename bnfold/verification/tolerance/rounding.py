@@ -65,7 +65,7 @@ class PerturbedWeights:
 
     New is what the original does not store under the same name with the same bytes. Weights that are all short numbers
     (2, .5, 1: exponents, resize factors, fill values) were not rounded and do not count; moving those would change what
-    the model means. Weights are compared only when somebody asks, for that reads them.
+    the model means. Weights are compared only on demand, for that reads them.
     """
 
     def __init__(self, before: ir.Model, after: ir.Model) -> None:

@@ -27,7 +27,7 @@ TRUTH = 2.0**-53
 """Roundoff of what results are measured against."""
 
 AGREEMENT = 2.0**14
-"""Units of roundoff of the scale within which a runtime agrees with the referee (about 1e-3 in float32) …"""
+"""Units of roundoff of the scale within which a runtime agrees with the evaluator (about 1e-3 in float32) …"""
 
 WORST_AGREEMENT = 0.25
 """… but whatever the type, a result that is off by this share of its scale is another result."""
@@ -81,5 +81,5 @@ def growth_fault(name: str, dtype: int | None, before: StorageErrors, after: Sto
 
 
 def agrees(found: StorageErrors, dtype: int | None) -> bool:
-    """Whether a runtime's result of the original is the referee's, as far as its arithmetic can be expected to be."""
+    """Whether a runtime's result of the original is the evaluator's, as far as its arithmetic can be expected to be."""
     return not found.broken and found.largest <= min(AGREEMENT * float_type(dtype).roundoff, WORST_AGREEMENT)

@@ -1,0 +1,191 @@
+"""Words of the package and of scripts/: none that are private, and a verb at the start of a function's docstring."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+FOLDERS = ("bnfold", "scripts")
+
+_PRIVATE = {
+    r"whoever|nobody|somebody": "the noun: caller, consumer, another program",
+    r"who knows|takes nobody along": "the noun: an unknown number, alone",
+    r"referees?": "reference evaluator",
+    r"witness(?:es)?|heard": "runtime, runtime samples",
+    r"drowned": "never finite",
+    r"(?:stand|stands|stood|standing) on": "the affine of, applies to",
+    r"of which": "a sentence of its own",
+    r"comput(?:e|es|ed|ing) the same": "equivalent, equal",
+    r"open sizes?": "dynamic size",
+    r"wish(?:es|ed)?": "request",
+    r"arms?": "operand, branch",
+    r"stretch(?:es)?": "slice",
+    r"jump(?:s|ed|ing)?": "discontinuous",
+    r"makers?": "producer",
+    r"twins?": "counterpart",
+    r"likewise": "the noun again",
+    r"(?:spell|spells|spelled|spelling) out|spellings?": "decompose, form",
+    r"(?:even|evens|evened|evening) out": "equalize",
+    r"borrow(?:s|ed)?": "from onnx_ir",
+    r"tid(?:y|ies|ied)": "remove dead nodes",
+    r"accus(?:e|es|ed)|blam(?:e|es|ed)": "reject, count as wrong",
+    r"content with": "accept",
+}
+PRIVATE = {re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE): instead for pattern, instead in _PRIVATE.items()}
+"""What is no word of the field, and the words to take in its place."""
+OLD_NAMES = {
+    *("Asked", "Chain", "Checks", "Delivery", "Draft", "Form", "Pair", "Referee", "Region", "Regions"),
+    *("Replacement", "Shared", "Side", "Sides", "Site", "Walk", "Witness"),
+}
+"""Names of classes that are gone."""
+UNREAD = {
+    *("diffing/changes.py", "diffing/matching.py", "diffing/values.py"),
+    *("interop/onnx_ir.py", "interop/openvino/verify.py", "interop/pytorch/compare.py", "interop/pytorch/twin.py"),
+    *("verification/__init__.py", "verification/verdict.py", "verification/changes/boundaries.py"),
+    *("verification/changes/from_constants.py", "verification/changes/renamed.py", "verification/changes/unchanged.py"),
+    *("verification/coverage/mutants.py", "verification/end_to_end/examine.py", "verification/end_to_end/pair.py"),
+    *("verification/end_to_end/runtime_check.py", "verification/end_to_end/samples.py"),
+    *("verification/inputs/choices.py", "verification/subgraphs/pairs.py"),
+    "verification/tolerance/discontinuities.py",
+}
+"""Modules below bnfold/ whose words are still to be replaced."""
+
+
+def sources() -> list[Path]:
+    """Return the Python files of the package and of scripts/, which may have no suffix."""
+    found = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.is_file()]
+    return [path for path in found if path.suffix == ".py" or _has_python_shebang(path)]
+
+
+def _has_python_shebang(path: Path) -> bool:
+    with path.open("rb") as file:
+        return re.match(rb"#!.*python", file.readline(80)) is not None
+
+
+def texts(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the words of docstrings, comments and definitions; code in backquotes is left out."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, _in_words(node.name)
+        if isinstance(node, ast.arg):
+            yield node.lineno, _in_words(node.arg)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, _without_code(node.value.value)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], _without_code(token.string)
+
+
+def _in_words(name: str) -> str:
+    return " ".join(re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", name))
+
+
+def _without_code(text: str) -> str:
+    return " ".join(re.sub(r"(`+).*?\1", "", text, flags=re.DOTALL).split())
+
+
+def private(source: str) -> list[tuple[int, str, str]]:
+    """Return the private words of a file: line, word, and the words to take in its place."""
+    return sorted(
+        {
+            (line, found[0], instead)
+            for line, text in texts(source)
+            for pattern, instead in PRIVATE.items()
+            if (found := pattern.search(text))
+        }
+    )
+
+
+def test_private_words_do_not_come_back() -> None:
+    unread = {ROOT / "bnfold" / name for name in UNREAD}
+    wrong = {
+        path.relative_to(ROOT): found
+        for path in sources()
+        if path not in unread and (found := private(path.read_text(encoding="utf-8")))
+    }
+    assert wrong == {}
+
+
+def test_modules_without_private_words_are_not_excused() -> None:
+    read = [name for name in UNREAD if not private((ROOT / "bnfold" / name).read_text(encoding="utf-8"))]
+    assert read == []
+
+
+def test_old_names_of_classes_do_not_come_back() -> None:
+    names = {
+        node.name
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+    assert names & OLD_NAMES == set()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""The models compute the\nsame."""\n',
+        "def wish() -> None: ...\n",
+        "class PendingWish: ...\n",
+        "def f(referee_time: int) -> None: ...\n",
+        "x = 1  # nobody reads it\n",
+        '#: an "open size"\nx = 1\n',
+        'x = 1\n"""Whoever asks."""\n',
+    ],
+)
+def test_the_word_check_sees_every_form(source: str) -> None:
+    assert len(private(source)) == 1
+
+
+@pytest.mark.parametrize(
+    "source", ['"""The mode ``spelled-out``; `nobody` is a name."""\n', "text = 'nobody'\n", "def swish(): ...\n"]
+)
+def test_the_word_check_leaves_the_rest_alone(source: str) -> None:
+    assert private(source) == []
+
+
+_VERBS = """
+    Add Allow Annotate Answer Append Apply Ask Average Become Break Bring Broadcast Build Call Cancel Cast Change
+    Check Choose Clip Close Combine Compare Complain Complete Compute Concatenate Convert Convolve Copy Count Cut
+    Damage Decide Declare Decline Decompose Dequantize Describe Do Draw Drop Edit Encode End Enter Equalize Escape
+    Evaluate Exit Expand Explain Export Feed Fetch Fill Find Finish Fix Flatten Fold Follow Forget Gather Give Go Guess
+    Hide Hold Import Index Infer Insert Inspect Invert Judge Keep Lay Learn Leave Let Limit Link List Load Log Look
+    Lower Make Match Measure Mend Merge Move Multiply Name Normalise Note Open Optimise Pack Pad Parse Pass Perturb
+    Pick Place Plan Print Process Put Quantise Quantize Race Raise Read Recognise Record Reduce Refuse Register
+    Relabel Remove Rename Reorder Repeat Replace Report Reshape Resize Respell Restore Retire Return Rewrite Round
+    Run Say Scale Scatter Schedule Search Serve Set Settle Share Shift Show Simplify Slice Sort Spell Split Spread Start
+    State Store Subtract Swap Take Tell Truncate Try Turn Upgrade Upsample Use Verify Wait Work Write Yield
+"""
+VERBS = frozenset(re.findall(r"\w+", _VERBS))
+"""What the docstring of a function may begin with, beside "Whether": say what it does."""
+
+
+MODEL_TEXTS = {ROOT / "scripts" / "_models" / f"{name}.py" for name in ("networks", "scopes", "versions")}
+"""Modules whose docstrings describe the models, for models/README.md."""
+
+
+def test_docstrings_of_functions_begin_with_a_verb() -> None:
+    """Properties and dunders are named after what they are."""
+    other = []
+    for path in sources():
+        if path in MODEL_TEXTS:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef) or node.name.startswith("__"):
+                continue
+            text, decorators = ast.get_docstring(node), {getattr(each, "id", "") for each in node.decorator_list}
+            if (
+                text
+                and not decorators & {"property", "cached_property"}
+                and text.split()[0].rstrip(",.;:") not in VERBS | {"Whether"}
+            ):
+                other.append(f"{path.relative_to(ROOT)}: {node.name}: {text.splitlines()[0]}")
+    assert other == []
