@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.verification.changes.boundaries import apart, beyond, deepened, is_changed, uncovered, widened
+from bnfold.verification.comparing.outputs import UNSEEN
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
 from bnfold.verification.verdict import LocalRow
 
@@ -44,7 +45,8 @@ def _compared(verifier: SubgraphVerifier, whole: Whole | None) -> Parts:
         return Parts(tuple(announced))
     same = [cut for cut, row in zip(cuts, announced, strict=True) if row.status == "verified"]
     further = uncovered(before, after, same)
-    decided = whole if whole is not None and not (whole.fault or whole.doubt) else None
+    # Where no output reacts to new weights, it may still react to all else that differs in a part: that is looked at.
+    decided = whole if whole is not None and not whole.fault and whole.doubt in ("", UNSEEN) else None
     return Parts(tuple(announced), tuple(_others(verifier, further, decided)))
 
 
