@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx
 import pytest
 
+import bnfold
 from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.changes.unchanged import unchanged
@@ -66,3 +67,13 @@ def test_what_states_a_default_is_unchanged(old: str, new: str, opsets: tuple[in
     head = "g (float[2, 3, 4] x) => (float[a, b, c] y) <int64[3] s = {2, 4, 3}>"
     one, other = map(ir.load, models(f"{head} {{ y = {old} }}", f"{head} {{ y = {new} }}", opsets))
     assert unchanged(one.graph.nodes[-1], other.graph.nodes[-1]) is is_same
+
+
+def test_a_reshape_that_cannot_run_alone_is_no_doubt_where_it_means_the_same() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[1, tokens, 8] x) => (float[1, tokens, 2, 4] y)
+        <float[8] s = {1, 2, 3, 4, 5, 6, 7, 8}, int64[1] two = {2}, int64[1] four = {4}, int64[1] one = {1}>
+        { l = LayerNormalization <axis = -1> (x, s) n = Shape <start = 1, end = 2> (x)
+          d = Concat <axis = 0> (one, n, two, four) y = Reshape <allowzero = 1> (l, d) }"""
+    verdict = bnfold.convert(onnx.parser.parse_model(text), opset=13).verdict
+    assert verdict is not None
+    assert verdict.verified, verdict.reason
