@@ -45,7 +45,8 @@ def nudge(datum: Any) -> Any:
     """Perturb an array: numbers a little larger, truths turned round, words doubled; others stay."""
     kind = datum.dtype.kind if isinstance(datum, np.ndarray) else ""
     if kind == "f":
-        return np.asarray(datum + STEP * np.where(datum == 0, magnitude(datum) or 1.0, datum))
+        with np.errstate(over="ignore"):  # the largest numbers become infinite, which is a change as well
+            return np.asarray(datum + STEP * np.where(datum == 0, magnitude(datum) or 1.0, datum))
     if kind == "O":
         return datum + datum
     return ~datum if kind == "b" else datum + datum.dtype.type(1) if kind in "iu" and kind else datum
