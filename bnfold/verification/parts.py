@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.verification.changes.boundaries import apart, beyond, deepened, is_changed, uncovered, widened
+from bnfold.verification.changes.boundaries import apart, beyond, deepened, uncovered, widened, with_changes
 from bnfold.verification.comparing.outputs import UNSEEN
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
 from bnfold.verification.verdict import LocalRow
@@ -39,7 +39,7 @@ def check_parts(verifier: SubgraphVerifier, whole: Whole | None) -> Parts:
 def _compared(verifier: SubgraphVerifier, whole: Whole | None) -> Parts:
     before, after = verifier.request.before, verifier.request.after
     # What nothing reads is compared with all that changed.
-    cuts = [cut for cut in verifier.request.cuts if cut.outputs and is_changed(before, after, cut)]
+    cuts = with_changes(before, after, (cut for cut in verifier.request.cuts if cut.outputs))
     announced = _rows(verifier, cuts, "rewrites")
     if whole is not None and whole.fault and any(row.status == "failed" for row in announced):
         return Parts(tuple(announced))

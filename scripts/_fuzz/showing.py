@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 import onnx
-from onnx.reference import ReferenceEvaluator
+from _upgrade.running import in_reference
 
 from _fuzz import distance, feeding, parts, promises, runtime
 from _fuzz.feeding import Feeds
@@ -91,7 +91,7 @@ def _in_groups(original: onnx.ModelProto, changed: onnx.ModelProto, drawn: Feeds
 def _agree_in_onnx(original: onnx.ModelProto, changed: onnx.ModelProto, feeds: Feeds) -> bool:
     """Whether onnx's own evaluation finds no difference, so that rounding in onnxruntime makes the one that shows."""
     try:
-        expected, found = (ReferenceEvaluator(model).run(None, dict(feeds)) for model in (original, changed))
+        expected, found = (in_reference(model, dict(feeds)) for model in (original, changed))
     except Exception:  # noqa: BLE001 - it raises what it likes
         return False
     pairs = zip(expected, found, strict=True)

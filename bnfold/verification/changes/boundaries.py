@@ -7,7 +7,7 @@ a cut of its own, bounded by the nearest values that both have and that can be f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import onnx
 
@@ -37,12 +37,16 @@ def uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) ->
     return cuts
 
 
-def is_changed(before: ir.Model, after: ir.Model, cut: ir.Cut) -> bool:
-    """Whether something in the cut differs: a node that states a default in one model is the same without it."""
-    old, new = (next((graph for graph in model.graphs() if graph.path == cut.graph), None) for model in (before, after))
-    inside = _inside(new, cut)
-    producers = [(node, next((value for value in node.outputs if value is not None), None)) for node in inside]
-    twins = [(node, old.values.get(made.name)) for node, made in producers if old is not None and made is not None]
+def with_changes(before: ir.Model, after: ir.Model, cuts: Iterable[ir.Cut]) -> list[ir.Cut]:
+    """Return the cuts in which something differs: a node that states a default is the same without it."""
+    old, new = ({graph.path: graph for graph in model.graphs()} for model in (before, after))
+    return [cut for cut in cuts if _differs(old.get(cut.graph), _inside(new.get(cut.graph), cut))]
+
+
+def _differs(graph: ir.Graph | None, nodes: Collection[ir.Node]) -> bool:
+    """Whether one of the nodes has no counterpart in ``graph``, by what it makes first, or if there are none."""
+    made = [(node, next((value.name for value in node.outputs if value is not None), "")) for node in nodes]
+    twins = [(node, graph.values.get(name)) for node, name in made if graph is not None and name]
     return not twins or any(
         twin is None or twin.producer is None or not unchanged(twin.producer, node) for node, twin in twins
     )

@@ -173,7 +173,7 @@ def _attributes(node: ir.Node, other: ir.Node) -> dict[str, object]:
 
     What states a default is left out, unless the ``other`` node has a default of its own for it.
     """
-    own, its = _defaults(node), _defaults(other)
+    own, its = defaults(node), defaults(other)
     return {
         name: [signature(graph) for graph in node.subgraphs[name]]
         if name in node.subgraphs
@@ -189,7 +189,8 @@ def _attributes(node: ir.Node, other: ir.Node) -> dict[str, object]:
     }
 
 
-def _defaults(node: ir.Node) -> Mapping[str, Any]:
+def defaults(node: ir.Node) -> Mapping[str, Any]:
+    """Return the values of the attributes that are left out."""
     known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
     return known.defaults if known is not None else {}
 
@@ -225,10 +226,10 @@ def signature(graph: ir.Graph) -> object:
 
 def _same_operator(old: ir.Node, new: ir.Node) -> bool:
     """Whether the meaning is the same; a default that only one version has is what the other one does."""
-    defaults = [_defaults(node) for node in (old, new)]
-    shared = [name for name in defaults[0].keys() & defaults[1].keys() if name not in old.attrs]
+    one, other = defaults(old), defaults(new)
+    shared = [name for name in one.keys() & other.keys() if name not in old.attrs]
     return (
         meaning(old) == meaning(new)
         and getattr(old.proto, "overload", "") == getattr(new.proto, "overload", "")
-        and all(defaults[0][name] == defaults[1][name] for name in shared)
+        and all(one[name] == other[name] for name in shared)
     )

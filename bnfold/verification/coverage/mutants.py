@@ -17,11 +17,11 @@ from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import held
-from bnfold.verification.changes.unchanged import identity
+from bnfold.verification.changes.unchanged import defaults, identity
 from bnfold.verification.coverage.effects import is_ratio, is_unread, normalised, types
 from bnfold.verification.coverage.moves import WITHOUT, flat, nudge, replacing, shares
 from bnfold.verification.coverage.record import STEP, Mutant
-from bnfold.verification.coverage.smooth import defaults, is_smooth, settings
+from bnfold.verification.coverage.smooth import is_smooth, settings
 from bnfold.verification.tolerance.bits import same
 from bnfold.verification.tolerance.floats import float_type, is_float
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from bnfold import ir
 from bnfold.ir.node import attribute_value
 from bnfold.ir.tensor import FLOATS, TP
 from bnfold.ir.traits import SINGULAR
-from bnfold.reference.dispatch import definition, meaning
+from bnfold.reference.dispatch import meaning
 from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.changes.extract import Subgraph, constant_of
-from bnfold.verification.changes.unchanged import telling
+from bnfold.verification.changes.unchanged import defaults, telling
 
 _SMOOTH = {
     "Add", "Affine", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "Crop", "DepthToSpace",
@@ -45,12 +44,6 @@ def settings(node: ir.Node) -> dict[str, Any]:
         if not (attribute.name in node.subgraphs or attribute.name in MEANINGLESS or attribute.ref_attr_name)
     }
     return {**defaults(node), **spelled}
-
-
-def defaults(node: ir.Node) -> Mapping[str, Any]:
-    """Return what the attributes that are left out mean."""
-    known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
-    return known.defaults if known is not None else {}
 
 
 def differ_in_kind(old: Subgraph, new: Subgraph) -> bool:
