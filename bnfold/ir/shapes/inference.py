@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import partial
 
 import onnx
 
@@ -17,6 +18,7 @@ from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.shapes.disputed import may_be_unsure, unsure_axes
 from bnfold.ir.shapes.expansion import is_bounded
+from bnfold.ir.shapes.propagation import ELSEWHERE, infer_shapes, needs_propagation
 from bnfold.ir.shapes.types import filled, forget_shapes, without_sizes, without_zeros
 from bnfold.ir.shapes.weights import contradicts_weights
 from bnfold.ir.tensor import Inline, Tensor
@@ -26,7 +28,6 @@ from bnfold.ir.value import Value, shape_of
 SMALL = 64
 """Elements up to which a constant's values are shown to inference: shapes, axes, repeats."""
 
-_ELSEWHERE = "bnfold.unsure"
 _SHOWN = (onnx.TensorProto.INT64, onnx.TensorProto.FLOAT)
 _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 _HIDDEN_SLICE = "Slice of what is not known yet"
@@ -67,12 +68,13 @@ def infer(model: Model, *, strict: bool = False) -> None:
         _show_numbers(model, proto)
         _show_constants(model, proto)
         slices = any(node.op_type == "Slice" for node in model.nodes())
-        plain = inferred = _inferred(proto, slices=slices, strict=strict)
+        run = partial(infer_shapes, strict=strict, propagate=needs_propagation(model))
+        plain = inferred = _inferred(proto, run, slices=slices)
         unsure = _unsure(model, inferred)
         is_wrong = contradicts_weights(model)
         if unsure or is_wrong:
             _hide(model, proto, unsure)
-            inferred = _inferred(proto, slices=slices, strict=strict)
+            inferred = _inferred(proto, run, slices=slices)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         if strict:
             first = str(error).split("\n", 1)[0].removeprefix("[ShapeInferenceError] Inference error(s): ")
@@ -107,10 +109,12 @@ def _learn(model: Model, inferred: onnx.ModelProto, *, annotated: bool) -> None:
             target.types[info.name] = shared[content]
 
 
-def _inferred(proto: onnx.ModelProto, *, slices: bool, strict: bool) -> onnx.ModelProto:
+def _inferred(
+    proto: onnx.ModelProto, run: Callable[[onnx.ModelProto], onnx.ModelProto], *, slices: bool
+) -> onnx.ModelProto:
     """Infer by onnx. Its Slice ends the process at a negative size, so each is shown once its input is known."""
     if not slices:
-        return _infer(proto, strict=strict)
+        return run(proto)
     copy = deepcopy(proto)
     hidden = [node for node in nested_nodes(copy.graph.node) if _is_slice(node)]
     for node in hidden:
@@ -124,7 +128,7 @@ def _inferred(proto: onnx.ModelProto, *, slices: bool, strict: bool) -> onnx.Mod
         if not shown and inferred is not copy:
             break
         hidden = [node for node in hidden if node.op_type == _HIDDEN_SLICE]
-        inferred = _infer(copy, strict=strict)
+        inferred = run(copy)
         if not hidden:
             break
     return inferred
@@ -150,10 +154,6 @@ def _sized(proto: onnx.ModelProto) -> set[str]:
         if any(dim.dim_value < 0 for dim in shape.dim):
             negative.add(info.name)
     return found - negative
-
-
-def _infer(proto: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
-    return onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=strict, data_prop=True)
 
 
 def _pairs(model: Model, message: onnx.GraphProto) -> Iterator[tuple[Graph, onnx.GraphProto]]:
@@ -206,13 +206,13 @@ def _unlike_axes(node: onnx.NodeProto, kind: onnx.TypeProto) -> set[int]:
 
 def _hide(model: Model, proto: onnx.ModelProto, unsure: Unsure) -> None:
     """Put such nodes into another domain, and drop all annotations: those may follow from the sizes."""
-    proto.opset_import.add(domain=_ELSEWHERE, version=1)
+    proto.opset_import.add(domain=ELSEWHERE, version=1)
     for graph, message in _pairs(model, proto.graph):
         del message.value_info[:]
         forget_shapes(message.output)
         for node, inner in zip(graph.nodes, message.node, strict=True):
             if node in unsure:
-                inner.domain = _ELSEWHERE
+                inner.domain = ELSEWHERE
                 message.value_info.add(name=inner.output[0], type=unsure[node])
 
 

@@ -1,0 +1,70 @@
+"""Onnx's shape inference, with what it propagates of values kept short.
+
+To know sizes that nodes compute, it lists the numbers of every value of one axis, and where these are unknown, as many
+unknown ones: a Cast of 2⁴⁰ elements takes all memory.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import onnx
+
+from bnfold.ir.constants import constant
+from bnfold.ir.index import graphs_of
+from bnfold.ir.messages import nested_nodes
+from bnfold.ir.model import Model
+from bnfold.ir.node import Node
+from bnfold.ir.traits import READS_VALUES
+
+ELSEWHERE = "bnfold.unsure"
+"""A domain of which inference knows no operators."""
+
+_PROPAGATES = frozenset(["Add", "Cast", "Concat", "Gather", "Mul", "Size", "Slice", "Squeeze", "Sub", "Unsqueeze"])
+_LONGEST = 1 << 16
+"""Numbers of a value, beyond any shape's."""
+
+
+def needs_propagation(model: Model) -> bool:
+    """Whether the size of a value follows from numbers that nodes compute, and not from constants."""
+    return bool(model.proto.functions) or any(map(_reads_computed, model.nodes()))
+
+
+def _reads_computed(node: Node) -> bool:
+    if node.op_type not in READS_VALUES or node.domain:
+        return False
+    first = 0 if node.op_type in ("ConstantOfShape", "Range") else 1
+    return any(value is not None and constant(value) is None for value in node.inputs[first:])
+
+
+def infer_shapes(proto: onnx.ModelProto, *, strict: bool, propagate: bool) -> onnx.ModelProto:
+    """Infer by onnx. Where ``propagate``, numbers are followed, but for those of long values."""
+    inferred = _infer(proto, strict=strict, propagate=False)
+    if not propagate:
+        return inferred
+    long = _long_values(inferred)
+    hidden = [node for node in nested_nodes(inferred.graph.node) if long & {*node.input} and _propagates(node)]
+    if not hidden:
+        return _infer(proto, strict=strict, propagate=True)
+    inferred.opset_import.add(domain=ELSEWHERE, version=1)
+    for node in hidden:
+        node.domain = ELSEWHERE
+    return _infer(inferred, strict=strict, propagate=True)
+
+
+def _long_values(inferred: onnx.ModelProto) -> set[str]:
+    """Return the names of values of one axis that are too long for a shape, in any of the graphs."""
+    held = (graphs for node in nested_nodes(inferred.graph.node) for graphs in graphs_of(node).values())
+    graphs = [inferred.graph, *chain.from_iterable(held)]
+    infos = (info for graph in graphs for info in (*graph.input, *graph.value_info, *graph.output))
+    dims = ((info.name, [dim.dim_value for dim in info.type.tensor_type.shape.dim]) for info in infos)
+    stored = ((tensor.name, [*tensor.dims]) for graph in graphs for tensor in graph.initializer)
+    return {name for name, sizes in chain(dims, stored) if len(sizes) == 1 and sizes[0] > _LONGEST}
+
+
+def _propagates(node: onnx.NodeProto) -> bool:
+    return node.op_type in _PROPAGATES and node.domain in ("", "ai.onnx")
+
+
+def _infer(proto: onnx.ModelProto, *, strict: bool, propagate: bool) -> onnx.ModelProto:
+    return onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=strict, data_prop=propagate)
