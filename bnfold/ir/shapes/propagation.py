@@ -18,7 +18,7 @@ from bnfold.ir.node import Node
 from bnfold.ir.traits import READS_VALUES
 
 ELSEWHERE = "bnfold.unsure"
-"""A domain of which inference knows no operators."""
+"""A domain whose operators inference does not know."""
 
 _PROPAGATES = frozenset(["Add", "Cast", "Concat", "Gather", "Mul", "Size", "Slice", "Squeeze", "Sub", "Unsqueeze"])
 _LONGEST = 1 << 16
