@@ -9,7 +9,6 @@ from functools import partial
 import onnx
 
 from bnfold.errors import BnfoldError, Unsupported
-from bnfold.ir.constants import constant
 from bnfold.ir.elements import to_raw
 from bnfold.ir.graph import Graph, state_opset
 from bnfold.ir.index import graphs_of
@@ -18,17 +17,13 @@ from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.shapes.disputed import may_be_unsure, unsure_axes
 from bnfold.ir.shapes.expansion import is_bounded
-from bnfold.ir.shapes.propagation import ELSEWHERE, infer_shapes, needs_propagation
+from bnfold.ir.shapes.propagation import ELSEWHERE, SMALL, infer_shapes, needs_propagation, shown_constant
 from bnfold.ir.shapes.types import filled, forget_shapes, without_sizes, without_zeros
 from bnfold.ir.shapes.weights import contradicts_weights
-from bnfold.ir.tensor import Inline, Tensor
+from bnfold.ir.tensor import Inline
 from bnfold.ir.traits import READS_VALUES
 from bnfold.ir.value import Value, shape_of
 
-SMALL = 64
-"""Elements up to which a constant's values are shown to inference: shapes, axes, repeats."""
-
-_SHOWN = (onnx.TensorProto.INT64, onnx.TensorProto.FLOAT)
 _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 _HIDDEN_SLICE = "Slice of what is not known yet"
 SLICE_ROUNDS = 8
@@ -244,12 +239,6 @@ def _show_constants(model: Model, proto: onnx.ModelProto) -> None:
         if held is not None and not model.has_name(name):
             proto.graph.node[index].input[slot] = name
             proto.graph.initializer.append(onnx.numpy_helper.from_array(held.numpy(), name))
-
-
-def shown_constant(value: Value) -> Tensor | None:
-    """Return the constant that a value is, if inference may read it: a small one, of numbers that it takes."""
-    held = constant(value) if value.dtype in (*_SHOWN, None) else None
-    return held if held is not None and held.size <= SMALL and held.dtype in _SHOWN else None
 
 
 def _may_be_read(model: Model, proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

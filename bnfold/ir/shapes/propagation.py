@@ -1,4 +1,4 @@
-"""Onnx's shape inference, with what it propagates of values kept short.
+"""Which numbers onnx's shape inference is shown, and how far it propagates them.
 
 To know sizes that nodes compute, it lists the numbers of every value of one axis, and where these are unknown, as many
 unknown ones: a Cast of 2⁴⁰ elements takes all memory.
@@ -15,11 +15,17 @@ from bnfold.ir.index import graphs_of
 from bnfold.ir.messages import nested_nodes
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
+from bnfold.ir.tensor import Tensor
 from bnfold.ir.traits import READS_VALUES
+from bnfold.ir.value import Value
 
 ELSEWHERE = "bnfold.unsure"
 """A domain whose operators inference does not know."""
 
+SMALL = 64
+"""Elements up to which a constant's values are shown to inference: shapes, axes, repeats."""
+
+_SHOWN = (onnx.TensorProto.INT64, onnx.TensorProto.FLOAT)
 _PROPAGATES = frozenset(["Add", "Cast", "Concat", "Gather", "Mul", "Size", "Slice", "Squeeze", "Sub", "Unsqueeze"])
 _LONGEST = 1 << 16
 """Numbers of a value, beyond any shape's."""
@@ -27,14 +33,30 @@ _LONGEST = 1 << 16
 
 def needs_propagation(model: Model) -> bool:
     """Whether the size of a value follows from numbers that nodes compute, and not from constants."""
-    return bool(model.proto.functions) or any(map(_reads_computed, model.nodes()))
+    if model.proto.functions:
+        return True
+    return any(not _is_shown(value, model) for node in model.nodes() for value in _numbers(node))
 
 
-def _reads_computed(node: Node) -> bool:
+def _numbers(node: Node) -> list[Value]:
+    """Return the inputs whose numbers determine a size."""
     if node.op_type not in READS_VALUES or node.domain:
-        return False
+        return []
     first = 0 if node.op_type in ("ConstantOfShape", "Range") else 1
-    return any(value is not None and constant(value) is None for value in node.inputs[first:])
+    return [value for value in node.inputs[first:] if value is not None]
+
+
+def _is_shown(value: Value, model: Model) -> bool:
+    """Whether inference is shown the numbers; what bodies compute from constants, it has to follow."""
+    if value.producer is None or value.producer.is_op("Constant"):
+        return constant(value) is not None
+    return value.graph is model.graph and shown_constant(value) is not None
+
+
+def shown_constant(value: Value) -> Tensor | None:
+    """Return the constant that a value is, if inference may read it: a small one, of numbers that it takes."""
+    held = constant(value) if value.dtype in (*_SHOWN, None) else None
+    return held if held is not None and held.size <= SMALL and held.dtype in _SHOWN else None
 
 
 def infer_shapes(proto: onnx.ModelProto, *, strict: bool, propagate: bool) -> onnx.ModelProto:

@@ -15,7 +15,7 @@ from bnfold import ir
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.ir.shapes.bodies import dims_behind, operand_of, scan_axis, states_of
 from bnfold.ir.shapes.disputed import unsure_axes
-from bnfold.ir.shapes.inference import shown_constant
+from bnfold.ir.shapes.propagation import shown_constant
 from bnfold.ir.shapes.types import filled, without_sizes, without_zeros
 from bnfold.ir.shapes.weights import type_by_weights
 from bnfold.ir.traits import KEEPS_TYPE, READS_VALUES

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.ir.shapes.inference import SMALL
+from bnfold.ir.shapes.propagation import SMALL
 from bnfold.ir.shapes.unification import Known
 from bnfold.ir.traits import CHOOSING, READS_VALUES
 from bnfold.verification.inputs.shapes import (
