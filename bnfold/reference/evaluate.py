@@ -19,6 +19,7 @@ from bnfold.reference.dispatch import Bound, apply_kernel, bind, refused
 from bnfold.reference.precision import Datum, Precision, admitted, as_array, as_declared, jittered
 from bnfold.reference.registry import Array, Noise
 from bnfold.reference.schedule import Schedule, schedule
+from bnfold.reference.streamed import streamed
 from bnfold.reference.work import Work
 from bnfold.settings import Policy
 
@@ -218,12 +219,21 @@ class Evaluation:
         environment[value] = self._altered(value, admitted(stored, self.precision))
         return environment[value]
 
+    def _input(self, node: ir.Node, slot: int, environment: Environment) -> Datum:
+        """Return what a node reads; None where it has no such input."""
+        value = node.input(slot)
+        if value is None:
+            return None
+        is_plain = self.precision == "float64" and value not in environment and value not in self.altered
+        weight = streamed(node, slot) if is_plain else None
+        return self.read(value, environment) if weight is None else weight
+
     def _altered(self, value: ir.Value, datum: Datum) -> Datum:
         return self.altered[value](datum) if value in self.altered else datum
 
     def _run_node(self, node: ir.Node, environment: Environment, bindings: Bindings) -> None:
         """Put the outputs of ``node`` into ``environment``; a mode that leaves some undefined leaves them out."""
-        inputs = [None if value is None else self.read(value, environment) for value in node.inputs]
+        inputs = [self._input(node, slot, environment) for slot in range(len(node.inputs))]
         function = self.functions.get(function_key(node.proto)) if self.functions else None
         results: Sequence[Datum]
         if function is not None:

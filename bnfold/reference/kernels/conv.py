@@ -14,6 +14,7 @@ import numpy as np
 
 from bnfold.reference.kernels.window import Index, Window, last_axes, paddings, per_axis, window
 from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, require
+from bnfold.reference.streamed import StreamedWeight
 
 COLUMN_ELEMENTS = 1 << 22
 """Elements of the gathered columns that Conv holds at a time."""
@@ -21,10 +22,12 @@ COLUMN_ELEMENTS = 1 << 22
 
 @kernel("Conv", 1)
 @kernel("Conv", 11, 22)
-def conv(call: Call, x: Array, w: Array, b: Array | None = None) -> Result:
+def conv(call: Call, x: Array, w: Array | StreamedWeight, b: Array | None = None) -> Result:
     """Compute X (N, C, spatial…), W (M, C/group, kernel…), B (M) -> Y (N, M, spatial…)."""
     win = conv_window(call, x.shape, w.shape)
     groups = call.attr("group", 1)
+    if isinstance(w, StreamedWeight):
+        return biased(_by_rows(win.padded(x, 0), w, win), b)
     if win.size == x.shape[2:] and max((*win.kernel, *win.strides), default=1) == 1:
         return biased(_pointwise(x, w, groups), b)
     return biased(grouped(win.padded(x, 0), w, win, groups), b)
@@ -74,6 +77,18 @@ def grouped(padded: Array, w: Array, win: Window, groups: int) -> Array:
         part = np.moveaxis(y[items, :, :, rows], 0, 2)
         part[...] = (matrix @ columns).reshape(part.shape)
     return y.reshape(batch, outs, *win.size)
+
+
+def _by_rows(padded: Array, w: StreamedWeight, win: Window) -> Array:
+    """Do as `grouped` with one group. Each chunk of columns needs all rows, so of several chunks the weight is held."""
+    batch = padded.shape[0]
+    if len(_chunks(batch, win, math.prod(w.shape[1:]))) != 1:
+        return grouped(padded, w.whole(), win, 1)
+    (columns,) = _columns(padded, win, slice(0, win.size[0]), 1)
+    y = np.empty((w.shape[0], columns.shape[1]))
+    for channels, matrix in w.rows():
+        y[channels] = matrix @ columns
+    return np.ascontiguousarray(y.reshape(w.shape[0], batch, *win.size).swapaxes(0, 1))
 
 
 def _chunks(batch: int, win: Window, depth: int) -> list[tuple[slice, slice]]:

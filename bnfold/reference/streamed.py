@@ -1,0 +1,51 @@
+"""A weight that is too large to be held in float64: it is read and widened a few rows at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.ir.elements import Array
+from bnfold.reference.precision import DOUBLE, WIDENED
+
+_LARGE = 1 << 25
+"""Bytes in the file beyond which a weight is not held; below it, one product is quicker than several."""
+_BLOCK = 1 << 19
+"""Elements that are held at a time."""
+
+
+class StreamedWeight:
+    """The weight of a Conv, of the dims that the file states, as rows: one an output channel."""
+
+    dtype = DOUBLE
+
+    def __init__(self, tensor: ir.Tensor) -> None:
+        self._tensor = tensor
+        self.shape, self.size, self.ndim = tensor.dims, tensor.size, len(tensor.dims)
+
+    def rows(self) -> Iterator[tuple[slice, Array]]:
+        """Yield some output channels, and their rows."""
+        width = math.prod(self.shape[1:])
+        step = max(_BLOCK // width, 1)
+        for start in range(0, self.shape[0], step):
+            stop = min(start + step, self.shape[0])
+            block = self._tensor.read(start * width, (stop - start) * width)
+            yield slice(start, stop), block.reshape(-1, width).astype(np.float64, copy=False)
+
+    def whole(self) -> Array:
+        """Return the weight as one array."""
+        return self._tensor.float64()
+
+
+def streamed(node: ir.Node, slot: int) -> StreamedWeight | None:
+    """Return the input of a node as such a weight; None where it has to be an array."""
+    if slot != 1 or not node.is_op("Conv") or node.attr("group", 1) != 1:
+        return None
+    value = node.input(slot)
+    tensor = value.tensor if value is not None else None
+    if tensor is None or tensor.nbytes < _LARGE or tensor.dtype not in WIDENED or not tensor.can_read:
+        return None
+    return StreamedWeight(tensor)

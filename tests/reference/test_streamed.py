@@ -1,0 +1,115 @@
+"""Convolutions whose weight is read a few rows at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import bnfold
+from bnfold import ir, reference
+from bnfold.ir.elements import Array
+from bnfold.ir.storage.stored import Stored
+from bnfold.reference import streamed
+
+
+def _convolution(folder: Path, x: tuple[int, ...], w: tuple[int, ...], **attributes: Any) -> ir.Model:
+    rng = np.random.default_rng(len(w))
+    weights = [("w", rng.standard_normal(w).astype(np.float32)), ("b", rng.standard_normal(w[0]).astype(np.float32))]
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w", "b"], ["y"], **attributes)],
+        "convolution",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in weights],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(proto, folder / "model.onnx", save_as_external_data=True, location="data", size_threshold=0)
+    return ir.load(folder / "model.onnx")
+
+
+@pytest.fixture
+def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamed, "_LARGE", 0)
+    monkeypatch.setattr(streamed, "_BLOCK", 100)
+
+
+CASES = [
+    ((2, 3, 9, 8), (5, 3, 3, 2), {"pads": [1, 0, 2, 1], "strides": [2, 1]}),
+    ((1, 8, 6), (7, 8, 1), {}),
+    ((3, 4, 5, 4, 3), (6, 4, 2, 2, 2), {"dilations": [2, 1, 1]}),
+]
+
+
+@pytest.mark.parametrize(("x", "w", "attributes"), CASES)
+def test_rows_make_what_the_whole_weight_makes(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    attributes: dict[str, Any],
+) -> None:
+    model = _convolution(tmp_path, x, w, **attributes)
+    feeds = {"x": np.random.default_rng(1).standard_normal(x).astype(np.float32)}
+    expected = reference.evaluate(model, feeds)["y"]
+    monkeypatch.setattr(streamed, "_LARGE", 0)
+    monkeypatch.setattr(streamed, "_BLOCK", 100)
+    monkeypatch.setattr(streamed.StreamedWeight, "whole", None)  # it is not read at once
+    found = reference.evaluate(model, feeds)["y"]
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.usefixtures("everything_is_large")
+def test_a_weight_is_read_once_where_the_columns_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bnfold.reference.kernels import conv
+
+    x, w, attributes = CASES[0]
+    model, feeds = _convolution(tmp_path, x, w, **attributes), {"x": np.ones(x, np.float32)}
+    expected = reference.evaluate(model, feeds)["y"]
+    monkeypatch.setattr(conv, "COLUMN_ELEMENTS", 64)
+    reads: list[int] = []
+    read = Stored.read
+
+    def counted(self: Stored, start: int, count: int) -> Array:
+        reads.append(count)
+        return read(self, start, count)
+
+    monkeypatch.setattr(Stored, "read", counted)
+    np.testing.assert_allclose(reference.evaluate(model, feeds)["y"], expected, rtol=1e-12, atol=1e-12)
+    assert sorted(reads) == [5, 90]
+
+
+@pytest.mark.usefixtures("everything_is_large")
+def test_of_no_image_nothing_is_made(tmp_path: Path) -> None:
+    model = _convolution(tmp_path, (0, 3, 9, 8), (5, 3, 3, 2))
+    assert reference.evaluate(model, {"x": np.ones((0, 3, 9, 8), np.float32)})["y"].shape == (0, 5, 7, 7)
+
+
+@pytest.mark.usefixtures("everything_is_large")
+def test_a_damaged_row_of_a_large_weight_is_found(tmp_path: Path) -> None:
+    x, w, attributes = CASES[0]
+    _convolution(tmp_path, x, w, **attributes)
+    before = onnx.load(tmp_path / "model.onnx")
+    after = onnx.ModelProto.FromString(before.SerializeToString())
+    damaged = numpy_helper.to_array(after.graph.initializer[0]).copy()
+    damaged[-1, 0, 0, 0] += 0.25
+    after.graph.initializer[0].CopyFrom(numpy_helper.from_array(damaged, "w"))
+    for name, proto in (("before.onnx", before), ("after.onnx", after)):
+        onnx.save(proto, tmp_path / name, save_as_external_data=True, location=f"{name}.data", size_threshold=0)
+    assert bnfold.verify(tmp_path / "before.onnx", tmp_path / "after.onnx").status == "failed"
+    assert bnfold.verify(tmp_path / "before.onnx", tmp_path / "before.onnx").verified
+
+
+def test_small_and_grouped_weights_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = _convolution(tmp_path, (1, 4, 5), (6, 2, 3), group=2)
+    assert streamed.streamed(model.graph.nodes[0], 1) is None
+    monkeypatch.setattr(streamed, "_LARGE", 0)
+    assert streamed.streamed(model.graph.nodes[0], 1) is None
+    whole = _convolution(tmp_path, (1, 2, 5), (6, 2, 3))
+    assert streamed.streamed(whole.graph.nodes[0], 1) is not None
+    assert streamed.streamed(whole.graph.nodes[0], 2) is None
