@@ -65,7 +65,7 @@ class Identities:
     def add(self, model: ir.Model, common: Collection[str]) -> None:
         """Return number a model.
 
-        Its inputs and outputs in ``common`` are told by their names, others by their places.
+        Its inputs and outputs in ``common`` are attribute_text by their names, others by their places.
         """
         self._drawn = count()
         for graph in (*model.functions, model.graph):
@@ -99,8 +99,8 @@ class Identities:
             }
         return self._attributes[key]
 
-    def told(self, node: ir.Node, name: str) -> str:
-        """Return what a node has as an attribute, or else what holds without it, in words; empty where nothing does."""
+    def attribute_text(self, node: ir.Node, name: str) -> str:
+        """Return an attribute's value, or else its default, in words; empty if it has neither."""
         own = next((each for each in node.proto.attribute if each.name == name), None)
         if own is not None:
             return self._text(node, own)

@@ -11,7 +11,7 @@ from bnfold.ir.traits import SINGULAR
 from bnfold.reference.dispatch import meaning
 from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.changes.extract import Subgraph, constant_of
-from bnfold.verification.changes.unchanged import defaults, telling
+from bnfold.verification.changes.unchanged import defaults, meaningful_attributes
 
 _SMOOTH = {
     "Add", "Affine", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "Crop", "DepthToSpace",
@@ -40,7 +40,7 @@ def settings(node: ir.Node) -> dict[str, Any]:
     """Return the attributes with their defaults, but for graphs, what means nothing, and what only callers know."""
     spelled = {
         attribute.name: attribute_value(attribute)
-        for attribute in telling(node)
+        for attribute in meaningful_attributes(node)
         if not (attribute.name in node.subgraphs or attribute.name in MEANINGLESS or attribute.ref_attr_name)
     }
     return {**defaults(node), **spelled}

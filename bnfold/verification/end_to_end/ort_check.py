@@ -32,11 +32,11 @@ from bnfold.verification.request import RUNTIME_SHARE, Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess
 from bnfold.verification.runtimes.worker import Sample
 from bnfold.verification.tolerance.compare import pattern_fault
-from bnfold.verification.tolerance.discontinuities import jumps
+from bnfold.verification.tolerance.discontinuities import discontinuous_inputs
 from bnfold.verification.tolerance.floats import HALVES
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.tolerance.storage import LEAST, SLACK
-from bnfold.verification.verdict import WitnessRow
+from bnfold.verification.verdict import RuntimeRow
 
 LITTLE_TIME = 0.1
 """Counted seconds: models that take less are compared whole in float64, which tells more."""
@@ -67,7 +67,7 @@ class Guard(NamedTuple):
     ``doubt`` is a reason to look at the whole in float64, ``fault`` how they differ.
     """
 
-    witness: WitnessRow | None = None
+    witness: RuntimeRow | None = None
     left_out: str = ""
     doubt: str = ""
     fault: str = ""
@@ -90,7 +90,7 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
         yield None
     elif request.checks.runtime == "none" or not (request.cuts or uncovered(*sides, ())):  # no part can be wrong
         yield Guard
-    elif any(jumps(request.before, request.after)):  # a runtime's own rounding may move what follows by any amount
+    elif any(discontinuous_inputs(request.before, request.after)):  # rounding may change what follows by any amount
         yield lambda: Guard(left_out="results of discontinuous operators (Round, ArgMax, …) differ in a runtime")
     else:
         affordable = [choice for choice in sizes if _seconds(request, choice) < most]
@@ -167,7 +167,7 @@ def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> 
         resized = choice.model, sized(request.after, choice.shapes)
         sides = as_read(resized[0], None, request.policy), as_read(resized[1], None, request.policy)
     before, after = (runtime.run(side, [feeds], request.clock.left) for side in sides)
-    row = WitnessRow(before.runtime, None, before.ran, after.ran, tuple(filter(None, (before.error, after.error))))
+    row = RuntimeRow(before.runtime, None, before.ran, after.ran, tuple(filter(None, (before.error, after.error))))
     if not before.ran:
         return Guard(row, left_out=f"{before.runtime} does not run the original: {before.error}")
     if not after.ran:
@@ -184,7 +184,7 @@ def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> 
     return _compared(row, old, new, spread.results[0] if spread is not None else None)
 
 
-def _compared(row: WitnessRow, old: Sample, new: Sample, moved: Sample | None) -> Guard:
+def _compared(row: RuntimeRow, old: Sample, new: Sample, moved: Sample | None) -> Guard:
     """Return the worst output. Each has to agree.
 
     What does not move with the weights would not show a fault in them.

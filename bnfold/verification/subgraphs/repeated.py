@@ -89,7 +89,7 @@ def repeated(known: SubgraphPair, sides: Sequence[Subgraph]) -> Difference | Non
     worst = Difference()
     for feeds, guessed, _ in known.tried:
         found = subgraphs.attempt(feeds, guessed=guessed)
-        if not isinstance(found, Difference) or found.excess > 1 or subgraphs.drowned():
+        if not isinstance(found, Difference) or found.excess > 1 or subgraphs.never_finite():
             return None
         worst = max(worst, found, key=lambda difference: difference.excess)
     return worst

@@ -248,10 +248,10 @@ class SubgraphVerifier:
             wanted = max(_samples(shapes, found[0]), subgraphs.samples if isinstance(found[0], Difference) else 1)
             if not subgraphs.coverage.is_over and not isinstance(found[-1], Skip):
                 wanted = max(wanted, MOST_SAMPLES) if subgraphs.coverage.uncovered == before else len(found) + 1
-            drowned = subgraphs.drowned()
-            wanted = MOST_SAMPLES if drowned else wanted
-        if drowned and not _fails(found[-1]):
-            return Skip(f"{drowned!r} has places that are NaN or infinite whatever it is made from")
+            never_finite = subgraphs.never_finite()
+            wanted = MOST_SAMPLES if never_finite else wanted
+        if never_finite and not _fails(found[-1]):
+            return Skip(f"{never_finite!r} has places that are NaN or infinite whatever it is made from")
         differences = [latest for latest in found if isinstance(latest, Difference)]
         worst = max(differences, key=lambda difference: difference.excess, default=found[0])
         coarse = next((latest for latest in found if isinstance(latest, Skip) and latest.is_coarse), worst)
