@@ -38,6 +38,10 @@ _PRIVATE = {
     r"tid(?:y|ies|ied)": "remove dead nodes",
     r"accus(?:e|es|ed)|blam(?:e|es|ed)": "reject, count as wrong",
     r"content with": "accept",
+    r"(?<!screen )readers?": "consumer; the noun: visitor, program",
+    r"(?:tells|told)(?! apart)": "determine, declare, infer, know, report, set",
+    r"who": "the noun: caller, consumer, producer",
+    r"(?:hold|holds|held) (?:to|against|back)": "pin, compare with, keep",
 }
 PRIVATE = {re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE): instead for pattern, instead in _PRIVATE.items()}
 """What is no word of the field, and the words to take in its place."""

@@ -57,10 +57,10 @@ def _is_unmade(value: ir.Value) -> bool:
 
 
 def merge_opset_imports(model: ir.Model) -> bool:
-    """Leave, where the default domain is imported at several versions, the one that the nodes are read in.
+    """Keep one import of the default domain, if there are several: the version in which the nodes are read.
 
-    Whether there were several. Raises MalformedModel if that one is newer than the installed onnx knows: of such a file
-    nothing tells what was meant.
+    Returns whether there were several. Raises MalformedModel if the version is newer than the installed onnx knows,
+    because the meaning of such a file is uncertain.
     """
     found = False
     for graph in (model.graph, *model.functions):

@@ -62,7 +62,10 @@ def find_tile(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def find_expand(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan to store what an Expand is told, with 1 for the sizes that its input has there, or to leave it out."""
+    """Plan to store the target of an Expand, or to remove the node.
+
+    The target is 1 on axes on which the input has the wanted size already.
+    """
     dims, told = known.dims(node.input(0)), known.integers(node.input(1))
     if dims is None or told is None:
         return find_same_shape(node, known)
@@ -77,7 +80,7 @@ def find_expand(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def store_target(node: ir.Node, slot: int, target: list[Dim]) -> Plan | None:
-    """Plan to store the integers that a node is told at ``slot``, unless they are stored."""
+    """Plan to store the integers at ``slot`` as a constant, unless they are one."""
     value = node.input(slot)
     numbers = [item for item in target if isinstance(item, int)]
     if value is None or ir.constant(value) is not None or len(numbers) < len(target):
@@ -89,7 +92,7 @@ def store_target(node: ir.Node, slot: int, target: list[Dim]) -> Plan | None:
 
 
 def integers(numbers: list[int]) -> Array:
-    """Return integers as a node is told them."""
+    """Return integers in the type in which operators read sizes."""
     return np.array(numbers, np.int64)
 
 

@@ -47,7 +47,7 @@ def _cancel(row: list[ir.Node], known: Proven) -> bool:
 
 
 def _target(node: ir.Node, known: Proven) -> list[Dim] | None:
-    """Return what a Reshape is told: sizes, 0 for that of the input at the same place, -1 for what is left."""
+    """Return the target of a Reshape: sizes, 0 for the input's size on that axis, -1 for the remaining elements."""
     told = known.integers(node.input(1))
     return None if told is None or not told.dims or node.attr("allowzero", 0) else list(told.items)
 
@@ -73,9 +73,10 @@ def _stored_target(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def _settled(target: list[Dim], source: Sequence[Dim] | None, known: Proven) -> list[int] | None:
-    """Return numbers that stand for a target: 0 where it has the source's size at that place, -1 for one other.
+    """Return a target of numbers: 0 on axes of the same size as the source, -1 for one other unknown size.
 
-    Beside a -1 no size may be zero, or nothing tells what is left. A -1 that is told already is the model's own risk.
+    With a -1, no other size may be zero, because the rest would be undefined then. If the model has a -1 itself, it
+    stays.
     """
     copied = [0 if isinstance(item, str) and item == _at(source, at) else item for at, item in enumerate(target)]
     unknown = [at for at, item in enumerate(copied) if not isinstance(item, int)]

@@ -23,7 +23,7 @@ def to_target(conversion: NodeConversion) -> None:
     if node.has_attr("spatial"):
         for value in node.inputs:
             if value is not None:
-                conversion.shape(value)  # what tells spatial=0 from the exporter bug
+                conversion.shape(value)  # this distinguishes spatial=0 from the exporter bug
     form = read_batchnorm(node, conversion.policy)
     conversion.context.repairs.extend(form.repairs)
     if form.mode == "training":

@@ -75,10 +75,10 @@ class Subgraph:
 
 
 def fed_apart(old: Subgraph, new: Subgraph, boundaries: Collection[str]) -> set[str]:
-    """Return boundaries that one side alone meets, and that it makes of what the other side alone meets.
+    """Return boundaries that only one part reads and computes from boundaries that only the other part reads.
 
-    Where a value that two readers had now makes what a third one reads, numbers drawn for each of them on its own are
-    none that the models ever compute.
+    Such boundaries depend on each other. If random numbers are drawn for each of them, they may take values together
+    that the models never compute.
     """
     apart: set[str] = set()
     for side, other in ((old, new), (new, old)):

@@ -139,7 +139,7 @@ def contradicted(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequen
     """
     had, has = (declared_shapes(model.graph.proto.output) for model in (before, after))
     return declared_otherwise(
-        before, {name: shape for name, shape in outputs.items() if not _tells(had[name], has[name])}
+        before, {name: shape for name, shape in outputs.items() if not _confirms(had[name], has[name])}
     )
 
 
@@ -154,18 +154,18 @@ def declared_otherwise(model: ir.Model, outputs: Mapping[str, Sequence[int]]) ->
 
 
 def unproven_promise(before: ir.Model, after: ir.Model) -> str:
-    """Return one sentence about an output of a size that neither the original nor inference tells; else empty."""
+    """Return a sentence about an output size that is declared, but confirmed by neither the original nor inference."""
     had, has = (declared_shapes(model.graph.proto.output) for model in (before, after))
-    changed = [name for name, shape in has.items() if not _tells(had[name], shape)]
+    changed = [name for name, shape in has.items() if not _confirms(had[name], shape)]
     values = sized(after, {}).graph.values if changed else {}  # which has learnt nothing from what is declared
     for name in changed:
-        if not _tells(values[name].shape, has[name]):
+        if not _confirms(values[name].shape, has[name]):
             return f"output {name!r} had the shape {_written(had[name])} and is declared with {_written(has[name])}"
     return ""
 
 
-def _tells(known: Shape, declared: Shape) -> bool:
-    """Whether each size that is declared is the one that is known. 0 is what exporters write for an unknown one."""
+def _confirms(known: Shape, declared: Shape) -> bool:
+    """Whether each declared size is the known one; 0 is what exporters write for an unknown size."""
     sizes = {axis: dim for axis, dim in enumerate(declared or ()) if isinstance(dim, int) and dim}
     return sizes.items() <= dict(enumerate(known or ())).items()
 

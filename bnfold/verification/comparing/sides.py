@@ -111,12 +111,10 @@ class ModelRuns(NamedTuple):
         ]
 
     def _errs(self) -> list[reference.Alterations]:
-        """Return what moves the original.
+        """Return perturbations of the original: removed weights moved, and computed constants rounded at every node.
 
-        Its weights that are removed, and its computed constants rounded at every node.
-
-        Who stores such a constant may have it as a runtime makes it, whose rounding a normaliser of few numbers
-        amplifies.
+        The rewritten model may store a constant as a runtime computed it, with its rounding. A normaliser of few
+        numbers amplifies that.
         """
         moves = [*self.removed()]
         if constants := computed_constants(self.old.model, self.old.feeds):
@@ -146,7 +144,7 @@ def explained(
 
 
 def that_run(results: Iterator[dict[str, Array]]) -> list[dict[str, Array]]:
-    """Return all results, or none where one does not run: because a size came out another one, it tells nothing."""
+    """Return all results, or none if a run failed: it has a size that does not fit, and proves nothing."""
     with suppress(reference.Misfit):
         return [*results]
     return []

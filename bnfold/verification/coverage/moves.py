@@ -52,9 +52,9 @@ def nudge(datum: Any) -> Any:
     return ~datum if kind == "b" else datum + datum.dtype.type(1) if kind in "iu" and kind else datum
 
 
-def _let_through(held_back: Array) -> Array:
-    """Make numbers negative where a Relu made zeros."""
-    return np.where(held_back == 0, -np.abs(held_back).max(initial=1.0), held_back)
+def _let_through(clipped: Array) -> Array:
+    """Make numbers negative in the places of zeros, which a Relu may have clipped."""
+    return np.where(clipped == 0, -np.abs(clipped).max(initial=1.0), clipped)
 
 
 WITHOUT: dict[str, Callable[[Any], Any]] = {"IsInf": np.zeros_like, "IsNaN": np.zeros_like, "Relu": _let_through}

@@ -60,9 +60,9 @@ class Mutant(NamedTuple):
     poison: Callable[[Any], Any] | None = None
 
     def of(self, model: ir.Model, find: Find, theirs: Callable[[str], Any]) -> tuple[ir.Model, reference.Alterations]:
-        """Return ``model``, a part or a copy of the side's, with the change.
+        """Return ``model`` (the part, or a copy of it) with the change, and the values to alter in a run.
 
-        ``find`` tells what a value is there, and ``theirs`` what the other model computes under a name.
+        ``find`` returns the value of the model for one of the part, and ``theirs`` the other model's result of a name.
         """
         if not self.attribute:
             return model, {find(model, self.value): self.change or (lambda _: theirs(self.value.name))}
@@ -98,9 +98,9 @@ class Table:
 
 @dataclass(slots=True)
 class Coverage:
-    """The mutants that no comparison has told from their models yet, and tables with rows that none has read.
+    """The mutants that no comparison has noticed yet, and tables with rows that no comparison has read.
 
-    ``follows_from_structure`` says whether there would be none with other weights either.
+    ``follows_from_structure`` says whether there would be no mutants with other weights either.
     """
 
     mutants: Sequence[Mutant]
@@ -127,9 +127,9 @@ class Coverage:
         return not self.uncovered or self.work.seconds > self._until
 
     def close(self, sizes: int, *, is_static: bool) -> None:
-        """Say that enough was compared, at so many sizes that may be declared; one is all there is to static ones.
+        """Note that enough sizes were compared: two that may be declared, or one if all sizes are static.
 
-        Two tell operators apart. How much is chosen from a table they do not tell.
+        Two sizes distinguish any two operators on sizes. They do not show how many rows of a table are read.
         """
         enough = sizes >= (1 if is_static else 2)
         self.mutants = [m for m in self.mutants if m.poison is None and not (m.sizes and enough)]

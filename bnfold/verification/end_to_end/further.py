@@ -105,7 +105,7 @@ def other_defaults(request: Request, pair: ModelPair, first: Sample, elsewhere: 
     ]
     if not free:
         return []
-    moved = [value for value in free if _readers(value) != _readers(both[value.name])]
+    moved = [value for value in free if _consumers(value) != _consumers(both[value.name])]
     cost = estimate(sized(request.before, {name: np.shape(array) for name, array in first.feeds.items()}))
     if EVALUATIONS * cost.seconds > NO_TIME:  # old exporters list all weights
         free = moved
@@ -136,7 +136,7 @@ def _opposite(array: Array) -> Array:
     return ~array if kind == "b" else -array if kind == "f" else array
 
 
-def _readers(value: ir.Value) -> set[tuple[str, int, tuple[str, ...]]]:
+def _consumers(value: ir.Value) -> set[tuple[str, int, tuple[str, ...]]]:
     return {
         (node.op_type, slot, tuple(made.name for made in node.outputs if made is not None)) for node, slot in value.uses
     }

@@ -39,7 +39,7 @@ from bnfold.verification.tolerance.storage import LEAST, SLACK
 from bnfold.verification.verdict import RuntimeRow
 
 LITTLE_TIME = 0.1
-"""Counted seconds: models that take less are compared whole in float64, which tells more."""
+"""Counted seconds: models that take less are compared whole in float64, which shows more."""
 
 _RUNS = 3
 

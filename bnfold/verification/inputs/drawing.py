@@ -1,4 +1,4 @@
-"""Values to feed: seeded, of a mixed kind over the samples, and such that the model's readers accept them."""
+"""Draw values to feed: seeded, of another kind for each sample, and accepted by the operators that read them."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def input_shapes(model: ir.Model, sizing: Sizing, given: Mapping[str, Sequence[i
 
 
 def known_shapes(model: ir.Model, given: Mapping[str, Sequence[int]]) -> dict[str, Known]:
-    """Return the shape of every required input, as ``given``, else as declared, open dims as the operators tell.
+    """Return the shape of every required input: as ``given``, else as declared, dynamic dims as operators require.
 
-    Raises CannotFeed for inputs that are no tensors or whose rank nothing tells, BadInput for given shapes that do not
-    fit or whose input is not there.
+    Raises CannotFeed for inputs that are no tensors or have an unknown rank. Raises BadInput if a given shape does not
+    fit, or its input does not exist.
     """
     unknown = sorted(set(given) - {value.name for value in model.graph.inputs})
     if unknown:
@@ -118,10 +118,9 @@ def random_value(
 ) -> Array:
     """Return a value of the input's element type.
 
-    The same (seed, name, sample) gives the same numbers on every machine.
-
-    Places and counts are such that their reader takes them where ``shape_of`` tells the shapes of values. Where
-    ``signed``, other integers are of both signs; a model that computes places from them may not take those.
+    The same (seed, name, sample) gives the same numbers on every machine. If ``shape_of`` knows the shapes of values,
+    indices and counts are such that their consumers accept them. With ``signed``, other integers have both signs; a
+    model that computes indices from them may not accept that.
     """
     dtype = value.dtype or _T.FLOAT
     mirrored = is_float(dtype) and sample // len(SAMPLE_KINDS) % 2 == 1

@@ -1,4 +1,4 @@
-"""Sizes for the dims that nothing tells: small, pairwise different numbers."""
+"""Sizes for unknown dims: small, pairwise different numbers."""
 
 from __future__ import annotations
 

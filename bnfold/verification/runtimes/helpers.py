@@ -124,7 +124,7 @@ _lock = threading.Lock()
 
 
 def start(python: str, runtime: str) -> None:
-    """Start a helper, to be there when it is asked; where none can be started, who asks is told."""
+    """Start a helper process ahead of its first request. If it cannot be started, that request reports it."""
     helper = _take(python)
     with suppress(OSError):
         _keep(helper or Helper(python, runtime))

@@ -24,9 +24,9 @@ _LARGEST = 1 << 20
 
 
 def signature(path: str, sides: Sequence[Subgraph]) -> Hashable | None:
-    """Return a key, equal for regions of a graph that differ in nothing but names and the numbers of float weights.
+    """Return a key that is equal for parts of a graph which differ only in names and in the numbers of float weights.
 
-    None where that cannot be told: of bodies, say.
+    It is None if that cannot be decided, as for nodes with bodies.
     """
     numbers: dict[str, int] = {"": -1}
     found: list[Hashable] = [path]

@@ -47,6 +47,9 @@ def runnable(subgraph: Subgraph, values: Sequence[ir.Value], like: Runnable | No
 
 
 def takes_long(subgraph: ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether a region makes too much of little: operators may be told sizes. Looked at only where an axis is long."""
+    """Whether evaluating a part takes long although its inputs are small: it may compute large sizes.
+
+    That is only examined if an axis is long.
+    """
     is_long = max(map(max, filter(None, shapes.values())), default=0) > FEW
     return is_long and estimate(sized(subgraph, shapes)).seconds > REGION_SECONDS
