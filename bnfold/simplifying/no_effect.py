@@ -1,4 +1,4 @@
-"""Nodes whose output is their input: in every run, at every size that callers may feed."""
+"""Remove nodes that return their input unchanged: in every run, at every size that callers may feed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def find_dropout(node: ir.Node, _: Proven) -> Plan | None:
 
 
 def find_cast(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan to read what is of the type already."""
+    """Plan to read the input of a Cast to the type that it already has."""
     dtype = known.dtype(node.input(0))
     return skip(node, "Cast to its own type") if dtype is not None and node.attr("to") == dtype else None
 
@@ -115,7 +115,7 @@ def find_pad(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def find_neutral(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan to read what is multiplied or divided by 1, or from which 0 is taken; adding 0 would change a -0."""
+    """Plan to read the operand that is multiplied or divided by 1, or has 0 subtracted; adding 0 would change -0."""
     neutral = 0 if node.op_type == "Sub" else 1
     slots = (0, 1) if node.op_type == "Mul" else (0,)
     for slot in slots if len(node.inputs) == 2 and node.graph.opset() >= 7 else ():
@@ -131,7 +131,7 @@ def find_neutral(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def find_alone(node: ir.Node, _: Proven) -> Plan | None:
-    """Plan to read the only operand of a Concat, Sum, Max, Min or Mean, or what a Split with one output reads."""
+    """Plan to read the only operand of a Concat, Sum, Max, Min or Mean, or the input of a Split with one output."""
     if node.op_type == "Split":
         return skip(node) if len(node.outputs) == 1 else None
     return skip(node) if len(node.inputs) == 1 else None

@@ -28,7 +28,7 @@ def find_reshaping(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def _above(node: ir.Node) -> Iterator[tuple[list[ir.Node], ir.Value]]:
-    """Yield a row of such nodes that ends in ``node``, and what the first of them reads; then the longer ones."""
+    """Yield rows of such nodes that end in ``node``, shortest first, each with the value that its first node reads."""
     row = [node]
     while len(row) <= _FAR and (source := row[-1].input(0)) is not None:
         yield row, source
@@ -39,7 +39,7 @@ def _above(node: ir.Node) -> Iterator[tuple[list[ir.Node], ir.Value]]:
 
 
 def _cancel(row: list[ir.Node], known: Proven) -> bool:
-    """Whether a Squeeze and an Unsqueeze take out what the other put in, whatever the shape."""
+    """Whether a Squeeze and an Unsqueeze cancel each other, whatever the shape."""
     if [node.op_type for node in row] not in (["Squeeze", "Unsqueeze"], ["Unsqueeze", "Squeeze"]):
         return False
     axes = [node.attr("axes") if node.graph.opset() < 13 else known.numbers(node.input(1)) for node in row]
@@ -108,7 +108,7 @@ def _one_of_two(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def _from_source(node: ir.Node, known: Proven, source: ir.Value) -> list[int] | None:
-    """Return the target of a Reshape that makes of ``source`` what ``node`` makes further down."""
+    """Return the target of one Reshape from ``source`` to the shape of ``node``, which is further down."""
     target, middle = (_target(node, known) if node.op_type == "Reshape" else None), known.dims(node.input(0))
     if target is not None:
         absolute = [_at(middle, place) if item == 0 else item for place, item in enumerate(target)]

@@ -119,7 +119,7 @@ class Dims:
         return any(self._guess_widest(node) for node in nodes if node.is_op("Expand"))
 
     def _guess_widest(self, node: ir.Node) -> bool:
-        """Assume the widest data for an Expand: data may have size 1, but from the full size more follows."""
+        """Guess the widest data for an Expand: data may have size 1, but from the full size more follows."""
         before, data = self._facts, node.input(0)
         with suppress(*_ILL_FORMED):
             self.tell(data, widest(node, len(self.of(data) or ())))

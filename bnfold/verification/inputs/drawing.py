@@ -206,9 +206,10 @@ def is_of_both_signs(value: ir.Value, sample: int) -> bool:
 
 
 def _large(normal: Array) -> Array:
-    """Give every channel of every sample one sign, unlike its neighbours'.
+    """Give every channel of every sample one sign, the opposite of its neighbours'.
 
-    What only negative numbers show, as the slope of a PRelu, is hidden by a later maximum wherever the two mix.
+    Some faults show on negative numbers only, such as a wrong slope of a PRelu. A later maximum hides them if signs are
+    mixed.
     """
     if normal.ndim < 2:
         return normal * 1e3
@@ -220,7 +221,7 @@ def _large(normal: Array) -> Array:
 def _constant_channels(normal: Array) -> Array:
     """Give every channel one number, a half or a whole one; the first is zero.
 
-    There is a tie wherever someone rounds, and a division by nothing may be one.
+    Rounding then meets ties, and dividing by a channel's variance divides by zero.
     """
     if normal.ndim < 2:
         return _halves(normal)

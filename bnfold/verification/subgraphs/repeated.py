@@ -61,9 +61,10 @@ def _content(value: ir.Value) -> tuple[Hashable, ...] | None:
 
 
 def repeatable(subgraphs: SubgraphPair) -> SubgraphPair | None:
-    """Return what others may repeat; None where more than equal results was needed, or would be with other weights.
+    """Return what the comparison of similar parts can reuse.
 
-    A fault in what reads nothing but smooth operators shows in any result, whatever the weights are.
+    None if more than equal results was needed, or may be needed with other weights. If only smooth operators read the
+    weights, a fault shows in any result, whatever the weights are.
     """
     passed = all(isinstance(found, Difference) and found.excess <= 1 for _, _, found in subgraphs.tried)
     is_small = sum(array.size for feeds, _, _ in subgraphs.tried for array in feeds.values()) <= _LARGEST

@@ -24,7 +24,10 @@ FEW = 128
 
 @dataclass(frozen=True, slots=True)
 class Runnable:
-    """One of the two regions, or one of the same nodes: what that stores has other ``names``, and is ``held``."""
+    """A part that is evaluated many times, with its ``held`` weights in float64.
+
+    A part with equal nodes can stand in for another one: ``names`` maps the weights to the names that they have there.
+    """
 
     subgraph: Subgraph
     held: Mapping[str, Array] = field(default_factory=dict)
@@ -34,7 +37,7 @@ class Runnable:
 
 
 def runnable(subgraph: Subgraph, values: Sequence[ir.Value], like: Runnable | None = None) -> Runnable:
-    """Return the region with what ``values`` store in the place of what it does: read and widened once."""
+    """Return the part with ``values`` in the place of its own stored tensors, read and widened once."""
     held: dict[str, Array] = {}
     names: dict[str, str] = {}
     for value, other in zip(values, subgraph.stored, strict=True):

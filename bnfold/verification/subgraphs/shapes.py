@@ -39,10 +39,10 @@ _GUESSED_RANKS = (4, 3, 2, 1, 5)
 class Trial(NamedTuple):
     """Shapes to try, and whether equal results at them are conclusive.
 
-    ``others`` are sizes at which what passes here may differ. Free axes one larger: where strides skip elements padding
-    may show at those alone, and stored places, as indices and bounds, may mean the same at one size. Where operators
-    depend on sizes, one row, and axes longer than all they end at. Where only some batch fits, one row and twice it. Of
-    a table, some of whose rows are taken, as many as an axis is long.
+    ``others`` are further sizes, at which a part that passes here may differ. Free axes are one larger: if strides skip
+    elements, padding may show only then, and a stored index may be right at one size by chance. If operators depend on
+    sizes, there is a trial with one row, and one with axes longer than any bound. If only some batches fit, one row and
+    twice the batch are tried. If an axis decides how many rows of a table are read, it is as long as the table.
     """
 
     shapes: Shapes
@@ -140,7 +140,7 @@ def _broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:
 def nearby(usual: Shapes, names: Container[str]) -> Iterator[Shapes]:
     """Yield shapes with one axis of ``names`` one smaller, or twice as large.
 
-    A table may have more rows than are taken; a Reshape may take multiples only.
+    A smaller one fits a table with more rows than are read; a Reshape may accept multiples only.
     """
     for name, shape in usual.items():
         for axis, size in enumerate(shape if name in names else ()):
@@ -177,10 +177,7 @@ def says_more(value: ir.Value, others: Mapping[str, ir.Value]) -> bool:
 
 
 def fed_shapes(shapes: Shapes) -> ShapeOf:
-    """Return the shapes that a region is fed, also where operators keep them, and of weights.
-
-    Others are not known then.
-    """
+    """Return a function for the shapes of values that a part is fed, of weights, and behind nodes that keep shapes."""
 
     def shape_of(value: ir.Value | None) -> Sequence[int | str | None] | None:
         if value is None or value.name in shapes:
