@@ -1,4 +1,4 @@
-"""Remove nodes that return their input unchanged: in every run, at every size that callers may feed."""
+"""Find nodes that return their input unchanged: in every run, at every size that callers may feed."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def respell(name: str, forms: Mapping[str, str], conversion: NodeConversion) -> 
 
 
 def only_types_of(op_type: str, version: int, conversion: NodeConversion) -> None:
-    """Make a step to a version that no longer accepts certain element types, which never made sense."""
+    """Take a step to a version without some element types, which never made sense; raise Inexpressible for these."""
     dtype = conversion.context.types.dtype(conversion.input(0))
     if dtype is None:
         return

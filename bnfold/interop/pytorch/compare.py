@@ -121,9 +121,9 @@ def _further(run: ModuleComparison, inputs: Inputs, seed: int, sample: int) -> N
 def _compare(run: ModuleComparison, inputs: Inputs, leaves: list[Any], sample: int, *, binding: bool) -> None:
     """Add the rows of one sample.
 
-    ``binding`` says that the sizes are those of the example. If they are not, an exported model that differs from the
-    module proves nothing: the exporter may have fixed a size that was not declared dynamic. Raises _Skip then, or if
-    the sample cannot be run.
+    ``binding`` says that the export has to hold at these sizes, which are those of the example or of the first sample.
+    At other sizes, an exported model that differs from the module proves nothing: the exporter may have fixed a size
+    that was not declared dynamic. Raises _Skip then, or if the sample cannot be run.
     """
     try:
         results = run.copied.run(inputs, leaves)

@@ -184,8 +184,8 @@ class _Side:
         """Yield mutants of what ``other`` lacks.
 
         From the original, only constants that may bound or switch are taken, because the rewritten part has the others.
-        If it has no constants of its own, observable constants are taken too: a discontinuous operator behind them may
-        hide a fault.
+        If the rewritten part has no constants of its own, constants in front of a nonsmooth operator are taken too,
+        because that operator may hide them.
         """
         has_the_rest = self.number == 0 and other.unmatched_constants
         for value, tensor in self.unmatched_constants:

@@ -95,7 +95,7 @@ def other_defaults(request: Request, pair: ModelPair, first: Sample, elsewhere: 
 
     If an input has other consumers than before, these may be in one branch only. A boolean or a size may choose the
     branch, so further samples take the other one; ``elsewhere`` has samples of other sizes. Bounds with a default are
-    exchanged once.
+    crossed once, the lower one above the upper one.
     """
     both = {value.name: value for value in request.after.overridable_inputs()}
     free = [

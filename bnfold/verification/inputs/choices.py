@@ -114,7 +114,7 @@ def other_choices(
 ) -> Iterator[Iterator[Choice]]:
     """Yield, for each kind of size that may reveal a difference in the ``changed`` operators, the choices that show it.
 
-    The best choice of a kind comes first. The last choice changes the batch alone, because all other sizes may have to
+    The best choice of a kind comes first. The last one changes the batch alone, because all other sizes may have to
     stay.
     """
     tried = [main.shapes]
