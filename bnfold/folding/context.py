@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Change(NamedTuple):
-    """An edit and its event, planned for the graph as it is now.
+    """An edit and its event; valid for the graph in the state in which it was planned.
 
     Attributes:
         cut: The boundary of what is edited.

@@ -154,7 +154,7 @@ def _up(builder: PlanBuilder, affine: Affine, edge: tuple[ir.Node, int], depth: 
     """Plan that the value becomes ``affine`` of itself that is read at ``edge``."""
     value = facts.operand(*edge)
     if affine.is_identity:
-        return  # this consumer needs the old value, so another one must not change it
+        return  # it needs the value as it is, so it does not agree with one that needs a change
     builder.edges[edge] = None
     if value in builder.relabelled:
         known = builder.relabelled[value]
