@@ -33,7 +33,8 @@ def truth(before: Path, after: Path, drawn: Feeds) -> Truth:
 
     ``does not run`` and ``shows``: this is so for most inputs of a group that the original runs on. ``same``: no input
     shows a difference. ``interface``: callers see the difference before a run, or a result does not have its declared
-    size. ``unclear``: none of these, for instance because too few inputs run or runtimes disagree about the original.
+    size. ``unclear``: none of these, for instance because too few inputs run, or onnxruntime computes an operator
+    wrongly.
     """
     original, changed = onnx.load(before), onnx.load(after)
     if runtime.is_disputed(before) or not original.graph.output:
