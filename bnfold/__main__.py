@@ -39,7 +39,7 @@ def _end(code: object) -> None:
     if not isinstance(code, int | None) or threading.active_count() > 1:
         return  # a message to be printed, or threads to be waited for
     atexit._run_exitfuncs()  # noqa: SLF001 - as `multiprocessing` does
-    if streams.flush():  # otherwise the reader is gone, and the interpreter reports it in its own way
+    if streams.flush():  # otherwise the other end of the pipe is gone, and the interpreter reports it in its own way
         os._exit(code or 0)
 
 

@@ -148,7 +148,7 @@ class VerificationFailed(BnfoldError):
 
 
 class StepRefused(BnfoldError):
-    """A command's result was not put in place; ``step`` tells what became of it. Exit code 3: it was not compared."""
+    """A command's result was not put in place; ``step`` describes its result. Exit code 3: it was not compared."""
 
     def __init__(self, message: str, step: object = None, exit_code: int = 1) -> None:
         super().__init__(message)

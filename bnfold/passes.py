@@ -129,9 +129,9 @@ class SimplifyPass(_BatchNormPass):
 
 
 def _settled(name: str, options: Options, own: dict[str, Any]) -> Options:
-    """Return the options with what the pass decides by itself.
+    """Return the options with those that the pass decides by itself.
 
-    Asking for something else there is a mistake to be told.
+    Setting one of these to another value is reported as a mistake.
     """
     untouched, own = Options(), {**own, "simplify": ()}
     for field in fields(options):

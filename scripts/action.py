@@ -87,11 +87,11 @@ def summary(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"\n{cell(verdict['summary'])}"
 
 
-def trouble(code: int, told: str, document: Mapping[str, Any]) -> str:
+def trouble(code: int, printed: str, document: Mapping[str, Any]) -> str:
     """Describe the problems of one model in a few lines; empty if there are none."""
     if not code:
         return ""
-    lines = told.removeprefix("bnfold: ").splitlines()
+    lines = printed.removeprefix("bnfold: ").splitlines()
     first = max((index for index, line in enumerate(lines) if not line.startswith(" ")), default=0)
     return "\n".join(lines[first:]) or str(document.get("summary", f"exit code {code}"))
 

@@ -1,1 +1,1 @@
-"""Many models: where they lie, who runs them, which are up to date."""
+"""Many models: where they are stored, how they are run in parallel, and which of them are up to date."""

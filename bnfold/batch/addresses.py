@@ -1,4 +1,4 @@
-"""What people name models by: plain paths, patterns and URLs, told apart by their text alone."""
+"""The ways to name models: plain paths, patterns and URLs, recognised by their text alone."""
 
 from __future__ import annotations
 

@@ -106,8 +106,8 @@ def _rename(found: AbstractFileSystem, temporary: str, final: str) -> None:
 
 
 @contextmanager
-def told(place: object, what: Literal["read", "written"]) -> Iterator[None]:
-    """Turn what file systems and their libraries raise into one line that names the file.
+def naming_errors(place: object, what: Literal["read", "written"]) -> Iterator[None]:
+    """Turn exceptions of file systems and their libraries into one line that names the file.
 
     Raises:
         BadInput, OutputError: It cannot be read, or written.

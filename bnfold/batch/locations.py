@@ -25,12 +25,12 @@ CHANGES = (
     "ETag", "etag", "generation", "md5Hash", "sha", "CRC",
     "mtime", "modify", "modificationTime", "LastModified", "last_modified", "modified", "created",
 )  # fmt: skip
-"""What file systems call the mark that tells two versions of a file apart; the surest first."""
+"""Names of the attribute in which file systems mark the version of a file; the surest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A file or folder behind a URL, with the methods of `OnDisk`; its signature may be None: nothing tells.
+    """A file or folder behind a URL, with the methods of `OnDisk`; its signature is None if versions are not marked.
 
     Attributes:
         url: Any URL of the file system.
@@ -62,23 +62,23 @@ class Remote:
         return other.path == self.path or other.path.startswith(self.path.rstrip("/") + "/")
 
     def is_file(self) -> bool:
-        with filesystem.told(self, "read"):
+        with filesystem.naming_errors(self, "read"):
             return bool(filesystem.system(self.url).isfile(self.path))
 
     def signature(self) -> list[Any] | None:
         system = filesystem.system(self.url)
-        with filesystem.told(self, "read"):
+        with filesystem.naming_errors(self, "read"):
             system.invalidate_cache()
             facts = system.info(self.path)
         mark = next((str(facts[key]) for key in CHANGES if facts.get(key) is not None), None)
         return [facts["size"], mark] if mark is not None else None
 
     def read(self) -> str:
-        with filesystem.told(self, "read"):
+        with filesystem.naming_errors(self, "read"):
             return bytes(filesystem.system(self.url).cat_file(self.path)).decode()
 
     def write(self, text: str) -> None:
-        with filesystem.told(self, "written"):
+        with filesystem.naming_errors(self, "written"):
             filesystem.write(filesystem.system(self.url), text.encode(), self.path)
 
     @contextmanager
@@ -100,7 +100,7 @@ class Remote:
             new = _states(target.parent)
             for path in sorted((path for path in new if new[path] != old.get(path)), key=lambda path: path == target):
                 place = self.sibling(path.name)
-                with filesystem.told(place, "written"):
+                with filesystem.naming_errors(place, "written"):
                     filesystem.put(filesystem.system(self.url), path, place.path)
             for path in old.keys() - new.keys():
                 with suppress(Exception):
@@ -109,24 +109,24 @@ class Remote:
     def _fetch(self, folder: Path) -> Path:
         """Fetch the model and its external data.
 
-        Files that are missing or outside are left to the reader of the model.
+        Files that are missing or outside are reported when the model is loaded.
         """
         from bnfold import ir
         from bnfold.ir.storage.external import resolved
 
         target = folder / self.name
         system = filesystem.system(self.url)
-        with filesystem.told(self, "read"):
+        with filesystem.naming_errors(self, "read"):
             system.get_file(self.path, str(target))
         locations: list[str] = []
-        with suppress(BnfoldError):  # it is no model, as its reader will report
+        with suppress(BnfoldError):  # it is no model, which loading it will report
             locations = ir.external_locations(target)
         for location in locations:
             beside, data = folder / location, self.sibling(location)
             behind = resolved(beside)
             if beside == target or behind is None or not behind.is_relative_to(folder):
                 continue
-            with filesystem.told(data, "read"):
+            with filesystem.naming_errors(data, "read"):
                 if system.isfile(data.path):
                     beside.parent.mkdir(parents=True, exist_ok=True)
                     system.get_file(data.path, str(beside))
@@ -138,7 +138,7 @@ class Remote:
         Where something else has the data file's name, an empty file says so.
         """
         system = filesystem.system(self.url)
-        with filesystem.told(self, "written"):
+        with filesystem.naming_errors(self, "written"):
             system.invalidate_cache()
             stands, data = system.isfile(self.path), self.sibling(f"{self.name}.data")
         if stands:
@@ -191,7 +191,7 @@ def below(source: str) -> tuple[Place, list[str], int]:
 
 def _below(everything: Remote) -> tuple[Remote, list[str], int]:
     system, path = filesystem.opened(everything.url)
-    with filesystem.told(everything, "read"):
+    with filesystem.naming_errors(everything, "read"):
         if any(mark in path for mark in MAGIC):
             root = "/".join(fixed_parts(tuple(path.split("/")))) or path[: path.startswith("/")]
             found = [name for name, facts in system.glob(path, detail=True).items() if facts["type"] == "file"]

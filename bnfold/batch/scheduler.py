@@ -1,6 +1,6 @@
-"""Many models at once: one failing model does not stop the rest, finished ones are not redone.
+"""Run many models at once. A model that fails does not stop the others, and finished ones are not redone.
 
-Who works is an executor, the processes of this machine or a cluster; where models lie and go is `batch.places`.
+An executor does the work: the processes of this machine, or a cluster. `batch.locations` reads and writes the models.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from bnfold.errors import BnfoldError
 from bnfold.pipeline import formats
 
 Seen = list[Any] | None
-"""A file's size and what changes with its content; None where nothing tells two versions apart."""
+"""A file's size and a mark that changes with its content; None if there is no such mark."""
 
 
 def seen(source: Place) -> Seen:

@@ -188,10 +188,10 @@ def aliases(path: Path, place: Place) -> dict[str, str]:
 def renamed(result: FileResult, names: Mapping[str, str]) -> FileResult:
     """Return the result with the user's names for the places where models lay while they were processed."""
 
-    def told(text: str) -> str:
+    def with_names(text: str) -> str:
         for path, name in names.items():
             text = text.replace(path, name)
         return text
 
-    report = map_texts(result.report, told)
-    return replace(result, message=told(result.message), report=report) if names else result
+    report = map_texts(result.report, with_names)
+    return replace(result, message=with_names(result.message), report=report) if names else result

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bnfold.cli import publish
 from bnfold.errors import printable
-from bnfold.report.html.differences import inner, told
+from bnfold.report.html.differences import inner, tally
 from bnfold.report.html.layout import shorten
 from bnfold.report.totals import size
 
@@ -56,7 +56,7 @@ def lines(document: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
     for what, one, other in rows:
         yield _cut(f"{shorten(printable(what), 28):<28}  {shorten(printable(one), 22):>22}  {printable(other)}")
     differences = document["differences"]
-    yield f"{told(document)}{':' * bool(differences)}"
+    yield f"{tally(document)}{':' * bool(differences)}"
     for each in differences if verbose else differences[:MOST]:
         line = printable(f"  {each['graph']}: {each['text']}" if each["graph"] else f"  {each['text']}")
         yield line if verbose else _cut(line)

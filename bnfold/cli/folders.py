@@ -1,4 +1,4 @@
-"""The commands for a folder, a pattern or a URL of models: choose who works, collect, print, say the exit code."""
+"""The commands for a folder, a pattern or a URL of models: choose an executor, collect, print, set the exit code."""
 
 from __future__ import annotations
 

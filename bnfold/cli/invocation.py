@@ -222,7 +222,7 @@ def named(arguments: dict[str, Any], reads: Sequence[str]) -> list[str]:
 
 
 def _inputs_and_output(paths: tuple[str, ...], *, in_place: bool, dry_run: bool) -> tuple[tuple[str, ...], str]:
-    """Tell the inputs from OUT, which comes last; with ``in_place`` there is none, and ``dry_run`` needs none."""
+    """Split the inputs from OUT, which comes last; ``in_place`` has none, and ``dry_run`` needs none."""
     example = f"`bnfold {click.get_current_context().info_name}"
     if len(paths) > 2 and paths[-1].isdecimal():
         raise click.UsageError(f"OUT cannot be {paths[-1]}; to verify with several random inputs, use --samples N.")

@@ -225,7 +225,8 @@ def _stated_by(name: str) -> str:
 def _import_numpy() -> None:
     """Import numpy, with one thread for its BLAS unless the user wants more.
 
-    They spin at the import and after each product, which takes more than it gives. What is started later is not told.
+    Its threads spin at the import and after each product, which costs more than it gains. Processes that are started
+    later keep their own setting.
     """
     name = "OPENBLAS_NUM_THREADS"
     if name in os.environ:

@@ -79,7 +79,7 @@ def write(path: str, document: Mapping[str, Any]) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write beside the place and rename, so that no reader gets half a report. A pipe or a device is written to."""
+    """Write beside the place and rename, so that no program reads half a report. A pipe or a device is written to."""
     target = path.resolve()
     if target.exists() and not target.is_file():
         target.write_text(text, encoding="utf-8")

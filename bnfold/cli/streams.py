@@ -36,7 +36,7 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
 
 
 def flush() -> bool:
-    """Write what is held back; whether that was possible."""
+    """Write what is still buffered; return whether that was possible."""
     try:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:

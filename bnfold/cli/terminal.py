@@ -243,8 +243,8 @@ def verdict(found: Verdict, *, verbose: bool = False) -> None:
 def batch_summary(results: Sequence[FileResult], *, table: bool, skipped: int = 0, folds: bool = True) -> None:
     """Print one row a model on stdout, those that need attention first, and the counts on stderr.
 
-    Without the table what failed, and what is forbidden and remains, is told on stderr: standard output belongs to
-    programs then. ``skipped`` models were left out; ``folds`` says whether more than a look was taken.
+    Without the table, failures and forbidden nodes that remain are printed on stderr, because programs read standard
+    output then. ``skipped`` models were left out; ``folds`` says whether models were changed and not only inspected.
     """
     from bnfold.batch.scheduler import INTERRUPTED
 

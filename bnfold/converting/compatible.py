@@ -1,7 +1,7 @@
-"""Whether one version of an operator means the same as the next, as far as their schemas tell.
+"""Decide from the schemas whether one version of an operator means the same as the next.
 
-A node written for the older version is then a node of the newer one as it stands, and the other way round wherever it
-does without what the newer one added.
+Then a node written for the older version is valid as the newer one. The other way round, a node is valid unless it uses
+an addition of the newer version.
 """
 
 from __future__ import annotations

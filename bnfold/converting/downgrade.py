@@ -158,7 +158,7 @@ def missing_inputs(node: ir.Node, version: int) -> Iterator[int]:
 
 
 def type_objection(node: ir.Node, target: int, types: Types) -> str | None:
-    """Say which input or output is of a type that the version in force at ``target`` lacks, or has to share."""
+    """Say which input or output has a type that the version at ``target`` lacks, or requires to be shared."""
     version = version_at(node.op_type, target)
     if version is None:
         return f"does not exist at opset {target}"
@@ -203,7 +203,7 @@ def _spelled(kind: onnx.TypeProto | None) -> str | None:
 
 
 def axes_from_front(node: ir.Node, target: int, types: Types) -> str | None:
-    """Count negative axes from the front where the older version knows no others; or why that cannot be done."""
+    """Count negative axes from the front if the older version needs that; else return why it is impossible."""
     older = version_at(node.op_type, target)
     if older is None or target >= 11:
         return None

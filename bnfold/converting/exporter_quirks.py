@@ -36,12 +36,12 @@ def drop_consumed_inputs(node: ir.Node, version: int) -> Repair | None:
 
 
 def version_meant(node: ir.Node, version: int, target: int) -> int:
-    """Return the version that a node was written for which does not fit its own.
+    """Return the version that a node was written for, if it does not fit its own version.
 
-    Exporters, and converters that only stamp an opset, left attributes behind that a newer version has no more: the
-    newest older version that has them all. Or the form is another version's, as the schemas tell it (`ir.forms`): a
-    later one up to ``target``, whose operators the exporter wrote under a lower opset (a Cast-1 with a number for a
-    type), or an earlier one (a Cast-6 with a text for a type).
+    Exporters, and converters that only change the opset number, leave attributes that the newer version lacks. Then it
+    is the newest older version that has all of them. Otherwise the schemas decide (`ir.forms`). It may be a later
+    version up to ``target``, which the exporter wrote under a lower opset (a Cast-1 with a number for a type), or an
+    earlier one (a Cast-6 with a text for a type).
     """
     if fits(node, version):
         return version

@@ -159,7 +159,7 @@ def _rename(
     outer: Mapping[str, str],
     attributes: Mapping[str, onnx.AttributeProto],
 ) -> None:
-    """Give what a graph of the body makes fresh names, and the names of this call to what it reads from outside."""
+    """Rename values of a graph in the body: fresh names for its results, names of the call for captured values."""
     names = dict(outer)
     own = [*(info.name for info in graph.input), *(tensor.name for tensor in graph.initializer)]
     for name in dict.fromkeys([*own, *(name for proto in graph.node for name in proto.output if name)]):

@@ -57,10 +57,10 @@ def _is_unmade(value: ir.Value) -> bool:
 
 
 def merge_opset_imports(model: ir.Model) -> bool:
-    """Leave, where the default domain is imported at several versions, the one that the nodes are read in.
+    """Keep one import of the default domain, if there are several: the version in which the nodes are read.
 
-    Whether there were several. Raises MalformedModel if that one is newer than the installed onnx knows: of such a file
-    nothing tells what was meant.
+    Returns whether there were several. Raises MalformedModel if the version is newer than the installed onnx knows,
+    because the meaning of such a file is uncertain.
     """
     found = False
     for graph in (model.graph, *model.functions):
@@ -98,9 +98,10 @@ def _import(holder: onnx.ModelProto | onnx.FunctionProto, target: int) -> bool:
 
 
 def strip_initializer_inputs(model: ir.Model, *, frozen: bool = False) -> int:
-    """Take initializers off the inputs, where every one had to be listed, before IR version 4; how many there were.
+    """Remove initializers from the inputs, and return how many there were.
 
-    From IR version 4 on an initializer that is an input as well may be overridden, unless it is ``frozen``.
+    Before IR version 4, each had to be listed there. Since then, an initializer that is also an input may be
+    overridden, unless it is ``frozen``.
     """
     if model.proto.ir_version >= 4 and not frozen:
         return 0
@@ -138,7 +139,7 @@ def state_attribute_types(model: ir.Model) -> None:
 
 
 def _type_by_schema(node: ir.Node, name: str) -> onnx.AttributeProto.AttributeType:
-    """Return the type of an attribute of no field at all, an empty list or a zero: the operator knows which."""
+    """Return the type of an attribute with no field set (an empty list or a zero), from the schema."""
     for version in () if node.domain else versions_of(node.op_type):
         found = schema_of(node.op_type, version).attributes.get(name)
         if found is not None:

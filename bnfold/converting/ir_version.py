@@ -78,7 +78,7 @@ def ir_version_in_use(model: ir.Model) -> int:
 
 
 def _needs(model: ir.Model) -> Iterator[tuple[int, str]]:
-    """Yield the IR versions that the file's features came with. Older readers ignore metadata_props."""
+    """Yield the IR versions that introduced features of the file. Older programs ignore metadata_props."""
     proto = model.proto
     yield 3, "an opset import"
     values = [value for graph in model.graphs() for value in graph.values.values()]

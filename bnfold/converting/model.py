@@ -46,7 +46,7 @@ class Converted(NamedTuple):
 
     @property
     def advice(self) -> str:
-        """What to tell a user whose model trains, probably without meaning to; empty where none does."""
+        """Advice for a user whose model trains, probably by mistake; empty if none does."""
         if not self.training:
             return ""
         return (
@@ -77,8 +77,8 @@ def upgrade(
     calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
     is_called = any(value is not None and value.dtype is None for call in calls for value in call.outputs)
     if goal < before or is_called or any(map(may_be_unsure, model.nodes())):
-        # Asked one by one, operators tell nothing of calls; annotations may be wrong; and of a node that cannot be
-        # lowered, what follows has to be known all the same.
+        # The type rules of single operators do not cover calls, and annotations may be wrong. What follows a node that
+        # cannot be lowered has to be known too.
         model.infer_shapes()
     integers = _integers_of_sizes(model, before, goal) if goal < before else {}
     context = ConversionContext(goal, policy, Types(goal), integers=integers)

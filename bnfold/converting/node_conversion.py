@@ -132,7 +132,7 @@ class NodeConversion:
         return made
 
     def append(self, op_type: str, inputs: Sequence[ir.Value | None], output: ir.Value, **attrs: Any) -> ir.Node:
-        """Append a node behind this one, and what was appended, that makes ``output``, a value which this one made."""
+        """Insert a node behind this one and earlier appended nodes; it takes over ``output``, a value of this node."""
         self.touched = True
         name = self.node_name(op_type.lower())
         self._last = self.graph.insert(op_type, inputs, [output], after=self._last, name=name, **attrs)
@@ -140,7 +140,7 @@ class NodeConversion:
         return self._last
 
     def become(self, op_type: str, inputs: Sequence[ir.Value | None], **attrs: Any) -> None:
-        """Turn the node into another one, written as the target has it, that makes the first output."""
+        """Turn the node into another operator, in the form of the target; it produces the first output."""
         if self.target < 7 and op_type in BROADCASTING:
             raise Inexpressible("needs the broadcasting of opset 7")
         for name in self.node.attrs:
@@ -156,7 +156,7 @@ class NodeConversion:
         return self.graph.model.fresh_node_name(f"{self.label}_{hint}")
 
     def divert(self, index: int, hint: str) -> ir.Value:
-        """Let the node make a fresh value at ``index``; the old one waits for `append`. Returns the fresh one."""
+        """Let the node produce a fresh value at ``index``, and return it. `append` then has to produce the old one."""
         fresh = self.graph.fresh(f"{self.node.label}_{hint}")
         self.node.set_output(index, fresh)
         return fresh
@@ -184,9 +184,10 @@ class NodeConversion:
         return self.add("Reshape", [value, self.ints(dims, "shape")], hint)
 
     def restore_shape(self, value: ir.Value, like: ir.Value, output: ir.Value) -> None:
-        """Put behind this node ``value`` in the shape of ``like``, as ``output``; a Shape node only for unknown dims.
+        """Insert a Reshape of ``value`` to the shape of ``like`` behind this node, which produces ``output``.
 
-        A size of 0 that a file declares is an unknown one to some.
+        A Shape node is added only for unknown dims. A declared size of 0 counts as unknown, because some exporters mean
+        that.
         """
         shape = self.shape(like)
         dims = None if shape is None else [dim if isinstance(dim, int) and dim else -1 for dim in shape]
@@ -198,9 +199,10 @@ class NodeConversion:
             self.append("Reshape", [value, self.ints(dims, "shape")], output)
 
     def _restore_unknown_shape(self, value: ir.Value, like: ir.Value, output: ir.Value) -> None:
-        """Restore an unknown shape: a size of 0 is one from opset 14 on.
+        """Restore a shape that is unknown.
 
-        Before, Reshape has no way to say it, but what is empty is ``like``.
+        From opset 14 on, Reshape accepts a size of 0. Before, an empty value cannot be reshaped, so ``like`` takes its
+        place.
         """
         if self.target < 5:
             raise Inexpressible(f"a Reshape to the unknown shape of {like.name!r} needs opset 5")

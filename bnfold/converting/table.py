@@ -46,7 +46,7 @@ VALUES_SINCE: dict[str, tuple[str, dict[bytes, int]]] = {
     "ScatterElements": ("reduction", {b"max": 18, b"min": 18}),
     "ScatterND": ("reduction", {b"max": 18, b"min": 18}),
 }
-"""Values that a text attribute got later than the attribute came, and the opset that they came with."""
+"""Values that a text attribute got later than the attribute itself, and the opset in which they came."""
 
 _CONSUMED = partial(attributes.drop, "consumed_inputs")
 _AXES = partial(inputs.moved, "axes", "")
@@ -182,9 +182,9 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("Slice", 10): to_attributes.slice_bounds,
     ("TopK", 10): partial(to_attributes.count_of, "k"),
 }
-"""The step from a version of an operator to the one before it, where a node of that is not one as it stands.
+"""The step from a version of an operator to the one before it, if a node is not valid there as it stands.
 
-An operator that begins with a version is decomposed there.
+If an operator begins with the version, the step decomposes it.
 """
 
 ONE_WAY = frozenset({
@@ -195,7 +195,7 @@ ONE_WAY = frozenset({
     ("Cast", 6), ("Clip", 6), ("Concat", 4), ("GRU", 3), ("GlobalLpPool", 2), ("LpPool", 2),
     ("Pad", 2), ("Reshape", 5), ("Scan", 9), ("Selu", 6), ("Split", 2), ("Tile", 6), ("Upsample", 9),
 })  # fmt: skip
-"""Steps with an adapter upwards that no node is taken back over: it is refused there."""
+"""Steps that can be made upwards only; downwards, the node is refused."""
 
 BEGIN = frozenset({
     ("Acos", 7), ("Acosh", 9), ("Asin", 7), ("Asinh", 9), ("Atan", 7), ("Atanh", 9), ("Bernoulli", 15),
@@ -214,7 +214,7 @@ BEGIN = frozenset({
     ("StringConcat", 20), ("StringNormalizer", 10), ("StringSplit", 20), ("Tan", 7), ("TensorScatter", 24),
     ("TfIdfVectorizer", 9), ("ThresholdedRelu", 10), ("Unique", 11), ("Where", 9),
 })  # fmt: skip
-"""Operators that begin with a version and are written in no other way below it."""
+"""Operators that begin with a version and cannot be expressed before it."""
 
 REVIEWED: dict[tuple[str, int], str] = {
     ("BatchNormalization", 15): "scale and bias, mean and variance may have types of their own",
@@ -264,9 +264,9 @@ def is_compatible(op_type: str, version: int, target: int) -> bool:
 
 @cache
 def living_version(op_type: str, opset: int) -> int | None:
-    """Return version of ``op_type`` in force at ``opset``.
+    """Return the version of ``op_type`` in force at ``opset``.
 
-    Of an operator withdrawn by then, which some exporters wrote all the same, the last one with a meaning.
+    If the operator was withdrawn before, it is the last version with a meaning: some exporters wrote it all the same.
     """
     version = version_at(op_type, opset)
     if version is None or not schema_of(op_type, version).deprecated:

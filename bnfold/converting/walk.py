@@ -155,7 +155,7 @@ class GraphConverter:
                 self._block(node.graph, node.label, node.op_type, version, reason)
 
     def _says_all(self, node: ir.Node, version: int) -> bool:
-        """Whether a normalisation is in its plainest form already, of the target's own version: nothing to decide."""
+        """Whether a normalisation is in the plainest form of the target version already: nothing has to be decided."""
         return (
             version >= 9
             and len(node.outputs) == 1
@@ -250,7 +250,7 @@ def _check_types(node: ir.Node, version: int) -> None:
 
 
 def _step_through(conversion: NodeConversion, version: int) -> None:
-    """Take one version step after the other, until the target or until an adapter says that it went all the way."""
+    """Take version steps one by one, until the target or an adapter that converted the node completely."""
     while (
         ahead := table.steps(conversion.node.op_type, version, conversion.target)
     ) and not conversion.finished:  # it may be renamed

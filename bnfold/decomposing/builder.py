@@ -31,10 +31,10 @@ class Builder(NodeConversion):
         return made
 
     def deliver(self, values: dict[ir.Value, ir.Value]) -> None:
-        """Let the outputs of the old node, the keys, be made by who makes the values; the old node is then removed.
+        """Replace the outputs of the old node (the keys) by the given values, and remove the node.
 
-        Only to be called when everything is computed: an unused value takes the output's name, and the producer of
-        the first output takes the old node's name, if it has one, its doc string and metadata.
+        Call this when everything is computed: an unused value takes over the output's name. The producer of the first
+        output takes over the old node's doc string and metadata, and its name if it has one.
         """
         for output, value in values.items():
             producer = value.producer

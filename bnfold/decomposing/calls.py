@@ -16,7 +16,7 @@ Arguments = Mapping[str, onnx.AttributeProto | None]
 
 
 class Calls:
-    """Who calls which function of a model."""
+    """The calls of each function of a model."""
 
     def __init__(self, model: ir.Model) -> None:
         self._main = model.graph

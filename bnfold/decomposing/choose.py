@@ -18,7 +18,7 @@ from bnfold.semantics import Policy
 
 OPERATORS = ("BatchNormalization", "InstanceNormalization")
 _BROADCASTS, _ALLOWS_ZERO = 7, 14
-"""First opsets with numpy's broadcasting, and with a Reshape that can be told sizes of zero."""
+"""First opsets with numpy's broadcasting, and with a Reshape that accepts sizes of zero."""
 
 
 class Recipe(NamedTuple):

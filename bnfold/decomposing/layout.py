@@ -27,7 +27,7 @@ class Layout:
     def dims(self, count: int) -> tuple[int, ...] | None:
         """Return the fewest dims in which ``count`` parameters broadcast against the activation.
 
-        None where a run tells.
+        None if that is only known in a run.
         """
         if self.activations is not None:
             return self.activations

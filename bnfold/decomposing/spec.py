@@ -49,7 +49,7 @@ def batchnorm(node: ir.Node, facts: Facts, policy: Policy) -> Spec:
     """Read a BatchNormalization of any version. Raises Declined."""
     try:
         values = batchnorm_semantics.parameters(node)
-        dims = [facts.dims(value) for value in values]  # what tells spatial=0 from the exporter bug
+        dims = [facts.dims(value) for value in values]  # this distinguishes spatial=0 from the exporter bug
         form = batchnorm_semantics.read_batchnorm(node, policy)
     except Unreadable as error:
         raise _declined(node, error) from error

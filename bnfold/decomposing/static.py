@@ -148,9 +148,9 @@ def fits(block: Float64, dtype: int) -> bool:
 def is_steady(term: Float64, scale: Float64, bias: Float64, dtype: int) -> bool:
     """Whether adding ``term`` (per channel) in ``dtype`` costs no more than a few roundings of the result.
 
-    Where the mean is many deviations off zero, ``mean·s`` is large and what it is subtracted from cancels: its rounding
-    error stays. Float32 and float64 are held to what runtimes do with BatchNormalization itself; sixteen bits, which
-    they widen to float32 first, must not get worse by that.
+    If the mean is many deviations away from zero, ``mean·s`` is large. Subtracting it cancels, and its rounding error
+    stays. For float32 and float64 the limit is the error that runtimes make in BatchNormalization itself. They widen
+    16-bit floats to float32 first, so there the error must not grow.
     """
     if dtype not in HALVES:
         return True

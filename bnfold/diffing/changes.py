@@ -1,4 +1,4 @@
-"""What differs between two models whose nodes were matched, and which of these differences belong together."""
+"""Differences between two models whose nodes were matched, in groups of neighbouring nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Texts = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class MatchedChange:
-    """How two nodes that were matched differ; ``outputs`` are the places of those that they have."""
+    """How two matched nodes differ. ``outputs`` lists the output slots that each of them has."""
 
     old: ir.Node
     new: ir.Node
@@ -35,7 +35,7 @@ class MatchedChange:
 
 @dataclass(slots=True)
 class GraphDifference:
-    """Differences that belong together: nodes that only one model has, and changed nodes that make what these read."""
+    """A group of differences: nodes that only one model has, and the changed nodes that produce their inputs."""
 
     graph: str
     changes: list[MatchedChange] = field(default_factory=list)
@@ -45,7 +45,7 @@ class GraphDifference:
 
 
 class GraphComparison:
-    """The differences between the graphs of a match."""
+    """The differences between all pairs of matched graphs."""
 
     def __init__(self, known: Identities, match: Matching) -> None:
         self._known, self._match = known, match
@@ -54,14 +54,17 @@ class GraphComparison:
         self.differences = [found for pair in match.graphs for found in self._between(*pair)]
 
     def outputs(self) -> Iterator[tuple[str, Texts]]:
-        """Yield outputs of the graphs that something else makes in the other model."""
+        """Yield the graph outputs that have different producers in the two models."""
         for old, new in self._match.graphs:
             for one, other in zip(old.outputs, new.outputs, strict=False):
-                if not self._is_same(one, other) and not self._is_told(one, other):
-                    yield f"{f'{old.path}: ' if old.path else ''}output {one.name}", (_maker(one), _maker(other))
+                if not self._is_same(one, other) and not self._is_made_by_unmatched(one, other):
+                    yield (
+                        f"{f'{old.path}: ' if old.path else ''}output {one.name}",
+                        (_producer_text(one), _producer_text(other)),
+                    )
 
     def versions(self) -> Iterator[tuple[str, Texts]]:
-        """Yield operators that the models have in versions of which one may mean something else than the other."""
+        """Yield operators that the models use in different versions, unless both versions mean the same."""
         pairs = {
             (old.op_type, old.graph.opset(), new.graph.opset())
             for old, new in self._match.pairs.items()
@@ -75,8 +78,11 @@ class GraphComparison:
     def _is_same(self, old: ir.Value | None, new: ir.Value | None) -> bool:
         return self._match.are_same(old, new)
 
-    def _is_told(self, old: ir.Value | None, new: ir.Value | None) -> bool:
-        """Whether a node that only one model has makes one of the values: then that is the difference."""
+    def _is_made_by_unmatched(self, old: ir.Value | None, new: ir.Value | None) -> bool:
+        """Whether an unmatched node produces one of the values.
+
+        The difference is then reported for that node.
+        """
         producers = [value.producer if value is not None else None for value in (old, new)]
         nodes, pairs, partners = self._known.node, self._match.pairs, self._match.partners
         return any(
@@ -123,7 +129,7 @@ class GraphComparison:
             return None
         mine, theirs = known.attributes[old], known.attributes[new]
         attributes = {
-            name: (known.told(old, name), known.told(new, name))
+            name: (known.attribute_text(old, name), known.attribute_text(new, name))
             for name in {**mine, **theirs}
             if mine.get(name) != theirs.get(name)
         }
@@ -131,15 +137,15 @@ class GraphComparison:
         for slot, (first, second) in enumerate(zip_longest(old.inputs, new.inputs)):
             if self._is_same(first, second):
                 continue
-            held, kept = known.constant(first), known.constant(second)
+            old_constant, new_constant = known.constant(first), known.constant(second)
             is_one_kind = (ir.constant(first) is None) == (
                 ir.constant(second) is None
             )  # both fixed, or both replaceable
-            if held is not None and kept is not None and is_one_kind:
+            if old_constant is not None and new_constant is not None and is_one_kind:
                 names = [each.name for each in (first, second) if each is not None]
-                constants.append({"input": slot, "names": names, **self._constants(held, kept)})
-            elif not self._is_told(first, second):
-                inputs[str(slot)] = _maker(first), _maker(second)
+                constants.append({"input": slot, "names": names, **self._constants(old_constant, new_constant)})
+            elif not self._is_made_by_unmatched(first, second):
+                inputs[str(slot)] = _producer_text(first), _producer_text(second)
         return MatchedChange(old, new, attributes, inputs, tuple(constants), _outputs(old, new))
 
     def _constants(self, old: ir.Tensor, new: ir.Tensor) -> dict[str, Any]:
@@ -150,7 +156,7 @@ class GraphComparison:
 
 
 class _Joined:
-    """Which things belong together."""
+    """Disjoint sets of things that belong to one difference."""
 
     def __init__(self) -> None:
         self._above: dict[Hashable, Hashable] = {}
@@ -166,13 +172,13 @@ class _Joined:
 
 
 def _outputs(*nodes: ir.Node) -> Texts | None:
-    """Return the places of the outputs that two nodes have, where these differ."""
+    """Return the output slots of two nodes, or None if both have the same ones."""
     old, new = ([slot for slot, value in enumerate(node.outputs) if value is not None] for node in nodes)
     return None if old == new else (str(old), str(new))
 
 
-def _maker(value: ir.Value | None) -> str:
-    """Return what makes a value, in words."""
+def _producer_text(value: ir.Value | None) -> str:
+    """Describe a value's producer in words."""
     if value is None:
         return "nothing"
     tensor = ir.constant(value)

@@ -64,9 +64,9 @@ def diff(
     Args:
         before: One model.
         after: The other one.
-        drawn: Whether to tell the nodes around every difference, for drawings.
-        values: Whether to run both, and tell where their values part; by default where that is quick.
-        checks: On what to run them.
+        drawn: Whether to list the nodes around every difference, for drawings.
+        values: Whether to run both, and find where their values diverge; by default if that is quick.
+        checks: The inputs to run them on.
 
     Returns:
         The differences as plain JSON types; docs/diff.md describes them.

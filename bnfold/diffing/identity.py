@@ -65,7 +65,7 @@ class Identities:
     def add(self, model: ir.Model, common: Collection[str]) -> None:
         """Return number a model.
 
-        Its inputs and outputs in ``common`` are told by their names, others by their places.
+        Its inputs and outputs in ``common`` are attribute_text by their names, others by their places.
         """
         self._drawn = count()
         for graph in (*model.functions, model.graph):
@@ -99,8 +99,8 @@ class Identities:
             }
         return self._attributes[key]
 
-    def told(self, node: ir.Node, name: str) -> str:
-        """Return what a node has as an attribute, or else what holds without it, in words; empty where nothing does."""
+    def attribute_text(self, node: ir.Node, name: str) -> str:
+        """Return an attribute's value, or else its default, in words; empty if it has neither."""
         own = next((each for each in node.proto.attribute if each.name == name), None)
         if own is not None:
             return self._text(node, own)
@@ -208,7 +208,7 @@ def is_weight(tensor: ir.Tensor | None) -> TypeGuard[ir.Tensor]:
 
 
 def ends(values: Sequence[ir.Value], common: Collection[str]) -> list[tuple[ir.Value, Hashable]]:
-    """Return inputs or outputs of a graph with what tells them: a name in ``common``, or the place among the others."""
+    """Return inputs or outputs of a graph with their keys: a name in ``common``, or else the position."""
     places = count()
     return [(value, value.name if value.name in common else next(places)) for value in values]
 
@@ -220,7 +220,7 @@ def _defaults(domain: str, op_type: str, opset: int) -> dict[str, str]:
 
 
 def _written(value: object) -> str:
-    """Return an attribute's value; of a float no more digits than tell it from other ones of 32 bits."""
+    """Return an attribute's value as text; a float with as many digits as distinguish it among 32-bit floats."""
     if isinstance(value, list):
         return f"[{', '.join(map(_written, value))}]"
     return str(np.float32(value)) if isinstance(value, float) else repr(value)

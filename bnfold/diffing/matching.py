@@ -1,8 +1,9 @@
-"""Which node of one model is which of another: told by what it means, by what is around it, and by its name.
+"""Match the nodes of two models by meaning, by neighbourhood and by name.
 
-What is made alike, or used alike, is found by its number (`Identities`), however it is called. From there the match
-spreads to neighbours: first to those that are equal, then to those of other constants, then to any of one operator, at
-last over nodes that only one model has. A name counts where a neighbour's name agrees.
+`Identities` gives nodes a number for how their results are computed, and one for how they are used. Nodes with equal
+numbers match, whatever their names are. From there the match spreads to neighbours: first to equal nodes, then to nodes
+with other constants, then to any node with the same operator. The last round steps over nodes that only one model has.
+An equal name counts only if the names of neighbours agree too.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from bnfold import ir
 from bnfold.diffing.identity import Identities, ends, is_weight
 
 _FAR = 12
-"""Nodes of one model only that the search for the next common one steps over."""
+"""How many unmatched nodes the search for the next common node may step over."""
 
 Key = Callable[[ir.Node], Hashable]
 
 
 class Matching:
-    """Pairs of nodes of two models, and of inputs of their graphs.
+    """Pairs of matching nodes, and pairs of matching graph inputs, of two models.
 
     Attributes:
-        pairs: Nodes of the first model to those of the second one.
-        partners: The other way round.
-        inputs: Inputs of graphs, likewise.
-        graphs: The graphs that were matched.
+        pairs: From nodes of the first model to nodes of the second.
+        partners: From nodes of the second model to nodes of the first.
+        inputs: From graph inputs of the first model to graph inputs of the second.
+        graphs: The pairs of graphs that were matched.
     """
 
     def __init__(self, known: Identities) -> None:
@@ -51,7 +52,7 @@ class Matching:
                     waiting += [(*pair, set()) for pair in zip(bodies, others, strict=False)]
 
     def are_same(self, old: ir.Value | None, new: ir.Value | None) -> bool:
-        """Whether two values are made in one way, or in the same place of nodes that were matched."""
+        """Whether two values are computed in the same way, or are the same output of matched nodes."""
         if old is None or new is None:
             return old is new
         number = self._known.value.get(old)
@@ -65,7 +66,8 @@ class Matching:
         known = self._known
         inputs = {key: value for value, key in ends(new.inputs, common)}
         pairs = ((value, inputs[key]) for value, key in ends(old.inputs, common) if key in inputs)
-        self.inputs.update(pair for pair in pairs if not any(map(known.constant, pair)))  # those have a content
+        # Constants are matched by their content instead.
+        self.inputs.update(pair for pair in pairs if not any(map(known.constant, pair)))
         self._queues[0].append((old, new))
 
         def pair_up(key: Key, **how: bool) -> None:
@@ -90,9 +92,10 @@ class Matching:
     def _pair_up(
         self, old: Sequence[ir.Node], new: Sequence[ir.Node], key: Key, *, only: bool = False, agree: bool = False
     ) -> bool:
-        """Match nodes of equal keys: those of equal names, then the others in their order.
+        """Match nodes with equal keys: those with equal names first, then the others in order.
 
-        With ``only`` where either side has but one, with ``agree`` where their first inputs are not matched elsewhere.
+        With ``only``, a key counts only if one node on each side has it. With ``agree``, `_agree` has to confirm each
+        pair.
         """
         if not (old and new):
             return False
@@ -113,9 +116,9 @@ class Matching:
         return found
 
     def _agree(self, old: ir.Node, new: ir.Node) -> bool:
-        """Whether more than their names says that two nodes are one: what they read first, or a node that reads them.
+        """Whether the first inputs, or a common consumer, confirm that nodes with one name are the same.
 
-        Names that are only numbers move on by one where a node comes in.
+        The name alone proves little: inserting a node shifts all later numbers in generated names.
         """
         one, other = old.input(0), new.input(0)
         if one is None or other is None or self.are_same(one, other):
@@ -123,17 +126,20 @@ class Matching:
         for value, taken in ((one, self.pairs), (other, self.partners)):
             if value.producer in taken:
                 return False
-        consumers = [{name_of(consumer) for consumer in _readers(node)} for node in (old, new)]
+        consumers = [{name_of(consumer) for consumer in _consumers(node)} for node in (old, new)]
         return one.name == other.name or bool(consumers[0] & consumers[1])
 
     def _spread(self, levels: int) -> None:
-        """Match neighbours of what is matched, the most alike first, until the first so many ways find no more."""
+        """Match neighbours of matched nodes until no more are found.
+
+        ``levels`` is how many criteria are used. Pairs that meet a stricter criterion are matched first.
+        """
         ways: list[Key] = [each.__getitem__ for each in (self._known.local, self._known.shaped, self._known.operator)]
         queues = self._queues[:levels]
         while any(queues):
             level = next(level for level, queue in enumerate(queues) if queue)
             old, new = queues[level].popleft()
-            producers, consumers = (_makers(old), _makers(new)), (_readers(old), _readers(new))
+            producers, consumers = (_producers(old), _producers(new)), (_consumers(old), _consumers(new))
             if not any(self._open(one, old) and self._open(other, new) for one, other in (producers, consumers)):
                 continue
             if level == len(ways):
@@ -146,7 +152,7 @@ class Matching:
             self._queues[level + 1].append((old, new))
 
     def _open(self, nodes: Sequence[ir.Node | None], beside: ir.Node | ir.Graph) -> list[ir.Node]:
-        """Return the nodes beside another that may still be matched."""
+        """Return those of the nodes that may still be matched and are in the same graph as ``beside``."""
         graph = beside if isinstance(beside, ir.Graph) else beside.graph
         return [
             node
@@ -159,7 +165,7 @@ class Matching:
         ]
 
     def _step_over(self, old: ir.Node | ir.Graph, new: ir.Node | ir.Graph) -> bool:
-        """Match the nearest similar nodes behind, or before, nodes that only one side has."""
+        """Match the nearest similar nodes after, or before, nodes that only one model has."""
         found = False
         for down in (True, False):
             pair = self._nearest(self._beyond(old, down=down), self._beyond(new, down=down))
@@ -168,7 +174,7 @@ class Matching:
         return found
 
     def _nearest(self, old: Iterator[ir.Node], new: Iterator[ir.Node]) -> tuple[ir.Node, ir.Node] | None:
-        """Return the first two nodes that are similar, looking as far on either side."""
+        """Return the first pair of similar nodes, searching equally far on both sides."""
         similar, ours, theirs = self._known.similar, dict[int, ir.Node](), dict[int, ir.Node]()
         for one, other in zip_longest(islice(old, _FAR), islice(new, _FAR)):
             if one is not None:
@@ -183,31 +189,31 @@ class Matching:
         return None
 
     def _beyond(self, start: ir.Node | ir.Graph, *, down: bool) -> Iterator[ir.Node]:
-        """Yield nodes that are not matched and that only such ones lie before, the nearest first."""
+        """Yield unmatched nodes that are reached through unmatched nodes only, the nearest first."""
         seen: set[ir.Node] = set()
         ring: deque[ir.Node | ir.Graph] = deque([start])
         while ring:
             place = ring.popleft()
-            for node in self._open(_readers(place) if down else _makers(place), start):
+            for node in self._open(_consumers(place) if down else _producers(place), start):
                 if node not in seen:
                     seen.add(node)
                     ring.append(node)
                     yield node
 
 
-def _makers(place: ir.Node | ir.Graph) -> list[ir.Node | None]:
-    """Return what makes each input of a node, or each output of a graph."""
+def _producers(place: ir.Node | ir.Graph) -> list[ir.Node | None]:
+    """Return the producer of each input of a node, or of each output of a graph."""
     values = place.outputs if isinstance(place, ir.Graph) else place.inputs
     return [value.producer if value is not None else None for value in values]
 
 
-def _readers(place: ir.Node | ir.Graph) -> list[ir.Node]:
+def _consumers(place: ir.Node | ir.Graph) -> list[ir.Node]:
     values = place.inputs if isinstance(place, ir.Graph) else place.outputs
     return [consumer for value in values if value is not None for consumer in value.consumers]
 
 
 def _by_name(old: Sequence[ir.Node], new: Sequence[ir.Node]) -> Iterator[tuple[ir.Node, ir.Node]]:
-    """Yield pairs of equal names, then the others in their order."""
+    """Yield pairs with equal names, then the remaining nodes in order."""
     if len(old) == len(new) == 1:
         yield old[0], new[0]
         return
@@ -221,5 +227,5 @@ def _by_name(old: Sequence[ir.Node], new: Sequence[ir.Node]) -> Iterator[tuple[i
 
 
 def name_of(node: ir.Node) -> str:
-    """Return the name of the first value that a node makes."""
+    """Return the name of a node's first output."""
     return next((value.name for value in node.outputs if value is not None), "")

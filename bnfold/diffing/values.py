@@ -1,4 +1,4 @@
-"""Where the values of two models part: both run on the same inputs, and what matched nodes make is compared."""
+"""Find where the values of two models diverge: run both on the same inputs, and compare the inputs of matched nodes."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from bnfold.settings import VerifyOptions
 from bnfold.verification.engine import candidates, float_type
 
 QUICK_SECONDS, QUICK_NODES = 5.0, 5000
-"""What comparing values may take, and nodes of models that it is done for, where nobody asked."""
-_HELD = 1 << 24
-"""Numbers of the first model that are kept until the second one has run, over all values."""
+"""Values are compared by default only within these limits: seconds, and nodes of a model."""
+_KEPT = 1 << 24
+"""Numbers of the first model that are kept, over all values, until the second model has run."""
 _SIZES = 3
-"""Choices of open sizes that are tried."""
+"""Choices of dynamic sizes that are tried."""
 _NOTABLE = 256
-"""Roundings of a value's own type, relative to its largest number, from which on it counts as another one."""
+"""A difference is notable from so many units of roundoff on, relative to the value's largest number."""
 _MOST = 5
 
 _FEW = 8
-"""Numbers of one channel that tell whether it only has another scale."""
+"""Numbers sampled of each channel. So many show whether the channel is only scaled and shifted."""
 
 
 class ValueSample(NamedTuple):
-    """Some numbers of a value: its shape, the places in its flat array, and what stands there."""
+    """Some numbers of a value: its shape, the positions in its flat array, and the numbers there."""
 
     shape: tuple[int, ...]
     places: Array
@@ -45,42 +45,43 @@ Kept = dict[str, ValueSample]
 def compare_values(
     before: ir.Model, after: ir.Model, match: Matching, checks: VerifyOptions, *, seconds: float
 ) -> dict[str, Any]:
-    """Run both models and compare what matched nodes read.
+    """Run both models and compare the inputs of matched nodes.
 
     Returns:
-        ``errors`` of the values in the order of the first model; how many are ``differing``, ``notable`` (by more than
-        rounding) and ``scaled`` (inner values, notable, that have another factor and shift in each channel);
-        ``outputs`` alone; and where differences that reach an output ``begin``. Or a ``reason`` why there is none.
+        ``errors`` of the values, in the order of the first model. How many of them are ``differing``, ``notable``
+        (beyond rounding) and ``scaled`` (notable, no output, and equal but for a scale and a shift of each channel).
+        ``outputs`` counts outputs alone. ``begins`` lists where differences that reach an output begin. If the models
+        cannot be compared, there is only a ``reason``.
     """
-    twins: dict[str, str] = {}
+    counterparts: dict[str, str] = {}
     for one, other in _pairs(before, after, match):
-        twins.setdefault(one.name, other.name)
-    most = max(64, min(4096, _HELD // max(len(twins), 1)))
+        counterparts.setdefault(one.name, other.name)
+    most = max(64, min(4096, _KEPT // max(len(counterparts), 1)))
     try:
-        feeds, kept = _first(before, checks, set(twins), most, seconds)
+        feeds, kept = _first(before, checks, set(counterparts), most, seconds)
         given = _given(after, match, feeds)
         seen: Kept = {}
-        made = {other: one for one, other in twins.items() if one in kept}
+        made = {other: one for one, other in counterparts.items() if one in kept}
         _run(after, given, _keeper(seen, made, most, kept), seconds)
     except (BnfoldError, MemoryError) as error:
         return {"reason": str(error) or "not enough memory"}
     values = before.graph.values
     errors = {
-        name: _error(kept[name], seen[twins[name]], shaped=values[name].is_output)
+        name: _error(kept[name], seen[counterparts[name]], shaped=values[name].is_output)
         for name in kept
-        if twins[name] in seen
+        if counterparts[name] in seen
     }
     notable = {name for name, error in errors.items() if error > _NOTABLE * float_type(values[name].dtype).roundoff}
     outputs = [name for name in errors if values[name].is_output]
     inside = notable.difference(outputs)
-    scaled = [name for name in inside if _is_scaled(kept[name], seen[twins[name]], values[name])]
+    scaled = [name for name in inside if _is_scaled(kept[name], seen[counterparts[name]], values[name])]
     begins = _beginnings(before.graph, errors, notable, [name for name in outputs if name in notable])
 
-    def told(name: str) -> dict[str, Any]:
+    def row(name: str) -> dict[str, Any]:
         producer = values[name].producer
         return {
             "before": name,
-            "after": twins[name],
+            "after": counterparts[name],
             "operator": producer.op_type if producer else "",
             "error": errors[name],
         }
@@ -94,17 +95,18 @@ def compare_values(
         "outputs": {
             "count": len(outputs),
             "notable": len(notable.intersection(outputs)),
-            "largest": told(max(outputs, key=errors.__getitem__)) if outputs else None,
+            "largest": row(max(outputs, key=errors.__getitem__)) if outputs else None,
         },
-        "begins": [told(name) for name in begins[:_MOST]],
-        "largest": told(max(errors, key=errors.__getitem__)) if errors else None,
+        "begins": [row(name) for name in begins[:_MOST]],
+        "largest": row(max(errors, key=errors.__getitem__)) if errors else None,
     }
 
 
 def _pairs(before: ir.Model, after: ir.Model, match: Matching) -> Iterator[tuple[ir.Value, ir.Value]]:
-    """Yield values that should be the same: outputs of one name, and what two matched nodes read in one place.
+    """Yield values that should be equal: outputs with equal names, and the inputs of matched nodes.
 
-    What they make need not be: a BatchNormalization may still be to come in one model that the other has folded.
+    The outputs of matched nodes may differ: one model may have folded a BatchNormalization that is still ahead in the
+    other.
     """
     outputs = {value.name: value for value in after.graph.outputs}
     yield from ((value, outputs[value.name]) for value in before.graph.outputs if value.name in outputs)
@@ -118,7 +120,7 @@ def _pairs(before: ir.Model, after: ir.Model, match: Matching) -> Iterator[tuple
 def _first(
     model: ir.Model, checks: VerifyOptions, names: set[str], most: int, seconds: float
 ) -> tuple[dict[str, Array], Kept]:
-    """Return the first inputs that the model takes, and what it makes of them."""
+    """Return the first inputs that the model accepts, and samples of the values that it computes from them."""
     trouble: BnfoldError | None = None
     for feeds, *_ in islice(candidates(model, replace(checks, samples=1)), _SIZES):
         kept: Kept = {}
@@ -132,7 +134,7 @@ def _first(
 
 
 def _given(model: ir.Model, match: Matching, feeds: dict[str, Array]) -> dict[str, Array]:
-    """Return the same inputs, as the other model calls them."""
+    """Return the same inputs under the names that the other model has for them."""
     names = {old.name: new.name for old, new in match.inputs.items() if old.name in feeds}
     given = {names[name]: array for name, array in feeds.items() if name in names}
     missing = {value.name for value in model.required_inputs()} - given.keys()
@@ -152,20 +154,26 @@ def _run(model: ir.Model, feeds: dict[str, Array], observer: Callable[[str, Any]
 def _keeper(
     kept: Kept, names: Mapping[str, str] | set[str], most: int, first: Kept | None = None
 ) -> Callable[[str, Any], None]:
-    """Return an observer that keeps at most so many numbers of each named value, from the places of the ``first``."""
+    """Return an observer that keeps up to ``most`` numbers of each named value.
+
+    If ``first`` has samples of the other model, the same positions are kept.
+    """
 
     def keep(name: str, datum: Any) -> None:
         if name in names and isinstance(datum, np.ndarray) and datum.dtype.kind in "biuf":
-            twin = first[names[name]] if first is not None and isinstance(names, Mapping) else None
-            is_alike = twin is not None and math.prod(twin.shape) == datum.size
-            places = twin.places if twin is not None and is_alike else _places(datum.shape, most)
+            counterpart = first[names[name]] if first is not None and isinstance(names, Mapping) else None
+            is_alike = counterpart is not None and math.prod(counterpart.shape) == datum.size
+            places = counterpart.places if counterpart is not None and is_alike else _places(datum.shape, most)
             kept[name] = ValueSample(datum.shape, places, datum.reshape(-1)[places].astype(np.float64))
 
     return keep
 
 
 def _places(shape: tuple[int, ...], most: int) -> Array:
-    """Choose places of a flat array: all of a small one, else random ones, several in each channel that is chosen."""
+    """Choose positions in a flat array: all of a small array, else random ones.
+
+    Of a large array with channels, some channels are chosen, and several positions in each.
+    """
     size = math.prod(shape)
     if size <= most:
         return np.arange(size)
@@ -180,9 +188,9 @@ def _places(shape: tuple[int, ...], most: int) -> Array:
 
 
 def _is_scaled(old: ValueSample, new: ValueSample, value: ir.Value) -> bool:
-    """Whether each channel of the second value is the first one's times a factor, plus a shift, but for rounding.
+    """Whether each channel of the second value is the first one, scaled and shifted, up to rounding.
 
-    That is what folding does to values inside. Channels of which too few numbers were kept show nothing.
+    Folding changes inner values in this way. A channel with fewer than three kept numbers shows nothing.
     """
     if old.shape != new.shape or len(old.shape) < 2:
         return False
@@ -201,7 +209,10 @@ def _is_scaled(old: ValueSample, new: ValueSample, value: ir.Value) -> bool:
 
 
 def _beginnings(graph: ir.Graph, errors: Mapping[str, float], notable: set[str], wrong: list[str]) -> list[str]:
-    """Find notable values that nothing notable goes into; of these, if outputs are ``wrong``, the ones behind these."""
+    """Find notable values that are not computed from notable values.
+
+    If outputs are ``wrong``, only values that these outputs depend on are returned.
+    """
     touched: dict[ir.Value, bool] = {}
     first: list[str] = []
     for node in graph.nodes:
@@ -223,11 +234,10 @@ def _beginnings(graph: ir.Graph, errors: Mapping[str, float], notable: set[str],
 
 
 def _error(old: ValueSample, new: ValueSample, *, shaped: bool) -> float:
-    """Return the largest difference, relative to the largest number of the first.
+    """Return the largest difference, relative to the largest number of the first value.
 
-    Infinite where they cannot be compared.
-
-    Unless values are ``shaped``, other dims of as many numbers are a Reshape that only one model has.
+    It is infinite if the values cannot be compared. Shapes have to be equal if the value is ``shaped``. Otherwise equal
+    numbers of elements are enough, because one model may have a Reshape that the other does not need.
     """
     one, other = old.numbers, new.numbers
     finite = np.isfinite(one)

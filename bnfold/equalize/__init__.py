@@ -116,7 +116,7 @@ def _follow(group: Group) -> None:
         old = ir.constant(edit.node.input(edit.slot)) if isinstance(edit, SetConstant) else None
         if not isinstance(edit, SetConstant) or old is None:
             continue
-        sign, which = _told(edit.tensor, old, count)
+        sign, which = _factors_in(edit.tensor, old, count)
         if edit.node.has_trait(WEIGHTED) and edit.slot < 2:
             known.half |= old.dtype == TP.FLOAT16
             known.mixed |= sign < 0 and not (edit.node.is_op("Conv") and old.dims[1] == 1)
@@ -132,7 +132,7 @@ def _mark(channel: npt.NDArray[np.int64], count: int) -> Float64:
     return 1 + (channel + 1) / (2.0 * count + 2)
 
 
-def _told(new: ir.Tensor, old: ir.Tensor, count: int) -> tuple[int, npt.NDArray[np.int64]]:
+def _factors_in(new: ir.Tensor, old: ir.Tensor, count: int) -> tuple[int, npt.NDArray[np.int64]]:
     """Whether factors or their inverses got into a constant, and the channel whose factor each of its elements got."""
     with np.errstate(all="ignore"):
         if isinstance(new, Scaled):

@@ -47,7 +47,7 @@ def _keep_as_identity(node: ir.Node, source: ir.Value) -> None:
 
 
 def bypass(node: ir.Node, slot: int) -> None:
-    """Let the readers of what a node makes read what it reads at ``slot``, and remove it."""
+    """Let the consumers of a node's result read its input at ``slot``, and remove the node."""
     source, made = node.inputs[slot], node.outputs[0]
     assert source is not None, "what is bypassed has an input"
     assert made is not None, "what is bypassed has an output"
@@ -105,7 +105,7 @@ def _set_constant(edit: SetConstant, budget: SizeBudget) -> None:
     if copy is not None:
         node.set_input(edit.slot, copy)
     elif old is not None and old.holds_constant and old.only_consumer is node:
-        old.replace_tensor(edit.tensor)  # no other reader: the name passes on
+        old.replace_tensor(edit.tensor)  # no other consumer: the name passes on
     else:
         name = old.name if old is not None and not edit.hint else f"{node.label}_{edit.hint or 'constant'}"
         fresh = node.graph.add_constant(name, edit.tensor)
@@ -118,7 +118,7 @@ def _set_constant(edit: SetConstant, budget: SizeBudget) -> None:
 
 
 def _add_constant(edit: ExtraAdd, served: str) -> ir.Node:
-    """Put the Add where it belongs; the value keeps its name, and behind a node its readers. Returns the Add."""
+    """Insert and return the Add. The value keeps its name; behind a node, it also keeps its consumers."""
     node, slot, value, graph = edit.node, edit.slot, edit.value, edit.node.graph
     assert value is not None, "a residual stands beside a value that is there"
     fresh = graph.fresh(f"{value.name}_{'unshifted' if edit.side == 'behind' else 'shifted'}")

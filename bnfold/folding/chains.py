@@ -28,7 +28,7 @@ class Link(NamedTuple):
 
 
 class AffineChain(NamedTuple):
-    """Affine nodes in a row, each the only reader of the one before; they move as one."""
+    """Affine nodes in a row, each the only consumer of the one before; they move as one."""
 
     links: tuple[Link, ...]
     affine: Affine

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Change(NamedTuple):
-    """What a rewrite does and tells; bound to the graph as it was when it was planned.
+    """An edit and its event; valid for the graph in the state in which it was planned.
 
     Attributes:
         cut: The boundary of what is edited.
@@ -110,10 +110,10 @@ class FoldContext:
         into = tuple(absorber.label for absorber in absorbers)
         operators = tuple(dict.fromkeys(absorber.op_type for absorber in absorbers))
         passed = tuple(node.label for node in plan.nodes)
-        gets_other_readers = plan.direction == "up" and source.only_use is None
+        gets_other_consumers = plan.direction == "up" and source.only_use is None
 
         def tell(added: list[ir.Node]) -> None:
-            if gets_other_readers:  # which read something else in the file
+            if gets_other_consumers:  # which read something else in the file
                 self.original.discard(target.name)
             self.follow_exchanges(added, into, operators)
             for event in [self.events[node] for node in links if node in self.events]:

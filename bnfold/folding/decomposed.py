@@ -1,7 +1,7 @@
 """A BatchNormalization written out as constant arithmetic counts as one.
 
-It is a whole row of Mul, Div, Add, Sub and Neg (`rows`), each with one constant and the only reader of the one before,
-in which both a Mul or Div and an Add or Sub have a constant along axis 1: a float for each channel, stored or computed
+It is a whole row of Mul, Div, Add, Sub and Neg, each with one constant and the only consumer of the one before, in
+which both a Mul or Div and an Add or Sub have a constant along axis 1: a float for each channel, stored or computed
 from constants, in any shape that broadcasts there and nowhere else. In NHWC, beside a Transpose, it is the axis that
 this has moved there, or moves away from there. The other constants are single numbers. So
 exporters write FrozenBatchNorm of detectron2 and detr, and converters a BatchNormalization they know no operator for.

@@ -30,9 +30,9 @@ class PlanBuilder:
     absorbers: dict[Node, None] = field(default_factory=dict)
     edges: dict[tuple[Node, int], None] = field(default_factory=dict)
     shared: dict[Value, int] = field(default_factory=dict)
-    """Values with further readers, which ask for the same or get the inverse, and the depth at which they were met."""
+    """Values with several consumers, which request the same change or get the inverse, and the depth of each."""
     undone: dict[Value, int] = field(default_factory=dict)
-    """Those of them whose other readers got the inverse."""
+    """Those shared values whose other consumers get the inverse."""
     partial_reads: dict[Value, dict[tuple[Node, int], tuple[Affine, int]]] = field(default_factory=dict)
     """Upward: values with partial reads only, to be asked for all requests at once, with the depth of each."""
     joined: dict[Node, tuple[dict[int, Affine], int]] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Plan(NamedTuple):
     extra_adds: int = 0
     """Operations that the plan adds."""
     inverses: int = 0
-    """Values that have readers which take the inverse of what the value becomes."""
+    """Values with a consumer that gets the inverse of the change."""
     cost: int = 0
     """Bytes that it takes of what may be added."""
     refused: tuple[SearchTrace, ...] = ()

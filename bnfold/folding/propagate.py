@@ -30,13 +30,13 @@ MAX_DEPTH = 64
 MAX_NODES = 256
 """Nodes in one plan, over all its operands."""
 _NAMED = 4
-"""Readers that a refusal names."""
+"""How many consumers a refusal names."""
 
 
 def inverse(value: ir.Value, affine: Affine, builder: PlanBuilder) -> Affine:
-    """Return what a reader of ``value`` has to undo once that is ``affine`` of itself.
+    """Return the affine that other consumers of ``value`` have to absorb after it becomes ``affine`` of itself.
 
-    NaN where digits would be lost.
+    A channel is NaN if that would lose digits.
     """
     undone = affine.inverse(half=facts.is_half(value))
     # A value lies where the one does that the chain normalises; a summand need not.
@@ -47,7 +47,7 @@ def inverse(value: ir.Value, affine: Affine, builder: PlanBuilder) -> Affine:
 
 
 def _is_near_zero(chain: AffineChain) -> bool:
-    """Whether what the chain makes is near zero in every channel, as its own statistics tell."""
+    """Whether the result of the chain is near zero in every channel, according to its own statistics."""
     node = chain.links[0].node
     if not node.is_op("BatchNormalization"):
         return False
@@ -62,7 +62,7 @@ def _is_near_zero(chain: AffineChain) -> bool:
 
 
 def is_untouched(value: ir.Value, use: tuple[ir.Node, int], affine: Affine) -> bool:
-    """Whether a reader takes only such elements of the value as ``affine`` leaves alone."""
+    """Whether a consumer reads only elements of the value that ``affine`` does not change."""
     node, slot = use
     if node.graph is not value.graph or not record(node).reads_parts:
         return False
@@ -98,9 +98,9 @@ def reads_same_elements(edge: tuple[ir.Node, int], requested: Affine, whole: Aff
 
 
 def absorb(builder: PlanBuilder, requests: Iterable[tuple[Affine, tuple[ir.Node, int]]]) -> None:
-    """Plan that what is read at each edge becomes an affine of itself there, all in one draft. Raises Declined.
+    """Plan that the value at each edge becomes an affine of itself, all in one plan. Raises Declined.
 
-    Its other readers get the inverse.
+    Other consumers of the value get the inverse.
     """
     for affine, edge in requests:
         _up(builder, affine, edge, 0)
@@ -139,7 +139,7 @@ def _deal_with_one(builder: PlanBuilder) -> None:
 
 
 def _undo(builder: PlanBuilder, value: ir.Value, depth: int) -> None:
-    """Plan that readers which did not ask for what ``value`` becomes get the inverse, if they could tell."""
+    """Plan that consumers which did not request the change of ``value`` get the inverse, if they need it."""
     affine = builder.relabelled[value]
     assert affine is not None, "it was asked for"
     if all(use in builder.edges or is_untouched(value, use, affine) for use in value.uses):
@@ -154,7 +154,7 @@ def _up(builder: PlanBuilder, affine: Affine, edge: tuple[ir.Node, int], depth: 
     """Plan that the value becomes ``affine`` of itself that is read at ``edge``."""
     value = facts.operand(*edge)
     if affine.is_identity:
-        return  # this reader wants the value as it is: another one that does not is not in agreement
+        return  # it needs the value as it is, so it does not agree with one that needs a change
     builder.edges[edge] = None
     if value in builder.relabelled:
         known = builder.relabelled[value]
@@ -194,7 +194,7 @@ def _up_together(
 
 
 def _down(builder: PlanBuilder, value: ir.Value, affine: Affine, depth: int) -> None:
-    """Plan that readers of ``value``, but those that asked for it so, get what ``affine`` turns into what they read."""
+    """Plan that all consumers of ``value``, except those that requested the change, absorb ``affine``."""
     if value.is_output:
         raise Declined(Reason.GRAPH_OUTPUT, f"value {value.name!r}", depth - 1)
     if not value.uses:

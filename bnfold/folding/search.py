@@ -1,4 +1,4 @@
-"""Search for nodes that can absorb an affine: first upward through producers, then downward through readers.
+"""Search for nodes that can absorb an affine: first upward through producers, then downward through consumers.
 
 Searching is pure: it returns a `Plan`, or raises the refusal that got furthest from the chain.
 """
@@ -86,7 +86,7 @@ def _with_cause(refusal: Declined, chain: AffineChain, limits: Limits, budget: S
 
 
 def _identity(chain: AffineChain) -> Plan:
-    """Let readers of the output read the input.
+    """Let consumers of the output read the input.
 
     If the output is a graph output, the producer of the input takes its name if it can; else the node stays.
     """

@@ -18,7 +18,7 @@ Use = tuple[ir.Node, int]
 class TooLarge(Declined):
     """A plan would store shared or computed weights anew.
 
-    ``copies`` says which, so that all readers of one can be judged together.
+    ``copies`` lists them, so that all consumers of one can be considered together.
     """
 
     def __init__(self, copies: list[SetConstant], growth: int) -> None:
@@ -66,7 +66,7 @@ class SizeBudget:
         return max(edit.tensor.nbytes - held.nbytes, 0) if held is not None else 0
 
     def charge(self, cost: int) -> None:
-        """Take off what a plan costs, as `check` told."""
+        """Subtract the cost of a plan, which `check` returned."""
         self._spent += cost
 
     @property
@@ -117,7 +117,10 @@ class SizeBudget:
                 requested[edit.node, edit.slot] = (fingerprint(edit.tensor), edit.tensor.nbytes)
 
     def grant(self) -> bool:
-        """Allow copies where those for all readers fit (the original goes then). Returns whether any were allowed."""
+        """Allow copies if those for all consumers fit; the original is then removed.
+
+        Returns whether any were allowed.
+        """
         granted = False
         for value, requested in self._wanted.items():
             covered = not value.is_output and all(use in requested for use in value.uses)
@@ -132,7 +135,7 @@ class SizeBudget:
 
 
 def _returned(value: ir.Value, sizes: Collection[int]) -> int:
-    """Return bytes that go when tensors of these ``sizes`` take the place of a constant for all who read it."""
+    """Return bytes that are saved if all consumers of a constant read tensors of these ``sizes`` instead."""
     return max(sizes) if value.holds_constant else min(computed_from(value), sum(sizes))
 
 
@@ -183,13 +186,13 @@ class Limits(NamedTuple):
 
     Attributes:
         growth: Bytes that may be added over the whole run, by copies of shared weights and by computed ones that are
-            stored; or what tells them when they matter.
+            stored; or a function that returns them when they matter.
         only: Operators that may take part; empty for all.
         excluded: Operators that may not.
         all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
         merge_branches: Merge parallel convolutions, too, that no BatchNormalization stands in.
         exchange: Whether an Add takes a BatchNormalization's place always, or where that pays.
-        simple: Only plans that change no value for anybody who would have to undo it.
+        simple: Only plans after which no consumer has to undo a change.
         banned: Nodes of rows or sums that stay, by graph and output: a weight overflowed when they were folded.
     """
 

@@ -38,7 +38,7 @@ class Become(NamedTuple):
 
 
 class Bypass(NamedTuple):
-    """Take ``node`` out: its readers read what it reads at ``slot``."""
+    """Remove ``node``: its consumers read its input at ``slot``."""
 
     node: Node
     slot: int
@@ -60,7 +60,7 @@ class ExtraAdd(NamedTuple):
 
     @property
     def edge(self) -> object:
-        """Equal for residuals that are one and the same operation: several readers of a value share what they add."""
+        """Equal for extra Adds that are the same operation: several consumers of a value share them."""
         if self.side == "behind":
             return self.node, self.slot
         return self.value, self.dtype, self.block.shape, self.block.tobytes()
@@ -77,8 +77,9 @@ Edit = SetConstant | SetAttr | Become | Bypass | ExtraAdd
 class Step(NamedTuple):
     """One node's part of a plan.
 
-    Demands are (slot, affine): each of ``requested`` is what the value at an input has to become, each of ``pending``
-    what the readers of an output have to live without. A node without demands has absorbed the affine.
+    Demands are (slot, affine). Each of ``requested`` is the change that the value at an input needs. Each of
+    ``pending`` is the change that the consumers of an output have to absorb. A node without demands has absorbed the
+    affine.
     """
 
     edits: tuple[Edit, ...] = ()

@@ -1,7 +1,7 @@
-"""Models across the border to onnx_ir and back, tensors by reference.
+"""Convert models from onnx_ir and back, without copying tensors.
 
-A weight that no rewrite touches is the very same object on the way back, one that is folded becomes a lazy tensor,
-computed in float64 and rounded once when somebody asks for it.
+A weight that no rewrite changes is the same object on the way back. A folded weight becomes a lazy tensor: it is
+computed in float64 and rounded once, when its values are read.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from bnfold.ir.tensor import Array, Tensor
 __all__ = ["from_onnx_ir", "to_onnx_ir"]
 
 
-class _Borrowed(Tensor):
-    """A tensor of onnx_ir's, read only when its values are needed."""
+class _OnnxIrTensor(Tensor):
+    """A tensor of an onnx_ir model. Its values are read only when they are needed."""
 
     __slots__ = ("tensor",)
 
@@ -38,29 +38,32 @@ class _Borrowed(Tensor):
 
 
 def from_onnx_ir(model: onnx_ir.Model) -> ir.Model:
-    """Return the model as bnfold's own, large tensors by reference.
+    """Convert an onnx_ir model; large tensors are referenced, not copied.
 
-    Raises BadInput for a model that onnx_ir cannot write, as those are whose weights hold no values yet.
+    Raises BadInput if onnx_ir cannot write the model, for instance because a weight has no values yet.
     """
     copy, payloads = model.clone(), Payloads()
-    _tell_values_apart(copy)
+    _give_values_unique_names(copy)
 
     def token(tensor: onnx_ir.TensorProtocol) -> onnx_ir.TensorProtocol:
-        content = np.frombuffer(payloads.add(_Borrowed(tensor)), dtype=np.uint8)
+        content = np.frombuffer(payloads.add(_OnnxIrTensor(tensor)), dtype=np.uint8)
         return onnx_ir.Tensor(content, name=tensor.name, doc_string=tensor.doc_string)
 
     _exchange(copy, lambda tensor, _: token(tensor) if tensor.nbytes >= THRESHOLD else None)
     proto = _written(copy)
     for message in tensor_messages(proto):
-        held = payloads.get(message.raw_data)
-        if held is not None:
-            message.data_type = held.dtype
-            message.dims[:] = held.dims
+        payload = payloads.get(message.raw_data)
+        if payload is not None:
+            message.data_type = payload.dtype
+            message.dims[:] = payload.dims
     return ir.Model(proto, payloads)
 
 
-def _tell_values_apart(model: onnx_ir.Model) -> None:
-    """Give each value a name of its own: onnx_ir tells them apart without, files do not. Nodes keep their names."""
+def _give_values_unique_names(model: onnx_ir.Model) -> None:
+    """Rename values until no two share a name; nodes keep their names.
+
+    onnx_ir identifies values by object, but a file identifies them by name.
+    """
     names = [(holder, holder.name) for holder in _holders(model) if isinstance(holder, onnx_ir.Node)]
     NameFixPass()(model)
     for node, name in names:
@@ -80,14 +83,17 @@ def _written(model: onnx_ir.Model) -> onnx.ModelProto:
 
 
 def to_onnx_ir(model: ir.Model) -> onnx_ir.Model:
-    """Return the skeleton as an onnx_ir model, with the tensors that its tokens stand for."""
+    """Convert a model to onnx_ir, with the payloads in place of the tokens of its skeleton."""
     result = onnx_ir.from_proto(model.proto)
-    _exchange(result, lambda tensor, name: _as_onnx_ir(held, name) if (held := _held(model, tensor)) else None)
+    _exchange(result, lambda tensor, name: _as_onnx_ir(payload, name) if (payload := _payload(model, tensor)) else None)
     return result
 
 
 def _exchange(model: onnx_ir.Model, change: Callable[[Any, str], onnx_ir.TensorProtocol | None]) -> None:
-    """Put what ``change`` makes of an initializer or an attribute, given its name, in its place; None leaves it."""
+    """Replace initializers and tensor attributes by what ``change`` returns for them and their name.
+
+    If it returns None, the tensor stays.
+    """
     for holder in _holders(model):
         if isinstance(holder, onnx_ir.Value):
             if holder.const_value is not None:
@@ -113,17 +119,17 @@ def _holders(model: onnx_ir.Model) -> Iterator[onnx_ir.Value | onnx_ir.Node]:
             yield node
 
 
-def _held(model: ir.Model, tensor: Any) -> Tensor | None:
+def _payload(model: ir.Model, tensor: Any) -> Tensor | None:
     if not isinstance(tensor, onnx_ir.serde.TensorProtoTensor):
         return None
     proto: onnx.TensorProto = tensor.raw
     return model.payloads.get(proto.raw_data) if proto.HasField("raw_data") else None
 
 
-def _as_onnx_ir(held: Tensor, name: str) -> onnx_ir.TensorProtocol:
-    if isinstance(held, _Borrowed):
-        return held.tensor
-    dtype = onnx_ir.DataType(held.dtype)
+def _as_onnx_ir(payload: Tensor, name: str) -> onnx_ir.TensorProtocol:
+    if isinstance(payload, _OnnxIrTensor):
+        return payload.tensor
+    dtype = onnx_ir.DataType(payload.dtype)
     return onnx_ir.LazyTensor(
-        lambda: onnx_ir.Tensor(held.numpy(), dtype=dtype), dtype=dtype, shape=onnx_ir.Shape(held.dims), name=name
+        lambda: onnx_ir.Tensor(payload.numpy(), dtype=dtype), dtype=dtype, shape=onnx_ir.Shape(payload.dims), name=name
     )

@@ -32,7 +32,7 @@ def _slice(node: Node, operands: Operands) -> Tensor:
         axes, steps = node.attr("axes"), None
     else:
         starts, ends = integers(need(operands, 1)), integers(need(operands, 2))
-        axes, steps = (_told(operands, index, len(starts)) for index in (3, 4))
+        axes, steps = (_numbers_of(operands, index, len(starts)) for index in (3, 4))
     axes = places(range(len(starts)) if axes is None else axes, len(source.dims))
     steps = steps or [1] * len(starts)
     window = [slice(None)] * len(source.dims)
@@ -41,7 +41,7 @@ def _slice(node: Node, operands: Operands) -> Tensor:
     return moved(lambda array: array[tuple(window)], source)
 
 
-def _told(operands: Operands, index: int, count: int) -> list[int] | None:
+def _numbers_of(operands: Operands, index: int, count: int) -> list[int] | None:
     held = operands[index] if index < len(operands) else None
     numbers = integers(held) if held is not None else None
     if numbers is not None and len(numbers) != count:
@@ -91,9 +91,9 @@ def _pad(node: Node, operands: Operands) -> Tensor | None:
         fill = InMemory(source.dtype, np.asarray(node.attr("value", 0.0)).astype(source.numpy().dtype))
         axes: Sequence[int] = range(len(source.dims))
     else:
-        pads, told = integers(need(operands, 1)), _told(operands, 3, len(integers(need(operands, 1))) // 2)
+        pads, numbers = integers(need(operands, 1)), _numbers_of(operands, 3, len(integers(need(operands, 1))) // 2)
         fill = operands[2] if len(operands) > 2 and operands[2] is not None else fill
-        axes = range(len(source.dims)) if told is None else told
+        axes = range(len(source.dims)) if numbers is None else numbers
     if min(pads, default=0) < 0:
         return None
     widths = [(0, 0)] * len(source.dims)
@@ -125,16 +125,16 @@ def _size(_: Node, operands: Operands) -> Tensor:
 
 def _parts(node: Node, operands: Operands, source: Tensor, axis: int) -> list[int]:
     """Return how long each part of a Split is."""
-    told = _told(operands, 1, len(node.outputs))
+    numbers = _numbers_of(operands, 1, len(node.outputs))
     if node.graph.opset() < 13 and node.has_attr("split"):
-        told = list(node.attr("split"))
-    if told is None:
+        numbers = list(node.attr("split"))
+    if numbers is None:
         longest = -(-source.dims[axis] // len(node.outputs))
-        told = [longest] * (len(node.outputs) - 1)
-        told.append(source.dims[axis] - sum(told))
-    if sum(told) != source.dims[axis] or min(told) < 0 or len(told) != len(node.outputs):
+        numbers = [longest] * (len(node.outputs) - 1)
+        numbers.append(source.dims[axis] - sum(numbers))
+    if sum(numbers) != source.dims[axis] or min(numbers) < 0 or len(numbers) != len(node.outputs):
         raise ValueError("other parts than there are outputs")
-    return told
+    return numbers
 
 
 def split(node: Node, operands: Operands, slot: int) -> Tensor:

@@ -48,14 +48,14 @@ def stored(value: Value) -> Tensor | None:
 
 
 def known_shape(value: Value | None) -> tuple[Dim, ...] | None:
-    """Return the dims of a value as far as they are known; where no annotation tells them, those of its constant."""
+    """Return the dims of a value as far as they are known, from its annotation or else from its constant."""
     if value is not None and value.shape is None and (held := constant(value)) is not None:
         return held.dims
     return None if value is None else value.shape
 
 
 _FEW = 16
-"""Nodes that are looked at to tell people what a value is made of."""
+"""Nodes that are visited to describe, for the user, what a value is computed from."""
 
 
 def is_made_of_constants(value: Value) -> bool:
@@ -114,10 +114,10 @@ _LITERALS = {"value_float": TP.FLOAT, "value_floats": TP.FLOAT, "value_int": TP.
 
 
 class ConstantEvaluation:
-    """What chains of constants come to, as long as the graph is what it is; long chains do not recurse.
+    """The values of chains of constants, kept until the graph changes; long chains do not recurse.
 
-    ``channels`` has the sizes of axis 1 that follow from weights, and ``others`` the values that need more than this
-    room's evaluators; both are filled by callers.
+    `ir.shapes.queries` fills ``channels``, the sizes of axis 1 that follow from weights. `changes.from_constants` of
+    verification fills ``others``, the values that need more than this room's evaluators.
     """
 
     def __init__(self) -> None:

@@ -11,10 +11,10 @@ from bnfold.ir.tensor import Array, Computed, Float64, Inline, InMemory, Tensor,
 
 
 class Derived(Computed):
-    """What ``function`` makes of other tensors, computed anew whenever it is asked for, so that none is kept.
+    """A tensor that ``function`` computes from other tensors. It is computed whenever it is read, and not kept.
 
-    It is told their float64 values where ``is_exact``, and is then rounded when it is written; otherwise the elements
-    as they are stored. ``kept`` are the values as long as others are computed from them; see `release`.
+    If it ``is_exact``, the function gets float64 values, and the result is rounded when it is written. Otherwise it
+    gets the elements as they are stored. ``kept`` are the values while others are computed from them; see `release`.
     """
 
     __slots__ = ("function", "is_exact", "kept", "operands")

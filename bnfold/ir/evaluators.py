@@ -63,9 +63,9 @@ def integers(operand: Tensor) -> list[int]:
 
 
 def moved(function: Function, *sources: Tensor) -> Tensor:
-    """Return elements of ``sources`` in other places, in the type of the first; ``function`` is told the arrays.
+    """Return elements of ``sources`` in other positions, in the type of the first; ``function`` moves the arrays.
 
-    What was never rounded is not rounded here either.
+    Values that were never rounded are not rounded here either.
     """
     if not any(isinstance(source, Exact) or (isinstance(source, Derived) and source.is_exact) for source in sources):
         return stored(sources[0].dtype, function, *sources)

@@ -81,9 +81,9 @@ def written(shape: Sequence[Dim] | None) -> str:
 
 
 def state_shapes(model: Model) -> list[str]:
-    """Write what inference tells of sizes into the main graph; the outputs that keep an open one.
+    """Write inferred sizes into the main graph; return the outputs that keep a dynamic one.
 
-    Viewers and compilers read them there; inside bodies each run may have others.
+    Viewers and compilers read sizes there. Inside bodies, each run may have others.
     """
     model.sync()
     model.infer_shapes()

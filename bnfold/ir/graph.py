@@ -133,7 +133,7 @@ class Graph:
         return node
 
     def remove(self, node: Node) -> None:
-        """Drop a node. Its outputs must have no readers, unless another node produces them already."""
+        """Drop a node. Its outputs must have no consumers, unless another node produces them already."""
         node.detach()
         for body in node.bodies:
             body.dissolve()

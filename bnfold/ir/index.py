@@ -1,4 +1,4 @@
-"""Build the index over a graph's messages: who makes a value, who reads it, captured reads included.
+"""Build the index over a graph's messages: producers and consumers of each value, captures included.
 
 Runs once for every node and every weight of a model, so its loops touch each message as little as they can: a slice of
 a repeated field comes three times as fast as its elements one by one.

@@ -182,10 +182,10 @@ class Model:
                 value.release_sources()
 
     def remove_dead_nodes(self) -> list[str]:
-        """Drop what edits have left without a reader: nodes none of whose outputs is read, and initializers.
+        """Remove nodes and initializers that edits have left without consumers.
 
-        Only values that lost a reader since the file was read are looked at; what was unused before stays. Returns the
-        names that are gone.
+        Only values that have lost a consumer since the file was read are looked at; what was unused before stays.
+        Returns the names that are gone.
         """
         gone: list[str] = []
         unread: dict[Graph, list[Value]] = {}

@@ -250,7 +250,7 @@ def _attribute_types(op_type: str) -> Mapping[str, frozenset[int]]:
 def attribute_value(attribute: onnx.AttributeProto) -> Any:
     """Return the Python value of an attribute message.
 
-    Files of IR version 1 do not say the type, the field set tells it.
+    Files of IR version 1 do not state the type; it follows from the field that is set.
     """
     kind = attribute.type or kind_by_field(attribute) or AP.INT
     if kind == AP.STRING:

@@ -1,6 +1,6 @@
 """Bring the messages of a graph in line with the edits made to its index.
 
-Messages are told apart by identity, never by name: names are taken over by other values, and may be doubled.
+Messages are identified by object, never by name: names are taken over by other values, and may be doubled.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Tensor:
             return self.widened()
 
     def widened(self) -> Float64:
-        """Do as `float64`, for who has told numpy already that a NaN is no news."""
+        """Do as `float64`, for callers that have silenced numpy's warnings about NaN."""
         return self.numpy().astype(np.float64)
 
     @property

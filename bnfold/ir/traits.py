@@ -1,6 +1,6 @@
 """Operator traits: how the shape and type of the first output follow from the inputs. Sets of operators by trait.
 
-Only of shapes and types, of the default domain and in every version: what an operator computes is not told here.
+They hold in the default domain and in every version. They say nothing about the numbers that an operator computes.
 """
 
 from __future__ import annotations

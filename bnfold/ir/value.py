@@ -1,4 +1,4 @@
-"""A value of a graph: who makes it, who reads it, and, for a weight, its tensor."""
+"""A value of a graph: its producer, its consumers and, for a weight, its tensor."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Value:
         self.name = name
         self.producer: Node | None = None
         self.slot = 0
-        # Most values have one reader; a dict for each would be a third of the index's memory.
+        # Most values have one consumer; a dict for each would be a third of the index's memory.
         self._reader: Node | dict[Use, None] | None = None
         self._reader_slot = 0
         self.is_input = False
@@ -56,7 +56,7 @@ class Value:
 
     @property
     def uses(self) -> dict[Use, None]:
-        """Who reads this value, in which input slot, captured reads included; read-only, `Node.set_input` edits it."""
+        """The consumers of this value, each with its input slot, captures included. Edit them with `Node.set_input`."""
         consumer = self._reader
         if consumer is None:
             return {}
@@ -73,7 +73,7 @@ class Value:
 
     @property
     def only_use(self) -> Use | None:
-        """The reader and its slot, where there is exactly one and the value is no graph output."""
+        """The only consumer and its input slot; None if there are more, or the value is a graph output."""
         consumer = self._reader
         if self.output_slots or consumer is None:
             return None
@@ -83,12 +83,12 @@ class Value:
 
     @property
     def only_consumer(self) -> Node | None:
-        """The only reader of a value that is no graph output, where it is a node of the same graph."""
+        """The only consumer of a value that is no graph output; None if it is in another graph."""
         use = self.only_use
         return use[0] if use is not None and use[0].graph is self.graph else None
 
     def add_use(self, node: Node, slot: int) -> None:
-        """Note a reader; for `Node` and the index."""
+        """Note a consumer; for `Node` and the index."""
         consumer = self._reader
         if consumer is None:
             self._reader, self._reader_slot = node, slot
@@ -98,7 +98,7 @@ class Value:
             self._reader = {(consumer, self._reader_slot): None, (node, slot): None}
 
     def drop_use(self, node: Node, slot: int) -> None:
-        """Forget a reader; for `Node`."""
+        """Forget a consumer; for `Node`."""
         consumer = self._reader
         if isinstance(consumer, dict):
             del consumer[node, slot]
@@ -211,12 +211,12 @@ class Value:
         return [node for node, _ in self.uses]
 
     def replace_uses(self, other: Value) -> None:
-        """Let every reader read ``other`` instead; graph outputs are not touched."""
+        """Let every consumer read ``other`` instead; graph outputs stay."""
         for node, slot in list(self.uses):
             node.set_input(slot, other)
 
     def take_over(self, source: Value) -> None:
-        """Become what the producer of ``source`` makes, under this name, and what the readers of ``source`` read."""
+        """Replace ``source`` under this name: its producer produces this value, and its consumers read this value."""
         producer = source.producer
         assert producer is not None, "only what a node makes can be made under another name"
         source.replace_uses(self)

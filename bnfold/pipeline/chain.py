@@ -32,7 +32,7 @@ class StepRow:
     """What became of one step.
 
     Attributes:
-        name: Who took it.
+        name: The tool or pass that took the step.
         status: ``not verified`` where nothing was to be compared.
         reason: Why it was rolled back or skipped.
         seconds: Time, verification included.

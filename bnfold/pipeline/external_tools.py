@@ -56,7 +56,7 @@ class ExternalTool:
 
     @property
     def is_simplifier(self) -> bool:
-        """Whether it is told its files when it runs, and works beside them."""
+        """Whether it gets the names of its files when it runs, and works beside them."""
         return self.arguments[0] in simplifiers.TOOLS
 
     def run(self, model: ir.Model, folder: Path, limit_seconds: float) -> ir.Model:
@@ -111,7 +111,7 @@ class Program:
     printed: IO[bytes]
 
     def work(self, files: Sequence[Path], limit_seconds: float) -> None:
-        """Tell it what to work on, and wait until it is done. Raises StepFailed."""
+        """Start the work, and wait until it is done. Raises StepFailed."""
         told = f"{json.dumps([*map(str, files)])}\n".encode()
         try:
             self.process.communicate(told if files else None, timeout=limit_seconds)

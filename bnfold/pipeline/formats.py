@@ -171,7 +171,7 @@ ONNX = Onnx()
 
 
 def of(source: object) -> Format[Any]:
-    """Return the kind of a model: a path tells by its suffix, everything else is ONNX."""
+    """Return the kind of a model: by the suffix of a path, else ONNX."""
     if not (isinstance(source, str | os.PathLike) and os.fspath(source).lower().endswith(SUFFIX)):
         return ONNX
     from bnfold.interop import openvino

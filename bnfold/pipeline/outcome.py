@@ -167,7 +167,7 @@ def measure(outcome: Outcome) -> None:
 
 
 def count_products(outcome: Outcome, before: ir.Model | None = None) -> None:
-    """Add multiply-adds to the totals. Shapes have to be inferred for them, so only who shows them waits for that."""
+    """Add multiply-adds to the totals, only if they are shown: counting them needs shape inference."""
     report = outcome.report
     if report.before.products is None and report.before.nodes <= totals.MANY_NODES:
         before = before or formats.of(outcome.source).load(outcome.source)

@@ -78,7 +78,7 @@ def same(first: Path, second: Path) -> bool:
 
 def _identities(path: Path) -> set[object]:
     """Return the place behind all links, and a file's number, which all its names share."""
-    found: set[object] = {os.path.normcase(resolved(path) or path)}  # links in a circle are left to who opens them
+    found: set[object] = {os.path.normcase(resolved(path) or path)}  # links in a circle fail when they are opened
     with suppress(OSError, ValueError):
         status = path.stat()
         found.add((status.st_dev, status.st_ino))

@@ -168,10 +168,10 @@ def _limit_memory() -> None:
         return
 
 
-def _when_told(name: str) -> None:
-    """Wait until told: most of the time that small models take is that of importing.
+def _when_asked(name: str) -> None:
+    """Import first, then wait for the start: for small models, importing takes most of the time.
 
-    Who starts this may leave without a word.
+    The parent process may end without starting it.
     """
     import_module("onnxscript.optimizer" if name == "onnxscript" else name)
     if line := sys.stdin.readline():
@@ -184,7 +184,7 @@ def main(name: str, *arguments: str) -> None:
     """Become the command, or run the simplifier."""
     _limit_memory()
     if name != "--":
-        _when_told(name)
+        _when_asked(name)
     elif os.name == "nt":  # where a process cannot become another
         sys.exit(subprocess.call(arguments))
     else:

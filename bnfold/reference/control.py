@@ -12,7 +12,10 @@ from bnfold.reference.precision import Datum
 from bnfold.reference.registry import Attribute, CannotEvaluate, Misfit
 
 RunBody = Callable[[ir.Graph, Sequence[Datum], float], list[Datum]]
-"""Runs a body on its inputs; it sees outer values, and what it computed is forgotten. Told how much was run before."""
+"""Runs a body on its inputs; it sees outer values, and does not keep its results.
+
+Its last argument counts how much was run before.
+"""
 
 
 def handles(node: ir.Node) -> bool:

@@ -237,7 +237,7 @@ def _compute(bound: Bound, node: ir.Node, inputs: Sequence[Datum], noise: Noise 
 
 
 def _answer(bound: Bound, node: ir.Node, inputs: Sequence[Datum], noise: Noise | None) -> Result:
-    """Return what the kernel makes; only one that draws is told of the ``noise`` of this run."""
+    """Return the kernel's result; a random operator also gets the ``noise`` of this run."""
     try:
         return bound.function(bound.call, *inputs)
     except Randomness:

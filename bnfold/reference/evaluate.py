@@ -39,7 +39,7 @@ class Prepared:
 class OutOfTime(BnfoldError):
     """The evaluation took longer than its time limit.
 
-    ``needed`` is how many seconds it would have taken, as many nodes had run by then; infinite if nothing tells.
+    ``needed`` is an estimate of the seconds that it needs, from the nodes that had run; infinite if there is none.
     """
 
     def __init__(self, message: str, needed: float = math.inf) -> None:
@@ -84,7 +84,7 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
         noise: What random operators draw; without it they are refused.
         work: Counts what is computed; the evaluation gives up where it reaches its limit.
         altered: What to make of some stored or computed values of any graph before they are read.
-        prepared: Kept by who runs a model that stays as it is more than once, with the same values fed.
+        prepared: Kept by a caller that runs an unchanged model more than once, with the same values fed.
 
     Returns:
         The values by name: float64 where the model has a float type (own types under ``stored``), else as they are.
@@ -210,7 +210,7 @@ class Evaluation:
         return self.prepared.schedules[key]
 
     def read(self, value: ir.Value, environment: Environment) -> Datum:
-        """Return a value's array; a weight is read from disk now and kept until its last reader has run."""
+        """Return a value's array; a weight is read from disk now and kept until its last consumer has run."""
         if value in environment:
             return environment[value]
         stored = _stored(value)

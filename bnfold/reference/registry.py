@@ -148,7 +148,7 @@ _KERNELS: dict[tuple[str, str, int], tuple[Kernel, int]] = {}
 
 
 def kernel(op: str, *versions: int, domain: str = "") -> Callable[[Kernel], Kernel]:
-    """Register a function for schema versions of an operator that mean the same: it is told the newest of them.
+    """Register a function for schema versions of an operator that mean the same; it gets the newest of them.
 
     A function of versions that differ in meaning is registered for one after the other; for one twice is a mistake.
     """

@@ -39,7 +39,7 @@ class Totals:
         inputs: Inputs of the graph, listed initializers among them.
         outputs: Outputs of the graph.
         opset: Version of the default domain.
-        products: Multiply-adds of one run; None where they were not counted, or cannot be told.
+        products: Multiply-adds of one run; None if they were not counted, or are unknown.
     """
 
     operators: Mapping[str, int] = field(default_factory=dict)

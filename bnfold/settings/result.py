@@ -12,7 +12,7 @@ from bnfold.errors import BadSetting
 from bnfold.settings.checked import Checked, about, documented
 
 ESTIMATE = "estimate"
-"""The phase, among those that a ``progress`` is told of, whose number is how many seconds a comparison will take."""
+"""The phase in which ``progress`` is called with an estimate: how many seconds a comparison will take."""
 
 
 @documented

@@ -12,9 +12,9 @@ __all__ = ["simplify"]
 
 
 def simplify(model: ir.Model, report: Report, *, group_norm: bool = False) -> bool:
-    """Simplify ``model`` in place, and tell ``report`` what was done; whether something became an initializer.
+    """Simplify ``model`` in place and record the changes in ``report``; return whether a value became an initializer.
 
-    With ``group_norm``, GroupNormalization is written for the five nodes that stand for it before opset 21.
+    With ``group_norm``, GroupNormalization replaces the five nodes by which it is expressed before opset 21.
     """
     from bnfold.simplifying.driver import simplify_all
 

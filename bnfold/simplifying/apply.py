@@ -1,4 +1,4 @@
-"""Carry out plans. Nothing here decides anything."""
+"""Carry out plans. All decisions were made when they were planned."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Editor:
 
 
 def _replace(made: ir.Value, source: ir.Value) -> None:
-    """Let everybody read ``source`` for ``made``; a graph output takes its place instead."""
+    """Let all consumers of ``made`` read ``source``; if ``made`` is a graph output, ``source`` takes over its name."""
     if made.is_output:
         made.take_over(source)
     else:

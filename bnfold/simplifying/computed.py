@@ -67,5 +67,5 @@ def _stored(node: ir.Node, value: ir.Value, known: Proven) -> Store | None:
 
 
 def _own_bytes(node: ir.Node) -> int:
-    """Return bytes of stored operands that nothing else reads: they go when the result is stored."""
+    """Return bytes of stored operands without other consumers: they are removed when the result is stored."""
     return sum(value.stored_bytes for value in node.inputs if value is not None and value.only_consumer is node)

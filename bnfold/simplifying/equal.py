@@ -38,7 +38,7 @@ def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Unite | None:
 
 
 def _key(value: ir.Value | None) -> Hashable:
-    """Return what tells an operand from others: the value, or what it holds if that is a small constant."""
+    """Return a key that equal operands share: the value, or the content if it is a small constant."""
     if value is None or value.tensor_proto is None or value.stored_bytes > _SMALL:
         return value
     held = ir.constant(value)

@@ -78,7 +78,7 @@ def _constants(matched: Matched, rank: int, channels: int, groups: int) -> tuple
 
 
 def _only_producer(value: ir.Value | None, op_type: str) -> ir.Node | None:
-    """Return the node of this operator that makes a value which one node reads, if there is one."""
+    """Return the producer of a value if it has this operator, and the value has only one consumer."""
     producer = value.producer if value is not None else None
     if producer is None or value is None or producer.has_references or not producer.is_op(op_type):
         return None
@@ -115,7 +115,7 @@ def _restores(restored: ir.Node, source: ir.Value | None, known: Proven) -> bool
 
 
 def _by_channel(held: ir.Tensor, rank: int, channels: int) -> Array | None:
-    """Return a constant as a number for each channel of values of this rank; None if it has more than that."""
+    """Return a constant as one number for each channel of values of this rank; None if it has more numbers."""
     if len(held.dims) > rank:
         return None
     dims = (1,) * (rank - len(held.dims)) + held.dims

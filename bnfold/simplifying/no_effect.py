@@ -1,4 +1,4 @@
-"""Nodes whose output is their input: in every run, at every size that callers may feed."""
+"""Find nodes that return their input unchanged: in every run, at every size that callers may feed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def find_dropout(node: ir.Node, _: Proven) -> Plan | None:
 
 
 def find_cast(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan to read what is of the type already."""
+    """Plan to read the input of a Cast to the type that it already has."""
     dtype = known.dtype(node.input(0))
     return skip(node, "Cast to its own type") if dtype is not None and node.attr("to") == dtype else None
 
@@ -62,7 +62,10 @@ def find_tile(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def find_expand(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan to store what an Expand is told, with 1 for the sizes that its input has there, or to leave it out."""
+    """Plan to store the target of an Expand, or to remove the node.
+
+    The target is 1 on axes on which the input has the wanted size already.
+    """
     dims, told = known.dims(node.input(0)), known.integers(node.input(1))
     if dims is None or told is None:
         return find_same_shape(node, known)
@@ -77,7 +80,7 @@ def find_expand(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def store_target(node: ir.Node, slot: int, target: list[Dim]) -> Plan | None:
-    """Plan to store the integers that a node is told at ``slot``, unless they are stored."""
+    """Plan to store the integers at ``slot`` as a constant, unless they are one."""
     value = node.input(slot)
     numbers = [item for item in target if isinstance(item, int)]
     if value is None or ir.constant(value) is not None or len(numbers) < len(target):
@@ -89,7 +92,7 @@ def store_target(node: ir.Node, slot: int, target: list[Dim]) -> Plan | None:
 
 
 def integers(numbers: list[int]) -> Array:
-    """Return integers as a node is told them."""
+    """Return integers in the type in which operators read sizes."""
     return np.array(numbers, np.int64)
 
 
@@ -112,7 +115,7 @@ def find_pad(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def find_neutral(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan to read what is multiplied or divided by 1, or from which 0 is taken; adding 0 would change a -0."""
+    """Plan to read the operand that is multiplied or divided by 1, or has 0 subtracted; adding 0 would change -0."""
     neutral = 0 if node.op_type == "Sub" else 1
     slots = (0, 1) if node.op_type == "Mul" else (0,)
     for slot in slots if len(node.inputs) == 2 and node.graph.opset() >= 7 else ():
@@ -128,7 +131,7 @@ def find_neutral(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def find_alone(node: ir.Node, _: Proven) -> Plan | None:
-    """Plan to read the only operand of a Concat, Sum, Max, Min or Mean, or what a Split with one output reads."""
+    """Plan to read the only operand of a Concat, Sum, Max, Min or Mean, or the input of a Split with one output."""
     if node.op_type == "Split":
         return skip(node) if len(node.outputs) == 1 else None
     return skip(node) if len(node.inputs) == 1 else None

@@ -1,4 +1,4 @@
-"""What a rewrite of a few nodes comes to: found without changing anything, carried out by `simplifying.apply`."""
+"""The edits of rewrites: finders plan them without changing anything, and `simplifying.apply` carries them out."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ Plan = LeaveOut | Store | Respell | Unite
 
 
 def can_replace(made: ir.Value, source: ir.Value, node: ir.Node) -> bool:
-    """Whether ``source`` can be read wherever ``made``, an output of ``node``, is.
+    """Whether every consumer of ``made``, an output of ``node``, can read ``source`` instead.
 
-    A graph output keeps its name: what makes ``source`` then makes it under that name.
+    A graph output keeps its name; the producer of ``source`` then produces it under that name.
     """
     if made.is_output:
         producer = source.producer
@@ -70,7 +70,7 @@ def can_replace(made: ir.Value, source: ir.Value, node: ir.Node) -> bool:
 
 
 def _means(graph: ir.Graph, value: ir.Value) -> bool:
-    """Whether the nodes of a graph mean this value by its name: an inner value may have the same."""
+    """Whether this value is what nodes of a graph find under its name: an inner value may hide it."""
     scope: ir.Graph | None = graph
     while scope is not None and scope is not value.graph:
         if value.name in scope.values:
@@ -80,7 +80,7 @@ def _means(graph: ir.Graph, value: ir.Value) -> bool:
 
 
 def can_skip(node: ir.Node, source: ir.Value | None) -> bool:
-    """Whether the consumers of the first output may read ``source``, and no other output is read."""
+    """Whether consumers of the first output may read ``source`` instead, and no other output has a consumer."""
     made = node.output(0)
     if made is None or source is None or any(other is not None and not other.is_unread for other in node.outputs[1:]):
         return False
@@ -88,6 +88,6 @@ def can_skip(node: ir.Node, source: ir.Value | None) -> bool:
 
 
 def can_respell(node: ir.Node, inputs: Sequence[Operand]) -> bool:
-    """Whether constants among the inputs can be initializers: a function has none, and would get a node for each."""
+    """Whether constants among the inputs can become initializers: functions have none."""
     is_function = not hasattr(node.graph.proto, "initializer")
     return not (is_function and any(isinstance(operand, np.ndarray) for operand in inputs))

@@ -28,7 +28,7 @@ def find_reshaping(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def _above(node: ir.Node) -> Iterator[tuple[list[ir.Node], ir.Value]]:
-    """Yield a row of such nodes that ends in ``node``, and what the first of them reads; then the longer ones."""
+    """Yield rows of such nodes that end in ``node``, shortest first, each with the value that its first node reads."""
     row = [node]
     while len(row) <= _FAR and (source := row[-1].input(0)) is not None:
         yield row, source
@@ -39,7 +39,7 @@ def _above(node: ir.Node) -> Iterator[tuple[list[ir.Node], ir.Value]]:
 
 
 def _cancel(row: list[ir.Node], known: Proven) -> bool:
-    """Whether a Squeeze and an Unsqueeze take out what the other put in, whatever the shape."""
+    """Whether a Squeeze and an Unsqueeze cancel each other, whatever the shape."""
     if [node.op_type for node in row] not in (["Squeeze", "Unsqueeze"], ["Unsqueeze", "Squeeze"]):
         return False
     axes = [node.attr("axes") if node.graph.opset() < 13 else known.numbers(node.input(1)) for node in row]
@@ -47,7 +47,7 @@ def _cancel(row: list[ir.Node], known: Proven) -> bool:
 
 
 def _target(node: ir.Node, known: Proven) -> list[Dim] | None:
-    """Return what a Reshape is told: sizes, 0 for that of the input at the same place, -1 for what is left."""
+    """Return the target of a Reshape: sizes, 0 for the input's size on that axis, -1 for the remaining elements."""
     told = known.integers(node.input(1))
     return None if told is None or not told.dims or node.attr("allowzero", 0) else list(told.items)
 
@@ -73,9 +73,10 @@ def _stored_target(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def _settled(target: list[Dim], source: Sequence[Dim] | None, known: Proven) -> list[int] | None:
-    """Return numbers that stand for a target: 0 where it has the source's size at that place, -1 for one other.
+    """Return a target of numbers: 0 on axes of the same size as the source, -1 for one other unknown size.
 
-    Beside a -1 no size may be zero, or nothing tells what is left. A -1 that is told already is the model's own risk.
+    With a -1, no other size may be zero, because the rest would be undefined then. If the model has a -1 itself, it
+    stays.
     """
     copied = [0 if isinstance(item, str) and item == _at(source, at) else item for at, item in enumerate(target)]
     unknown = [at for at, item in enumerate(copied) if not isinstance(item, int)]
@@ -107,7 +108,7 @@ def _one_of_two(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def _from_source(node: ir.Node, known: Proven, source: ir.Value) -> list[int] | None:
-    """Return the target of a Reshape that makes of ``source`` what ``node`` makes further down."""
+    """Return the target of one Reshape from ``source`` to the shape of ``node``, which is further down."""
     target, middle = (_target(node, known) if node.op_type == "Reshape" else None), known.dims(node.input(0))
     if target is not None:
         absolute = [_at(middle, place) if item == 0 else item for place, item in enumerate(target)]

@@ -1,6 +1,6 @@
-"""Does a rewritten model compute what the original did? Decided from the two models alone.
+"""Decide from two models alone whether the rewritten one is numerically equivalent to the original.
 
-Nothing here knows how models are rewritten; what a rewrite says about itself is only where it happened (`ir.Cut`).
+Nothing here knows how models are rewritten. A rewrite only says where it happened (`ir.Cut`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from bnfold.verification.request import RUNTIME_SHARE, Clock, Request
 from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.threads import one_thread
 from bnfold.verification.unscaled import Scaled
-from bnfold.verification.verdict import LocalRow, Location, OutputRow, Verdict, WitnessRow
+from bnfold.verification.verdict import LocalRow, Location, OutputRow, RuntimeRow, Verdict
 
-__all__ = ["LocalRow", "Location", "OutputRow", "Verdict", "WitnessRow", "start", "verdict_on_names", "verify"]
+__all__ = ["LocalRow", "Location", "OutputRow", "RuntimeRow", "Verdict", "start", "verdict_on_names", "verify"]
 
 Source = ir.Model | str | PathLike[str]
 
 
 def start(checks: VerifyOptions, model: ir.Model) -> None:
-    """Start the runtime that `verify` is going to ask: to import it takes as long as to verify a small model."""
+    """Start the runtime that `verify` will use. Importing it takes as long as verifying a small model."""
     if checks.runtime != "none" and session_seconds(model) < checks.verify_seconds * RUNTIME_SHARE:
         helpers.start(sys.executable, checks.runtime)
 
@@ -54,25 +54,26 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     """Compare two models numerically.
 
     Args:
-        before: The original: a path, or a loaded model. A path spares the witness a copy.
-        after: The rewritten model, likewise.
-        checks: On what; ``depth="none"`` is read as ``auto``.
+        before: The original: a path, or a loaded model. With a path, the runtime needs no copy.
+        after: The rewritten model: a path, or a loaded model.
+        checks: How to compare; ``depth="none"`` means ``auto`` here.
         cuts: Where rewrites happened; each is checked on its own.
-        scaled: Values that are other ones by factors; where these are wrong, that is found.
-        frozen: Whether the rewrite was asked to take inputs that have a default for constants.
+        scaled: Values that the rewrite multiplied by factors. Wrong factors are found.
+        frozen: Whether the rewrite was asked to treat inputs with a default as constants.
         fixed: The shapes that the rewrite was asked to give to inputs.
-        budget_seconds: For comparing whole models; None for ``checks.verify_seconds``.
-        policy: What the original's nodes mean where their text leaves a choice.
-        progress: Called with a phase, how much of it is done, and out of how much; with ``estimate``, the seconds that
-            comparing whole models will take, and 0, where they are more than five.
-        by_position: Whether inputs and outputs of other names are paired by position, where all of them fit.
-        **settings: Fields of `VerifyOptions`, in place of those in ``checks``.
+        budget_seconds: The time for comparing whole models; None means ``checks.verify_seconds``.
+        policy: The meaning of nodes of the original for which the operator's text leaves a choice.
+        progress: Called with a phase, how much of it is done, and the total. If comparing whole models will take more
+            than five seconds, it is called with ``estimate``, these seconds, and 0.
+        by_position: Whether inputs and outputs with different names are paired by position, if all of them fit.
+        **settings: Fields of `VerifyOptions` that replace those of ``checks``.
 
     Returns:
         The verdict. A model that cannot be run is no error: the verdict is then ``unverified`` and says why.
 
     Raises:
-        BadInput: A file that cannot be read, recorded data that does not fit, a shape for an input that is not there.
+        BadInput: A file cannot be read, recorded data does not fit, or a shape is given for an input that does not
+            exist.
     """
     checks = replace(checks or VerifyOptions(), **settings)
     old, new = (_opened(source, frozen=frozen) for source in (before, after))

@@ -1,4 +1,4 @@
-"""Models for runtimes, which know nothing of a policy: what is read as inference says so."""
+"""Prepare models for runtimes, which know no policy: a node that is read as inference has to say so itself."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ _TRAINING_MODE = 14
 
 
 def as_read(model: ir.Model, file: Path | None, policy: reference.Policy) -> ir.Model | Path:
-    """Return the file, if there is one, or the model.
-
-    A copy of it where the policy forces training nodes to inference.
-    """
+    """Return the file or model; if the policy forces training nodes to inference, a copy that says inference."""
     if not is_forced(model, policy):
         return file or model
     copy = model.clone()

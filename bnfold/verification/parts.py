@@ -31,7 +31,7 @@ class Parts(NamedTuple):
 
 
 def check_parts(verifier: SubgraphVerifier, whole: Whole | None) -> Parts:
-    """Compare each part; where the whole models differ, until one is found that does."""
+    """Compare each part; if the whole models differ, stop at the first part that differs."""
     with ir.evaluated_once(verifier.request.before), ir.evaluated_once(verifier.request.after):
         return _compared(verifier, whole)
 
@@ -59,10 +59,11 @@ def _rows(verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], phase: str) -> lis
 
 
 def _others(verifier: SubgraphVerifier, cuts: list[ir.Cut], whole: Whole | None) -> list[LocalRow]:
-    """Look further: a value that differs may have changed its meaning; then what is made of it decides.
+    """Compare changes that no rewrite announced, and look further if they differ.
 
-    A part that is the same only where the model uses it, or that cannot be compared, is the same if the whole models
-    are and would show a fault in it. Where it differs, they have to agree on numbers of every kind.
+    A value may have another meaning than before; then values computed from it decide. A part may agree only on the
+    values that occur in the model, or not be comparable. It counts as equal if the whole models agree and would show a
+    fault in it. If a part differs, the whole models have to agree on numbers of every kind.
     """
     before, after = verifier.request.before, verifier.request.after
     rows = _rows(verifier, cuts, "changes")

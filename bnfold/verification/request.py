@@ -44,7 +44,7 @@ class Clock:
         return time.monotonic() - self._start > self.budget
 
     def over(self, seconds: float = math.inf) -> str:
-        """Return that the limit struck, and one with time for what takes so many seconds more, as far as is known."""
+        """Say that the limit struck, and which limit would be enough, as far as that is known."""
         needed = max(self.budget, seconds) if math.isfinite(seconds) else 3 * self.budget
         return f"the limit of {self.budget:.0f} s struck: raise it with --verify-seconds {self.enough(needed)}"
 
@@ -81,10 +81,7 @@ class Request:
     _found: dict[object, Any] = field(default_factory=dict)
 
     def once(self, find: Callable[[Request], T]) -> T:
-        """Return what ``find`` finds out about the request, for every test that asks.
-
-        Raises what it raises, each time.
-        """
+        """Return the result of ``find`` for this request, found once for all tests. Raises its exception each time."""
         if find not in self._found:
             self._found[find] = find(self)
         found: T = self._found[find]
@@ -92,7 +89,7 @@ class Request:
 
     @property
     def sources(self) -> tuple[ir.Model | Path, ir.Model | Path]:
-        """The two for a runtime, which reads a file by itself."""
+        """The two models for a runtime: a file if there is one, because a runtime reads files itself."""
         return self.once(_sources)
 
 

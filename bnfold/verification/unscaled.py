@@ -11,9 +11,10 @@ Scaled = Mapping[tuple[str, str], tuple[str, ir.Tensor]]
 
 
 def unscaled(model: ir.Model, scaled: Scaled) -> ir.Model:
-    """Return the model with each of these values divided by its factors under its old name, and multiplied after.
+    """Return an equivalent model in which each of these values also exists unscaled, under its old name.
 
-    The function is the same, whatever the factors are: where they are wrong, the value is not what it was.
+    The value is divided by its factors and multiplied again behind that. If the factors are wrong, the unscaled value
+    differs from the original's.
     """
     if not scaled:
         return model

@@ -1,4 +1,4 @@
-"""What a verification found, as data: one verdict, and the rows of evidence under it."""
+"""The result of a verification as data: one verdict, and its rows of evidence."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from bnfold.settings import to_json
 Status = Literal["verified", "unverified", "failed"]
 
 TOO_FAR = "differs by more than rounding the new weights can cause"
-"""The fault of numbers of one shape and type."""
+"""The fault of an output that has the right shape and type."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputRow:
-    """One output of the whole model, worst sample. Errors are relative to ``scale``, the largest finite magnitude.
+    """One output of the whole model, on its worst sample.
 
-    ``max_abs``, ``rms``, ``relative`` and ``ulps`` compare the two float64 evaluations; ``ulps`` counts units in the
-    last place of the output's own type, over elements that are not tiny beside the scale. ``allowed`` is the largest
-    ``relative`` that rounding the new weights can explain; ``typical`` and ``typical_allowed`` are these two on the
-    first input, which is an ordinary one where others are very large, tiny or constant. ``error_before`` and
-    ``error_after`` are what a runtime in storage precision makes of the two models, against float64 (None: no runtime
-    ran it).
+    Errors are relative to ``scale``, the largest finite magnitude. ``max_abs``, ``rms``, ``relative`` and ``ulps``
+    compare the two float64 evaluations. ``ulps`` counts units in the last place of the output's own type; elements that
+    are tiny beside the scale are left out. ``allowed`` is the largest ``relative`` that rounding the new weights can
+    explain. ``typical`` and ``typical_allowed`` are ``relative`` and ``allowed`` on the first input, which has ordinary
+    numbers; other inputs may be very large, tiny or constant. ``error_before`` and ``error_after`` compare the results
+    of a runtime, in storage precision, with float64. They are None if no runtime ran the model.
     """
 
     name: str
@@ -45,8 +45,12 @@ class OutputRow:
 
 
 @dataclass(frozen=True, slots=True)
-class WitnessRow:
-    """What an independent runtime says. ``agrees``: with the referee on the *original*; None if it did not run it."""
+class RuntimeRow:
+    """The result of one independent runtime.
+
+    ``agrees`` says whether it agrees with the reference evaluator on the *original*. It is None if that was not
+    compared.
+    """
 
     witness: str
     agrees: bool | None
@@ -57,9 +61,9 @@ class WitnessRow:
 
 @dataclass(frozen=True, slots=True)
 class LocalRow:
-    """One rewrite checked on its own: ``verified``, ``failed`` or ``skipped`` (then ``note`` has the reason).
+    """One rewrite that was checked separately: ``verified``, ``failed`` or ``skipped`` (``note`` has the reason).
 
-    Skipped is also what computes the same (``is_same``), but would with a fault as well.
+    If the results are equal (``is_same``) but a fault would not have changed them, the rewrite counts as skipped.
     """
 
     label: str
@@ -74,7 +78,7 @@ class LocalRow:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """The first value that differs, and the rewrite that made it (empty where no cut covers it)."""
+    """The first value that differs, and the rewrite that produced it (empty if no cut contains it)."""
 
     tensor: str
     rewrite: str
@@ -86,21 +90,22 @@ class Verdict:
     """``verified``: a test that covers every change passed. ``failed``: a difference that rounding cannot explain.
 
     ``unverified``: neither the whole model nor each changed part could be compared; ``reason`` says why. A model that
-    cannot be run whole, with every changed part compared and all else proven unchanged, is ``verified``. ``decided_by``
-    names the test: ``interface``, ``float64`` (whole models against the referee), ``storage precision`` (a runtime's
-    error against float64 grew), ``local`` (each changed part on its own) or ``nothing``.
+    cannot be run as a whole is still ``verified`` if every changed part was compared and the rest was shown to be
+    identical. ``decided_by`` names the test: ``interface``, ``float64`` (whole models, by the reference evaluator),
+    ``storage precision`` (the error of a runtime against float64 grew), ``local`` (each changed part separately) or
+    ``nothing``.
 
     Attributes:
         status: ``verified``, ``unverified`` or ``failed``.
         reason: One sentence that says why.
         decided_by: The test that decided.
-        outputs: A row for each output of the whole model; empty where it was not run whole.
-        witnesses: What runtimes, and recorded outputs, say of the original.
-        local: A row for each rewrite that was checked on its own.
-        samples: How many inputs were compared.
-        seed: Of the random inputs.
-        localised: The first value that differs, and the rewrite that made it.
-        notes: What else a reader should know.
+        outputs: A row for each output of the whole model; empty if it was not run as a whole.
+        ``witnesses``: A row for each runtime, and one for recorded outputs.
+        local: A row for each rewrite that was checked separately.
+        samples: The number of inputs that were compared.
+        seed: The seed of the random inputs.
+        localised: The first value that differs, and the rewrite that produced it.
+        notes: Further remarks.
         seconds: Time by phase.
     """
 
@@ -108,7 +113,7 @@ class Verdict:
     reason: str
     decided_by: str
     outputs: tuple[OutputRow, ...] = ()
-    witnesses: tuple[WitnessRow, ...] = ()
+    witnesses: tuple[RuntimeRow, ...] = ()
     local: tuple[LocalRow, ...] = ()
     samples: int = 0
     seed: int = 0
@@ -122,7 +127,7 @@ class Verdict:
         return self.status == "verified"
 
     def __bool__(self) -> bool:
-        """Whether the status is ``verified``: ``assert bnfold.verify(before, after)`` means what it says."""
+        """Whether the status is ``verified``, so that ``assert bnfold.verify(before, after)`` works."""
         return self.verified
 
     def __repr__(self) -> str:
@@ -130,10 +135,10 @@ class Verdict:
 
     @property
     def summary(self) -> str:
-        """The status and why, as the command line and reports say it."""
+        """The status and its reason, as printed by the command line and reports."""
         return f"{self.status if self.verified else self.status.upper()}: {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON types; numbers that JSON has no word for (nan, inf) become strings."""
+        """Return plain JSON types; numbers that JSON cannot express (nan, inf) become strings."""
         plain: dict[str, Any] = to_json({"summary": self.summary, **dataclasses.asdict(self)})
         return plain

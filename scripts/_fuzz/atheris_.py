@@ -59,7 +59,7 @@ def run(campaign: Campaign, *, seconds: float, count: int, seed: int) -> None:
 def _once(
     folder: Path, corpus: Path, known: set[str], seconds: float, count: int, seed: int
 ) -> tuple[int, Path | None]:
-    """Run the target once; return the number of its runs, and the input at which it stopped."""
+    """Run libFuzzer once; return the number of inputs that it tried, and the input at which it stopped."""
     (folder / "known").write_text("\n".join(sorted(known)), encoding="utf-8")
     artifacts = folder / f"found{len(known)}"
     artifacts.mkdir(exist_ok=True)

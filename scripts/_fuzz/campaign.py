@@ -113,7 +113,7 @@ class Worker:
         answers.put(None)
 
     def _answer(self) -> dict[str, Any] | None:
-        """Return the next answer that is not about a phase; None if the worker died."""
+        """Return the next answer that is not about a phase; None if the worker died or hangs."""
         while True:
             try:
                 line = self._answers.get(timeout=FOREIGN_SECONDS if self.phase else WALL_SECONDS)

@@ -47,7 +47,7 @@ def _one(b: Builder, dtype: int, shape: tuple[int, ...] = (1,)) -> Array:
 
 
 def _constant_of_shape(b: Builder, dtype: int, shape: list[int]) -> str:
-    """Append a ConstantOfShape; ONNX does not allow strings here, but they must not make a reader of the model fail."""
+    """Append a ConstantOfShape, maybe of strings: ONNX does not allow these, but reading the model must not fail."""
     value = numpy_helper.from_array(_one(b, dtype), "value")
     return b.derive("ConstantOfShape", [b.integers(shape)], dtype, shape, value=value)
 

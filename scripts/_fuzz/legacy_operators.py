@@ -222,7 +222,7 @@ def pool(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def disputed(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Append a pooling whose size runtimes and shape inference may compute differently, and a reader of its size."""
+    """Append a pooling whose size runtimes and shape inference may compute differently, and a consumer of its size."""
     if x.rank < 3 or min(x.shape[2:]) < 3 or b.opset < 10:
         return None
     op = b.pick(["MaxPool", "MaxPool", "AveragePool"])

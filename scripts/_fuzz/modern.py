@@ -18,7 +18,7 @@ SIZES = (2, 3, 4, 5, 6, 7)
 LARGEST = 3000
 
 
-def _told(b: Builder, op_type: str, inputs: Sequence[str], shape: Sequence[int], **attributes: Any) -> list[Drawn]:
+def _shaped(b: Builder, op_type: str, inputs: Sequence[str], shape: Sequence[int], **attributes: Any) -> list[Drawn]:
     """Append a node whose shape onnx does not infer."""
     made = Drawn(b.derive(op_type, inputs, b.dtype, shape, **attributes), b.dtype, tuple(shape))
     b.values.append(made)
@@ -52,7 +52,7 @@ def group_normal(b: Builder, x: Drawn) -> list[Drawn] | None:
         return None
     groups = int(b.pick([size for size in range(1, x.shape[1] + 1) if x.shape[1] % size == 0]))
     weights = [b.weight(b.numbers([x.shape[1]])) for _ in range(2)]
-    return _told(b, "GroupNormalization", [x.name, *weights], x.shape, num_groups=groups, epsilon=1e-3)
+    return _shaped(b, "GroupNormalization", [x.name, *weights], x.shape, num_groups=groups, epsilon=1e-3)
 
 
 def activation(b: Builder, x: Drawn) -> list[Drawn] | None:
@@ -186,7 +186,7 @@ def shapes(b: Builder, x: Drawn) -> list[Drawn] | None:
     first = b.derive("Shape", [x.name], TensorProto.INT64, [1], start=0, end=1)
     dims = b.derive("Concat", [first, b.integers([-1])], TensorProto.INT64, [2], axis=0)
     shape = (x.shape[0], int(np.prod(x.shape[1:])))
-    return _told(b, "Reshape", [x.name, dims], shape, allowzero=int(b.chance(0.3)))
+    return _shaped(b, "Reshape", [x.name, dims], shape, allowzero=int(b.chance(0.3)))
 
 
 def squeezed(b: Builder, x: Drawn) -> list[Drawn] | None:

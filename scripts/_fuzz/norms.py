@@ -24,7 +24,7 @@ def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:
     dtype = int(rng.choice([TensorProto.DOUBLE, TensorProto.DOUBLE, TensorProto.FLOAT]))
     shape = [int(size) for size in rng.permutation(SIZES)[: int(rng.integers(2, 6))]]
     graph = onnx.GraphProto(name="drawn")
-    dims: list[Any] = [_told(rng, size, f"d{axis}") for axis, size in enumerate(shape)]
+    dims: list[Any] = [_declaration(rng, size, f"d{axis}") for axis, size in enumerate(shape)]
     graph.input.append(helper.make_tensor_value_info("x", dtype, dims if rng.random() < 0.9 else None))
     feeds: dict[str, Array] = {"x": _array(rng.normal(0.3, 1.5, shape), dtype)}
     value, ends = "x", []
@@ -60,7 +60,7 @@ def how(rng: np.random.Generator, opset: int) -> dict[str, Any]:
     }
 
 
-def _told(rng: np.random.Generator, size: int, name: str) -> int | str | None:
+def _declaration(rng: np.random.Generator, size: int, name: str) -> int | str | None:
     """Choose the declaration of a size: the size, a name, unknown, or 0, which some exporters write for unknown."""
     kind = rng.random()
     return size if kind < 0.7 else name if kind < 0.9 else 0 if kind < 0.93 else None

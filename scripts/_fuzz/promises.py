@@ -44,14 +44,14 @@ def of_outputs(before: onnx.ModelProto, after: onnx.ModelProto) -> Told:
     return {info.name: (old.get(info.name), shape_of(info)) for info in after.graph.output}
 
 
-def is_broken(told: tuple[Shape, Shape], shape: Sequence[int]) -> bool:
+def is_broken(declared: tuple[Shape, Shape], shape: Sequence[int]) -> bool:
     """Whether the second model declares a wrong shape although the first model's is right."""
-    return _fits(told[0], shape) and not _fits(told[1], shape)
+    return _fits(declared[0], shape) and not _fits(declared[1], shape)
 
 
-def _fits(told: Shape, shape: Sequence[int]) -> bool:
-    return told is None or (
-        len(told) == len(shape) and all(dim in (None, size) for dim, size in zip(told, shape, strict=True))
+def _fits(declared: Shape, shape: Sequence[int]) -> bool:
+    return declared is None or (
+        len(declared) == len(shape) and all(dim in (None, size) for dim, size in zip(declared, shape, strict=True))
     )
 
 

@@ -29,10 +29,12 @@ WORST_FIRST: tuple[Truth, ...] = ("does not run", "shows", "interface", "unclear
 
 
 def truth(before: Path, after: Path, drawn: Feeds) -> Truth:
-    """Return ``shows`` or ``does not run`` (most inputs that the original runs on), ``same`` (all), or ``interface``.
+    """Return the worst finding of all groups of inputs (`WORST_FIRST`).
 
-    The inputs are those of one group. ``interface``: callers see the difference before a run, or a result does not have
-    its declared size.
+    ``does not run`` and ``shows``: this is so for most inputs of a group that the original runs on. ``same``: no input
+    shows a difference. ``interface``: callers see the difference before a run, or a result does not have its declared
+    size. ``unclear``: none of these, for instance because too few inputs run, or onnxruntime computes an operator
+    wrongly.
     """
     original, changed = onnx.load(before), onnx.load(after)
     if runtime.is_disputed(before) or not original.graph.output:
@@ -75,10 +77,10 @@ def _in_groups(original: onnx.ModelProto, changed: onnx.ModelProto, drawn: Feeds
         if "NOT_IMPLEMENTED" in str(error):
             return []
         second = None
-    told = promises.of_outputs(original, changed)
+    declared = promises.of_outputs(original, changed)
     said: list[Truth] = []
     for group in groups(original, drawn, first):
-        found = [(_error(first, second, feeds, told), feeds) for feeds in group]
+        found = [(_error(first, second, feeds, declared), feeds) for feeds in group]
         ran = [(error, feeds) for error, feeds in found if not np.isnan(error)]
         if len(ran) < FEWEST:
             continue
@@ -158,7 +160,7 @@ BROKEN = 1e9
 """In place of an error, for a result without its declared size."""
 
 
-def _error(first: Any, second: Any, feeds: Feeds, told: promises.Told) -> float:
+def _error(first: Any, second: Any, feeds: Feeds, declared: promises.Told) -> float:
     """Return the largest error of outputs, in their scale; infinite if only the original runs, NaN if it does not."""
     names = _names(first.get_outputs())
     try:
@@ -171,7 +173,7 @@ def _error(first: Any, second: Any, feeds: Feeds, told: promises.Told) -> float:
         found = None
     if found is None:
         return float("inf")
-    if any(promises.is_broken(told[name], np.shape(array)) for name, array in zip(names, found, strict=True)):
+    if any(promises.is_broken(declared[name], np.shape(array)) for name, array in zip(names, found, strict=True)):
         return BROKEN
     pairs = zip(expected, found, strict=True)
     return max((distance.relative(np.asarray(one), np.asarray(two)) for one, two in pairs), default=0.0)

@@ -57,7 +57,7 @@ def _direct() -> list[Pattern]:
             "BN → constant MatMul x",
             lambda b: node(b, "MatMul", weight(b, 5, 3), norm(b, given(b, 2, 3, 4))),
         ),
-        Pattern("BN → Conv, Conv", _two_readers),
+        Pattern("BN → Conv, Conv", _two_consumers),
         Pattern("shift → InstanceNormalization", _dead_shift),
         Pattern("Conv → Add → InstanceNormalization (Add and bias dead)", _dead_bias),
     ]
@@ -80,7 +80,7 @@ def _token(b: Builder) -> Drawn:
     return node(b, "Add", matmul(b, x), weight(b, 5))
 
 
-def _two_readers(b: Builder) -> list[Drawn]:
+def _two_consumers(b: Builder) -> list[Drawn]:
     x = norm(b, image(b))
     return [conv(b, x), conv(b, x, 5)]
 

@@ -20,7 +20,7 @@ from bnfold import VerifyOptions
 Array = npt.NDArray[Any]
 
 
-class Reader(CalibrationDataReader):  # type: ignore[misc] # onnxruntime is not type-checked here
+class CalibrationData(CalibrationDataReader):  # type: ignore[misc] # onnxruntime is not type-checked here
     """Hands out one array, item by item."""
 
     def __init__(self, data: Array) -> None:
@@ -36,7 +36,7 @@ def quantized(model: onnx.ModelProto, data: Array, *, per_channel: bool, **more:
         source, target = Path(folder) / "float.onnx", Path(folder) / "int8.onnx"
         onnx.save(model, source)
         quantize_static(
-            source, target, Reader(data), quant_format=QuantFormat.QDQ, per_channel=per_channel,
+            source, target, CalibrationData(data), quant_format=QuantFormat.QDQ, per_channel=per_channel,
             activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, **more,
         )  # fmt: skip
         return onnx.load(target)

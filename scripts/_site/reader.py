@@ -1,4 +1,4 @@
-"""A reader of the site in a real browser: which links a task's words lead through, and what one search finds."""
+"""Visit the site in a real browser: which links a task's words lead through, and what one search finds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TASKS = {
     "what does no-gain mean": "reasons/#no-gain",
     "why unverified": "verification/#why-unverified",
 }
-"""What a reader has in mind, and the place of the site that answers it."""
+"""What a visitor looks for, and the page of the site that answers it."""
 MOST_CLICKS = 3
 _WEAK = {"a", "an", "the", "i", "my", "in", "what", "does", "why", "have", "from", "of", "to", "and", "is", "it"}
 _LINKS = """() => [...document.querySelectorAll('a[href]')].map((link, index) => ({
@@ -85,7 +85,7 @@ def _words(text: str) -> set[str]:
 
 
 def _search(page: Page, base: str, task: str) -> int:
-    """Search for the task as a reader types it; return the position of its page among the results."""
+    """Search for the task as a visitor types it; return the position of its page among the results."""
     page.goto(base)
     field = page.locator("input[name=query]")
     field.click()  # the theme begins to listen when the field is entered

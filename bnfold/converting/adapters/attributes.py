@@ -14,7 +14,7 @@ from bnfold.ir.schemas import schema_of
 
 
 def drop(name: str, conversion: NodeConversion) -> None:
-    """Drop an attribute that never had a meaning, or whose only meaning is the operator's only behaviour by now."""
+    """Drop an attribute that never had a meaning, or can only ask for what the operator does anyway."""
     conversion.node.del_attr(name)
 
 
@@ -27,7 +27,7 @@ def gemm_broadcast(conversion: NodeConversion) -> None:
 
 
 def keep_default(defaults: Mapping[str, float | str], conversion: NodeConversion) -> None:
-    """Write out the defaults that the next version changes, where the node relies on them."""
+    """State a default that the next version changes, if the node relies on it."""
     for name, value in defaults.items():
         if not conversion.node.has_attr(name):
             conversion.node.set_attr(name, value)
@@ -39,14 +39,14 @@ def rename(op_type: str, conversion: NodeConversion) -> None:
 
 
 def respell(name: str, forms: Mapping[str, str], conversion: NodeConversion) -> None:
-    """Respell a string attribute some of whose values, not the default among them, are spelled otherwise."""
+    """Rename values of a string attribute; the default keeps its name."""
     value = conversion.node.attr(name)
     if value in forms:
         conversion.node.set_attr(name, forms[value])
 
 
 def only_types_of(op_type: str, version: int, conversion: NodeConversion) -> None:
-    """Make a step that withdraws element types which never made sense there; the others keep their meaning."""
+    """Take a step to a version without some element types, which never made sense; raise Inexpressible for these."""
     dtype = conversion.context.types.dtype(conversion.input(0))
     if dtype is None:
         return

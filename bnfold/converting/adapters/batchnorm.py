@@ -15,7 +15,7 @@ LEGACY = ("is_test", "spatial", "consumed_inputs", "training_mode")
 
 
 def to_target(conversion: NodeConversion) -> None:
-    """Go the whole way in one step; a node that is in the target's form already stays as it is."""
+    """Convert the node in one step; a node that already has the form of the target stays as it is."""
     node = conversion.node
     if _is_parameterised(node, conversion.target):
         conversion.finished = True
@@ -23,7 +23,7 @@ def to_target(conversion: NodeConversion) -> None:
     if node.has_attr("spatial"):
         for value in node.inputs:
             if value is not None:
-                conversion.shape(value)  # what tells spatial=0 from the exporter bug
+                conversion.shape(value)  # this distinguishes spatial=0 from the exporter bug
     form = read_batchnorm(node, conversion.policy)
     conversion.context.repairs.extend(form.repairs)
     if form.mode == "training":
@@ -54,7 +54,7 @@ def _is_current(node: ir.Node, form: BatchNormSpec, target: int) -> bool:
 
 
 class Era(NamedTuple):
-    """How the versions of one time say the mode: by attribute ``mode``, which set means ``means``, and by outputs."""
+    """How the versions of one period state the mode: by attribute ``mode``, which means ``means``, and by outputs."""
 
     attributes: frozenset[str]
     mode: str | None

@@ -1,6 +1,6 @@
-"""Broadcasting before opset 7: only the right operand, only where told, and along an ``axis`` of its own.
+"""Broadcasting before opset 7: only of the right operand, only with ``broadcast=1``, and along its own ``axis``.
 
-``broadcast=1, axis=k`` lays B's axes over A's from k on; without an axis B's are A's last ones, as in numpy.
+``broadcast=1, axis=k`` aligns B's first axis with A's axis k. Without ``axis``, the last axes are aligned as in numpy.
 """
 
 from __future__ import annotations

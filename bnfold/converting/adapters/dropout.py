@@ -32,7 +32,7 @@ def test_mode(conversion: NodeConversion) -> None:
 
 
 def boolean_mask(conversion: NodeConversion) -> None:
-    """Convert 7 → 10: the mask is boolean; who reads it gets it in the data's type, as before."""
+    """Convert 7 → 10: the mask becomes boolean; its consumers get it cast to the data's type, as before."""
     mask = conversion.node.output(1)
     if mask is None:
         return

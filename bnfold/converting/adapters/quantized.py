@@ -106,7 +106,7 @@ def _has_form(conversion: NodeConversion, scale: ir.Value, kind: int) -> bool:
 
 
 def _state_type(conversion: NodeConversion, scale: ir.Value, kind: int) -> None:
-    """Drop attributes that the type of a zero point says."""
+    """Drop attributes that repeat the type of the zero point."""
     node = conversion.node
     for name in ("output_dtype", "block_size"):
         node.del_attr(name)
@@ -135,7 +135,7 @@ def _float(conversion: NodeConversion, value: ir.Value) -> ir.Value:
 def _along(
     conversion: NodeConversion, value: ir.Value, shape: Sequence[int | str | None] | None, axis: int
 ) -> ir.Value:
-    """Return what belongs to places of an axis in a form that broadcasts; what is one number stays."""
+    """Return a scale or zero point in a shape that broadcasts along the axis; a single number stays."""
     dims = conversion.shape(value)
     if dims == ():
         return value
@@ -146,7 +146,7 @@ def _along(
 
 
 class _Blocks(NamedTuple):
-    """Dims with the blocks of an axis apart, those of a number for each block, and the dims as they were."""
+    """The dims with the axis split into blocks, the dims of one number for each block, and the original dims."""
 
     split: list[int]
     dims: list[int]

@@ -51,9 +51,9 @@ def upsample_to_resize(conversion: NodeConversion) -> None:
 
 
 def coordinates(conversion: NodeConversion) -> None:
-    """Convert Resize 10 → 11: what was fixed then is written out.
+    """Convert Resize 10 → 11: state the coordinates and rounding that version 10 always uses.
 
-    Axes that grow and axes that shrink need one Resize each.
+    If some axes grow and others shrink, there is one Resize for each kind.
     """
     if len(conversion.node.inputs) > 2:
         return  # written in the later form already
@@ -102,7 +102,7 @@ def _roi(conversion: NodeConversion) -> ir.Value | None:
 
 
 plain_mode = partial(respell, "mode", {"bilinear": "linear", "trilinear": "linear"})
-"""Linear interpolation was also called after the number of axes."""
+"""Rename the modes of linear interpolation that were named after the number of axes."""
 
 
 def empty_inputs(conversion: NodeConversion) -> None:

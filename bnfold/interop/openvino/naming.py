@@ -1,8 +1,8 @@
-"""What layers and tensors are called after a rewrite.
+"""Name layers and tensors after a rewrite.
 
-A tensor name belongs to a value and goes where the value goes; a value whose meaning changed loses its tensor names.
-Layers keep their names. What makes a value of the model's interface takes the name of the layer that made it before,
-for callers who go by that.
+A tensor name belongs to a value and moves with it. If the meaning of a value changes, it loses its tensor names. Layers
+keep their names. The layer that produces an input or output of the model takes the name of the layer that produced it
+before, because callers may use that name.
 """
 
 from __future__ import annotations

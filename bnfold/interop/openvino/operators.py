@@ -146,7 +146,7 @@ def _matmul(seen: Seen) -> Meaning | None:
 def _same(
     inputs: int, *, where: Callable[[Seen], bool] = lambda _: True, **attributes: Callable[[Seen], int]
 ) -> Translate:
-    """Return the same operator, where ``where`` holds; its attributes are told by the layer."""
+    """Return the same operator if ``where`` holds, with the attributes of the layer."""
 
     def translate(seen: Seen) -> Meaning | None:
         told = {name: tell(seen) for name, tell in attributes.items()}

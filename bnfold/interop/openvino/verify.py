@@ -1,6 +1,6 @@
-"""Are two IRs numerically equivalent? Both run in OpenVINO on the CPU, held to float32, on the same seeded inputs.
+"""Compare two IRs numerically: run both in OpenVINO on the CPU, in float32, on the same seeded inputs.
 
-How they are compared is stated in `bnfold.verification.engine.in_runtime`. Nothing here knows how models are rewritten.
+`bnfold.verification.engine.in_runtime` describes the comparison. Nothing here knows how models are rewritten.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from bnfold.verification.engine import RuntimePair, RuntimeResult, Undecided
 HINT = "openvino, which runs these models, is not installed: pip install 'bnfold[openvino]'"
 
 LANES = 16
-"""Terms of a sum that are added side by side: floats in a vector register, of those that OpenVINO uses."""
+"""Partial sums that OpenVINO adds side by side: floats in one of its vector registers."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -48,14 +48,16 @@ def verify(
     _options: Options | None = None,
     _report: Report | None = None,
 ) -> Verdict:
-    """Compare two IRs (.xml, the .bin beside it), whoever made them; one in memory is staged for OpenVINO to read.
+    """Compare two IRs (an .xml file with its .bin); an IR in memory is written to a temporary folder first.
 
-    ``checks.inputs`` has shapes, and ``checks.data`` recorded arrays, by the tensor names of the inputs. Depth and
-    witness do not matter (but ``none``, which leaves nobody to ask): there is one runtime, and it runs whole models.
-    A model that cannot be run is no error: the verdict is ``unverified`` then, as it is without the openvino package.
+    ``checks.inputs`` has shapes, and ``checks.data`` has recorded arrays, by the tensor names of the inputs. The depth
+    is ignored, because OpenVINO runs whole models only. The runtime is ignored too, except that ``none`` leaves nothing
+    to run the models with. If a model cannot be run, or openvino is not installed, the verdict is ``unverified``; that
+    is no error.
 
     Raises:
-        BadInput: A file cannot be read, recorded data does not fit, or a shape is given for an input that is not there.
+        BadInput: A file cannot be read, recorded data does not fit, or a shape is given for an input that does not
+            exist.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bnfold-")))
@@ -102,7 +104,7 @@ class _IrPair(RuntimePair):
         return [tensor.dtype for tensor in self._made]
 
     def growth(self) -> float:
-        """Return the root of the number of terms that are added one after the other."""
+        """Return the square root of the number of terms that are added one after the other."""
         return float(np.sqrt(1 + longest_sum(self._ir) / LANES))
 
     def names(self, result: Mapping[str, Array]) -> list[str]:
@@ -131,7 +133,7 @@ class _IrPair(RuntimePair):
         number: int,
         feeds: Sequence[dict[str, Array]] | None = None,
     ) -> RuntimeResult:
-        """Run a copy whose ``weights`` are moved by a unit."""
+        """Run a copy in which each of the ``weights`` is moved by one unit in the last place."""
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         path = disturbed(document, weights, self._seed(number), folder)
         return self.run_again(path, self.feeds if feeds is None else feeds)

@@ -177,7 +177,7 @@ class _Writer:
     def _constant(
         self, value: ir.Value, tensor: ir.Tensor, dims: tuple[int, ...], as_type: int, layer: Layer, hint: str
     ) -> Port:
-        """Return a new Const in front of ``layer``; readers that want the same share it."""
+        """Return a new Const in front of ``layer``; layers that need an equal one share it."""
         key = (value, dims, as_type)
         if key not in self._constants:
             self._constants[key] = self.emitter.constant(tensor, dims, hint, before=layer, as_type=as_type)
@@ -207,7 +207,7 @@ class _Writer:
         return Counter(edge.get("from-layer", "") for edge in self.scope.net.edges.values())
 
     def _remove(self, read_before: Counter[str]) -> None:
-        """Remove layers whose nodes are gone, and constants that lost their last reader by it."""
+        """Remove layers whose nodes are gone, and constants that have lost their last consumer with them."""
         live = {node for node in self.nodes if not node.is_op("Identity")}
         kept = {origin.layer.id for node, origin in self.scope.origins.items() if node in live}
         for node, origin in self.scope.origins.items():

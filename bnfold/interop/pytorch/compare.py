@@ -1,9 +1,9 @@
-"""The folded model beside the module that it was exported from.
+"""Compare a folded model with the PyTorch module that it was exported from.
 
-Both are evaluated in float64: the module as PyTorch computes it, the model by the referee. They may differ only by what
-rounding the weights of the folded model once can cause, which is measured by moving all of them (`verification`
-describes how): the exporter has optimised the model too, so that any weight may be one that somebody computed. Where
-they differ by more, the model as it was exported tells whether that was so before anything was folded.
+The module is run by PyTorch and the model by the reference evaluator, both in float64. Their results may differ by what
+rounding the weights of the folded model once can cause. To measure that, all weights are moved, not only new ones: the
+exporter optimises too, so any weight may be a rounded result. If the results differ by more, the exported model is
+compared as well. It shows whether the difference existed before folding.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from bnfold import ir, reference
 from bnfold.errors import BadInput, Unsupported
 from bnfold.interop.pytorch import inputs as examples
 from bnfold.interop.pytorch.inputs import Inputs
-from bnfold.interop.pytorch.twin import CannotRun, Twin
+from bnfold.interop.pytorch.module_copy import CannotRun, ModuleCopy
 from bnfold.interop.pytorch.verdict import ModuleRow, ModuleVerdict
 from bnfold.ir.elements import Array
 from bnfold.settings import VerifyOptions
 from bnfold.verification.engine import Beside, Compared
 
 WIDEST = 2.0**-5
-"""The largest difference, in units of the scale, that is ever put down to a module's own rounding (16-bit floats)."""
+"""The largest difference, relative to the scale, that a module's own rounding (16-bit floats) may explain."""
 
 
 @dataclass(slots=True, eq=False)
 class ModuleComparison:
-    """One comparison on its way: the two models made ready, the module's copy, and the evidence so far."""
+    """One comparison in progress: the copy of the module, both models, and the evidence so far."""
 
-    twin: Twin
+    copied: ModuleCopy
     beside: Beside
     rows: list[ModuleRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ class ModuleComparison:
 
 
 class _Skip(Exception):
-    """A sample that proves nothing; the message says why."""
+    """Raised for a sample that proves nothing; the message says why."""
 
 
 def compare(
@@ -58,16 +58,16 @@ def compare(
         before: The model as it was exported.
         after: The folded model.
         module: The ``torch.nn.Module``; it is copied, and stays as it is.
-        example: The inputs, as `bnfold.pytorch.optimize` takes them or ready made; None for made-up ones.
-        checks: How many samples, their seed, sizes for open dims, and the time limit.
-        policy: How the referee reads ``before``.
+        example: The inputs as `bnfold.pytorch.optimize` takes them, or as `Inputs`; None for made-up ones.
+        checks: The number of samples, their seed, sizes for dynamic dims, and the time limit.
+        policy: How the reference evaluator reads nodes of ``before`` that leave a choice.
 
     Raises:
         BadInput: The example inputs do not fit the model.
     """
     beside = Beside(before, after, checks.verify_seconds, policy)
     try:
-        run = ModuleComparison(Twin(module), beside)
+        run = ModuleComparison(ModuleCopy(module), beside)
     except CannotRun as obstacle:
         return ModuleVerdict("unverified", str(obstacle))
     try:
@@ -82,7 +82,10 @@ def compare(
 
 
 def _first(run: ModuleComparison, before: ir.Model, example: Any, checks: VerifyOptions) -> Inputs:
-    """Compare on the example, or on the first made-up inputs that module and model take; the inputs that were taken."""
+    """Compare on the example, or else on the first made-up inputs that module and model accept.
+
+    Returns the inputs that were used.
+    """
     obstacle: Exception | None = None
     for inputs in _candidates(before, example, checks):
         try:
@@ -101,7 +104,7 @@ def _candidates(before: ir.Model, example: Any, checks: VerifyOptions) -> Iterat
 
 
 def _further(run: ModuleComparison, inputs: Inputs, seed: int, sample: int) -> None:
-    """Compare one more sample, of other sizes if dims are dynamic and the module takes them."""
+    """Compare one more sample. If the module accepts it, dynamic dims get other sizes."""
     if run.beside.clock.is_over:
         raise _Skip(f"only {sample} samples were compared in {run.beside.clock.budget:.0f} s")
     obstacle: _Skip | None = None
@@ -118,11 +121,12 @@ def _further(run: ModuleComparison, inputs: Inputs, seed: int, sample: int) -> N
 def _compare(run: ModuleComparison, inputs: Inputs, leaves: list[Any], sample: int, *, binding: bool) -> None:
     """Add the rows of one sample.
 
-    Raises _Skip where it cannot be run, or where the sizes are ours (not ``binding``) and the export does not hold
-    for them: an exporter may have fixed what it was not told to keep open.
+    ``binding`` says that the export has to hold at these sizes, which are those of the example or of the first sample.
+    At other sizes, an exported model that differs from the module proves nothing: the exporter may have fixed a size
+    that was not declared dynamic. Raises _Skip then, or if the sample cannot be run.
     """
     try:
-        results = run.twin.run(inputs, leaves)
+        results = run.copied.run(inputs, leaves)
     except CannotRun as reason:
         raise _Skip(str(reason)) from reason
     if len(results) != len(run.beside.outputs):
@@ -143,11 +147,11 @@ def _compare(run: ModuleComparison, inputs: Inputs, leaves: list[Any], sample: i
         raise _Skip(f"at {sizes} the exported model itself differs from the module")
     run.rows += rows
     run.samples += 1
-    run.reacts = run.reacts or run.twin.precision == "stored" or any(item.reacts for item in compared)
+    run.reacts = run.reacts or run.copied.precision == "stored" or any(item.reacts for item in compared)
 
 
 def _row(item: Compared, truth: Array, exported: Array, shapes: Mapping[str, tuple[int, ...]]) -> ModuleRow:
-    """Return the evidence on one output; where it differs, the model as it was exported says since when."""
+    """Return the evidence on one output. If it differs, the exported model shows whether folding caused that."""
     found = item.difference
     own, allowed, fault = 0.0, found.allowed, found.fault
     if fault and (was := Beside.difference(truth, exported, item.dtype)).fault:
@@ -162,7 +166,7 @@ def _row(item: Compared, truth: Array, exported: Array, shapes: Mapping[str, tup
 
 
 def _verdict(run: ModuleComparison) -> ModuleVerdict:
-    rows, notes, precision = tuple(run.rows), (*run.twin.notes, *run.notes), run.twin.precision
+    rows, notes, precision = tuple(run.rows), (*run.copied.notes, *run.notes), run.copied.precision
     fault = next((row for row in rows if row.fault), None)
     if fault is not None:
         reason = (
@@ -187,7 +191,7 @@ def _verdict(run: ModuleComparison) -> ModuleVerdict:
 
 
 def raise_unless_module(module: Any) -> None:
-    """Raise BadInput for what is no ``torch.nn.Module``."""
+    """Raise BadInput unless ``module`` is a ``torch.nn.Module``."""
     import torch
 
     if not isinstance(module, torch.nn.Module):

@@ -53,7 +53,7 @@ def opened(given: Any) -> Opened:
 
 def _exported(given: Any) -> tuple[Any, Any]:
     """Return an ``ExportedProgram`` as an ``ONNXProgram``, and what it computes; anything else as it is."""
-    torch = sys.modules.get("torch")  # who has one has imported it
+    torch = sys.modules.get("torch")  # a caller that has a module has imported torch
     if torch is None or not isinstance(given, torch.export.ExportedProgram):
         return given, None
     return torch.onnx.export(given, dynamo=True, verbose=False), given.module()

@@ -10,7 +10,7 @@ from bnfold.semantics import Policy, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 
 DROPS_SINCE = 12
-"""The opset from which Dropout can be told to drop; from 7 to 11 it copies."""
+"""The opset from which Dropout has a training mode; from 7 to 11 it copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Training:
         return bool(self.normalisations or self.dropouts)
 
     def error(self) -> ExportedInTraining:
-        """Return what to tell the user."""
+        """Return the message for the user."""
         nodes = [*(f"BatchNormalization {name}" for name in self.normalisations),
                  *(f"Dropout {name}" for name in self.dropouts)]  # fmt: skip
         listed = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")

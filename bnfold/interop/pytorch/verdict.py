@@ -47,7 +47,7 @@ class ModuleVerdict:
         precision: In which the module ran: ``float64``, on a copy, or ``stored``, its own, where it cannot run in
             float64; empty if it did not run.
         rows: The evidence.
-        notes: What a careful reader should know: samples left out, differences that were there before folding.
+        notes: Further remarks: samples left out, differences that existed before folding.
     """
 
     status: Status

@@ -165,7 +165,7 @@ def _moved(node: Node, known: Proven) -> Tensor | None:
 
 
 def _reshaped(node: Node, known: Proven) -> Tensor | None:
-    """Return the same items as a vector or a scalar, as inference tells, or as the operator makes them."""
+    """Return the same items as a vector or a scalar, of the inferred rank or else of the operator's."""
     source, dims = known.operand(node, 0), known.dims(node.output(0))
     if dims is None:
         return _moved(node, known)

@@ -187,7 +187,7 @@ def _unsure(model: Model, inferred: onnx.ModelProto) -> Unsure:
 
 
 def _merges_branches(node: Node) -> bool:
-    """Whether inference takes each size of an If from the branch that tells it, even if the other branch may not."""
+    """Whether onnx infers a size of an If from one branch, even if the other branch may have another one."""
     return node.is_op("If") and node.graph.opset() < 11
 
 

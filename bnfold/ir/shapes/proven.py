@@ -19,9 +19,9 @@ _OPAQUE = "bnfold.opaque"
 
 
 def proven_types(model: Model) -> Mapping[Value, onnx.TypeProto]:
-    """Return the types of values of the main graph that inference tells.
+    """Return the types of values of the main graph, as inferred.
 
-    What an If, Loop or Scan makes is of an unknown type: sizes may differ between branches and iterations.
+    Results of If, Loop and Scan have an unknown type: sizes may differ between branches and iterations.
     """
     model.sync()
     proto = deepcopy(model.proto)

@@ -1,4 +1,4 @@
-"""Rank, dims and channels of a value as annotations, weights and constants tell them, without any inference."""
+"""Rank, dims and channels of a value, from annotations, weights and constants; nothing is inferred."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def alike(value: Value, keeping: frozenset[str] = KEEPS_SHAPE) -> Value:
     return value
 
 
-def told_dims(value: Value) -> Sequence[Dim] | None:
-    """Return the dims that an annotation, a weight or a stored constant tells, as far as they do."""
+def stated_dims(value: Value) -> Sequence[Dim] | None:
+    """Return the dims that an annotation, a weight or a stored constant states, as far as it states them."""
     told = value.shape if value.shape is not None else _by_weights(value)
     return None if told is None or len(told) > MAX_RANK else told
 
@@ -45,7 +45,7 @@ def rank_from(value: Value) -> tuple[Value, int]:
     least = 0
     for _ in range(_ROWS):
         value = alike(value, KEEPS_RANK)
-        if told_dims(value) is not None or (stretched := _stretched(value)) is None:
+        if stated_dims(value) is not None or (stretched := _stretched(value)) is None:
             break
         value, least = stretched[0], max(least, len(stretched[1]))
     return value, least
@@ -63,9 +63,9 @@ def _stretched(value: Value) -> tuple[Value, tuple[int, ...]] | None:
 
 
 def channels(value: Value) -> int | None:
-    """Return the size of axis 1; None where it is not told.
+    """Return the size of axis 1; None if it is unknown.
 
-    What is found is kept as long as what constants come to is: of a row of Concats, each would be added up from the
+    Results are kept as long as evaluated constants are: in a row of Concats, each would otherwise be added up from the
     first one again.
     """
     evaluation = value.graph.model.evaluation
@@ -101,6 +101,6 @@ def _channels(value: Value, asked: dict[Value, int | None]) -> int | None:
 
 
 def _rank(value: Value) -> int:
-    """Return the rank as far as it is told, at least 0."""
+    """Return the rank as far as it is known, at least 0."""
     source, least = rank_from(value)
-    return max(least, len(told_dims(source) or ()))
+    return max(least, len(stated_dims(source) or ()))

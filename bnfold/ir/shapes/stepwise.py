@@ -104,7 +104,7 @@ class Types:
                 ir_version=8,
             )
         except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError, KeyError):
-            return  # sizes that onnx cannot infer stay unknown; their reader reports it
+            return  # sizes that onnx cannot infer stay unknown; callers report that
         x = node.input(0)
         axes = unsure_axes(node, x.shape) if x is not None and x.shape is not None else set()
         for value in outputs:

@@ -8,16 +8,16 @@ from copy import deepcopy
 import onnx
 
 
-def filled(known: onnx.TypeProto | None, told: onnx.TypeProto, *, names: bool = True) -> onnx.TypeProto:
-    """Return the known type, with what it leaves open taken from ``told``; the very same where nothing is.
+def filled(known: onnx.TypeProto | None, other: onnx.TypeProto, *, names: bool = True) -> onnx.TypeProto:
+    """Return the known type, with the dims that it leaves open taken from ``other``; the very same if it gains nothing.
 
-    Without ``names``, those that a file gave to dims stand for any size and stay, and no others are taken.
+    Without ``names``, dims that a file named stand for any size and stay, and no other names are taken.
     """
     if known is None or known.WhichOneof("value") is None:
-        return told
-    if not (known.HasField("tensor_type") and told.HasField("tensor_type")):
+        return other
+    if not (known.HasField("tensor_type") and other.HasField("tensor_type")):
         return known
-    mine, theirs = known.tensor_type, told.tensor_type
+    mine, theirs = known.tensor_type, other.tensor_type
     dims = zip(mine.shape.dim, theirs.shape.dim, strict=False) if len(mine.shape.dim) == len(theirs.shape.dim) else ()
     better = {axis: there for axis, (here, there) in enumerate(dims) if _says_more(there, here, names)}
     lacks_shape = theirs.HasField("shape") and not mine.HasField("shape")

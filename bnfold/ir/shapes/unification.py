@@ -1,7 +1,7 @@
-"""Shapes as far as operators tell them: unification of dims over a graph, from inputs to outputs and back.
+"""Find shapes by unification: each operator relates the dims of its inputs and outputs, in both directions.
 
-A dim is a size, or a name that stands for one size wherever it is. A weight so tells the dims of data far before it and
-behind it.
+A dim is a size, or a name that stands for one size wherever it appears. So a weight determines dims of data far before
+and behind it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Known = Sequence[int | str | None]
 
 _MOST_ROUNDS = 8
 _ILL_FORMED = (BnfoldError, ValueError, TypeError, IndexError, KeyError, AttributeError)
-"""What damaged nodes raise: they tell nothing."""
+"""Exceptions that damaged nodes raise; nothing follows from such nodes."""
 
 _NOBODYS = ("?", "unk__")
 """How names begin that no file gave."""
@@ -35,7 +35,7 @@ _USUAL_RANK = {"MatMul": 2, "BatchNormalization": 4, "InstanceNormalization": 4}
 
 
 class Dims:
-    """What is known of the values of a graph; if they are not taken as ``declared``, of weights and what they tell."""
+    """The known shapes of the values of a graph. Unless ``declared``, only weights and operators determine them."""
 
     def __init__(self, *, declared: bool = True) -> None:
         self._declared = declared
@@ -50,7 +50,7 @@ class Dims:
         return None if known is None else [*known]
 
     def _known(self, value: ir.Value | None) -> list[Dim] | None:
-        """Do as `of`, for who only looks at it."""
+        """Do as `of`, for callers that do not change the result."""
         if value is None:
             return None
         if value not in self._shapes:
@@ -86,7 +86,10 @@ class Dims:
             self._facts += 1
 
     def follow(self, nodes: Sequence[ir.Node], *, guess: bool = False) -> None:
-        """Learn from all nodes until they tell no more; by ``guess`` also what is usual or largest."""
+        """Apply the rules of all operators until nothing more follows.
+
+        With ``guess``, usual ranks and the largest possible sizes are assumed as well.
+        """
         told = -1
         for turn in range(2 * _MOST_ROUNDS):
             if self._facts == told and not (guess and self._guess(nodes)):
@@ -116,14 +119,14 @@ class Dims:
         return any(self._guess_widest(node) for node in nodes if node.is_op("Expand"))
 
     def _guess_widest(self, node: ir.Node) -> bool:
-        """Guess the widest: data of an Expand that may be as small as 1 tells more when it is as large as it can be."""
+        """Guess the widest data for an Expand: data may have size 1, but from the full size more follows."""
         before, data = self._facts, node.input(0)
         with suppress(*_ILL_FORMED):
             self.tell(data, widest(node, len(self.of(data) or ())))
         return self._facts > before
 
     def _learn_anew(self, node: ir.Node) -> None:
-        """Learn from a node, unless one of the same form among the same shapes told nothing."""
+        """Apply the rule of a node, unless nothing followed from an equal node with equal shapes."""
         if node.op_type in READS_VALUES or node.subgraphs:
             self._learn(node)
             return
@@ -189,7 +192,7 @@ class Dims:
 
 
 def is_known(value: ir.Value) -> bool:
-    """Whether the type is told, and of each dim the size or a name that a file gave."""
+    """Whether the type is known, and each dim is a size or a name that a file gave."""
     shape = value.shape
     if shape is None or value.dtype is None:
         return False
@@ -197,7 +200,7 @@ def is_known(value: ir.Value) -> bool:
 
 
 def learn_shapes(model: ir.Model) -> None:
-    """Fill in the types of values with what the operators tell beyond inference; the file's annotations stay."""
+    """Fill in types that the operators' rules determine beyond inference; the file's annotations stay."""
     dims = Dims()
     dims.follow([*model.nodes()])
     for graph in model.graphs():

@@ -1,6 +1,6 @@
-"""The rank of what a node makes, told by its weights and attributes where its data's type is unknown.
+"""The rank of a result whose data has an unknown type, from the weights and attributes of its producer.
 
-Behind a plugin nothing is known of the data; but what a convolution makes has the rank of its kernel.
+Nothing is known of data that a plugin produces, but the result of a convolution has the rank of its kernel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Dims = list[int | str | None]
 
 
 def type_by_weights(node: Node) -> TypeProto | None:
-    """Return type of the first output with as many dims as certain; None if nothing tells its rank."""
+    """Return the type of the first output, with as many dims as are certain; None if the rank is unknown."""
     dims = dims_by_weights(node)
     if dims is None:
         return None
@@ -35,7 +35,7 @@ def type_by_weights(node: Node) -> TypeProto | None:
 
 
 def dims_by_weights(node: Node) -> Dims | None:
-    """Return dims of the first output as far as they are certain; None if nothing tells its rank."""
+    """Return the dims of the first output, as far as they are certain; None if the rank is unknown."""
     tell = _TELLTALES.get(node.op_type) if node.is_known else None
     with suppress(ReferenceAttribute):
         return tell(node) if tell is not None else None

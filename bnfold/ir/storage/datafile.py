@@ -142,7 +142,7 @@ def obsolete(target: Path, name: str) -> list[Path]:
 def used_by_others(target: Path) -> set[Path]:
     """Return the data files that other models in the folder refer to.
 
-    Who copies a model often leaves its data alone.
+    A model is often copied without its data, so several models may share a data file.
     """
     found: set[Path] = set()
     for other in target.parent.glob("*.onnx"):
@@ -155,7 +155,7 @@ def used_by_others(target: Path) -> set[Path]:
 
 @lru_cache
 def _used_by(model: Path, _state: tuple[int, ...]) -> tuple[Path, ...]:
-    """Return what a model refers to; who rewrites a folder asks as often as it has models."""
+    """Return what a model refers to; cached, because rewriting a folder asks once for each pair of models."""
     return tuple(_used(model))
 
 

@@ -1,4 +1,4 @@
-"""What a file is that is no ONNX model, told by its first bytes, and what to do with it: for the error message only."""
+"""Recognise files that are no ONNX models by their first bytes, and advise what to do; for the error message only."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def describe(source: Source) -> str:
 
 
 def _protobuf(head: bytes) -> str:
-    """Recognise other frameworks' messages, told by their first fields.
+    """Recognise messages of other frameworks by their first fields.
 
     An ONNX model begins with a number, then a text.
     """
@@ -56,7 +56,7 @@ def _protobuf(head: bytes) -> str:
 
 
 def _zip(head: bytes) -> tuple[str, str]:
-    """Recognise a zip archive: its first entry betrays who wrote it."""
+    """Recognise a zip archive: its first entry shows which program wrote it."""
     name = head[30 : 30 + int.from_bytes(head[26:28], "little")]
     if name.endswith((b"data.pkl", b"/version", b".data/serialization_id")):
         return _PYTORCH

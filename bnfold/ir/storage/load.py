@@ -27,7 +27,7 @@ def load(
     """Load a model from a path, encoded bytes or a ModelProto.
 
     External data is looked for beside the file, or in ``base_dir``, and nowhere else; a ModelProto without ``base_dir``
-    keeps its references, and only who wants such a weight meets an error. A file is held open as long as
+    keeps its references, and reading such a weight is an error. A file is held open as long as
     the model lives, and must not be changed meanwhile (`Model.check_sources`).
     Raises BadInput (unreadable), MalformedModel (not ONNX), ExternalDataError.
     """

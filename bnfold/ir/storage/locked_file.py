@@ -1,4 +1,4 @@
-"""Files that a run holds while it works on them, told from those that a killed run has left behind.
+"""Files that a run holds while it works on them, as distinct from those that a killed run has left behind.
 
 A claim is a shared lock on an open file: the system takes it back when the process ends, however it ends. So there is
 no need to guess from a name or an age whether a temporary file is still in use. Where files cannot be locked (Windows,

@@ -65,7 +65,7 @@ def stage(
             input had some there, or if protobuf's 2 GB limit demands it. Anything else is the name of the data file
             that weights go to.
         size_threshold: Weights of fewer bytes stay in the model, unless they were outside and are kept there.
-        progress: Is told the bytes of every piece written.
+        progress: Called with the number of bytes of every piece written.
 
     Raises:
         OutputError: It cannot be written; nothing is left behind, and what stood there is untouched.

@@ -60,7 +60,7 @@ def _ranges(scale: Float64, shift: Float64) -> dict[str, Any]:
 
 
 def source(node: ir.Node, slot: int) -> dict[str, Any]:
-    """Return who makes the value at ``slot``: ``kind``, the value's name, and its dims as far as they are known."""
+    """Return the kind of producer of the value at ``slot``, the value's name, and its dims as far as they are known."""
     value = node.input(slot)
     if value is None:
         return {"kind": "missing", "name": "", "shape": None}

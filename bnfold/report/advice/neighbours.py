@@ -1,4 +1,4 @@
-"""Advice on reasons that are about who else makes, reads or holds what a fold would change."""
+"""Advice on reasons that concern other producers, consumers or owners of a value that a fold would change."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from bnfold.report.html.model_page import packed
 from bnfold.report.html.page import MAX_INLINE, MAX_ROWS, templates
 
 
-def told(document: Mapping[str, Any]) -> str:
-    """Say how much is the same, and how much is not."""
+def tally(document: Mapping[str, Any]) -> str:
+    """Say how many nodes are the same, and how many differences there are."""
     same, count = document["same"], len(document["differences"])
     many = "1 node is the same" if same == 1 else f"{same} nodes are the same"
     if count:
@@ -69,13 +69,13 @@ def _as_sentence(text: str) -> str:
 def html(document: Mapping[str, Any]) -> str:
     """Return one page about what `bnfold.diffing.diff` gives, with a verdict under ``verify`` if there is one.
 
-    Many differences are packed, and drawn when the reader opens them.
+    Many differences are packed, and drawn when they are opened.
     """
     document = map_texts(document, printable)
     environment = templates()
     environment.filters.update(
-        told=told, headline=headline, outputs_agree=outputs_agree, inner=inner, as_sentence=_as_sentence,
-        markdown=lambda each: markdown.of_differences(each, _as_sentence(headline(each)[0]), _as_sentence(told(each))),
+        tally=tally, headline=headline, outputs_agree=outputs_agree, inner=inner, as_sentence=_as_sentence,
+        markdown=lambda each: markdown.of_differences(each, _as_sentence(headline(each)[0]), _as_sentence(tally(each))),
     )  # fmt: skip
     body = environment.get_template("difference.html.j2")
     rows = document["differences"][:MAX_ROWS]

@@ -95,7 +95,7 @@ def lay_out(drawing: Mapping[str, Any]) -> Diagram:
 
 
 def shorten(text: str, limit: int = LONGEST) -> str:
-    """Return the two ends of a long name: exporters put what tells names apart at either."""
+    """Return the two ends of a long name, because exporters put the distinguishing part at either end."""
     if len(text) <= limit:
         return text
     head = (limit - 1) // 2
@@ -147,7 +147,7 @@ def _layers(boxes: Sequence[Box], routes: Sequence[tuple[Box, Box, str]]) -> Non
             break
     for port in (box for box in boxes if box.role == "port"):
         consumers = [end.layer for start, end, _value in routes if start is port]
-        if consumers:  # an input stands right above its first reader, not at the top
+        if consumers:  # an input stands right above its first consumer, not at the top
             port.layer = min(consumers) - 1
 
 
@@ -237,7 +237,7 @@ def _path(line: Sequence[Box]) -> str:
 
 
 def _describe(drawing: Mapping[str, Any]) -> str:
-    """Return the drawing in words, for who cannot see it."""
+    """Describe the drawing in words, for screen readers."""
     nodes = drawing["nodes"]
     consumers: dict[int, list[str]] = {}
     for edge in drawing["edges"]:

@@ -17,7 +17,7 @@ MAX_ROWS = 24
 """Outputs in one plot; the worst ones are shown and the table has all of them."""
 
 MAX_LISTED = 200
-"""Lines of a list that most readers do not open; a page with all of them opens slowly."""
+"""Lines of a list that is rarely opened; a page with all of them opens slowly."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""What differs between two models, and what surrounds it, told without running them."""
+"""Differences between two models, and the nodes around them, found without running the models."""

@@ -1,8 +1,9 @@
-"""What differs between two models outside the cuts: nothing may hide where no rewrite said it happened.
+"""Find all differences between two models that no rewrite announced, and draw cuts around them.
 
-A node counts as unchanged if its twin, the maker of the same values in the other model, has an operator of the same
-*meaning*, the same attributes, inputs and stored tensors, and so have the nodes of its bodies. Every other node becomes
-a cut of its own, bounded by the nearest values that both have and that can be fed (`may_be_fed`).
+The counterpart of a node produces values of the same names in the other model. A node is unchanged if its counterpart
+has an operator with the same *meaning*, and equal attributes, inputs and stored tensors; the nodes of its bodies have
+to be unchanged too. Every other node gets a cut of its own. The cut begins at the nearest values that exist in both
+models and can be fed (`may_be_fed`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from bnfold.verification.changes.unchanged import same_value, signature, unchang
 _T = onnx.TensorProto
 
 _NEARBY = 256
-"""Nodes looked at to tell whether one boundary value depends on the others."""
+"""Nodes that are visited to find out whether one boundary value depends on the others."""
 
 
 def uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) -> list[ir.Cut]:
@@ -32,28 +33,32 @@ def uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) ->
     calls = _changed_functions(before, after)
     with ir.evaluated_once(before), ir.evaluated_once(after):
         for path, graph in new.items():
-            if path in old:  # a graph that only one model has belongs to nodes that are changed themselves
+            if path in old:  # any other graph belongs to a node that has changed itself
                 cuts += _changed(graph, old[path], covered.get(path, set()), calls)
     return cuts
 
 
 def with_changes(before: ir.Model, after: ir.Model, cuts: Iterable[ir.Cut]) -> list[ir.Cut]:
-    """Return the cuts in which something differs: a node that states a default is the same without it."""
+    """Return the cuts that contain a difference.
+
+    A rewrite may change nothing: a node that states a default equals one that leaves it out.
+    """
     old, new = ({graph.path: graph for graph in model.graphs()} for model in (before, after))
     return [cut for cut in cuts if _differs(old.get(cut.graph), _inside(new.get(cut.graph), cut))]
 
 
 def _differs(graph: ir.Graph | None, nodes: Collection[ir.Node]) -> bool:
-    """Whether one of the nodes has no counterpart in ``graph``, by what it makes first, or if there are none."""
+    """Whether there are no nodes, or ``graph`` lacks an unchanged producer of some node's first output."""
     made = [(node, next((value.name for value in node.outputs if value is not None), "")) for node in nodes]
-    twins = [(node, graph.values.get(name)) for node, name in made if graph is not None and name]
-    return not twins or any(
-        twin is None or twin.producer is None or not unchanged(twin.producer, node) for node, twin in twins
+    originals = [(node, graph.values.get(name)) for node, name in made if graph is not None and name]
+    return not originals or any(
+        original is None or original.producer is None or not unchanged(original.producer, node)
+        for node, original in originals
     )
 
 
 def changed_defaults(before: ir.Model, after: ir.Model) -> set[str]:
-    """Return inputs whose default is another one in the other model, or that callers cannot override there."""
+    """Return inputs that have another default in the other model, or that callers can override in one model only."""
     old, new = (
         {value.name: value for value in model.graph.inputs if model.is_overridable(value)} for model in (before, after)
     )
@@ -61,27 +66,27 @@ def changed_defaults(before: ir.Model, after: ir.Model) -> set[str]:
 
 
 def changed_unseen(before: ir.Model, after: ir.Model) -> bool:
-    """Whether a node is not in the original as it is that no comparison runs: a dead one, or one of constants."""
-    twins = {graph.path: graph for graph in before.graphs()}
+    """Whether a changed node is never run by a comparison, because it is dead or computes a constant."""
+    originals = {graph.path: graph for graph in before.graphs()}
     with ir.evaluated_once(before), ir.evaluated_once(after):
-        return any(_changed_unseen(graph, twins.get(graph.path)) for graph in after.graphs())
+        return any(_changed_unseen(graph, originals.get(graph.path)) for graph in after.graphs())
 
 
-def _changed_unseen(graph: ir.Graph, twin: ir.Graph | None) -> bool:
+def _changed_unseen(graph: ir.Graph, original: ir.Graph | None) -> bool:
     made_here = [value for value in graph.outputs if value.graph is graph]
     read = set(walk(made_here, set(captured(graph)))[0])
     for node in (node for node in graph.nodes if not node.is_op("Constant")):
         if node in read and constant_of(node.output(0)) is None:
             continue
         made = next((value.name for value in node.outputs if value is not None), "")
-        old = twin.values.get(made) if twin is not None else None
+        old = original.values.get(made) if original is not None else None
         if old is None or old.producer is None or not unchanged(old.producer, node):
             return True
     return False
 
 
 def _changed_functions(before: ir.Model, after: ir.Model) -> set[tuple[str, str]]:
-    """Return domain and name of functions that are called in another way, or that only one model has."""
+    """Return domain and name of functions with a changed signature, and of those that only one model has."""
     old, new = (
         {(function.path, *_key(function)): signature(function) for function in model.functions}
         for model in (before, after)
@@ -95,7 +100,10 @@ def _key(function: ir.Graph) -> tuple[str, str]:
 
 
 def _inside(graph: ir.Graph | None, cut: ir.Cut) -> set[ir.Node]:
-    """Return the nodes of a cut; those that make what is read outside it as well are compared by themselves."""
+    """Return the nodes inside a cut.
+
+    A node whose result is also read outside the cut is left out. It is compared separately.
+    """
     if graph is None:
         return set()
     outputs = {graph.values[name] for name in cut.outputs if name in graph.values}
@@ -114,23 +122,24 @@ _COUNTS = frozenset({_T.INT16, _T.INT32, _T.INT64, _T.UINT16, _T.UINT32, _T.UINT
 
 
 def may_be_fed(value: ir.Value) -> bool:
-    """Whether numbers of our own can stand for a value. Integers that a node makes are sizes, places and choices.
+    """Whether a value may be replaced by numbers of our own.
 
-    They go with what they were made from: others, fed beside it, would mean nothing, and hide what is done with them.
-    What is dequantized is one of few numbers: others would be clipped where it is quantized again.
+    Integers that a node computes are sizes, indices and choices. Other integers would contradict the values that they
+    were computed from, and would hide errors in using them. A dequantized value may not be replaced either: it takes
+    few values only, and other numbers would be clipped when it is quantized again.
     """
     return value.is_input or (value.dtype not in _COUNTS and not _is_dequantized(value))
 
 
 def visible(graph: ir.Graph, name: str) -> ir.Value | None:
-    """Return the value that ``name`` means in the graph or around it, None if nothing has that name."""
+    """Return the value that ``name`` means in the graph or around it; None if there is none."""
     while name not in graph.values and graph.parent is not None:
         graph = graph.parent.graph
     return graph.values.get(name)
 
 
 def may_be_fed_in(graphs: Mapping[str, ir.Graph], cut: ir.Cut, name: str) -> bool:
-    """Whether the value that ``name`` means at a boundary may be fed, and is no constant."""
+    """Whether ``name`` at the boundary of a cut means a value that may be fed and is no constant."""
     value = visible(graphs[cut.graph], name) if cut.graph in graphs else None
     return value is not None and may_be_fed(value) and ir.constant(value) is None
 
@@ -143,32 +152,33 @@ def _is_dequantized(value: ir.Value | None) -> bool:
 def beyond(before: ir.Model, after: ir.Model, failed: Sequence[ir.Cut]) -> list[ir.Cut]:
     """Return the next larger cuts around unannounced changes whose values differ.
 
-    Names inside a graph are its maker's business: a value that means something else on either side is no fault if all
-    that is made of it is the same. So such values are hidden, and what is behind each is compared instead; what is
-    compared is not hidden itself. Outputs of graphs are not hidden, callers read them by their names.
+    A tool may give a name inside a graph to another value. That is no fault as long as everything computed from the
+    value is equal. So such values are hidden, and the first values behind them are compared instead. A value that is
+    compared for that reason is not hidden itself. Outputs of graphs are never hidden, because callers read them by
+    name.
     """
-    twins = {graph.path: graph for graph in before.graphs()}
+    originals = {graph.path: graph for graph in before.graphs()}
     cuts: list[ir.Cut] = []
     for graph in after.graphs():
         inputs = {cut.outputs[0]: set(cut.inputs) for cut in failed if cut.graph == graph.path}
-        twin = twins.get(graph.path)
-        if not inputs or twin is None:
+        original = originals.get(graph.path)
+        if not inputs or original is None:
             continue
         hidden: dict[str, None] = {}
-        for name, read in inputs.items():  # in the order of the nodes: behind a hidden one comes one that is compared
-            if not (read & hidden.keys() or graph.values[name].is_output or twin.values[name].is_output):
+        for name, read in inputs.items():  # in the order of nodes, so that a compared value follows a hidden one
+            if not (read & hidden.keys() or graph.values[name].is_output or original.values[name].is_output):
                 hidden[name] = None
-        common = {name for name in graph.values if name not in hidden and _is_activation(graph, twin, name)}
-        stops = _stops(graph, twin, common)
+        common = {name for name in graph.values if name not in hidden and _is_activation(graph, original, name)}
+        stops = _stops(graph, original, common)
         shown = dict.fromkeys(name for name in inputs if name not in hidden)
-        for side in (twin, graph):
+        for side in (original, graph):
             shown |= dict.fromkeys(_first_behind([side.values[name] for name in hidden], common))
-        cuts += [_around(graph, twin, [name], "what makes", stops) for name in shown]
+        cuts += [_around(graph, original, [name], "what makes", stops) for name in shown]
     return cuts
 
 
 def _first_behind(values: Sequence[ir.Value], common: set[str]) -> Iterator[str]:
-    """Yield names of the first common values that are made from ``values``."""
+    """Yield names of the first common values that are computed from ``values``."""
     stack, seen = list(values), set(values)
     while stack:
         made = [output for node in stack.pop().consumers for output in node.outputs if output is not None]
@@ -181,40 +191,46 @@ def _first_behind(values: Sequence[ir.Value], common: set[str]) -> Iterator[str]
 
 
 def _changed(
-    graph: ir.Graph, twin: ir.Graph, covered: Collection[ir.Node], calls: Collection[tuple[str, str]]
+    graph: ir.Graph, original: ir.Graph, covered: Collection[ir.Node], calls: Collection[tuple[str, str]]
 ) -> Iterator[ir.Cut]:
-    """Yield cuts around the changed nodes of a graph, and outputs that are no longer (or newly) inputs or weights."""
-    common = {name for name in graph.values if _is_activation(graph, twin, name)}
-    stops = _stops(graph, twin, common)
+    """Yield cuts around the changed nodes of a graph.
+
+    Outputs get a cut as well if they are an input or a weight in one model only.
+    """
+    common = {name for name in graph.values if _is_activation(graph, original, name)}
+    stops = _stops(graph, original, common)
     for node in graph.nodes:
-        if node in covered or constant_of(node.output(0)) is not None:  # which is compared where it is read
+        if node in covered or constant_of(node.output(0)) is not None:  # a constant is compared with its consumers
             continue
         names = [value.name for value in node.outputs if value is not None]
-        made = [name for name in names if name in common and twin.values[name].producer is not None]
-        old = twin.values[made[0]].producer if made else None
+        made = [name for name in names if name in common and original.values[name].producer is not None]
+        old = original.values[made[0]].producer if made else None
         is_renewed = (node.domain, node.op_type) in calls
         if old is None or len(made) < len(names) or is_renewed or not unchanged(old, node):
-            together = [made] if node.subgraphs and made else [[name] for name in made]  # a body runs once for all
-            yield from (_around(graph, twin, names, node.op_type, stops) for names in together)
-    for value, original in zip(graph.outputs, twin.outputs, strict=False):
-        if value.graph is graph and original.graph is twin and not _same_output(original, value):
-            yield _around(graph, twin, [value.name], "output", stops)
+            # The outputs of a body share one cut, so that the body runs only once.
+            together = [made] if node.subgraphs and made else [[name] for name in made]
+            yield from (_around(graph, original, names, node.op_type, stops) for names in together)
+    for value, former in zip(graph.outputs, original.outputs, strict=False):
+        if value.graph is graph and former.graph is original and not _same_output(former, value):
+            yield _around(graph, original, [value.name], "output", stops)
 
 
 def _same_output(old: ir.Value, new: ir.Value) -> bool:
     return (old.producer is None) == (new.producer is None) and same_value(old, new)
 
 
-def _stops(graph: ir.Graph, twin: ir.Graph, common: set[str]) -> list[set[ir.Value]]:
-    """Return where regions may begin: at values of both models that may be fed on either side."""
-    fed = [name for name in common if may_be_fed(graph.values[name]) and may_be_fed(twin.values[name])]
-    return [{side.values[name] for name in fed} for side in (twin, graph)]
+def _stops(graph: ir.Graph, original: ir.Graph, common: set[str]) -> list[set[ir.Value]]:
+    """Return the values at which cuts may begin: those of both models that may be fed in both."""
+    fed = [name for name in common if may_be_fed(graph.values[name]) and may_be_fed(original.values[name])]
+    return [{side.values[name] for name in fed} for side in (original, graph)]
 
 
-def _around(graph: ir.Graph, twin: ir.Graph, names: Sequence[str], what: str, stops: Sequence[set[ir.Value]]) -> ir.Cut:
-    """Return the smallest cut with the outputs ``names``: back to values of both models."""
+def _around(
+    graph: ir.Graph, original: ir.Graph, names: Sequence[str], what: str, stops: Sequence[set[ir.Value]]
+) -> ir.Cut:
+    """Return the smallest cut with the outputs ``names``; it begins at values of both models."""
     leaves: dict[str, None] = {}
-    for side, stop in zip((twin, graph), stops, strict=True):
+    for side, stop in zip((original, graph), stops, strict=True):
         made = [side.values[name] for name in names]
         leaves.update(dict.fromkeys(leaf.name for leaf in walk(made, stop)[1] if leaf in stop))
     return ir.Cut(graph.path, tuple(leaves), tuple(names), f"{what} {names[0]}")
@@ -229,14 +245,14 @@ def apart(cut: ir.Cut) -> list[ir.Cut]:
 
 
 def widened(before: ir.Model, cut: ir.Cut) -> ir.Cut:
-    """Return the cut without inputs that depend on others: fed beside them, they may be what they never are."""
+    """Return the cut without inputs that depend on others: fed together, they could contradict each other."""
     values = next(graph for graph in before.graphs() if graph.path == cut.graph).values
     leaves = [values[name] for name in cut.inputs]
     return cut._replace(inputs=tuple(leaf.name for leaf in leaves if not _depends(leaf, set(leaves))))
 
 
 def deepened(before: ir.Model, after: ir.Model, cut: ir.Cut) -> ir.Cut:
-    """Return the cut without inputs that only one side reads: the other reads what may be the same by another name."""
+    """Return the cut without inputs that only one model reads: the other may read an equal value of another name."""
     sides = [next(graph for graph in model.graphs() if graph.path == cut.graph) for model in (before, after)]
     stops = [{side.values[name] for name in cut.inputs} for side in sides]
     read = [
@@ -249,9 +265,9 @@ def deepened(before: ir.Model, after: ir.Model, cut: ir.Cut) -> ir.Cut:
     return deeper._replace(label=cut.label) if lone else cut
 
 
-def _is_activation(graph: ir.Graph, twin: ir.Graph, name: str) -> bool:
-    """Whether both graphs have the value, and compute or are given it on both sides."""
-    old = twin.values.get(name)
+def _is_activation(graph: ir.Graph, original: ir.Graph, name: str) -> bool:
+    """Whether both graphs have the value, and in both it is an input or computed by a node."""
+    old = original.values.get(name)
     return old is not None and all(
         value.tensor_proto is None and (value.is_input or value.producer is not None)
         for value in (graph.values[name], old)
@@ -259,7 +275,7 @@ def _is_activation(graph: ir.Graph, twin: ir.Graph, name: str) -> bool:
 
 
 def _depends(value: ir.Value, others: set[ir.Value]) -> bool:
-    """Whether a value is made, within a few nodes, from nothing but other boundary values and weights."""
+    """Whether a value is computed, within a few nodes, from other boundary values and weights only."""
     stops = others - {value}
     if value.producer is None:
         return False

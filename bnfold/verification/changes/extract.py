@@ -22,17 +22,17 @@ from bnfold.verification.tolerance.floats import is_float
 
 
 def producer_of_elements(value: ir.Value | None) -> ir.Node | None:
-    """Return the node that makes the elements of a value, which others have only rearranged since."""
+    """Return the node that computes the elements of a value, behind nodes that only rearrange them."""
     producers = value.producers() if value is not None else ()
     return next((node for node in producers if not node.has_trait(REARRANGING)), None)
 
 
 class Subgraph:
-    """What makes some values of a model: its nodes, what it stores, and what has to be fed, ending at ``stops``.
+    """The nodes that compute some values, what these nodes store, and what has to be fed.
 
-    It ends at weights and at inputs of the graph too. Inputs named in ``defaults`` are left at theirs, others that have
-    one are fed other numbers. The model must be in sync (`ir.Model.sync`). Raises Unsupported where two values of the
-    region share one name.
+    It ends at ``stops``, at weights, and at inputs of the graph. Inputs named in ``defaults`` keep their default; other
+    inputs are fed, even if they have one. The model must be in sync (`ir.Model.sync`). Raises Unsupported if two values
+    of the part share one name.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class Subgraph:
 
 
 def fed_apart(old: Subgraph, new: Subgraph, boundaries: Collection[str]) -> set[str]:
-    """Return boundaries that one side alone meets, and that it makes of what the other side alone meets.
+    """Return boundaries that only one part reads and computes from boundaries that only the other part reads.
 
-    Where a value that two readers had now makes what a third one reads, numbers drawn for each of them on its own are
-    none that the models ever compute.
+    Such boundaries depend on each other. If random numbers are drawn for each of them, they may take values together
+    that the models never compute.
     """
     apart: set[str] = set()
     for side, other in ((old, new), (new, old)):
@@ -140,7 +140,7 @@ def _check_names(values: Sequence[ir.Value]) -> None:
 
 
 def constant_of(value: ir.Value | None) -> ir.Tensor | None:
-    """Return the tensor that a value is, unless a caller overrides it."""
+    """Return the tensor of a constant, or of a default that a caller may override."""
     sparse = sparse_of(value) if value is not None else None
     if value is None or sparse is None:
         return ir.constant(value) or (value.tensor if value is not None else None)

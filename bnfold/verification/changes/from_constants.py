@@ -1,6 +1,6 @@
-"""What values are in every run: constants, fills, integers made of constants alone, and floats that are only moved.
+"""Find the values that are the same in every run, whatever nodes compute them.
 
-Who makes such a value does not matter.
+These are constants, fills, integers that are computed from constants alone, and floats that are only moved.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.tolerance.floats import is_float
 
 _FEW = 64
-"""Values that are looked at to tell what one is made from."""
+"""Values that are visited to find out what a value is computed from."""
 
 
 _MOST = 1 << 22
-"""Elements of a constant whose numbers are moved to other places to tell what comes of them."""
+"""Elements of the largest constant whose moved numbers are evaluated."""
 
 _MOVING = MOVING - {"Pad"} | {"Identity"}
-"""Operators whose results are numbers that they are given: exact in any precision."""
+"""Operators that only move numbers: they are exact in any precision."""
 
 
-def held(value: ir.Value | None) -> ir.Tensor | None:
-    """Return the tensor that a value is unless a caller overrides it, or that it is in every run."""
+def fixed_or_default(value: ir.Value | None) -> ir.Tensor | None:
+    """Return the tensor of a value that is the same in every run, or that only a caller can override."""
     return constant_of(value) or fixed(value)
 
 
 def fixed(value: ir.Value | None) -> ir.Tensor | None:
-    """Return what a value is in every run; None where that is not certain.
+    """Return the tensor of a value that is the same in every run; None if that is not certain.
 
-    Kept as long as what constants come to is.
+    The answer is kept as long as the model's evaluated constants are.
     """
     tensor = ir.constant(value)
     if value is None or tensor is not None or value.producer is None:
@@ -51,33 +51,36 @@ def fixed(value: ir.Value | None) -> ir.Tensor | None:
 
 
 def _filled(producer: ir.Node) -> ir.Tensor | None:
-    """Return a fill of known size. It may have more elements than anybody would have computed as a constant."""
+    """Return the tensor of a ConstantOfShape of known size, which may be larger than a constant that is evaluated."""
     shape = producer.input(0) if producer.is_op("ConstantOfShape") else None
     if shape is None or len(producer.outputs) != 1 or producer.is_call:
         return None
     dims = ir.constant(shape) or _integers(shape)
-    with suppress(BnfoldError, ValueError, TypeError, AttributeError):  # damaged, told by a caller, or too large
+    with suppress(BnfoldError, ValueError, TypeError, AttributeError):  # damaged, set by a caller, or too large
         return filled(producer, tuple(dims.numpy().reshape(-1).tolist())) if dims is not None else None
     return None
 
 
 def _integers(value: ir.Value) -> ir.Tensor | None:
-    told: dict[ir.Value, Array] = {}
-    if not _follows_from_constants(value, told):
+    shapes: dict[ir.Value, Array] = {}
+    if not _follows_from_constants(value, shapes):
         return None
-    if value in told:
-        return InMemory(TP.INT64, told[value])
+    if value in shapes:
+        return InMemory(TP.INT64, shapes[value])
     with suppress(BnfoldError):
-        subgraph = Subgraph([value], list(told))
-        fed = {shape.name: array for shape, array in told.items()}
+        subgraph = Subgraph([value], list(shapes))
+        fed = {shape.name: array for shape, array in shapes.items()}
         made: object = reference.evaluate(subgraph.model, fed, [value.name], precision="stored")[value.name]
         if isinstance(made, np.ndarray) and (made.dtype.kind in "iub" or value.dtype in (TP.FLOAT, TP.DOUBLE)):
             return InMemory(onnx.helper.np_dtype_to_tensor_dtype(made.dtype), made)
     return None
 
 
-def _follows_from_constants(value: ir.Value, told: dict[ir.Value, Array]) -> bool:
-    """Whether a few nodes make it of nothing else, but for the shapes that are ``told`` by operators."""
+def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array]) -> bool:
+    """Whether a value is computed from constants alone, by a few nodes.
+
+    Results of Shape count as constants if operators determine them; they are added to ``shapes``.
+    """
     stack, seen = [value], {value}
     while stack:
         read = stack.pop()
@@ -86,8 +89,12 @@ def _follows_from_constants(value: ir.Value, told: dict[ir.Value, Array]) -> boo
             return False
         if producer.has_trait(DRAWING) or (is_float(read.dtype) and not producer.has_trait(_MOVING)):
             return False
-        if producer is _maker(read) and producer.is_op("Shape") and (dims := _dims(producer.input(0))) is not None:
-            told[read] = np.array(dims[slice(producer.attr("start", 0), producer.attr("end", None))], np.int64)
+        if (
+            producer is _sole_producer(read)
+            and producer.is_op("Shape")
+            and (dims := _dims(producer.input(0))) is not None
+        ):
+            shapes[read] = np.array(dims[slice(producer.attr("start", 0), producer.attr("end", None))], np.int64)
             continue
         for source in producer.inputs:
             constant = ir.constant(source)
@@ -100,12 +107,12 @@ def _follows_from_constants(value: ir.Value, told: dict[ir.Value, Array]) -> boo
 
 
 def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
-    """Return the dims that a value has in every run, as the operators say that make it, whatever is declared."""
-    producer = _maker(value)
+    """Return the dims that a value has in every run, derived from operators and not from declarations."""
+    producer = _sole_producer(value)
     for _ in range(_FEW):
         if producer is None or not producer.has_trait(KEEPS_SHAPE):
             break
-        producer = _maker(producer.input(0))
+        producer = _sole_producer(producer.input(0))
     if producer is None or producer.has_references:
         return None
     if producer.is_op("Shape") and not producer.attrs:
@@ -117,13 +124,13 @@ def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
 
 
 def _rank(value: ir.Value | None) -> int | None:
-    """Return the rank that a value has in every run: of what is broadcast, the largest."""
+    """Return the rank that a value has in every run; broadcasting results in the largest rank of its operands."""
     stack, seen, rank = [value], {value}, 0
     while stack:
-        held, producer = ir.constant(read := stack.pop()), _maker(read)
+        constant, producer = ir.constant(read := stack.pop()), _sole_producer(read)
         target = ir.constant(producer.input(1)) if producer is not None and producer.is_op("Reshape") else None
-        if held is not None:
-            rank = max(rank, len(held.dims))
+        if constant is not None:
+            rank = max(rank, len(constant.dims))
         elif target is not None:
             rank = max(rank, target.size)
         elif producer is not None and producer.is_op("Range", "Shape"):
@@ -137,7 +144,7 @@ def _rank(value: ir.Value | None) -> int | None:
     return rank
 
 
-def _maker(value: ir.Value | None) -> ir.Node | None:
-    """Return the operator whose first output a value is."""
+def _sole_producer(value: ir.Value | None) -> ir.Node | None:
+    """Return the producer of a value if the value is its first output and it is no function call."""
     producer = value.producer if value is not None else None
     return None if producer is None or producer.is_call or value is not producer.output(0) else producer

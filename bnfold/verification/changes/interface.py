@@ -1,4 +1,4 @@
-"""Whether two models can be called, and alike: the same inputs to feed and outputs, in name, order, type and shape."""
+"""Compare the interfaces of two models: inputs and outputs by name, order, type and shape."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def interface_fault(before: ir.Model, after: ir.Model) -> str:
 
 
 def narrowed(before: ir.Model, after: ir.Model) -> str:
-    """Return one sentence about what callers may feed to ``before`` and not to ``after``, or have to; else empty."""
+    """Return a sentence about feeds that ``after`` rejects although ``before`` accepts them; else empty."""
     free = before.overridable_inputs()
     takes, took = (declared_shapes(model.graph.proto.input) for model in (after, before))
     gone = _without(free, after.overridable_inputs())
@@ -54,10 +54,7 @@ def declared_shapes(infos: Iterable[onnx.ValueInfoProto]) -> dict[str, Shape]:
 
 
 def flaw(model: ir.Model) -> str:
-    """Return what is missing for any runtime to compute the model.
-
-    A value that nothing makes, or an input of an operator.
-    """
+    """Return what makes a model invalid for any runtime: a value without a producer, or a missing operand."""
     for graph in model.graphs():
         for value in graph.values.values():
             is_there = value.producer is not None or value.is_input or value.is_initializer
@@ -116,11 +113,9 @@ def unread(before: ir.Model, after: ir.Model, fed: Collection[str]) -> list[str]
 
 
 def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:
-    """Return one sentence about an output that ``after`` alone declares with another size than was computed.
+    """Return a sentence about an output that only ``after`` declares with a wrong size; else empty.
 
-    Else empty.
-
-    Where ``after`` takes fewer sizes, what it declares is meant for those.
+    The computed size is the right one. If ``after`` accepts fewer input sizes, its declarations hold for those.
     """
     if narrowed(before, after):
         return ""
@@ -133,13 +128,14 @@ def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequ
 
 
 def contradicted(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:
-    """Say if an output, whose declaration ``after`` extends, has a shape that not even ``before`` declares.
+    """Return a sentence about an output shape that even the declaration of ``before`` excludes; else empty.
 
-    Of an input of unknown rank, the wrong one may have been guessed.
+    Only outputs count for which ``after`` declares more than ``before``. If an input has an unknown rank, a wrong rank
+    may have been assumed.
     """
     had, has = (declared_shapes(model.graph.proto.output) for model in (before, after))
     return declared_otherwise(
-        before, {name: shape for name, shape in outputs.items() if not _tells(had[name], has[name])}
+        before, {name: shape for name, shape in outputs.items() if not _confirms(had[name], has[name])}
     )
 
 
@@ -154,18 +150,18 @@ def declared_otherwise(model: ir.Model, outputs: Mapping[str, Sequence[int]]) ->
 
 
 def unproven_promise(before: ir.Model, after: ir.Model) -> str:
-    """Return one sentence about an output of a size that neither the original nor inference tells; else empty."""
+    """Return a sentence about an output size that is declared, but confirmed by neither the original nor inference."""
     had, has = (declared_shapes(model.graph.proto.output) for model in (before, after))
-    changed = [name for name, shape in has.items() if not _tells(had[name], shape)]
+    changed = [name for name, shape in has.items() if not _confirms(had[name], shape)]
     values = sized(after, {}).graph.values if changed else {}  # which has learnt nothing from what is declared
     for name in changed:
-        if not _tells(values[name].shape, has[name]):
+        if not _confirms(values[name].shape, has[name]):
             return f"output {name!r} had the shape {_written(had[name])} and is declared with {_written(has[name])}"
     return ""
 
 
-def _tells(known: Shape, declared: Shape) -> bool:
-    """Whether each size that is declared is the one that is known. 0 is what exporters write for an unknown one."""
+def _confirms(known: Shape, declared: Shape) -> bool:
+    """Whether each declared size is the known one; 0 is what exporters write for an unknown size."""
     sizes = {axis: dim for axis, dim in enumerate(declared or ()) if isinstance(dim, int) and dim}
     return sizes.items() <= dict(enumerate(known or ())).items()
 
@@ -233,7 +229,7 @@ def _clash(one: Shape, other: Shape) -> bool:
 
 
 def _admits(old: Shape, new: Shape) -> bool:
-    """Whether every dim that was open still is."""
+    """Whether every dim that was dynamic still is."""
     if old is None or new is None:
         return new is None
     return not any(isinstance(b, int) and not isinstance(a, int) for a, b in zip(old, new, strict=True))

@@ -1,8 +1,9 @@
-"""Whether a model is another one but for names: then it computes the same, and nothing has to be run.
+"""Find out whether two models differ in names only. Then they are equivalent, and nothing has to be run.
 
-Nodes are matched one to one, from the outputs back, and no node of the rewritten model may be left over. Attributes
-and stored tensors are compared byte by byte, opsets by number. A constant may be stored that was computed before, not
-the other way round. Whatever is not understood here counts as a difference.
+Nodes are matched one to one, from the outputs back, and each node of the rewritten model has to be matched. Attributes
+and stored tensors are compared byte by byte, opsets by number. The rewritten model may store a constant that the
+original computes, but may not compute one that the original stores. Anything that is not understood here counts as a
+difference.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.verification.changes.unchanged import telling
+from bnfold.verification.changes.unchanged import meaningful_attributes
 from bnfold.verification.tolerance.bits import same
 from bnfold.verification.verdict import Verdict
 
@@ -24,17 +25,17 @@ REASON = "nothing but names differs: the same nodes, attributes and constants"
 
 
 def verdict_on_names(before: ir.Model, after: ir.Model) -> Verdict | None:
-    """Return the verdict where nothing but names differs; None for any other two models, which are to be compared."""
+    """Return the verdict if the models differ in names only; else None, and they have to be compared."""
     try:
         with ir.evaluated_once(before), ir.evaluated_once(after):
-            is_same = _Twins(before, after).are_same()
-    except (BnfoldError, ValueError, TypeError):  # damaged in a way that whoever compares them will tell
+            is_same = _Matched(before, after).are_same()
+    except (BnfoldError, ValueError, TypeError):  # a damaged model; comparing it will report that
         return None
     return Verdict("verified", REASON, "structure") if is_same else None
 
 
-class _Twins:
-    """What was matched with what: graphs, nodes and the inputs of graphs, each with one of the other model."""
+class _Matched:
+    """Graphs, nodes and graph inputs of one model, each matched with one of the other model."""
 
     def __init__(self, before: ir.Model, after: ir.Model) -> None:
         self._models = before, after
@@ -59,7 +60,7 @@ class _Twins:
             and self._is_graph(before.graph, after.graph)
             and self._are_nodes()
             and all(node in self._taken or _is_literal(node) for node in after.nodes())
-            and self._tells_nothing_new()
+            and self._declares_nothing_new()
         )
 
     def _is_function(self, old: ir.Graph, new: ir.Graph) -> bool:
@@ -83,14 +84,14 @@ class _Twins:
         )
 
     def _match(self, found: dict[_Thing, _Thing], old: _Thing, new: _Thing) -> bool:
-        """Match two things, unless one of them is matched with another."""
+        """Match two objects, unless one of them is already matched with another one."""
         if old not in found and new not in self._taken:
             found[old] = new
             self._taken.add(new)
         return found.get(old) is new
 
     def _is_fed(self, old: ir.Value, new: ir.Value) -> bool:
-        """Whether both are inputs in one place; both have the same default, or none."""
+        """Whether two inputs at the same position match: both have equal defaults, or none."""
         self._declared.append((old, new))
         stored = new.tensor
         is_same = old.tensor is None if stored is None else same(old.tensor, stored)
@@ -111,7 +112,7 @@ class _Twins:
         return old.slot == new.slot
 
     def _are_nodes(self) -> bool:
-        """Whether these are nodes that were met, and what they are made from."""
+        """Whether all pairs of producers that were met match, and the producers of their inputs too."""
         while self._waiting:
             if not self._is_node(*self._waiting.pop()):
                 return False
@@ -123,7 +124,7 @@ class _Twins:
         made = zip(old.outputs, new.outputs, strict=False)
         self._declared += [(one, other) for one, other in made if one is not None and other is not None]
         return (
-            new.op_type != "Gradient"  # whose attributes name values
+            new.op_type != "Gradient"  # its attributes refer to values by name
             and self._graphs.get(old.graph) is new.graph
             and self._match(self._nodes, old, new)
             and _operator(old) == _operator(new)
@@ -133,59 +134,59 @@ class _Twins:
             and all(self._are_graphs(bodies, new.subgraphs[name]) for name, bodies in old.subgraphs.items())
         )
 
-    def _tells_nothing_new(self) -> bool:
-        """Whether types are declared that the original declares as well, or that follow from it."""
-        told = [
+    def _declares_nothing_new(self) -> bool:
+        """Whether each type that the rewritten model declares is declared by the original, or follows from it."""
+        undeclared = [
             (old, kind)
             for old, new in self._declared
-            if (kind := new.type) is not None and not _is_told(old, new, kind)
+            if (kind := new.type) is not None and not _is_declared(old, new, kind)
         ]
-        if not told:
+        if not undeclared:
             return True
-        twin = self._models[0].clone()
-        twin.infer_shapes()
-        types = {graph.path: graph.types for graph in twin.graphs()}
-        return all(_follows(kind, types[old.graph.path].get(old.name)) for old, kind in told)
+        copy = self._models[0].clone()
+        copy.infer_shapes()
+        types = {graph.path: graph.types for graph in copy.graphs()}
+        return all(_follows(kind, types[old.graph.path].get(old.name)) for old, kind in undeclared)
 
 
-def _is_told(old: ir.Value, new: ir.Value, told: onnx.TypeProto) -> bool:
-    """Whether the original declares the same type, or it is that of the stored tensor."""
-    held, kind = _stored(new), _bare(told)
+def _is_declared(old: ir.Value, new: ir.Value, declared: onnx.TypeProto) -> bool:
+    """Whether the original declares the same type, or it is the type of the stored tensor."""
+    held, kind = _stored(new), _bare(declared)
     if held is not None and kind == _bare(onnx.helper.make_tensor_type_proto(held.dtype, held.dims)):
         return True
     return old.type is not None and kind == _bare(old.type)
 
 
 def _follows(kind: onnx.TypeProto, known: onnx.TypeProto | None) -> bool:
-    """Whether a type says nothing that is not known; a dim may be open."""
+    """Whether a declared type says no more than the known one; a declared dim may be dynamic."""
     if known is None or not (kind.HasField("tensor_type") and known.HasField("tensor_type")):
         return False
-    told, mine = _bare(kind).tensor_type, _bare(known).tensor_type
-    return told.elem_type == mine.elem_type and (
-        not told.HasField("shape")
+    declared, mine = _bare(kind).tensor_type, _bare(known).tensor_type
+    return declared.elem_type == mine.elem_type and (
+        not declared.HasField("shape")
         or (
             mine.HasField("shape")
-            and len(told.shape.dim) == len(mine.shape.dim)
+            and len(declared.shape.dim) == len(mine.shape.dim)
             and all(
                 dim.WhichOneof("value") is None or dim == there
-                for dim, there in zip(told.shape.dim, mine.shape.dim, strict=True)
+                for dim, there in zip(declared.shape.dim, mine.shape.dim, strict=True)
             )
         )
     )
 
 
 def _stored(value: ir.Value) -> ir.Tensor | None:
-    """Return the tensor of a constant that needs no computing."""
+    """Return the tensor of a constant that needs no evaluation."""
     return ir.constant(value) if value.tensor_proto is not None or _is_literal(value.producer) else None
 
 
 def _is_literal(node: ir.Node | None) -> bool:
-    """Whether a node is a Constant, and nothing is odd about it."""
+    """Whether a node is a well-formed Constant: no input, one attribute."""
     return node is not None and node.is_op("Constant") and (len(node.inputs), len(node.proto.attribute)) == (0, 1)
 
 
 def _operator(node: ir.Node) -> object:
-    own = [each for each in telling(node) if each.name not in node.subgraphs]
+    own = [each for each in meaningful_attributes(node) if each.name not in node.subgraphs]
     version = node.graph.opset(node.domain)
     return node.domain, node.op_type, getattr(node.proto, "overload", ""), version, _texts(own)
 
@@ -193,7 +194,7 @@ def _operator(node: ir.Node) -> object:
 def _texts(attributes: Iterable[onnx.AttributeProto]) -> list[bytes]:
     """Return attributes byte by byte, in any order.
 
-    A tensor too large for its message is the same in one model only.
+    A tensor that is too large for its message is represented by a token. So it differs in any other model.
     """
     return sorted(attribute.SerializeToString(deterministic=True) for attribute in attributes)
 
@@ -203,13 +204,13 @@ def _opsets(proto: onnx.ModelProto | onnx.FunctionProto) -> set[tuple[str, int]]
 
 
 def _interface(model: ir.Model) -> object:
-    """Return inputs and outputs in their order, with their types; what a dim is called in other words has no say."""
+    """Return inputs and outputs in their order, with their types."""
     graph = model.proto.graph
     return [[(info.name, _bare(info.type)) for info in ends] for ends in (graph.input, graph.output)]
 
 
 def _bare(kind: onnx.TypeProto) -> onnx.TypeProto:
-    """Return a type without denotations."""
+    """Return a type without its denotations, which have no effect."""
     bare = onnx.TypeProto()
     bare.CopyFrom(kind)
     bare.ClearField("denotation")
@@ -223,7 +224,7 @@ def _is_plain(graph: ir.Graph) -> bool:
 
 
 def _hides_a_name(model: ir.Model) -> bool:
-    """Whether a subgraph has a name that the graphs around it have too: runtimes are not at one about that."""
+    """Whether a subgraph redefines a name of a graph around it: runtimes disagree about its meaning."""
     for graph in model.graphs():
         around = graph.parent
         while around is not None:

@@ -1,4 +1,4 @@
-"""Whether two nodes of two models are the same one: the same operator, wiring and settings, the same constants."""
+"""Compare two nodes of two models: operator, wiring, attributes and constants."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from bnfold.verification.changes.from_constants import fixed
 from bnfold.verification.tolerance.bits import same
 
 _FAR = 64
-"""Copies of copies that are followed."""
+"""How many copies in a row are followed back."""
 _MANY = 1024
-"""Pairs of values that are looked at to tell whether one is another one made twice."""
+"""Pairs of values that are visited to find out whether two values are computed in the same way."""
 _TRAINS_BY_INPUT = 12
-"""The version of Dropout from which on an input says whether it trains."""
+"""The first version of Dropout that has an input for training mode."""
 
 
 def unchanged(old: ir.Node, new: ir.Node) -> bool:
-    """Whether two nodes compute the same from values of the same names, but for what their bodies do.
+    """Whether two nodes produce equal values under the same names; the nodes of bodies are compared separately.
 
-    What the original copies may be made in the place of the copy.
+    If the original node only copies a value, the new node may compute that value itself.
     """
     if _names(old.outputs) != _names(new.outputs):
         return False
-    if _computes_the_same(old, new):
+    if _are_equivalent(old, new):
         return True
     source = _copied(old.output(0))
     producer = source.producer if source is not None else None
@@ -42,11 +42,11 @@ def unchanged(old: ir.Node, new: ir.Node) -> bool:
         and producer.graph is old.graph
         and _is_repeatable(producer)
         and len(_names(old.outputs)) == len(_names(producer.outputs)) == 1
-        and _computes_the_same(producer, new)
+        and _are_equivalent(producer, new)
     )
 
 
-def _computes_the_same(old: ir.Node, new: ir.Node) -> bool:
+def _are_equivalent(old: ir.Node, new: ir.Node) -> bool:
     return (
         _same_operator(old, new)
         and _attributes(old, new) == _attributes(new, old)
@@ -55,34 +55,30 @@ def _computes_the_same(old: ir.Node, new: ir.Node) -> bool:
 
 
 def identity(node: ir.Node) -> tuple[object, ...]:
-    """Return what a node means, and the first value that it makes.
-
-    One of the same in another model is its counterpart.
-    """
+    """Return the meaning of a node and the name of its first output; its counterpart's are equal."""
     return (*meaning(node), next((value.name for value in node.outputs if value is not None), ""))
 
 
 def _same_input(old: ir.Value | None, new: ir.Value | None) -> bool:
-    """Compare inputs: what nobody can override means what it is, however it is made or called.
+    """Compare inputs.
 
-    And a copy, what it is one of.
-
-    Of a value that the original makes twice either one may be read.
+    A value that no caller can override is compared by content, however it is computed or named. Copies are followed to
+    the value that they copy. If the original computes a value twice, either result may be read.
     """
     old, new = _copied(old), _copied(new)
     if old is None or new is None:
         return old is new
-    if old.name == new.name and same_value(old, new):  # of most values that is all there is to know
+    if old.name == new.name and same_value(old, new):  # decides most cases, so it is first
         return True
     if (one := fixed(old)) is not None and (other := fixed(new)) is not None:
         return same(one, other)
-    twin = old.graph.values.get(new.name)
-    return twin is not None and same_value(twin, new) and _is_made_twice(old, twin)
+    counterpart = old.graph.values.get(new.name)
+    return counterpart is not None and same_value(counterpart, new) and _is_made_twice(old, counterpart)
 
 
-def _is_made_twice(old: ir.Value, twin: ir.Value) -> bool:
-    """Whether the same operators make both values, of one graph, of the same values."""
-    waiting: list[tuple[ir.Value | None, ir.Value | None]] = [(old, twin)]
+def _is_made_twice(old: ir.Value, counterpart: ir.Value) -> bool:
+    """Whether two values of one graph are computed by equal operators from equal values."""
+    waiting: list[tuple[ir.Value | None, ir.Value | None]] = [(old, counterpart)]
     seen: set[tuple[ir.Value, ir.Value]] = set()
     while waiting:
         one, other = map(_copied, waiting.pop())
@@ -103,7 +99,7 @@ def _is_made_twice(old: ir.Value, twin: ir.Value) -> bool:
 
 
 def _are_alike(one: ir.Node, other: ir.Node) -> bool:
-    """Whether two nodes of one graph make the same of the same, each time they run."""
+    """Whether two nodes of one graph produce equal results from equal inputs, each time they run."""
     return (
         one.graph is other.graph
         and _is_repeatable(one)
@@ -114,13 +110,13 @@ def _are_alike(one: ir.Node, other: ir.Node) -> bool:
 
 
 def _is_repeatable(node: ir.Node) -> bool:
-    """Whether it is sure to make the same of the same whenever it runs."""
+    """Whether a node is certain to produce equal results from equal inputs whenever it runs."""
     draws = node.has_trait(DRAWING) or node.is_op("Dropout")
     return not (node.domain or node.subgraphs or node.is_call or draws)
 
 
 def _copied(value: ir.Value | None) -> ir.Value | None:
-    """Return what nodes that hand on one of their inputs have made the value from."""
+    """Return the value that this one is a copy of, through any number of copying nodes."""
     for _ in range(_FAR):
         producer = value.producer if value is not None else None
         source = _handed_on(producer) if producer is not None and value is producer.output(0) else None
@@ -131,7 +127,10 @@ def _copied(value: ir.Value | None) -> ir.Value | None:
 
 
 def _handed_on(producer: ir.Node) -> ir.Value | None:
-    """Return the input that the first output is: of Dropout, where no input can say that it trains."""
+    """Return the input that the first output is a copy of; None if it is no copy.
+
+    Dropout copies if it has no input for training mode.
+    """
     if producer.is_call:
         return None
     if producer.is_op("Concat"):
@@ -141,16 +140,13 @@ def _handed_on(producer: ir.Node) -> ir.Value | None:
 
 
 def _only_one(concat: ir.Node) -> ir.Value | None:
-    """Return the one operand that is not known to be empty."""
+    """Return the operand, if only one is not known to be empty."""
     others = [value for value in concat.inputs if (held := fixed(value)) is None or held.size]
     return others[0] if len(others) == 1 else None
 
 
 def same_value(old: ir.Value | None, new: ir.Value | None) -> bool:
-    """Whether two are the same value: activations mean the same under one name and in one scope.
-
-    What is stored is compared, defaults included.
-    """
+    """Whether two values are equal: constants by content, defaults included, others by name and scope."""
     if old is None or new is None:
         return old is new
     one, other = constant_of(old), constant_of(new)
@@ -169,16 +165,16 @@ def _names(values: list[ir.Value | None]) -> list[str]:
 
 
 def _attributes(node: ir.Node, other: ir.Node) -> dict[str, object]:
-    """Return attributes as bytes; of graphs how they are called, for what they compute is compared by itself.
+    """Return attributes as bytes, but of graphs the signature alone: their nodes are compared separately.
 
-    What states a default is left out, unless the ``other`` node has a default of its own for it.
+    An attribute that states its default is left out, unless ``other`` has another default for it.
     """
     own, its = defaults(node), defaults(other)
     return {
         name: [signature(graph) for graph in node.subgraphs[name]]
         if name in node.subgraphs
         else attribute.SerializeToString(deterministic=True)
-        for name, attribute in ((each.name, each) for each in telling(node))
+        for name, attribute in ((each.name, each) for each in meaningful_attributes(node))
         if name not in MEANINGLESS
         and not (
             name in own
@@ -190,15 +186,15 @@ def _attributes(node: ir.Node, other: ir.Node) -> dict[str, object]:
 
 
 def defaults(node: ir.Node) -> Mapping[str, Any]:
-    """Return the values of the attributes that are left out."""
+    """Return the default values of attributes that may be left out."""
     known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
     return known.defaults if known is not None else {}
 
 
-def telling(node: ir.Node) -> list[onnx.AttributeProto]:
-    """Return the attributes without those of a Conv that say nothing.
+def meaningful_attributes(node: ir.Node) -> list[onnx.AttributeProto]:
+    """Return the attributes that have an effect.
 
-    VALID without padding, the sizes of its weight.
+    Those of a Conv without effect are left out: VALID without padding, and a kernel_shape that the weight implies.
     """
     found = list(node.proto.attribute)
     if not node.is_op("Conv") or node.has_references or len({each.name for each in found}) < len(found):
@@ -215,7 +211,7 @@ def telling(node: ir.Node) -> list[onnx.AttributeProto]:
 
 
 def signature(graph: ir.Graph) -> object:
-    """Return the formal inputs and outputs, in order, and of functions the attributes with their defaults."""
+    """Return the formal inputs and outputs in order, and for functions also the attributes with their defaults."""
     inputs = [value.name for value in graph.inputs]
     outputs = [(value.name, value.graph.path) for value in graph.outputs]
     if not isinstance(graph.proto, onnx.FunctionProto):
@@ -225,7 +221,7 @@ def signature(graph: ir.Graph) -> object:
 
 
 def _same_operator(old: ir.Node, new: ir.Node) -> bool:
-    """Whether the meaning is the same; a default that only one version has is what the other one does."""
+    """Whether the meaning is the same. A default that only one version has is the behaviour of the other."""
     one, other = defaults(old), defaults(new)
     shared = [name for name in one.keys() & other.keys() if name not in old.attrs]
     return (

@@ -1,1 +1,1 @@
-"""Two sides run beside each other, and their results compared."""
+"""Evaluate two models side by side, and compare their results."""

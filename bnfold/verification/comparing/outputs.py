@@ -1,6 +1,6 @@
-"""Each output beside the other model's: whether it agrees, whether that proves anything, and its row in the report.
+"""Compare each output of two models: whether it agrees, whether that proves anything, and its row in the report.
 
-Agreement counts if the results move at all with what is new, and by no more than rounding ever moves them.
+Agreement proves something only if the results react to the new weights, and by no more than rounding ever causes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ BLIND = 1e-3
 that moves less than this with one unit would not show it."""
 
 LARGEST_DIFFERENCE = 1e-4
-"""Of the scale, in float32: what rounding weights never causes in a healthy network. Beyond it the noise is not
-believed unless the original itself errs as much in its own type. Other types: in proportion to their roundoff."""
+"""The largest difference, relative to the scale, that rounding weights causes in a healthy float32 network.
+
+If the measured noise is larger, it is not believed unless the original errs as much in its own type. For other types,
+the limit is in proportion to their roundoff.
+"""
 
 UNSEEN = "no output reacts to the new weights on these inputs, so a fault in them would not be seen"
 
@@ -73,7 +76,7 @@ class Compared(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What is wrong."""
+        """A sentence about the fault."""
         found = self.difference
         what = f"{'output' if self.is_output else 'value'} {self.name!r}"
         if found.fault == TOO_FAR:
@@ -82,7 +85,7 @@ class Compared(NamedTuple):
 
     @property
     def row(self) -> OutputRow:
-        """For the report."""
+        """The row of the report."""
         found = self.difference
         return OutputRow(
             name=self.name,
@@ -153,7 +156,7 @@ def inconclusive(found: Iterable[Compared], exceeds: Callable[[Compared], bool] 
 
 
 def output_rows(found: Sequence[Compared]) -> tuple[OutputRow, ...]:
-    """Return one row an output: its worst sample, and how the first one was."""
+    """Return one row an output: its worst sample, and the result on the first sample."""
     first: dict[str, Difference] = {}
     worst: dict[str, Compared] = {}
     for item in (item for item in found if item.is_output):

@@ -1,7 +1,7 @@
-"""Two models that are evaluated beside each other, and what rounding does to their results: that is measured.
+"""Evaluate two models side by side, and measure what rounding does to their results.
 
-A difference counts as rounding if disturbing what was rounded moves the results as far (`compare`). Whole models and
-regions are both compared so.
+A difference counts as rounding if perturbing the rounded weights moves the results as far (`compare`). Whole models and
+parts are both compared in this way.
 """
 
 from __future__ import annotations
@@ -88,14 +88,15 @@ class ModelRuns(NamedTuple):
         return explained(self._rounds(expected, actual), compare, is_in_doubt)
 
     def _rounds(self, expected: Mapping[str, Array], actual: Mapping[str, Array]) -> Iterator[list[Results]]:
-        """Yield what rounding does to the new side's results, `ROUNDS` times its weights, at last all else that errs.
+        """Yield what rounding does to the new model's results: `ROUNDS` draws of its weights, then all other errors.
 
-        Evaluations in float64 err by themselves, and disturbed weights do not always show it: a normaliser takes out
-        again what a scale or a shift is off by, and blows up what is left of numbers that nearly cancel. A rewrite may
-        spare digits that the original loses: those of a shift that a normaliser takes out again, say. And it may have
-        lost some as the original would: weights computed in their own type from others that cancel. So the last round
-        has jittered evaluations of both models, and what the original made with weights disturbed that are ``removed``,
-        moved to where the rewritten model's results are.
+        Evaluations in float64 have errors of their own, and perturbed weights do not always show them. A normaliser
+        cancels an error of scale or shift, and amplifies what is left of numbers that nearly cancel.
+
+        A rewrite may keep digits that the original loses, for instance those of a shift that a normaliser cancels. It
+        may also lose digits as the original would, in weights that were computed in their own type from numbers that
+        cancel. So the last round has jittered evaluations of both models, and results of the original with its
+        ``removed`` weights perturbed. The latter are applied to the results of the rewritten model.
         """
         for number in range(ROUNDS):
             yield [self.new(altered=altered) for altered in self.moved(number)]
@@ -111,12 +112,10 @@ class ModelRuns(NamedTuple):
         ]
 
     def _errs(self) -> list[reference.Alterations]:
-        """Return what moves the original.
+        """Return perturbations of the original: removed weights moved, and computed constants rounded at every node.
 
-        Its weights that are removed, and its computed constants rounded at every node.
-
-        Who stores such a constant may have it as a runtime makes it, whose rounding a normaliser of few numbers
-        amplifies.
+        The rewritten model may store a constant as a runtime computed it, with its rounding. A normaliser of few
+        numbers amplifies that.
         """
         moves = [*self.removed()]
         if constants := computed_constants(self.old.model, self.old.feeds):
@@ -146,14 +145,14 @@ def explained(
 
 
 def that_run(results: Iterator[dict[str, Array]]) -> list[dict[str, Array]]:
-    """Return all results, or none where one does not run: because a size came out another one, it tells nothing."""
+    """Return all results, or none if a run failed: it has a size that does not fit, and proves nothing."""
     with suppress(reference.Misfit):
         return [*results]
     return []
 
 
 def _beside(actual: Any, expected: Any, draw: Any, largest: float) -> Any:
-    """Move ``actual`` as far as ``draw`` is from ``expected``; as it is where that is more than ``largest``."""
+    """Move ``actual`` by the distance of ``draw`` from ``expected``; leave it if that is above ``largest``."""
     arrays = [value for value in (actual, expected, draw) if isinstance(value, np.ndarray)]  # and not a sequence
     if len(arrays) < 3 or any(array.dtype != np.float64 or array.shape != arrays[0].shape for array in arrays):
         return actual

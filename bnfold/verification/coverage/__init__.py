@@ -1,7 +1,7 @@
-"""Would a fault have shown? Equal results prove nothing about what they do not depend on.
+"""Would a fault have shown? Equal results prove nothing about things that they do not depend on.
 
-The one door: what is compared asks for a `Coverage` of a part (`cover_part`) or of what a part is among whole models
-(`cover_whole`), lets it `observe` each comparison that found no difference, and reads what is left `uncovered`.
+This is the one door: a comparison asks for the `Coverage` of a part (`cover_part`), or of a part within whole models
+(`cover_whole`). It lets the coverage `observe` each comparison without a difference, and reads what is ``uncovered``.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["Coverage", "cover_part", "cover_whole", "differ_in_kind", "same_plac
 def cover_part(
     old: Subgraph, new: Subgraph, compared: Collection[str], hidden: Collection[str], work: reference.Work
 ) -> Coverage:
-    """Return what comparing the values ``compared`` of two parts has to tell apart.
+    """Return the differences of two parts that comparing the values ``compared`` has to reveal.
 
-    ``hidden`` are values that differ inside. They have to show as everything else that differs, smooth or not.
+    ``hidden`` are values inside that differ. Each of them has to show, whether it is smooth or not.
     """
     mutants = Mutants(old, new, () if hidden else compared)
     found = [*mutants.found, *all_taken_over(old, new, hidden, compared)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from bnfold import ir
 from bnfold.ir.traits import WINDOWED
-from bnfold.verification.changes.from_constants import held
+from bnfold.verification.changes.from_constants import fixed_or_default
 
 _NO_EFFECT = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 """What a window has along each axis without the attribute."""
@@ -21,7 +21,7 @@ def types(node: ir.Node) -> list[int | None]:
 def is_unread(node: ir.Node, name: str) -> bool:
     """Whether an attribute has no effect: the ratio of a Dropout that drops nothing, and allowzero without a zero."""
     if node.is_op("Reshape") and name == "allowzero":
-        shape, data, made = held(node.input(1)), node.input(0), node.output(0)
+        shape, data, made = fixed_or_default(node.input(1)), node.input(0), node.output(0)
         known = None if data is None else data.shape
         is_never_empty = known is not None and all(isinstance(size, int) and size > 0 for size in known)
         is_never_zero = shape is not None and bool(shape.numpy().all())
@@ -54,5 +54,5 @@ def is_ratio(node: ir.Node, slot: int) -> bool:
     """Whether an input is the ratio of a Dropout outside training, or says that it does not train."""
     if not node.is_op("Dropout") or not slot:
         return False
-    mode = held(node.input(2))
+    mode = fixed_or_default(node.input(2))
     return node.input(2) is None or (mode is not None and not mode.numpy().any())

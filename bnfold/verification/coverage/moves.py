@@ -1,4 +1,4 @@
-"""How numbers are changed, so that a comparison has to react: moved a little, replaced, or let through."""
+"""Change numbers so that a comparison has to react: move them a little, replace them, or undo a clipping."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def replacing(places: Array, numbers: Array) -> Callable[[Any], Any]:
 
 
 def nudge(datum: Any) -> Any:
-    """Perturb an array: numbers a little larger, truths turned round, words doubled; others stay."""
+    """Perturb an array: numbers slightly larger, booleans inverted, strings doubled; other values stay."""
     kind = datum.dtype.kind if isinstance(datum, np.ndarray) else ""
     if kind == "f":
         with np.errstate(over="ignore"):  # the largest numbers become infinite, which is a change as well
@@ -52,10 +52,10 @@ def nudge(datum: Any) -> Any:
     return ~datum if kind == "b" else datum + datum.dtype.type(1) if kind in "iu" and kind else datum
 
 
-def _let_through(held_back: Array) -> Array:
-    """Make numbers negative where a Relu made zeros."""
-    return np.where(held_back == 0, -np.abs(held_back).max(initial=1.0), held_back)
+def _let_through(clipped: Array) -> Array:
+    """Make numbers negative in the places of zeros, which a Relu may have clipped."""
+    return np.where(clipped == 0, -np.abs(clipped).max(initial=1.0), clipped)
 
 
 WITHOUT: dict[str, Callable[[Any], Any]] = {"IsInf": np.zeros_like, "IsNaN": np.zeros_like, "Relu": _let_through}
-"""What is made of a result as if the operator never had to act; where only one model has it, it has to."""
+"""Changes that undo the effect of an operator. If only one model has the operator, it has to have an effect."""

@@ -1,8 +1,8 @@
-"""What differs between two regions, as changes that a comparison of them has to react to.
+"""Find the differences between two parts, as mutants: changes to which a comparison has to react.
 
-What both have under one name is changed back to what it was, what only one has is moved a little. A float is taken at
-its word where nothing but smooth operators is between it and a result: such functions that are the same at random
-places are the same everywhere.
+A constant or attribute that both parts have under one name is changed back to its old content. One that only one part
+has is moved a little. A float needs no mutant if only smooth operators are between it and a result: smooth functions
+that agree at random points agree everywhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
 from bnfold.verification.changes.extract import Subgraph
-from bnfold.verification.changes.from_constants import held
+from bnfold.verification.changes.from_constants import fixed_or_default
 from bnfold.verification.changes.unchanged import defaults, identity
 from bnfold.verification.coverage.effects import is_ratio, is_unread, normalised, types
 from bnfold.verification.coverage.moves import WITHOUT, flat, nudge, replacing, shares
@@ -26,38 +26,38 @@ from bnfold.verification.tolerance.bits import same
 from bnfold.verification.tolerance.floats import float_type, is_float
 
 _SMALL = 64
-"""Numbers up to which a constant is looked for on the other side under another name, or in an attribute."""
+"""Constants of up to so many numbers are looked for in the other part under another name, or in an attribute."""
 
 _NO_BOUND = float_type(TP.FLOAT).largest
-"""Attributes are float32: what is as large bounds nothing."""
+"""Attributes are float32. One that is at least this large bounds nothing."""
 
 _OPEN_END = 2**31 - 1
-"""Sizes and ends from here on all mean as much as there is."""
+"""From here on, all sizes and ends mean "to the end"."""
 
 
 class Mutants:
-    """All that a comparison of the values ``compared`` has to tell apart: ``found``."""
+    """The mutants (``found``) to which a comparison of the values ``compared`` has to react."""
 
     def __init__(self, old: Subgraph, new: Subgraph, compared: Collection[str]) -> None:
         self._sides = before, after = _Side(0, old, compared), _Side(1, new, compared)
-        before.face(after)
-        after.face(before)
+        before.match_against(after)
+        after.match_against(before)
         self.found = list(_between(before, after, before.contents() & after.contents()))
 
     def follow_from_structure(self) -> bool:
-        """Whether there is nothing to tell apart, and would be nothing with other numbers in the float constants."""
+        """Whether there are no mutants, and would be none with other numbers in the float constants."""
         if self.found:
             return False
         sides = self._sides
         return all(
-            not is_float(tensor.dtype) or (name in side.plain and name not in side.rough)
+            not is_float(tensor.dtype) or (name in side.observable and name not in side.nonsmooth)
             for side in sides
             for name, (_, tensor) in side.constants.items()
         ) and not any(True for _ in _between(*sides, ()))
 
 
 def _between(before: _Side, after: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
-    """Find mutants between the two; ``moved`` are contents that both have somewhere."""
+    """Find mutants between two parts; ``moved`` are contents that both parts have somewhere."""
     yield from after.changed_back(before)
     for side, other in ((after, before), (before, after)):
         yield from side.moved_a_little(other, moved)
@@ -65,16 +65,16 @@ def _between(before: _Side, after: _Side, moved: Collection[tuple[float, ...]]) 
 
 
 def nudged(side: int, value: ir.Value) -> Mutant:
-    """Return a value that is computed, moved a little."""
+    """Return a mutant that moves a computed value a little."""
     return Mutant(side, f"value {value.name!r}", value, nudge)
 
 
 def all_taken_over(
     old: Subgraph, new: Subgraph, hidden: Collection[str], compared: Collection[str]
 ) -> Iterator[Mutant]:
-    """Yield the values of the rewritten model that differ inside, replaced by what the original has under their name.
+    """Yield mutants that replace values of the rewritten part by those of the original with the same name.
 
-    What is not ``compared`` has to show.
+    Only values that differ and are not ``compared`` are replaced. A comparison has to notice that.
     """
     made, others = (
         {value.name: value for node in side.nodes for value in node.outputs if value} for side in (new, old)
@@ -85,108 +85,116 @@ def all_taken_over(
 
 
 class _Side:
-    """What one region holds. What follows from constants alone is one of them, whatever nodes make it.
+    """The nodes and constants of one part. A value that follows from constants alone counts as a constant.
 
-    ``rough`` constants are read by operators that are not smooth, ``plain`` ones show if something shows at all. Where
-    it ``carries`` NaN, all results have it that depend on what is NaN. ``lone_constants`` and ``lone_nodes`` are what
-    the other region has no counterpart of.
+    ``nonsmooth`` constants are read by operators that are not smooth. Nodes are ``reachable`` if smooth operators alone
+    lie between them and a compared value; constants that they read are ``observable``. If the part ``carries`` NaN,
+    every result that depends on a NaN is NaN. ``unmatched_constants`` and ``unmatched_nodes`` have no counterpart in
+    the other part.
     """
 
     def __init__(self, number: int, subgraph: Subgraph, compared: Collection[str]) -> None:
         self.number = number
         self.nodes: dict[tuple[object, ...], ir.Node] = {}
         self.constants: dict[str, tuple[ir.Value, ir.Tensor]] = {}
-        self.rough: set[str] = set()
-        self.plain: set[str] = set()
-        self.clear: set[ir.Node] = set()
+        self.nonsmooth: set[str] = set()
+        self.observable: set[str] = set()
+        self.reachable: set[ir.Node] = set()
         self.carries = True
         self.has_bodies = False
-        self.lone_constants: list[tuple[ir.Value, ir.Tensor]] = []
-        self.lone_nodes: list[ir.Node] = []
+        self.unmatched_constants: list[tuple[ir.Value, ir.Tensor]] = []
+        self.unmatched_nodes: list[ir.Node] = []
         for node in reversed(subgraph.nodes):
-            if not all(value is None or held(value) for value in node.outputs):
+            if not all(value is None or fixed_or_default(value) for value in node.outputs):
                 self._add(node, compared)
 
     def _add(self, node: ir.Node, compared: Collection[str]) -> None:
         made = [value for value in node.outputs if value is not None]
         smooth = is_smooth(node)
-        chooses = node.is_op("Gather", "Slice") and not all(value is None or held(value) for value in node.inputs[1:])
+        chooses = node.is_op("Gather", "Slice") and not all(
+            value is None or fixed_or_default(value) for value in node.inputs[1:]
+        )
         self.carries &= (smooth or node.is_op("Relu", "LeakyRelu", "Sigmoid", "Tanh")) and not chooses
-        if smooth and any(value.name in compared or not self.clear.isdisjoint(value.consumers) for value in made):
-            self.clear.add(node)
+        if smooth and any(value.name in compared or not self.reachable.isdisjoint(value.consumers) for value in made):
+            self.reachable.add(node)
         for slot, value in enumerate(node.inputs):
-            tensor = held(value)
+            tensor = fixed_or_default(value)
             if value is not None and tensor is not None and not is_ratio(node, slot):
                 self.constants[value.name] = value, tensor
-                if not smooth or (slot and node.is_op("Resize", "Upsample")):  # which say where it takes numbers from
-                    self.rough.add(value.name)
-                elif node in self.clear:
-                    self.plain.add(value.name)
+                # The sizes and scales of a Resize decide which numbers it reads.
+                if not smooth or (slot and node.is_op("Resize", "Upsample")):
+                    self.nonsmooth.add(value.name)
+                elif node in self.reachable:
+                    self.observable.add(value.name)
         self.has_bodies |= bool(node.subgraphs)
         self.nodes[identity(node)] = node
 
-    def face(self, other: _Side) -> None:
-        """Find the constants and the nodes that have no counterpart there: by name, or by who reads them."""
-        self.lone_constants = [
+    def match_against(self, other: _Side) -> None:
+        """Find constants and nodes without a counterpart in the other part, by name or by their consumers."""
+        self.unmatched_constants = [
             found
             for name, found in self.constants.items()
-            if not _are_alike(found, other.constants.get(name)) and not self._is_given_to_twins(found[0], other)
+            if not _are_alike(found, other.constants.get(name)) and not self._is_read_alike(found[0], other)
         ]
-        self.lone_nodes = [node for key, node in self.nodes.items() if key not in other.nodes]
+        self.unmatched_nodes = [node for key, node in self.nodes.items() if key not in other.nodes]
 
-    def _is_given_to_twins(self, constant: ir.Value, other: _Side) -> bool:
-        """Whether the same nodes read the same numbers in the same places: tools keep one of equal constants."""
-        tensor = held(constant)
+    def _is_read_alike(self, constant: ir.Value, other: _Side) -> bool:
+        """Whether the same nodes read equal numbers at the same input slots of the other part.
+
+        Tools that merge equal constants keep only one of their names.
+        """
+        tensor = fixed_or_default(constant)
         for node, slot in constant.uses:
             if self.nodes.get(identity(node)) is not node:
-                if self.has_bodies:  # which may read it
+                if self.has_bodies:  # a body may read it
                     return False
                 continue
-            twin = other.nodes.get(identity(node))
-            given = held(twin.input(slot)) if twin is not None else None
+            counterpart = other.nodes.get(identity(node))
+            given = fixed_or_default(counterpart.input(slot)) if counterpart is not None else None
             if tensor is None or given is None or not same(tensor, given):
                 return False
         return True
 
     def contents(self) -> set[tuple[float, ...]]:
-        """Return what its small lone constants and the attributes of its lone nodes hold."""
-        numbers = [tensor.numpy() for _, tensor in self.lone_constants if tensor.size <= _SMALL]
-        numbers += [np.asarray(setting) for node in self.lone_nodes for setting in settings(node).values()]
+        """Return the numbers of small unmatched constants and of attributes of unmatched nodes."""
+        numbers = [tensor.numpy() for _, tensor in self.unmatched_constants if tensor.size <= _SMALL]
+        numbers += [np.asarray(setting) for node in self.unmatched_nodes for setting in settings(node).values()]
         return {_numbers(array) for array in numbers if array.dtype.kind in "fiub"}
 
     def changed_back(self, old: _Side) -> Iterator[Mutant]:
-        """Yield what ``old`` has under the same name and otherwise."""
+        """Yield mutants that restore the content which ``old`` has under the same name."""
         for name, (value, tensor) in self.constants.items():
-            twin = old.constants.get(name)
-            is_taken = name in self.plain and name not in self.rough and is_float(tensor.dtype)
-            if twin is not None and _are_alike((value, tensor), twin) and not is_taken:
-                yield from self._of_constant(value, tensor, twin[1].numpy(), sizes=name not in self.rough)
+            counterpart = old.constants.get(name)
+            is_taken = name in self.observable and name not in self.nonsmooth and is_float(tensor.dtype)
+            if counterpart is not None and _are_alike((value, tensor), counterpart) and not is_taken:
+                yield from self._of_constant(value, tensor, counterpart[1].numpy(), sizes=name not in self.nonsmooth)
         for key in self.nodes.keys() & old.nodes.keys():
             node, former = self.nodes[key], old.nodes[key]
             these, were = settings(node), settings(former)
             for name in (these.keys() & were.keys()) | node.attrs.keys() | former.attrs.keys():
-                # A default that only one version has is what the other one does.
+                # A default that only one version has is the behaviour of the other.
                 was, is_ = were.get(name, defaults(node).get(name)), these.get(name, defaults(former).get(name))
                 if (name == "dtype" and types(node) == types(former)) or is_unread(former, name):
-                    continue  # of nothing else is the type said
+                    continue  # the attribute only repeats the output type
                 differs = was != is_ and normalised(former, name, was) != normalised(node, name, is_)
-                if differs and not (node in self.clear and isinstance(is_ or was, float)):
+                if differs and not (node in self.reachable and isinstance(is_ or was, float)):
                     yield _of_attribute(self.number, node, name, was, sizes=is_smooth(node))
 
     def moved_a_little(self, other: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
-        """Yield what ``other`` has not.
+        """Yield mutants of what ``other`` lacks.
 
-        Of the original only what may bound or switch: the rewritten model has the rest. Where that has no constant of
-        its own, also what is read in front of a jump, which may hide it.
+        From the original, only constants that may bound or switch are taken, because the rewritten part has the others.
+        If the rewritten part has no constants of its own, constants in front of a nonsmooth operator are taken too,
+        because that operator may hide them.
         """
-        has_the_rest = self.number == 0 and other.lone_constants
-        for value, tensor in self.lone_constants:
+        has_the_rest = self.number == 0 and other.unmatched_constants
+        for value, tensor in self.unmatched_constants:
             ends = any(node.is_op("Slice") for node, slot in value.uses if slot)
-            if value.name in self.rough or ends or not (has_the_rest or value.name in self.plain):
+            if value.name in self.nonsmooth or ends or not (has_the_rest or value.name in self.observable):
                 array = tensor.numpy()
                 if array.size > _SMALL or array.dtype.kind not in "fiub" or _numbers(array) not in moved:
-                    yield from self._of_constant(value, tensor, None, sizes=ends and value.name not in self.rough)
-        for node in self.lone_nodes:
+                    yield from self._of_constant(value, tensor, None, sizes=ends and value.name not in self.nonsmooth)
+        for node in self.unmatched_nodes:
             for name, setting in settings(node).items():
                 is_rough = not (is_smooth(node) or is_unread(node, name))
                 is_bound = isinstance(setting, float) and abs(setting) < _NO_BOUND
@@ -200,7 +208,10 @@ class _Side:
     def _of_constant(
         self, value: ir.Value, tensor: ir.Tensor, was: Array | None, *, sizes: bool = False
     ) -> Iterator[Mutant]:
-        """Change each number that differs from what it ``was`` (None: all of them), alone; of many, shares of them."""
+        """Change each number that differs from its old one, ``was``, or each number if that is None.
+
+        Few numbers are changed one at a time, many in shares.
+        """
         array = flat(tensor.numpy(), tensor.dtype)
         goal = nudge(array)
         if is_float(tensor.dtype):
@@ -228,8 +239,8 @@ class _Side:
 
 
 def _chooses_the_same(node: ir.Node, slot: int, goal: Array) -> bool:
-    """Whether a Slice takes the same of a row of known length if its start, end or step is ``goal``."""
-    data, given = node.input(0), [held(value) for value in node.inputs[1:]]
+    """Whether a Slice of a vector of known length selects the same elements if its start, end or step is ``goal``."""
+    data, given = node.input(0), [fixed_or_default(value) for value in node.inputs[1:]]
     if not node.is_op("Slice") or slot not in (1, 2, 4) or data is None or data.shape is None or None in given:
         return False
     length = data.shape[0] if len(data.shape) == 1 else None
@@ -258,7 +269,10 @@ def _of_attribute(side: int, node: ir.Node, name: str, setting: Any, *, sizes: b
 
 
 def _results_of_bodies(side: _Side, other: _Side) -> Iterator[Mutant]:
-    """Yield what bodies make that only this side has: a branch that was not taken proves nothing."""
+    """Yield mutants of the results of bodies that only this part has.
+
+    A comparison proves nothing about a branch that was not taken.
+    """
     nodes = [node for node in side.nodes.values() if node.subgraphs]
     models = [node.graph.model for node in other.nodes.values()] if nodes else []
     known = {graph.path for model in models[:1] for graph in model.graphs()}

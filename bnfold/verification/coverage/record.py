@@ -44,10 +44,10 @@ class Run(Protocol):
 class Mutant(NamedTuple):
     """One of the two models (``side``) with one change.
 
-    It is one of the array that ``value`` is, or of an ``attribute`` of the node that makes it (without it where
-    ``setting`` is None); or the array is what the other model has under this name. What only other ``sizes`` could
-    bring to light is settled where the declared ones, being all there can be, were compared. Not even ``poison``
-    showing in any result proves that the change has no consumer; None where it may have shown, or proves nothing.
+    It changes the array of ``value``, or an ``attribute`` of its producer (removed if ``setting`` is None), or takes
+    the array that the other model has under this name. With ``sizes``, only other sizes may reveal it. It is settled
+    once enough of the declared sizes were compared. If even ``poison`` shows in no result, the elements have no
+    consumer; it is None once it may have shown, or if it proves nothing.
     """
 
     side: int
@@ -60,9 +60,9 @@ class Mutant(NamedTuple):
     poison: Callable[[Any], Any] | None = None
 
     def of(self, model: ir.Model, find: Find, theirs: Callable[[str], Any]) -> tuple[ir.Model, reference.Alterations]:
-        """Return ``model``, a part or a copy of the side's, with the change.
+        """Return ``model`` (the part, or a copy of it) with the change, and the values to alter in a run.
 
-        ``find`` tells what a value is there, and ``theirs`` what the other model computes under a name.
+        ``find`` returns the value of the model for one of the part, and ``theirs`` the other model's result of a name.
         """
         if not self.attribute:
             return model, {find(model, self.value): self.change or (lambda _: theirs(self.value.name))}
@@ -78,10 +78,10 @@ class Mutant(NamedTuple):
 
 @dataclass(slots=True)
 class Table:
-    """A constant of one of the two models (``side``), from which a node makes what is ``chosen`` by computed places.
+    """A constant of one model (``side``) that a node reads at computed indices; ``chosen`` is the node's result.
 
-    ``marks`` stand for its numbers, and ``unread`` says of each of them whether it was never chosen yet. What follows
-    from ``sizes`` alone is settled where all that there can be were compared.
+    ``marks`` stand for its numbers, and ``unread`` says of each whether it was never read. If the indices follow from
+    ``sizes`` alone, the table is settled once all sizes that can occur were compared.
     """
 
     side: int
@@ -92,15 +92,15 @@ class Table:
     sizes: bool = False
 
     def read(self, marks: Array) -> None:
-        """Note what was chosen."""
+        """Note the rows that were read."""
         self.unread[np.asarray(marks).astype(np.int64)] = False
 
 
 @dataclass(slots=True)
 class Coverage:
-    """The mutants that no comparison has told from their models yet, and tables with rows that none has read.
+    """The mutants that no comparison has noticed yet, and tables with rows that no comparison has read.
 
-    ``follows_from_structure`` says whether there would be none with other weights either.
+    ``follows_from_structure`` says whether there would be no mutants with other weights either.
     """
 
     mutants: Sequence[Mutant]
@@ -112,24 +112,24 @@ class Coverage:
 
     @property
     def uncovered(self) -> int:
-        """How many things would not show a fault."""
+        """The number of mutants and rows in which a fault would not show."""
         return len(self.mutants) + sum(int(table.unread.sum()) for table in self.tables)
 
     @property
     def example(self) -> str:
-        """What one of them is."""
+        """A description of one of them."""
         rows = (f"row {table.unread.argmax()} of {table.value.name!r}" for table in self.tables if table.unread.any())
         return next((mutant.what for mutant in self.mutants), "") or next(rows, "")
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing left to look for, or it has been work enough."""
+        """Whether nothing is uncovered, or the time for looking is used up."""
         return not self.uncovered or self.work.seconds > self._until
 
     def close(self, sizes: int, *, is_static: bool) -> None:
-        """Say that enough was compared, at so many sizes that may be declared; one is all there is to static ones.
+        """Note that enough sizes were compared: two that may be declared, or one if all sizes are static.
 
-        Two tell operators apart. How much is chosen from a table they do not tell.
+        Two sizes distinguish any two operators on sizes. They do not show how many rows of a table are read.
         """
         enough = sizes >= (1 if is_static else 2)
         self.mutants = [m for m in self.mutants if m.poison is None and not (m.sizes and enough)]

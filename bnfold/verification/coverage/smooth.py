@@ -1,4 +1,4 @@
-"""Which operators do to all numbers what they do to random ones, and whether two regions differ in others."""
+"""Operators for which agreement on random numbers means agreement on all numbers, and parts that differ in others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bnfold.ir.traits import SINGULAR
 from bnfold.reference.dispatch import meaning
 from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.changes.extract import Subgraph, constant_of
-from bnfold.verification.changes.unchanged import defaults, telling
+from bnfold.verification.changes.unchanged import defaults, meaningful_attributes
 
 _SMOOTH = {
     "Add", "Affine", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "Crop", "DepthToSpace",
@@ -26,7 +26,7 @@ _COUNTS = {TP.INT8, TP.INT16, TP.INT32, TP.INT64, TP.UINT8, TP.UINT16, TP.UINT32
 
 
 def is_smooth(node: ir.Node) -> bool:
-    """Whether the same function of random numbers is the same of all others, as long as it has no poles."""
+    """Whether functions of such nodes that agree on random numbers agree everywhere, away from poles."""
     if node.is_op("Cast"):
         return settings(node).get("to") in FLOATS  # to 8 bits and fewer, it saturates
     if node.is_op("LayerNormalization", "InstanceNormalization", "GroupNormalization"):
@@ -40,19 +40,19 @@ def settings(node: ir.Node) -> dict[str, Any]:
     """Return the attributes with their defaults, but for graphs, what means nothing, and what only callers know."""
     spelled = {
         attribute.name: attribute_value(attribute)
-        for attribute in telling(node)
+        for attribute in meaningful_attributes(node)
         if not (attribute.name in node.subgraphs or attribute.name in MEANINGLESS or attribute.ref_attr_name)
     }
     return {**defaults(node), **spelled}
 
 
 def differ_in_kind(old: Subgraph, new: Subgraph) -> bool:
-    """Whether only one has a node, or one that reads the same, that may do otherwise on numbers of another kind."""
+    """Whether only one part has a node that may behave differently on numbers of another kind."""
     return _rough(old) != _rough(new)
 
 
 def _rough(subgraph: Subgraph) -> set[tuple[object, ...]]:
-    """Return what such nodes mean, and the values that they make and read."""
+    """Return the meaning of such nodes, with the names of their inputs and outputs."""
     nodes = (node for node in subgraph.nodes if constant_of(node.output(0)) is None)
     return {(*meaning(node), *_names(node)) for node in nodes if node.has_trait(SINGULAR) or not is_smooth(node)}
 

@@ -1,4 +1,4 @@
-"""What models choose from by places that are computed: equal results prove nothing of what was never chosen."""
+"""Find tables that are read at computed indices: equal results prove nothing about rows that were never read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One set of inputs for both models, and what the original makes of it in float64."""
+"""Draw one set of inputs for both models, and evaluate the original on it in float64."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from bnfold.verification.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One set of inputs with what the original makes of it in float64, and what was recorded for it.
+    """One set of inputs, the original's results in float64, and the recorded outputs.
 
-    It ``is_hollow`` where something on the way has no elements.
+    It ``is_hollow`` if a value inside has no elements.
     """
 
     feeds: Feeds
@@ -38,10 +38,11 @@ def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, sign
 def drawn_in_range(
     request: Request, pair: ModelPair, choice: Choice, first: Sample, index: int, *, signed: bool = False
 ) -> Sample:
-    """Return a sample of other numbers; of usual ones where those lead the original to NaN, which ``first`` does not.
+    """Return a sample of other numbers, or else of ordinary numbers.
 
-    What overflows may be infinite or NaN, as the order of the operators has it. A Log of a negative number is NaN in
-    any order, and what else reads that number may need it to be negative.
+    The other numbers are left out if they lead the original to NaN and ``first`` does not. After an overflow, the order
+    of operators decides between infinity and NaN. The Log of a negative number is NaN in any order, but another
+    consumer may need that number to be negative.
     """
     sample = drawn(request, pair, choice, index, signed=signed)
     is_large = SAMPLE_KINDS[index % len(SAMPLE_KINDS)] == "large"

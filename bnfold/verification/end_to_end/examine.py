@@ -1,4 +1,4 @@
-"""Examine whole models: feed both, compare in float64, and have a runtime say how each errs in storage precision."""
+"""Compare whole models in float64, and measure the errors of both in a runtime that computes in storage precision."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ from bnfold.verification.inputs.drawing import SAMPLE_KINDS
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.hazards import hazards
 from bnfold.verification.tolerance.compare import compare_values, shape_of
-from bnfold.verification.tolerance.discontinuities import jump_elsewhere
+from bnfold.verification.tolerance.discontinuities import discontinuities_differ
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.tolerance.storage import WORST_AGREEMENT, StorageErrors
-from bnfold.verification.verdict import Location, OutputRow, WitnessRow
+from bnfold.verification.verdict import Location, OutputRow, RuntimeRow
 
 _TINY = SAMPLE_KINDS.index("tiny")
 
 _OTHER_KINDS = ((1, True), *((number, False) for number in range(1, len(SAMPLE_KINDS))))
-"""Samples of all kinds but the usual, and one with integers of both signs."""
+"""Samples of all kinds but the ordinary one, and an ordinary one with integers of both signs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """What comparing the whole models gave. ``fault`` was found by ``test``; ``doubt`` is why a pass does not count.
+    """The result of comparing the whole models.
 
-    ``location`` is the compared value that shows it in float64. ``refusal`` says that the runtime runs the original
-    only; ``fed`` are the inputs that were given values, those with a default among them where others fit.
+    ``fault`` is the difference that the ``test`` found; ``doubt`` is why a pass does not count. ``location`` is the
+    first compared value that differs in float64. ``refusal`` says that the runtime runs the original only. ``fed`` are
+    the inputs that were given values; they include an input with a default if it was also given other values.
     """
 
     rows: tuple[OutputRow, ...]
@@ -46,7 +47,7 @@ class Whole:
     test: str
     doubt: str
     refusal: str
-    witnesses: tuple[WitnessRow, ...]
+    witnesses: tuple[RuntimeRow, ...]
     notes: tuple[str, ...]
     fed: frozenset[str]
     pair: ModelPair
@@ -61,7 +62,10 @@ class Whole:
                 self.pair.observe(coverage, sample.feeds, sample.expected)
 
     def differs_elsewhere(self) -> bool:
-        """Whether a sample of another kind of numbers shows a difference; recorded ones are all that count."""
+        """Whether a sample with numbers of another kind shows a difference.
+
+        Only recorded samples count if there are any.
+        """
         if self.another is None:
             return False
         return any(self._differs(number, signed=signed) for number, signed in _OTHER_KINDS)
@@ -70,7 +74,7 @@ class Whole:
         assert self.another is not None, "there are such samples"
         try:
             sample = self.another(number, signed=signed)
-        except reference.Misfit:  # the original takes no such numbers
+        except reference.Misfit:  # the original does not accept such numbers
             return False
         compared = self.pair.compare(sample.feeds, sample.expected, 0)
         return any(item.difference.fault for item in compared)
@@ -79,7 +83,7 @@ class Whole:
 def examine_whole(request: Request, draws: PerturbedWeights) -> Whole:
     """Compare the whole models.
 
-    Raises Impossible where they cannot be fed, run or run in time, and Broken where only the original can.
+    Raises Impossible if they cannot be fed or run, or not in time. Raises Broken if only the original can be run.
     """
     try:
         return _examine(request, draws)
@@ -90,9 +94,9 @@ def examine_whole(request: Request, draws: PerturbedWeights) -> Whole:
 
 
 def _with_more_time(request: Request, seconds: float) -> str:
-    """Return what gives an evaluation the seconds that it needs.
+    """Return the option that gives an evaluation the seconds that it needs.
 
-    Where it chooses, bnfold does not wait for a surprise.
+    With depth ``auto``, bnfold does not wait for an evaluation that takes much longer than estimated.
     """
     if not math.isfinite(seconds):
         return ""
@@ -106,10 +110,9 @@ def _examine(request: Request, draws: PerturbedWeights) -> Whole:
         pair = ModelPair(request.before, request.after, draws, evaluate)
         drawn = choose_samples(request, pair)
         samples = drawn.chosen
-        heard = (
-            samples if request.checks.data is not None else samples[: request.checks.samples]
-        )  # by runtimes, which take longer
-    with start_runtimes(request, heard) as answers:
+        # A runtime takes longer, so it gets the requested samples only.
+        runtime_samples = samples if request.checks.data is not None else samples[: request.checks.samples]
+    with start_runtimes(request, runtime_samples) as answers:
         with request.clock.phase("referee"):
             seen = [*samples, *drawn.elsewhere]
             pair, compared = _compare_all(request, pair, seen)
@@ -118,22 +121,22 @@ def _examine(request: Request, draws: PerturbedWeights) -> Whole:
                 compared += _compare(request, pair, extra, len(seen))
                 seen.append(extra)
         with request.clock.phase("witness"):
-            evidence = evaluate_runtimes(request, pair, heard, answers())
+            evidence = evaluate_runtimes(request, pair, runtime_samples, answers())
     fault = next((item for item in compared if item.difference.fault), None)
     faults = {
         "float64": fault.sentence if fault is not None else "",
         "storage precision": evidence.fault,
-        "interface": _told(broken_promise, request, pair, seen),
+        "interface": _about_shapes(broken_promise, request, pair, seen),
     }
     test = next((test for test, found in faults.items() if found), "float64")
-    if faults[test] and pair.misfit:  # what never ran cannot be broken
+    if faults[test] and pair.misfit:  # a model that never ran was not broken by a rewrite
         raise Impossible(pair.misfit)
     return Whole(
         rows=evidence.fill(output_rows(compared)),
         fault=faults[test],
         test=test,
         doubt=_ignores_inputs(pair, drawn)
-        or _told(contradicted, request, pair, seen)
+        or _about_shapes(contradicted, request, pair, seen)
         or _inconclusive_reason(compared, evidence.errors_before),
         refusal=evidence.refusal,
         witnesses=(*evidence.rows, *recorded(request, pair, samples)),
@@ -149,20 +152,20 @@ def _examine(request: Request, draws: PerturbedWeights) -> Whole:
 def _compare_all(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> tuple[ModelPair, list[Compared]]:
     """Compare all samples.
 
-    Where operators jump elsewhere than before, what is made of a value inside decides if that agrees.
-
-    Names inside are their maker's business: who quantizes earlier gives a value that is quantized later its old name.
+    Discontinuous operators may read or produce other values than before. Then a value in the middle that differs is no
+    fault as long as everything computed from it agrees: a tool that quantizes earlier gives the old name of a value to
+    one that is quantized later.
     """
     compared = [item for index, sample in enumerate(samples) for item in _compare(request, pair, sample, index)]
     differing = {item.name for item in compared if item.difference.fault and not item.is_output}
-    if not differing or not jump_elsewhere(request.before, request.after):
+    if not differing or not discontinuities_differ(request.before, request.after):
         return pair, compared
     freed, again = _compare_all(request, pair.without(differing), samples)
     return (pair, compared) if any(item.difference.fault for item in again) else (freed, again)
 
 
 def _compare(request: Request, pair: ModelPair, sample: Sample, index: int) -> list[Compared]:
-    """Compare values before jumps first: a fault there is the cause of what follows."""
+    """Compare one sample. Inputs of discontinuous operators come first: a fault there causes the ones that follow."""
     request.progress("rewritten", index, max(index, request.checks.samples))
     try:
         return pair.compare(sample.feeds, sample.expected, index)
@@ -179,18 +182,18 @@ def _compare(request: Request, pair: ModelPair, sample: Sample, index: int) -> l
 
 
 def _guess_contradicted(request: Request, pair: ModelPair, sample: Sample) -> str:
-    """Return one sentence about an output that is not of its declared shape, if the rank of an input was guessed.
+    """Return a sentence about an output without its declared shape, if an input shape was assumed; else empty.
 
-    Else empty. A rewrite may rely on the declared shape.
+    A rewrite may rely on the declared shape.
     """
-    is_told = request.checks.data is not None or bool(request.checks.inputs)
-    if is_told or all(value.shape is not None for value in request.before.graph.inputs):
+    is_given = request.checks.data is not None or bool(request.checks.inputs)
+    if is_given or all(value.shape is not None for value in request.before.graph.inputs):
         return ""
     return declared_otherwise(request.before, _output_shapes(pair, sample))
 
 
-def _told(find: Callable[..., str], request: Request, pair: ModelPair, seen: Sequence[Sample]) -> str:
-    """Return what is found of the sizes that outputs are declared with, and those that they have."""
+def _about_shapes(find: Callable[..., str], request: Request, pair: ModelPair, seen: Sequence[Sample]) -> str:
+    """Return the first sentence that ``find`` returns for the output shapes of a sample; else empty."""
     shapes = (_output_shapes(pair, sample) for sample in seen)
     return next((found for made in shapes if (found := find(request.before, request.after, made))), "")
 
@@ -200,10 +203,10 @@ def _output_shapes(pair: ModelPair, sample: Sample) -> dict[str, tuple[int, ...]
 
 
 def _ignores_inputs(pair: ModelPair, drawn: Samples) -> str:
-    """Whether no output shows anything of the inputs.
+    """Return a sentence if no output depends on the inputs; else empty.
 
-    The sizes that were guessed may leave nothing of them but padding and biases; and of few numbers, all may be zero
-    behind a Hardmax, whatever was drawn.
+    At assumed sizes, only padding and biases may be left. If an output has few numbers, a Hardmax may turn any input
+    into zeros.
     """
     first, *others = drawn.chosen
     if drawn.another is None or not first.feeds:
@@ -223,7 +226,7 @@ def _same_outputs(pair: ModelPair, one: Sample, other: Sample) -> bool:
 def _inconclusive_reason(found: Sequence[Compared], errors_before: Mapping[str, StorageErrors]) -> str:
     def exceeds(item: Compared) -> bool:
         own = errors_before.get(item.name)
-        if item.difference.relative > WORST_AGREEMENT:  # however much the original errs: it may be any other result
+        if item.difference.relative > WORST_AGREEMENT:  # even if the original errs as much, the result shows nothing
             return True
         return item.exceeds() and (own is None or own.largest < item.difference.relative / 8)
 

@@ -1,4 +1,4 @@
-"""Samples beyond the requested ones, if they take no time: of more numbers, of other sizes, of other defaults."""
+"""Draw samples beyond the requested ones, if they take no time: more numbers, other sizes, other defaults."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ EVALUATIONS = 3
 
 
 def more_numbers(request: Request, choice: Choice, first: Sample) -> Iterator[int]:
-    """Return more samples than asked for, where an input or an output is very few numbers.
+    """Return more samples than requested if an input or an output has very few numbers.
 
-    They might all be negative before a Relu, or hide behind the largest of all. Flat samples are not among them: a
-    variance of those is nothing but roundoff, on either side another one.
+    All of them might be negative before a Relu, or hide behind the largest. Flat samples are left out: their variance
+    is roundoff, which differs between the two models.
     """
     made = (size_of(first.expected[value.name]) for value in request.before.graph.outputs)
     smallest = min([*map(math.prod, choice.shapes.values()), *made], default=_FEW)
@@ -91,13 +91,11 @@ def other_sizes(
 
 
 def other_defaults(request: Request, pair: ModelPair, first: Sample, elsewhere: Sequence[Sample] = ()) -> list[Sample]:
-    """Return the first sample with other values for the inputs that have a default.
+    """Return the first sample with other values for inputs that have a default: for all, and for floats alone.
 
-    All of them, and those of floats alone.
-
-    What is read in other places than before may be read in one branch only: further samples take the other one. A
-    truth with a default may be what chooses it, and so may a size: those ``elsewhere`` are of others. Bounds with a
-    default are crossed once.
+    If an input has other consumers than before, these may be in one branch only. A boolean or a size may choose the
+    branch, so further samples take the other one; ``elsewhere`` has samples of other sizes. Bounds with a default are
+    crossed once, the lower one above the upper one.
     """
     both = {value.name: value for value in request.after.overridable_inputs()}
     free = [
@@ -105,7 +103,7 @@ def other_defaults(request: Request, pair: ModelPair, first: Sample, elsewhere: 
     ]
     if not free:
         return []
-    moved = [value for value in free if _readers(value) != _readers(both[value.name])]
+    moved = [value for value in free if _consumers(value) != _consumers(both[value.name])]
     cost = estimate(sized(request.before, {name: np.shape(array) for name, array in first.feeds.items()}))
     if EVALUATIONS * cost.seconds > NO_TIME:  # old exporters list all weights
         free = moved
@@ -131,12 +129,12 @@ def _other(value: ir.Value, seed: int, number: int) -> Array:
 
 
 def _opposite(array: Array) -> Array:
-    """Turn truths round and the sign of floats; sequences stay as they are."""
+    """Invert booleans and the sign of floats; sequences stay."""
     kind = np.dtype(getattr(array, "dtype", object)).kind
     return ~array if kind == "b" else -array if kind == "f" else array
 
 
-def _readers(value: ir.Value) -> set[tuple[str, int, tuple[str, ...]]]:
+def _consumers(value: ir.Value) -> set[tuple[str, int, tuple[str, ...]]]:
     return {
         (node.op_type, slot, tuple(made.name for made in node.outputs if made is not None)) for node, slot in value.uses
     }

@@ -32,14 +32,14 @@ from bnfold.verification.request import RUNTIME_SHARE, Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess
 from bnfold.verification.runtimes.worker import Sample
 from bnfold.verification.tolerance.compare import pattern_fault
-from bnfold.verification.tolerance.discontinuities import jumps
+from bnfold.verification.tolerance.discontinuities import discontinuous_inputs
 from bnfold.verification.tolerance.floats import HALVES
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.tolerance.storage import LEAST, SLACK
-from bnfold.verification.verdict import WitnessRow
+from bnfold.verification.verdict import RuntimeRow
 
 LITTLE_TIME = 0.1
-"""Counted seconds: models that take less are compared whole in float64, which tells more."""
+"""Counted seconds: models that take less are compared whole in float64, which shows more."""
 
 _RUNS = 3
 
@@ -61,13 +61,13 @@ _SPREAD = 8.0
 
 
 class Guard(NamedTuple):
-    """What running the whole models gave.
+    """The result of running the whole models in a runtime.
 
-    ``left_out`` is why they were not run, or why what came out shows nothing: no doubt about parts that were compared.
-    ``doubt`` is a reason to look at the whole in float64, ``fault`` how they differ.
+    ``left_out`` is why they were not run, or why their results show nothing; that casts no doubt on compared parts.
+    ``doubt`` is a reason to compare whole models in float64. ``fault`` says how the results differ.
     """
 
-    witness: WitnessRow | None = None
+    witness: RuntimeRow | None = None
     left_out: str = ""
     doubt: str = ""
     fault: str = ""
@@ -75,7 +75,10 @@ class Guard(NamedTuple):
 
 @contextmanager
 def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[[], Guard] | None]:
-    """Start the runtime; the yielded function waits for what it says. None where float64 is to look at the whole."""
+    """Start the runtime; the yielded function waits for the result.
+
+    None is yielded if whole models have to be compared in float64.
+    """
     sides = request.before, request.after
     if not _is_asked(request) or narrowed(*sides) or unproven_promise(*sides):  # which only a run shows
         yield None
@@ -90,7 +93,7 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
         yield None
     elif request.checks.runtime == "none" or not (request.cuts or uncovered(*sides, ())):  # no part can be wrong
         yield Guard
-    elif any(jumps(request.before, request.after)):  # a runtime's own rounding may move what follows by any amount
+    elif any(discontinuous_inputs(request.before, request.after)):  # rounding may change what follows by any amount
         yield lambda: Guard(left_out="results of discontinuous operators (Round, ArgMax, …) differ in a runtime")
     else:
         affordable = [choice for choice in sizes if _seconds(request, choice) < most]
@@ -129,7 +132,7 @@ def _smaller(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _is_narrower(request: Request, model: ir.Model) -> bool:
-    """Whether numbers may overflow between nodes, or callers feed something to no effect: only the whole shows that."""
+    """Whether only whole models show a fault: numbers may overflow between nodes, or an input may have no effect."""
     values = (*model.graph.values.values(), *request.after.graph.values.values())
     return any(value.dtype in HALVES for value in values) or bool(unread(request.before, request.after, ()))
 
@@ -139,7 +142,7 @@ def _cost(request: Request, choice: Choice) -> Cost:
 
 
 def _seconds(request: Request, choice: Choice) -> float:
-    """Return what the guard takes; endless where there is no room."""
+    """Return the seconds that the check takes; infinite if memory does not suffice."""
     cost = _cost(request, choice)
     if max(cost.memory, choice.elements * 8) > memory_there_is():
         return math.inf
@@ -147,9 +150,9 @@ def _seconds(request: Request, choice: Choice) -> float:
 
 
 def _guard(request: Request, sizes: Sequence[Choice], moved: Feeds, has_new: bool, unless_run: Guard) -> Guard:
-    """Return what is found at the first sizes that the runtime takes.
+    """Return the result at the first sizes at which the runtime runs the original.
 
-    At none, what is said ``unless_run``, or the last.
+    If there are none, return ``unless_run`` if it has a reason, else the last result.
     """
     found = unless_run
     for choice in sizes:
@@ -167,7 +170,7 @@ def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> 
         resized = choice.model, sized(request.after, choice.shapes)
         sides = as_read(resized[0], None, request.policy), as_read(resized[1], None, request.policy)
     before, after = (runtime.run(side, [feeds], request.clock.left) for side in sides)
-    row = WitnessRow(before.runtime, None, before.ran, after.ran, tuple(filter(None, (before.error, after.error))))
+    row = RuntimeRow(before.runtime, None, before.ran, after.ran, tuple(filter(None, (before.error, after.error))))
     if not before.ran:
         return Guard(row, left_out=f"{before.runtime} does not run the original: {before.error}")
     if not after.ran:
@@ -184,11 +187,8 @@ def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> 
     return _compared(row, old, new, spread.results[0] if spread is not None else None)
 
 
-def _compared(row: WitnessRow, old: Sample, new: Sample, moved: Sample | None) -> Guard:
-    """Return the worst output. Each has to agree.
-
-    What does not move with the weights would not show a fault in them.
-    """
+def _compared(row: RuntimeRow, old: Sample, new: Sample, moved: Sample | None) -> Guard:
+    """Return the worst output. Every output has to agree; one that does not react to the weights proves nothing."""
     relative = allowed = 0.0
     reacts = moved is None
     for name in old:

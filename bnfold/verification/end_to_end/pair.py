@@ -1,4 +1,4 @@
-"""The whole of both models in float64: every output, and every value that a jumping operator reads."""
+"""Evaluate two whole models side by side in float64, and compare outputs and inputs of discontinuous operators."""
 
 from __future__ import annotations
 
@@ -16,43 +16,42 @@ from bnfold.verification.comparing.outputs import Compared, compared
 from bnfold.verification.comparing.sides import Evaluate, ModelRun, ModelRuns, Results, that_run
 from bnfold.verification.coverage import Coverage, same_place
 from bnfold.verification.inputs.drawing import Feeds
-from bnfold.verification.tolerance.discontinuities import jumps, substitute
+from bnfold.verification.tolerance.discontinuities import discontinuous_inputs, substitute
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 
 FEW = 100_000
-"""New weights (elements) that are disturbed in two groups, for few can cancel; more of them are disturbed at once."""
+"""Fewer new weights (elements) than this are disturbed in two groups, because few can cancel each other."""
 
 
 class ModelPair:
-    """Two models made ready to be evaluated side by side; ``evaluate`` knows policy and deadline (`evaluator`)."""
+    """Two models that are prepared to be evaluated side by side. ``evaluate`` has the policy and the deadline."""
 
     def __init__(self, before: ir.Model, after: ir.Model, draws: PerturbedWeights, evaluate: Evaluate) -> None:
         self.before, self.after = before, after
         self._evaluate = evaluate
         self.outputs = [value.name for value in before.graph.outputs]
-        watched, self.unpinnable = jumps(before, after)
+        watched, self.unpinnable = discontinuous_inputs(before, after)
         self.pin(watched)
         self.pinned: list[str] = []
         self.has_empty = False
         self.misfit = ""
-        """Why the original does not run as it is declared; nodes that do not fit their version are read as a later one.
-        """
+        """Why the original does not run as declared. If so, nodes may be read as a later version of their operator."""
         self.drawn: set[str] = set()
-        """Names of random values that the original draws."""
+        """Names of the random values that the original draws."""
         self._sources = draws
         self.rows = draws.rows
         self.patience = math.inf
-        """Counted seconds that an evaluation may be."""
+        """The longest that an evaluation may take, in counted seconds."""
         self._prepared: dict[tuple[ir.Model, frozenset[str]], reference.Prepared] = {}
         self._has_reacted = False
 
     def pin(self, names: list[str]) -> None:
-        """Compare these values, and give the original's to the jumping operators that read them."""
+        """Compare these values, and feed the original's to the discontinuous operators that read them."""
         self.watched = names
         self._acting, self._stand_ins = substitute(self.after, names) if names else (self.after, {})
 
     def without(self, names: Collection[str]) -> ModelPair:
-        """Return the same, but that jumping operators of the rewritten model read its own values of these ``names``."""
+        """Return a pair in which discontinuous operators read the rewritten model's own values of these ``names``."""
         other = copy(self)
         other.pin([name for name in self.watched if name not in names])
         other.pinned = [name for name in self.pinned if name not in names]
@@ -61,17 +60,18 @@ class ModelPair:
 
     @property
     def groups(self) -> int:
-        """How often the new weights are disturbed."""
+        """The number of groups in which the new weights are disturbed."""
         return 2 if self._sources.elements < FEW else 1
 
     def round(self, model: ir.Model, number: int) -> list[reference.Alterations]:
-        """Return what disturbs the new weights of (a copy of) the rewritten model; one number, one way."""
+        """Return the perturbations of the new weights of a (copy of the) rewritten model; ``number`` is the seed."""
         return self._sources.of(model, self.groups, number)
 
     def expect(self, feeds: Feeds) -> dict[str, Array]:
-        """Return what the original computes: outputs and watched values.
+        """Evaluate the original: outputs and watched values.
 
-        `pinned` then names those watched that are floats, and `has_empty` says whether a value had no elements.
+        Afterwards, `pinned` names the watched values that are floats, and `has_empty` says whether a value had no
+        elements.
         """
         self.has_empty = False
         names = [*self.outputs, *self.watched]
@@ -85,7 +85,7 @@ class ModelPair:
         self.has_empty = self.has_empty or getattr(value, "size", 1) == 0
 
     def compare(self, feeds: Feeds, expected: Mapping[str, Array], sample: int) -> list[Compared]:
-        """Compare outputs and watched values of the rewritten model beside the expected ones, watched values first."""
+        """Compare watched values and then outputs of the rewritten model with the expected ones."""
         pair = self._fed(feeds, expected)
         actual = pair.new(noise=reference.Noise(self.drawn))
 
@@ -95,39 +95,39 @@ class ModelPair:
         if self._has_reacted:
             found = compare([[]])
             if all(item.difference.excess <= 1 for item in found):
-                return found  # less than any noise
+                return found  # within the smallest tolerance
         found = pair.explained(expected, actual, compare, lambda found: any(item.is_in_doubt for item in found))
         self._has_reacted = any(item.reacts for item in found)
         return found
 
     def with_removed_moved(self, feeds: Feeds) -> list[Results]:
-        """Return the original's outputs, once for each share of the weights that the rewritten model has not, moved."""
+        """Return the original's outputs once for each group of removed weights, with that group moved."""
         altered = self._sources.removed.of(self.before, self.groups, 0)
         run = partial(self._run, self.before, feeds, self.outputs, later=bool(self.misfit))
         return that_run(run(altered=each, noise=reference.Noise(self.drawn)) for each in altered)
 
     def _run(self, model: ir.Model, feeds: Feeds, names: Sequence[str], /, **options: Any) -> Results:
-        """Evaluate a model; what runs of the two have in common is kept, copies of them run once."""
+        """Evaluate a model. What several runs of the two models share is kept; copies of them run only once."""
         if model in (self.before, self._acting):
             options["prepared"] = self._prepared.setdefault((model, frozenset(feeds)), reference.Prepared())
         return self._evaluate(model, feeds, names, **options)
 
     def _fed(self, feeds: Feeds, expected: Mapping[str, Array]) -> ModelRuns:
-        """Feed both models, with the values to compare.
+        """Return the runs of both models on these inputs.
 
-        Jumping operators of the rewritten one are held to the original.
+        Discontinuous operators of the rewritten model read values of the original.
         """
         names = [*self.watched, *self.outputs]
-        held = {stand_in: expected[name] for name, stand_in in self._stand_ins.items()}
+        replaced = {stand_in: expected[name] for name, stand_in in self._stand_ins.items()}
         return ModelRuns(
             ModelRun(self.before, feeds, names, partial(self._run, later=bool(self.misfit))),
-            ModelRun(self._acting, {**feeds, **held}, names, self._run),
+            ModelRun(self._acting, {**feeds, **replaced}, names, self._run),
             partial(self.round, self._acting),
             lambda: self._sources.removed.of(self.before, self.groups, 0),
         )
 
     def observe(self, coverage: Coverage, feeds: Feeds, expected: Mapping[str, Array]) -> None:
-        """Let the coverage see what mutants of either model compute."""
+        """Let the coverage see the results of mutants of either model."""
         pair = self._fed(feeds, expected)
         coverage.observe((pair.old, pair.new), same_place, (expected, pair.new()))
 

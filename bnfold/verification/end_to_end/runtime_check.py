@@ -1,4 +1,4 @@
-"""Run both models in a runtime, and compare its errors against the float64 evaluation."""
+"""Run both models in a runtime, and measure its errors against the float64 evaluation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.tolerance.floats import HALVES
 from bnfold.verification.tolerance.storage import StorageErrors, agrees, errors, growth_fault
-from bnfold.verification.verdict import OutputRow, WitnessRow
+from bnfold.verification.verdict import OutputRow, RuntimeRow
 
 OWN = "bnfold's kernels in the models' own precision"
 
@@ -30,10 +30,10 @@ _IN_TRAINING = "what is read as inference, as asked, may have been in training m
 
 @dataclass(frozen=True, slots=True)
 class RuntimeErrors:
-    """Errors by output name on either side, a fault if they grew, and a row for each runtime that was asked.
+    """Errors of both models by output name, a fault if they grew, and a row for each runtime that was used.
 
-    ``suspicion`` is a fault at an output where the runtime misses the referee's result on the original too;
-    ``refusal`` why it did not run the rewritten model although it ran the original.
+    ``suspicion`` is such a fault at an output on which the runtime is wrong about the original as well. ``refusal`` is
+    the reason why the runtime rejected the rewritten model although it ran the original.
     """
 
     errors_before: Mapping[str, StorageErrors] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class RuntimeErrors:
     fault: str = ""
     suspicion: str = ""
     refusal: str = ""
-    rows: tuple[WitnessRow, ...] = ()
+    rows: tuple[RuntimeRow, ...] = ()
     notes: tuple[str, ...] = ()
 
     def fill(self, rows: Sequence[OutputRow]) -> tuple[OutputRow, ...]:
@@ -62,12 +62,12 @@ Answers = tuple[RuntimeResult, RuntimeResult]
 
 @contextmanager
 def start_runtimes(request: Request, samples: Sequence[Sample]) -> Iterator[Callable[[], Answers | None]]:
-    """Start the runtime on both models; the yielded function waits for the results (None without a runtime)."""
+    """Start the runtime on both models. The yielded function waits for the results (None without a runtime)."""
     if request.checks.runtime == "none":
         yield lambda: None
         return
     feeds = [sample.feeds for sample in samples]
-    with ThreadPoolExecutor(1) as pool:  # the other processor is the referee's
+    with ThreadPoolExecutor(1) as pool:  # another processor evaluates in float64 meanwhile
         before, after = (pool.submit(_run, request, model, feeds) for model in request.sources)
         yield lambda: (before.result(), after.result())
 
@@ -75,8 +75,11 @@ def start_runtimes(request: Request, samples: Sequence[Sample]) -> Iterator[Call
 def evaluate_runtimes(
     request: Request, pair: ModelPair, samples: Sequence[Sample], answers: Answers | None
 ) -> RuntimeErrors:
-    """Judge the runtime's results; where it cannot run the models, use our own kernels in storage precision."""
-    rows: list[WitnessRow] = []
+    """Compare the errors of the runtime on both models.
+
+    If it cannot run them, our own kernels compute in storage precision instead.
+    """
+    rows: list[RuntimeRow] = []
     if answers is not None:
         evidence = _weigh(request, pair, samples, *answers)
         if evidence.errors_before and evidence.errors_after:
@@ -92,13 +95,12 @@ def evaluate_runtimes(
 def _second_opinion(
     request: Request, pair: ModelPair, samples: Sequence[Sample], evidence: RuntimeErrors
 ) -> RuntimeErrors:
-    """Ask again where the runtime is far off on the original as well.
+    """Decide on a suspicion: if our own kernels compute the rewritten model well, the runtime is at fault.
 
-    Its errors compare two draws of its own approximations.
-
-    onnxruntime's Sigmoid is a rational function that is exact to 2⁻²⁴ of one: of results like 1e-8 nothing is left,
-    and one ulp of its input decides whether it says zero or ten times too much. Our own kernels say whether the
-    rewritten model can be computed in its types; where they cannot, or cannot be asked, the suspicion stands.
+    onnxruntime's Sigmoid is a rational function that is exact to 2⁻²⁴ of one. Results like 1e-8 are lost, and one ulp
+    of the input decides between zero and ten times too much. So its errors on the two models are two draws of its own
+    approximation. Our kernels show whether the rewritten model can be computed in its types. If they cannot, or cannot
+    run it, the suspicion stands.
     """
     if evidence.fault or not evidence.suspicion:
         return evidence
@@ -110,7 +112,10 @@ def _second_opinion(
 
 
 def _half_fault(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> str:
-    """Return what our own kernels find in 16-bit models: runtimes take float32 and see no overflow between nodes."""
+    """Return the fault that our own kernels find in a 16-bit model; else empty.
+
+    Runtimes compute in float32 between nodes and do not notice overflow there.
+    """
     values = (*request.before.graph.values.values(), *request.after.graph.values.values())
     if not any(value.dtype in HALVES for value in values):
         return ""
@@ -118,10 +123,10 @@ def _half_fault(request: Request, pair: ModelPair, samples: Sequence[Sample]) ->
     return own.fault or own.suspicion
 
 
-def recorded(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> list[WitnessRow]:
-    """Return recorded outputs, as one more witness of what the original computes; none where none were recorded.
+def recorded(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> list[RuntimeRow]:
+    """Return a row that compares recorded outputs with the evaluation of the original; none without recorded outputs.
 
-    They are of the mode that the original states, whatever it is read as.
+    Recorded outputs follow the mode that the original states, even if it is read as another mode.
     """
     known = [sample for sample in samples if sample.recorded]
     if not known:
@@ -129,7 +134,7 @@ def recorded(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> li
     found = _errors(pair, [sample.expected for sample in known], [sample.recorded for sample in known])
     why = _IN_TRAINING if is_forced(request.before, request.policy) else _ILL_CONDITIONED
     notes = tuple(_disagreement(name, found[name], why) for name in found if not _agrees(pair, name, found[name]))
-    return [WitnessRow("recorded outputs", not notes, ran_before=True, ran_after=False, notes=notes)]
+    return [RuntimeRow("recorded outputs", not notes, ran_before=True, ran_after=False, notes=notes)]
 
 
 def _run(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> RuntimeResult:
@@ -139,9 +144,9 @@ def _run(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> Ru
 
 
 def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> RuntimeResult:
-    """Return our kernels computing in each tensor's own type.
+    """Run our kernels in each tensor's own type.
 
-    No independent witness, but it knows every legacy operator.
+    They are no independent runtime, but they know every legacy operator.
     """
     try:
         results = [
@@ -171,18 +176,20 @@ def _weigh(
     truth = [sample.expected for sample in samples]
     old, new = _errors(pair, truth, before.results), _errors(pair, truth, after.results)
     dtypes = {name: request.before.graph.values[name].dtype for name in pair.outputs}
-    jumping = bool(pair.pinned or pair.unpinnable or pair.drawn)
-    doubtful = [] if jumping else [name for name in old if not _agrees(pair, name, old[name])]
-    row = WitnessRow(
+    is_discontinuous = bool(pair.pinned or pair.unpinnable or pair.drawn)
+    doubtful = [] if is_discontinuous else [name for name in old if not _agrees(pair, name, old[name])]
+    row = RuntimeRow(
         witness=before.runtime if before.ran else after.runtime,
-        agrees=None if jumping or not old else not doubtful,
+        agrees=None if is_discontinuous or not old else not doubtful,
         ran_before=before.ran,
         ran_after=after.ran,
         notes=(*_failures(before, after), *(_disagreement(name, old[name]) for name in doubtful)),
     )
 
     def grown_from(errs: Mapping[str, StorageErrors]) -> dict[str, str]:
-        return {name: _growth(name, dtypes[name], errs[name], new[name], jumping) for name in errs if name in new}
+        return {
+            name: _growth(name, dtypes[name], errs[name], new[name], is_discontinuous) for name in errs if name in new
+        }
 
     grown = grown_from(old)
     if any(grown.values()):
@@ -194,9 +201,9 @@ def _weigh(
 def _at_worst(
     pair: ModelPair, samples: Sequence[Sample], found: Mapping[str, StorageErrors]
 ) -> dict[str, StorageErrors]:
-    """Return the original's errors, also with the removed weights moved by a unit in the last place.
+    """Return the errors of the original, including those with removed weights moved by a unit in the last place.
 
-    One evaluation may be lucky: behind a division by what nearly vanishes, another rounding errs ten times as much.
+    One evaluation may be lucky: after a division by nearly zero, another rounding can err ten times as much.
     """
     truth = [sample.expected for sample in samples]
     draws = [pair.with_removed_moved(sample.feeds) for sample in samples]
@@ -214,7 +221,7 @@ def _first(faults: Iterable[str]) -> str:
 def _errors(
     pair: ModelPair, truth: Sequence[Mapping[str, Array]], results: Sequence[Mapping[str, Array]]
 ) -> dict[str, StorageErrors]:
-    """Return the errors by output; none where there are no results."""
+    """Return the errors by output; empty without results."""
     found = {name: errors(truth, results, name) for name in pair.outputs if results}
     return {name: error for name, error in found.items() if error is not None}
 
@@ -223,12 +230,12 @@ def _agrees(pair: ModelPair, name: str, found: StorageErrors) -> bool:
     return agrees(found, pair.before.graph.values[name].dtype)
 
 
-def _growth(name: str, dtype: int | None, before: StorageErrors, after: StorageErrors, jumping: bool) -> str:
+def _growth(name: str, dtype: int | None, before: StorageErrors, after: StorageErrors, is_discontinuous: bool) -> str:
     """Return the fault of an output.
 
-    Behind operators that jump, both sides may err by any size, so only breakage counts.
+    Behind discontinuous operators, both models may err by any amount, so only results that break count.
     """
-    if jumping:
+    if is_discontinuous:
         before, after = (StorageErrors(0.0, 0.0, side.broken) for side in (before, after))
     return growth_fault(name, dtype, before, after)
 

@@ -1,4 +1,4 @@
-"""What to compare whole models on: recorded inputs, or random ones of the first sizes that the original accepts."""
+"""Choose what whole models are compared on: recorded inputs, or random inputs of the first sizes that fit."""
 
 from __future__ import annotations
 
@@ -33,23 +33,24 @@ from bnfold.verification.request import Clock, Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess
 
 _LOOSE_SECONDS = 5.0
-"""Of counted work, for sizes that contradict the declared ones; most of them fit no better."""
+"""Counted seconds for sizes that contradict the declared ones; most of them do not fit either."""
 
 _SURPRISE = 20
-"""Times the estimate that an evaluation may take by default: it counts nothing where nothing tells a size."""
+"""How many times its estimate an evaluation may take by default: values of unknown size are not estimated."""
 
 _LONG = 5.0
-"""Seconds from which on people want to know beforehand."""
+"""An evaluation of more seconds is announced to the user."""
 
 _FLOAT64 = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """The samples, how to draw one more (None for recorded ones), and what nobody asked for: one each of other sizes.
+    """The chosen samples, and further ones.
 
-    Those are for open dims of models that take no time: at one size, an operator may pass for another. One more has
-    other values in the place of stored defaults, where a caller may override them.
+    ``another`` draws one more sample; it is None for recorded ones. ``elsewhere`` has a sample for each of several
+    other sizes, if dims are dynamic and running the models takes no time. At one size alone, a wrong operator may look
+    right. One more has other values for inputs with a stored default, if a caller may override it.
     """
 
     chosen: list[Sample]
@@ -58,9 +59,9 @@ class Samples:
 
 
 def choose_samples(request: Request, pair: ModelPair) -> Samples:
-    """Return recorded or random samples, the original evaluated on each of them.
+    """Return recorded or random samples, with the original evaluated on each of them.
 
-    Raises Impossible where the original cannot be fed, or cannot be evaluated on anything that was tried.
+    Raises Impossible if the original cannot be fed, or cannot be evaluated on anything that was tried.
     """
     if request.checks.data is not None:
         runs = load_data(request.checks.data, request.before)
@@ -84,9 +85,9 @@ def choose_samples(request: Request, pair: ModelPair) -> Samples:
 def _fitting(
     request: Request, pair: ModelPair, model: ir.Model, until: float = math.inf
 ) -> Samples | Unsupported | None:
-    """Return samples of the first sizes that fit a model's inputs, or why the last ones tried did not.
+    """Return samples of the first sizes that fit a model's inputs, or else why the last sizes did not fit.
 
-    After ``until``, in counted seconds, none are tried.
+    After ``until``, in counted seconds, no more are tried.
     """
     try:
         known, tried = _sizes(request, model)
@@ -118,9 +119,10 @@ def _sizes(request: Request, model: ir.Model) -> tuple[Mapping[str, Known], Iter
 
 
 def _looser(request: Request) -> Iterator[ir.Model]:
-    """Yield the original with inputs as its operators take them, where it declares them all and trying takes no time.
+    """Yield the original with input shapes relaxed to what its operators accept.
 
-    Whoever wants whole models compared wants them as they are declared.
+    This is for models that declare all shapes and take no time to try. Depth ``full`` compares models as they are
+    declared.
     """
     has_time = EVALUATIONS * estimate(request.before).seconds < NO_TIME
     if request.checks.depth != "full" and has_time and not _open_inputs(request) and not _runs_elsewhere(request):
@@ -128,7 +130,10 @@ def _looser(request: Request) -> Iterator[ir.Model]:
 
 
 def _runs_elsewhere(request: Request) -> bool:
-    """Whether the runtime takes the original as it is declared: then it is the referee who does not know it."""
+    """Whether the runtime accepts the original as it is declared.
+
+    If it does, the reference evaluator is what cannot run the model.
+    """
     if request.checks.runtime == "none":
         return False
     feeds = random_feeds(
@@ -138,7 +143,10 @@ def _runs_elsewhere(request: Request) -> bool:
 
 
 def _drawn_samples(request: Request, pair: ModelPair, known: Mapping[str, Known], choice: Choice) -> Samples:
-    """Return samples of the chosen sizes, those that were asked for beyond the first of other sizes in turn."""
+    """Return the requested samples, and more for other numbers, sizes and defaults.
+
+    The first sample has the chosen sizes; the other requested ones take all sizes in turn.
+    """
     first = drawn(request, pair, choice, 0)
     elsewhere = [*other_sizes(request, pair, known, choice)]
     others = [sample for _, sample in elsewhere]
@@ -161,7 +169,7 @@ def _hint(request: Request, misfit: Unsupported | None) -> str:
 
 
 def _open_inputs(request: Request) -> list[str]:
-    """Return the inputs whose shapes nobody gave and the original leaves open."""
+    """Return the inputs with a dynamic shape for which the caller gave none."""
     return [
         value.name
         for value in request.before.required_inputs()

@@ -1,4 +1,4 @@
-"""The sizes at which the original may run: found once for all who run it, whichever comes first."""
+"""The sizes at which the original may run. They are found once and shared by all tests that run it."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from bnfold.verification.sentences import agree
 from bnfold.verification.tolerance.compare import ROUNDS
 from bnfold.verification.tolerance.floats import FLOAT_TYPES
 from bnfold.verification.tolerance.storage import agrees, errors
-from bnfold.verification.verdict import Status, Verdict, WitnessRow
+from bnfold.verification.verdict import RuntimeRow, Status, Verdict
 
 COARSEST = 2.0**-5
 """Of the scale: the largest difference that is ever put down to rounding."""
@@ -171,7 +171,7 @@ class RuntimePair(ABC):
             )
         if status == "failed":
             self._check_runtime(expected, found)
-        row = WitnessRow(actual.runtime, None, ran_before=True, ran_after=True)
+        row = RuntimeRow(actual.runtime, None, ran_before=True, ran_after=True)
         decided, seed = "nothing" if status == "unverified" else "storage precision", self.checks.seed
         return Verdict(status, reason, decided, output_rows(found), (row,), samples=len(self.feeds), seed=seed)
 

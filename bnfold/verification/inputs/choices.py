@@ -1,4 +1,4 @@
-"""Which sizes of its inputs to try a model at: those that fit together first, then others at which faults may show."""
+"""Choose input sizes at which a model is tried: first sizes that fit together, then others that may reveal a fault."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from bnfold.verification.inputs.sized import MANY_NODES, fitted, sized
 Shapes = dict[str, tuple[int, ...]]
 Kinds = Counter[tuple[str, tuple[bytes, ...]]]
 _LARGEST_GUESS = 1 << 25
-"""Elements of all inputs beyond which a second guess at open dims takes more time than it is worth."""
+"""Elements of all inputs beyond which a second choice of dynamic sizes takes more time than it is worth."""
 
 _SMALL_GUESS = 1 << 14
-"""Likewise for the further guesses: fewer than any image has."""
+"""The same limit for the choices after that: fewer elements than any image has."""
 
 _LARGEST_SEARCHED = 1 << 20
 _MOST_INFERRED = 12_000
-"""Nodes that the search for sizes may infer shapes of altogether; that takes about two seconds."""
+"""Nodes for which the search for sizes may infer shapes, in total; that takes about two seconds."""
 
 _MOST_NUMBERS = 24
 _MOST_SEARCHED = 100
-"""Sizes from the search that are worth an evaluation: what inference does not see may be against all of them."""
+"""Sizes from the search that are evaluated: inference may miss a reason against each of them."""
 
 _MOST_NARROWED = 8
 
 _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 _MOST_BOUND = 4096
-"""Larger constants are ends that mean "all"."""
+"""A larger constant is an end that means "all"."""
 
 _ANY_SIZE = frozenset(
     [
@@ -55,11 +55,11 @@ _ANY_SIZE = frozenset(
         *("PRelu", "Clip", "Sigmoid", "Tanh", "BatchNormalization", "Gemm", "MatMul"),
     ]
 )
-"""Operators that do the same whatever the sizes are."""
+"""Operators that behave alike at all sizes."""
 
 
 class Choice(NamedTuple):
-    """Shapes of the inputs, and the model with what follows from them."""
+    """Shapes of the inputs, and the model with the sizes that follow from them."""
 
     shapes: Shapes
     model: ir.Model
@@ -70,9 +70,9 @@ class Choice(NamedTuple):
 
 
 def choices(model: ir.Model, known: Mapping[str, Known]) -> Iterator[Choice]:
-    """Yield the sizes worth trying until the model runs: those that inference has nothing against come first.
+    """Yield the sizes worth trying until the model runs; those without a contradiction in inference come first.
 
-    A model that leaves nothing open has one choice.
+    A model without dynamic sizes has one choice.
     """
     tried: list[Shapes] = []
     doubtful: list[Shapes] = []
@@ -95,11 +95,13 @@ def choices(model: ir.Model, known: Mapping[str, Known]) -> Iterator[Choice]:
 
 
 def _numbers_in(model: ir.Model) -> list[int]:
-    """Return what sizes may have to do with.
+    """Return numbers that sizes may depend on.
 
-    The numbers that operators are told, what they come to, and their divisors.
+    These are the integers in attributes and small constants, their products, and the divisors of both.
     """
-    lists = [np.frombuffer(held, np.int64) for _, told in _kinds(model.nodes()) for held in told if len(held) % 8 == 0]
+    lists = [
+        np.frombuffer(held, np.int64) for _, stated in _kinds(model.nodes()) for held in stated if len(held) % 8 == 0
+    ]
     sizes = {*np.concatenate([np.zeros(0, np.int64), *lists]).tolist()}
     sizes |= {abs(math.prod(numbers.tolist())) for numbers in lists}
     found = {size for size in sizes if 1 < size <= _MOST_BOUND}
@@ -110,9 +112,10 @@ def _numbers_in(model: ir.Model) -> list[int]:
 def other_choices(
     model: ir.Model, known: Mapping[str, Known], main: Choice, changed: Kinds
 ) -> Iterator[Iterator[Choice]]:
-    """Yield for each kind of size that may tell ``changed`` operators apart the choices that show it, best first.
+    """Yield, for each kind of size that may reveal a difference in the ``changed`` operators, the choices that show it.
 
-    The last is another batch of what the main choice has: all else may have to be as it is.
+    The best choice of a kind comes first. The last one changes the batch alone, because all other sizes may have to
+    stay.
     """
     tried = [main.shapes]
     batches = {shape[0] for shape in known.values() if shape}
@@ -125,11 +128,11 @@ def other_choices(
 
 
 def inferred_sizes(declared: Mapping[str, Known | None], known: Mapping[str, Known]) -> list[Places]:
-    """Return the axes of inputs whose sizes, or that they are those of others, nobody but the operators tells.
+    """Return the axes of inputs whose sizes, or whose equality with another axis, only the operators determine.
 
-    Those of one name are together.
+    Axes with one declared name are together.
     """
-    told: dict[str, Places] = {}
+    found: dict[str, Places] = {}
     sizes: dict[str, int | str | None] = {}
     for name, shape in known.items():
         own = declared[name]
@@ -138,37 +141,37 @@ def inferred_sizes(declared: Mapping[str, Known | None], known: Mapping[str, Kno
         for axis, (dim, size) in enumerate(zip(own, shape, strict=True)):
             if not (isinstance(dim, int) and dim > 0) and size not in (0, 1):
                 called = dim if isinstance(dim, str) else f"{name} {axis}"
-                told.setdefault(called, []).append((name, axis))
+                found.setdefault(called, []).append((name, axis))
                 sizes[called] = size
     shared = Counter(sizes.values())
-    return [told[called] for called, size in sizes.items() if isinstance(size, int) or (size and shared[size] > 1)]
+    return [found[called] for called, size in sizes.items() if isinstance(size, int) or (size and shared[size] > 1)]
 
 
 def further_choices(
-    model: ir.Model, known: Mapping[str, Known], main: Choice, told: Sequence[Places], changed: Kinds
+    model: ir.Model, known: Mapping[str, Known], main: Choice, inferred: Sequence[Places], changed: Kinds
 ) -> Iterator[Iterator[Choice]]:
-    """Yield rows of choices beside the main one, of each of which one tells something else.
+    """Yield groups of choices beside the main one; trying one choice of each group is enough.
 
-    ``told`` by `inferred_sizes`.
+    ``inferred`` are the axes that `inferred_sizes` returns.
     """
-    # What is broadcast there may be as small, whatever it meets.
-    yield from (_resized(model, main, places, lambda _: 1) for places in told[:_MOST_NARROWED])
+    # A broadcast operand may have size 1 on any such axis.
+    yield from (_resized(model, main, places, lambda _: 1) for places in inferred[:_MOST_NARROWED])
     open_ = open_places(known)[:_MOST_NARROWED]
     for places in open_:
         name, axis = places[0]
-        if changed or main.shapes[name][axis] == 1:  # a size inside may have been 1, where sums are means
-            larger = (lambda size: size + 1, lambda size: 2 * size)  # a Reshape may take multiples only
+        if changed or main.shapes[name][axis] == 1:  # at size 1 a sum equals a mean
+            larger = (lambda size: size + 1, lambda size: 2 * size)  # a Reshape may accept multiples only
             yield chain.from_iterable(_resized(model, main, places, change) for change in larger)
     yield from other_choices(model, known, main, changed)
-    if changed:  # an Expand may take what is as small, although nothing tells that it does
-        yield from (_resized(model, main, places, lambda _: 1) for places in open_ if places not in told)
+    if changed:  # an Expand may accept size 1, although inference does not say so
+        yield from (_resized(model, main, places, lambda _: 1) for places in open_ if places not in inferred)
         yield from (_with(model, main, sizes) for sizes in islice(_exchanged(main, open_), _MOST_NARROWED))
 
 
 def _exchanged(main: Choice, open_: Iterable[Places]) -> Iterator[dict[tuple[str, int], int]]:
-    """Yield the sizes of two open axes of two inputs, exchanged, where one of them is 1.
+    """Yield the sizes of two dynamic axes of two inputs, exchanged, if one of the sizes is 1.
 
-    An operator that broadcasts its inputs to each other does something else then.
+    An operator that broadcasts its inputs to each other then broadcasts the other one.
     """
     for one, other in permutations(open_, 2):
         (name, axis), (second, place) = one[0], other[0]
@@ -190,33 +193,30 @@ def _with(model: ir.Model, main: Choice, sizes: Mapping[tuple[str, int], int]) -
 
 
 def size_changes(before: ir.Model, after: ir.Model) -> Kinds:
-    """Return the operators whose results depend on sizes and that only one of two models has."""
+    """Return the operators that depend on sizes and that only one of two models has."""
     old, new = _kinds(before.nodes()), _kinds(after.nodes())
     return (old - new) + (new - old)
 
 
 def depend_on_sizes(nodes: Iterable[ir.Node]) -> bool:
-    """Whether an operator among the nodes may do something else at other sizes than a stride apart."""
+    """Whether one of the nodes may behave differently at other sizes than a stride apart."""
     return any(node.domain or node.op_type not in (*_ANY_SIZE, "Conv", "ConvTranspose") for node in nodes)
 
 
 def largest_bound(nodes: Sequence[ir.Node]) -> int:
-    """Return the largest size or place that an operator among the nodes is told, or may choose.
-
-    0 where there is none.
-    """
+    """Return the largest size or index in attributes, small constants or tables of the nodes; 0 if there is none."""
     return max([0, *_bounds(_kinds(nodes)), *_last_places(nodes)])
 
 
 def chooses_by_sizes(node: ir.Node) -> bool:
-    """Whether it chooses from a constant, by places that follow from sizes."""
+    """Whether the node reads a constant at indices that follow from sizes."""
     places = [value for value in node.inputs[1:] if value is not None]
     is_table = node.has_trait(CHOOSING) and ir.constant(node.input(0)) is not None
     return is_table and not all(map(ir.constant, places)) and follow_from_sizes(places)
 
 
 def follow_from_sizes(values: Sequence[ir.Value]) -> bool:
-    """Whether no data are among what these are made from."""
+    """Whether the values are computed from sizes and constants alone."""
     stack, seen = [*values], {*values}
     while stack:
         value = stack.pop()
@@ -232,30 +232,30 @@ def follow_from_sizes(values: Sequence[ir.Value]) -> bool:
 
 
 def _last_places(nodes: Iterable[ir.Node]) -> Iterator[int]:
-    """Return the last places of constants of which as much is chosen as something else is long."""
+    """Return the last indices of constants that are read at indices which follow from sizes."""
     tables = (ir.constant(node.input(0)) for node in nodes if chooses_by_sizes(node))
     return (dim - 1 for table in tables if table is not None for dim in table.dims if dim <= _MOST_BOUND)
 
 
 def _bounds(kinds: Kinds) -> Iterator[int]:
-    """Yield the sizes and places that operators are told."""
-    for _, told in kinds:
-        for held in told:
+    """Yield the sizes and indices in attributes and small constants."""
+    for _, stated in kinds:
+        for held in stated:
             numbers = np.abs(np.frombuffer(held, np.int64)) if len(held) % 8 == 0 else np.zeros(0, np.int64)
             yield from numbers[numbers <= _MOST_BOUND].tolist()
 
 
 def _kinds(nodes: Iterable[ir.Node]) -> Kinds:
-    """Return operators with the numbers they are told, and how many there are of each."""
+    """Count the operators, each with its attributes and small constants."""
     return Counter(
         (node.op_type, tuple(sorted(_numbers(node)))) for node in nodes if node.domain or node.op_type not in _ANY_SIZE
     )
 
 
 def _numbers(node: ir.Node) -> Iterator[bytes]:
-    """Yield attributes and small constants, as int64 where they are integers.
+    """Yield attributes and small constants as bytes, integers as int64.
 
-    Later versions read what earlier ones state.
+    So an attribute equals the input that replaces it in later versions.
     """
     for attribute in node.proto.attribute:
         if attribute.type in (onnx.AttributeProto.INT, onnx.AttributeProto.INTS):
@@ -274,7 +274,10 @@ def _usual(nodes: Iterable[ir.Node]) -> Iterator[tuple[Sizing, int]]:
 
 
 def _distinct(known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], tried: list[Shapes]) -> Iterator[Shapes]:
-    """Yield shapes that were not tried, of no more elements than their sizing is worth, but for the very first."""
+    """Yield shapes that were not tried.
+
+    Shapes with more elements than their sizing is worth are left out, except for the very first.
+    """
     for sizing, most in found:
         shapes = {name: sizing.concrete(shape) for name, shape in known.items()}
         if shapes not in tried and not (tried and elements(shapes) > most):
@@ -283,14 +286,14 @@ def _distinct(known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], t
 
 
 def _followed(model: ir.Model, known: Mapping[str, Known]) -> ir.Model | None:
-    """Return the model as far as inference can follow it.
+    """Return the model with inferred shapes; None if inference cannot follow it.
 
-    Where it cannot, what it has against some sizes means nothing.
+    If it cannot, its objections to some sizes mean nothing.
     """
     return fitted(model, known) if len(model.graph.nodes) <= MANY_NODES else None
 
 
 def _choice(model: ir.Model, shapes: Shapes) -> Choice | None:
-    """Return the choice; None for sizes that inference has something against."""
+    """Return the choice; None if inference finds a contradiction at these sizes."""
     copy = fitted(model, shapes)
     return None if copy is None else Choice(shapes, copy)

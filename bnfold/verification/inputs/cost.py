@@ -1,4 +1,4 @@
-"""What evaluating a whole model will take, told beforehand from shapes."""
+"""Estimate the time and memory that evaluating a whole model will take, from shapes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Cost(NamedTuple):
 
 
 def estimate(model: ir.Model) -> Cost:
-    """Return seconds and bytes of a model whose values have sizes (`sized`); what cannot be told counts nothing."""
+    """Return seconds and bytes for a model whose values have sizes (`sized`); values of unknown size count nothing."""
     seconds = NODE_SECONDS * len(model.graph.nodes)
     if len(model.graph.nodes) > MANY_NODES:
         return Cost(seconds, 0)
@@ -60,7 +60,7 @@ def session_seconds(*models: ir.Model) -> float:
 
 
 def memory_there_is() -> int:
-    """Return bytes of main memory; where the system does not tell, no limit."""
+    """Return bytes of main memory; infinite if the system does not report it."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

@@ -41,7 +41,7 @@ class _Ask:
         return int(np.prod(self.shape))
 
     def dims(self, slot: int = 0) -> list[int]:
-        """Return the sizes of an input; 1 for those that nothing tells."""
+        """Return the sizes of an input, with 1 for unknown ones."""
         return [dim if isinstance(dim, int) and dim > 0 else 1 for dim in self.shape_of(self.node.input(slot)) or ()]
 
     def size(self, axis: int, slot: int = 0) -> int:
@@ -56,7 +56,7 @@ class _Ask:
 
 
 def legal(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, shape_of: ShapeOf) -> Array | None:
-    """Return numbers that the first understood reader accepts; None where none asks for any of its own."""
+    """Return numbers that the first known consumer accepts; None if no consumer needs numbers of its own."""
     for node, slot in uses(value):
         place = node.op_type, slot
         rule = _RULES.get(place) or (None if is_float(value.dtype) else _OF_INTEGERS.get(place))

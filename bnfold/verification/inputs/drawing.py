@@ -1,4 +1,4 @@
-"""Values to feed: seeded, of a mixed kind over the samples, and such that the model's readers accept them."""
+"""Draw values to feed: seeded, of another kind for each sample, and accepted by the operators that read them."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def input_shapes(model: ir.Model, sizing: Sizing, given: Mapping[str, Sequence[i
 
 
 def known_shapes(model: ir.Model, given: Mapping[str, Sequence[int]]) -> dict[str, Known]:
-    """Return the shape of every required input, as ``given``, else as declared, open dims as the operators tell.
+    """Return the shape of every required input: as ``given``, else as declared, dynamic dims as operators require.
 
-    Raises CannotFeed for inputs that are no tensors or whose rank nothing tells, BadInput for given shapes that do not
-    fit or whose input is not there.
+    Raises CannotFeed for inputs that are no tensors or have an unknown rank. Raises BadInput if a given shape does not
+    fit, or its input does not exist.
     """
     unknown = sorted(set(given) - {value.name for value in model.graph.inputs})
     if unknown:
@@ -118,10 +118,9 @@ def random_value(
 ) -> Array:
     """Return a value of the input's element type.
 
-    The same (seed, name, sample) gives the same numbers on every machine.
-
-    Places and counts are such that their reader takes them where ``shape_of`` tells the shapes of values. Where
-    ``signed``, other integers are of both signs; a model that computes places from them may not take those.
+    The same (seed, name, sample) gives the same numbers on every machine. If ``shape_of`` knows the shapes of values,
+    indices and counts are such that their consumers accept them. With ``signed``, other integers have both signs; a
+    model that computes indices from them may not accept that.
     """
     dtype = value.dtype or _T.FLOAT
     mirrored = is_float(dtype) and sample // len(SAMPLE_KINDS) % 2 == 1
@@ -207,9 +206,10 @@ def is_of_both_signs(value: ir.Value, sample: int) -> bool:
 
 
 def _large(normal: Array) -> Array:
-    """Give every channel of every sample one sign, unlike its neighbours'.
+    """Give every channel of every sample one sign, the opposite of its neighbours'.
 
-    What only negative numbers show, as the slope of a PRelu, is hidden by a later maximum wherever the two mix.
+    Some faults show on negative numbers only, such as a wrong slope of a PRelu. A later maximum hides them if signs are
+    mixed.
     """
     if normal.ndim < 2:
         return normal * 1e3
@@ -221,7 +221,7 @@ def _large(normal: Array) -> Array:
 def _constant_channels(normal: Array) -> Array:
     """Give every channel one number, a half or a whole one; the first is zero.
 
-    There is a tie wherever someone rounds, and a division by nothing may be one.
+    Rounding then meets ties, and dividing by a channel's variance divides by zero.
     """
     if normal.ndim < 2:
         return _halves(normal)

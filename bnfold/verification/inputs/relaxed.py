@@ -17,11 +17,10 @@ _TYPES = ("int64", "int32", "uint8", "float", "bool", "string")
 
 
 def loosened(model: ir.Model) -> Iterator[ir.Model]:
-    """Yield copies to feed, each looser than the last.
+    """Yield copies of the model with inputs declared ever less strictly.
 
-    Of types that the readers take, and of shapes that only they tell.
-
-    The shape of one input is left open, or those of all.
+    Types are those that the consumers of an input accept. The shape of one input, or of all of them, is left for its
+    consumers to determine.
     """
     copy = model.clone()
     values = {value.name: value for value in model.required_inputs()}

@@ -1,4 +1,7 @@
-"""What an input is for, told from who reads it: random floats in the place of a variance would fail or say nothing."""
+"""Find out what an input is for from its consumers.
+
+Random floats in the place of a variance, for instance, would make the model fail or prove nothing.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +47,11 @@ _ROLES: dict[tuple[str, int], str] = {
 
 
 def role(value: ir.Value) -> str:
-    """Return what `random_value` knows a distribution for.
+    """Return the kind of numbers that an input needs, one for which `random_value` has a distribution.
 
-    ``weight``, ``bias``, ``positive``, … and ``data`` for all else.
-
-    ``factor`` is for resizing, ``unit`` is 0…1, ``inner`` -1…1 without the ends, and ``wide`` larger than data. What
-    has to be positive for one reader is, whatever it is for others.
+    Kinds are ``weight``, ``bias``, ``positive``, …, and ``data`` for all other inputs. ``factor`` is for resizing,
+    ``unit`` is 0…1, ``inner`` is -1…1 without the ends, and ``wide`` is larger than data. If one consumer needs
+    positive numbers, all consumers get them.
     """
     known = [(node, _ROLES[node.op_type, slot]) for node, slot in uses(value) if (node.op_type, slot) in _ROLES]
     purposes = [purpose for node, purpose in known if not (purpose == "weight" and _is_product_with(node))]

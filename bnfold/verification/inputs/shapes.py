@@ -1,4 +1,4 @@
-"""Sizes for the dims that nothing tells: small, pairwise different numbers."""
+"""Sizes for unknown dims: small, pairwise different numbers."""
 
 from __future__ import annotations
 
@@ -141,12 +141,11 @@ def searched_sizings(names: Sequence[str], numbers: Sequence[int]) -> Iterator[S
 
 
 def other_sizings(bound: int) -> tuple[tuple[Sizing, ...], ...]:
-    """Return choices at which operators differ that agree at the first ones.
+    """Return groups of choices at which operators differ that agree at the first choices.
 
-    Of each row one is enough, the first that fits.
-
-    One row, and sides that stay odd however often they are halved, rounded down or up; an odd batch; all that is open
-    is 1; sizes beyond a ``bound`` at which operators may end.
+    One choice of each group is enough, the first that fits. The groups: a batch of one, with sides that stay odd
+    however often they are halved, rounded down or up; sizes beyond a ``bound`` at which operators may end; an odd
+    batch; and size 1 for all open dims.
     """
     evens, usual, batch = (6, 4, 10, 8, 12), (7, 5, 11, 9, 13), 3 if bound > 8 else max(3, bound + 1)
     beyond = tuple(bound + more for more in (1, 3, 2, 5, 4))

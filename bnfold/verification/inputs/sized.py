@@ -1,4 +1,4 @@
-"""What follows from the sizes of its inputs for all values of a model, and what two models tell of each other's."""
+"""Sizes of all values of a model, given those of its inputs; and sizes that two models share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MANY_NODES = 20_000
 
 _MOST_ROUNDS = 4
 _LARGEST = 2**63 - 1
-"""What a file can say of a size; damaged operators may tell more."""
+"""The largest size that a file can state; damaged operators may imply a larger one."""
 
 
 def sized(model: ir.Model, shapes: Mapping[str, Known | None], *, strict: bool = False) -> ir.Model:
@@ -63,9 +63,9 @@ def fitted(model: ir.Model, shapes: Mapping[str, Known | None]) -> ir.Model | No
 
 
 def inferred_shapes(model: ir.Model, shapes: Mapping[str, Known | None]) -> dict[str, Known | None]:
-    """Return the shapes of inputs, with what operators tell of dims and ranks that are open in ``shapes``.
+    """Return the shapes of inputs, with dims and ranks that are open in ``shapes`` filled in from operators.
 
-    A size of 0 is what exporters write for an open one.
+    Exporters write a size of 0 for an unknown one.
     """
     told: dict[str, Known | None] = {
         name: None if shape is None else [dim or None for dim in shape] for name, shape in shapes.items()
@@ -83,10 +83,10 @@ def inferred_shapes(model: ir.Model, shapes: Mapping[str, Known | None]) -> dict
 
 
 class SharedShapes:
-    """Two models by the paths of their graphs, the original first; shapes of both are learned when this is made.
+    """The graphs of two models by path, the original first. Creating this fills in the shapes of both models.
 
-    What inference leaves open in the original it may tell in the rewritten model: it says less of old broadcasting.
-    What readers tell there, not inference, a fault in them may have told (``claimed``).
+    The rewritten model may have old broadcasting replaced, so that more sizes follow from it than from the original.
+    Sizes that follow from consumers and not from inference may be wrong, if these are faulty: they are ``claimed``.
     """
 
     def __init__(self, before: ir.Model, after: ir.Model) -> None:
@@ -104,11 +104,11 @@ class SharedShapes:
         inferred = {path: dict(graph.types) for path, graph in new.items()}
         learn_shapes(after)
         both = [path for path in old if path in new]
-        self._claimed = {path: _tell(old[path], new[path], inferred[path]) for path in both}
-        self._alone = {path: _tell_alone(old[path], new[path], inferred[path]) for path in both}
+        self._claimed = {path: _share_types(old[path], new[path], inferred[path]) for path in both}
+        self._alone = {path: _types_alone(old[path], new[path], inferred[path]) for path in both}
 
     def claimed(self, path: str) -> frozenset[str]:
-        """Return, of a graph of the original, the values whose sizes the rewritten model may tell wrongly."""
+        """Return the values in a graph of the original with sizes that the rewritten model may state wrongly."""
         return frozenset(self._claimed.get(path, ())) | frozenset(self._alone.get(path, ()))
 
     @contextmanager
@@ -127,7 +127,7 @@ class SharedShapes:
                 types.update(held)
 
 
-def _tell(old: ir.Graph, new: ir.Graph, inferred: Mapping[str, onnx.TypeProto]) -> dict[str, onnx.TypeProto]:
+def _share_types(old: ir.Graph, new: ir.Graph, inferred: Mapping[str, onnx.TypeProto]) -> dict[str, onnx.TypeProto]:
     claimed = {}
     for name, kind in list(old.types.items()):
         told = filled(kind, new.types.get(name, kind), names=False)
@@ -138,7 +138,7 @@ def _tell(old: ir.Graph, new: ir.Graph, inferred: Mapping[str, onnx.TypeProto]) 
     return claimed
 
 
-def _tell_alone(old: ir.Graph, new: ir.Graph, inferred: Mapping[str, onnx.TypeProto]) -> dict[str, onnx.TypeProto]:
+def _types_alone(old: ir.Graph, new: ir.Graph, inferred: Mapping[str, onnx.TypeProto]) -> dict[str, onnx.TypeProto]:
     """Return values unknown in the original whose consumers in the rewritten model determine sizes; as inferred."""
     return {
         name: inferred.get(name, onnx.TypeProto())

@@ -26,11 +26,11 @@ MOST_ANSWERS = 200
 
 
 class HelperDied(Exception):
-    """There is no answer; the message is how it died."""
+    """Raised if the helper died; the message says how."""
 
 
 class HelperLate(Exception):
-    """There is no answer in time."""
+    """Raised if there is no answer in time."""
 
 
 class Helper:
@@ -111,20 +111,20 @@ class Helper:
 
 
 def _scratch() -> IO[bytes] | None:
-    """Return where a helper complains; None where there is no place for temporary files."""
+    """Return the file for error output of a helper; None if there is no place for temporary files."""
     with suppress(OSError):
         return tempfile.TemporaryFile()
     return None
 
 
 _idle: dict[int, list[Helper]] = {}
-"""By process: a fork must not speak into its parent's pipes."""
+"""Idle helpers by process id, because a fork must not write to the pipes of its parent."""
 
 _lock = threading.Lock()
 
 
 def start(python: str, runtime: str) -> None:
-    """Start a helper, to be there when it is asked; where none can be started, who asks is told."""
+    """Start a helper process ahead of its first request. If it cannot be started, that request reports it."""
     helper = _take(python)
     with suppress(OSError):
         _keep(helper or Helper(python, runtime))

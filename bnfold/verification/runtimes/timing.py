@@ -40,7 +40,7 @@ class Latency(NamedTuple):
         return median(after / before for before, after in zip(self.before, self.after, strict=True))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what reports hold."""
+        """Return the entries of a report."""
         measured = bool(self.before)
         return {
             "runtime": self.runtime,

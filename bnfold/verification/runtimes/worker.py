@@ -90,7 +90,7 @@ def run_onnxruntime(path: str, samples: Sequence[Sample], initializers: Sample) 
 
 
 def run_openvino(path: str, samples: Sequence[Sample], _: Sample) -> tuple[str, list[Sample]]:
-    """Return the model in OpenVINO on the CPU, held to float32: by default it may take a shorter type."""
+    """Return the model in OpenVINO on the CPU, in float32; by default it may compute in a shorter type."""
     import openvino
 
     core = openvino.Core()
@@ -147,7 +147,7 @@ def main() -> None:
     os.dup2(2, 1)  # standard output belongs to the answers
     requests = os.fdopen(os.dup(0), "rb")
     for module in sys.argv[1:]:
-        with suppress(Exception):  # who asks for it is told
+        with suppress(Exception):  # the request for it will report the failure
             importlib.import_module(module)
     while requests.peek(1):
         head, samples = unpack(requests)

@@ -1,4 +1,4 @@
-"""Run the two regions of one rewrite on the same inputs and compare their outputs."""
+"""Run both parts of one rewrite, before and after it, on the same inputs, and compare their outputs."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from bnfold.verification.tolerance.floats import float_type
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 
 GROUPS = 3
-"""Groups of new weights that are disturbed one after the other, so that a weight and a bias cannot cancel."""
+"""New weights are disturbed in so many groups, one after the other, so that a weight and a bias cannot cancel."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubgraphPair:
-    """The two regions of a cut, the graphs that they are cut out of, and what equality of them has shown so far."""
+    """The two parts of a cut, the graphs that they come from, and what comparing them has shown so far."""
 
     cut: ir.Cut
     old: Runnable
@@ -49,22 +49,22 @@ class SubgraphPair:
     draws: PerturbedWeights
     evaluate: Evaluate
     samples: int = 1
-    """How many sets of activations equality takes at least."""
+    """How many sets of activations have to give equal results."""
     tried: list[tuple[Feeds, bool, Found]] = field(default_factory=list)
     is_known_to_react: bool = False
-    """Whether other activations make other results whatever the weights are, as regions of the same nodes showed."""
+    """Whether the results depend on the activations whatever the weights are: equal parts with other weights did."""
     finite: dict[str, Array] = field(default_factory=dict)
-    """Which elements of the results were finite on some activations since it was cleared."""
+    """Which elements of the results were finite on some activations, since it was cleared."""
     usual: dict[str, float] = field(default_factory=dict)
-    """How large the results were on the first activations, which are ordinary ones, since it was cleared."""
+    """How large the results were on the first activations, which are ordinary, since it was cleared."""
 
     def start(self) -> None:
-        """Forget what was noted of activations of other shapes."""
+        """Forget the results on activations of other shapes."""
         self.finite.clear()
         self.usual.clear()
 
     def attempt(self, feeds: Feeds, *, guessed: bool) -> Found:
-        """Compare the results on some activations; ``guessed`` says that nobody told their shapes."""
+        """Compare the results on some activations; ``guessed`` says that their shapes are assumed."""
         sides = self._fed(feeds)
         noise = reference.Noise()
         expected = self._expected(sides, noise, guessed=guessed)
@@ -93,10 +93,10 @@ class SubgraphPair:
                 finite = np.isfinite(array)
                 self.finite[name] = finite | known if known is not None and known.shape == finite.shape else finite
 
-    def drowned(self) -> str | None:
-        """Return a result in which no element of some channel, or of a place on another axis, was ever finite.
+    def never_finite(self) -> str | None:
+        """Return the name of a result with a channel (or another position on an axis) that was never finite; else None.
 
-        Where all is NaN, a weight cannot show.
+        A wrong weight does not show in NaN.
         """
         return next((name for name, finite in self.finite.items() if not _reaches_everywhere(finite)), None)
 
@@ -113,7 +113,7 @@ class SubgraphPair:
         )
 
     def _find(self, subgraph: ir.Model, value: ir.Value) -> ir.Value:
-        """Return a value in the region; what was captured from around it is in its main graph."""
+        """Return a value of the part; one that was captured from an outer graph is in the main graph."""
         path = value.graph.path.removeprefix(self.cut.graph).lstrip("/")
         graphs = {graph.path: graph for graph in subgraph.graphs()}
         return graphs.get(path, subgraph.graph).values[value.name]
@@ -135,7 +135,7 @@ class SubgraphPair:
         try:
             return sides.new(noise=noise)
         except reference.Misfit as error:
-            if guessed:  # the rewrite may rely on a shape that the model declares, or has and nobody knows
+            if guessed:  # the rewrite may rely on the true shape, declared or not
                 return Skip(f"with assumed input shapes, the rewritten part does not run: {error}", only_after=True)
             fault = f"is not computed: the rewritten part does not run: {error}"
             return Difference(excess=float("inf"), same_pattern=False, fault=fault)
@@ -143,10 +143,10 @@ class SubgraphPair:
             return Skip(f"the rewritten part cannot be run: {error}")
 
     def _reacts(self, feeds: Feeds, expected: Results) -> bool:
-        """Whether other activations make another result: statistics over one element leave nothing of them."""
+        """Whether other activations give other results; the statistics of a single element do not, for instance."""
         if not any(array.dtype.kind == "f" for array in feeds.values()):
             return True  # other integers may mean something else
-        if self._tells_places_apart(feeds, expected):
+        if self._has_unlike_places(feeds, expected):
             return True
         others = {name: self._other(array) for name, array in feeds.items()}
         try:
@@ -155,8 +155,8 @@ class SubgraphPair:
             return True
         return any(_differ_much(expected[output], results[output]) for output in self.cut.outputs)
 
-    def _tells_places_apart(self, feeds: Feeds, expected: Results) -> bool:
-        """Whether a channel of a result has unlike numbers, where nothing but the inputs can tell its places apart."""
+    def _has_unlike_places(self, feeds: Feeds, expected: Results) -> bool:
+        """Whether a channel of a result has different numbers, if only different inputs can cause that."""
         ranks = {array.ndim for array in feeds.values()}
         rank = max(ranks, default=0)
         return (
@@ -178,15 +178,15 @@ class SubgraphPair:
 
     @staticmethod
     def _other(array: Array) -> Array:
-        """Return shuffle floats; leave other types as they are."""
+        """Return other floats, in reversed order and scaled; other types stay."""
         return array.reshape(-1)[::-1].reshape(array.shape) * 1.5 if array.dtype.kind == "f" else array
 
     def _measured(self, sides: ModelRuns, expected: Results, actual: Results) -> Found:
-        """Compare the results; where they differ, the tolerance is what perturbing the new weights changes."""
+        """Compare the results. If they differ, perturbing the new weights shows how much is allowed."""
         if any(map(size_of, sides.old.feeds.values())) and not any(map(size_of, expected.values())):
             return Skip("its outputs are empty at the tested shapes", only_after=True)
         found = self._worst(expected, actual, ())
-        if found.excess <= 1:  # less than any noise
+        if found.excess <= 1:  # within the smallest tolerance
             return found
         worst = partial(self._worst, expected, actual)
         found = sides.explained(expected, actual, worst, lambda found: found.is_in_doubt)
@@ -198,7 +198,7 @@ class SubgraphPair:
         return Skip(f"rounding the new weights changes {coarse!r} too much to compare it", is_coarse=True)
 
     def _is_coarse(self, name: str, sides: ModelRuns, expected: Results, actual: Results) -> bool:
-        """Whether a difference is beyond what rounding causes, and not explained by the original's own errors."""
+        """Whether a difference is larger than rounding may cause, and larger than the original's own errors."""
         dtype = self.graphs[0][name].dtype
         found = compare_values(expected[name], actual[name], (), dtype, by_channel=True)
         if found.relative <= largest_difference(dtype):
@@ -225,9 +225,9 @@ class SubgraphPair:
         return worst._replace(elements=min(size_of(expected[name]) for name in self.cut.outputs))
 
     def _vanishes(self, name: str, *results: Results) -> bool:
-        """Whether a result is less than what rounding its ordinary numbers takes away.
+        """Whether a result is smaller than the rounding errors of its ordinary numbers.
 
-        Of activations that are all zero an epsilon is left, which is beside any other number as good as nothing.
+        If all activations are zero, often an epsilon is all that is left; that is negligible.
         """
         unit = min(float_type(self.graphs[0][name].dtype).roundoff, float_type(None).roundoff)
         made = [result[name] for result in results]
@@ -245,7 +245,7 @@ class SubgraphPair:
         altered: reference.Alterations | None = None,
         **options: Any,
     ) -> Results:
-        """Run ``model``, that of ``one`` or a changed copy of it."""
+        """Run ``model``, which is the part's model or a changed copy of it."""
         held = dict(one.held)
         for value, change in (altered or {}).items():
             if value.name in held and value.graph is model.graph:
@@ -266,7 +266,7 @@ def _differ_much(one: Array, other: Array) -> bool:
 
 
 def _is_alike(node: ir.Node, rank: int, feeds: Feeds) -> bool:
-    """Whether a node does the same at every place of a channel. Windows do not, at borders, of what is constant."""
+    """Whether a node treats all positions of a channel alike; at borders, a window on a uniform value does not."""
     data, others = node.input(0), node.inputs[1:]
     if node.is_op(*traits.WINDOWED):
         return data is not None and data.name in feeds
@@ -282,7 +282,7 @@ def _is_alike(node: ir.Node, rank: int, feeds: Feeds) -> bool:
 
 
 def _reaches_everywhere(finite: Array) -> bool:
-    """Whether there is a True at each place of each axis."""
+    """Whether there is a True at each index of each axis."""
     if finite.all():
         return True
     others = (tuple(other for other in range(finite.ndim) if other != axis) for axis in range(finite.ndim))

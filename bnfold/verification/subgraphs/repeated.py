@@ -24,9 +24,9 @@ _LARGEST = 1 << 20
 
 
 def signature(path: str, sides: Sequence[Subgraph]) -> Hashable | None:
-    """Return a key, equal for regions of a graph that differ in nothing but names and the numbers of float weights.
+    """Return a key that is equal for parts of a graph which differ only in names and in the numbers of float weights.
 
-    None where that cannot be told: of bodies, say.
+    It is None if that cannot be decided, as for nodes with bodies.
     """
     numbers: dict[str, int] = {"": -1}
     found: list[Hashable] = [path]
@@ -61,9 +61,10 @@ def _content(value: ir.Value) -> tuple[Hashable, ...] | None:
 
 
 def repeatable(subgraphs: SubgraphPair) -> SubgraphPair | None:
-    """Return what others may repeat; None where more than equal results was needed, or would be with other weights.
+    """Return what the comparison of similar parts can reuse.
 
-    A fault in what reads nothing but smooth operators shows in any result, whatever the weights are.
+    None if more than equal results was needed, or may be needed with other weights. If only smooth operators read the
+    weights, a fault shows in any result, whatever the weights are.
     """
     passed = all(isinstance(found, Difference) and found.excess <= 1 for _, _, found in subgraphs.tried)
     is_small = sum(array.size for feeds, _, _ in subgraphs.tried for array in feeds.values()) <= _LARGEST
@@ -89,7 +90,7 @@ def repeated(known: SubgraphPair, sides: Sequence[Subgraph]) -> Difference | Non
     worst = Difference()
     for feeds, guessed, _ in known.tried:
         found = subgraphs.attempt(feeds, guessed=guessed)
-        if not isinstance(found, Difference) or found.excess > 1 or subgraphs.drowned():
+        if not isinstance(found, Difference) or found.excess > 1 or subgraphs.never_finite():
             return None
         worst = max(worst, found, key=lambda difference: difference.excess)
     return worst

@@ -24,7 +24,10 @@ FEW = 128
 
 @dataclass(frozen=True, slots=True)
 class Runnable:
-    """One of the two regions, or one of the same nodes: what that stores has other ``names``, and is ``held``."""
+    """A part that is evaluated many times, with its ``held`` weights in float64.
+
+    A part with equal nodes can stand in for another one: ``names`` maps the weights to the names that they have there.
+    """
 
     subgraph: Subgraph
     held: Mapping[str, Array] = field(default_factory=dict)
@@ -34,7 +37,7 @@ class Runnable:
 
 
 def runnable(subgraph: Subgraph, values: Sequence[ir.Value], like: Runnable | None = None) -> Runnable:
-    """Return the region with what ``values`` store in the place of what it does: read and widened once."""
+    """Return the part with ``values`` in the place of its own stored tensors, read and widened once."""
     held: dict[str, Array] = {}
     names: dict[str, str] = {}
     for value, other in zip(values, subgraph.stored, strict=True):
@@ -47,6 +50,9 @@ def runnable(subgraph: Subgraph, values: Sequence[ir.Value], like: Runnable | No
 
 
 def takes_long(subgraph: ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether a region makes too much of little: operators may be told sizes. Looked at only where an axis is long."""
+    """Whether evaluating a part takes long although its inputs are small: it may compute large sizes.
+
+    That is only examined if an axis is long.
+    """
     is_long = max(map(max, filter(None, shapes.values())), default=0) > FEW
     return is_long and estimate(sized(subgraph, shapes)).seconds > REGION_SECONDS

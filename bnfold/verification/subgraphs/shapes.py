@@ -39,10 +39,10 @@ _GUESSED_RANKS = (4, 3, 2, 1, 5)
 class Trial(NamedTuple):
     """Shapes to try, and whether equal results at them are conclusive.
 
-    ``others`` are sizes at which what passes here may differ. Free axes one larger: where strides skip elements padding
-    may show at those alone, and stored places, as indices and bounds, may mean the same at one size. Where operators
-    depend on sizes, one row, and axes longer than all they end at. Where only some batch fits, one row and twice it. Of
-    a table, some of whose rows are taken, as many as an axis is long.
+    ``others`` are further sizes, at which a part that passes here may differ. Free axes are one larger: if strides skip
+    elements, padding may show only then, and a stored index may be right at one size by chance. If operators depend on
+    sizes, there is a trial with one row, and one with axes longer than any bound. If only some batches fit, one row and
+    twice the batch are tried. If an axis decides how many rows of a table are read, it is as long as the table.
     """
 
     shapes: Shapes
@@ -51,11 +51,11 @@ class Trial(NamedTuple):
 
 
 def subgraph_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[Trial]:
-    """Yield shapes to try until the region runs: small ones, then those that are declared.
+    """Yield shapes to try until the part runs: small ones first, then the declared ones.
 
-    A rewrite may rely on what the model declares (no padding at this size, one row), so a difference at other sizes is
-    not held against it if the declared ones, being all there can be, show none. Where nothing tells a rank, the usual
-    ones are guessed, and a difference at a wrong guess means nothing.
+    A rewrite may rely on the declared shapes (no padding at this size, one row). So a difference at other sizes does
+    not count if the declared sizes are all that can occur and show none. Without a known rank, the usual ranks are
+    tried. A difference at a wrong guess means nothing.
     """
     known = {name: _known(value) for name, value in inputs.items()}
     tried: list[Shapes] = []
@@ -140,7 +140,7 @@ def _broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:
 def nearby(usual: Shapes, names: Container[str]) -> Iterator[Shapes]:
     """Yield shapes with one axis of ``names`` one smaller, or twice as large.
 
-    A table may have more rows than are taken; a Reshape may take multiples only.
+    A smaller one fits a table with more rows than are read; a Reshape may accept multiples only.
     """
     for name, shape in usual.items():
         for axis, size in enumerate(shape if name in names else ()):
@@ -151,12 +151,12 @@ def nearby(usual: Shapes, names: Container[str]) -> Iterator[Shapes]:
 
 
 def lacks_rank(inputs: Mapping[str, ir.Value]) -> bool:
-    """Whether the rank of an input is told by nothing."""
+    """Whether an input has an unknown rank."""
     return any(value.shape is None for value in inputs.values())
 
 
 def has_guesses(inputs: Mapping[str, ir.Value], shapes: Shapes) -> bool:
-    """Whether nothing tells the rank of an input, or a size is not the declared one."""
+    """Whether the rank of an input is unknown, or a size is not the declared one."""
     return any(
         known is None
         or any(isinstance(dim, int) and dim != size for dim, size in zip(known, shapes[name], strict=True))
@@ -172,15 +172,12 @@ def is_static(inputs: Mapping[str, ir.Value]) -> bool:
 
 
 def says_more(value: ir.Value, others: Mapping[str, ir.Value]) -> bool:
-    """Whether the shape of a value is told where that of the other one under its name is not."""
+    """Whether the shape of a value is known, or ``others`` have no shape for its name."""
     return value.shape is not None or value.name not in others or others[value.name].shape is None
 
 
 def fed_shapes(shapes: Shapes) -> ShapeOf:
-    """Return the shapes that a region is fed, also where operators keep them, and of weights.
-
-    Others are not known then.
-    """
+    """Return a function for the shapes of values that a part is fed, of weights, and behind nodes that keep shapes."""
 
     def shape_of(value: ir.Value | None) -> Sequence[int | str | None] | None:
         if value is None or value.name in shapes:
@@ -205,12 +202,14 @@ def _known(value: ir.Value) -> Known | None:
 
 def _guesses(known: Mapping[str, Known | None]) -> Iterator[dict[str, Known]]:
     """Yield the known shapes, and for the others those of their neighbours, then the usual ranks."""
-    told = [shape for shape in known.values() if shape is not None]
+    ranked = [shape for shape in known.values() if shape is not None]
     ranks = (
-        dict.fromkeys([*sorted(map(len, told), reverse=True), *_GUESSED_RANKS]) if None in known.values() else {0: None}
+        dict.fromkeys([*sorted(map(len, ranked), reverse=True), *_GUESSED_RANKS])
+        if None in known.values()
+        else {0: None}
     )
     for rank in ranks:
-        like: Known = next((shape for shape in told if len(shape) == rank), [None] * rank)
+        like: Known = next((shape for shape in ranked if len(shape) == rank), [None] * rank)
         yield {name: shape if shape is not None else like for name, shape in known.items()}
 
 
@@ -245,24 +244,23 @@ def _inferred(
 
 
 def _sizes(
-    told: Mapping[str, Sequence[Dim]], least: int, *, step: int = 1, more: int = 0, batch: int = _BATCH
+    learned: Mapping[str, Sequence[Dim]], least: int, *, step: int = 1, more: int = 0, batch: int = _BATCH
 ) -> Shapes:
-    """Return sizes for open axes, other ones at other places.
-
-    At least so large, multiples of ``step``, and ``more``.
-    """
-    names = dict.fromkeys(dim for shape in told.values() for dim in shape if isinstance(dim, str))
+    """Return different sizes for open axes: multiples of ``step``, at least as large as ``least``, plus ``more``."""
+    names = dict.fromkeys(dim for shape in learned.values() for dim in shape if isinstance(dim, str))
     free = (name for name in names if name != _FREE_BATCH)
     least = -(-least // step)
     sizes = {name: step * (least + place) + more for place, name in enumerate(free)}
     sizes[_FREE_BATCH] = batch
-    return {name: tuple(dim if isinstance(dim, int) else sizes[dim] for dim in shape) for name, shape in told.items()}
+    return {
+        name: tuple(dim if isinstance(dim, int) else sizes[dim] for dim in shape) for name, shape in learned.items()
+    }
 
 
-def _one_axis_longer(told: Mapping[str, Sequence[Dim]], usual: Shapes, size: int) -> list[Shapes]:
-    """Return the usual shapes with one open axis after the other of this size."""
-    names = dict.fromkeys(dim for shape in told.values() for dim in shape if isinstance(dim, str))
-    placed = {name: [*zip(shape, usual[name], strict=True)] for name, shape in told.items()}
+def _one_axis_longer(learned: Mapping[str, Sequence[Dim]], usual: Shapes, size: int) -> list[Shapes]:
+    """Return the usual shapes with one open axis after the other set to ``size``."""
+    names = dict.fromkeys(dim for shape in learned.values() for dim in shape if isinstance(dim, str))
+    placed = {name: [*zip(shape, usual[name], strict=True)] for name, shape in learned.items()}
     return [
         {name: tuple(size if dim == longer else known for dim, known in dims) for name, dims in placed.items()}
         for longer in names

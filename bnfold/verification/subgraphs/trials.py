@@ -26,14 +26,15 @@ Found = Difference | Skip
 
 @dataclass(slots=True, eq=False)
 class SubgraphTrials:
-    """What was found so far.
+    """The results of the trials of one part so far.
 
-    ``guessed`` sizes are not declared, or contradict the declared ones: a rewrite may rely on those, so that a
-    difference at guessed sizes is answered at the declared ones, if the region runs on them. Where nothing tells the
-    rank of an input (``unranked``), nothing is declared that would answer.
-    Where declared sizes leave the batch open and one shows a difference, equality at another one counts only if there
-    are some that the region does not run on, and it ``reshapes``, to fixed sizes. Otherwise the two coincide there, as
-    statistics over two rows do.
+    ``guessed`` sizes are not declared, or contradict the declared ones. A rewrite may rely on declared sizes, so a
+    difference at guessed sizes is checked again at the declared ones, if the part runs on them. If the rank of an input
+    is unknown (``unranked``), no declared sizes can answer.
+
+    Declared sizes may leave the batch dynamic, and one batch may show a difference. Then equality at another batch
+    counts only if the part ``reshapes`` to fixed sizes and does not run at some batches. Otherwise the results coincide
+    there by chance, as the statistics of two rows do.
     """
 
     unranked: bool

@@ -47,11 +47,11 @@ MOST_SAMPLES = 10
 """A region is tried on several samples where something that it is fed or makes has fewer than FEW elements, of every
 kind at most twice."""
 _UNCLAIMED = 8
-"""Sizes to try until the original runs, where none that it does not tell itself may be taken for granted."""
+"""Sizes to try until the original runs, if sizes that only the rewritten model states are not relied on."""
 
 
 class SubgraphVerifier:
-    """Two models indexed once for any number of cuts, with the disturbed copies that tell rounding from faults.
+    """Two models, indexed once for any number of cuts, with perturbed copies that separate rounding from faults.
 
     In its ``request``, values that a rewrite has scaled have their old names again (`unscaled`).
     """
@@ -144,7 +144,7 @@ class SubgraphVerifier:
     def _compare_alone(
         self, cut: ir.Cut, old: Subgraph, new: Subgraph, hidden: Collection[str], key: Hashable = None
     ) -> Found:
-        # What inference cannot tell of the original it may of the rewritten model, which is of a newer opset.
+        # The rewritten model has a newer opset, for which inference finds more sizes.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if says_more(value, new.inputs)}}
         coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
         first, second = (runnable(side, side.stored) for side in (old, new))
@@ -183,7 +183,7 @@ class SubgraphVerifier:
         return outcome
 
     def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], old: Subgraph) -> Skip | None:
-        """Say why equal results do not count where the rewritten model, which may be wrong, alone tells sizes."""
+        """Return why equal results do not count if only the rewritten model states the sizes; it may be wrong."""
         near = nearby(_passed(subgraphs), self._shapes.claimed(subgraphs.cut.graph))
         with self._shapes.without_claims(subgraphs.cut.graph):
             usual = islice(subgraph_shapes(fed, old.nodes), _UNCLAIMED)
@@ -200,7 +200,7 @@ class SubgraphVerifier:
         return None if runs else Skip("it runs only at the sizes that the rewritten model declares")
 
     def _at_further_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
-        """Say why equal results do not count: at other sizes that callers may feed, they are not."""
+        """Return why equal results do not count if results differ at other sizes that callers may feed; else None."""
         usual = _passed(subgraphs)
         with self._shapes.without_claims(subgraphs.cut.graph):
             nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
@@ -248,10 +248,10 @@ class SubgraphVerifier:
             wanted = max(_samples(shapes, found[0]), subgraphs.samples if isinstance(found[0], Difference) else 1)
             if not subgraphs.coverage.is_over and not isinstance(found[-1], Skip):
                 wanted = max(wanted, MOST_SAMPLES) if subgraphs.coverage.uncovered == before else len(found) + 1
-            drowned = subgraphs.drowned()
-            wanted = MOST_SAMPLES if drowned else wanted
-        if drowned and not _fails(found[-1]):
-            return Skip(f"{drowned!r} has places that are NaN or infinite whatever it is made from")
+            never_finite = subgraphs.never_finite()
+            wanted = MOST_SAMPLES if never_finite else wanted
+        if never_finite and not _fails(found[-1]):
+            return Skip(f"{never_finite!r} has places that are NaN or infinite whatever it is made from")
         differences = [latest for latest in found if isinstance(latest, Difference)]
         worst = max(differences, key=lambda difference: difference.excess, default=found[0])
         coarse = next((latest for latest in found if isinstance(latest, Skip) and latest.is_coarse), worst)

@@ -38,7 +38,7 @@ EXACT = 1e-12
 """Float64's own arithmetic, relative to the scale of the whole tensor."""
 
 _HOPELESS = 1000.0
-"""Excess that no luckier round would explain, so that gross faults are told at once."""
+"""An excess that no luckier round would explain. So a gross fault is reported at once."""
 
 _LARGEST = float(np.finfo(np.float64).max)
 

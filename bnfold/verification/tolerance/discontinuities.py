@@ -1,7 +1,7 @@
-"""Operators whose result jumps: a difference of one rounding in, a difference of any size out.
+"""Find discontinuous operators: a difference of one rounding in the input can change the result by any amount.
 
-Models are compared at the *inputs* of such operators. From there the rewritten model is given the original's values, so
-that both sides jump alike, and what follows is compared as if nothing had come before.
+Models are compared at the *inputs* of such operators. Behind that, the rewritten model uses the original's values. So
+both take the same side of each discontinuity, and the rest is compared as if nothing had come before.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bnfold import ir
 from bnfold.ir.elements import FLOATS
 from bnfold.verification.tolerance.floats import is_float
 
-_JUMPS: Mapping[str, tuple[int, ...]] = {
+_SLOTS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(
         [
             "QuantizeLinear",
@@ -45,11 +45,11 @@ _JUMPS: Mapping[str, tuple[int, ...]] = {
 
 
 def is_discontinuous(op_type: str) -> bool:
-    """Whether some node of this operator of the default domain is discontinuous in some input."""
-    return op_type in _JUMPS or op_type in ("Cast", "CastLike", "MaxPool")
+    """Whether the operator, of the default domain, can be discontinuous in one of its inputs."""
+    return op_type in _SLOTS or op_type in ("Cast", "CastLike", "MaxPool")
 
 
-def jump_slots(node: ir.Node) -> tuple[int, ...]:
+def discontinuous_slots(node: ir.Node) -> tuple[int, ...]:
     """Return the input slots of ``node`` at which a tiny difference can become a large one."""
     if node.domain:
         return ()
@@ -57,45 +57,47 @@ def jump_slots(node: ir.Node) -> tuple[int, ...]:
         return () if not node.has_references and _cast_target(node) in FLOATS else (0,)
     if node.is_op("MaxPool") and node.output(1) is not None:
         return (0,)
-    return _JUMPS.get(node.op_type, ())
+    return _SLOTS.get(node.op_type, ())
 
 
-def jump_elsewhere(before: ir.Model, after: ir.Model) -> bool:
-    """Whether a jumping operator reads or makes a value that none does in the other model: it was moved, say."""
+def discontinuities_differ(before: ir.Model, after: ir.Model) -> bool:
+    """Whether the models' discontinuous operators read or produce values with different names.
+
+    That is so if such an operator was moved, for instance.
+    """
     known = (
         {
             (node.graph.path, *(value.name if value else "" for value in (*map(node.input, slots), *node.outputs)))
             for node in model.nodes()
-            if (slots := jump_slots(node))
+            if (slots := discontinuous_slots(node))
         }
         for model in (before, after)
     )
     return next(known) != next(known)
 
 
-def jumps(before: ir.Model, after: ir.Model) -> tuple[list[str], list[str]]:
-    """Return names of the values read by jumping operators of ``after``.
+def discontinuous_inputs(before: ir.Model, after: ir.Model) -> tuple[list[str], list[str]]:
+    """Return names of values that discontinuous operators of ``after`` read.
 
-    Those that can be held to ``before``, and the others.
-
-    Held can be what nodes of both main graphs make; bodies run where nobody sees their values.
+    The first list has those that can be replaced by values of ``before``: values of both main graphs that nodes
+    compute. The second list has the others. Values of a body cannot be replaced, because they cannot be observed.
     """
     common: dict[str, None] = {}
     alone: dict[str, None] = {}
-    for value in _before_jumps(after):
-        twin = before.graph.values.get(value.name)
-        is_common = value.graph is after.graph and twin is not None and twin.producer is not None
+    for value in _read_discontinuously(after):
+        counterpart = before.graph.values.get(value.name)
+        is_common = value.graph is after.graph and counterpart is not None and counterpart.producer is not None
         (common if is_common else alone)[value.name] = None
     return list(common), list(alone)
 
 
-def _before_jumps(model: ir.Model) -> Iterator[ir.Value]:
-    """Yield what jumping operators read, if a node makes it and it may be a float.
+def _read_discontinuously(model: ir.Model) -> Iterator[ir.Value]:
+    """Yield the computed values that discontinuous operators read and that may be floats.
 
-    Constants and inputs are alike anyway.
+    Constants and inputs are equal in both models anyway.
     """
     for node in model.nodes():
-        for slot in jump_slots(node):
+        for slot in discontinuous_slots(node):
             value = node.input(slot)
             if value is None or value.producer is None or ir.constant(value) is not None:
                 continue
@@ -104,14 +106,14 @@ def _before_jumps(model: ir.Model) -> Iterator[ir.Value]:
 
 
 def substitute(model: ir.Model, names: list[str]) -> tuple[ir.Model, dict[str, str]]:
-    """Return a copy whose jumping operators read stand-ins for the values ``names``.
+    """Return a copy with a new input for each value in ``names``, and the name of each new input.
 
-    And the stand-in of each, to be fed.
+    Discontinuous operators read the new inputs in place of the values.
     """
     copy = model.clone()
     stand_ins = {name: _new_input(copy, f"{name}@before") for name in names}
     for node in copy.nodes():
-        for slot in jump_slots(node):
+        for slot in discontinuous_slots(node):
             value = node.input(slot)
             if value is not None and value.graph is copy.graph and value.name in stand_ins:
                 node.set_input(slot, stand_ins[value.name])
@@ -119,7 +121,7 @@ def substitute(model: ir.Model, names: list[str]) -> tuple[ir.Model, dict[str, s
 
 
 def _new_input(model: ir.Model, hint: str) -> ir.Value:
-    """Add an input, listed in the message as well: copies of the model keep it, even if only a body reads it."""
+    """Add an input, also to the message: copies of the model then keep it even if only a body reads it."""
     value = model.graph.fresh(hint)
     value.is_input = True
     model.graph.inputs.append(value)
@@ -128,7 +130,10 @@ def _new_input(model: ir.Model, hint: str) -> ir.Value:
 
 
 def _cast_target(node: ir.Node) -> int:
-    """Return the type cast to; a name up to version 5, a number since. What nothing tells is no jump."""
+    """Return the type cast to: a name up to version 5, a number since then.
+
+    FLOAT, which is no discontinuity, stands for an unknown type.
+    """
     if node.is_op("CastLike"):
         like = node.input(1)
         return (like.dtype if like is not None else None) or onnx.TensorProto.FLOAT

@@ -45,7 +45,7 @@ class StorageErrors(NamedTuple):
 
 
 def errors(truth: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, Any]], name: str) -> StorageErrors | None:
-    """Say how far a runtime's results are from float64; None where it did not give this output in this shape."""
+    """Return the errors of a runtime against float64; None if it did not return this output in this shape."""
     largest = rms = 0.0
     broken = 0
     for expected_sample, sample in zip(truth, results, strict=True):
@@ -81,5 +81,5 @@ def growth_fault(name: str, dtype: int | None, before: StorageErrors, after: Sto
 
 
 def agrees(found: StorageErrors, dtype: int | None) -> bool:
-    """Whether a runtime's result of the original is the evaluator's, as far as its arithmetic can be expected to be."""
+    """Whether a runtime agrees with the reference evaluator on the original, as far as its precision allows."""
     return not found.broken and found.largest <= min(AGREEMENT * float_type(dtype).roundoff, WORST_AGREEMENT)

@@ -33,11 +33,11 @@ def test_few_differences_stand_in_the_page() -> None:
 
 
 def test_how_much_differs_is_told() -> None:
-    assert differences.told({"same": 1, "differences": [{}]}) == "1 node is the same, 1 difference"
-    assert differences.told({"same": 0, "differences": [{}, {}]}) == "0 nodes are the same, 2 differences"
+    assert differences.tally({"same": 1, "differences": [{}]}) == "1 node is the same, 1 difference"
+    assert differences.tally({"same": 0, "differences": [{}, {}]}) == "0 nodes are the same, 2 differences"
     same = {"same": 2, "differences": []}
-    assert differences.told({**same, "equal": True}) == "2 nodes are the same; nothing differs but names and metadata"
-    assert differences.told({**same, "equal": False}) == "2 nodes are the same; only the interface or an opset differs"
+    assert differences.tally({**same, "equal": True}) == "2 nodes are the same; nothing differs but names and metadata"
+    assert differences.tally({**same, "equal": False}) == "2 nodes are the same; only the interface or an opset differs"
 
 
 def test_many_are_packed() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import verify
-from bnfold.verification.tolerance.discontinuities import jump_slots, jumps, substitute
+from bnfold.verification.tolerance.discontinuities import discontinuous_inputs, discontinuous_slots, substitute
 from tests.verification.graphs import Array, Depth, affine, along, model, numbers, single, statistics
 
 
@@ -98,8 +98,8 @@ def test_stand_ins_are_read_by_jumping_operators_only() -> None:
 def test_values_without_a_counterpart_are_told_apart() -> None:
     before, _ = fold("y = Floor (z)", "float[a,b,c,d] y")
     _, after = fold("w = Identity (z)  y = Floor (w)", "float[a,b,c,d] y")
-    assert jumps(ir.load(before), ir.load(after)) == ([], ["w"])
-    assert jumps(ir.load(after), ir.load(before)) == (["z"], [])
+    assert discontinuous_inputs(ir.load(before), ir.load(after)) == ([], ["w"])
+    assert discontinuous_inputs(ir.load(after), ir.load(before)) == (["z"], [])
 
 
 def test_values_inside_bodies_cannot_be_held_captured_ones_can() -> None:
@@ -109,7 +109,7 @@ def test_values_inside_bodies_cannot_be_held_captured_ones_can() -> None:
         " else_branch = e () => (float[N] v) { v = Neg (h) }> }"
     )
     loaded = ir.load(model(body, {}))
-    assert jumps(loaded, loaded) == (["h"], ["b"])
+    assert discontinuous_inputs(loaded, loaded) == (["h"], ["b"])
     for seed in range(4):
         verdict = verify(loaded, loaded, runtime="none", seed=seed)
         assert verdict.status == "verified", verdict.reason
@@ -119,24 +119,24 @@ def test_values_inside_bodies_cannot_be_held_captured_ones_can() -> None:
 def test_integers_do_not_jump() -> None:
     loaded = ir.load(model("(int64[N] x) => (bool[N] y) { a = Abs (x)  y = Equal (a, x) }", {}))
     loaded.infer_shapes()
-    assert jumps(loaded, loaded) == ([], [])
+    assert discontinuous_inputs(loaded, loaded) == ([], [])
 
 
 @pytest.mark.parametrize(("target", "slots"), [("1", ()), ("10", ()), ("6", (0,)), ("9", (0,)), ("19", (0,))])
 def test_casts_jump_unless_they_stay_floats(target: str, slots: tuple[int, ...]) -> None:
     loaded = ir.load(model(f"(float[N] x) => (float[N] y) {{ y = Cast <to = {target}> (x) }}", {}))
-    assert jump_slots(loaded.graph.nodes[0]) == slots
+    assert discontinuous_slots(loaded.graph.nodes[0]) == slots
 
 
 def test_old_casts_name_their_type() -> None:
     loaded = ir.load(model('(float[N] x) => (int32[N] y) { y = Cast <to = "INT32"> (x) }', {}, opset=5))
-    assert jump_slots(loaded.graph.nodes[0]) == (0,)
+    assert discontinuous_slots(loaded.graph.nodes[0]) == (0,)
 
 
 def test_a_foreign_operator_of_the_same_name_is_not_known_to_jump() -> None:
     proto = model("(float[N] x) => (float[N] y) { y = own.Floor (x) }", {})
     proto.opset_import.add(domain="own", version=1)
-    assert jump_slots(ir.load(proto).graph.nodes[0]) == ()
+    assert discontinuous_slots(ir.load(proto).graph.nodes[0]) == ()
 
 
 def test_what_only_a_body_reads_of_a_held_value_is_held() -> None:
@@ -171,4 +171,4 @@ def test_what_follows_from_constants_is_not_held() -> None:
     step: dict[str, Array] = {"w": single(np.ones(3)), "step": single(np.array(0.05)), "zero": np.array(3, np.int8)}
     nodes = "{ v = Identity (w) q = QuantizeLinear (v, step, zero) y = DequantizeLinear (q, step, zero) }"
     net = ir.load(model(f"(float[3] x) => (float[3] y) {nodes}", step))
-    assert jumps(net, net) == ([], [])
+    assert discontinuous_inputs(net, net) == ([], [])

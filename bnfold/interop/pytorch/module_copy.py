@@ -1,4 +1,4 @@
-"""The module to compare with: a copy in evaluation mode, in float64 if it runs in that; the caller's stays as it is."""
+"""A copy of the user's module to compare with: in evaluation mode, and in float64 if it runs in float64."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class CannotRun(Exception):
     """The module cannot be copied, or does not take these inputs; the message says why."""
 
 
-class Twin:
-    """See the module's text.
+class ModuleCopy:
+    """A copy of a module that is run in float64, or else in the precision of the module.
 
     Attributes:
-        precision: ``float64``, or ``stored`` after the copy in float64 failed or gave narrower floats.
-        notes: Why it is not float64, where it is not.
+        precision: ``float64``, or ``stored`` if the copy in float64 fails or returns narrower floats.
+        notes: The reason if it is not float64.
     """
 
     def __init__(self, module: Any) -> None:
@@ -32,7 +32,7 @@ class Twin:
         self.notes: list[str] = []
 
     def run(self, inputs: Inputs, leaves: Sequence[Any]) -> list[Array]:
-        """Return the tensors that the module returns, in order, floats as float64. Raises CannotRun."""
+        """Return the tensors that the module returns, in order, with floats as float64. Raises CannotRun."""
         if self.precision == "float64":
             try:
                 outputs = self._outputs(inputs, [_double(leaf) for leaf in leaves])
@@ -46,9 +46,9 @@ class Twin:
         return [as_array(output) for output in outputs]
 
     def _in_own_precision(self, inputs: Inputs, leaves: Sequence[Any], why: str) -> list[Array]:
-        """Work from now on as the module is.
+        """Run the module in its own precision, now and from here on.
 
-        If it does not run on these inputs either, they are to blame, not float64.
+        If that fails as well, the cause is the inputs and not float64, so the copy in float64 stays in use.
         """
         in_float64 = self._copy
         self._copy = _attempt(lambda: _evaluating(self._module), "cannot be copied")
@@ -74,13 +74,16 @@ class Twin:
 
 def _evaluating(module: Any) -> Any:
     copied = copy.deepcopy(module).cpu()
-    with suppress(NotImplementedError):  # of an ExportedProgram, which has one mode, whatever it says
+    with suppress(NotImplementedError):  # an ExportedProgram has one mode and refuses eval()
         copied.eval()
     return copied
 
 
 def _attempt(action: Callable[[], T], what: str) -> T:
-    """Run the module, which is the user's code and may raise anything: that says nothing about the model."""
+    """Call the module, and turn any exception into CannotRun.
+
+    The module is the user's code and may raise anything; an exception says nothing about the model.
+    """
     try:
         return action()
     except Exception as error:
