@@ -15,6 +15,7 @@ from typing import Any
 from bnfold import ir, reference
 from bnfold.ir.fixing import fix_inputs
 from bnfold.settings import VerifyOptions
+from bnfold.verification.changes.moved_names import with_original_names
 from bnfold.verification.changes.pairing import paired
 from bnfold.verification.changes.renamed import verdict_on_names
 from bnfold.verification.decision import judge
@@ -81,7 +82,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     named, notes = paired(old, new) if by_position else (new, [])
     request = Request(
         before=old,
-        after=named,
+        after=with_original_names(old, named),
         checks=replace(checks, depth="auto") if checks.depth == "none" else checks,
         before_file=_file(before),
         after_file=_file(after) if named is new else None,

@@ -86,6 +86,9 @@ def _others(verifier: SubgraphVerifier, cuts: list[ir.Cut], whole: Whole | None)
     if larger and all(row.status == "verified" or row.is_same for row in larger):
         kept = [(cut, row) for cut, row in zip(cuts, rows, strict=True) if row.status != "failed"]
     else:
+        doubt = next((row.note for row in larger if row.status == "skipped" and not row.is_same), "")
+        if doubt and all(row.status != "failed" for row in larger):  # the names may have other values, and no more
+            rows = [replace(row, status="skipped", note=doubt) if row.status == "failed" else row for row in rows]
         kept, larger = list(zip(cuts, rows, strict=True)), []
     if whole is None:
         return [row for _, row in kept] + larger
