@@ -41,6 +41,18 @@ def replacing(places: Array, numbers: Array) -> Callable[[Any], Any]:
     return change
 
 
+def replacing_slice(axis: int, place: int, different: Array, numbers: Array) -> Callable[[Any], Any]:
+    """Return what puts ``numbers`` into one slice of an array, where they are ``different``."""
+    where = (*[slice(None)] * axis, place)
+
+    def change(array: Array) -> Array:
+        copy = np.array(array)
+        copy[where] = np.where(different[where], numbers[where], copy[where])
+        return copy
+
+    return change
+
+
 def nudge(datum: Any) -> Any:
     """Perturb an array: numbers a little larger, truths turned round, words doubled; others stay."""
     kind = datum.dtype.kind if isinstance(datum, np.ndarray) else ""

@@ -15,11 +15,12 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
+from bnfold.ir.traits import CHOOSING
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import held
 from bnfold.verification.changes.unchanged import defaults, identity
 from bnfold.verification.coverage.effects import is_ratio, is_unread, normalised, types
-from bnfold.verification.coverage.moves import WITHOUT, flat, nudge, replacing, shares
+from bnfold.verification.coverage.moves import FEW, WITHOUT, flat, nudge, replacing, replacing_slice, shares
 from bnfold.verification.coverage.record import STEP, Mutant
 from bnfold.verification.coverage.smooth import is_smooth, settings
 from bnfold.verification.tolerance.bits import same
@@ -87,9 +88,10 @@ def all_taken_over(
 class _Side:
     """What one region holds. What follows from constants alone is one of them, whatever nodes make it.
 
-    ``rough`` constants are read by operators that are not smooth, ``plain`` ones show if something shows at all. Where
-    it ``carries`` NaN, all results have it that depend on what is NaN. ``lone_constants`` and ``lone_nodes`` are what
-    the other region has no counterpart of.
+    ``rough`` constants are read by operators that are not smooth, ``plain`` ones show if something shows at all. From
+    what is made of ``partial`` ones, computed places choose; they may leave out any of it. Where a side ``carries``
+    NaN, all results have it that depend on what is NaN. ``lone_constants`` and ``lone_nodes`` are what the other region
+    has no counterpart of.
     """
 
     def __init__(self, number: int, subgraph: Subgraph, compared: Collection[str]) -> None:
@@ -99,6 +101,8 @@ class _Side:
         self.rough: set[str] = set()
         self.plain: set[str] = set()
         self.clear: set[ir.Node] = set()
+        self.chosen: set[ir.Node] = set()
+        self.partial: set[str] = set()
         self.carries = True
         self.has_bodies = False
         self.lone_constants: list[tuple[ir.Value, ir.Tensor]] = []
@@ -110,9 +114,15 @@ class _Side:
     def _add(self, node: ir.Node, compared: Collection[str]) -> None:
         made = [value for value in node.outputs if value is not None]
         smooth = is_smooth(node)
-        chooses = node.is_op("Gather", "Slice") and not all(value is None or held(value) for value in node.inputs[1:])
+        chooses = node.has_trait(CHOOSING) and not all(value is None or held(value) for value in node.inputs[1:])
         self.carries &= (smooth or node.is_op("Relu", "LeakyRelu", "Sigmoid", "Tanh")) and not chooses
-        if smooth and any(value.name in compared or not self.clear.isdisjoint(value.consumers) for value in made):
+        is_chosen = any(not self.chosen.isdisjoint(value.consumers) for value in made)
+        if chooses or is_chosen:
+            self.chosen.add(node)
+        is_clear = smooth and any(
+            value.name in compared or not self.clear.isdisjoint(value.consumers) for value in made
+        )
+        if is_clear and not chooses:  # what is computed in front of a choice may never be chosen
             self.clear.add(node)
         for slot, value in enumerate(node.inputs):
             tensor = held(value)
@@ -120,8 +130,10 @@ class _Side:
                 self.constants[value.name] = value, tensor
                 if not smooth or (slot and node.is_op("Resize", "Upsample")):  # which say where it takes numbers from
                     self.rough.add(value.name)
-                elif node in self.clear:
+                elif is_clear:
                     self.plain.add(value.name)
+                if is_chosen:
+                    self.partial.add(value.name)
         self.has_bodies |= bool(node.subgraphs)
         self.nodes[identity(node)] = node
 
@@ -174,15 +186,10 @@ class _Side:
                     yield _of_attribute(self.number, node, name, was, sizes=is_smooth(node))
 
     def moved_a_little(self, other: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
-        """Yield what ``other`` has not.
-
-        Of the original only what may bound or switch: the rewritten model has the rest. Where that has no constant of
-        its own, also what is read in front of a jump, which may hide it.
-        """
-        has_the_rest = self.number == 0 and other.lone_constants
+        """Yield what ``other`` has not, but for what smooth operators alone are behind."""
         for value, tensor in self.lone_constants:
             ends = any(node.is_op("Slice") for node, slot in value.uses if slot)
-            if value.name in self.rough or ends or not (has_the_rest or value.name in self.plain):
+            if value.name in self.rough or ends or value.name not in self.plain:
                 array = tensor.numpy()
                 if array.size > _SMALL or array.dtype.kind not in "fiub" or _numbers(array) not in moved:
                     yield from self._of_constant(value, tensor, None, sizes=ends and value.name not in self.rough)
@@ -217,6 +224,9 @@ class _Side:
                 different &= (array < _OPEN_END) | (goal < _OPEN_END)
             if was is None and value.uses and all(_chooses_the_same(*use, goal) for use in value.uses):
                 return
+        if value.name in self.partial and np.count_nonzero(different) > FEW:
+            yield from self._of_slices(value, different.reshape(tensor.dims), goal.reshape(tensor.dims), sizes=sizes)
+            return
         for places in shares(np.flatnonzero(different)):
             what = f"{places.size} elements" if places.size > 1 else f"element {places[0]}"
             change = replacing(places, goal[places])
@@ -225,6 +235,15 @@ class _Side:
             else:
                 poison = replacing(places, np.full(places.size, np.nan)) if self.carries else None
                 yield Mutant(self.number, f"{what} of {value.name!r}", value, change, poison=poison)
+
+    def _of_slices(self, value: ir.Value, different: Array, goal: Array, *, sizes: bool) -> Iterator[Mutant]:
+        """Change each slice along each axis, alone: a choice may leave out any of them."""
+        for axis, length in enumerate(different.shape):
+            for place in range(length if length > 1 else 0):
+                if different.take(place, axis).any():
+                    change = replacing_slice(axis, place, different, goal)
+                    what = f"slice {place} along axis {axis} of {value.name!r}"
+                    yield Mutant(self.number, what, value, change, sizes=sizes)
 
 
 def _chooses_the_same(node: ir.Node, slot: int, goal: Array) -> bool:
