@@ -67,6 +67,17 @@ def test_a_shift_that_was_lost_in_front_of_an_order_has_to_show(channels: int, d
     assert status(before, after, depth) != "verified"
 
 
+@EVERY_DEPTH
+def test_a_value_that_is_hidden_inside_has_to_show(depth: Depth) -> None:
+    """It differs; what is made of it is the same until numbers are far out."""
+    gate = "q = Neg (x)  t = Sub (q, far)  r = Relu (t)  m = Mul (a, r)  y = Add (m, x)"
+    before, after = (
+        model(f"(float[N,3] x) => (float[N,3] y) {{ a = {node} (x)  {gate} }}", {"far": np.array(1e5)})
+        for node in ("Abs", "Identity")
+    )
+    assert status(before, after, depth) == "unverified"
+
+
 @pytest.mark.parametrize("depth", ["auto", "full"])
 def test_a_result_that_whole_models_hide_is_not_verified(depth: Depth) -> None:
     """Nothing but inputs that are far out opens the gate behind it."""
@@ -121,3 +132,44 @@ def test_a_table_that_both_models_have_need_not_be_read(depth: Depth) -> None:
     before = model(f"{head} {{ y = Gather (T, i) }}", {"T": table})
     after = model(f"{head} {{ j = Add (i, z)  y = Gather (T, j) }}", {"T": table, "z": np.array(0)})
     assert status(before, after, depth) == "verified"
+
+
+def test_rows_that_are_what_they_were_need_not_be_read() -> None:
+    """One differs, by a unit in the last place; the others would take a minute."""
+    table = numbers(3).normal(size=(100_000, 1)).astype(np.float32)
+    other = table.copy()
+    other[500] = np.nextafter(other[500], np.float32(np.inf))
+    before, after = (
+        model("(int64[1] i) => (float[1,1] y) { y = Gather (T, i) }", {"T": rows}) for rows in (table, other)
+    )
+    assert status(before, after, "local") == "verified"
+
+
+@EVERY_DEPTH
+@pytest.mark.parametrize("indices", ["1", "N"])
+def test_a_row_that_was_not_scaled_is_read_although_it_is_what_it_was(indices: str, depth: Depth) -> None:
+    """Scaling changes two rows of a thousand."""
+    table, factor = np.zeros((1000, 2)), np.array([1.0, 2.0])
+    table[:, 0], table[[7, 500], 1] = numbers(3).normal(size=1000), 1.0
+    wrong = table.copy()
+    wrong[7, 1] = 2.0
+    head = f"(int64[{indices}] i) => (float[{indices},2] y)"
+    before = model(f"{head} {{ h = Gather (T, i)  y = Mul (h, s) }}", {"T": table, "s": factor})
+    right, lost = (
+        model(f"{head} {{ h = Gather (T, i)  y = Identity (h) }}", {"T": rows}) for rows in (table * factor, wrong)
+    )
+    assert status(before, right, depth) == "verified"
+    assert status(before, lost, depth) != "verified"
+
+
+@EVERY_DEPTH
+@pytest.mark.parametrize("indices", ["1", "N"])
+def test_a_row_that_a_lost_operator_changes_is_read(indices: str, depth: Depth) -> None:
+    """The part is the same on what usual indices choose."""
+    table = np.abs(numbers(3).normal(size=(1000, 2))) + 0.1
+    table[500] *= -1
+    head = f"(int64[{indices}] i) => (float[{indices},2] y)"
+    before, after = (
+        model(f"{head} {{ h = Gather (T, i)  y = {node} (h) }}", {"T": table}) for node in ("Abs", "Identity")
+    )
+    assert status(before, after, depth) != "verified"
