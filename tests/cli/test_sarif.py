@@ -32,15 +32,17 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _FORMATS = jsonschema.FormatChecker(formats=())
 
 
-@_FORMATS.checks("uri-reference")
 def _is_reference(text: object) -> bool:
     """RFC 3986: nothing but its characters, and no colon before the first slash that is not behind a scheme."""
     return not isinstance(text, str) or bool(_REFERENCE.fullmatch(text) and not re.match(r"[^A-Za-z/][^/]*:", text))
 
 
-@_FORMATS.checks("uri")
 def _is_uri(text: object) -> bool:
     return not isinstance(text, str) or bool(_SCHEME.match(text) and _is_reference(text))
+
+
+_FORMATS.checks("uri-reference")(_is_reference)
+_FORMATS.checks("uri")(_is_uri)
 
 
 def schema() -> Any:

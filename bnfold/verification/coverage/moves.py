@@ -43,7 +43,7 @@ def replacing(places: Array, numbers: Array) -> Callable[[Any], Any]:
 
 def replacing_slice(axis: int, place: int, different: Array, numbers: Array) -> Callable[[Any], Any]:
     """Return what puts ``numbers`` into one slice of an array, where they are ``different``."""
-    where = (*[slice(None)] * axis, place)
+    where: tuple[slice | int, ...] = (*[slice(None)] * axis, place)
 
     def change(array: Array) -> Array:
         copy = np.array(array)
