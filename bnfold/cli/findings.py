@@ -118,10 +118,12 @@ def _result(each: Finding, codes: Sequence[str]) -> dict[str, Any]:
 
 def _uri(path: str) -> str:
     """Return a path below the working directory as a relative reference, another one as a file's URL."""
+    from urllib.parse import quote
+
     from bnfold.batch.addresses import is_url
 
     if is_url(path):
-        return path
+        return quote(path, safe="%/:?#[]@!$&'()*+,;=~")  # fsspec takes spaces, a URI does not
     absolute = Path(path).absolute()
     if not absolute.is_relative_to(Path.cwd()):
         return absolute.as_uri()

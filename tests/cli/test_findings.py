@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 
@@ -58,33 +56,17 @@ def test_what_is_forbidden_is_an_error_and_so_is_what_cannot_be_read() -> None:
     assert {each["level"] for each in found["runs"][0]["results"]} == {"error"}
 
 
-REQUIRED = {
-    "log": {"version", "runs"},
-    "run": {"tool"},
-    "driver": {"name"},
-    "rule": {"id"},
-    "result": {"message"},
-}
-"""What section 3 of the standard demands of the objects that are written here."""
-
-
 @pytest.mark.parametrize(
     "arguments", [("some models",), ("bn9.onnx",), ("broken.onnx", "bn9.onnx", "--as-is", "--assert-none")]
 )
-def test_sarif_has_what_the_standard_demands(arguments: tuple[str, ...]) -> None:
+def test_a_result_of_sarif_names_a_rule_that_is_there_once(arguments: tuple[str, ...]) -> None:
     _, found = log(*arguments)
     (one,) = found["runs"]
-    driver = one["tool"]["driver"]
-    objects = [("log", found), ("run", one), ("driver", driver)]
-    objects += [("rule", rule) for rule in driver["rules"]] + [("result", each) for each in one["results"]]
-    for kind, each in objects:
-        assert REQUIRED[kind] <= each.keys()
-    ids = [rule["id"] for rule in driver["rules"]]
+    ids = [rule["id"] for rule in one["tool"]["driver"]["rules"]]
     assert len(set(ids)) == len(ids)
     for result in one["results"]:
-        assert result["level"] in ("none", "note", "warning", "error")
         assert result["message"]["text"]
-        assert result["ruleId"] in ids
+        assert ids[result["ruleIndex"]] == result["ruleId"]
 
 
 def test_a_file_elsewhere_has_a_url(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -116,11 +98,3 @@ def test_formats_that_contradict_each_other_or_standard_input() -> None:
     result = run("bn9.onnx", "--json", "--output-format", "sarif")
     assert (result.exit_code, "contradict each other" in result.stderr) == (2, True)
     assert run("-", "--output-format", "sarif").exit_code == 2
-
-
-@pytest.mark.skipif("BNFOLD_SARIF_SCHEMA" not in os.environ, reason="$BNFOLD_SARIF_SCHEMA names no schema")
-def test_sarif_is_what_its_schema_says() -> None:
-    schema = json.loads(Path(os.environ["BNFOLD_SARIF_SCHEMA"]).read_text(encoding="utf-8"))
-    kind = jsonschema.validators.validator_for(schema)
-    for arguments in (("some models",), ("bn9.onnx",), ("broken.onnx", "bn9.onnx", "--as-is", "--assert-none")):
-        assert [*kind(schema).iter_errors(log(*arguments)[1])] == []

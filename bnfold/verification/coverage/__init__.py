@@ -38,4 +38,4 @@ def cover_whole(
     ``seconds`` is the most counted work for that.
     """
     found = [*(nudged(1, value) for value in made), *Mutants(old, new, ()).found]
-    return Coverage(found, tables(old, new), work, seconds)
+    return Coverage(found, tables(old, new, are_alone=False), work, seconds)

@@ -41,6 +41,18 @@ def replacing(places: Array, numbers: Array) -> Callable[[Any], Any]:
     return change
 
 
+def replacing_slice(axis: int, place: int, different: Array, numbers: Array) -> Callable[[Any], Any]:
+    """Return what puts ``numbers`` into one slice of an array, where they are ``different``."""
+    where: tuple[slice | int, ...] = (*[slice(None)] * axis, place)
+
+    def change(array: Array) -> Array:
+        copy = np.array(array)
+        copy[where] = np.where(different[where], numbers[where], copy[where])
+        return copy
+
+    return change
+
+
 def nudge(datum: Any) -> Any:
     """Perturb an array: numbers slightly larger, booleans inverted, strings doubled; other values stay."""
     kind = datum.dtype.kind if isinstance(datum, np.ndarray) else ""

@@ -15,11 +15,12 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
+from bnfold.ir.traits import CHOOSING
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed_or_default
 from bnfold.verification.changes.unchanged import defaults, identity
 from bnfold.verification.coverage.effects import is_ratio, is_unread, normalised, types
-from bnfold.verification.coverage.moves import WITHOUT, flat, nudge, replacing, shares
+from bnfold.verification.coverage.moves import FEW, WITHOUT, flat, nudge, replacing, replacing_slice, shares
 from bnfold.verification.coverage.record import STEP, Mutant
 from bnfold.verification.coverage.smooth import is_smooth, settings
 from bnfold.verification.tolerance.bits import same
@@ -88,9 +89,10 @@ class _Side:
     """The nodes and constants of one part. A value that follows from constants alone counts as a constant.
 
     ``nonsmooth`` constants are read by operators that are not smooth. Nodes are ``reachable`` if smooth operators alone
-    lie between them and a compared value; constants that they read are ``observable``. If the part ``carries`` NaN,
-    every result that depends on a NaN is NaN. ``unmatched_constants`` and ``unmatched_nodes`` have no counterpart in
-    the other part.
+    lie between them and a compared value; constants that they read are ``observable``. From values that depend on a
+    ``selectable`` constant, an operator selects at computed places, and may leave out any of them; its nodes are
+    ``selected``. If the part ``carries`` NaN, every result that depends on a NaN is NaN. ``unmatched_constants`` and
+    ``unmatched_nodes`` have no counterpart in the other part.
     """
 
     def __init__(self, number: int, subgraph: Subgraph, compared: Collection[str]) -> None:
@@ -100,6 +102,8 @@ class _Side:
         self.nonsmooth: set[str] = set()
         self.observable: set[str] = set()
         self.reachable: set[ir.Node] = set()
+        self.selected: set[ir.Node] = set()
+        self.selectable: set[str] = set()
         self.carries = True
         self.has_bodies = False
         self.unmatched_constants: list[tuple[ir.Value, ir.Tensor]] = []
@@ -111,11 +115,17 @@ class _Side:
     def _add(self, node: ir.Node, compared: Collection[str]) -> None:
         made = [value for value in node.outputs if value is not None]
         smooth = is_smooth(node)
-        chooses = node.is_op("Gather", "Slice") and not all(
+        selects = node.has_trait(CHOOSING) and not all(
             value is None or fixed_or_default(value) for value in node.inputs[1:]
         )
-        self.carries &= (smooth or node.is_op("Relu", "LeakyRelu", "Sigmoid", "Tanh")) and not chooses
-        if smooth and any(value.name in compared or not self.reachable.isdisjoint(value.consumers) for value in made):
+        self.carries &= (smooth or node.is_op("Relu", "LeakyRelu", "Sigmoid", "Tanh")) and not selects
+        is_selected = any(not self.selected.isdisjoint(value.consumers) for value in made)
+        if selects or is_selected:
+            self.selected.add(node)
+        is_reachable = smooth and any(
+            value.name in compared or not self.reachable.isdisjoint(value.consumers) for value in made
+        )
+        if is_reachable and not selects:  # a value in front of the selection may never be selected
             self.reachable.add(node)
         for slot, value in enumerate(node.inputs):
             tensor = fixed_or_default(value)
@@ -124,8 +134,10 @@ class _Side:
                 # The sizes and scales of a Resize decide which numbers it reads.
                 if not smooth or (slot and node.is_op("Resize", "Upsample")):
                     self.nonsmooth.add(value.name)
-                elif node in self.reachable:
+                elif is_reachable:
                     self.observable.add(value.name)
+                if is_selected:
+                    self.selectable.add(value.name)
         self.has_bodies |= bool(node.subgraphs)
         self.nodes[identity(node)] = node
 
@@ -181,16 +193,10 @@ class _Side:
                     yield _of_attribute(self.number, node, name, was, sizes=is_smooth(node))
 
     def moved_a_little(self, other: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
-        """Yield mutants of what ``other`` lacks.
-
-        From the original, only constants that may bound or switch are taken, because the rewritten part has the others.
-        If the rewritten part has no constants of its own, constants in front of a nonsmooth operator are taken too,
-        because that operator may hide them.
-        """
-        has_the_rest = self.number == 0 and other.unmatched_constants
+        """Yield mutants of what ``other`` lacks, but for constants behind which all operators are smooth."""
         for value, tensor in self.unmatched_constants:
             ends = any(node.is_op("Slice") for node, slot in value.uses if slot)
-            if value.name in self.nonsmooth or ends or not (has_the_rest or value.name in self.observable):
+            if value.name in self.nonsmooth or ends or value.name not in self.observable:
                 array = tensor.numpy()
                 if array.size > _SMALL or array.dtype.kind not in "fiub" or _numbers(array) not in moved:
                     yield from self._of_constant(value, tensor, None, sizes=ends and value.name not in self.nonsmooth)
@@ -228,6 +234,9 @@ class _Side:
                 different &= (array < _OPEN_END) | (goal < _OPEN_END)
             if was is None and value.uses and all(_chooses_the_same(*use, goal) for use in value.uses):
                 return
+        if value.name in self.selectable and np.count_nonzero(different) > FEW:
+            yield from self._of_slices(value, different.reshape(tensor.dims), goal.reshape(tensor.dims), sizes=sizes)
+            return
         for places in shares(np.flatnonzero(different)):
             what = f"{places.size} elements" if places.size > 1 else f"element {places[0]}"
             change = replacing(places, goal[places])
@@ -236,6 +245,15 @@ class _Side:
             else:
                 poison = replacing(places, np.full(places.size, np.nan)) if self.carries else None
                 yield Mutant(self.number, f"{what} of {value.name!r}", value, change, poison=poison)
+
+    def _of_slices(self, value: ir.Value, different: Array, goal: Array, *, sizes: bool) -> Iterator[Mutant]:
+        """Change each slice along each axis, alone: a choice may leave out any of them."""
+        for axis, length in enumerate(different.shape):
+            for place in range(length if length > 1 else 0):
+                if different.take(place, axis).any():
+                    change = replacing_slice(axis, place, different, goal)
+                    what = f"slice {place} along axis {axis} of {value.name!r}"
+                    yield Mutant(self.number, what, value, change, sizes=sizes)
 
 
 def _chooses_the_same(node: ir.Node, slot: int, goal: Array) -> bool:

@@ -7,17 +7,26 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.traits import CHOOSING
-from bnfold.verification.changes.extract import Subgraph, constant_of
+from bnfold.verification.changes.extract import Subgraph, constant_of, producer_of_elements
 from bnfold.verification.changes.unchanged import identity
 from bnfold.verification.coverage.record import Table
 from bnfold.verification.inputs.choices import follow_from_sizes
 from bnfold.verification.tolerance.floats import is_float
 
 
-def tables(old: Subgraph, new: Subgraph) -> list[Table]:
-    """Return what one model chooses from otherwise than the other; where only its numbers differ, these."""
+def tables(old: Subgraph, new: Subgraph, *, are_alone: bool = True) -> list[Table]:
+    """Return what one model chooses from otherwise than the other; where only its numbers differ, these.
+
+    If the parts are not compared alone, more than them may differ. Then numbers that are the same may be wrong, and
+    what a part is fed may be chosen from a table in front of it.
+    """
     nodes = [
-        {identity(node): node for node in side.nodes if constant_of(node.output(0)) is None} for side in (old, new)
+        {
+            identity(node): node
+            for node in (*side.nodes, *(() if are_alone else map(producer_of_elements, side.fed)))
+            if node is not None and constant_of(node.output(0)) is None
+        }
+        for side in (old, new)
     ]
     lone = [(0, key, node) for key, node in nodes[0].items() if key not in nodes[1]]
     found = []
@@ -29,7 +38,7 @@ def tables(old: Subgraph, new: Subgraph) -> list[Table]:
             continue
         marks = _marks(node, tensor)
         unread = np.ones(int(marks.max(initial=-1)) + 1, bool)
-        twin = nodes[0].get(key) if side else None
+        twin = nodes[0].get(key) if side and are_alone else None
         before = constant_of(twin.input(0)) if twin is not None else None
         if before is not None and (before.dtype, before.dims) == (tensor.dtype, tensor.dims):
             differs = before.numpy() != tensor.numpy()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import onnx
@@ -202,3 +204,21 @@ def test_4_bit_floats_are_compared_exactly() -> None:
     before, after = (np.array([1.0, number], np.float32).astype(ml_dtypes.float4_e2m1fn) for number in (1.0, 1.5))
     assert compare_values(before, before.copy(), (), None, by_channel=False).excess == 0
     assert compare_values(before, after, (), None, by_channel=False).excess == np.inf
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [
+        ([np.ones(2)], [np.ones(2), np.ones(2)]),
+        ([np.ones(2)], np.ones(2)),
+        (np.ones(2, np.int32), np.ones(2, np.int64)),
+        (np.ones(2, np.int32), np.ones(2)),
+        (np.ones((1, 2)), np.ones(2)),
+    ],
+)
+def test_equal_numbers_of_another_kind_are_a_fault(expected: Any, actual: Any) -> None:
+    for one, other in ((expected, actual), (actual, expected)):
+        found = compare_values(one, other, (), None, by_channel=False)
+        assert found.excess == np.inf
+        assert found.fault
+    assert not compare_values(expected, expected, (), None, by_channel=False).fault
