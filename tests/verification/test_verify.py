@@ -362,7 +362,7 @@ def test_sizes_that_leave_nothing_of_the_input_acquit_nobody() -> None:
     )
     verdict = verify(before, after, depth="full", runtime="none")
     assert (verdict.status, verdict.reason.split(" at ")[0]) == ("unverified", "no output depends on the inputs")
-    assert verify(before, after, runtime="none").status == "failed"
+    assert verify(before, after, runtime="none").status == "unverified"  # an inner value differs, and no output can
     assert verify(before, before, runtime="none").status == "verified"
 
 

@@ -7,6 +7,7 @@ different value in each model, and the name of the BatchNormalization's output h
 from __future__ import annotations
 
 from bnfold import ir
+from bnfold.verification.changes.unchanged import unchanged
 
 
 def with_original_names(before: ir.Model, after: ir.Model) -> ir.Model:
@@ -36,6 +37,9 @@ def _counterpart(value: ir.Value, graph: ir.Graph) -> ir.Value | None:
     moved = found.pop()
     if found or moved is None or moved.producer is None or moved.producer.graph is not graph or moved.is_output:
         return None
+    own = value.graph.values.get(moved.name)
+    if own is not None and own.producer is not None and unchanged(own.producer, moved.producer):
+        return None  # its name has the same value as before, and consumers were moved to it
     return moved if len(moved.uses) == len(value.uses) else None
 
 
