@@ -41,9 +41,9 @@ def replacing(places: Array, numbers: Array) -> Callable[[Any], Any]:
     return change
 
 
-def replacing_slice(axis: int, place: int, different: Array, numbers: Array) -> Callable[[Any], Any]:
-    """Return what puts ``numbers`` into one slice of an array, where they are ``different``."""
-    where: tuple[slice | int, ...] = (*[slice(None)] * axis, place)
+def replacing_slices(axis: int, places: Array, different: Array, numbers: Array) -> Callable[[Any], Any]:
+    """Return what puts ``numbers`` into slices of an array, where they are ``different``."""
+    where: tuple[slice | Array, ...] = (*[slice(None)] * axis, places)
 
     def change(array: Array) -> Array:
         copy = np.array(array)

@@ -20,12 +20,13 @@ from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed_or_default
 from bnfold.verification.changes.unchanged import defaults, identity
 from bnfold.verification.coverage.effects import is_ratio, is_unread, normalised, types
-from bnfold.verification.coverage.moves import FEW, WITHOUT, flat, nudge, replacing, replacing_slice, shares
+from bnfold.verification.coverage.moves import FEW, SHARES, WITHOUT, flat, nudge, replacing, replacing_slices, shares
 from bnfold.verification.coverage.record import STEP, Mutant
 from bnfold.verification.coverage.smooth import is_smooth, settings
 from bnfold.verification.tolerance.bits import same
 from bnfold.verification.tolerance.floats import float_type, is_float
 
+_MOST_SLICES = 256
 _SMALL = 64
 """Constants of up to so many numbers are looked for in the other part under another name, or in an attribute."""
 
@@ -247,12 +248,12 @@ class _Side:
                 yield Mutant(self.number, f"{what} of {value.name!r}", value, change, poison=poison)
 
     def _of_slices(self, value: ir.Value, different: Array, goal: Array, *, sizes: bool) -> Iterator[Mutant]:
-        """Change each slice along each axis, alone: a choice may leave out any of them."""
+        """Change each slice along each axis, alone: a choice may leave out any of them. Of many, change shares."""
         for axis, length in enumerate(different.shape):
-            for place in range(length if length > 1 else 0):
-                if different.take(place, axis).any():
-                    change = replacing_slice(axis, place, different, goal)
-                    what = f"slice {place} along axis {axis} of {value.name!r}"
+            for places in np.array_split(np.arange(length), length if length <= _MOST_SLICES else SHARES):
+                if length > 1 and different.take(places, axis).any():
+                    change = replacing_slices(axis, places, different, goal)
+                    what = f"slices {places[0]} to {places[-1]} along axis {axis} of {value.name!r}"
                     yield Mutant(self.number, what, value, change, sizes=sizes)
 
 
