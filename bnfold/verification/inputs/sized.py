@@ -12,6 +12,7 @@ from bnfold import ir
 from bnfold.errors import Unsupported
 from bnfold.ir.shapes.types import filled, forget_shapes
 from bnfold.ir.shapes.unification import Dims, Known, is_known, learn_shapes
+from bnfold.ir.value import shape_of
 
 MANY_NODES = 20_000
 """Beyond this, even inferring shapes is not worth its time."""
@@ -95,9 +96,11 @@ class SharedShapes:
             model.infer_shapes()
         self._claimed: dict[str, dict[str, onnx.TypeProto]] = {}
         self._alone: dict[str, dict[str, onnx.TypeProto]] = {}
+        self._inferred: dict[str, dict[str, onnx.TypeProto]] = {}
         values = [value for graph in old.values() for value in graph.values.values()]
         if all(is_known(value) and str not in map(type, value.shape or ()) for value in values):
             return  # there is nothing to learn
+        self._inferred = {path: dict(graph.types) for path, graph in old.items()}
         learn_shapes(before)
         if all(map(is_known, values)):
             return  # the rewritten model has nothing to add
@@ -106,6 +109,14 @@ class SharedShapes:
         both = [path for path in old if path in new]
         self._claimed = {path: _share_types(old[path], new[path], inferred[path]) for path in both}
         self._alone = {path: _types_alone(old[path], new[path], inferred[path]) for path in both}
+
+    def inferred(self, value: ir.Value) -> Known | None:
+        """Return a value's shape as declared or inferred in the original.
+
+        Consumers may suggest a size where they take a 1 as well.
+        """
+        kind = self._inferred.get(value.graph.path, {}).get(value.name)
+        return value.shape if kind is None else shape_of(kind)
 
     def claimed(self, path: str) -> frozenset[str]:
         """Return the values in a graph of the original with sizes that the rewritten model may state wrongly."""

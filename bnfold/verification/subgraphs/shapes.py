@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from onnx import GraphProto, TensorProto
+from onnx import TensorProto
 
 from bnfold import ir
 from bnfold.ir.shapes.rules import Dim
 from bnfold.ir.shapes.unification import Dims, Known
 from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, WINDOWED
-from bnfold.verification.changes.interface import declared_shapes
 from bnfold.verification.inputs.choices import chooses_by_sizes, depend_on_sizes, largest_bound
 from bnfold.verification.inputs.domains import ShapeOf
 from bnfold.verification.inputs.shapes import elements, open_places
@@ -96,7 +95,9 @@ def _trials(
         yield Trial(few, is_guess or is_static)
 
 
-def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes, nodes: Iterable[ir.Node]) -> Iterator[Shapes]:
+def further_shapes(
+    fed: Mapping[str, ir.Value], usual: Shapes, nodes: Iterable[ir.Node], inferred: Callable[[ir.Value], Known | None]
+) -> Iterator[Shapes]:
     """Yield other shapes that callers may feed.
 
     Dynamic sizes as 1 beside another input or a constant of that size, one axis where the rank is unknown.
@@ -104,7 +105,7 @@ def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes, nodes: Iterable[i
     for name, value in fed.items():
         if value.is_input and value.shape is None and len(usual[name]) > 1:
             yield {**usual, name: (math.prod(usual[name]),)}
-    places = open_places({name: [dim or None for dim in _declared(value) or ()] for name, value in fed.items()})
+    places = open_places({name: [dim or None for dim in inferred(value) or ()] for name, value in fed.items()})
     stored = _broadcast_sizes(nodes) if places else set()
     for same in places:
         is_beside = len(usual) > 1 and all(fed[name].is_input for name, _ in same)
@@ -116,14 +117,6 @@ def further_shapes(fed: Mapping[str, ir.Value], usual: Shapes, nodes: Iterable[i
         }
         if shapes != usual:
             yield shapes
-
-
-def _declared(value: ir.Value) -> Sequence[int | str | None] | None:
-    """Return the shape that a graph declares for its input: operators may take a 1 where they suggest another size."""
-    proto = value.graph.proto
-    if not value.is_input or value.shape is None or not isinstance(proto, GraphProto):
-        return value.shape
-    return declared_shapes(info for info in proto.input if info.name == value.name).get(value.name) or value.shape
 
 
 def _broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:

@@ -204,7 +204,7 @@ class SubgraphVerifier:
         usual = _passed(subgraphs)
         with self._shapes.without_claims(subgraphs.cut.graph):
             nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
-            others = list(further_shapes(fed, usual, nodes))
+            others = list(further_shapes(fed, usual, nodes, self._shapes.inferred))
         for shapes in others:
             if _fails(self._sampled(subgraphs, fed, shapes, guessed=False)):
                 told = ", ".join(f"{name!r} of shape {shape}" for name, shape in shapes.items())
