@@ -11,7 +11,7 @@ from bnfold import ir
 from bnfold.converting import imports
 from bnfold.converting.context import ConversionContext, numeric_type
 from bnfold.converting.functions import inline_dependent
-from bnfold.converting.ir_version import Wanted, write_ir_version
+from bnfold.converting.ir_version import Wanted, ir_version_of, write_ir_version
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange, OperatorChange
 from bnfold.errors import UpgradeBlocked
 from bnfold.ir.evaluators import INTEGERS
@@ -72,7 +72,10 @@ def upgrade(
     imports.strip_initializer_inputs(model)
     if model.proto.ir_version < 2:
         imports.state_attribute_types(model)
-    repairs = inline_dependent(model, goal, ir_version) if model.proto.functions else []
+    # A named opset is what a runtime stops at, and it may read no newer files; the default is named by nobody.
+    follows = target is not None and ir_version == "auto"
+    wanted = ir_version_of(goal) if follows else ir_version
+    repairs = inline_dependent(model, goal, wanted) if model.proto.functions else []
     functions = frozenset((function.domain, function.name) for function in model.proto.functions)
     calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
     is_called = any(value is not None and value.dtype is None for call in calls for value in call.outputs)
@@ -90,7 +93,7 @@ def upgrade(
         raise UpgradeBlocked(_message(walk.blockers, before, goal), [*map(str, walk.blockers)])
     walk.context.drop_replaced()
     imports.write_opset(model, goal)
-    write_ir_version(model, goal, lower=goal < before and ir_version == "auto")
+    write_ir_version(model, goal, lower=follows)
     return Converted(
         before=before,
         after=goal,
