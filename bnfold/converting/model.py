@@ -15,6 +15,7 @@ from bnfold.converting.ir_version import Wanted, ir_version_of, write_ir_version
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange, OperatorChange
 from bnfold.errors import UpgradeBlocked
 from bnfold.ir.evaluators import INTEGERS
+from bnfold.ir.ordering import sort_nodes
 from bnfold.ir.schemas import version_at
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.shapes.disputed import may_be_unsure
@@ -92,6 +93,8 @@ def upgrade(
     if walk.blockers:
         raise UpgradeBlocked(_message(walk.blockers, before, goal), [*map(str, walk.blockers)])
     walk.context.drop_replaced()
+    if [graph for graph in (model.graph, *model.functions) if sort_nodes(graph)]:
+        repairs = [*repairs, Repair("unsorted", "", "nodes stood before what they read: they are in order now")]
     imports.write_opset(model, goal)
     write_ir_version(model, goal, lower=follows)
     return Converted(

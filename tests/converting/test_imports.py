@@ -120,13 +120,6 @@ def test_the_ir_version_goes_down_with_the_opset(text: Text, target: int, ir_ver
     assert model.proto.metadata_props[0].value == "b"
 
 
-def test_the_ir_version_stays_where_the_opset_does(text: Text) -> None:
-    for target in (18, 20):
-        model = ir.load(onnx.parser.parse_model(text(18, "float[2, 3] x", "y = Relu (x)", ir=10)))
-        upgrade(model, target)
-        assert model.proto.ir_version == 10
-
-
 def test_the_ir_version_keeps_what_the_file_uses(text: Text) -> None:
     needs = {"my": 4, "ai.onnx.ml": onnx.helper.OP_SET_ID_VERSION_MAP["ai.onnx.ml", 4]}
     for domain, needed in needs.items():
