@@ -19,7 +19,7 @@ from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import held
 from bnfold.verification.changes.unchanged import defaults, identity
 from bnfold.verification.coverage.effects import is_ratio, is_unread, normalised, types
-from bnfold.verification.coverage.moves import WITHOUT, flat, nudge, replacing, shares
+from bnfold.verification.coverage.moves import WITHOUT, elsewhere, flat, nudge, replacing, shares
 from bnfold.verification.coverage.record import STEP, Mutant
 from bnfold.verification.coverage.smooth import is_smooth, settings
 from bnfold.verification.tolerance.bits import same
@@ -202,7 +202,7 @@ class _Side:
     ) -> Iterator[Mutant]:
         """Change each number that differs from what it ``was`` (None: all of them), alone; of many, shares of them."""
         array = flat(tensor.numpy(), tensor.dtype)
-        goal = nudge(array)
+        goal = elsewhere(value, array)
         if is_float(tensor.dtype):
             different = np.abs(array) < float_type(tensor.dtype).largest
             if was is not None:
@@ -217,6 +217,8 @@ class _Side:
                 different &= (array < _OPEN_END) | (goal < _OPEN_END)
             if was is None and value.uses and all(_chooses_the_same(*use, goal) for use in value.uses):
                 return
+            if value.uses and all(node.is_op("AffineGrid") and slot for node, slot in value.uses):
+                different[1:2] = False  # it says where each place is, for any number of channels
         for places in shares(np.flatnonzero(different)):
             what = f"{places.size} elements" if places.size > 1 else f"element {places[0]}"
             change = replacing(places, goal[places])
