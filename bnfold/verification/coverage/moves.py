@@ -61,7 +61,7 @@ def elsewhere(value: ir.Value, array: Array) -> Array:
     """Return other numbers for those of a constant: a little larger, where that is no other size, place or mask.
 
     A Reshape copies a size for 0, which may be the one that it infers for -1. A scale of 1 is a larger size first at 2.
-    A mask of 0 and -inf hides something else.
+    A mask of 0 and -inf hides something else. The next limit of integers is the next integer.
     """
     goal = nudge(array)
     for node, slot in value.uses:
@@ -69,9 +69,21 @@ def elsewhere(value: ir.Value, array: Array) -> Array:
             goal = np.where(array == -1, array.dtype.type(_NO_SIZE), goal)
         if node.is_op("Resize", "Upsample") and array.dtype.kind == "f" and array.size == len(array) > 1:
             goal = np.where(array == 1, 2.0, goal)
+        if node.is_op("Clip") and slot and array.dtype.kind == "f" and _becomes_whole(node):
+            goal = array + (1.0 if slot == 2 else -1.0)
     if array.dtype.kind == "f" and np.isneginf(array).any():
         goal = np.where(array == 0, -np.inf, goal)
     return np.asarray(goal)
+
+
+def _becomes_whole(node: ir.Node) -> bool:
+    """Whether integers are made of a result, and nothing else."""
+    made = node.output(0)
+    return (
+        made is not None
+        and bool(made.uses)
+        and all(use.is_op("Cast") and not is_float(use.attr("to", 1)) for use, _ in made.uses)
+    )
 
 
 def _let_through(held_back: Array) -> Array:
