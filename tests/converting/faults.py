@@ -39,8 +39,8 @@ MODELS: tuple[tuple[int, int, str, str], ...] = (
     (13, 11, "float[1, 3, 1, 4] x", "a = Constant <value_ints = [2]> () p = Squeeze (x, a) y = Neg (p)"),
     (13, 11, "float[3, 4] x", "a = Constant <value_ints = [1]> () p = Unsqueeze (x, a) y = Neg (p)"),
     (18, 13, "float[2, 3, 4] x",
-     "a = Constant <value_ints = [2, 1]> () d = Constant <value_ints = [1, 0, 2, 3]> () z = Constant <value_float = 0.5> "
-     "() y = Pad (x, d, z, a)"),
+     ("a = Constant <value_ints = [2, 1]> () d = Constant <value_ints = [1, 0, 2, 3]> () "
+      "z = Constant <value_float = 0.5> () y = Pad (x, d, z, a)")),
     (12, 10, "float[3, 40] x",
      "a = Constant <value_float = -0.5> () c = Constant <value_float = 0.7> () y = Clip (x, a, c)"),
     (12, 11, "int64[3, 40] x, int64[40] z", "y = Max (x, z)"),
@@ -49,15 +49,16 @@ MODELS: tuple[tuple[int, int, str, str], ...] = (
     (18, 13, "float[1, 2, 4, 6] x",
      "s = Constant <value_floats = [2.0, 1.5]> () y = Resize <axes = [2, 3], mode = \"linear\"> (x, , s)"),
     (13, 11, "float[2, 3, 4] x",
-     "s = Constant <value_floats = [0.1, 0.2, 0.3]> () q = QuantizeLinear <axis = 1> (x, s) "
-     "y = DequantizeLinear <axis = 1> (q, s)"),
+     ("s = Constant <value_floats = [0.1, 0.2, 0.3]> () q = QuantizeLinear <axis = 1> (x, s) "
+      "y = DequantizeLinear <axis = 1> (q, s)")),
     (11, 10, "float[2, 3, 4] x", "i = Constant <value = int64[2, 2] {0, 1, 1, 2}> () y = GatherND (x, i)"),
     (11, 10, "float[4, 3] x, float[2, 3] u",
      "i = Constant <value = int64[2, 1] {3, 0}> () y = ScatterND (x, i, u)"),
     (11, 9, "float[1, 8, 2, 3] x", 'y = DepthToSpace <blocksize = 2, mode = "CRD"> (x)'),
     (10, 9, "float[5, 6] x",
-     "s = Constant <value = int64[2] {3, 0}> () e = Constant <value = int64[2] {-6, 6}> () "
-     "a = Constant <value = int64[2] {0, 1}> () t = Constant <value = int64[2] {-1, 2}> () y = Slice (x, s, e, a, t)"),
+     ("s = Constant <value = int64[2] {3, 0}> () e = Constant <value = int64[2] {-6, 6}> () "
+      "a = Constant <value = int64[2] {0, 1}> () t = Constant <value = int64[2] {-1, 2}> () "
+      "y = Slice (x, s, e, a, t)")),
     (10, 9, "int64[3, 40] x", "d = Constant <value = int64[1] {-3}> () y = Mod (x, d)"),
     (18, 17, "int32[3, 40] x", "y = BitwiseNot (x)"),
     (20, 17, "float[2, 2, 3] t", "s = Constant <value_ints = [2, 1, 3, 4]> () y = AffineGrid (t, s)"),
@@ -67,8 +68,6 @@ MODELS: tuple[tuple[int, int, str, str], ...] = (
     (15, 13, "float[2, 3, 4, 5] x", "p = Shape <start = 1, end = 3> (x) y = Cast <to = 1> (p)"),
 )  # fmt: skip
 SIZES = (5, 3, 7)
-STEP = {1: 2e-4, 10: 2e-2, 11: 1e-9}
-"""Share of an output's largest value, by its type, that is no rounding any more."""
 
 
 class Fault(NamedTuple):
@@ -76,6 +75,14 @@ class Fault(NamedTuple):
 
     name: str
     model: onnx.ModelProto
+
+
+class DamagedNode(NamedTuple):
+    """A node, the model that it is in, and what is drawn from."""
+
+    model: onnx.ModelProto
+    node: onnx.NodeProto
+    rng: np.random.Generator
 
 
 def parsed(opset: int, inputs: str, body: str) -> onnx.ModelProto:
@@ -95,44 +102,44 @@ def damaged(before: onnx.ModelProto, converted: onnx.ModelProto, rng: np.random.
     made = [node for node in model.graph.node if node.SerializeToString() not in old]
     for place in rng.permutation(len(made)):
         for change in rng.permutation(np.array(CHANGES, dtype=object)):
-            if (what := change(model, made[place], rng)) is not None:
+            if (what := change(DamagedNode(model, made[place], rng))) is not None:
                 return Fault(f"{made[place].op_type}: {what}", model)
     return None
 
 
-def _attribute(model: onnx.ModelProto, node: onnx.NodeProto, rng: np.random.Generator) -> str | None:
+def _attribute(at: DamagedNode) -> str | None:
     """Change one attribute: an axis, the order of a permutation, keepdims, pads, a factor."""
-    if not node.attribute:
+    if not at.node.attribute:
         return None
-    found = node.attribute[int(rng.integers(len(node.attribute)))]
+    found = at.node.attribute[int(at.rng.integers(len(at.node.attribute)))]
     if found.type == onnx.AttributeProto.INT:
-        found.i = 1 - found.i if found.name in ("keepdims", "is_test") else found.i + int(rng.choice([-1, 1]))
+        found.i = 1 - found.i if found.name in ("keepdims", "is_test") else found.i + int(at.rng.choice([-1, 1]))
     elif found.type == onnx.AttributeProto.INTS and len(found.ints) > 1 and len(set(found.ints)) > 1:
         found.ints[:] = [*found.ints[1:], found.ints[0]]
     elif found.type == onnx.AttributeProto.INTS and found.ints:
-        found.ints[0] += int(rng.choice([-1, 1]))
+        found.ints[0] += int(at.rng.choice([-1, 1]))
     elif found.type == onnx.AttributeProto.FLOAT:
-        found.f = float(rng.choice([-found.f, found.f * 1.5, found.f + 0.25]))
+        found.f = float(at.rng.choice([-found.f, found.f * 1.5, found.f + 0.25]))
     else:
         return None
     return f"attribute {found.name}"
 
 
-def _constant(model: onnx.ModelProto, node: onnx.NodeProto, rng: np.random.Generator) -> str | None:
+def _constant(at: DamagedNode) -> str | None:
     """Change a constant that the node reads: its sign, its order, one element, its axes."""
-    stored = {tensor.name: tensor for tensor in model.graph.initializer}
-    read = [stored[name] for name in node.input if name in stored]
+    stored = {tensor.name: tensor for tensor in at.model.graph.initializer}
+    read = [stored[name] for name in at.node.input if name in stored]
     if not read:
         return None
-    tensor = read[int(rng.integers(len(read)))]
+    tensor = read[int(at.rng.integers(len(read)))]
     array, name = numpy_helper.to_array(tensor).copy(), tensor.name
     if array.dtype == bool:
         changed, what = (array.T, "transposed") if array.shape == array.T.shape else (~array, "inverted")
-    elif array.size > 1 and len(np.unique(array)) > 1 and rng.random() < 0.5:
+    elif array.size > 1 and len(np.unique(array)) > 1 and at.rng.random() < 0.5:
         changed, what = array.reshape(-1)[::-1].reshape(array.shape), "reversed"
     elif array.dtype.kind == "f":
         with np.errstate(over="ignore", invalid="ignore"):
-            changed, what = [(-array, "sign"), (array * 1.5, "factor"), (array * 0, "zero")][int(rng.integers(3))]
+            changed, what = [(-array, "sign"), (array * 1.5, "factor"), (array * 0, "zero")][int(at.rng.integers(3))]
     else:
         changed, what = array + array.dtype.type(1), "one more"
     tensor.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(changed).astype(array.dtype), name))
@@ -142,56 +149,57 @@ def _constant(model: onnx.ModelProto, node: onnx.NodeProto, rng: np.random.Gener
 _OTHERS = {
     "Add": "Sub", "Sub": "Add", "Mul": "Div", "Div": "Mul", "Less": "Greater", "Greater": "Less", "And": "Or",
     "Or": "And", "ReduceMean": "ReduceSum", "ReduceSum": "ReduceMean", "Round": "Floor", "Floor": "Ceil",
-    "Max": "Min", "Min": "Max", "Sqrt": "Abs", "Tanh": "Sigmoid", "Sigmoid": "Tanh", "Erf": "Tanh", "Softmax": "Identity",
+    "Max": "Min", "Min": "Max", "Sqrt": "Abs", "Tanh": "Sigmoid", "Sigmoid": "Tanh", "Erf": "Tanh",
+    "Softmax": "Identity",
 }  # fmt: skip
 
 
-def _operator(model: onnx.ModelProto, node: onnx.NodeProto, rng: np.random.Generator) -> str | None:
+def _operator(at: DamagedNode) -> str | None:
     """Write another operator of the same operands."""
-    other = _OTHERS.get(node.op_type)
+    other = _OTHERS.get(at.node.op_type)
     if other is None:
         return None
-    node.op_type = other
+    at.node.op_type = other
     if other == "Identity":
-        del node.attribute[:]
+        del at.node.attribute[:]
     return f"{other} instead"
 
 
-def _order(model: onnx.ModelProto, node: onnx.NodeProto, rng: np.random.Generator) -> str | None:
+def _order(at: DamagedNode) -> str | None:
     """Exchange operands: of a difference, of bounds, of branches."""
-    if len(node.input) < 2 or node.op_type in ("Add", "Mul", "And", "Or", "Equal", "Max", "Min", "Xor"):
+    if len(at.node.input) < 2 or at.node.op_type in ("Add", "Mul", "And", "Or", "Equal", "Max", "Min", "Xor"):
         return None
-    first, last = (1, 2) if len(node.input) > 2 else (0, 1)
-    if not node.input[first] or not node.input[last]:
+    first, last = (1, 2) if len(at.node.input) > 2 else (0, 1)
+    if not at.node.input[first] or not at.node.input[last]:
         return None
-    node.input[first], node.input[last] = node.input[last], node.input[first]
+    at.node.input[first], at.node.input[last] = at.node.input[last], at.node.input[first]
     return "operands exchanged"
 
 
-def _left_out(model: onnx.ModelProto, node: onnx.NodeProto, rng: np.random.Generator) -> str | None:
+def _left_out(at: DamagedNode) -> str | None:
     """Leave the node out: consumers read its first input."""
     kept = ("Neg", "Not", "Abs", "Sqrt", "Transpose", "Cast", "Add", "Sub", "Mul", "Div", "Where", "Clip", "Gather")
-    if node.op_type not in kept or not node.input[0]:
+    if at.node.op_type not in kept or not at.node.input[0]:
         return None
-    source = node.input[1] if node.op_type == "Where" else node.input[0]
-    node.CopyFrom(onnx.helper.make_node("Identity", [source], [*node.output], node.name))
+    source = at.node.input[1] if at.node.op_type == "Where" else at.node.input[0]
+    at.node.CopyFrom(onnx.helper.make_node("Identity", [source], [*at.node.output], at.node.name))
     return "left out"
 
 
-def _freedom(model: onnx.ModelProto, node: onnx.NodeProto, rng: np.random.Generator) -> str | None:
+def _freedom(at: DamagedNode) -> str | None:
     """Divide by one element less, as an unbiased variance does."""
-    if node.op_type != "ReduceMean":
+    if at.node.op_type != "ReduceMean":
         return None
-    raw = f"{node.output[0]}_raw"
-    factor = numpy_helper.from_array(np.array(8 / 7, np.float32), f"{node.output[0]}_freedom")
-    output, node.output[0] = node.output[0], raw
-    place = next(place for place, each in enumerate(model.graph.node) if each is node or each.output[0] == raw)
-    model.graph.initializer.append(factor)
-    model.graph.node.insert(place + 1, onnx.helper.make_node("Mul", [raw, factor.name], [output]))
+    raw = f"{at.node.output[0]}_raw"
+    factor = numpy_helper.from_array(np.array(8 / 7, np.float32), f"{at.node.output[0]}_freedom")
+    output, at.node.output[0] = at.node.output[0], raw
+    place = next(place for place, each in enumerate(at.model.graph.node) if each is at.node or each.output[0] == raw)
+    at.model.graph.initializer.append(factor)
+    at.model.graph.node.insert(place + 1, onnx.helper.make_node("Mul", [raw, factor.name], [output]))
     return "degrees of freedom"
 
 
-Change = Callable[[onnx.ModelProto, onnx.NodeProto, np.random.Generator], "str | None"]
+Change = Callable[[DamagedNode], "str | None"]
 CHANGES: tuple[Change, ...] = (_attribute, _constant, _operator, _order, _left_out, _freedom)
 
 

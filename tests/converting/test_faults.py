@@ -1,4 +1,4 @@
-"""No damaged conversion is called verified by what `bnfold convert` verifies with, unless the damage changes nothing."""
+"""No damaged conversion is called verified, unless the damage changes nothing: verification as by default."""
 
 from __future__ import annotations
 

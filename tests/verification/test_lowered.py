@@ -56,3 +56,12 @@ def test_what_is_spelled_out_shows(opset: int, inputs: str, body: str) -> None:
     model = onnx.parser.parse_model(text)
     model.graph.output[0].type.tensor_type.ClearField("shape")
     assert bnfold.convert(model, opset=13).status == "verified"
+
+
+@pytest.mark.parametrize("shape", ["o, i", "k, p"])
+def test_a_reshape_that_asks_nothing_is_verified(shape: str) -> None:
+    sizes = "i = Shape <end = 1> (x) j = Shape <start = 1, end = 2> (x) k = Mul (i, j)"
+    weights = "o = Constant <value_ints = [-1]> () p = Constant <value_ints = [4]> ()"
+    body = f"{sizes} {weights} s = Concat <axis = 0> ({shape}) y = Reshape <allowzero = 1> (x, s)"
+    text = f'<ir_version: 8, opset_import: ["" : 15]> g (float[n, m, 4] x) => (float[a, b] y) {{ {body} }}'
+    assert bnfold.convert(onnx.parser.parse_model(text), opset=13).status == "verified"

@@ -25,8 +25,21 @@ def is_unread(node: ir.Node, name: str) -> bool:
         known = None if data is None else data.shape
         is_never_empty = known is not None and all(isinstance(size, int) and size > 0 for size in known)
         is_never_zero = shape is not None and bool(shape.numpy().all())
-        return is_never_empty or is_never_zero or (made is not None and _keeps_zeros(known, made.shape))
+        return (
+            is_never_empty
+            or is_never_zero
+            or _infers(node.input(1))
+            or (made is not None and _keeps_zeros(known, made.shape))
+        )
     return node.is_op("Dropout") and name == "ratio"
+
+
+def _infers(shape: ir.Value | None) -> bool:
+    """Whether a shape that is put together has a -1, beside which allowzero allows no zero."""
+    producer = None if shape is None else shape.producer
+    parts = producer.inputs if producer is not None and producer.is_op("Concat") else ()
+    tensors = [tensor for part in parts if (tensor := held(part)) is not None]
+    return any(bool((tensor.numpy() == -1).any()) for tensor in tensors)
 
 
 def _keeps_zeros(known: Sequence[int | str | None] | None, made: Sequence[int | str | None] | None) -> bool:

@@ -167,7 +167,9 @@ class _Side:
             for name in (these.keys() & were.keys()) | node.attrs.keys() | former.attrs.keys():
                 # A default that only one version has is what the other one does.
                 was, is_ = were.get(name, defaults(node).get(name)), these.get(name, defaults(former).get(name))
-                if (name == "dtype" and types(node) == types(former)) or is_unread(former, name):
+                if (name == "dtype" and types(node) == types(former)) or any(
+                    is_unread(it, name) for it in (former, node)
+                ):
                     continue  # of nothing else is the type said
                 differs = was != is_ and normalised(former, name, was) != normalised(node, name, is_)
                 if differs and not (node in self.clear and isinstance(is_ or was, float)):
