@@ -33,6 +33,6 @@ def test_each_of_the_three_shows_all_of_it(tmp_path: Path) -> None:
     page = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", render([document])))
     assert "18 → 7 opset" in page
     assert "10 → 4 IR version" in page
-    assert "Lowest opset for this model: 7 – cannot convert opset 18 to 6: LayerNormalization" in page
+    assert "Lowest opset for this model: 7; cannot convert opset 18 to 6: LayerNormalization" in page
     assert "operator as is respelled spelled out added nodes" in page
     assert re.search(r"LayerNormalization 0 0 1 \+7 .*ReduceMean 0 1 0 .*Relu 1 0 0 ", page)
