@@ -73,7 +73,7 @@ def upgrade(
     imports.strip_initializer_inputs(model)
     if model.proto.ir_version < 2:
         imports.state_attribute_types(model)
-    # A named opset is what a runtime stops at, and it may read no newer files; the default is named by nobody.
+    # An opset that is asked for is what a runtime stops at, and the runtime may read no newer IR version either.
     follows = target is not None and ir_version == "auto"
     wanted = ir_version_of(goal) if follows else ir_version
     repairs = inline_dependent(model, goal, wanted) if model.proto.functions else []

@@ -48,7 +48,7 @@ def test_a_named_opset_brings_its_ir_version_upwards_too(text: Text, wanted: Any
     assert made.ir_version == ir_version
 
 
-def test_the_opset_that_nobody_named_leaves_the_ir_version(text: Text) -> None:
+def test_the_default_opset_leaves_the_ir_version(text: Text) -> None:
     model = ir.load(onnx.parser.parse_model(text(11, "float[2, 3] x", "y = Relu (x)", ir=10)))
     convert(model)
     assert (model.opset(""), model.proto.ir_version) == (15, 10)
