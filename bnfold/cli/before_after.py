@@ -109,7 +109,7 @@ def conversion(report: Report, *, verbose: bool = False) -> Iterator[str]:
             f"; {len(changed_rows) - len(shown)} more operators (--verbose)" if len(shown) < len(changed_rows) else ""
         )
         as_is = sum(row["as_is"] for row in rows)
-        yield f"converted: {'; '.join(map(_converted, shown))}{more}; {as_is} nodes as is"
+        yield f"converted: {'; '.join(map(_converted, shown))}{more}; {as_is} node{'s' * (as_is != 1)} as is"
     if report.lowest is not None:
         why = f"; {report.lowest['below']}" if report.lowest["below"] else ""
         yield f"lowest opset for this model: {report.lowest['opset']}{why}"

@@ -13,8 +13,8 @@ from bnfold.converting.context import Inexpressible, UnknownType
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
-from bnfold.ir.graph import producers_first
 from bnfold.ir.node import attribute_value
+from bnfold.ir.ordering import producers_first
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.ir.shapes.stepwise import Types
 from bnfold.ir.traits import COMBINING
@@ -49,7 +49,8 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
             _expand(conversion, version)
             return
         if conversion.finished:
-            _check_types(conversion)
+            if not conversion.replaced:
+                _check_types(conversion)
             return
         version = conversion.reached = older
     conversion.reached = written
@@ -114,6 +115,7 @@ def _form_objection(node: ir.Node, version: int, older: int | None) -> str | Non
     if older is None:
         return f"does not exist before opset {version}"
     schema, newer = schema_of(node.op_type, older), schema_of(node.op_type, version)
+    node.trim_outputs(max(schema.max_output, _last_read(node)))
     for name, attribute in node.attrs.items():
         if name not in schema.attributes and name in newer.attributes:
             default = default_of(newer.attributes[name])
@@ -125,6 +127,11 @@ def _form_objection(node: ir.Node, version: int, older: int | None) -> str | Non
         return f"has fewer inputs or outputs than version {older} demands"
     slot = next(missing_inputs(node, older), None)
     return None if slot is None else f"has no input {schema.inputs[slot].name}, which version {older} demands"
+
+
+def _last_read(node: ir.Node) -> int:
+    """Return how many outputs there are up to the last one that something reads."""
+    return max((place for place, value in enumerate(node.outputs, 1) if value and not value.is_unread), default=0)
 
 
 def _tie_objection(node: ir.Node, target: int, types: Types) -> str | None:

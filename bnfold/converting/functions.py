@@ -6,7 +6,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting import table
-from bnfold.converting.ir_version import FUNCTIONS_SINCE, Wanted, ir_version_of
+from bnfold.converting.ir_version import FUNCTIONS_SINCE, Wanted
 from bnfold.ir.messages import FunctionKey, function_key, nested_nodes
 from bnfold.ir.schemas import version_at
 from bnfold.semantics import Repair
@@ -62,8 +62,7 @@ def _dependent(model: ir.Model, target: int, ir_version: Wanted) -> set[Function
         function_key(graph.proto): graph for graph in model.functions if isinstance(graph.proto, onnx.FunctionProto)
     }
     is_lowered = model.opset("") > target
-    version = ir_version_of(target) if ir_version == "auto" and is_lowered else ir_version
-    if isinstance(version, int) and version < FUNCTIONS_SINCE:
+    if isinstance(ir_version, int) and ir_version < FUNCTIONS_SINCE:
         return set(graphs)
     # In a function types are not known, which a step down needs.
     referring = {

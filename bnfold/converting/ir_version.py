@@ -44,7 +44,7 @@ def ir_version_of(opset: int) -> int:
 def write_ir_version(model: ir.Model, target: int, *, lower: bool) -> None:
     """Set ``ir_version`` to what the target opset and the features in use need.
 
-    It is lowered only if ``lower``: what reads an older opset reads no newer files.
+    It is lowered only if ``lower``.
     """
     needed = max(LOWEST, ir_version_of(target), ir_version_in_use(model))
     model.proto.ir_version = needed if lower else max(model.proto.ir_version, needed)

@@ -11,10 +11,11 @@ from bnfold import ir
 from bnfold.converting import imports
 from bnfold.converting.context import ConversionContext, numeric_type
 from bnfold.converting.functions import inline_dependent
-from bnfold.converting.ir_version import Wanted, write_ir_version
+from bnfold.converting.ir_version import Wanted, ir_version_of, write_ir_version
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange, OperatorChange
 from bnfold.errors import UpgradeBlocked
 from bnfold.ir.evaluators import INTEGERS
+from bnfold.ir.ordering import sort_nodes
 from bnfold.ir.schemas import version_at
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.shapes.disputed import may_be_unsure
@@ -72,7 +73,10 @@ def upgrade(
     imports.strip_initializer_inputs(model)
     if model.proto.ir_version < 2:
         imports.state_attribute_types(model)
-    repairs = inline_dependent(model, goal, ir_version) if model.proto.functions else []
+    # An opset that is asked for is what a runtime stops at, and the runtime may read no newer IR version either.
+    follows = target is not None and ir_version == "auto"
+    wanted = ir_version_of(goal) if follows else ir_version
+    repairs = inline_dependent(model, goal, wanted) if model.proto.functions else []
     functions = frozenset((function.domain, function.name) for function in model.proto.functions)
     calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
     is_called = any(value is not None and value.dtype is None for call in calls for value in call.outputs)
@@ -89,8 +93,10 @@ def upgrade(
     if walk.blockers:
         raise UpgradeBlocked(_message(walk.blockers, before, goal), [*map(str, walk.blockers)])
     walk.context.drop_replaced()
+    if [graph for graph in (model.graph, *model.functions) if sort_nodes(graph)]:
+        repairs = [*repairs, Repair("unsorted", "", "nodes stood before what they read: they are in order now")]
     imports.write_opset(model, goal)
-    write_ir_version(model, goal, lower=goal < before and ir_version == "auto")
+    write_ir_version(model, goal, lower=follows)
     return Converted(
         before=before,
         after=goal,

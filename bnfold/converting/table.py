@@ -19,6 +19,7 @@ from bnfold.converting.adapters import (
     broadcast,
     compositions,
     computed,
+    constants,
     dropout,
     einsum,
     indexing,
@@ -50,6 +51,7 @@ VALUES_SINCE: dict[str, tuple[str, dict[bytes, int]]] = {
 
 _CONSUMED = partial(attributes.drop, "consumed_inputs")
 _AXES = partial(inputs.moved, "axes", "")
+_SELU = {"alpha": 1.6732631921768188, "gamma": 1.0507010221481323}
 _SEQUENCE = partial(attributes.drop, "output_sequence")
 
 ADAPTERS: dict[tuple[str, int], Adapter] = {
@@ -156,6 +158,22 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("GridSample", 20): attributes.flat_grid,
     ("RoiAlign", 16): attributes.output_half_pixel,
     ("Constant", 12): to_attributes.constant_value,
+    ("Constant", 9): constants.stored,
+    ("ConstantOfShape", 9): constants.spread,
+    **{
+        (op_type, 7): broadcast.told_where
+        for op_type in ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less")
+    },
+    ("PRelu", 7): broadcast.channel_slope,
+    ("Dropout", 7): dropout.inference,
+    ("Cast", 6): attributes.type_by_name,
+    ("Clip", 6): attributes.stated_limits,
+    ("Selu", 6): partial(attributes.keep_default, _SELU),
+    ("Reshape", 5): partial(to_attributes.ints, "shape"),
+    ("Concat", 4): to_attributes.as_it_stands,
+    ("Pad", 2): attributes.paddings,
+    ("Split", 2): partial(attributes.keep_default, {"axis": 0}),
+    ("Gemm", 7): broadcast.row_of_bias,
     ("Attention", 23): attention.plain,
     ("Einsum", 12): einsum.einsum,
     ("BitwiseNot", 18): integers.complement,
@@ -189,18 +207,16 @@ If an operator begins with the version, the step decomposes it.
 
 ONE_WAY = frozenset({
     *((op_type, 7) for op_type in (
-        *("Add", "And", "Div", "Dropout", "Equal", "GRU", "Gemm", "Greater", "LSTM", "Less", "Mul", "Or", "PRelu"),
-        *("Pow", "RNN", "Sub", "Upsample", "Xor"),
+        *("GRU", "LSTM", "RNN", "Upsample"),
     )),
-    ("Cast", 6), ("Clip", 6), ("Concat", 4), ("GRU", 3), ("GlobalLpPool", 2), ("LpPool", 2),
-    ("Pad", 2), ("Reshape", 5), ("Scan", 9), ("Selu", 6), ("Split", 2), ("Tile", 6), ("Upsample", 9),
+    ("GRU", 3), ("GlobalLpPool", 2), ("LpPool", 2), ("Scan", 9), ("Tile", 6), ("Upsample", 9),
 })  # fmt: skip
 """Steps that can be made upwards only; downwards, the node is refused."""
 
 BEGIN = frozenset({
     ("Acos", 7), ("Acosh", 9), ("Asin", 7), ("Asinh", 9), ("Atan", 7), ("Atanh", 9), ("Bernoulli", 15),
     ("BitCast", 26), ("BitShift", 11), ("BitwiseAnd", 18), ("BitwiseOr", 18), ("BitwiseXor", 18), ("Col2Im", 18),
-    ("Compress", 9), ("ConcatFromSequence", 11), ("ConstantOfShape", 9), ("ConvInteger", 10), ("Cos", 7), ("Cosh", 9),
+    ("Compress", 9), ("ConcatFromSequence", 11), ("ConvInteger", 10), ("Cos", 7), ("Cosh", 9),
     ("CumProd", 26), ("CumSum", 11), ("DFT", 17), ("DeformConv", 19), ("Det", 11),
     ("DynamicQuantizeLinear", 11), ("Erf", 9), ("Expand", 8), ("EyeLike", 9), ("GatherElements", 11),
     ("GridSample", 16), ("ImageDecoder", 20), ("IsInf", 10), ("IsNaN", 9), ("MatMulInteger", 10),

@@ -17,7 +17,7 @@ from bnfold.converting.context import ConversionContext, Inexpressible, UnknownT
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.errors import Unsupported, UpgradeBlocked
 from bnfold.ir.forms import form_of
-from bnfold.ir.graph import producers_first
+from bnfold.ir.ordering import producers_first
 from bnfold.ir.schemas import attribute_type, schema_of, version_at
 from bnfold.semantics import Repair, Unreadable
 
@@ -140,7 +140,7 @@ class GraphConverter:
             self._lower(node, opset)
         elif not table.is_compatible(node.op_type, version, self.context.target):
             self._adapt(node, version, None)
-        elif node.op_type == "PRelu":
+        elif node.op_type == "PRelu" and version >= 7:
             self._adapt(node, version, broadcast.stray_slope)
 
     def _read(self, node: ir.Node, opset: int, adapter: Callable[[NodeConversion], None]) -> None:

@@ -16,8 +16,8 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.elements import RAW_TYPES, dims_text, type_name
-from bnfold.ir.graph import producers_first
 from bnfold.ir.node import attribute_value
+from bnfold.ir.ordering import producers_first
 from bnfold.ir.traits import DRAWING
 from bnfold.reference.dispatch import definition
 from bnfold.reference.legal import MEANINGLESS

@@ -5,7 +5,7 @@ Edits are cheap and local. `Model.sync` writes them into the protobuf message on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -131,6 +131,10 @@ class Graph:
             self._before.setdefault(before, []).append(node)
         self._stale = self.order_changed = True
         return node
+
+    def reorder(self, nodes: list[Node]) -> None:
+        """Put the nodes of this graph in the given order."""
+        self._nodes, self.order_changed = nodes, True
 
     def remove(self, node: Node) -> None:
         """Drop a node. Its outputs must have no consumers, unless another node produces them already."""
@@ -271,25 +275,3 @@ def define_once(graph: Graph, name: str) -> Value:
     if value.producer is not None or value.is_input or value.is_initializer:
         raise MalformedModel(f"the value {name!r} is made twice in graph {graph.path or graph.proto.name!r}")
     return value
-
-
-def producers_first(nodes: Iterable[Node]) -> list[Node]:
-    """Sort nodes topologically, and keep their order where possible.
-
-    Some files are unsorted, and run anyway.
-    """
-    place = set(nodes := list(nodes))
-    ordered: dict[Node, None] = {}
-    entered: set[Node] = set()
-    for node in nodes:
-        stack = [node]
-        while stack:
-            top = stack[-1]
-            producers = (value.producer for value in top.inputs if value is not None)
-            waiting = [producer for producer in producers if producer in place and producer not in entered]
-            entered.add(top)
-            if waiting:
-                stack.extend(reversed(waiting))
-            else:
-                ordered[stack.pop()] = None
-    return list(ordered)

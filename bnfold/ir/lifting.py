@@ -32,7 +32,7 @@ def lift_constants(model: Model) -> int:
         for graph in model.graphs()
         if isinstance(graph.proto, onnx.GraphProto)
         for node in graph.nodes
-        if node.is_op("Constant") and _is_read_by_nodes_alone(node) and (message := _tensor(node)) is not None
+        if node.is_op("Constant") and _is_read_by_nodes_alone(node) and (message := held_tensor(node)) is not None
     ]
     for node, message in found:
         node.graph.store_output(node, message)
@@ -45,7 +45,7 @@ def _is_read_by_nodes_alone(node: Node) -> bool:
     return value is not None and not (value.is_output or value.is_unread)
 
 
-def _tensor(node: Node) -> onnx.TensorProto | None:
+def held_tensor(node: Node) -> onnx.TensorProto | None:
     """Return the tensor that a Constant holds; None where it is another kind, or several are said."""
     if len(node.proto.attribute) != 1 or node.has_references:
         return None

@@ -18,9 +18,19 @@ def find_lowest(model: ir.Model, policy: Policy, *, above: int = 0) -> int:
         except (UpgradeBlocked, Unsupported):
             continue
         trial.remove_dead_nodes()
-        if not checker_error(trial):
+        if not new_error(model, trial):
             return opset
     return own
+
+
+def new_error(before: ir.Model, after: ir.Model) -> str:
+    """Return what the checker has against ``after``; empty if it has something against ``before`` as well."""
+    error = checker_error(after)
+    if not error:
+        return ""
+    given = before.clone()
+    given.proto.ir_version = after.proto.ir_version  # its rules are those of the IR version
+    return "" if checker_error(given) else error
 
 
 def describe_below(model: ir.Model, lowest: int, policy: Policy) -> str:
@@ -31,4 +41,5 @@ def describe_below(model: ir.Model, lowest: int, policy: Policy) -> str:
         converting.convert(trial := model.clone(), lowest - 1, policy=policy)
     except Unsupported as blocked:
         return str(blocked)
-    return f"cannot convert to {lowest - 1}: {checker_error(trial)}"
+    trial.remove_dead_nodes()
+    return f"cannot convert to {lowest - 1}: {new_error(model, trial)}"

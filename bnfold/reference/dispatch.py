@@ -17,7 +17,7 @@ from bnfold import ir
 from bnfold.ir.elements import MAX_RANK
 from bnfold.ir.forms import fits, fitting_versions
 from bnfold.ir.node import attribute_value
-from bnfold.ir.schemas import schema_of, versions_of
+from bnfold.ir.schemas import schema_of, version_at, versions_of
 from bnfold.reference import fallback, kernels  # noqa: F401 - importing the kernels registers them
 from bnfold.reference.legal import MEANINGLESS, Types, check_attributes, check_types, types
 from bnfold.reference.precision import Datum, Precision, as_array, rounded, widen, workable
@@ -157,12 +157,27 @@ def bind(
     needed = () if node.op_type in _TAKE_NOTHING else (index for index, need in enumerate(required) if need)
     named = tuple(value is not None for value in node.outputs)
     read = tuple(value is not None and (bool(value.uses) or value.is_output) for value in node.outputs)
-    call = Call(node.op_type, meant, attrs, known.defaults, named, read, policy, node.domain, opset, precision)
+    kind = _stated_type(node) if node.is_op("Round") else None  # which ties as the type of the file does
+    call = Call(
+        *(node.op_type, meant, attrs, known.defaults, named, read, policy, node.domain, opset, precision), kind=kind
+    )
     try:
         check_attributes(call, known.version, known.needed)
     except Mismatch as reason:
         raise refused(node, known.version, str(reason), Misfit) from reason
     return Bound(known, tuple(needed), function, call)
+
+
+def _stated_type(node: ir.Node) -> int | None:
+    """Return the element type of the first input, by those of the values that have to be of the same."""
+    value = node.input(0)
+    while value is not None and value.dtype is None and (producer := value.producer) is not None:
+        version = None if producer.domain else version_at(producer.op_type, producer.graph.opset(""))
+        schema = None if version is None else schema_of(producer.op_type, version)
+        if schema is None or not schema.inputs or schema.inputs[0].type_str != schema.outputs[0].type_str:
+            return None
+        value = producer.input(0)
+    return None if value is None else value.dtype
 
 
 def _run(node: ir.Node, bound: Bound, inputs: Sequence[Datum], noise: Noise | None) -> Sequence[Datum]:

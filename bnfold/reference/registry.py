@@ -101,7 +101,8 @@ class Call:
     """What a kernel may know about its node besides the input arrays; the same one in each run of a node.
 
     ``named`` says of every declared output slot whether it has a name, ``read`` whether something reads it as well;
-    ``precision`` decides what a float type of the file is computed in, see `dtype`.
+    ``precision`` decides what a float type of the file is computed in, see `dtype`; ``kind`` is the element type that
+    the first input of a Round has in the file, None if that is not known.
     """
 
     op: str
@@ -115,6 +116,7 @@ class Call:
     opset: int = 0
     precision: Precision = "float64"
     noise: Callable[[], np.random.Generator] | None = None
+    kind: int | None = None
 
     def attr(self, name: str, default: Attribute = None) -> Attribute:
         """Return the attribute as written, else the schema's default, else ``default``."""

@@ -68,8 +68,8 @@ class Options(Checked):
         default="auto",
         metadata=about(
             "IR version of the result.",
-            "``auto`` lowers it with the opset, to the one that came with the target, and raises it if the result "
-            "uses something newer; ``keep`` never lowers it. With a number, functions are inlined below 8, and a "
+            "``auto`` is the one that came with the opset, if you name an opset, and a higher one if the result uses "
+            "something newer; ``keep`` never lowers it. With a number, functions are inlined below 8, and a "
             "model that uses something newer is refused.",
         ),
     )

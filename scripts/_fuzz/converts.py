@@ -15,7 +15,7 @@ from _fuzz import draw as chains
 from _fuzz.case import Case, Outcome
 from bnfold import ir
 from bnfold.converting.ir_version import ir_version_of
-from bnfold.errors import BnfoldError, UpgradeBlocked
+from bnfold.errors import BnfoldError, Unsupported
 from bnfold.pipeline import passes
 from bnfold.settings import Options
 
@@ -71,7 +71,7 @@ def _converted(source: Path, result: Path, how: Options) -> str:
     try:
         passes.rewrite(model, how)
         ir.save(model, result)
-    except UpgradeBlocked:
+    except Unsupported:  # an IR version that the types of the model do not allow, or no equivalent
         return REFUSED
     except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
         return watch.crash(crash)

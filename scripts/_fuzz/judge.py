@@ -16,7 +16,7 @@ from _fuzz import condition, distance, feeding, promises, watch
 from _fuzz.builder import Array
 from _fuzz.case import Outcome
 from bnfold import ir, reference
-from bnfold.errors import BnfoldError, UpgradeBlocked
+from bnfold.errors import BnfoldError, Unsupported, UpgradeBlocked
 from bnfold.folding import facts
 from bnfold.ir.fixing import fix_inputs
 from bnfold.pipeline import passes
@@ -62,6 +62,10 @@ def judge(proto: onnx.ModelProto, feeds: Feeds, how: str | Options = "fold", *, 
         found = reference.evaluate(_saved(model, keep), feeds)
     except UpgradeBlocked as refusal:
         return Outcome(behaviour=watch.refusal(refusal), refused=True)
+    except Unsupported as refusal:
+        if isinstance(settings.ir_version, int) and "cannot be of IR version" in str(refusal):
+            return Outcome(behaviour=watch.refusal(refusal), refused=True)
+        return Outcome(watch.crash(refusal))
     except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
         return Outcome(watch.crash(crash))
     after = _saved(model, keep)

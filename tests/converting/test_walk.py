@@ -168,7 +168,7 @@ def test_files_that_are_not_sorted(text: Text) -> None:
     models = [ir.load(onnx.parser.parse_model(text(6, inputs, written))) for written in (body, sorted_body)]
     for model in models:
         upgrade(model)
-    assert [node.op_type for node in models[0].graph.nodes] == ["Reshape", "Add", "Squeeze", "Transpose"]
+    assert [node.op_type for node in models[0].graph.nodes] == ["Reshape", "Transpose", "Squeeze", "Add"]
     assert [node.op_type for node in models[1].graph.nodes] == ["Transpose", "Squeeze", "Reshape", "Add"]
     dims = [model.graph.values["y"].producer.inputs[1].producer.inputs[1].tensor.numpy() for model in models]  # type: ignore[union-attr]
     np.testing.assert_array_equal(dims[0], [3, 1, 1])

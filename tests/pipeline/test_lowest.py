@@ -39,6 +39,39 @@ def test_the_lowest_opset_is_reached_and_the_one_below_is_not(text: str) -> None
     assert found["below"].startswith(f"cannot convert opset 18 to {found['opset'] - 1}: ")
 
 
+LOWEST = {
+    "y = Reshape <allowzero = 1> (x, s)": 5,
+    "y = ReduceMean (x, s)": 18,
+    "a = Constant <value_ints = [1]> () y = ReduceMean (x, a)": 1,
+    "p = Erf (x) y = Where (b, p, x)": 9,
+    "y = Trilu (x)": 9,
+    'y = BitShift <direction = "LEFT"> (i, i)': 11,
+    "p, q = TopK (x, k) y = Sub (p, p)": 10,
+    "y = Expand (x, s)": 8,
+    "y = Mul (x, x)": 1,
+    "y = Relu (x)": 1,
+}
+
+
+@pytest.mark.parametrize(("body", "lowest"), LOWEST.items())
+def test_one_below_is_really_impossible(body: str, lowest: int) -> None:
+    """What is in the way one opset below is an operator, a size or an axis that does not exist there."""
+    inputs = "float[2, 3] x, bool[2, 3] b, uint32[2, 3] i, int64[2] s, int64[1] k"
+    kind = "uint32" if "BitShift" in body else "float"
+    text = f'<ir_version: 10, opset_import: ["" : 18]> g ({inputs}) => ({kind}[a, b] y) {{ {body} }}'
+    report = bnfold.convert(parsed(text), opset="lowest", verify=UNCHECKED).report
+    assert report.lowest is not None
+    assert (report.opset_after, report.lowest["opset"]) == (lowest, lowest)
+    assert bool(report.lowest["below"]) == (lowest > 1)
+
+
+def test_what_the_checker_has_against_the_original_is_no_reason() -> None:
+    model = parsed(NORM)
+    expected = bnfold.convert(model, opset="lowest", verify=UNCHECKED).report.lowest
+    model.graph.name = ""
+    assert bnfold.convert(model, opset="lowest", verify=UNCHECKED).report.lowest == expected
+
+
 def test_a_model_that_cannot_go_down_stays() -> None:
     text = '<ir_version: 8, opset_import: ["" : 16]> g (float[1,2,4,4] x, float[1,3,3,2] g) => (float[1,2,3,3] y)'
     report = bnfold.convert(parsed(f"{text} {{ y = GridSample (x, g) }}"), opset="lowest", verify=UNCHECKED).report

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx
 import pytest
 
+import bnfold
 from tests.simplifying.small import assert_equal, model, operators, simplified
 
 WITHOUT_EFFECT = {
@@ -112,3 +113,14 @@ def test_an_input_that_is_an_output_twice_over_stays() -> None:
     after, _ = simplified(before)
     assert operators(after) == ["Relu", "Identity"]
     assert_equal(before, after, (3,))
+
+
+@pytest.mark.parametrize("end", [-1, 3])
+def test_a_slice_of_a_dynamic_size_stays_at_opset_10(end: int) -> None:
+    """Onnx's inference of Slice-10 gives the result the letter of the axis that is sliced."""
+    text = '<ir_version: 5, opset_import: ["" : 10]> g (float[2, k] x) => (float[2, m] y)'
+    weights = f"<int64[1] s = {{0}}, int64[1] e = {{{end}}}, int64[1] a = {{1}}>"
+    model = onnx.parser.parse_model(f"{text} {weights} {{ p = Abs (x) y = Slice (p, s, e, a) }}")
+    outcome = bnfold.optimize(model, target_opset=10)
+    assert outcome.status == "verified"
+    assert [node.op_type for node in outcome.to_proto().graph.node] == ["Abs", "Slice"]

@@ -115,3 +115,19 @@ def output_half_pixel(conversion: NodeConversion) -> None:
     mode = conversion.take("coordinate_transformation_mode", "half_pixel")
     if mode != "output_half_pixel":
         raise Inexpressible(f"coordinate_transformation_mode={mode} does not exist before opset 16")
+
+
+def paddings(conversion: NodeConversion) -> None:
+    """Convert Pad 2 → 1: ``pads`` were called ``paddings``."""
+    conversion.node.set_attr("paddings", conversion.take("pads"))
+
+
+def stated_limits(conversion: NodeConversion) -> None:
+    """Convert Clip 6 → 1, where an absent bound is none at all: the largest floats are stated."""
+    limit = float(np.finfo(np.float32).max)
+    keep_default({"min": -limit, "max": limit}, conversion)
+
+
+def type_by_name(conversion: NodeConversion) -> None:
+    """Convert Cast 6 → 1: ``to`` is the type's name."""
+    conversion.node.set_attr("to", onnx.TensorProto.DataType.Name(conversion.take("to")))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.converting.context import Inexpressible
+from bnfold.converting.context import FIX_SHAPES, Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
 
@@ -80,3 +80,74 @@ def _aligned(conversion: NodeConversion, left: ir.Value, right: ir.Value, axis: 
     if unknown > 1:
         raise Inexpressible(f"the shape of {right.name!r} is not known")
     return [dim if isinstance(dim, int) else -1 for dim in shape] + [1] * behind
+
+
+_COMMUTES = frozenset({"Add", "Mul", "And", "Or", "Xor", "Equal"})
+
+
+def told_where(conversion: NodeConversion) -> None:
+    """Convert 7 → 6: operands of one shape stay; a right one that lies within the left one's axes is said to."""
+    node, left, right = conversion.node, conversion.input(0), conversion.input(1)
+    shapes = [conversion.shape(left), conversion.shape(right)]
+    if shapes[0] == shapes[1] and None not in (shapes[0] or (None,)):
+        return
+    if (place := _place_within(conversion, left, right)) is None and node.op_type in _COMMUTES:
+        left, right = right, left
+        place = _place_within(conversion, left, right)
+    if place is None and all(shape is not None and all(isinstance(size, int) for size in shape) for shape in shapes):
+        raise Inexpressible("broadcasts in a way that opset 6 does not have")
+    if place is None:
+        raise Inexpressible(f"broadcasts, and opset 6 has to know how: {FIX_SHAPES}")
+    axis, dims = place
+    if tuple(dims) != conversion.shape(right):
+        right = conversion.reshape(right, dims, "aligned")
+    node.set_inputs([left, right])
+    node.set_attr("broadcast", 1)
+    if dims:
+        node.set_attr("axis", axis)
+
+
+def _place_within(conversion: NodeConversion, left: ir.Value, right: ir.Value) -> tuple[int, list[int]] | None:
+    """Return the axis of the left operand from which on the right one's lie, and these without outer sizes of 1."""
+    wide, narrow = conversion.shape(left), conversion.shape(right)
+    if wide is None or narrow is None or len(narrow) > len(wide):
+        return None
+    dims = [size for size in narrow if isinstance(size, int)]
+    if len(dims) < len(narrow):
+        return None
+    axis = len(wide) - len(dims)
+    while dims and dims[-1] == 1:
+        dims.pop()
+    while dims and dims[0] == 1:
+        dims.pop(0)
+        axis += 1
+    return (axis, dims) if wide[axis : axis + len(dims)] == tuple(dims) else None
+
+
+def channel_slope(conversion: NodeConversion) -> None:
+    """Convert PRelu 7 → 6: one slope, or one for each channel."""
+    data, values = conversion.input(0), conversion.input(1)
+    place = _place_within(conversion, data, values)
+    if place is None or len(place[1]) > 1 or (place[1] and place[0] != 1):
+        raise Inexpressible("has slopes that are not one for each channel")
+    dims = place[1] or [1]
+    if tuple(dims) != conversion.shape(values):
+        conversion.node.set_input(1, conversion.reshape(values, dims, "slope"))
+
+
+def row_of_bias(conversion: NodeConversion) -> None:
+    """Convert Gemm 7 → 6: a C of another shape than the result broadcasts along rows only, and says so."""
+    bias = conversion.input(2)
+    shape, made = conversion.shape(bias), conversion.shape(conversion.output())
+    if shape is None or made is None or not all(isinstance(size, int) for size in (*shape, made[-1])):
+        raise Inexpressible("has a C, or a result, of unknown shape")
+    if shape == made:
+        return
+    row = [size for size in shape if isinstance(size, int)][-1:]
+    if len(shape) == 2 and shape[0] != 1:
+        raise Inexpressible("has a C that broadcasts along columns")
+    if row not in ([], [1], [made[-1]]):
+        raise Inexpressible("has a C that makes the result wider")
+    if shape != tuple(row):
+        conversion.node.set_input(2, conversion.reshape(bias, row, "row"))
+    conversion.node.set_attr("broadcast", 1)

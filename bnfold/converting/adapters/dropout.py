@@ -47,3 +47,8 @@ def ratio_input(conversion: NodeConversion) -> None:
     ratio = conversion.take("ratio")
     if ratio is not None:
         conversion.node.set_input(1, conversion.constant(np.array(ratio, np.float32), "ratio"))
+
+
+def inference(conversion: NodeConversion) -> None:
+    """Convert 7 → 6: what copies is in test mode."""
+    conversion.node.set_attr("is_test", 1)

@@ -16,13 +16,31 @@ def no_zeros(conversion: NodeConversion) -> None:
     data, shape = conversion.input(0), conversion.input(1)
     if not conversion.take("allowzero", 0):
         return
-    known = conversion.shape(data)
-    if _is_never_empty(known):
+    known, tensor = conversion.shape(data), ir.constant(shape)
+    parts = [] if tensor is not None else _elements(conversion, shape)
+    if _is_never_empty(known) or -1 in parts:  # beside a -1, allowzero allows no zero
         return
-    tensor = ir.constant(shape)
+    if parts.count(None) == 1 and all(size is None or size > 0 for size in parts):
+        dims = [-1 if size is None else size for size in parts]  # of nothing, -1 is 0 beside other sizes
+        conversion.node.set_input(1, conversion.ints(dims, "shape"))
+        return
     sizes = _sizes_of_constant(tensor) if tensor is not None else _declared(conversion)
     if sizes is None or not all(_means_itself(place, size, known) for place, size in enumerate(sizes)):
         _ask_whether_empty(conversion, data, shape)
+
+
+def _elements(conversion: NodeConversion, shape: ir.Value) -> list[int | None]:
+    """Return the elements of a shape that is put together from parts: None for one that is computed; [] if unknown."""
+    producer, found = shape.producer, list[int | None]()
+    for part in producer.inputs if producer is not None and producer.is_op("Concat") else ():
+        tensor = None if part is None else ir.constant(part)
+        if tensor is not None:
+            found += tensor.numpy().reshape(-1).tolist()
+        elif part is None or conversion.shape(part) != (1,):
+            return []
+        else:
+            found.append(None)
+    return found
 
 
 def _is_never_empty(shape: Dims | None) -> bool:

@@ -53,7 +53,10 @@ def _resized_axes(conversion: NodeConversion) -> Iterator[ResizedAxis]:
     node, shape = conversion.node, conversion.shape(conversion.input(0))
     given, made = ir.constant(node.input(2)), conversion.shape(conversion.output())
     scales = given.numpy() if given is not None and given.size else None
-    if shape is None or (scales is None and (made is None or len(made) != len(shape))):
+    # Sizes say the scale, but a scale is not what its sizes say: these are rounded.
+    is_free = node.attr("coordinate_transformation_mode", "half_pixel") == "align_corners"  # which reads sizes alone
+    is_computed = scales is None and node.input(3) is None and not is_free
+    if is_computed or shape is None or (scales is None and (made is None or len(made) != len(shape))):
         raise Inexpressible(f"has scales that are not known: {FIX_SHAPES}")
     for axis, before in enumerate(shape):
         scale = None if scales is None else Fraction(float(scales[axis]))

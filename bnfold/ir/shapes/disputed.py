@@ -1,7 +1,7 @@
 """Sizes that inference and runtimes may compute differently.
 
 A factor whose product lies on the edge of an integer, a ceil_mode, an auto_pad beside what its formula does not know, a
-Slice that goes backward to the largest integer.
+Slice that goes backward to the largest integer, or Slice-10 along an axis of dynamic size.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def may_be_unsure(node: Node) -> bool:
         if node.has_trait(WINDOWED):
             stated = node.attr("ceil_mode", 0) or node.attr("output_shape")
             return bool(stated) or _is_ambiguous(node) or any(_is_padded_oddly(node))
-        return node.is_op(*RESIZING) or (node.is_op("Slice") and any(_backward_to_the_largest(node)))
+        is_slice = node.is_op("Slice")
+        return node.is_op(*RESIZING) or (is_slice and (_keeps_letters(node) or any(_backward_to_the_largest(node))))
     except (ValueError, LookupError, ReferenceAttribute):
         return True  # a damaged node
 
@@ -111,9 +112,19 @@ def _windowed(node: Node, dims: Sequence[Dim]) -> Iterator[int]:
 def _sliced(node: Node, dims: Sequence[Dim]) -> Iterator[int]:
     axes = constant(node.input(3))
     places = range(len(dims)) if axes is None else axes.numpy().reshape(-1).tolist()
+    if _keeps_letters(node):
+        yield from (place % len(dims) for place in places if not isinstance(dims[place % len(dims)], int))
     yield from (
         place % len(dims) for place, is_odd in zip(places, _backward_to_the_largest(node), strict=False) if is_odd
     )
+
+
+def _keeps_letters(node: Node) -> bool:
+    """Whether inference gives the axes that are sliced the dynamic size that they had: that of version 10 does."""
+    return node.graph.opset() == _KEEPS_LETTERS
+
+
+_KEEPS_LETTERS = 10
 
 
 def _backward_to_the_largest(node: Node) -> list[bool]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bnfold import ir
-from bnfold.ir.graph import producers_first
+from bnfold.ir.ordering import producers_first
 from bnfold.report.events import BatchNormEvent
 
 MAX_NODES = 18

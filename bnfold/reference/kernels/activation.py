@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+import onnx
 
 from bnfold.reference.kernels.erf import erf
 from bnfold.reference.registry import Array, Call, Result, kernel, require
@@ -47,7 +48,6 @@ _CURVES: dict[str, tuple[tuple[int, ...], Callable[..., Array], tuple[str, ...]]
     "Not": ((1,), np.logical_not, ()),
     "Reciprocal": ((1, 6, 13), np.reciprocal, ()),
     "Relu": ((1, 6, 13, 14), lambda x: np.maximum(x, 0), ()),
-    "Round": ((11, 22), np.rint, ()),
     "Sigmoid": ((1, 6, 13), sigmoid, ()),
     "Sign": ((9, 13), np.sign, ()),
     "Sin": ((7, 22), np.sin, ()),
@@ -87,6 +87,12 @@ def _of_attributes(names: tuple[str, ...], function: Callable[..., Array], call:
 
 for _op, (_versions, _function, _names) in _CURVES.items():
     kernel(_op, *_versions)(partial(_of_attributes, _names, _function))
+
+
+@kernel("Round", 11, 22)
+def nearest_integer(call: Call, x: Array) -> Result:
+    """Round halves to even. What is float32 in the file may tie as such, as the quotient of QuantizeLinear does."""
+    return np.rint(x.astype(np.float32) if call.kind == onnx.TensorProto.FLOAT else x)
 
 
 @kernel("Clip", 1, 6)

@@ -25,8 +25,21 @@ def is_unread(node: ir.Node, name: str) -> bool:
         known = None if data is None else data.shape
         is_never_empty = known is not None and all(isinstance(size, int) and size > 0 for size in known)
         is_never_zero = shape is not None and bool(shape.numpy().all())
-        return is_never_empty or is_never_zero or (made is not None and _keeps_zeros(known, made.shape))
+        return (
+            is_never_empty
+            or is_never_zero
+            or _infers(node.input(1))
+            or (made is not None and _keeps_zeros(known, made.shape))
+        )
     return node.is_op("Dropout") and name == "ratio"
+
+
+def _infers(shape: ir.Value | None) -> bool:
+    """Whether a shape that is put together has a -1, beside which allowzero allows no zero."""
+    producer = None if shape is None else shape.producer
+    parts = producer.inputs if producer is not None and producer.is_op("Concat") else ()
+    tensors = [tensor for part in parts if (tensor := fixed_or_default(part)) is not None]
+    return any(bool((tensor.numpy() == -1).any()) for tensor in tensors)
 
 
 def _keeps_zeros(known: Sequence[int | str | None] | None, made: Sequence[int | str | None] | None) -> bool:
@@ -56,3 +69,19 @@ def is_ratio(node: ir.Node, slot: int) -> bool:
         return False
     mode = fixed_or_default(node.input(2))
     return node.input(2) is None or (mode is not None and not mode.numpy().any())
+
+
+def selects_the_same(node: ir.Node, slot: int, goal: Array) -> bool:
+    """Whether a Slice of a vector of known length selects the same elements if its start, end or step is ``goal``."""
+    data, given = node.input(0), [fixed_or_default(value) for value in node.inputs[1:]]
+    if not node.is_op("Slice") or slot not in (1, 2, 4) or data is None or data.shape is None or None in given:
+        return False
+    length = data.shape[0] if len(data.shape) == 1 else None
+    old = [tensor.numpy().reshape(-1) for tensor in given if tensor is not None]
+    if not isinstance(length, int) or any(array.size != 1 for array in (goal, *old)):
+        return False
+    if slot == 4 and not goal[0]:  # no step at all
+        return False
+    new = [goal if place == slot - 1 else array for place, array in enumerate(old)]
+    first, second = (slice(*(int(array[0]) for array in (*row[:2], *row[3:]))) for row in (old, new))
+    return range(length)[first] == range(length)[second]

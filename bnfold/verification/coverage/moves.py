@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.verification.coverage.record import STEP
 from bnfold.verification.tolerance.compare import magnitude
@@ -62,6 +63,39 @@ def nudge(datum: Any) -> Any:
     if kind == "O":
         return datum + datum
     return ~datum if kind == "b" else datum + datum.dtype.type(1) if kind in "iu" and kind else datum
+
+
+_NO_SIZE = 1048583
+"""A prime that is no size of a test input."""
+
+
+def elsewhere(value: ir.Value, array: Array) -> Array:
+    """Return other numbers for those of a constant: a little larger, where that is no other size, place or mask.
+
+    A Reshape copies a size for 0, which may be the one that it infers for -1. A scale of 1 is a larger size first at 2.
+    In a mask of 0 and -inf, another place is hidden. The limit of a number that is cast to an integer moves by one.
+    """
+    goal = nudge(array)
+    for node, slot in value.uses:
+        if node.is_op("Reshape") and slot == 1:
+            goal = np.where(array == -1, array.dtype.type(_NO_SIZE), goal)
+        if node.is_op("Resize", "Upsample") and array.dtype.kind == "f" and array.size == len(array) > 1:
+            goal = np.where(array == 1, 2.0, goal)
+        if node.is_op("Clip") and slot and array.dtype.kind == "f" and _becomes_whole(node):
+            goal = array + (1.0 if slot == 2 else -1.0)
+    if array.dtype.kind == "f" and np.isneginf(array).any():
+        goal = np.where(array == 0, -np.inf, goal)
+    return np.asarray(goal)
+
+
+def _becomes_whole(node: ir.Node) -> bool:
+    """Whether integers are made of a result, and nothing else."""
+    made = node.output(0)
+    return (
+        made is not None
+        and bool(made.uses)
+        and all(use.is_op("Cast") and not is_float(use.attr("to", 1)) for use, _ in made.uses)
+    )
 
 
 def _let_through(clipped: Array) -> Array:

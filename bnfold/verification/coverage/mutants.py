@@ -19,8 +19,18 @@ from bnfold.ir.traits import CHOOSING
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed_or_default
 from bnfold.verification.changes.unchanged import defaults, identity
-from bnfold.verification.coverage.effects import is_ratio, is_unread, normalised, types
-from bnfold.verification.coverage.moves import FEW, SHARES, WITHOUT, flat, nudge, replacing, replacing_slices, shares
+from bnfold.verification.coverage.effects import is_ratio, is_unread, normalised, selects_the_same, types
+from bnfold.verification.coverage.moves import (
+    FEW,
+    SHARES,
+    WITHOUT,
+    elsewhere,
+    flat,
+    nudge,
+    replacing,
+    replacing_slices,
+    shares,
+)
 from bnfold.verification.coverage.record import STEP, Mutant
 from bnfold.verification.coverage.smooth import is_smooth, settings
 from bnfold.verification.tolerance.bits import same
@@ -187,8 +197,9 @@ class _Side:
             for name in (these.keys() & were.keys()) | node.attrs.keys() | former.attrs.keys():
                 # A default that only one version has is the behaviour of the other.
                 was, is_ = were.get(name, defaults(node).get(name)), these.get(name, defaults(former).get(name))
-                if (name == "dtype" and types(node) == types(former)) or is_unread(former, name):
-                    continue  # the attribute only repeats the output type
+                repeats_type = name == "dtype" and types(node) == types(former)
+                if repeats_type or any(is_unread(it, name) for it in (former, node)):
+                    continue
                 differs = was != is_ and normalised(former, name, was) != normalised(node, name, is_)
                 if differs and not (node in self.reachable and isinstance(is_ or was, float)):
                     yield _of_attribute(self.number, node, name, was, sizes=is_smooth(node))
@@ -220,7 +231,7 @@ class _Side:
         Few numbers are changed one at a time, many in shares.
         """
         array = flat(tensor.numpy(), tensor.dtype)
-        goal = nudge(array)
+        goal = elsewhere(value, array)
         if is_float(tensor.dtype):
             different = np.abs(array) < float_type(tensor.dtype).largest
             if was is not None:
@@ -233,8 +244,10 @@ class _Side:
             different = array != goal
             if array.dtype.kind in "iu":
                 different &= (array < _OPEN_END) | (goal < _OPEN_END)
-            if was is None and value.uses and all(_chooses_the_same(*use, goal) for use in value.uses):
+            if was is None and value.uses and all(selects_the_same(*use, goal) for use in value.uses):
                 return
+            if value.uses and all(node.is_op("AffineGrid") and slot for node, slot in value.uses):
+                different[1:2] = False  # it says where each place is, for any number of channels
         if value.name in self.selectable and np.count_nonzero(different) > FEW:
             yield from self._of_slices(value, different.reshape(tensor.dims), goal.reshape(tensor.dims), sizes=sizes)
             return
@@ -255,22 +268,6 @@ class _Side:
                     change = replacing_slices(axis, places, different, goal)
                     what = f"slices {places[0]} to {places[-1]} along axis {axis} of {value.name!r}"
                     yield Mutant(self.number, what, value, change, sizes=sizes)
-
-
-def _chooses_the_same(node: ir.Node, slot: int, goal: Array) -> bool:
-    """Whether a Slice of a vector of known length selects the same elements if its start, end or step is ``goal``."""
-    data, given = node.input(0), [fixed_or_default(value) for value in node.inputs[1:]]
-    if not node.is_op("Slice") or slot not in (1, 2, 4) or data is None or data.shape is None or None in given:
-        return False
-    length = data.shape[0] if len(data.shape) == 1 else None
-    old = [tensor.numpy().reshape(-1) for tensor in given if tensor is not None]
-    if not isinstance(length, int) or any(array.size != 1 for array in (goal, *old)):
-        return False
-    if slot == 4 and not goal[0]:  # no step at all
-        return False
-    new = [goal if place == slot - 1 else array for place, array in enumerate(old)]
-    first, second = (slice(*(int(array[0]) for array in (*row[:2], *row[3:]))) for row in (old, new))
-    return range(length)[first] == range(length)[second]
 
 
 def _numbers(array: Array) -> tuple[float, ...]:

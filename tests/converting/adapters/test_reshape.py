@@ -71,3 +71,31 @@ def test_sizes_that_may_be_zero_below_opset_9(lowered: Converted, text: Text) ->
 def test_shape(lowered: Converted, text: Text, bounds: str, target: int) -> None:
     source = text(15, "float[2, n, 4] x", f"y = Shape {f'<{bounds}>' if bounds else ''} (x)", outputs="int64[k] y")
     assert lowered(source, target).ops[0] == "Shape"
+
+
+SIZES = "i = Shape <end = 1> (x) j = Shape <start = 1, end = 2> (x)"
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 4), (0, 3, 4), (2, 0, 4)])
+@pytest.mark.parametrize("target", [13, 9])
+def test_one_computed_size_beside_others_is_what_is_left(
+    lowered: Converted, text: Text, sizes: tuple[int, ...], target: int
+) -> None:
+    body = f"{SIZES} k = Mul (i, j) o = Constant <value_ints = [2, 2]> () s = Concat <axis = 0> (k, o)"
+    source = text(15, "float[n, m, 4] x", f"{body} y = Reshape <allowzero = 1> (x, s)", outputs="float[a, b, c] y")
+    outcome = lowered(source, target, feeds={"x": np.ones(sizes, np.float32)})
+    assert outcome.ops == ["Reshape"]
+    assert outcome.results["y"].shape == (sizes[0] * sizes[1], 2, 2)
+
+
+def test_beside_what_is_inferred_there_is_no_zero(lowered: Converted, text: Text) -> None:
+    body = f"{SIZES} o = Constant <value_ints = [-1]> () s = Concat <axis = 0> (o, i)"
+    source = text(15, "float[n, m, 4] x", f"{body} y = Reshape <allowzero = 1> (x, s)", outputs="float[a, b] y")
+    assert lowered(source, 13).ops.count("If") == 0
+
+
+@pytest.mark.parametrize("parts", ["j, i, o", "k, l, o"])
+def test_two_computed_sizes_may_both_be_zero(lowered: Converted, text: Text, parts: str) -> None:
+    body = f"{SIZES} k = Mul (i, j) l = Div (i, i) o = Constant <value_ints = [4]> () s = Concat <axis = 0> ({parts})"
+    source = text(15, "float[n, m, 4] x", f"{body} y = Reshape <allowzero = 1> (x, s)", outputs="float[a, b, c] y")
+    assert lowered(source, 13).ops.count("If") == 1

@@ -96,3 +96,12 @@ def test_what_no_sum_of_places_is(lowered: Lowered, source: onnx.ModelProto, why
     }
     with pytest.raises(UpgradeBlocked, match=why):
         lowered(source, 9, feeds=feeds)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+def test_a_computed_scale_is_not_what_its_sizes_say(lowered: Lowered, text: Callable[..., str], mode: str) -> None:
+    """A scale of 0.6 makes 2 of 4, and so does 0.5."""
+    call = f'y = Resize <mode = "{mode}"> (x, , s)'
+    source = text(13, "float[1, 1, 4, 4] x, float[4] s", call, outputs="float[1, 1, 2, 2] y")
+    with pytest.raises(UpgradeBlocked, match="has scales that are not known"):
+        lowered(source, 9, feeds={"s": np.array([1, 1, 0.6, 0.6], np.float32)})

@@ -1,0 +1,47 @@
+"""Constants that the target's Constant and ConstantOfShape cannot make: they are stored, or spread out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx
+
+from bnfold.converting.context import Inexpressible
+from bnfold.converting.node_conversion import NodeConversion
+from bnfold.ir.lifting import held_tensor
+
+TP = onnx.TensorProto
+_MADE_BY_THE_FIRST = (TP.FLOAT16, TP.FLOAT, TP.DOUBLE)
+_LARGEST = 1 << 20
+"""Elements that are stored where a node made them."""
+
+
+def stored(conversion: NodeConversion) -> None:
+    """Convert Constant 9 → 1, which makes floats: what else there is becomes an initializer, as runtimes make it."""
+    node, message = conversion.node, held_tensor(conversion.node)
+    if message is None:
+        raise Inexpressible("holds no tensor")
+    if message.data_type in _MADE_BY_THE_FIRST:
+        return
+    if isinstance(conversion.graph.proto, onnx.FunctionProto):
+        raise Inexpressible("is in a function, which has no initializers")
+    if conversion.output().is_output:
+        held = conversion.graph.add_constant(conversion.label, onnx.numpy_helper.to_array(message))
+        conversion.become("Identity", [held])
+        return
+    conversion.graph.store_output(node, message)
+    conversion.finished = conversion.replaced = True
+
+
+def spread(conversion: NodeConversion) -> None:
+    """Decompose ConstantOfShape: Expand of one element, or a stored constant where its shape is known."""
+    shape, message = conversion.input(0), conversion.take("value")
+    element = np.zeros((), np.float32) if message is None else onnx.numpy_helper.to_array(message).reshape(())
+    if conversion.target >= 8:
+        conversion.become("Expand", [conversion.constant(element, "element"), shape])
+        return
+    dims = conversion.numbers(shape, "its shape")
+    if math.prod(dims) > _LARGEST:
+        raise Inexpressible(f"makes {math.prod(dims)} equal numbers, for which Expand came with opset 8")
+    conversion.become("Identity", [conversion.constant(np.full(dims, element), "filled")])

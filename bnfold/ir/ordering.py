@@ -1,0 +1,44 @@
+"""The order of nodes: some files are unsorted, and run anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from bnfold.ir.graph import Graph
+from bnfold.ir.node import Node
+from bnfold.ir.value import Value
+
+
+def producers_first(nodes: Iterable[Node]) -> list[Node]:
+    """Sort nodes topologically, and keep their order where possible. A node also reads what its bodies capture."""
+    place = set(nodes := list(nodes))
+    ordered: dict[Node, None] = {}
+    entered: set[Node] = set()
+    for node in nodes:
+        stack = [node]
+        while stack:
+            top = stack[-1]
+            producers = (value.producer for value in _reads(top))
+            waiting = [producer for producer in producers if producer in place and producer not in entered]
+            entered.add(top)
+            if waiting:
+                stack.extend(reversed(waiting))
+            else:
+                ordered[stack.pop()] = None
+    return list(ordered)
+
+
+def sort_nodes(graph: Graph) -> bool:
+    """Sort the nodes of a graph and of what is nested in it; whether any were not in order."""
+    unsorted = [inner for inner in graph.subgraphs() if producers_first(inner.nodes) != inner.nodes]
+    for inner in unsorted:
+        inner.reorder(producers_first(inner.nodes))
+    return bool(unsorted)
+
+
+def _reads(node: Node) -> Iterator[Value]:
+    yield from (value for value in node.inputs if value is not None)
+    for body in node.bodies:
+        yield from body.outputs
+        for inner in body.nodes:
+            yield from _reads(inner)

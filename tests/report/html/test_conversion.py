@@ -1,0 +1,38 @@
+"""What a conversion did is in the table, in the JSON document and on the page."""
+
+import re
+from pathlib import Path
+
+import onnx
+
+import bnfold
+from bnfold.cli import before_after
+from bnfold.report.html import html as render
+
+TEXT = """<ir_version: 10, opset_import: ["" : 18]> g (float[2, 3, 8] x, float[8] s) => (float[2, 3, 8] y) {
+  n = LayerNormalization (x, s)  a = Constant <value_ints = [1]> ()  r = ReduceMean (n, a)  y = Relu (r)
+}"""
+
+
+def test_each_of_the_three_shows_all_of_it(tmp_path: Path) -> None:
+    onnx.save(onnx.parser.parse_model(TEXT), tmp_path / "model.onnx")
+    outcome = bnfold.convert(tmp_path / "model.onnx", opset="lowest")
+    document = outcome.to_json()
+    rows = {row["operator"]: row for row in document["conversion"]}
+    assert (document["opset"], document["ir_version"]) == ({"before": 18, "after": 7}, {"before": 10, "after": 4})
+    assert document["lowest"]["opset"] == 7
+    assert [rows["LayerNormalization"][name] for name in ("spelled_out", "added")] == [1, 7]
+    assert (rows["ReduceMean"]["respelled"], rows["Relu"]["as_is"]) == (1, 1)
+
+    table = "\n".join(before_after.conversion(outcome.report))
+    assert "LayerNormalization 1 spelled out (+7 nodes)" in table
+    assert "ReduceMean 1 respelled" in table
+    assert "1 node as is" in table
+    assert "lowest opset for this model: 7; cannot convert opset 18 to 6: LayerNormalization" in table
+
+    page = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", render([document])))
+    assert "18 → 7 opset" in page
+    assert "10 → 4 IR version" in page
+    assert "Lowest opset for this model: 7; cannot convert opset 18 to 6: LayerNormalization" in page
+    assert "operator as is respelled spelled out added nodes" in page
+    assert re.search(r"LayerNormalization 0 0 1 \+7 .*ReduceMean 0 1 0 .*Relu 1 0 0 ", page)
