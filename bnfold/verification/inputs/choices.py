@@ -205,7 +205,9 @@ def largest_bound(nodes: Sequence[ir.Node]) -> int:
 
     0 where there is none.
     """
-    return max([0, *_bounds(_kinds(nodes)), *_last_places(nodes)])
+    # The size that a ConvTranspose is told is that of its result, and no bound on its input.
+    told = (node for node in nodes if not node.is_op("ConvTranspose"))
+    return max([0, *_bounds(_kinds(told)), *_last_places(nodes)])
 
 
 def chooses_by_sizes(node: ir.Node) -> bool:

@@ -46,7 +46,10 @@ def runnable(subgraph: Subgraph, values: Sequence[ir.Value], like: Runnable | No
     )
 
 
-def takes_long(subgraph: ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether a region makes too much of little: operators may be told sizes. Looked at only where an axis is long."""
-    is_long = max(map(max, filter(None, shapes.values())), default=0) > FEW
+def takes_long(subgraph: ir.Model, shapes: Mapping[str, tuple[int, ...]], made: int) -> bool:
+    """Whether a region makes too much of little: operators may be told sizes.
+
+    Looked at only where an axis is long, or much was ``made`` at the usual sizes.
+    """
+    is_long = max(map(max, filter(None, shapes.values())), default=0) > FEW or made > LARGEST_HELD
     return is_long and estimate(sized(subgraph, shapes)).seconds > REGION_SECONDS
