@@ -242,13 +242,13 @@ def magnitude(values: npt.NDArray[Any]) -> float:
 
 def _largest(values: npt.NDArray[Any], axes: tuple[int, ...] | None) -> F64:
     """Return the largest finite magnitude along ``axes``, which stay as 1."""
-    largest, smallest = (find(axis=axes, keepdims=True, initial=0.0) for find in (values.max, values.min))
-    ends: F64 = np.maximum(largest, -smallest, dtype=np.float64)
+    wide = values if values.dtype.kind == "f" else np.abs(values).astype(np.float64)
+    # Of each end by itself: of 0 and -0 the maximum may be -0, and what is divided by that is no excess.
+    largest, smallest = (np.abs(find(axis=axes, keepdims=True, initial=0.0)) for find in (wide.max, wide.min))
+    ends: F64 = np.maximum(largest, smallest, dtype=np.float64)
     if np.isfinite(ends).all():
         return ends
-    finite = np.where(np.isfinite(values), values, 0.0)
-    found: F64 = np.abs(finite).max(axis=axes, keepdims=True, initial=0.0).astype(np.float64)
-    return found
+    return _largest(np.where(np.isfinite(wide), wide, 0.0), axes)
 
 
 def pattern_fault(expected: npt.NDArray[Any], actual: npt.NDArray[Any]) -> str:
