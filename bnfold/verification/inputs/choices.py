@@ -125,10 +125,7 @@ def other_choices(
 
 
 def inferred_sizes(declared: Mapping[str, Known | None], known: Mapping[str, Known]) -> list[Places]:
-    """Return the axes of inputs whose sizes, or that they are those of others, nobody but the operators tells.
-
-    Those of one name are together.
-    """
+    """Return axes of inputs whose sizes, or equality with others, only operators tell; those of one name together."""
     told: dict[str, Places] = {}
     sizes: dict[str, int | str | None] = {}
     for name, shape in known.items():
@@ -201,10 +198,7 @@ def depend_on_sizes(nodes: Iterable[ir.Node]) -> bool:
 
 
 def largest_bound(nodes: Sequence[ir.Node]) -> int:
-    """Return the largest size or place that an operator among the nodes is told, or may choose.
-
-    0 where there is none.
-    """
+    """Return the largest size or place that a node is told, or may choose; 0 if there is none."""
     # The size that a ConvTranspose is told is that of its result, and no bound on its input.
     told = (node for node in nodes if not node.is_op("ConvTranspose"))
     return max([0, *_bounds(_kinds(told)), *_last_places(nodes)])
@@ -250,8 +244,15 @@ def _bounds(kinds: Kinds) -> Iterator[int]:
 def _kinds(nodes: Iterable[ir.Node]) -> Kinds:
     """Return operators with the numbers they are told, and how many there are of each."""
     return Counter(
-        (node.op_type, tuple(sorted(_numbers(node)))) for node in nodes if node.domain or node.op_type not in _ANY_SIZE
+        (_kind(node), tuple(sorted(_numbers(node)))) for node in nodes if node.domain or node.op_type not in _ANY_SIZE
     )
+
+
+def _kind(node: ir.Node) -> str:
+    """Return the operator; of those that tell the sizes of one of the model's inputs, also which one."""
+    read = node.input(0) if node.is_op("Shape", "Size") else None
+    is_of_input = read is not None and read.is_input and read.graph.parent is None
+    return f"{node.op_type} {read.name}" if read is not None and is_of_input else node.op_type
 
 
 def _numbers(node: ir.Node) -> Iterator[bytes]:
