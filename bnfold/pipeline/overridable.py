@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import onnx
 
 from bnfold import ir
-from bnfold.report.events import Report
+from bnfold.report.events import BatchNormEvent, Report
 from bnfold.settings import Options
 
 ASKED = "as asked, callers can no longer feed the weights that were also inputs ({count})"
@@ -26,10 +26,12 @@ def names(model: ir.Model) -> list[str]:
     return [value.name for value in model.graph.inputs if model.is_overridable(value)]
 
 
-def is_frozen(model: ir.Model, options: Options, report: Report, gone: Callable[[bool], int]) -> bool:
+def is_frozen(
+    model: ir.Model, options: Options, report: Report, trial: Callable[[bool], Sequence[BatchNormEvent]]
+) -> bool:
     """Whether they are taken for constants; a note says so, or what that would fold.
 
-    ``gone`` counts the BatchNormalizations that folding takes out of a copy, with frozen initializers or without.
+    ``trial`` folds a copy, with frozen initializers or without, and returns what became of its BatchNormalizations.
     """
     count = len(names(model))
     if not count:
@@ -38,11 +40,27 @@ def is_frozen(model: ir.Model, options: Options, report: Report, gone: Callable[
         report.notes.append(ASKED.format(count=count))
         return True
     foldable = any(node.is_op("BatchNormalization", "Mul", "Div") for node in model.nodes())
-    if not (options.fold and foldable) or (more := gone(True) - gone(False)) <= 0:
+    if not (options.fold and foldable) or (more := _more(model, trial)) <= 0:
         return False
     freezes = options.overridable == "auto" and _lists_every_initializer(model.proto.graph)
     report.notes.append((FROZEN if freezes else KEPT).format(count=count, more=more))
     return freezes
+
+
+def _more(model: ir.Model, trial: Callable[[bool], Sequence[BatchNormEvent]]) -> int:
+    """Count the BatchNormalizations that fold only with frozen initializers.
+
+    Where each has a parameter that callers may replace, none folds without: that takes no second trial.
+    """
+    frozen = trial(True)
+    nodes = [node for node in model.nodes() if node.is_op("BatchNormalization")]
+    if all(_is_replaceable(model, node) for node in nodes) and all(event.mode != "spelled-out" for event in frozen):
+        return sum(not event.is_left and event.verdict != "removed" for event in frozen)
+    return sum(not event.is_left for event in frozen) - sum(not event.is_left for event in trial(False))
+
+
+def _is_replaceable(model: ir.Model, node: ir.Node) -> bool:
+    return any(value is not None and model.is_overridable(value) for value in node.inputs[1:])
 
 
 def _lists_every_initializer(graph: onnx.GraphProto) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import onnx
@@ -41,15 +42,15 @@ def fix_shapes(run: PassContext) -> None:
 
 def choose_overridable(run: PassContext) -> None:
     """Decide whether initializers that are also inputs are constants. Before `normalise` unlists some."""
-    run.freezes = overridable.is_frozen(run.model, run.options, run.report, lambda freezes: _gone(run, freezes=freezes))
+    run.freezes = overridable.is_frozen(run.model, run.options, run.report, partial(_folded_trial, run))
 
 
-def _gone(run: PassContext, *, freezes: bool) -> int:
-    """Count the BatchNormalizations that folding would remove, on a copy of the model."""
+def _folded_trial(run: PassContext, freezes: bool) -> list[BatchNormEvent]:
+    """Fold a copy of the model; return what became of its BatchNormalizations."""
     trial = PassContext(run.model.clone(), run.options, Report(), run.original, lambda *_: None, run.banned, freezes)
     for step in (describe, normalise, raise_opset, fold_affines):
         step(trial)
-    return sum(not event.is_left for event in trial.report.batchnorms)
+    return trial.report.batchnorms
 
 
 def normalise(run: PassContext) -> None:

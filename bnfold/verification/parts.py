@@ -74,6 +74,8 @@ def _others(verifier: SubgraphVerifier, cuts: list[ir.Cut], whole: Whole | None)
     ]
     rows = [verifier.check(cut) for cut in cuts]
     for place, row in enumerate(rows):
+        if verifier.request.clock.is_over:
+            break
         if row.status != "verified" and (wider := widened(before, cuts[place])) != cuts[place]:
             cuts[place], rows[place] = wider, verifier.check(wider)
         if rows[place].status == "failed" and (deeper := deepened(before, after, cuts[place])) != cuts[place]:

@@ -64,7 +64,7 @@ def run(tool: Tool, source: Path, folder: Path, timeout: float) -> Run:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env=_environment() | tool.environment,
+            env=environment() | tool.environment,
             cwd=folder,
             start_new_session=True,
         )
@@ -80,7 +80,7 @@ def run(tool: Tool, source: Path, folder: Path, timeout: float) -> Run:
     return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * _RSS_UNIT)
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return this process's environment, with bytecode kept.
 
     pip compiles the packages that it installs; a checkout has to be compiled too, after its first run.

@@ -12,6 +12,9 @@ import pytest
 from onnx import numpy_helper
 
 import bnfold
+from bnfold.pipeline import passes
+from bnfold.pipeline.context import PassContext
+from bnfold.report.events import BatchNormEvent
 from bnfold.settings import VerifyOptions
 
 rng = np.random.default_rng(7)
@@ -77,6 +80,32 @@ def test_who_lists_some_of_them_has_chosen(listed: str) -> None:
     assert outcome.report.frozen == []
     assert "--overridable freeze" in outcome.report.notes[0]
     assert left(bnfold.optimize(made(listed), options=bnfold.Options(overridable="freeze"))) == 0
+
+
+@pytest.mark.parametrize(
+    ("listed", "body", "trials"),
+    [
+        (ALL, f"{CONV} {NORM}", [True]),
+        (", float[4,3,1,1] w", f"{CONV} {NORM}", [True, False]),
+        (ALL, f"{CONV} {NORM} u = BatchNormalization (c, s, b, m, v)", [True]),
+    ],
+    ids=["all", "parameters are constants", "one is dead"],
+)
+def test_a_second_trial_is_for_what_may_fold_without_freezing(
+    monkeypatch: pytest.MonkeyPatch, listed: str, body: str, trials: list[bool]
+) -> None:
+    made_trials: list[bool] = []
+    trial = passes._folded_trial
+
+    def counted(run: PassContext, freezes: bool) -> list[BatchNormEvent]:
+        made_trials.append(freezes)
+        return trial(run, freezes)
+
+    monkeypatch.setattr(passes, "_folded_trial", counted)
+    checks = VerifyOptions(depth="none")
+    (note,) = bnfold.optimize(made(listed, body=body), verify=checks).report.notes
+    assert made_trials == trials
+    assert "(1)" in note
 
 
 def test_a_sparse_initializer_that_is_not_listed_is_a_choice() -> None:

@@ -202,10 +202,10 @@ def is_known(value: ir.Value) -> bool:
 def learn_shapes(model: ir.Model) -> None:
     """Fill in types that the operators' rules determine beyond inference; the file's annotations stay."""
     dims = Dims()
-    dims.follow([*model.nodes()])
-    for graph in model.graphs():
-        for value in graph.values.values():
-            told = dims.of(value) if value.tensor_proto is None else None
-            if told is not None and told != list(value.shape or ()):
-                sizes = [dim if isinstance(dim, int) and dim < 1 << 63 else None for dim in told]
-                graph.types[value.name] = filled(value.type, onnx.helper.make_tensor_type_proto(0, sizes))
+    with ir.evaluated_once(model):
+        dims.follow([*model.nodes()])
+        told = {value: dims.of(value) for graph in model.graphs() for value in graph.values.values()}
+    for value, shape in told.items():
+        if value.tensor_proto is None and shape is not None and shape != list(value.shape or ()):
+            sizes = [dim if isinstance(dim, int) and dim < 1 << 63 else None for dim in shape]
+            value.graph.types[value.name] = filled(value.type, onnx.helper.make_tensor_type_proto(0, sizes))

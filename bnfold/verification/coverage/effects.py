@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from bnfold import ir
+from bnfold.ir.elements import Array
 from bnfold.ir.traits import WINDOWED
 from bnfold.verification.changes.from_constants import fixed_or_default
 
+OPEN_END = 2**31 - 1
+"""From here on, all sizes and ends mean "to the end"."""
 _NO_EFFECT = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 """What a window has along each axis without the attribute."""
 
@@ -72,12 +75,17 @@ def is_ratio(node: ir.Node, slot: int) -> bool:
 
 
 def selects_the_same(node: ir.Node, slot: int, goal: Array) -> bool:
-    """Whether a Slice of a vector of known length selects the same elements if its start, end or step is ``goal``."""
+    """Whether a Slice of a vector of known length selects the same elements if its start, end or step is ``goal``.
+
+    A Slice that takes all of an axis has no effect along any axis.
+    """
     data, given = node.input(0), [fixed_or_default(value) for value in node.inputs[1:]]
-    if not node.is_op("Slice") or slot not in (1, 2, 4) or data is None or data.shape is None or None in given:
+    if not node.is_op("Slice") or not slot or data is None or None in given:
         return False
-    length = data.shape[0] if len(data.shape) == 1 else None
     old = [tensor.numpy().reshape(-1) for tensor in given if tensor is not None]
+    if slot == 3:
+        return _takes_all(*old)
+    length = data.shape[0] if data.shape is not None and len(data.shape) == 1 else None
     if not isinstance(length, int) or any(array.size != 1 for array in (goal, *old)):
         return False
     if slot == 4 and not goal[0]:  # no step at all
@@ -85,3 +93,7 @@ def selects_the_same(node: ir.Node, slot: int, goal: Array) -> bool:
     new = [goal if place == slot - 1 else array for place, array in enumerate(old)]
     first, second = (slice(*(int(array[0]) for array in (*row[:2], *row[3:]))) for row in (old, new))
     return range(length)[first] == range(length)[second]
+
+
+def _takes_all(starts: Array, ends: Array, _: Array, *steps: Array) -> bool:
+    return not starts.any() and bool((ends >= OPEN_END).all()) and all((step == 1).all() for step in steps)

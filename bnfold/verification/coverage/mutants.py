@@ -19,7 +19,7 @@ from bnfold.ir.traits import CHOOSING
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed_or_default
 from bnfold.verification.changes.unchanged import defaults, identity
-from bnfold.verification.coverage.effects import is_ratio, is_unread, normalised, selects_the_same, types
+from bnfold.verification.coverage.effects import OPEN_END, is_ratio, is_unread, normalised, selects_the_same, types
 from bnfold.verification.coverage.moves import (
     FEW,
     SHARES,
@@ -42,9 +42,6 @@ _SMALL = 64
 
 _NO_BOUND = float_type(TP.FLOAT).largest
 """Attributes are float32. One that is at least this large bounds nothing."""
-
-_OPEN_END = 2**31 - 1
-"""From here on, all sizes and ends mean "to the end"."""
 
 
 class Mutants:
@@ -243,7 +240,7 @@ class _Side:
             goal = goal if was is None else was.reshape(-1)
             different = array != goal
             if array.dtype.kind in "iu":
-                different &= (array < _OPEN_END) | (goal < _OPEN_END)
+                different &= (array < OPEN_END) | (goal < OPEN_END)
             if was is None and value.uses and all(selects_the_same(*use, goal) for use in value.uses):
                 return
             if value.uses and all(node.is_op("AffineGrid") and slot for node, slot in value.uses):

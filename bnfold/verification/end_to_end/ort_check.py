@@ -89,15 +89,17 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
         yield lambda: Guard(left_out=f"running the models would take about {session:.0f} s")
         return
     sizes = _sizes(request)
-    if not sizes or _RUNS * _cost(request, sizes[-1]).seconds < LITTLE_TIME or _is_narrower(request, sizes[-1].model):
+    costs = [estimate_pair(choice.model, request.after, choice.shapes) for choice in sizes]
+    if not sizes or _RUNS * costs[-1].seconds < LITTLE_TIME or _is_narrower(request, sizes[-1].model):
         yield None
     elif request.checks.runtime == "none" or not (request.cuts or uncovered(*sides, ())):  # no part can be wrong
         yield Guard
     elif any(discontinuous_inputs(request.before, request.after)):  # rounding may change what follows by any amount
         yield lambda: Guard(left_out="results of discontinuous operators (Round, ArgMax, …) differ in a runtime")
     else:
-        affordable = [choice for choice in sizes if _seconds(request, choice) < most]
-        too_long = f"running the models would take about {_seconds(request, sizes[-1]):.0f} s"
+        seconds = [_seconds(choice, cost) for choice, cost in zip(sizes, costs, strict=True)]
+        affordable = [choice for choice, needed in zip(sizes, seconds, strict=True) if needed < most]
+        too_long = f"running the models would take about {seconds[-1]:.0f} s"
         unless_run = Guard(left_out="" if sizes[-1] in affordable else too_long)
         moved = draws.removed.moved(_SMALL) if affordable else {}
         with ThreadPoolExecutor(1) as pool:
@@ -137,13 +139,8 @@ def _is_narrower(request: Request, model: ir.Model) -> bool:
     return any(value.dtype in HALVES for value in values) or bool(unread(request.before, request.after, ()))
 
 
-def _cost(request: Request, choice: Choice) -> Cost:
-    return estimate_pair(choice.model, request.after, choice.shapes)
-
-
-def _seconds(request: Request, choice: Choice) -> float:
+def _seconds(choice: Choice, cost: Cost) -> float:
     """Return the seconds that the check takes; infinite if memory does not suffice."""
-    cost = _cost(request, choice)
     if max(cost.memory, choice.elements * 8) > memory_there_is():
         return math.inf
     return _RUNS * (cost.seconds / _FASTER + session_seconds(choice.model))

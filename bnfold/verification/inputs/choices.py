@@ -205,7 +205,9 @@ def depend_on_sizes(nodes: Iterable[ir.Node]) -> bool:
 
 def largest_bound(nodes: Sequence[ir.Node]) -> int:
     """Return the largest size or index in attributes, small constants or tables of the nodes; 0 if there is none."""
-    return max([0, *_bounds(_kinds(nodes)), *_last_places(nodes)])
+    # The output_shape of a ConvTranspose is no bound on its input.
+    bounding = (node for node in nodes if not node.is_op("ConvTranspose"))
+    return max([0, *_bounds(_kinds(bounding)), *_last_places(nodes)])
 
 
 def chooses_by_sizes(node: ir.Node) -> bool:
@@ -248,8 +250,15 @@ def _bounds(kinds: Kinds) -> Iterator[int]:
 def _kinds(nodes: Iterable[ir.Node]) -> Kinds:
     """Count the operators, each with its attributes and small constants."""
     return Counter(
-        (node.op_type, tuple(sorted(_numbers(node)))) for node in nodes if node.domain or node.op_type not in _ANY_SIZE
+        (_kind(node), tuple(sorted(_numbers(node)))) for node in nodes if node.domain or node.op_type not in _ANY_SIZE
     )
+
+
+def _kind(node: ir.Node) -> str:
+    """Return the operator; of those that tell the sizes of one of the model's inputs, also which one."""
+    read = node.input(0) if node.is_op("Shape", "Size") else None
+    is_of_input = read is not None and read.is_input and read.graph.parent is None
+    return f"{node.op_type} {read.name}" if read is not None and is_of_input else node.op_type
 
 
 def _numbers(node: ir.Node) -> Iterator[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -35,6 +36,9 @@ CROSSED = len(SAMPLE_KINDS) + SAMPLE_KINDS.index("tiny")
 
 FLAT = ("constant", "at mean")
 """Those in which channels may vary nowhere."""
+
+_MOST_DRAWN = 1_048_573
+"""Numbers after which they repeat: a prime, so that no two rows or channels are alike."""
 
 
 class CannotFeed(BadInput):
@@ -173,7 +177,7 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
 
     Activations stay in range.
     """
-    normal = rng.standard_normal(shape)
+    normal = np.resize(rng.standard_normal(min(math.prod(shape), _MOST_DRAWN)), shape)
     purpose = role(value)
     if purpose == "data" or is_of_both_signs(value, sample):
         kind = SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]

@@ -259,7 +259,8 @@ def _differ_much(one: Array, other: Array) -> bool:
     """Whether two results differ by more than rounding."""
     if _shape(one) == _shape(other) is not None and one.dtype == other.dtype == np.float64 and one.size:
         with np.errstate(invalid="ignore", over="ignore"):
-            scale, apart = float(np.abs(one).max()), float(np.abs(one - other).max())
+            moves = one - other
+            scale, apart = (max(float(array.max()), -float(array.min())) for array in (one, moves))
         if np.isfinite(scale) and np.isfinite(apart):
             return apart > FLOOR * float_type(None).roundoff * scale + EXACT * scale
     return compare_values(one, other, (), None, by_channel=False).excess > 1

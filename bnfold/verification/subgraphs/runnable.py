@@ -49,10 +49,10 @@ def runnable(subgraph: Subgraph, values: Sequence[ir.Value], like: Runnable | No
     )
 
 
-def takes_long(subgraph: ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+def takes_long(subgraph: ir.Model, shapes: Mapping[str, tuple[int, ...]], produced: int) -> bool:
     """Whether evaluating a part takes long although its inputs are small: it may compute large sizes.
 
-    That is only examined if an axis is long.
+    That is only examined if an axis is long, or if many elements are ``produced`` at the usual sizes.
     """
-    is_long = max(map(max, filter(None, shapes.values())), default=0) > FEW
+    is_long = max(map(max, filter(None, shapes.values())), default=0) > FEW or produced > LARGEST_HELD
     return is_long and estimate(sized(subgraph, shapes)).seconds > REGION_SECONDS

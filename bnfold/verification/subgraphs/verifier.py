@@ -90,15 +90,8 @@ class SubgraphVerifier:
             found = Skip(str(error))
         if isinstance(found, Skip):
             return LocalRow(cut.label, cut.graph, cut.outputs, "skipped", note=found.reason, is_same=found.is_same)
-        return LocalRow(
-            cut.label,
-            cut.graph,
-            cut.outputs,
-            "failed" if found.excess > 1 else "verified",
-            found.relative,
-            found.allowed,
-            found.fault,
-        )
+        about = cut.label, cut.graph, cut.outputs
+        return LocalRow(*about, "failed" if _fails(found) else "verified", found.relative, found.allowed, found.fault)
 
     def coverage(self, cut: ir.Cut, seconds: float) -> Coverage:
         """Return all that comparing whole models has to show of a cut: what it makes, and its constants.
@@ -222,7 +215,8 @@ class SubgraphVerifier:
         self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], others: Shapes, first: Difference, *, guessed: bool
     ) -> Found:
         """Return the finding there, if it is worse than ``first``, and not because these sizes are not declared."""
-        if (has_guesses(fed, others) and not guessed) or takes_long(subgraphs.old.subgraph.model, others):
+        model = subgraphs.old.subgraph.model
+        if (has_guesses(fed, others) and not guessed) or takes_long(model, others, first.elements):
             return first
         found = self._sampled(subgraphs, fed, others, guessed=guessed)
         return found if _fails(found) or (isinstance(found, Skip) and found.only_after) else first

@@ -146,17 +146,20 @@ def difference(
         return _exact(expected, actual)
     delta, finite = _apart(expected, actual)
     pattern = "" if finite is None else pattern_fault(expected, actual)
-    size = np.abs(expected) if finite is None else np.where(finite, np.abs(expected), 0.0)
-    scale = float(size.max(initial=0.0))
+    counted = expected if finite is None else np.where(finite, expected, 0.0)
+    scale = magnitude(counted)
+    # Of those that share a tolerance, the largest counts.
+    shared = tuple(axis for axis, dim in enumerate(tolerance.shape) if dim == 1)
+    largest = delta.max(axis=shared, keepdims=True, initial=0.0)
     with np.errstate(all="ignore"):
-        excess = np.where(delta > 0, delta / tolerance, 0.0)
+        excess = np.where(largest > 0, largest / tolerance, 0.0)
     worst = float(excess.max(initial=0.0))
     worst = np.inf if np.isnan(worst) else worst  # an unknown effect allows no error
     return Difference(
         scale=scale,
-        max_abs=float(delta.max(initial=0.0)),
+        max_abs=float(largest.max(initial=0.0)),
         rms=_rms(delta) if detailed else 0.0,
-        ulps=_ulps(delta, size, scale, kind) if detailed else 0.0,
+        ulps=_ulps(delta, np.abs(counted), scale, kind) if detailed else 0.0,
         allowed=_ratio(float(tolerance.max(initial=0.0)), scale),
         excess=np.inf if pattern else worst,
         same_pattern=not pattern,
@@ -199,9 +202,9 @@ def tolerance(
     cancel at a single element; the larger of the two counts, so elements that see large activations keep their own.
     """
     expected = np.asarray(expected, np.float64)
-    size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
     axes = tuple(axis for axis in range(expected.ndim) if axis != 1) if by_channel and expected.ndim > 1 else None
-    floor: F64 = FLOOR * kind.roundoff * size.max(axis=axes, keepdims=True, initial=0.0) + EXACT * size.max(initial=0.0)
+    size = _largest(expected, axes)
+    floor: F64 = FLOOR * kind.roundoff * size + EXACT * size.max(initial=0.0)
     if not any(rounds):
         return floor
     moves = [[distance(np.asarray(actual, np.float64), draw) for draw in draws] for draws in rounds]
@@ -224,8 +227,9 @@ def distance(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> F64:
 def _apart(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[F64, npt.NDArray[np.bool_] | None]:
     """Return their `distance`, and where both are finite: None for everywhere, which takes half as long to find out."""
     with np.errstate(all="ignore"):  # beyond all numbers is beyond any tolerance
-        apart: F64 = np.abs(np.subtract(other, one, dtype=np.float64))
-    if np.isfinite(apart).all():
+        apart: F64 = np.subtract(other, one, dtype=np.float64)
+        apart = np.abs(apart, out=apart if apart.ndim else None)
+    if np.isfinite(apart.max(initial=0.0)):
         return apart, None
     finite = np.isfinite(one) & np.isfinite(other)
     return np.where(finite, apart, 0.0), None if finite.all() else finite
@@ -233,7 +237,18 @@ def _apart(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[F64, npt.NDA
 
 def magnitude(values: npt.NDArray[Any]) -> float:
     """Return the largest finite number, whatever its sign; 0 where there is none."""
-    return float(np.abs(values, where=np.isfinite(values), out=np.zeros(values.shape)).max(initial=0.0))
+    return float(_largest(values, None).max(initial=0.0))
+
+
+def _largest(values: npt.NDArray[Any], axes: tuple[int, ...] | None) -> F64:
+    """Return the largest finite magnitude along ``axes``, which stay as 1."""
+    wide = values if values.dtype.kind == "f" else np.abs(values).astype(np.float64)
+    # Of each end by itself: of 0 and -0 the maximum may be -0, and what is divided by that is no excess.
+    largest, smallest = (np.abs(find(axis=axes, keepdims=True, initial=0.0)) for find in (wide.max, wide.min))
+    ends: F64 = np.maximum(largest, smallest, dtype=np.float64)
+    if np.isfinite(ends).all():
+        return ends
+    return _largest(np.where(np.isfinite(wide), wide, 0.0), axes)
 
 
 def pattern_fault(expected: npt.NDArray[Any], actual: npt.NDArray[Any]) -> str:

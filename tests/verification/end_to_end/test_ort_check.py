@@ -153,7 +153,7 @@ def test_images_that_the_operators_fix_keep_their_size(monkeypatch: pytest.Monke
 def test_where_smaller_images_do_not_fit_and_larger_ones_take_too_long_nothing_is_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ort_check, "_seconds", lambda _, choice: 99.0 if choice.shapes["x"][2] == 240 else 0.0)
+    monkeypatch.setattr(ort_check, "_seconds", lambda choice, _: 99.0 if choice.shapes["x"][2] == 240 else 0.0)
     tail = "r = Relu (z)  n = Neg (r)  e = Exp (n)  m = AveragePool <kernel_shape = [238, 238]> (e)  y = Neg (m)"
     verdict = verify(*pair(tail, "(float[1,3,240,240] x) => (float[1,4,1,1] y)"))
     assert (verdict.status, verdict.decided_by, verdict.outputs) == ("verified", "local", ())

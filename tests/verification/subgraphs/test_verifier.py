@@ -651,3 +651,18 @@ def test_a_size_that_a_slice_takes_needs_no_other_end(target: list[int], status:
     before = model(head.replace("{nodes}", nodes), old)
     after = model(head.replace("{nodes}", "z = Reshape (r, target)"), {"target": np.array(target)})
     assert check(before, after, ir.Cut("", ("r",), ("z",), "size"))[0].status == status
+
+
+@pytest.mark.parametrize(("end", "status"), [(2**63 - 1, "verified"), (5, "failed")])
+def test_a_slice_that_takes_all_there_is_does_so_along_any_axis(end: int, status: str) -> None:
+    """Without it as well, whatever axis it names."""
+    head = "(float[N,4,L] x) => (float[N,4,M] y)"
+    part = {"zero": np.array([0]), "one": np.array([1]), "two": np.array([2])}
+    taken = "c = Relu (x)  {0}  y = Slice ({1}, zero, two, one)"
+    before = taken.format("a = Slice (c, start, end, axis)", "a")
+    gone = {"start": np.array([0]), "end": np.array([end]), "axis": np.array([0])}
+    both = (
+        model(f"{head} {{ {before} }}", {**part, **gone}),
+        model(f"{head} {{ {taken.format('', 'c')} }}", part),
+    )
+    assert verify(*map(ir.load, both), depth="local", runtime="none").status == status

@@ -12,6 +12,7 @@ from bnfold.verification.tolerance.compare import (
     ROUNDING_FACTOR,
     compare_values,
     difference,
+    magnitude,
     pattern_fault,
     tolerance,
 )
@@ -89,6 +90,24 @@ def test_how_far_one_channel_moves_leaves_the_others_their_tolerance(size: float
     allowed = tolerance(actual, actual, [[np.array([[1.001e300, -size]])]], SINGLE, by_channel=True)
     assert 1e297 < allowed[0, 0] < 1e302
     assert allowed[0, 1] == np.inf
+
+
+@pytest.mark.parametrize("zeros", [np.zeros(3), -np.zeros(3), np.array([0.0, -0.0, 0.0])])
+@pytest.mark.parametrize("off", [7.0, -7.0, 1e-300])
+def test_beside_zeros_nothing_is_allowed(zeros: np.ndarray, off: float) -> None:
+    for by_channel in (False, True):
+        found = compare_values(
+            zeros, zeros + np.array([off, 0.0, 0.0]), (), onnx.TensorProto.FLOAT, by_channel=by_channel
+        )
+        assert (found.excess, found.max_abs) == (np.inf, abs(off))
+        assert found.fault
+
+
+def test_the_largest_magnitude_is_that_of_either_end_whatever_the_type() -> None:
+    for values in (np.array([1.0, -3.0, np.inf, np.nan]), np.array([-3, 1]), np.array([3, 1], np.uint8)):
+        assert magnitude(values) == 3.0
+    assert magnitude(np.array([True, False])) == 1.0
+    assert magnitude(np.array([3.0j, 1.0])) == 3.0
 
 
 def test_empty_arrays_are_equal() -> None:
