@@ -161,7 +161,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("Constant", 9): constants.stored,
     ("ConstantOfShape", 9): constants.spread,
     **{
-        (op_type, 7): broadcast.told_where
+        (op_type, 7): broadcast.stated_axis
         for op_type in ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less")
     },
     ("PRelu", 7): broadcast.channel_slope,

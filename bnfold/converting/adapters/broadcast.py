@@ -85,8 +85,8 @@ def _aligned(conversion: NodeConversion, left: ir.Value, right: ir.Value, axis: 
 _COMMUTES = frozenset({"Add", "Mul", "And", "Or", "Xor", "Equal"})
 
 
-def told_where(conversion: NodeConversion) -> None:
-    """Convert 7 → 6: operands of one shape stay; a right one that lies within the left one's axes is said to."""
+def stated_axis(conversion: NodeConversion) -> None:
+    """Convert 7 → 6: operands of one shape stay. A right operand within the left one's axes states the axis."""
     node, left, right = conversion.node, conversion.input(0), conversion.input(1)
     shapes = [conversion.shape(left), conversion.shape(right)]
     if shapes[0] == shapes[1] and None not in (shapes[0] or (None,)):

@@ -38,8 +38,8 @@ def _counterpart(value: ir.Value, graph: ir.Graph) -> ir.Value | None:
     if found or moved is None or moved.producer is None or moved.producer.graph is not graph or moved.is_output:
         return None
     own = value.graph.values.get(moved.name)
-    if own is not None and own.producer is not None and unchanged(own.producer, moved.producer):
-        return None  # its name has the same value as before, and consumers were moved to it
+    if own is None or own.producer is None or unchanged(own.producer, moved.producer):
+        return None  # the name is new, or it has the same value as before, and consumers were moved to it
     return moved if len(moved.uses) == len(value.uses) else None
 
 

@@ -10,7 +10,7 @@ from bnfold.ir.traits import CHOOSING
 from bnfold.verification.changes.extract import Subgraph, constant_of, producer_of_elements
 from bnfold.verification.changes.unchanged import identity
 from bnfold.verification.coverage.record import Table
-from bnfold.verification.inputs.choices import follow_from_sizes
+from bnfold.verification.inputs.bounds import follow_from_sizes
 from bnfold.verification.tolerance.floats import is_float
 
 

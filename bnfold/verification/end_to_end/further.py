@@ -16,7 +16,8 @@ from bnfold.ir.elements import Array
 from bnfold.ir.shapes.unification import Known
 from bnfold.verification.end_to_end.drawing import Sample, drawn, evaluated
 from bnfold.verification.end_to_end.pair import ModelPair
-from bnfold.verification.inputs.choices import Choice, further_choices, inferred_sizes, size_changes
+from bnfold.verification.inputs.bounds import size_changes
+from bnfold.verification.inputs.choices import Choice, further_choices, inferred_sizes
 from bnfold.verification.inputs.cost import estimate
 from bnfold.verification.inputs.data import Recorded
 from bnfold.verification.inputs.drawing import CROSSED, FLAT, SAMPLE_KINDS, random_value

@@ -12,7 +12,7 @@ from bnfold import ir
 from bnfold.ir.shapes.rules import Dim
 from bnfold.ir.shapes.unification import Dims, Known
 from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, WINDOWED
-from bnfold.verification.inputs.choices import chooses_by_sizes, depend_on_sizes, largest_bound
+from bnfold.verification.inputs.bounds import chooses_by_sizes, depend_on_sizes, largest_bound
 from bnfold.verification.inputs.domains import ShapeOf
 from bnfold.verification.inputs.shapes import elements, open_places
 

@@ -194,7 +194,7 @@ def test_a_size_that_runtimes_compute_differently_is_unknown(
         assert (shape[2] if isinstance(shape[2], int) else None) == size
 
 
-def test_no_rank_is_told_where_inference_stops_half_way() -> None:
+def test_no_rank_is_stated_axis_inference_stops_half_way() -> None:
     """Of a ConvTranspose whose ``output_shape`` is below the input's, onnx tells two axes."""
     text = (
         '<ir_version: 8, opset_import: ["" : 17]> g (float[1,3,5] x) => (float[a,b,c] z)'

@@ -11,7 +11,8 @@ from bnfold import ir
 from bnfold.verification import Verdict, verify
 from bnfold.verification.inputs import choices as module
 from bnfold.verification.inputs import sized
-from bnfold.verification.inputs.choices import choices, size_changes
+from bnfold.verification.inputs.bounds import size_changes
+from bnfold.verification.inputs.choices import choices
 from bnfold.verification.inputs.drawing import known_shapes
 from tests.verification.graphs import model
 
