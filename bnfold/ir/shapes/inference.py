@@ -9,6 +9,7 @@ from functools import partial
 import onnx
 
 from bnfold.errors import BnfoldError, Unsupported
+from bnfold.ir.constants import evaluated_once
 from bnfold.ir.elements import to_raw
 from bnfold.ir.graph import Graph, state_opset
 from bnfold.ir.index import graphs_of
@@ -61,9 +62,10 @@ def infer(model: Model, *, strict: bool = False) -> None:
         for info in (*proto.graph.input, *proto.graph.value_info, *proto.graph.output):
             info.type.CopyFrom(without_zeros(info.type))
         _show_numbers(model, proto)
-        _show_constants(model, proto)
+        with evaluated_once(model):
+            _show_constants(model, proto)
+            run = partial(infer_shapes, strict=strict, propagate=needs_propagation(model))
         slices = any(node.op_type == "Slice" for node in model.nodes())
-        run = partial(infer_shapes, strict=strict, propagate=needs_propagation(model))
         plain = inferred = _inferred(proto, run, slices=slices)
         unsure = _unsure(model, inferred)
         is_wrong = contradicts_weights(model)
