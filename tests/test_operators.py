@@ -31,10 +31,11 @@ TABLES = (
     "converting/function_body.py",
     "simplifying/",
     "ir/shapes/rules.py",
+    "ir/shapes/propagation.py",  # of onnx's own inference
     "ir/shapes/arithmetic.py",
     "verification/inputs/roles.py",  # what verification thinks of values is its own
     "verification/tolerance/discontinuities.py",
-    "verification/inputs/choices.py",
+    "verification/inputs/bounds.py",
     "verification/inputs/shapes.py",
     "verification/changes/from_constants.py",
     "verification/coverage/moves.py",

@@ -124,7 +124,7 @@ def test_cve_2024_5187_and_2024_7776_archives_are_not_unpacked(tmp_path: Path, m
 def test_cve_2026_28500_nothing_is_fetched_from_a_hub() -> None:
     """``onnx.hub.load(silent=True)`` asked nobody: https://github.com/onnx/onnx/security/advisories/GHSA-hqmj-h5c6-369m.
 
-    No module of the package imports what could fetch or unpack anything.
+    No module of the package imports what could fetch or unpack anything; urllib.parse only edits text.
     """
     forbidden = {"urllib", "http", "socket", "requests", "tarfile", "ftplib", "pickle", "marshal"}
     for path in (ROOT / "bnfold").rglob("*.py"):
@@ -133,7 +133,7 @@ def test_cve_2026_28500_nothing_is_fetched_from_a_hub() -> None:
             if isinstance(node, ast.Import):
                 imported |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
-                imported |= {f"{node.module}.{alias.name}" for alias in node.names}
+                imported |= {f"{node.module}.{alias.name}" for alias in node.names if node.module != "urllib.parse"}
         assert not {name for name in imported if name.split(".")[0] in forbidden or name.startswith("onnx.hub")}, path
 
 

@@ -70,10 +70,11 @@ _NO_SIZE = 1048583
 
 
 def elsewhere(value: ir.Value, array: Array) -> Array:
-    """Return other numbers for those of a constant: a little larger, where that is no other size, place or mask.
+    """Return other numbers for those of a constant: slightly larger ones, except where these have no effect.
 
-    A Reshape copies a size for 0, which may be the one that it infers for -1. A scale of 1 is a larger size first at 2.
-    In a mask of 0 and -inf, another place is hidden. The limit of a number that is cast to an integer moves by one.
+    A Reshape copies a size for 0, which may be the size that it infers for -1. A scale of 1 has an effect from 2 on.
+    The first Tile has counts that are floats. In a mask of 0 and -inf, another place is hidden. The limit of a number
+    that is cast to an integer moves by one.
     """
     goal = nudge(array)
     for node, slot in value.uses:
@@ -81,6 +82,8 @@ def elsewhere(value: ir.Value, array: Array) -> Array:
             goal = np.where(array == -1, array.dtype.type(_NO_SIZE), goal)
         if node.is_op("Resize", "Upsample") and array.dtype.kind == "f" and array.size == len(array) > 1:
             goal = np.where(array == 1, 2.0, goal)
+        if node.is_op("Tile") and slot and array.dtype.kind == "f":
+            goal = array + 1.0
         if node.is_op("Clip") and slot and array.dtype.kind == "f" and _becomes_whole(node):
             goal = array + (1.0 if slot == 2 else -1.0)
     if array.dtype.kind == "f" and np.isneginf(array).any():
