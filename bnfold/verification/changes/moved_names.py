@@ -7,7 +7,8 @@ different value in each model, and the name of the BatchNormalization's output h
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.verification.changes.unchanged import unchanged
+from bnfold.verification.tolerance.bits import same
+from bnfold.verification.tolerance.floats import is_float
 
 
 def with_original_names(before: ir.Model, after: ir.Model) -> ir.Model:
@@ -38,9 +39,17 @@ def _counterpart(value: ir.Value, graph: ir.Graph) -> ir.Value | None:
     if found or moved is None or moved.producer is None or moved.producer.graph is not graph or moved.is_output:
         return None
     own = value.graph.values.get(moved.name)
-    if own is None or own.producer is None or unchanged(own.producer, moved.producer):
-        return None  # the name is new, or it has the same value as before, and consumers were moved to it
+    if own is None or own.producer is None or not _has_other_weights(own.producer, moved.producer):
+        return None  # the name is new, or it may have the same value as before
     return moved if len(moved.uses) == len(value.uses) else None
+
+
+def _has_other_weights(old: ir.Node, new: ir.Node) -> bool:
+    """Whether nodes of one operator compute with different float constants, so that their results differ."""
+    if old.op_type != new.op_type or old.domain != new.domain:
+        return False
+    pairs = [tuple(map(ir.constant, pair)) for pair in zip(old.inputs, new.inputs, strict=False)]
+    return any(one and other and is_float(one.dtype) and not same(one, other) for one, other in pairs)
 
 
 def _read_instead(node: ir.Node, slot: int, graph: ir.Graph) -> ir.Value | None:
