@@ -17,6 +17,7 @@ from bnfold.ir.evaluators import filled
 from bnfold.ir.tensor import TP, InMemory
 from bnfold.ir.traits import BROADCASTING, DRAWING, KEEPS_SHAPE, MOVING
 from bnfold.verification.changes.extract import Subgraph, constant_of
+from bnfold.verification.changes.interface import declared_shapes
 from bnfold.verification.tolerance.floats import is_float
 
 _FEW = 64
@@ -79,7 +80,8 @@ def _integers(value: ir.Value) -> ir.Tensor | None:
 def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array]) -> bool:
     """Whether a value is computed from constants alone, by a few nodes.
 
-    Results of Shape count as constants if operators determine them; they are added to ``shapes``.
+    Results of Shape count as constants if operators determine them, and single sizes if the model declares them for its
+    input. They are added to ``shapes``.
     """
     stack, seen = [value], {value}
     while stack:
@@ -95,6 +97,9 @@ def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array]) -> b
             and (dims := _dims(producer.input(0))) is not None
         ):
             shapes[read] = np.array(dims[slice(producer.attr("start", 0), producer.attr("end", None))], np.int64)
+            continue
+        if (sizes := _chosen_sizes(producer)) is not None:
+            shapes[read] = sizes
             continue
         for source in producer.inputs:
             constant = ir.constant(source)
@@ -121,6 +126,28 @@ def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
     target = ir.constant(producer.input(1)) if producer.is_op("Reshape") else None
     dims = [] if target is None else target.numpy().reshape(-1).tolist()
     return tuple(dims) if dims and all(dim > 0 for dim in dims) else None
+
+
+def _chosen_sizes(gather: ir.Node) -> Array | None:
+    """Return the sizes that a Gather takes from the Shape of a model's input, if they are declared."""
+    shape, indices = _sole_producer(gather.input(0)), ir.constant(gather.input(1))
+    if not gather.is_op("Gather") or gather.attr("axis", 0) or shape is None or not shape.is_op("Shape"):
+        return None
+    data = shape.input(0)
+    if (
+        shape.attrs
+        or indices is None
+        or data is None
+        or not data.is_input
+        or data.graph is not gather.graph.model.graph
+    ):
+        return None
+    declared = declared_shapes(info for info in data.graph.proto.input if info.name == data.name).get(data.name) or ()
+    with suppress(IndexError):
+        sizes = [declared[index] for index in indices.numpy().reshape(-1).tolist()]
+        if all(isinstance(size, int) and size > 0 for size in sizes):
+            return np.array(sizes, np.int64).reshape(indices.dims)
+    return None
 
 
 def _rank(value: ir.Value | None) -> int | None:

@@ -204,3 +204,26 @@ def test_a_reshape_before_inputs_said_where_to_tells_no_shape() -> None:
     body = "(float[N] x) => (int64[D] y) { r = Reshape <shape = [2, 3]> (i) y = Shape (r) }"
     value = ir.load(model(body, {"i": np.array([2, 3, 1])}, opset=4)).graph.values["y"]
     assert from_constants.fixed(value) is None
+
+
+SIZE = "s = Shape (x) i = Gather (s, at) b = Cast <to = 9> (i) y = Where (b, x, z) "
+STATED = "b = Cast <to = 9> (i) y = Where (b, x, z) "
+
+
+@pytest.mark.parametrize(
+    ("declared", "at", "stated", "expected"),
+    [
+        ("2,N,3", 0, 2, "verified"),
+        ("2,N,3", -1, 3, "verified"),
+        ("2,N,3", 0, 0, "failed"),
+        ("2,N,3", 1, 2, "unverified"),  # nothing says that N is 2, and no size that is fed makes a truth of it
+        ("2,N,3", 0, 3, "verified"),  # another size, and the same truth in every run
+    ],
+)
+def test_a_size_that_an_input_declares_is_a_constant(declared: str, at: int, stated: int, expected: str) -> None:
+    head = f"(float[{declared}] x) => (float[{declared}] y)"
+    zeros: Weights = {"z": np.zeros((), np.float32)}
+    before = model(f"{head} {{ {SIZE} }}", zeros | {"at": np.array(at)})
+    after = model(f"{head} {{ {STATED} }}", zeros | {"i": np.array(stated)})
+    for depth in ("auto", "local"):
+        assert verify(ir.load(before), ir.load(after), depth=depth).status == expected
