@@ -53,6 +53,9 @@ _FASTER = 10
 _SMALL = 1 << 16
 """Elements up to which a weight is moved; those of one channel move all that it makes."""
 
+_MOST_BYTES = 1 << 30
+"""Of weights, which a runtime loads whole."""
+
 BLIND = 1e-4
 """Of the scale. Where rounding explains more, a weight that is wrong by a thousandth would not show."""
 
@@ -96,6 +99,8 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
         yield Guard
     elif any(discontinuous_inputs(request.before, request.after)):  # rounding may change what follows by any amount
         yield lambda: Guard(left_out="results of discontinuous operators (Round, ArgMax, …) differ in a runtime")
+    elif _weight_bytes(request.before) > _MOST_BYTES:
+        yield lambda: Guard(left_out="a runtime would load more than 1 GB of weights; --verify full runs whole models")
     else:
         seconds = [_seconds(choice, cost) for choice, cost in zip(sizes, costs, strict=True)]
         affordable = [choice for choice, needed in zip(sizes, seconds, strict=True) if needed < most]
@@ -104,6 +109,11 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
         moved = draws.removed.moved(_SMALL) if affordable else {}
         with ThreadPoolExecutor(1) as pool:
             yield pool.submit(_guard, request, affordable, moved, not draws.removed.are_renamed, unless_run).result
+
+
+def _weight_bytes(model: ir.Model) -> int:
+    tensors = (value.tensor for graph in model.graphs() for value in graph.values.values())
+    return sum(tensor.nbytes for tensor in tensors if tensor is not None)
 
 
 def _is_asked(request: Request) -> bool:

@@ -181,3 +181,11 @@ def test_other_depths_and_recorded_inputs_leave_it_alone(tmp_path: Path) -> None
     assert verify(before, after, depth="full").decided_by == "float64"
     np.savez(tmp_path / "data.npz", x=numbers(1).normal(size=(1, 3, 8, 8)).astype(np.float32))
     assert verify(before, after, data=tmp_path / "data.npz").decided_by == "float64"
+
+
+def test_no_runtime_loads_a_gigabyte_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ort_check, "_MOST_BYTES", 100)
+    shapes = fed(monkeypatch)
+    verdict = verify(*pair())
+    assert (verdict.status, verdict.decided_by, shapes) == ("verified", "local", [])
+    assert verify(*pair(error=0.01)).status == "failed"
