@@ -101,6 +101,8 @@ def _constant_indices(node: ir.Node) -> Array:
     held = ir.constant(facts.operand(node, 1))
     if held is None:
         raise Declined(Reason.AXIS, f"{facts.where(node)} picks along the scaled axis, by indices computed at run time")
+    if held.size and 0 in (facts.operand(node, 0).shape or ()):
+        raise Declined(Reason.UNREADABLE, f"{facts.where(node)} picks from an axis without elements")
     return held.numpy().astype(np.int64)
 
 

@@ -61,6 +61,7 @@ def infer(model: Model, *, strict: bool = False) -> None:
         state_opset(proto)  # onnx infers nothing without
         for info in (*proto.graph.input, *proto.graph.value_info, *proto.graph.output):
             info.type.CopyFrom(without_zeros(info.type))
+        _state_stored(model, proto)
         _show_numbers(model, proto)
         with evaluated_once(model):
             _show_constants(model, proto)
@@ -71,6 +72,7 @@ def infer(model: Model, *, strict: bool = False) -> None:
         is_wrong = contradicts_weights(model)
         if unsure or is_wrong:
             _hide(model, proto, unsure)
+            _state_stored(model, proto)
             inferred = _inferred(proto, run, slices=slices)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         if strict:
@@ -211,6 +213,17 @@ def _hide(model: Model, proto: onnx.ModelProto, unsure: Unsure) -> None:
             if node in unsure:
                 inner.domain = ELSEWHERE
                 message.value_info.add(name=inner.output[0], type=unsure[node])
+
+
+def _state_stored(model: Model, proto: onnx.ModelProto) -> None:
+    """State the shapes of outputs that are stored: where one is the axes of a Slice, onnx does not find its numbers."""
+    for graph, message in _pairs(model, proto.graph):
+        for info in message.output:
+            value = graph.values.get(info.name)
+            if value is not None and value.tensor_proto is not None and not info.type.tensor_type.HasField("shape"):
+                info.type.tensor_type.shape.SetInParent()
+                for size in value.tensor_proto.dims:
+                    info.type.tensor_type.shape.dim.add(dim_value=size)
 
 
 def _show_numbers(model: Model, proto: onnx.ModelProto) -> None:

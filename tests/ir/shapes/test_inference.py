@@ -237,3 +237,16 @@ def test_a_declared_rank_counts_unless_weights_contradict_it(declared: str) -> N
     assert contradicts_weights(model) == (declared == "float[N,7]")
     model.infer_shapes()
     assert [len(model.graph.values[name].shape or ()) for name in ("c", "b")] == [4, 4]
+
+
+def test_the_axes_of_a_slice_may_be_an_output_without_a_shape() -> None:
+    """Onnx takes the first axis then."""
+    constants = {"first": [0], "last": [7], "axes": [1]}
+    stored = [helper.make_tensor(name, TensorProto.INT64, [1], held) for name, held in constants.items()]
+    proto = model([helper.make_node("Slice", ["x", "first", "last", "axes"], ["y"])], stored)
+    proto.graph.input[0].CopyFrom(info("x", 3, 15))
+    proto.graph.output[0].CopyFrom(info("y", None, None))
+    proto.graph.output.append(helper.make_tensor_value_info("axes", TensorProto.INT64, None))
+    loaded = ir.load(proto)
+    loaded.infer_shapes()
+    assert loaded.graph.values["y"].shape == (3, 7)
