@@ -331,7 +331,13 @@ def test_race_has_a_line_for_every_network_and_the_distribution_at_the_end(tmp_p
     _, _, network, *ends = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines()]
     assert network[0] == "dense.onnx"
     assert [cell.rpartition(", ")[2] for cell in network[1:]] == ["verified", "not verified"]
-    assert [row[0] for row in ends] == ["**median**", "**nine tenths**", "**worst**", "**sum**"]
+    assert [row[0] for row in ends] == [
+        "**median**",
+        "**nine tenths**",
+        "**worst**",
+        "**sum**",
+        "**nodes of 1 networks**",
+    ]
     (tmp_path / "dense.onnx").write_bytes(b"no model")
     assert script("race", tmp_path, "--tool", "default").returncode == 1
 
