@@ -115,4 +115,6 @@ def _from_source(node: ir.Node, known: Proven, source: ir.Value) -> list[int] | 
         if all(isinstance(item, int) and item != 0 for item in absolute):
             return [item for item in absolute if isinstance(item, int)]  # a -1 is the same of as many elements
     dims = known.dims(node.output(0))
-    return None if dims is None else _settled(list(dims), known.dims(source), known)
+    if dims is None or 0 in dims:  # in a target, 0 is the size of the source
+        return None
+    return _settled(list(dims), known.dims(source), known)
