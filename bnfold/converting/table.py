@@ -49,6 +49,7 @@ VALUES_SINCE: dict[str, tuple[str, dict[bytes, int]]] = {
 }
 """Values that a text attribute got later than the attribute itself, and the opset in which they came."""
 
+_BROADCASTING = ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less")
 _CONSUMED = partial(attributes.drop, "consumed_inputs")
 _AXES = partial(inputs.moved, "axes", "")
 _SELU = {"alpha": 1.6732631921768188, "gamma": 1.0507010221481323}
@@ -67,10 +68,7 @@ ADAPTERS: dict[tuple[str, int], Adapter] = {
     **{("BatchNormalization", version): batchnorm.to_target for version in (6, 7, 9, 14)},
     ("InstanceNormalization", 6): normalization.instance,
     ("GroupNormalization", 21): normalization.group,
-    **{
-        (op_type, 7): broadcast.binary
-        for op_type in ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less")
-    },
+    **{(op_type, 7): broadcast.binary for op_type in _BROADCASTING},
     ("PRelu", 7): broadcast.slope,
     ("Gemm", 7): attributes.gemm_broadcast,
     ("Cast", 6): attributes.cast_to,
@@ -160,10 +158,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("Constant", 12): to_attributes.constant_value,
     ("Constant", 9): constants.stored,
     ("ConstantOfShape", 9): constants.spread,
-    **{
-        (op_type, 7): broadcast.stated_axis
-        for op_type in ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less")
-    },
+    **{(op_type, 7): broadcast.stated_axis for op_type in _BROADCASTING},
     ("PRelu", 7): broadcast.channel_slope,
     ("Dropout", 7): dropout.inference,
     ("Cast", 6): attributes.type_by_name,

@@ -30,9 +30,10 @@ def producers_first(nodes: Iterable[Node]) -> list[Node]:
 
 def sort_nodes(graph: Graph) -> bool:
     """Sort the nodes of a graph and of what is nested in it; whether any were not in order."""
-    unsorted = [inner for inner in graph.subgraphs() if producers_first(inner.nodes) != inner.nodes]
-    for inner in unsorted:
-        inner.reorder(producers_first(inner.nodes))
+    orders = [(inner, producers_first(inner.nodes)) for inner in graph.subgraphs()]
+    unsorted = [(inner, order) for inner, order in orders if order != inner.nodes]
+    for inner, order in unsorted:
+        inner.reorder(order)
     return bool(unsorted)
 
 

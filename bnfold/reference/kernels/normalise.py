@@ -108,9 +108,9 @@ def instance_normalization(call: Call, x: Array, scale: Array, b: Array) -> Resu
     """
     require(scale.shape == b.shape == x.shape[1:2], f"{scale.size} scales and {b.size} shifts for a {x.shape} input")
     axes, epsilon = tuple(range(2, x.ndim)), call.attr("epsilon")
+    scale, b = (parameter.reshape(-1, *(1,) * (x.ndim - 2)) for parameter in (scale, b))
     if call.precision == "float64":
         return _normalized(x, scale, b, epsilon)
-    scale, b = (parameter.reshape(-1, *(1,) * (x.ndim - 2)) for parameter in (scale, b))
     mean = average(x, axes)
     factor = scale / np.sqrt(average(np.square(x - mean), axes) + np.asarray(epsilon, x.dtype))
     return x * factor + (b - mean * factor)
@@ -118,7 +118,6 @@ def instance_normalization(call: Call, x: Array, scale: Array, b: Array) -> Resu
 
 def _normalized(x: Array, scale: Array, b: Array, epsilon: float) -> Array:
     """Compute InstanceNormalization, a few channels after the other: large temporaries take most of the time."""
-    scale, b = (parameter.reshape(-1, *(1,) * (x.ndim - 2)) for parameter in (scale, b))
     y, axes = np.empty_like(x), tuple(range(1, x.ndim - 1))
     step = max(1, _BLOCK // max(math.prod(x.shape[2:]), 1))
     for image, made in zip(x, y, strict=True):
