@@ -159,11 +159,16 @@ def on_axis(s: Float64, t: Float64, axis: int, rank: int) -> Affine:
 
 
 def vector(block: Float64, axis: int, size: int) -> Float64:
-    """Return the values of a block along ``axis`` as a vector of ``size``; it must vary along no other axis."""
+    """Return the values of a block along ``axis`` as a vector of ``size``; it must vary along no other axis.
+
+    Raises Declined where the block has another size: the file is damaged.
+    """
     if block.size == 1:  # `axis` may not exist in a block of one element
         return np.broadcast_to(block.reshape(-1), (size,))
     if block.shape[axis] != block.size:
         raise ValueError(f"a block of shape {block.shape} is no vector along axis {axis}")
+    if block.size != size:
+        raise Declined(Reason.UNREADABLE, f"factors for {block.size} channels meet parameters for {size}")
     return block.reshape(-1)
 
 

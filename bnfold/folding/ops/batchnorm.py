@@ -38,6 +38,8 @@ def down(node: ir.Node, _: int, affine: Affine) -> Step:
     if "training" in (norm.mode, strict.mode) or norm.per_activation:
         raise Declined(Reason.SUBGRAPH_STATISTICS, f"{node.op_type} {node.label!r}")
     tensors = [facts.weight(node, slot) for slot in (1, 2, 3, 4)]
+    if len({tensor.dims for tensor in tensors}) > 1:
+        raise Declined(Reason.UNREADABLE, f"the parameters of {facts.where(node)} have different sizes")
     scale, bias, mean, var = before = [tensor.float64() for tensor in tensors]
     s, t = weights.on_channels(node, affine, scale.size)
     with np.errstate(all="ignore"):
