@@ -21,12 +21,12 @@ from bnfold.simplifying.no_effect import (
     find_identity,
     find_neutral,
     find_pad,
-    find_slice,
     find_tile,
 )
 from bnfold.simplifying.plan import Plan
 from bnfold.simplifying.products import find_addition
 from bnfold.simplifying.reshaping import RESHAPING, find_reshaping
+from bnfold.simplifying.slicing import find_slice
 from bnfold.simplifying.transposing import find_transpose
 
 Finder = Callable[[ir.Node, Proven], Plan | None]

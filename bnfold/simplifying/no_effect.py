@@ -11,8 +11,6 @@ from bnfold.ir.value import Dim
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip
 
 NO_EFFECT = "without effect"
-_END = 2**31 - 1
-"""From here on an end of a Slice stands for the last element."""
 _MOST_BYTES = 1 << 16
 """Bytes of a constant that is looked at: factors of channels have no more, and weights are not loaded."""
 
@@ -94,18 +92,6 @@ def store_target(node: ir.Node, slot: int, target: list[Dim]) -> Plan | None:
 def integers(numbers: list[int]) -> Array:
     """Return integers in the type in which operators read sizes."""
     return np.array(numbers, np.int64)
-
-
-def find_slice(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan to read the input of a Slice that takes all of it."""
-    if node.graph.opset() < 10:
-        return find_same_shape(node, known)
-    starts, ends = known.numbers(node.input(1)), known.numbers(node.input(2))
-    steps = [1] * len(starts or ()) if node.input(4) is None else known.numbers(node.input(4))
-    if starts is None or ends is None or steps is None or any(starts) or any(step != 1 for step in steps):
-        return None
-    takes_all = all(end >= _END for end in ends)
-    return skip(node) if takes_all or same_dims(known, node.input(0), node.output(0)) else None
 
 
 def find_pad(node: ir.Node, known: Proven) -> Plan | None:

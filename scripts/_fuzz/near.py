@@ -36,9 +36,17 @@ def _reshape(b: Builder, x: Drawn) -> list[Drawn]:
 
 
 def _slice(b: Builder, x: Drawn) -> list[Drawn]:
+    """Append a Slice of everything, or two of parts, perhaps of one axis."""
     axis = int(b.rng.integers(x.rank))
     bounds = [b.pick([0, -x.shape[axis]]), b.pick([x.shape[axis], FAR]), axis]
-    return b.node("Slice", [x.name, *(b.integers([bound]) for bound in bounds)])
+    if b.chance(0.6):
+        return b.node("Slice", [x.name, *(b.integers([bound]) for bound in bounds)])
+    made = [x]
+    for _ in range(2):
+        axis = int(b.rng.integers(x.rank))
+        bounds = [b.pick([0, 0, 1, -2]), b.pick([FAR, FAR, 2, 3, -1]), b.pick([axis, axis - x.rank]), b.pick([1, 1, 2])]
+        made = b.node("Slice", [made[0].name, *(b.integers([bound]) for bound in bounds)])
+    return made
 
 
 def _tile(b: Builder, x: Drawn) -> list[Drawn]:

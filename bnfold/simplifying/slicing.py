@@ -1,0 +1,79 @@
+"""Slice: one that takes all, and two in a row."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bnfold import ir
+from bnfold.ir.shapes.arithmetic import Proven
+from bnfold.simplifying.no_effect import find_same_shape, integers, same_dims, skip
+from bnfold.simplifying.plan import Plan, Respell, can_respell
+
+_END = 2**31 - 1
+"""From here on an end of a Slice stands for the last element."""
+
+
+class Range(NamedTuple):
+    """The elements of one axis that a Slice takes."""
+
+    start: int
+    end: int
+    step: int
+
+
+def find_slice(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan to leave out a Slice that takes all of its input, or to make one of two."""
+    if node.graph.opset() < 10:
+        return find_same_shape(node, known)
+    ranges = _ranges(node, known)
+    if ranges is None:
+        return None
+    return _all(node, ranges, known) or _one_of_two(node, ranges, known)
+
+
+def _all(node: ir.Node, ranges: dict[int, Range], known: Proven) -> Plan | None:
+    if any(taken.start or taken.step != 1 for taken in ranges.values()):
+        return None
+    takes_all = all(taken.end >= _END for taken in ranges.values())
+    return skip(node) if takes_all or same_dims(known, node.input(0), node.output(0)) else None
+
+
+def _one_of_two(node: ir.Node, ranges: dict[int, Range], known: Proven) -> Plan | None:
+    middle = node.input(0)
+    first = middle.producer if middle is not None else None
+    if middle is None or first is None or not first.is_op("Slice") or first.graph is not node.graph:
+        return None
+    inner = _ranges(first, known) if not first.has_references else None
+    if inner is None or middle.only_consumer is not node or len({axis < 0 for axis in (*inner, *ranges)}) > 1:
+        return None
+    both = inner | {axis: _after(inner[axis], taken) if axis in inner else taken for axis, taken in ranges.items()}
+    starts, ends, steps = ([taken[place] for taken in both.values() if taken is not None] for place in range(3))
+    if len(starts) < len(both):
+        return None
+    inputs = [first.input(0), integers(starts), integers(ends), integers([*both]), integers(steps)]
+    return Respell("Slice after another", node, "Slice", inputs, None) if can_respell(node, inputs) else None
+
+
+def _after(first: Range, second: Range) -> Range | None:
+    """Return what two ranges of one axis take, or None where that depends on the size of the axis."""
+    if first.step != 1 or second.step != 1 or first.start < 0 or second.start < 0:
+        return None
+    start = first.start + second.start
+    if second.end >= _END:
+        return Range(start, first.end, 1)
+    return Range(start, min(first.end, first.start + second.end), 1) if min(first.end, second.end) >= 0 else None
+
+
+def _ranges(node: ir.Node, known: Proven) -> dict[int, Range] | None:
+    """Return what is taken of each axis, which counts from the front where the rank is known; None if it is open."""
+    starts, ends = known.numbers(node.input(1)), known.numbers(node.input(2))
+    if starts is None or ends is None:
+        return None
+    axes = [*range(len(starts))] if node.input(3) is None else known.numbers(node.input(3))
+    steps = [1] * len(starts) if node.input(4) is None else known.numbers(node.input(4))
+    if axes is None or steps is None or not len(starts) == len(ends) == len(axes) == len(steps):
+        return None
+    dims = known.dims(node.input(0))
+    places = [axis + len(dims) if axis < 0 and dims is not None else axis for axis in axes]
+    taken = dict(zip(places, map(Range, starts, ends, steps), strict=True))
+    return taken if len(taken) == len(axes) else None
