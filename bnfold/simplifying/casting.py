@@ -43,8 +43,11 @@ def find_cast(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def find_cast_like(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan a Cast in place of a CastLike, if the wanted type is known."""
-    to = known.dtype(node.input(1))
+    """Plan a Cast in place of a CastLike, if the wanted type is known.
+
+    A constant that only says the type stays: no input would show that its number has no effect.
+    """
+    to = known.dtype(node.input(1)) if ir.constant(node.input(1)) is None else None
     if to not in _EXACT and to not in _BITS and to != TP.BOOL:  # for smaller floats, an attribute says how to overflow
         return None
     return Respell("CastLike → Cast", node, "Cast", [node.input(0)], {"to": to})

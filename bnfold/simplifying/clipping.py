@@ -1,8 +1,11 @@
-"""Nodes that bound their input by constants: Relu, Clip, Max and Min, two in a row."""
+"""Two nodes that bound a value by constants, the one from below and the other from above: Relu, Clip, Max and Min.
+
+A bound that another one makes superfluous stays: no input would show that it does nothing, so that verification could
+not tell it from one that does something.
+"""
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -10,24 +13,26 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, numpy_type
-from bnfold.simplifying.no_effect import NO_EFFECT, skip
-from bnfold.simplifying.plan import LeaveOut, Operand, Plan, Respell, can_respell, can_skip
+from bnfold.simplifying.no_effect import skip
+from bnfold.simplifying.plan import Operand, Plan, Respell, can_respell
 
 BOUNDING = ("Relu", "Clip", "Max", "Min")
 _TYPES = (TP.FLOAT, TP.DOUBLE, TP.INT32, TP.INT64)
+_MOST_BYTES = 8
+"""Bytes of the number that a bound is."""
 Number = int | float
 
 
 class Bounded(NamedTuple):
-    """What a node bounds, and the least and the largest number that it returns."""
+    """What a node bounds, and the least or the largest number that it returns."""
 
     source: ir.Value
-    low: Number
-    high: Number
+    low: Number | None
+    high: Number | None
 
 
 def find_bounds(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan to leave out a node that bounds nothing, or one Clip in place of two nodes."""
+    """Plan to leave out a Max or Min of one operand, or one Clip in place of two nodes."""
     if len(node.inputs) == 1 and node.op_type in ("Max", "Min"):
         return skip(node)
     second = _bounded(node, known)
@@ -39,49 +44,38 @@ def find_bounds(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def _one_of_two(node: ir.Node, first: Bounded, second: Bounded, known: Proven) -> Plan | None:
-    low, high = (min(max(bound, second.low), second.high) for bound in (first.low, first.high))
-    if (low, high) == (first.low, first.high):
-        return LeaveOut(f"{node.op_type} {NO_EFFECT}", node, second.source) if can_skip(node, second.source) else None
+    lows = [bound for bound in (first.low, second.low) if bound is not None]
+    highs = [bound for bound in (first.high, second.high) if bound is not None]
     dtype = known.dtype(first.source)
-    if second.source.only_consumer is not node or dtype is None:
+    if len(lows) != 1 or len(highs) != 1 or not lows[0] < highs[0] or dtype is None:
         return None
-    bounds: list[Operand] = [None if math.isinf(bound) else np.array(bound, numpy_type(dtype)) for bound in (low, high)]
-    inputs = [first.source, *(bounds if bounds[1] is not None else bounds[:1])]
-    if not can_respell(node, inputs):
+    inputs: list[Operand] = [first.source, np.array(lows[0], numpy_type(dtype)), np.array(highs[0], numpy_type(dtype))]
+    if second.source.only_consumer is not node or not can_respell(node, inputs):
         return None
-    return Respell(f"{node.op_type} after another bound", node, "Clip", inputs, {})
+    return Respell("Clip of two bounds", node, "Clip", inputs, {})
 
 
 def _bounded(node: ir.Node, known: Proven) -> Bounded | None:
-    """Return the bounds of a node; None where they are not known, or where the lower one is above the other."""
+    """Return the one bound of a node; None if it is not known, or if there are two."""
     if node.graph.opset() < 12:  # the first with a Clip of integers
         return None
-    slots = [slot for slot, value in enumerate(node.inputs) if value is not None and not _is_number(value)]
+    slots = [slot for slot, value in enumerate(node.inputs) if value is not None and _number(value) is None]
     source = node.inputs[slots[0]] if len(slots) == 1 else None
     if source is None or known.dtype(source) not in _TYPES:
         return None
-    low, high = -math.inf, math.inf
     if node.op_type in ("Relu", "Clip"):
-        if slots != [0]:
-            return None
-        low = 0 if node.op_type == "Relu" else _number(node.input(1), low)
-        high = _number(node.input(2), high)
-    elif len(node.inputs) == 2:
-        bound = node.inputs[1 - slots[0]]
-        if len(known.dims(bound) or ()) > len(known.dims(source) or ()):  # it adds axes
-            return None
-        low, high = (_number(bound, low), high) if node.op_type == "Max" else (low, _number(bound, high))
-    else:
+        low = 0 if node.op_type == "Relu" else _number(node.input(1))
+        return Bounded(source, low, _number(node.input(2))) if slots == [0] else None
+    bound = node.inputs[1 - slots[0]] if len(node.inputs) == 2 else None
+    if bound is None or len(known.dims(bound) or ()) > len(known.dims(source) or ()):  # it adds axes
         return None
-    return Bounded(source, low, high) if low <= high else None
+    return Bounded(source, _number(bound), None) if node.op_type == "Max" else Bounded(source, None, _number(bound))
 
 
-def _is_number(value: ir.Value) -> bool:
-    held = ir.constant(value) if value.holds_constant and value.stored_bytes <= 8 else None
-    return held is not None and held.size == 1
-
-
-def _number(value: ir.Value | None, absent: Number) -> Number:
-    held = ir.constant(value) if value is not None else None
-    number: Number = held.numpy().item() if held is not None else absent
+def _number(value: ir.Value | None) -> Number | None:
+    """Return the number that a constant of one element is."""
+    if value is None or not value.holds_constant or value.stored_bytes > _MOST_BYTES:
+        return None
+    held = ir.constant(value)
+    number: Number | None = held.numpy().item() if held is not None and held.size == 1 else None
     return number

@@ -71,6 +71,11 @@ def test_cast_like(kind: str, left: list[str]) -> None:
     assert operators(after) == ["Neg", *left, "Abs"]
 
 
+def test_a_constant_that_says_a_type_stays() -> None:
+    before = model("(float[N] x) => (int64[N] y)", "y = CastLike (x, like)", "int64 like = {3}")
+    assert operators(simplified(before)[0]) == ["CastLike"]
+
+
 def test_numbers_like_others_are_stored() -> None:
     body = "n = Shape (x) r = Size (n) two = CastLike (r, x) four = Add (two, two) y = Mul (x, four)"
     before = model("(float[N,3] x) => (float[N,3] y)", body)
