@@ -29,6 +29,12 @@ CASES = {
         1,
     ),
     "expansion": ("float[N,3] x", "s = Shape (x) a = ReduceMax (x) e = Expand (a, s) y = Sub (x, e)", "", 2),
+    "slices": (
+        "float[3,4] x",
+        "a = Slice (x, i, j, n, i) y = Slice (a, n, j, i, i)",
+        "int64[1] n = {0}, int64[1] i = {1}, int64[1] j = {2}",
+        1,
+    ),
     "empty operand": ("float[N,3] x", "y = Concat <axis = 0> (x, e, x)", "float[0,3] e = {}", 1),
 }
 
