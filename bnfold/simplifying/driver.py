@@ -10,12 +10,15 @@ from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.report.events import Report
 from bnfold.report.other_events import SimplifyEvent
 from bnfold.simplifying.apply import Editor
+from bnfold.simplifying.casting import find_cast, find_cast_like
+from bnfold.simplifying.clipping import BOUNDING, find_bounds
 from bnfold.simplifying.computed import find_computed
 from bnfold.simplifying.equal import find_equal
+from bnfold.simplifying.expanding import find_broadcast
 from bnfold.simplifying.group_norm import find_group_norm
 from bnfold.simplifying.no_effect import (
     find_alone,
-    find_cast,
+    find_concat,
     find_dropout,
     find_expand,
     find_identity,
@@ -23,6 +26,7 @@ from bnfold.simplifying.no_effect import (
     find_pad,
     find_tile,
 )
+from bnfold.simplifying.padding import find_padding
 from bnfold.simplifying.plan import Plan
 from bnfold.simplifying.products import find_addition
 from bnfold.simplifying.reshaping import RESHAPING, find_reshaping
@@ -34,14 +38,18 @@ FINDERS: Mapping[str, Finder] = {
     "Identity": find_identity,
     "Dropout": find_dropout,
     "Cast": find_cast,
+    "CastLike": find_cast_like,
+    "Concat": find_concat,
+    "Conv": find_padding,
     "Slice": find_slice,
     "Pad": find_pad,
     "Expand": find_expand,
     "Tile": find_tile,
     "Transpose": find_transpose,
     "Add": find_addition,
+    **dict.fromkeys(BOUNDING, find_bounds),
     **dict.fromkeys(("Mul", "Div", "Sub"), find_neutral),
-    **dict.fromkeys(("Concat", "Sum", "Max", "Min", "Mean", "Split"), find_alone),
+    **dict.fromkeys(("Sum", "Mean", "Split"), find_alone),
     **dict.fromkeys(RESHAPING, find_reshaping),
 }
 """What is tried on each node, by its operator."""
@@ -99,6 +107,7 @@ def _plan(node: ir.Node, known: Proven, first: dict[Hashable, ir.Node], finders:
     finder = finders.get(node.op_type)
     try:
         plan = finder(node, known) if finder is not None else None
+        plan = plan if plan is not None else find_broadcast(node, known)
         return plan if plan is not None else find_equal(node, first)
     except BnfoldError:  # an attribute of a type that the operator never had
         return None

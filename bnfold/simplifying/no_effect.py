@@ -42,12 +42,6 @@ def find_dropout(node: ir.Node, _: Proven) -> Plan | None:
     return skip(node, "Dropout of inference")
 
 
-def find_cast(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan to read the input of a Cast to the type that it already has."""
-    dtype = known.dtype(node.input(0))
-    return skip(node, "Cast to its own type") if dtype is not None and node.attr("to") == dtype else None
-
-
 def find_same_shape(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to read the input of an Expand or Tile that makes a value of the same shape."""
     return skip(node) if same_dims(known, node.input(0), node.output(0)) else None
@@ -117,7 +111,26 @@ def find_neutral(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def find_alone(node: ir.Node, _: Proven) -> Plan | None:
-    """Plan to read the only operand of a Concat, Sum, Max, Min or Mean, or the input of a Split with one output."""
+    """Plan to read the only operand of a Sum, Max, Min or Mean, or the input of a Split with one output."""
     if node.op_type == "Split":
         return skip(node) if len(node.outputs) == 1 else None
     return skip(node) if len(node.inputs) == 1 else None
+
+
+def find_concat(node: ir.Node, _: Proven) -> Plan | None:
+    """Plan to read the only operand of a Concat, or to leave out constants without elements."""
+    held = [value for value in node.inputs if not _is_empty(value, node.attr("axis"))]
+    if len(held) == 1:
+        source = held[0]
+        return LeaveOut(f"Concat {NO_EFFECT}", node, source) if source and can_skip(node, source) else None
+    if not held or len(held) == len(node.inputs):
+        return None
+    return Respell("empty operand of Concat", node, "Concat", held, None)
+
+
+def _is_empty(value: ir.Value | None, axis: int | None) -> bool:
+    """Whether a value is a constant that has no elements, and no more than that along ``axis``."""
+    held = ir.constant(value) if value is not None and value.holds_constant and not value.stored_bytes else None
+    if held is None or axis is None or not -len(held.dims) <= axis < len(held.dims):
+        return False
+    return [place for place, size in enumerate(held.dims) if size == 0] == [axis % len(held.dims)]

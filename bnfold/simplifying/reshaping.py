@@ -9,6 +9,7 @@ from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.value import Dim
 from bnfold.simplifying.no_effect import NO_EFFECT, integers, same_dims, store_target
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip
+from bnfold.simplifying.reducing import find_reduction
 
 RESHAPING = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 _FAR = 8
@@ -24,7 +25,7 @@ def find_reshaping(node: ir.Node, known: Proven) -> Plan | None:
         is_same = same_dims(known, source, made) or _cancel(sources, known)
         if is_same and can_skip(node, source):
             return LeaveOut(f"{node.op_type} {NO_EFFECT}" if len(sources) == 1 else "Reshape pair", node, source)
-    return _one_of_two(node, known) or _stored_target(node, known)
+    return _one_of_two(node, known) or _stored_target(node, known) or find_reduction(node, known)
 
 
 def _above(node: ir.Node) -> Iterator[tuple[list[ir.Node], ir.Value]]:

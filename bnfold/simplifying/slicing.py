@@ -50,7 +50,9 @@ def _one_of_two(node: ir.Node, ranges: dict[int, Range], known: Proven) -> Plan 
     starts, ends, steps = ([taken[place] for taken in both.values() if taken is not None] for place in range(3))
     if len(starts) < len(both):
         return None
-    inputs = [first.input(0), integers(starts), integers(ends), integers([*both]), integers(steps)]
+    inputs = [first.input(0), integers(starts), integers(ends), integers([*both])]
+    if any(step != 1 for step in steps):  # of one element no input shows a step
+        inputs.append(integers(steps))
     return Respell("Slice after another", node, "Slice", inputs, None) if can_respell(node, inputs) else None
 
 

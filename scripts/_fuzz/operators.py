@@ -31,6 +31,7 @@ from _fuzz.fills import filled
 from _fuzz.fused import fused_conv, fused_matmul
 from _fuzz.instances import as_training, of_groups
 from _fuzz.near import alike, two_open
+from _fuzz.pairs import pairs
 from _fuzz.positions import mask, positions
 from _fuzz.sampling import choice, deform_conv, einsum, grid_sample, recurrent, reverse_sequence
 from _fuzz.scopes import looped, one_branch, scanned
@@ -396,6 +397,7 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (scanned, 0.3),
     (alike, 0.8),
     (two_open, 0.5),
+    (pairs, 0.8),
     (filled, 0.5),
     (undefined, 0.2),
     (noisy, 0.2),

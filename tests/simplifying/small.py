@@ -45,3 +45,8 @@ def assert_equal(before: onnx.ModelProto, after: onnx.ModelProto, *shapes: Seque
         for old, new in zip(first.run(None, {"x": x, **fed}), second.run(None, {"x": x, **fed}), strict=True):
             np.testing.assert_array_equal(old, new)
             assert (old.dtype, old.shape) == (new.dtype, new.shape)
+
+
+def run(proto: onnx.ModelProto, **fed: Any) -> Any:
+    """The first output, as onnx's reference evaluator computes it."""
+    return ReferenceEvaluator(proto).run(None, fed)[0]  # type: ignore[index]

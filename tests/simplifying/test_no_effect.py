@@ -63,6 +63,7 @@ WITHOUT_EFFECT = {
     "Sub of 0": ("y0 = Sub (x, o) y = Relu (y0)", "float o = {0}", ["Relu"]),
     "Add of 0": ("y0 = Add (x, o) y = Relu (y0)", "float o = {0}", ["Add", "Relu"]),
     "Concat of one": ("y0 = Concat <axis = 0> (x) y = Relu (y0)", "", ["Relu"]),
+    "Concat with nothing": ("y0 = Concat <axis = 0> (e, x, e) y = Relu (y0)", "float[0,4] e = {}", ["Relu"]),
     "Split into one": ("y0 = Split (x) y = Relu (y0)", "", ["Relu"]),
     "Tile": ("y0 = Tile (x, n) y = Relu (y0)", "int64[2] n = {1, 1}", ["Relu"]),
 }
@@ -82,6 +83,20 @@ def test_what_has_no_effect_goes(case: str) -> None:
     assert_equal(
         before, after, *[(size, 4) for size in ((3,) if "open size" in case and "Expand" in case else (0, 1, 3))]
     )
+
+
+@pytest.mark.parametrize(
+    ("parts", "dims", "left"),
+    [("x, e, x", "0,4", 2), ("x, e, x", "0,0", 3), ("x, f", "0,4", 2), ("x, e, f", "0,4", 2)],
+)
+def test_constants_without_elements_leave_a_concat(parts: str, dims: str, left: int) -> None:
+    before = model(
+        "(float[N,4] x, float[M,4] f) => (float[A,4] y)",
+        f"y0 = Concat <axis = -2> ({parts}) y = Relu (y0)",
+        f"float[{dims}] e = {{}}",
+    )
+    after, _ = simplified(before)
+    assert [len(node.input) for node in after.graph.node] == [left, 1]
 
 
 def test_a_dropout_in_training_mode_stays() -> None:

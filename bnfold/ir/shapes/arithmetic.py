@@ -189,7 +189,7 @@ def _operand_or_open(node: Node, known: Proven, slot: int) -> Tensor:
 
 def _cast(node: Node, known: Proven) -> Tensor:
     """Cast; sizes are small enough for 32 bits, or nothing of them could be held in memory."""
-    source, to = known.operand(node, 0), node.attr("to")
+    source, to = known.operand(node, 0), known.dtype(node.input(1)) if node.is_op("CastLike") else node.attr("to")
     if to not in (TP.INT32, TP.INT64) or source.dtype not in (TP.INT32, TP.INT64, TP.BOOL):
         raise ValueError("no integers")
     most = 1 << 31
@@ -257,7 +257,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze"), _reshaped),
     "Shape": _shape,
     "Size": _size,
-    "Cast": _cast,
+    **dict.fromkeys(("Cast", "CastLike"), _cast),
     "Concat": _concat,
     "Add": _arithmetic(lambda one, other: one + other, 0, both=True),
     "Sub": _arithmetic(lambda one, other: one - other, 0, both=False),

@@ -1,0 +1,35 @@
+"""A reduction, and the node behind it that puts its axes back or takes them out, as one node."""
+
+from __future__ import annotations
+
+from bnfold import ir
+from bnfold.ir.shapes.arithmetic import Proven
+from bnfold.ir.traits import REDUCING
+from bnfold.ir.value import Dim
+from bnfold.simplifying.plan import Plan, Respell
+
+
+def find_reduction(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan a reduction that keeps its axes in place of one before Unsqueeze, or that drops them before Squeeze."""
+    keeps = node.is_op("Unsqueeze")
+    middle = node.input(0)
+    first = middle.producer if middle is not None else None
+    if middle is None or first is None or not first.has_trait(REDUCING) or first.graph is not node.graph:
+        return None
+    if middle.only_consumer is not node or first.has_references or bool(first.attr("keepdims", 1)) == keeps:
+        return None
+    reduced, other, dims = _axes(first, known), _axes(node, known), known.dims(first.input(0))
+    if not reduced or not other or _places(reduced, dims) != _places(other, dims):
+        return None
+    attrs = {name: first.attr(name) for name in first.attrs} | {"keepdims": int(keeps)}
+    return Respell(f"{first.op_type} + {node.op_type} → {first.op_type}", node, first.op_type, first.inputs, attrs)
+
+
+def _axes(node: ir.Node, known: Proven) -> list[int] | None:
+    """Return the axes that a node says, as an attribute or as an input."""
+    return node.attr("axes") if node.input(1) is None else known.numbers(node.input(1))
+
+
+def _places(axes: list[int], dims: tuple[Dim, ...] | None) -> set[int]:
+    """Return axes counted from the front, where the rank is known."""
+    return {axis + len(dims) if axis < 0 and dims is not None else axis for axis in axes}

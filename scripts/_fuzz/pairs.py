@@ -1,0 +1,86 @@
+"""Two nodes in a row that one may stand for: bounds, casts, a reduction and its axes, a Pad and its convolution."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from _fuzz.builder import Builder, Drawn
+
+
+def pairs(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """Append two nodes in a row."""
+    if b.opset < 13 or not x.rank:
+        return None
+    kinds = [_bounds, _bounds, _casts, _reduced, _expanded, *[_padded] * (2 * (x.rank > 2))]
+    return b.pick(kinds)(b, x)  # type: ignore[no-any-return]
+
+
+def _bounds(b: Builder, x: Drawn) -> list[Drawn]:
+    made = [x]
+    for _ in range(2):
+        low, high = np.sort(b.numbers((2,), -1.0, 1.0)) if b.chance(0.9) else b.numbers((2,))
+        kind = b.pick(["Relu", "Clip", "Clip", "Max", "Min"])
+        dims = b.pick([(), (), (1,), (1,) * x.rank, (1,) * (x.rank + 1), x.shape[-1:]])
+        value = made[0].name
+        if kind == "Relu":
+            made = b.node("Relu", [value])
+        elif kind == "Clip":
+            bounds = [b.weight(low) if b.chance(0.8) else "", *([b.weight(high)] if b.chance(0.7) else [])]
+            made = b.node("Clip", [value, *bounds])
+        else:
+            bound = b.weight(np.full(dims, low if kind == "Max" else high))
+            made = b.node(kind, [value, bound] if b.chance(0.5) else [bound, value])
+    return made
+
+
+def _casts(b: Builder, x: Drawn) -> list[Drawn]:
+    """Append a Cast to another float, and one back or further; or a fill of another type."""
+    kinds = [TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16]
+    if b.chance(0.3):
+        shape = b.derive("Shape", [x.name], TensorProto.INT64, (x.rank,))
+        fill = helper.make_tensor("fill", b.pick(kinds), [1], [b.pick([0.0, 1.0, 2.5, 0.1])])
+        made = b.derive("ConstantOfShape", [shape], fill.data_type, x.shape, value=fill)
+        return b.node("Add", [x.name, b.node("Cast", [made], to=x.dtype)[0].name])
+    made = x.name
+    for _ in range(int(b.rng.integers(1, 3))):
+        to = b.pick(kinds)
+        made = b.derive("Cast", [made], to, x.shape, to=to)
+    like = b.opset >= 15 and b.chance(0.4)
+    return b.node("CastLike", [made, x.name]) if like else b.node("Cast", [made], to=x.dtype)
+
+
+def _reduced(b: Builder, x: Drawn) -> list[Drawn]:
+    axes = sorted({int(axis) for axis in b.rng.integers(x.rank, size=2)})
+    keeps = int(b.chance(0.5))
+    named = axes if b.chance(0.5) else [axis - x.rank for axis in axes]
+    kind = b.pick(["ReduceSum", "ReduceMax", "ReduceMean"])
+    if kind == "ReduceSum" or b.opset >= 18:
+        made = b.node(kind, [x.name, b.integers(named)], keepdims=keeps)
+    else:
+        made = b.node(kind, [x.name], axes=named, keepdims=keeps)
+    other = axes if b.chance(0.7) else axes[:1]
+    return b.node("Squeeze" if keeps else "Unsqueeze", [made[0].name, b.integers(other)])
+
+
+def _expanded(b: Builder, x: Drawn) -> list[Drawn]:
+    """Append an Expand of a smaller value to the shape of this one, before an operator that broadcasts."""
+    narrow = b.weight(b.numbers([1 if b.chance(0.5) else size for size in x.shape][int(b.chance(0.3)) :]))
+    if b.chance(0.5):
+        target = b.derive("Shape", [x.name], TensorProto.INT64, (x.rank,))
+        wide = b.derive("Expand", [b.node("Abs", [narrow])[0].name, target], x.dtype, x.shape)
+    else:
+        wide = b.node("Expand", [b.node("Abs", [narrow])[0].name, b.integers(x.shape)])[0].name
+    return b.node(b.pick(["Add", "Mul", "Max"]), [x.name, wide] if b.chance(0.5) else [wide, x.name])
+
+
+def _padded(b: Builder, x: Drawn) -> list[Drawn]:
+    begins, ends = b.rng.integers(0, 3, size=(2, x.rank))
+    for bounds in (begins, ends):
+        bounds[: 2 if b.chance(0.9) else 1] = 0
+    extra = b.pick([[], [b.weight(b.numbers((), 0, 0))], [b.weight(b.numbers(()))]])
+    padded = b.node("Pad", [x.name, b.integers([*map(int, begins), *map(int, ends)]), *extra])[0]
+    kernel = b.numbers([3, padded.shape[1], *b.rng.integers(1, 3, size=x.rank - 2)])
+    spatial = x.rank - 2
+    own = b.pick([{}, {"auto_pad": "VALID"}, {"auto_pad": "SAME_UPPER"}, {"pads": [1] * spatial + [0] * spatial}])
+    return b.node("Conv", [padded.name, b.weight(kernel)], **own)

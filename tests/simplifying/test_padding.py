@@ -1,0 +1,86 @@
+"""A convolution pads its input itself where a Pad of zeros stands before it."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from tests.simplifying.small import model, operators, run, simplified
+
+KERNEL = (3, 2, 2, 3)
+FOLDED, STAYS = ["Conv"], ["Pad", "Conv"]
+CASES = {
+    "zeros": ("p = Pad (x, q) y = Conv (p, w)", "int64[8] q = {0, 0, 1, 2, 0, 0, 0, 3}", FOLDED),
+    "zeros that are said": ("p = Pad (x, q, z) y = Conv (p, w)", "int64[8] q = {0,0,1,2,0,0,0,3}, float z={0}", FOLDED),
+    "as well as its own": (
+        "p = Pad (x, q) y = Conv <pads = [1, 0, 2, 1], strides = [2, 1]> (p, w, b)",
+        "int64[8] q = {0, 0, 1, 2, 0, 0, 0, 3}, float[3] b = {1, 2, 3}",
+        FOLDED,
+    ),
+    "none of its own": (
+        'p = Pad (x, q) y = Conv <auto_pad = "VALID"> (p, w)',
+        "int64[8] q = {0, 0, 1, 2, 0, 0, 0, 3}",
+        FOLDED,
+    ),
+    "as many as the result needs": (
+        'p = Pad (x, q) y = Conv <auto_pad = "SAME_UPPER"> (p, w)',
+        "int64[8] q = {0, 0, 1, 2, 0, 0, 0, 3}",
+        STAYS,
+    ),
+    "other numbers": ("p = Pad (x, q, z) y = Conv (p, w)", "int64[8] q = {0, 0, 1, 2, 0, 0, 0, 3}, float z={1}", STAYS),
+    "mirror": ('p = Pad <mode = "reflect"> (x, q) y = Conv (p, w)', "int64[8] q = {0,0,1,2,0,0,0,1}", STAYS),
+    "cropped": ("p = Pad (x, q) y = Conv (p, w)", "int64[8] q = {0, 0, 1, 2, 0, 0, -1, 0}", STAYS),
+    "samples": ("p = Pad (x, q) y = Conv (p, w)", "int64[8] q = {1, 0, 0, 0, 0, 0, 0, 0}", STAYS),
+    "read by another": ("p = Pad (x, q) c = Conv (p, w) r = ReduceSum (p) y = Add (c, r)",
+                        "int64[8] q={0,0,1,2,0,0,0,3}",
+                        ["Pad", "Conv", "ReduceSum", "Add"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_pad_before_a_convolution(case: str) -> None:
+    body, constants, left = CASES[case]
+    before = model("(float[N,2,4,5] x) => (float[M,3,H,W] y)", body, constants)
+    _compare(before, left)
+
+
+def _compare(before: onnx.ModelProto, left: list[str], channels: int = 2) -> None:
+    rng = np.random.default_rng(0)
+    before.graph.initializer.append(numpy_helper.from_array(rng.normal(size=KERNEL).astype(np.float32), "w"))
+    after, _ = simplified(before)
+    assert operators(after) == left
+    if left == STAYS:
+        return
+    x = rng.normal(size=(2, channels, 4, 5)).astype(np.float32)
+    old, new = (run(proto, x=x) for proto in (before, after))
+    np.testing.assert_allclose(new, old, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("axes", ["3", "-1"])
+def test_a_pad_of_some_axes(axes: str) -> None:
+    before = model(
+        "(float[N,2,4,5] x) => (float[M,3,H,W] y)",
+        "p = Pad (x, q, z, a) y = Conv (p, w)",
+        f"int64[2] q = {{1, 2}}, float z = {{0}}, int64[1] a = {{{axes}}}",
+        opset=18,
+    )
+    _compare(before, FOLDED)
+
+
+def test_channels_that_are_added_stay() -> None:
+    before = model(
+        "(float[N,1,4,5] x) => (float[M,3,H,W] y)", "p = Pad (x, q) y = Conv (p, w)", "int64[8] q = {0,1,0,0,0,0,0,0}"
+    )
+    _compare(before, STAYS, 1)
+
+
+def test_numbers_that_callers_feed_stay() -> None:
+    before = model(
+        "(float[N,2,4,5] x, float z) => (float[M,3,H,W] y)",
+        "p = Pad (x, q, z) y = Conv (p, w)",
+        "int64[8] q = {0, 0, 1, 2, 0, 0, 0, 3}",
+    )
+    before.graph.initializer.append(numpy_helper.from_array(np.ones(KERNEL, np.float32), "w"))
+    assert operators(simplified(before)[0]) == STAYS
