@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from bnfold.ir.time_limit import LimitStruck, ends_at, look_at_clock
 from bnfold.verification import sentences
 from bnfold.verification.changes.interface import (
     flaw,
@@ -19,7 +20,7 @@ from bnfold.verification.changes.interface import (
 )
 from bnfold.verification.end_to_end.obstacles import Broken, Impossible
 from bnfold.verification.end_to_end.runtime_rejects import start_refusal
-from bnfold.verification.parts import Parts, check_parts
+from bnfold.verification.parts import Parts, check_parts, cut_off
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
 from bnfold.verification.tolerance.rounding import PerturbedWeights
@@ -35,15 +36,19 @@ SubgraphPair = Callable[[], SubgraphVerifier]
 class Dearer(NamedTuple):
     """The cheap tests do not decide, so the whole models are compared in float64.
 
-    ``why`` is the reason, empty for small models; ``fault`` is a difference that a runtime showed.
+    ``why`` is the reason, empty for small models; ``fault`` is a difference that a runtime showed. ``parts`` were
+    compared, and are not looked for again if the whole models cannot be.
     """
 
     why: str = ""
     fault: str = ""
+    parts: Parts | None = None
 
 
 _NAMED = 8
 """Constants that a note lists."""
+
+_LIMIT = "--verify-seconds"
 
 
 def judge(request: Request) -> Verdict:
@@ -51,8 +56,17 @@ def judge(request: Request) -> Verdict:
 
     First the interface: inputs, outputs, and what is missing. Depth ``auto`` compares each changed part in float64 and
     the whole models in a runtime (`_in_layers`); only if that does not decide, the whole models in float64
-    (`_in_depth`). Depth ``full`` begins with the whole models in float64, ``local`` compares parts alone.
+    (`_in_depth`). Depth ``full`` begins with the whole models in float64, ``local`` compares parts alone. All of it
+    ends at the limit on the clock.
     """
+    try:
+        with ends_at(request.clock.end):
+            return _judged(request)
+    except LimitStruck:
+        return _verdict(request, "unverified", request.clock.over(), "nothing")
+
+
+def _judged(request: Request) -> Verdict:
     fault = interface_fault(request.before, request.after)
     if fault:
         return _verdict(request, "failed", fault, "interface")
@@ -75,7 +89,8 @@ def _in_depth(
         whole, obstacle = _whole(request, draws)
     except Broken as finding:
         return _unless_empty(request, _verdict(request, "failed", str(finding), "float64"))
-    verdict = _decide(request, whole, obstacle, _parts(request, subgraphs, whole))
+    parts = asked.parts if whole is None and asked.parts is not None else _parts(request, subgraphs, whole)
+    verdict = _decide(request, whole, obstacle, parts)
     if asked.fault and verdict.verified and whole is None:
         return replace(verdict, status="unverified", reason=f"the parts agree, but {asked.fault}", decided_by="nothing")
     if asked.why and whole is not None:
@@ -117,7 +132,8 @@ def _in_layers(
             found = wait()
     open_row = next((row for row in parts.rows if row.status != "verified"), None)
     if found.fault or found.doubt or open_row is not None:
-        return Dearer(found.fault or found.doubt or (_sentence(open_row) if open_row is not None else ""), found.fault)
+        why = found.fault or found.doubt or (_sentence(open_row) if open_row is not None else "")
+        return Dearer(why, found.fault, parts)
     verdict = _by_parts(request, None, found.left_out, parts)
     if found.witness is not None and not found.left_out:
         whole = f"{found.witness.witness}: {'; '.join(found.witness.notes)}"
@@ -157,9 +173,12 @@ def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str
     from bnfold.verification.end_to_end.examine import examine_whole  # as slow as comparing small parts
 
     try:
+        look_at_clock()
         return examine_whole(request, draws), ""
     except Impossible as reason:
         return None, str(reason)
+    except LimitStruck:
+        return None, request.clock.over()
 
 
 def _parts(request: Request, subgraphs: SubgraphPair, whole: Whole | None) -> Parts:
@@ -167,7 +186,10 @@ def _parts(request: Request, subgraphs: SubgraphPair, whole: Whole | None) -> Pa
     if request.checks.depth == "full" and (whole is None or (whole.doubt and not whole.fault)):
         return Parts()
     with request.clock.phase("local"):
-        return check_parts(subgraphs(), whole)
+        try:
+            return check_parts(subgraphs(), whole)
+        except LimitStruck:
+            return Parts(others=cut_off(request))
 
 
 def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:
@@ -216,7 +238,9 @@ def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts
     skipped = [row for row in parts.others if row.status == "skipped"]
     if skipped:
         number = f"{len(skipped)} of {len(local)} changed parts"
-        reason = f"{obstacle}; {number} could not be compared ({_sentence(skipped[0])})"
+        is_said = _LIMIT in obstacle and _LIMIT in skipped[0].note  # two limits that would do confuse
+        first = skipped[0].label if is_said else _sentence(skipped[0])
+        reason = f"{obstacle}; {number} could not be compared ({first})"
         return _verdict(request, "unverified", reason, "nothing", whole, local)
     if request.checks.depth == "full":
         return _verdict(request, "unverified", obstacle, "nothing", whole)

@@ -10,6 +10,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.node import attribute_value
+from bnfold.ir.time_limit import look_at_clock
 from bnfold.ir.traits import DRAWING
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
@@ -30,6 +31,7 @@ def unchanged(old: ir.Node, new: ir.Node) -> bool:
 
     If the original node only copies a value, the new node may compute that value itself.
     """
+    look_at_clock()
     if _names(old.outputs) != _names(new.outputs):
         return False
     if _are_equivalent(old, new):
