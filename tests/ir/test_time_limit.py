@@ -33,7 +33,7 @@ def test_an_inner_block_cannot_extend_the_limit() -> None:
         look_at_clock()
 
 
-def test_long_loops_look_at_it(tmp_path: object) -> None:
+def test_long_loops_look_at_it() -> None:
     lstm = model("(float[3,1,2] x) => (float[3,1,1,1] y) { y = LSTM <hidden_size = 1> (x, w, r) }", {
         "w": np.ones((1, 4, 2)), "r": np.ones((1, 4, 1)),
     })  # fmt: skip

@@ -65,7 +65,7 @@ def test_changes_are_not_sought_after_the_limit(hands: Hands, monkeypatch: pytes
     evaluated = turned(hands, monkeypatch, reference, "evaluate", 0.0)
     verdict = verify(*pair(), depth="local", runtime="none", verify_seconds=10)
     assert (verdict.status, [*evaluated]) == ("unverified", [])
-    assert max(read) <= 100.0 + 10
+    assert len(read) <= 2, "those of one comparison"
     assert "whatever else changed" in verdict.reason
     assert "the limit of 10 s struck: raise it with --verify-seconds" in verdict.reason
 
