@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,6 +11,7 @@ from bnfold.ir.time_limit import LimitStruck, ends_at, look_at_clock
 from bnfold.verification import sentences
 from bnfold.verification.changes.interface import (
     flaw,
+    idle_inputs,
     ill_typed,
     interface_fault,
     narrowed,
@@ -45,9 +46,7 @@ class Dearer(NamedTuple):
     parts: Parts | None = None
 
 
-_NAMED = 8
-"""Constants that a note lists."""
-
+_NAMED = 8  # in a list of names
 _LIMIT = "--verify-seconds"
 
 
@@ -159,11 +158,18 @@ def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusa
     if wrong and not ill_typed(request.before):
         reason = f"no runtime takes the rewritten model: {wrong}"
         return replace(verdict, status="unverified", reason=reason, decided_by="interface")
-    ignored = unread(request.before, request.after, whole.fed if whole is not None else ())
-    if verdict.verified and ignored:
-        reason = f"the inputs {ignored} are now unused; they were compared at their default values only"
+    if verdict.verified and (reason := _ignored(request, whole.fed if whole is not None else ())):
         return replace(verdict, status="unverified", reason=reason, decided_by="interface")
     return verdict
+
+
+def _ignored(request: Request, fed: Collection[str]) -> str:
+    """Return a sentence about inputs that only the original reads or takes, although no result shows it; else empty."""
+    if names := unread(request.before, request.after, fed):
+        return f"the inputs {names} are now unused; they were compared at their default values only"
+    if names := idle_inputs(request.before, request.after):
+        return f"the results are equal, but callers can no longer feed {_listed(names)}, which nothing reads"
+    return ""
 
 
 def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str]:
@@ -238,7 +244,7 @@ def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts
     skipped = [row for row in parts.others if row.status == "skipped"]
     if skipped:
         number = f"{len(skipped)} of {len(local)} changed parts"
-        is_said = _LIMIT in obstacle and _LIMIT in skipped[0].note  # two limits that would do confuse
+        is_said = _LIMIT in obstacle and _LIMIT in skipped[0].note  # once is enough
         first = skipped[0].label if is_said else _sentence(skipped[0])
         reason = f"{obstacle}; {number} could not be compared ({first})"
         return _verdict(request, "unverified", reason, "nothing", whole, local)
@@ -263,6 +269,10 @@ def _verified_reason(whole: Whole) -> str:
     return sentences.agree(whole.rows, len(whole.seen), inputs=loose)
 
 
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
 def _verdict(
     request: Request,
     status: Status,
@@ -273,8 +283,7 @@ def _verdict(
     localised: Location | None = None,
 ) -> Verdict:
     names = unlisted(request.before, request.after)
-    named = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-    notes = [f"constants that are no longer listed as inputs: {named}"] if names else []
+    notes = [f"constants that are no longer listed as inputs: {_listed(names)}"] if names else []
     return Verdict(
         status=status,
         reason=reason,

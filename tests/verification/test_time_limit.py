@@ -10,8 +10,8 @@ import pytest
 
 from bnfold import ir, reference
 from bnfold.verification import verify
-from bnfold.verification.end_to_end.ort_check import RuntimeProcess
 from bnfold.verification.request import Clock
+from bnfold.verification.runtimes.runtime import RuntimeProcess
 from tests.verification.graphs import model, numbers, single
 
 

@@ -116,7 +116,7 @@ class ByteWindow:
     def pass_over(self, position: int, end: int, threshold: int) -> int:
         """Return the place behind the fields that need no look and that the buffer holds whole.
 
-        These are numbers, of which an attribute may have many, and length-delimited fields shorter than ``threshold``.
+        These are numbers (an attribute may have many) and length-delimited fields shorter than ``threshold``.
         Where a model has many nodes, nearly all its fields are of the latter kind, and this loop is all the time
         lifting takes; what it does not recognise is left to `field`, which checks.
         """

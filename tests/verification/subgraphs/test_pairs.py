@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bnfold import ir
+from bnfold.ir.elements import Array
 from bnfold.verification.subgraphs import pairs
 from tests.verification.graphs import model
 
@@ -31,7 +32,7 @@ def test_results_at_the_ends_of_float64_differ() -> None:
     ],
 )
 def test_which_nodes_treat_the_places_of_a_channel_alike(
-    node: str, weights: dict[str, pairs.Array], fed: set[str], is_alike: bool
+    node: str, weights: dict[str, Array], fed: set[str], is_alike: bool
 ) -> None:
     """At a border, a window on a value that is the same everywhere sees something else: not on one that is fed."""
     read = ir.load(model(f"(float[1,3,5,5] x) => (float[A,B,C,D] y) {{ {node} }}", weights)).graph.nodes[0]

@@ -132,7 +132,7 @@ def kept(body: str = "y = Conv (x, w)", **changes: Any) -> SubgraphPair | None:
     coverage = Coverage([], follows_from_structure=lambda: True)
     tried = [({"x": np.ones((1, 2, 3, 3))}, False, Difference())]
     draws = PerturbedWeights(loaded, loaded)
-    given = {"coverage": coverage, "tried": tried} | changes
+    given: dict[str, Any] = {"coverage": coverage, "tried": tried, **changes}
     return repeated.repeatable(SubgraphPair(cut, part, part, [{}, {}], draws=draws, evaluate=cast(Any, None), **given))
 
 
