@@ -16,10 +16,7 @@ ShapeOf = Callable[[ir.Value | None], list[Dim] | None]
 
 
 def terms(node: ir.Node, shape_of: ShapeOf) -> list[Term]:
-    """Return what is known of the shapes around a node; nothing of operators that say nothing.
-
-    Damaged nodes may raise.
-    """
+    """Return what is known of the shapes around a node, if anything. Damaged nodes may raise."""
     rule = _RULES.get(node.op_type) if not node.domain else None
     return list(rule(node, shape_of)) if rule is not None else []
 
