@@ -14,6 +14,7 @@ from bnfold.ir.choosing import split
 from bnfold.ir.derived import Derived
 from bnfold.ir.evaluators import EVALUATORS, LIMIT
 from bnfold.ir.tensor import TP, InMemory, Tensor, numpy_type
+from bnfold.ir.time_limit import look_at_clock
 from bnfold.ir.traits import DRAWING
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class ConstantEvaluation:
             if value in self._known:
                 stack.pop()
                 continue
+            look_at_clock()
             node = value.producer
             if node is None or value.tensor_proto is not None or node.domain or not _evaluates(node):
                 self._known[value] = self._leaf(value)

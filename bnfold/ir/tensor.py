@@ -26,6 +26,7 @@ from bnfold.ir.elements import (
     raw_length,
     round_once,
 )
+from bnfold.ir.time_limit import look_at_clock
 from bnfold.ir.windows import windows
 
 __all__ = [
@@ -105,6 +106,7 @@ class Tensor:
             return
         step = CHUNK // 8
         for start in range(0, self.size, step):
+            look_at_clock()
             yield self.read(start, min(step, self.size - start))
 
 

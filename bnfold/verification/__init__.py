@@ -77,6 +77,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
             exist.
     """
     checks = replace(checks or VerifyOptions(), **settings)
+    clock = Clock(checks.verify_seconds if budget_seconds is None else budget_seconds)
     old, new = (_opened(source, frozen=frozen) for source in (before, after))
     fix_inputs(old, fixed or {})
     named, notes = paired(old, new) if by_position else (new, [])
@@ -88,7 +89,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         after_file=_file(after) if named is new else None,
         cuts=tuple(cuts),
         policy=policy or reference.Policy(),
-        clock=Clock(checks.verify_seconds if budget_seconds is None else budget_seconds),
+        clock=clock,
         scaled=scaled or {},
         progress=progress or (lambda _phase, _done, _total: None),
     )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from bnfold.ir.time_limit import LimitStruck, ends_at, look_at_clock
 from bnfold.verification import sentences
 from bnfold.verification.changes.interface import (
     flaw,
+    idle_inputs,
     ill_typed,
     interface_fault,
     narrowed,
@@ -19,7 +21,7 @@ from bnfold.verification.changes.interface import (
 )
 from bnfold.verification.end_to_end.obstacles import Broken, Impossible
 from bnfold.verification.end_to_end.runtime_rejects import start_refusal
-from bnfold.verification.parts import Parts, check_parts
+from bnfold.verification.parts import Parts, check_parts, cut_off
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
 from bnfold.verification.tolerance.rounding import PerturbedWeights
@@ -35,15 +37,17 @@ SubgraphPair = Callable[[], SubgraphVerifier]
 class Dearer(NamedTuple):
     """The cheap tests do not decide, so the whole models are compared in float64.
 
-    ``why`` is the reason, empty for small models; ``fault`` is a difference that a runtime showed.
+    ``why`` is the reason, empty for small models; ``fault`` is a difference that a runtime showed. ``parts`` were
+    compared, and are not looked for again if the whole models cannot be.
     """
 
     why: str = ""
     fault: str = ""
+    parts: Parts | None = None
 
 
-_NAMED = 8
-"""Constants that a note lists."""
+_NAMED = 8  # in a list of names
+_LIMIT = "--verify-seconds"
 
 
 def judge(request: Request) -> Verdict:
@@ -51,8 +55,17 @@ def judge(request: Request) -> Verdict:
 
     First the interface: inputs, outputs, and what is missing. Depth ``auto`` compares each changed part in float64 and
     the whole models in a runtime (`_in_layers`); only if that does not decide, the whole models in float64
-    (`_in_depth`). Depth ``full`` begins with the whole models in float64, ``local`` compares parts alone.
+    (`_in_depth`). Depth ``full`` begins with the whole models in float64, ``local`` compares parts alone. All of it
+    ends at the limit on the clock.
     """
+    try:
+        with ends_at(request.clock.end):
+            return _judged(request)
+    except LimitStruck:
+        return _verdict(request, "unverified", request.clock.over(), "nothing")
+
+
+def _judged(request: Request) -> Verdict:
     fault = interface_fault(request.before, request.after)
     if fault:
         return _verdict(request, "failed", fault, "interface")
@@ -75,7 +88,8 @@ def _in_depth(
         whole, obstacle = _whole(request, draws)
     except Broken as finding:
         return _unless_empty(request, _verdict(request, "failed", str(finding), "float64"))
-    verdict = _decide(request, whole, obstacle, _parts(request, subgraphs, whole))
+    parts = asked.parts if whole is None and asked.parts is not None else _parts(request, subgraphs, whole)
+    verdict = _decide(request, whole, obstacle, parts)
     if asked.fault and verdict.verified and whole is None:
         return replace(verdict, status="unverified", reason=f"the parts agree, but {asked.fault}", decided_by="nothing")
     if asked.why and whole is not None:
@@ -117,7 +131,8 @@ def _in_layers(
             found = wait()
     open_row = next((row for row in parts.rows if row.status != "verified"), None)
     if found.fault or found.doubt or open_row is not None:
-        return Dearer(found.fault or found.doubt or (_sentence(open_row) if open_row is not None else ""), found.fault)
+        why = found.fault or found.doubt or (_sentence(open_row) if open_row is not None else "")
+        return Dearer(why, found.fault, parts)
     verdict = _by_parts(request, None, found.left_out, parts)
     if found.witness is not None and not found.left_out:
         whole = f"{found.witness.witness}: {'; '.join(found.witness.notes)}"
@@ -143,11 +158,18 @@ def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusa
     if wrong and not ill_typed(request.before):
         reason = f"no runtime takes the rewritten model: {wrong}"
         return replace(verdict, status="unverified", reason=reason, decided_by="interface")
-    ignored = unread(request.before, request.after, whole.fed if whole is not None else ())
-    if verdict.verified and ignored:
-        reason = f"the inputs {ignored} are now unused; they were compared at their default values only"
+    if verdict.verified and (reason := _ignored(request, whole.fed if whole is not None else ())):
         return replace(verdict, status="unverified", reason=reason, decided_by="interface")
     return verdict
+
+
+def _ignored(request: Request, fed: Collection[str]) -> str:
+    """Return a sentence about inputs that only the original reads or takes, although no result shows it; else empty."""
+    if names := unread(request.before, request.after, fed):
+        return f"the inputs {names} are now unused; they were compared at their default values only"
+    if names := idle_inputs(request.before, request.after):
+        return f"the results are equal, but callers can no longer feed {_listed(names)}, which nothing reads"
+    return ""
 
 
 def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str]:
@@ -157,9 +179,12 @@ def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str
     from bnfold.verification.end_to_end.examine import examine_whole  # as slow as comparing small parts
 
     try:
+        look_at_clock()
         return examine_whole(request, draws), ""
     except Impossible as reason:
         return None, str(reason)
+    except LimitStruck:
+        return None, request.clock.over()
 
 
 def _parts(request: Request, subgraphs: SubgraphPair, whole: Whole | None) -> Parts:
@@ -167,7 +192,10 @@ def _parts(request: Request, subgraphs: SubgraphPair, whole: Whole | None) -> Pa
     if request.checks.depth == "full" and (whole is None or (whole.doubt and not whole.fault)):
         return Parts()
     with request.clock.phase("local"):
-        return check_parts(subgraphs(), whole)
+        try:
+            return check_parts(subgraphs(), whole)
+        except LimitStruck:
+            return Parts(others=cut_off(request))
 
 
 def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:
@@ -216,7 +244,9 @@ def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts
     skipped = [row for row in parts.others if row.status == "skipped"]
     if skipped:
         number = f"{len(skipped)} of {len(local)} changed parts"
-        reason = f"{obstacle}; {number} could not be compared ({_sentence(skipped[0])})"
+        is_said = _LIMIT in obstacle and _LIMIT in skipped[0].note  # once is enough
+        first = skipped[0].label if is_said else _sentence(skipped[0])
+        reason = f"{obstacle}; {number} could not be compared ({first})"
         return _verdict(request, "unverified", reason, "nothing", whole, local)
     if request.checks.depth == "full":
         return _verdict(request, "unverified", obstacle, "nothing", whole)
@@ -239,6 +269,10 @@ def _verified_reason(whole: Whole) -> str:
     return sentences.agree(whole.rows, len(whole.seen), inputs=loose)
 
 
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
 def _verdict(
     request: Request,
     status: Status,
@@ -249,8 +283,7 @@ def _verdict(
     localised: Location | None = None,
 ) -> Verdict:
     names = unlisted(request.before, request.after)
-    named = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-    notes = [f"constants that are no longer listed as inputs: {named}"] if names else []
+    notes = [f"constants that are no longer listed as inputs: {_listed(names)}"] if names else []
     return Verdict(
         status=status,
         reason=reason,

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
+from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import apart, beyond, deepened, uncovered, widened, with_changes
 from bnfold.verification.comparing.outputs import UNSEEN
+from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
 from bnfold.verification.verdict import LocalRow
 
@@ -38,22 +40,32 @@ def check_parts(verifier: SubgraphVerifier, whole: Whole | None) -> Parts:
 
 def _compared(verifier: SubgraphVerifier, whole: Whole | None) -> Parts:
     before, after = verifier.request.before, verifier.request.after
-    # What nothing reads is compared with all that changed.
-    cuts = with_changes(before, after, (cut for cut in verifier.request.cuts if cut.outputs))
-    announced = _rows(verifier, cuts, "rewrites")
-    if whole is not None and whole.fault and any(row.status == "failed" for row in announced):
-        return Parts(tuple(announced))
-    same = [cut for cut, row in zip(cuts, announced, strict=True) if row.status == "verified"]
-    further = uncovered(before, after, same)
-    # Where no output reacts to new weights, it may still react to all else that differs in a part: that is looked at.
-    decided = whole if whole is not None and not whole.fault and whole.doubt in ("", UNSEEN) else None
-    return Parts(tuple(announced), tuple(_others(verifier, further, decided)))
+    announced: list[LocalRow] = []
+    try:
+        # What nothing reads is compared with all that changed.
+        cuts = with_changes(before, after, (cut for cut in verifier.request.cuts if cut.outputs))
+        announced = _rows(verifier, cuts, "rewrites")
+        if whole is not None and whole.fault and any(row.status == "failed" for row in announced):
+            return Parts(tuple(announced))
+        same = [cut for cut, row in zip(cuts, announced, strict=True) if row.status == "verified"]
+        further = uncovered(before, after, same)
+        # Where no output reacts to new weights, it may still react to all else that differs in a part.
+        decided = whole if whole is not None and not whole.fault and whole.doubt in ("", UNSEEN) else None
+        return Parts(tuple(announced), tuple(_others(verifier, further, decided)))
+    except LimitStruck:
+        return Parts(tuple(announced), cut_off(verifier.request))
+
+
+def cut_off(request: Request) -> tuple[LocalRow, ...]:
+    """Return a row for the changes that the limit on the clock left no time to find."""
+    return (LocalRow("whatever else changed", "", (), "skipped", note=request.clock.over()),)
 
 
 def _rows(verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], phase: str) -> list[LocalRow]:
     rows = []
     for cut in cuts:
         rows.append(verifier.check(cut))
+        verifier.request.clock.share = len(rows) / len(cuts)
         verifier.request.progress(phase, len(rows), len(cuts))
     return rows
 

@@ -30,23 +30,31 @@ class Clock:
     def __init__(self, budget_seconds: float) -> None:
         self._start = time.monotonic()
         self.budget = budget_seconds
+        self.end = self._start + budget_seconds
+        self._needed = budget_seconds
+        self.share = 0.0
+        """How much of the parts has been compared."""
         self.work = reference.Work()
         self.seconds: dict[str, float] = {}
 
     @property
     def left(self) -> float:
         """Seconds of the budget that are not spent; never below a tenth, so that a limit stays a limit."""
-        return max(0.1, self.budget - (time.monotonic() - self._start))
+        return max(0.1, self.end - time.monotonic())
 
     @property
     def is_over(self) -> bool:
         """Whether the budget is spent."""
-        return time.monotonic() - self._start > self.budget
+        return time.monotonic() > self.end
 
     def over(self, seconds: float = math.inf) -> str:
-        """Say that the limit struck, and which limit would be enough, as far as that is known."""
-        needed = max(self.budget, seconds) if math.isfinite(seconds) else 3 * self.budget
-        return f"the limit of {self.budget:.0f} s struck: raise it with --verify-seconds {self.enough(needed)}"
+        """Say that the limit struck, and which limit would be enough, as far as that is known.
+
+        That follows from the ``seconds`` that what was cut off needs, or from how much had been compared.
+        """
+        missing = self.budget * (1 / self.share - 1) if self.share else 3 * self.budget
+        self._needed = max(self._needed, seconds if math.isfinite(seconds) else missing)
+        return f"the limit of {self.budget:g} s struck: raise it with --verify-seconds {self.enough(self._needed)}"
 
     def enough(self, seconds: float) -> int:
         """Return a limit with time for what should take so many seconds more, and may take twice as many."""

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 
-def in_onnxruntime(model: Any, feeds: dict[str, Any]) -> list[Any]:
-    """Run a model in onnxruntime, as it stands."""
+def in_onnxruntime(model: Any, feeds: dict[str, Any], *, optimized: bool = False) -> list[Any]:
+    """Run a model in onnxruntime, as it stands unless it is to be optimized."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if not optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return list(session.run(None, feeds))
 

@@ -16,6 +16,7 @@ from bnfold.ir.messages import nested_nodes
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.tensor import Tensor
+from bnfold.ir.time_limit import look_at_clock
 from bnfold.ir.traits import READS_VALUES
 from bnfold.ir.value import Value
 
@@ -89,4 +90,5 @@ def _propagates(node: onnx.NodeProto) -> bool:
 
 
 def _infer(proto: onnx.ModelProto, *, strict: bool, propagate: bool) -> onnx.ModelProto:
+    look_at_clock()
     return onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=strict, data_prop=propagate)

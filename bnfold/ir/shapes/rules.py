@@ -16,10 +16,7 @@ ShapeOf = Callable[[ir.Value | None], list[Dim] | None]
 
 
 def terms(node: ir.Node, shape_of: ShapeOf) -> list[Term]:
-    """Return what is known of the shapes around a node; nothing of operators that say nothing.
-
-    Damaged nodes may raise.
-    """
+    """Return what is known of the shapes around a node, if anything. Damaged nodes may raise."""
     rule = _RULES.get(node.op_type) if not node.domain else None
     return list(rule(node, shape_of)) if rule is not None else []
 
@@ -78,6 +75,8 @@ def _broadcast(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
     values = [value for value in node.inputs if value is not None]
     known = [shape_of(value) for value in values]
     told = [shape for shape in known if shape is not None]
+    if len(told) < len(values) and shape_of(node.output(0)) is None:
+        return  # a number beside a value of unknown rank says nothing of it
     rank = max(map(len, told)) if len(told) == len(values) else _rank(shape_of, node.output(0))
     spread = _spread([_placed(node, slot, shape, rank) for slot, shape in enumerate(known)], rank)
     for value, shape, letters in zip(values, known, spread, strict=True):

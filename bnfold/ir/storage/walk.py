@@ -5,6 +5,7 @@ It reads through a bounded buffer. Every length is checked against what encloses
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,6 +22,13 @@ TOO_LONG = 1 << 14
 """Bytes that a length of two bytes cannot say; `ByteWindow.pass_over` reads no longer ones."""
 _LONGEST_HEAD = 20  # a tag and a length of ten bytes each
 _LONGEST_TAG = 5  # so protobuf holds it, with lengths too
+
+_NUMBERS = re.compile(
+    rb"(?s)(?:[\x08\x10\x18\x20\x28\x30\x38\x40\x48\x50\x58\x60\x68\x70\x78][\x80-\xff]{0,9}+[\x00-\x7f]"
+    rb"|[\x0d\x15\x1d\x25\x2d\x35\x3d\x45\x4d\x55\x5d\x65\x6d\x75\x7d].{4}"
+    rb"|[\x09\x11\x19\x21\x29\x31\x39\x41\x49\x51\x59\x61\x69\x71\x79].{8})++"
+)
+"""Whole fields that are numbers: a tag of one byte, then a varint, four bytes or eight."""
 
 _OF_MODELS = {field.number for field in onnx.ModelProto.DESCRIPTOR.fields}
 """The fields of a whole model; a file of something else seldom goes on with one of these."""
@@ -106,13 +114,16 @@ class ByteWindow:
         return start, number, kind, position, stop
 
     def pass_over(self, position: int, end: int, threshold: int) -> int:
-        """Return the place behind the length-delimited fields shorter than ``threshold`` that the buffer holds whole.
+        """Return the place behind the fields that need no look and that the buffer holds whole.
 
-        Where a model has many nodes, nearly all its fields are of this kind, and this loop is all the time lifting
-        takes; what it does not recognise is left to `field`, which checks.
+        These are numbers (an attribute may have many) and length-delimited fields shorter than ``threshold``.
+        Where a model has many nodes, nearly all its fields are of the latter kind, and this loop is all the time
+        lifting takes; what it does not recognise is left to `field`, which checks.
         """
         data, start = self._data, self._start
         index, stop = position - start, min(end - start, len(data))
+        if 0 <= index < stop and (numbers := _NUMBERS.match(data, index, stop)) is not None:
+            index = numbers.end()
         while 0 <= index < stop - 3 and data[index] & 0x87 == BYTES:  # a tag of one byte
             length = data[index + 1]
             behind = index + 2 + length

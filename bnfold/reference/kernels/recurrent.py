@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bnfold.ir.time_limit import look_at_clock
 from bnfold.reference.kernels.activation import curve
 from bnfold.reference.precision import Datum
 from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, require
@@ -93,6 +94,7 @@ def _run(
     for place, (direction, back) in enumerate(_directions(call, r, bias, peeps, defaults)):
         inputs = x @ w[place].T + bias[place, : gates * size]
         for time in range(x.shape[0]):
+            look_at_clock()
             items = np.flatnonzero(time < steps)
             spots = steps[items] - 1 - time if back else np.full(len(items), time)
             news = step(call, direction, inputs[spots, items], states[0][place, items], states[1][place, items])

@@ -207,8 +207,9 @@ def _changed(
         old = original.values[made[0]].producer if made else None
         is_renewed = (node.domain, node.op_type) in calls
         if old is None or len(made) < len(names) or is_renewed or not unchanged(old, node):
-            # The outputs of a body share one cut, so that the body runs only once.
-            together = [made] if node.subgraphs and made else [[name] for name in made]
+            # The outputs of a body, or of a recurrent operator, share one cut, so that it runs only once.
+            is_long = node.subgraphs or node.is_op("LSTM", "GRU", "RNN")
+            together = [made] if is_long and made else [[name] for name in made]
             yield from (_around(graph, original, names, node.op_type, stops) for names in together)
     for value, former in zip(graph.outputs, original.outputs, strict=False):
         if value.graph is graph and former.graph is original and not _same_output(former, value):

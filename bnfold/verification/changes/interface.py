@@ -36,16 +36,24 @@ def narrowed(before: ir.Model, after: ir.Model) -> str:
     """Return a sentence about feeds that ``after`` rejects although ``before`` accepts them; else empty."""
     free = before.overridable_inputs()
     takes, took = (declared_shapes(model.graph.proto.input) for model in (after, before))
-    gone = _without(free, after.overridable_inputs())
+    unneeded = idle_inputs(before, after)
+    gone = [name for name in _without(free, after.overridable_inputs()) if name not in unneeded]
     if gone:
         return f"callers can no longer feed {', '.join(map(repr, gone))}, which had a default"
-    for old in (*before.required_inputs(), *free):
+    for old in (value for value in (*before.required_inputs(), *free) if value.name not in unneeded):
         if not _admits(took[old.name], takes[old.name]):
             return (
                 f"input {old.name!r} took the shape {_written(took[old.name])} "
                 f"and takes only {_written(takes[old.name])}"
             )
     return ""
+
+
+def idle_inputs(before: ir.Model, after: ir.Model) -> list[str]:
+    """Return names of inputs with a default that no node of ``before`` reads, and that ``after`` does not take."""
+    free = before.overridable_inputs()
+    unread = {value.name for value in free if value.is_unread}
+    return [name for name in _without(free, after.overridable_inputs()) if name in unread]
 
 
 def declared_shapes(infos: Iterable[onnx.ValueInfoProto]) -> dict[str, Shape]:

@@ -17,6 +17,7 @@ import numpy as np
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import Array
+from bnfold.ir.time_limit import look_at_clock
 from bnfold.reference.precision import Datum, widen
 from bnfold.verification.changes.extract import computed_constants
 from bnfold.verification.inputs.drawing import Feeds
@@ -49,6 +50,7 @@ def evaluator(
     """
 
     def evaluate(model: ir.Model, feeds: Feeds, outputs: Sequence[str], **options: Any) -> Results:
+        look_at_clock()
         clock.work.limit = clock.work.seconds + patience()
         given = {"noise": reference.Noise(), "limit_seconds": clock.left, "work": clock.work, **options}
         return reference.evaluate(model, feeds, outputs, policy=policy, **given)

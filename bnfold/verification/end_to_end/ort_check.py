@@ -10,7 +10,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +20,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.elements import Array
+from bnfold.ir.time_limit import LimitStruck, look_at_clock
 from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
 from bnfold.verification.changes.boundaries import uncovered
@@ -29,7 +32,7 @@ from bnfold.verification.inputs.cost import Cost, estimate_pair, memory_there_is
 from bnfold.verification.inputs.drawing import Feeds, random_feeds
 from bnfold.verification.inputs.sized import fitted, sized
 from bnfold.verification.request import RUNTIME_SHARE, Request
-from bnfold.verification.runtimes.runtime import RuntimeProcess
+from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.runtimes.worker import Sample
 from bnfold.verification.tolerance.compare import pattern_fault
 from bnfold.verification.tolerance.discontinuities import discontinuous_inputs
@@ -108,7 +111,8 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
         unless_run = Guard(left_out="" if sizes[-1] in affordable else too_long)
         moved = draws.removed.moved(_SMALL) if affordable else {}
         with ThreadPoolExecutor(1) as pool:
-            yield pool.submit(_guard, request, affordable, moved, not draws.removed.are_renamed, unless_run).result
+            has_new = not draws.removed.are_renamed
+            yield pool.submit(copy_context().run, _guard, request, affordable, moved, has_new, unless_run).result
 
 
 def _weight_bytes(model: ir.Model) -> int:
@@ -162,27 +166,29 @@ def _guard(request: Request, sizes: Sequence[Choice], moved: Feeds, has_new: boo
     If there are none, return ``unless_run`` if it has a reason, else the last result.
     """
     found = unless_run
-    for choice in sizes:
-        found = _guard_at(request, choice, moved, has_new)
-        if found.witness is None or found.witness.ran_before:
-            return found
+    try:
+        for choice in sizes:
+            found = _guard_at(request, choice, moved, has_new)
+            if found.witness is None or found.witness.ran_before:
+                return found
+    except LimitStruck:
+        return Guard(left_out=request.clock.over())
     return unless_run if unless_run.left_out else found
 
 
 def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> Guard:
     feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, 0)
-    runtime = RuntimeProcess(request.checks.runtime)
     sides = request.sources
     if _is_resized(request.before, choice):
         resized = choice.model, sized(request.after, choice.shapes)
         sides = as_read(resized[0], None, request.policy), as_read(resized[1], None, request.policy)
-    before, after = (runtime.run(side, [feeds], request.clock.left) for side in sides)
+    before, after = (_run(request, side, feeds) for side in sides)
     row = RuntimeRow(before.runtime, None, before.ran, after.ran, tuple(filter(None, (before.error, after.error))))
     if not before.ran:
         return Guard(row, left_out=f"{before.runtime} does not run the original: {before.error}")
     if not after.ran:
         return Guard(row, doubt=refusal(before, after))
-    spread = runtime.run(sides[0], [feeds], request.clock.left, moved) if moved else None
+    spread = _run(request, sides[0], feeds, moved) if moved else None
     if has_new and (spread is None or not spread.ran):
         return Guard(row, left_out="nothing shows what rounding does to the whole models")
     old, new = before.results[0], after.results[0]
@@ -192,6 +198,11 @@ def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> 
     if fault := broken_promise(request.before, request.after, {name: new[name].shape for name in outputs}):
         return Guard(row, doubt=fault)
     return _compared(row, old, new, spread.results[0] if spread is not None else None)
+
+
+def _run(request: Request, side: ir.Model | Path, feeds: Feeds, moved: Feeds | None = None) -> RuntimeResult:
+    look_at_clock()
+    return RuntimeProcess(request.checks.runtime).run(side, [feeds], request.clock.left, moved)
 
 
 def _compared(row: RuntimeRow, old: Sample, new: Sample, moved: Sample | None) -> Guard:

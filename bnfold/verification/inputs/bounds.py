@@ -102,6 +102,8 @@ def _numbers(node: ir.Node) -> Iterator[bytes]:
     So an attribute equals the input that replaces it in later versions.
     """
     for attribute in node.proto.attribute:
+        if attribute.name == "hidden_size":  # the weights state it, and no axis of an activation is open to it
+            continue
         if attribute.type in (onnx.AttributeProto.INT, onnx.AttributeProto.INTS):
             yield np.array([*attribute.ints] or [attribute.i], np.int64).tobytes()
         elif attribute.name not in node.subgraphs:

@@ -35,7 +35,7 @@ def estimate(model: ir.Model) -> Cost:
     for node in model.graph.nodes:
         made = max((_elements(value) for value in node.outputs), default=0)
         largest = max(largest, made)
-        seconds += made * (ELEMENT_SECONDS + _products_an_element(node) / PRODUCTS_A_SECOND)
+        seconds += made * ELEMENT_SECONDS + _products(node, made) / PRODUCTS_A_SECOND
     return Cost(seconds, 8 * HELD * largest)
 
 
@@ -65,6 +65,14 @@ def memory_there_is() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return 1 << 62
+
+
+def _products(node: ir.Node, made: int) -> int:
+    """Return multiply-adds of a node with so many elements in its largest output."""
+    if node.is_op("LSTM", "GRU", "RNN"):  # the weights of input and state take part in each step
+        steps = math.prod(_dims(node.input(0))[:2])
+        return steps * sum(math.prod(_dims(node.input(slot))) for slot in (1, 2))
+    return made * _products_an_element(node)
 
 
 def _products_an_element(node: ir.Node) -> int:

@@ -12,6 +12,7 @@ from bnfold import ir
 from bnfold.ir.shapes.rules import Dim
 from bnfold.ir.shapes.unification import Dims, Known
 from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, WINDOWED
+from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.inputs.bounds import chooses_by_sizes, depend_on_sizes, largest_bound
 from bnfold.verification.inputs.domains import ShapeOf
 from bnfold.verification.inputs.shapes import elements, open_places
@@ -54,8 +55,9 @@ def subgraph_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) ->
 
     A rewrite may rely on the declared shapes (no padding at this size, one row). So a difference at other sizes does
     not count if the declared sizes are all that can occur and show none. Without a known rank, the usual ranks are
-    tried. A difference at a wrong guess means nothing.
+    tried. A difference at a wrong guess means nothing. What makes a constant behaves alike at all sizes.
     """
+    nodes = [node for node in nodes if constant_of(node.output(0)) is None]
     known = {name: _known(value) for name, value in inputs.items()}
     tried: list[Shapes] = []
     for full in _guesses(known):

@@ -13,6 +13,7 @@ from itertools import chain, islice
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
+from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import changed_defaults, may_be_fed_in, visible
 from bnfold.verification.changes.extract import Subgraph, fed_apart
 from bnfold.verification.comparing.sides import evaluator
@@ -86,6 +87,8 @@ class SubgraphVerifier:
             found = Skip(self._clock.over()) if self._clock.is_over else self._compare(cut, hidden)
         except reference.OutOfTime as error:
             found = Skip(f"{error}: {self._clock.over(EVALUATIONS * error.needed)}")
+        except LimitStruck:
+            found = Skip(self._clock.over())
         except BnfoldError as error:
             found = Skip(str(error))
         if isinstance(found, Skip):

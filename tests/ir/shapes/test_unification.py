@@ -218,3 +218,14 @@ def test_what_is_placed_has_the_shape_of_its_places(nodes: str, wanted: dict[str
 def test_a_size_that_no_file_can_hold_is_open() -> None:
     both = model("(float[N] x, float[M] z) => (float[O] y) { y = Concat <axis = 0> (x, z) }", {})
     assert inferred_shapes(ir.load(both), {"x": [2**63], "z": [None]})["z"] is not None
+
+
+def test_a_number_beside_a_value_of_unknown_rank_does_not_make_it_a_number() -> None:
+    """Half of something is often what GELU makes; the MatMul behind it has as many axes as that."""
+    nodes = "r = Reshape (x, s)  h = Mul (r, half)  m = MatMul (h, W)  y = Add (b, m)"
+    body = f"(float[A,B,4] x, int64[R] s) => (y) {{ {nodes} }}"
+    loaded = ir.load(model(body, {"half": np.array(0.5), "W": np.ones((4, 5)), "b": np.ones(5)}))
+    loaded.infer_shapes()
+    learn_shapes(loaded)
+    values = loaded.graph.values
+    assert [values[name].shape for name in ("r", "h", "m", "y")] == [None] * 4

@@ -16,7 +16,7 @@ from bnfold.errors import MalformedModel
 from bnfold.ir.storage import wire
 from bnfold.ir.storage.skeleton import insert_payloads, strip_payloads
 from bnfold.ir.storage.source import BufferSource
-from bnfold.ir.storage.walk import WINDOW, Reference
+from bnfold.ir.storage.walk import WINDOW, ByteWindow, Field, Reference
 from tests.ir.build import LARGE, chain, everywhere, fields, weight
 
 NONCE = b"0123456789abcdef"
@@ -50,6 +50,28 @@ class Lifted:
         _, offset, length = self.span(piece.token)
         assert length == piece.length
         return self.data[offset : offset + length]
+
+
+def test_numbers_of_an_attribute_are_passed_over_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forest of trees has hundreds of thousands of them, each a field of its own."""
+    looked: list[int] = []
+    field = ByteWindow.field
+
+    def counted(self: ByteWindow, start: int, end: int) -> Field:
+        looked.append(start)
+        return field(self, start, end)
+
+    monkeypatch.setattr(ByteWindow, "field", counted)
+    ints = [*range(-3, 40_000), 2**62, -(2**63)]
+    floats = [0.5] * 40_000
+    node = helper.make_node("Trees", ["x"], ["y"], ints=ints, floats=floats)
+    held = helper.make_attribute("held", weight("w", 5000))
+    node.attribute.append(held)
+    graph = helper.make_graph([node], "g", [], [])
+    lifted = Lifted(helper.make_model(graph).SerializeToString())
+    assert len(lifted.spans) == 1
+    assert lifted.back() == lifted.data
+    assert len(looked) < 100
 
 
 def test_every_large_tensor_is_lifted_at_any_depth_and_comes_back() -> None:

@@ -51,6 +51,21 @@ def test_what_a_constant_is_called_is_no_change() -> None:
     assert cut.outputs == ("b",)
 
 
+def test_a_large_tensor_in_an_attribute_is_compared_by_content() -> None:
+    def looked_up(last: int) -> onnx.ModelProto:
+        proto = model("(int64[N] x) => (float[N] y) { y = ai.onnx.ml.LabelEncoder (x) }", {})
+        proto.opset_import.add(domain="ai.onnx.ml", version=4)
+        for name, dtype in (("keys_tensor", np.int64), ("values_tensor", np.float32)):
+            table = np.arange(600).astype(dtype)
+            table[-1] = last
+            proto.graph.node[0].attribute.append(onnx.helper.make_attribute(name, onnx.numpy_helper.from_array(table)))
+        return proto
+
+    assert changes(looked_up(599), looked_up(599)) == []
+    (cut,) = changes(looked_up(599), looked_up(1000))
+    assert cut.outputs == ("y",)
+
+
 def test_what_a_caller_may_override_is_known_by_its_name() -> None:
     before = "(float[N,3] x, float[3] p, float[3] q) => (float[N,3] y) { y = Mul (x, p) }"
     weights = {"p": np.ones(3), "q": np.ones(3)}

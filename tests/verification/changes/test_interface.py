@@ -10,7 +10,7 @@ import bnfold
 from bnfold import ir
 from bnfold.ir.elements import type_name
 from bnfold.verification import Verdict, verify
-from bnfold.verification.changes.interface import interface_fault, narrowed
+from bnfold.verification.changes.interface import idle_inputs, interface_fault, narrowed
 from tests.verification.graphs import Depth, model, numbers, statistics
 
 DEPTHS: tuple[Depth, ...] = ("auto", "full", "local")
@@ -258,3 +258,16 @@ def test_of_an_input_that_is_an_output_both_declarations_count() -> None:
     after = onnx.ModelProto.FromString(before.SerializeToString())
     del after.graph.input[:]
     assert verify(ir.load(before), ir.load(after), runtime="none").status != "failed"
+
+
+def test_a_default_that_nothing_reads_may_go_but_is_missed() -> None:
+    """No result changes by that; a caller who feeds it is refused all the same."""
+    body = "(float[3] x, float[3] k) => (float[3] y) { y = Neg (x) }"
+    before = ir.load(model(body, {"k": np.ones(3)}))
+    after = ir.load(model(body.replace(", float[3] k", ""), {}))
+    assert (narrowed(before, after), idle_inputs(before, after)) == ("", ["k"])
+    verdict = verify(before, after, runtime="none")
+    assert (verdict.status, verdict.decided_by) == ("unverified", "interface")
+    assert "can no longer feed k, which nothing reads" in verdict.reason
+    wrong = ir.load(model(body.replace(", float[3] k", "").replace("Neg", "Abs"), {}))
+    assert verify(before, wrong, runtime="none").status == "failed"

@@ -28,6 +28,13 @@ def test_products_of_other_operators_are_counted() -> None:
     assert estimate(sized(transposed, {"x": (1, 8, 20, 20)})).seconds > 8 * 20 * 20 * 4 * 4 / PRODUCTS_A_SECOND
 
 
+def test_products_of_recurrent_operators_are_counted_for_each_step() -> None:
+    body = "(float[N,2,30] x) => (float[M,1,2,40] y) { y = LSTM <hidden_size = 40> (x, w, r) }"
+    lstm = ir.load(model(body, {"w": np.ones((1, 160, 30)), "r": np.ones((1, 160, 40))}))
+    assert estimate(sized(lstm, {"x": (500, 2, 30)})).seconds > 500 * 2 * 160 * 70 / PRODUCTS_A_SECOND
+    assert estimate(sized(lstm, {"x": (500, 2, 30)})).seconds < 2 * 500 * 2 * 160 * 70 / PRODUCTS_A_SECOND + 1e-3
+
+
 def test_what_inference_does_not_know_costs_what_took_its_place_does() -> None:
     head = "(float[N,8,H,W] x) => (float[N,16,P,Q] y)"
     old = model(f"{head} {{ c = Crop <border = [1, 1, 1, 1]> (x)  y = Conv <group = 2> (c, W) }}", WEIGHT, opset=8)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -9,7 +9,14 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import LocalRow, verify
+from bnfold.verification.changes.extract import Subgraph
+from bnfold.verification.coverage.record import Coverage, Table
 from bnfold.verification.subgraphs import repeated
+from bnfold.verification.subgraphs.pairs import SubgraphPair
+from bnfold.verification.subgraphs.runnable import runnable
+from bnfold.verification.subgraphs.trials import Skip
+from bnfold.verification.tolerance.compare import Difference
+from bnfold.verification.tolerance.rounding import PerturbedWeights
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
 BN = "BatchNormalization"
@@ -113,3 +120,38 @@ def test_bounds_are_looked_at_in_every_region() -> None:
     old, new = model(text, bounds), model(text, wrong)
     verdict = verify(ir.load(old), ir.load(new), depth="local", runtime="none")
     assert verdict.status == "failed"
+
+
+def kept(body: str = "y = Conv (x, w)", **changes: Any) -> SubgraphPair | None:
+    """What is kept of the comparison of a region with itself, or with ``changes`` in what was found."""
+    weights = {"w": np.ones((2, 2, 1, 1)), "s": np.array([2, 2, 1, 1])}
+    loaded = ir.load(model(f"(float[1,2,3,3] x) => (float[1,2,3,3] y) {{ {body} }}", weights))
+    cut = ir.Cut("", ("x",), ("y",), "")
+    subgraph = Subgraph([loaded.graph.values["y"]], [loaded.graph.values["x"]])
+    part = runnable(subgraph, subgraph.stored)
+    coverage = Coverage([], follows_from_structure=lambda: True)
+    tried = [({"x": np.ones((1, 2, 3, 3))}, False, Difference())]
+    draws = PerturbedWeights(loaded, loaded)
+    given: dict[str, Any] = {"coverage": coverage, "tried": tried, **changes}
+    return repeated.repeatable(SubgraphPair(cut, part, part, [{}, {}], draws=draws, evaluate=cast(Any, None), **given))
+
+
+TABLE = Table(0, cast(Any, None), cast(Any, None), np.zeros(1), np.zeros(1, bool))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tried": []},
+        {"tried": [({"x": np.ones(3)}, False, Difference()), ({"x": np.ones(3)}, False, Difference(excess=2.0))]},
+        {"tried": [({"x": np.ones(3)}, False, Difference()), ({"x": np.ones(3)}, False, Skip("does not fit"))]},
+        {"tried": [({"x": np.broadcast_to(1.0, 1 << 20)}, False, Difference())] * 2},
+        {"coverage": Coverage([], [TABLE], follows_from_structure=lambda: True)},
+        {"coverage": Coverage([])},
+        {"body": "r = Reshape (w, s)  y = Conv (x, r)"},
+    ],
+    ids=["none", "differs", "skipped", "large", "table", "weights", "constant"],
+)
+def test_what_needed_more_than_equal_results_is_not_repeated(changes: dict[str, Any]) -> None:
+    assert kept() is not None
+    assert kept(**changes) is None

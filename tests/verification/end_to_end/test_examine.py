@@ -1,0 +1,70 @@
+"""What comparing whole models shows, and when it shows nothing."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from bnfold import ir
+from bnfold.verification import decision, verify
+from bnfold.verification.end_to_end import examine
+from bnfold.verification.end_to_end.drawing import Sample
+from bnfold.verification.end_to_end.samples import Samples
+from bnfold.verification.parts import Parts
+from bnfold.verification.verdict import LocalRow
+from tests.verification.graphs import model
+
+
+class Outputs:
+    outputs = ("y",)
+
+
+def sample(number: float, *, fed: bool = True, is_hollow: bool = False) -> Sample:
+    return Sample({"x": np.zeros(2)} if fed else {}, {"y": np.full(2, number)}, is_hollow=is_hollow)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "another", "ignores"),
+    [
+        ([sample(1.0), sample(1.0)], sample(1.0), True),
+        ([sample(1.0), sample(2.0)], sample(1.0), False),
+        ([sample(1.0), sample(1.0), sample(2.0)], sample(1.0), False),
+        ([sample(1.0), sample(1.0)], None, False),  # recorded inputs are what they are
+        ([sample(1.0, fed=False), sample(1.0, fed=False)], sample(1.0), False),
+        ([sample(1.0)], sample(1.0), False),
+        ([sample(1.0, is_hollow=True)], sample(1.0), True),
+        ([sample(1.0, is_hollow=True)], sample(2.0), False),
+    ],
+)
+def test_outputs_that_no_input_changes_show_nothing(
+    chosen: list[Sample], another: Sample | None, ignores: bool
+) -> None:
+    drawn = Samples(chosen, None if another is None else lambda _number: another)
+    assert bool(examine._ignores_inputs(cast(Any, Outputs()), drawn)) is ignores
+
+
+BODY = "(float[N,3] x) => (float[N,3] y) { a = Relu (x)  y = Neg (a) }"
+
+
+def test_a_runtime_that_takes_the_original_alone_leaves_it_unverified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Float64 and the parts agree; what nobody can run is no result all the same."""
+    real = decision._whole
+
+    def refused(request: Any, draws: Any) -> Any:
+        from dataclasses import replace
+
+        whole, obstacle = real(request, draws)
+        assert whole is not None
+        return replace(whole, refusal="onnxruntime runs the original, but not the rewritten model"), obstacle
+
+    before, after = ir.load(model(BODY, {})), ir.load(model(BODY.replace("Relu (x)", "Max (x, z)"), {"z": np.zeros(1)}))
+    assert verify(before, after, runtime="none").verified
+    monkeypatch.setattr(decision, "_whole", refused)
+    verdict = verify(before, after, runtime="none")
+    assert (verdict.status, verdict.decided_by) == ("unverified", "nothing")
+    assert verdict.reason == "onnxruntime runs the original, but not the rewritten model"
+    row = LocalRow("Max a", "", ("a",), "failed", 1.0, 0.0, "differs")
+    monkeypatch.setattr(decision, "_parts", lambda *_: Parts(announced=(row,)))
+    assert verify(before, after, runtime="none").status == "failed", "a part that differs is worse"

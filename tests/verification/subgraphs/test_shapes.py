@@ -1,0 +1,48 @@
+"""Which sizes a part is tried at."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.verification.changes.boundaries import uncovered
+from bnfold.verification.inputs.bounds import largest_bound
+from bnfold.verification.subgraphs.shapes import subgraph_shapes
+from tests.verification.graphs import model
+
+_LSTM = "(float[N,2,3] x) => (float[N,1,2,40] y, float[1,2,40] h) { y, h = LSTM <hidden_size = 40> (x, w, r) }"
+_WEIGHTS = {"w": np.ones((1, 160, 3)), "r": np.ones((1, 160, 40))}
+
+
+def longest(proto: onnx.ModelProto) -> int:
+    loaded = ir.load(proto)
+    loaded.infer_shapes()
+    trials = [*subgraph_shapes({"x": loaded.graph.values["x"]}, loaded.graph.nodes)]
+    return max(max(shapes["x"]) for trial in trials for shapes in (trial.shapes, *trial.others))
+
+
+def test_a_node_that_makes_a_constant_bounds_no_size() -> None:
+    """An exporter reshapes each bias: 300 is its length, and no size that an image has to reach."""
+    reshaped = "(float[N,3,H,W] x) => (float[N,300,P,Q] y) { c = Conv (x, w)  r = Reshape (b, s)  y = Add (c, r) }"
+    weights = {"w": np.ones((300, 3, 3, 3)), "b": np.ones(300), "s": np.array([1, 300, 1, 1])}
+    assert longest(model(reshaped, weights)) < 100
+
+
+def test_a_node_that_moves_an_activation_does() -> None:
+    moved = "(float[N,3,H,W] x) => (float[N,3,P,Q] y) { y = Slice (x, a, e, d) }"
+    weights = {"a": np.array([0]), "e": np.array([300]), "d": np.array([2])}
+    assert longest(model(moved, weights)) > 300
+
+
+def test_the_hidden_size_of_a_recurrent_operator_bounds_no_sequence() -> None:
+    assert largest_bound(ir.load(model(_LSTM, _WEIGHTS)).graph.nodes) < 3
+    stated = _LSTM.replace("(x, w, r)", "(x, w, r, , n)")
+    lengths = {"n": np.array([77, 5], np.int32)}
+    assert largest_bound(ir.load(model(stated, _WEIGHTS | lengths)).graph.nodes) == 77
+
+
+def test_the_outputs_of_a_recurrent_operator_are_compared_at_once() -> None:
+    doubled = {name: weight * 2 for name, weight in _WEIGHTS.items()}
+    (cut,) = uncovered(ir.load(model(_LSTM, _WEIGHTS)), ir.load(model(_LSTM, doubled)), ())
+    assert cut.outputs == ("y", "h")
