@@ -222,10 +222,10 @@ def axes_from_front(node: ir.Node, target: int, types: Types) -> str | None:
         if given == default_of(known) or "Negative value means" in known.description:
             continue
         value = node.input(0)
-        shape = types.shape(value) if value is not None else None
-        if shape is None:
+        size = types.rank(value) if value is not None else None
+        if size is None:
             return f"{name}={given} counts from the end, which opset {target} does not know, and the rank is not known"
-        rank = len(shape) + len(axes) * node.is_op("OneHot", "Unsqueeze")  # they count the axes of the output
+        rank = size + len(axes) * node.is_op("OneHot", "Unsqueeze")  # they count the axes of the output
         counted = [axis + rank if axis < 0 else axis for axis in axes]
         if node.is_op("Squeeze"):
             counted.sort()  # its old shape inference takes them in this order only

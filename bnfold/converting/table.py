@@ -200,6 +200,12 @@ DOWN: dict[tuple[str, int], Adapter] = {
 If an operator begins with the version, the step decomposes it.
 """
 
+SHOWN_BY_FORM = frozenset({
+    *(step for step, adapter in DOWN.items() if adapter is to_attributes.as_it_stands),
+    ("Clip", 12), ("Constant", 12), ("Gemm", 11), ("Max", 12), ("Min", 12), ("Reshape", 14), ("Shape", 15),
+})  # fmt: skip
+"""Steps whose adapter changes no node that has the older version's form and types."""
+
 ONE_WAY = frozenset({
     *((op_type, 7) for op_type in (
         *("GRU", "LSTM", "RNN", "Upsample"),
@@ -266,6 +272,14 @@ def unproven(op_type: str, version: int) -> str | None:
         return f"version {version} is newer than this bnfold"
     older = [candidate for candidate in versions_of(op_type) if candidate < version]
     return objection(op_type, older[-1], version)
+
+
+def has_to_adapt(op_type: str, version: int) -> bool:
+    """Whether the step down from ``version`` may change a node that has the older version's form and types."""
+    if (op_type, version) in DOWN:
+        return (op_type, version) not in SHOWN_BY_FORM
+    step = _step(op_type, version)
+    return step.adapter is not None or step.blocked is not None
 
 
 def is_compatible(op_type: str, version: int, target: int) -> bool:

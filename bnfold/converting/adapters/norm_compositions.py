@@ -94,11 +94,11 @@ def _wanted(value: ir.Value | None) -> ir.Value | None:
 
 def _trailing_axes(conversion: NodeConversion, data: ir.Value) -> list[int]:
     """Return the axes from ``axis`` on, from the front if the rank is known."""
-    axis, shape = int(conversion.node.attr("axis", -1)), conversion.shape(data)
-    if shape is not None:
-        if not -len(shape) <= axis < len(shape):
-            raise Inexpressible(f"has axis {axis}, over an input of rank {len(shape)}")
-        return list(range(axis % len(shape), len(shape)))
+    axis, rank = int(conversion.node.attr("axis", -1)), conversion.context.types.rank(data)
+    if rank is not None:
+        if not -rank <= axis < rank:
+            raise Inexpressible(f"has axis {axis}, over an input of rank {rank}")
+        return list(range(axis % rank, rank))
     if axis >= 0 or conversion.target < 11:
         raise Inexpressible(f"has axis {axis}, and the rank of {data.name!r} is not known")
     return list(range(axis, 0))

@@ -208,7 +208,7 @@ def _between_computed(conversion: NodeConversion, over: list[int] | None) -> Non
 
 
 def _bound_at(conversion: NodeConversion, value: ir.Value, place: int, count: int) -> ir.Value:
-    tensor = ir.constant(value) or conversion.context.integers.get(value)
+    tensor = conversion.context.integers(value)
     if tensor is not None:
         return conversion.ints([int(tensor.numpy().reshape(-1)[place])], "bound")
     if count > 1:
