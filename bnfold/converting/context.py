@@ -24,6 +24,10 @@ class Inexpressible(Unsupported):
     """The node has no exact equivalent at the target opset, or what is needed to write it is not known."""
 
 
+class Meaningless(Inexpressible):
+    """The node has no meaning at its own opset: no composition of others has it either."""
+
+
 class UnknownType(Inexpressible):
     """The type of a value that the node reads is not known."""
 

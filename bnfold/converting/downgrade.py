@@ -9,7 +9,7 @@ import onnx
 from bnfold import ir
 from bnfold.converting import function_body, table
 from bnfold.converting.compatible import default_of
-from bnfold.converting.context import Inexpressible, UnknownType
+from bnfold.converting.context import Inexpressible, Meaningless, UnknownType
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
@@ -43,8 +43,8 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
         adapter, older = table.DOWN.get((node.op_type, version)), version_at(node.op_type, version - 1)
         try:
             _one_step(conversion, adapter, version, older)
-        except Inexpressible:
-            if node.op_type not in function_body.SOUND:
+        except Inexpressible as error:
+            if node.op_type not in function_body.SOUND or isinstance(error, Meaningless):
                 raise
             _expand(conversion, version)
             return

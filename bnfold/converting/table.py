@@ -170,6 +170,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("Split", 2): partial(attributes.keep_default, {"axis": 0}),
     ("Gemm", 7): broadcast.row_of_bias,
     ("Attention", 23): attention.plain,
+    ("Attention", 24): attention.whole_mask,
     ("Einsum", 12): einsum.einsum,
     ("BitwiseNot", 18): integers.complement,
     ("DFT", 20): to_attributes.dft_axis,
