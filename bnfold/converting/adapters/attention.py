@@ -196,7 +196,7 @@ def _form(
     if not isinstance(queries, int) or not isinstance(keys, int) or keys != values or not 0 < keys <= queries:
         raise Inexpressible("has heads of which it is not known which belong together")
     width = first[-1] if rank == 4 else _divided(first[-1], queries)
-    if not isinstance(width, int) or queries % keys:
+    if not isinstance(width, int) or not width or queries % keys:
         raise Inexpressible("has a head size that is not known")
     return _Form(rank, queries, queries // keys, width), first[-2], second[-2]
 
