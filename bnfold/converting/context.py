@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.converting.given import GivenModel
 from bnfold.errors import Unsupported
 from bnfold.ir.shapes.stepwise import Types
 from bnfold.semantics import Policy, Repair
@@ -21,6 +22,10 @@ FIX_SHAPES = "give open sizes with --fix-shapes NAME=1,3,224,224"
 
 class Inexpressible(Unsupported):
     """The node has no exact equivalent at the target opset, or what is needed to write it is not known."""
+
+
+class Meaningless(Inexpressible):
+    """The node has no meaning at its own opset: no composition of others has it either."""
 
 
 class UnknownType(Inexpressible):
@@ -42,10 +47,15 @@ class ConversionContext:
     training: list[str] = field(default_factory=list)
     constants: dict[tuple[ir.Graph, str, tuple[int, ...], bytes], ir.Value] = field(default_factory=dict)
     reshaped: dict[tuple[ir.Graph, ir.Value, tuple[int, ...]], ir.Value] = field(default_factory=dict)
-    integers: Mapping[ir.Value, ir.Tensor] = field(default_factory=dict)
-    """Integers that follow from the sizes which inputs declare, though nodes compute them."""
+    given: GivenModel | None = None
+    """The model before the way down."""
     retyped: list[ir.Value] = field(default_factory=list)
     """Stored constants that have been stored in another type as well."""
+
+    def integers(self, value: ir.Value) -> ir.Tensor | None:
+        """Return integers that are the same in every run: a constant, or what follows from sizes of inputs."""
+        found = ir.constant(value)
+        return self.given.integers(value) if found is None and self.given is not None else found
 
     def constant(self, graph: ir.Graph, array: np.ndarray[Any, Any], name: str) -> ir.Value:
         """Return a constant of a graph; equal ones of one upgrade are stored once."""

@@ -9,7 +9,7 @@ import onnx
 from bnfold import ir
 from bnfold.converting import function_body, table
 from bnfold.converting.compatible import default_of
-from bnfold.converting.context import Inexpressible, UnknownType
+from bnfold.converting.context import Inexpressible, Meaningless, UnknownType
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
@@ -43,8 +43,8 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
         adapter, older = table.DOWN.get((node.op_type, version)), version_at(node.op_type, version - 1)
         try:
             _one_step(conversion, adapter, version, older)
-        except Inexpressible:
-            if node.op_type not in function_body.SOUND:
+        except Inexpressible as error:
+            if node.op_type not in function_body.SOUND or isinstance(error, Meaningless):
                 raise
             _expand(conversion, version)
             return
@@ -222,10 +222,10 @@ def axes_from_front(node: ir.Node, target: int, types: Types) -> str | None:
         if given == default_of(known) or "Negative value means" in known.description:
             continue
         value = node.input(0)
-        shape = types.shape(value) if value is not None else None
-        if shape is None:
+        size = types.rank(value) if value is not None else None
+        if size is None:
             return f"{name}={given} counts from the end, which opset {target} does not know, and the rank is not known"
-        rank = len(shape) + len(axes) * node.is_op("OneHot", "Unsqueeze")  # they count the axes of the output
+        rank = size + len(axes) * node.is_op("OneHot", "Unsqueeze")  # they count the axes of the output
         counted = [axis + rank if axis < 0 else axis for axis in axes]
         if node.is_op("Squeeze"):
             counted.sort()  # its old shape inference takes them in this order only

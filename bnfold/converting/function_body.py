@@ -51,10 +51,7 @@ def _body_of(conversion: NodeConversion, version: int) -> onnx.FunctionProto:
         opset = min(schema.function_opset_versions)
         encoded = schema.get_function_with_opset_version(opset)
     elif schema.has_context_dependent_function:
-        types = [
-            onnx.TypeProto() if value is None else value.type or _tensor_type(conversion, value)
-            for value in conversion.node.inputs
-        ]
+        types = [onnx.TypeProto() if value is None else _type_of(conversion, value) for value in conversion.node.inputs]
         opset = min(schema.context_dependent_function_opset_versions)
         given = [kind.SerializeToString() for kind in types]
         encoded = schema.get_context_dependent_function_with_opset_version(opset, proto.SerializeToString(), given)
@@ -67,8 +64,9 @@ def _body_of(conversion: NodeConversion, version: int) -> onnx.FunctionProto:
     return body
 
 
-def _tensor_type(conversion: NodeConversion, value: ir.Value) -> onnx.TypeProto:
-    return onnx.helper.make_tensor_type_proto(conversion.dtype(value), conversion.shape(value))
+def _type_of(conversion: NodeConversion, value: ir.Value) -> onnx.TypeProto:
+    conversion.context.types.recall()
+    return value.type or onnx.helper.make_tensor_type_proto(conversion.dtype(value), conversion.shape(value))
 
 
 def _needed(nodes: Sequence[onnx.NodeProto], wanted: Iterable[str]) -> list[onnx.NodeProto]:

@@ -93,13 +93,27 @@ def _needs(model: ir.Model) -> Iterator[tuple[int, str]]:
         yield 6, "a sparse initializer"
     if proto.graph.quantization_annotation:
         yield 5, "a quantization annotation"
-    for dtype, name in {value.dtype: value.name for value in values if value.dtype in _TYPES_SINCE}.items():
+    typed = [*((value.dtype, value.name) for value in values), *_named_types(model)]
+    for dtype, name in {dtype: name for dtype, name in typed if dtype in _TYPES_SINCE}.items():
         assert dtype is not None
         yield _TYPES_SINCE[dtype], f"the type {type_name(dtype)} of {name!r}"
     table: dict[tuple[str, int], int] = onnx.helper.OP_SET_ID_VERSION_MAP
     for entry in proto.opset_import:
         if entry.domain not in SPELLINGS:
             yield table.get((entry.domain, entry.version), 0), f"version {entry.version} of {entry.domain}"
+
+
+def _named_types(model: ir.Model) -> Iterator[tuple[int, str]]:
+    """Yield the element types that attributes name: no annotation may say what such a node makes."""
+    for node in model.nodes():
+        for attribute in node.proto.attribute[:]:
+            if attribute.name in _NAMING_TYPES:
+                yield attribute.i, node.label
+            elif attribute.name == "value":
+                yield attribute.t.data_type, node.label
+
+
+_NAMING_TYPES = ("dtype", "output_dtype", "to")
 
 
 def _function_needs(function: onnx.FunctionProto) -> Iterator[tuple[int, str]]:

@@ -9,18 +9,16 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting import imports
-from bnfold.converting.context import ConversionContext, numeric_type
+from bnfold.converting.context import ConversionContext
 from bnfold.converting.functions import inline_dependent
+from bnfold.converting.given import GivenModel
 from bnfold.converting.ir_version import Wanted, ir_version_of, write_ir_version
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange, OperatorChange
 from bnfold.errors import UpgradeBlocked
-from bnfold.ir.evaluators import INTEGERS
 from bnfold.ir.ordering import sort_nodes
-from bnfold.ir.schemas import version_at
-from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.shapes.disputed import may_be_unsure
+from bnfold.ir.shapes.inference import may_be_misstated
 from bnfold.ir.shapes.stepwise import Types
-from bnfold.ir.tensor import InMemory
 from bnfold.semantics import Policy, Repair
 
 
@@ -80,12 +78,14 @@ def upgrade(
     functions = frozenset((function.domain, function.name) for function in model.proto.functions)
     calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
     is_called = any(value is not None and value.dtype is None for call in calls for value in call.outputs)
-    if goal < before or is_called or any(map(may_be_unsure, model.nodes())):
-        # The type rules of single operators do not cover calls, and annotations may be wrong. What follows a node that
-        # cannot be lowered has to be known too.
+    given = GivenModel(model) if goal < before else None
+    if is_called or (may_be_misstated(model) if given is not None else any(map(may_be_unsure, model.nodes()))):
+        # The type rules of single operators do not cover calls, and annotations may be wrong.
         model.infer_shapes()
-    integers = _integers_of_sizes(model, before, goal) if goal < before else {}
-    context = ConversionContext(goal, policy, Types(goal), integers=integers)
+        recall = None
+    else:  # what follows a node that cannot be lowered has to be known too
+        recall = given.tell_types if given is not None else None
+    context = ConversionContext(goal, policy, Types(goal, recall), given=given)
     walk = GraphConverter(context, functions, fail_fast=fail_fast)
     for graph in (model.graph, *model.functions):
         if graph is model.graph or _uses_default_domain(graph):
@@ -106,24 +106,6 @@ def upgrade(
         training=tuple(walk.context.training),
         operators=walk.operators(),
     )
-
-
-def _integers_of_sizes(model: ir.Model, before: int, goal: int) -> dict[ir.Value, ir.Tensor]:
-    """Return the integers, made of known sizes, that nodes of operators with another version at the goal read.
-
-    They are found before anything is rewritten: what follows integers reads the forms of the model as it came.
-    """
-    known, found = Proven(model), dict[ir.Value, ir.Tensor]()
-    for node in model.graph.nodes:
-        if node.domain or version_at(node.op_type, before) == version_at(node.op_type, goal):
-            continue
-        for value in node.inputs:
-            if value is None or value in found or value.dtype not in INTEGERS or value.tensor_proto is not None:
-                continue
-            held = known.integers(value)
-            if held is not None and held.numbers is not None:
-                found[value] = InMemory(held.dtype, held.array.astype(numeric_type(held.dtype)))
-    return found
 
 
 def _uses_default_domain(graph: ir.Graph) -> bool:

@@ -57,10 +57,10 @@ class NodeConversion:
 
     def rank(self, value: ir.Value) -> int:
         """Return number of axes. Raises Inexpressible where it is not known."""
-        shape = self.shape(value)
-        if shape is None:
+        rank = self.context.types.rank(value)
+        if rank is None:
             raise UnknownType(f"the rank of {value.name!r} is not known", value)
-        return len(shape)
+        return rank
 
     def dtype(self, value: ir.Value) -> int:
         """Return element type. Raises Inexpressible where it is not known."""
@@ -93,7 +93,7 @@ class NodeConversion:
 
     def numbers(self, value: ir.Value, what: str) -> list[int]:
         """Return the integers that ``value`` holds in every run. Raises Inexpressible if it is computed from data."""
-        tensor = ir.constant(value) or self.context.integers.get(value)
+        tensor = self.context.integers(value)
         if tensor is None:
             raise Inexpressible(f"{what} ({value.name!r}) is not constant")
         values = tensor.numpy().reshape(-1)

@@ -123,9 +123,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
         for what in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
     },
     ("ReduceSum", 13): to_attributes.reduced_axes,
-    ("ReduceLogSum", 28): to_attributes.as_it_stands,
-    ("ReduceLogSumExp", 28): to_attributes.as_it_stands,
-    ("Erf", 13): to_attributes.as_it_stands,
+    **dict.fromkeys((("ReduceLogSum", 28), ("ReduceLogSumExp", 28), ("Erf", 13)), to_attributes.as_it_stands),
     ("LayerNormalization", 17): norm_compositions.layer,
     ("RMSNormalization", 23): norm_compositions.root_mean_square,
     ("GroupNormalization", 21): norm_compositions.group_of_channels,
@@ -170,6 +168,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("Split", 2): partial(attributes.keep_default, {"axis": 0}),
     ("Gemm", 7): broadcast.row_of_bias,
     ("Attention", 23): attention.plain,
+    ("Attention", 24): attention.whole_mask,
     ("Einsum", 12): einsum.einsum,
     ("BitwiseNot", 18): integers.complement,
     ("DFT", 20): to_attributes.dft_axis,
@@ -181,6 +180,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("Mod", 10): integers.modulo,
     ("Range", 11): integers.sequence,
     ("GatherND", 11): indexing.gather_nd,
+    ("GatherElements", 11): indexing.gather_elements,
     ("ScatterND", 11): indexing.scatter_nd,
     ("DepthToSpace", 11): indexing.from_depth,
     **{("QuantizeLinear", version): quantized.quantize for version in (10, 13, 19, 21)},
@@ -200,6 +200,12 @@ DOWN: dict[tuple[str, int], Adapter] = {
 If an operator begins with the version, the step decomposes it.
 """
 
+SHOWN_BY_FORM = frozenset({
+    *(step for step, adapter in DOWN.items() if adapter is to_attributes.as_it_stands),
+    ("Clip", 12), ("Constant", 12), ("Gemm", 11), ("Max", 12), ("Min", 12), ("Reshape", 14), ("Shape", 15),
+})  # fmt: skip
+"""Steps whose adapter changes no node that has the older version's form and types."""
+
 ONE_WAY = frozenset({
     *((op_type, 7) for op_type in (
         *("GRU", "LSTM", "RNN", "Upsample"),
@@ -213,7 +219,7 @@ BEGIN = frozenset({
     ("BitCast", 26), ("BitShift", 11), ("BitwiseAnd", 18), ("BitwiseOr", 18), ("BitwiseXor", 18), ("Col2Im", 18),
     ("Compress", 9), ("ConcatFromSequence", 11), ("ConvInteger", 10), ("Cos", 7), ("Cosh", 9),
     ("CumProd", 26), ("CumSum", 11), ("DFT", 17), ("DeformConv", 19), ("Det", 11),
-    ("DynamicQuantizeLinear", 11), ("Erf", 9), ("Expand", 8), ("EyeLike", 9), ("GatherElements", 11),
+    ("DynamicQuantizeLinear", 11), ("Erf", 9), ("Expand", 8), ("EyeLike", 9),
     ("GridSample", 16), ("ImageDecoder", 20), ("IsInf", 10), ("IsNaN", 9), ("MatMulInteger", 10),
     ("MaxUnpool", 9), ("MeanVarianceNormalization", 9), ("MelWeightMatrix", 17), ("Multinomial", 7),
     ("NonMaxSuppression", 10), ("NonZero", 9), ("OneHot", 9), ("Optional", 15), ("OptionalGetElement", 15),
@@ -266,6 +272,14 @@ def unproven(op_type: str, version: int) -> str | None:
         return f"version {version} is newer than this bnfold"
     older = [candidate for candidate in versions_of(op_type) if candidate < version]
     return objection(op_type, older[-1], version)
+
+
+def has_to_adapt(op_type: str, version: int) -> bool:
+    """Whether the step down from ``version`` may change a node that has the older version's form and types."""
+    if (op_type, version) in DOWN:
+        return (op_type, version) not in SHOWN_BY_FORM
+    step = _step(op_type, version)
+    return step.adapter is not None or step.blocked is not None
 
 
 def is_compatible(op_type: str, version: int, target: int) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import onnx
 
 from bnfold import ir
-from bnfold.converting import downgrade, exporter_quirks, table
+from bnfold.converting import as_is, downgrade, exporter_quirks, table
 from bnfold.converting.adapters import batchnorm, broadcast, normalization, prestandard
 from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType
 from bnfold.converting.node_conversion import NodeConversion
@@ -134,7 +134,12 @@ class GraphConverter:
             self._read(node, opset, by_meaning)
         elif (reason := downgrade.value_objection(node, self.context.target)) is not None:
             self._block(node.graph, node.label, node.op_type, version, reason)
-        elif (meant := self._meant(node, version)) != version:
+        elif opset <= self.context.target or not as_is.stands(node, version, self.context.target, self.context.types):
+            self._step(node, opset, version)
+
+    def _step(self, node: ir.Node, opset: int, version: int) -> None:
+        """Bring a node over its operator's version steps."""
+        if (meant := self._meant(node, version)) != version:
             self._adapt(node, meant, None)
         elif opset > self.context.target:
             self._lower(node, opset)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 
 import onnx
@@ -222,11 +223,21 @@ class Model:
 
     def clone(self) -> Model:
         """Return an independent copy that shares the payloads."""
+        return self.snapshot()()
+
+    def snapshot(self) -> Callable[[], Model]:
+        """Return what makes, once and when it is called, a copy of the model as it is now; the index takes longest."""
         self.sync()
-        copy = Model(deepcopy(self.proto), self.payloads, self.path)
-        copy.has_external_data, copy.is_detached = self.has_external_data, self.is_detached
-        copy.freeze_overridable = self.freeze_overridable
-        return copy
+        proto, is_external, is_detached = deepcopy(self.proto), self.has_external_data, self.is_detached
+        freezes = self.freeze_overridable
+
+        @cache
+        def made() -> Model:
+            copy = Model(proto, self.payloads, self.path)
+            copy.has_external_data, copy.is_detached, copy.freeze_overridable = is_external, is_detached, freezes
+            return copy
+
+        return made
 
 
 def _trained(proto: onnx.ModelProto) -> frozenset[str]:

@@ -83,13 +83,13 @@ def raise_opset(run: PassContext) -> None:
             run.live()
         return
     target = _target(run)
-    given = run.model.clone() if target is not None and target < run.model.opset("") else None
+    given = run.model.snapshot() if target is not None and target < run.model.opset("") else None
     try:
         done = converting.convert(run.model, target, policy=run.options.policy, ir_version=ir_version)
     except UpgradeBlocked as blocked:
         if given is None or target is None:
             raise
-        found = lowest.find_lowest(given, run.options.policy, above=target)
+        found = lowest.find_lowest(given(), run.options.policy, above=target)
         text = f"{blocked}; lowest opset for this model: {found}"
         raise UpgradeBlocked(text, blocked.blockers) from blocked
     run.report.conversion = [row._asdict() for row in done.operators]

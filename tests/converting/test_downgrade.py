@@ -35,7 +35,7 @@ def test_the_same_at_both(upgraded: Converted, text: Text, opset: int, target: i
 @pytest.mark.parametrize(
     ("opset", "target", "inputs", "body", "reason"),
     [
-        (18, 15, "float[2, 3] x, int64[1] a", "y = ReduceMean (x, a)", r"its axes \('a'\) is not constant"),
+        (18, 15, "float[2, 3] x, int64[2] p, int64[1] a", "y = Pad (x, p, , a)", r"its axes \('a'\) is not constant"),
         (
             20,
             16,
@@ -130,9 +130,9 @@ def test_an_unknown_type_blocks(upgraded: Converted, text: Text) -> None:
 
 
 def test_all_blocking_nodes_are_listed(upgraded: Converted, text: Text) -> None:
-    body = "p = ReduceMean (x, a) q = Col2Im (p, a, a) y = Relu (q)"
+    body = "p = Pad (x, b, , a) q = Col2Im (p, a, a) y = Relu (q)"
     with pytest.raises(UpgradeBlocked) as caught:
-        upgraded(text(18, "float[2, 3] x, int64[1] a", body), 15)
+        upgraded(text(18, "float[2, 3] x, int64[2] b, int64[1] a", body), 15)
     assert len(caught.value.blockers) == 2
     assert isinstance(caught.value, RuntimeError)
 
@@ -140,14 +140,14 @@ def test_all_blocking_nodes_are_listed(upgraded: Converted, text: Text) -> None:
 def test_what_is_in_the_way_is_one_line_by_operator_with_what_to_type() -> None:
     nodes = "  ".join(f"y{number} = BitwiseXor (x, x)" for number in range(5))
     outputs = ", ".join(f"int64[2] y{number}" for number in range(5))
-    last = "m = ReduceMax <keepdims = 0> (z, a)  k = ReduceMax <keepdims = 0> (m, b)"
-    inputs = "int64[2] x, float[2, 3] z, int64[1] a, int64[1] b"
-    text = f'<ir_version: 10, opset_import: ["" : 20]> g ({inputs}) => ({outputs}, float k) {{ {nodes}  {last} }}'
+    last = "m = Pad (z, p, , a)  k = Pad (m, p, , b)"
+    inputs = "int64[2] x, float[2, 3] z, int64[2] p, int64[1] a, int64[1] b"
+    text = f'<ir_version: 10, opset_import: ["" : 20]> g ({inputs}) => ({outputs}, float[n, m] k) {{ {nodes}  {last} }}'
     with pytest.raises(UpgradeBlocked) as caught:
         upgrade(ir.load(onnx.parser.parse_model(text)), 15)
     bitwise = "5 BitwiseXor ('y0', 'y1', 'y2' and 2 more): does not exist before opset 18"
-    reduce = "2 ReduceMax ('m', 'k'): its axes ('a') is not constant (and 1 other reason)"
-    assert str(caught.value) == f"cannot convert opset 20 to 15: {bitwise}; {reduce}"
+    pad = "2 Pad ('m', 'k'): its axes ('a') is not constant (and 1 other reason)"
+    assert str(caught.value) == f"cannot convert opset 20 to 15: {bitwise}; {pad}"
     assert len(caught.value.blockers) == 7
 
 

@@ -10,7 +10,7 @@ from onnx import helper
 import bnfold
 from bnfold import ir
 from bnfold.converting import convert
-from bnfold.converting.ir_version import LOWEST, ir_version_of
+from bnfold.converting.ir_version import LOWEST, ir_version_in_use, ir_version_of
 
 ROWS = [(opset, ir_version) for _, ir_version, opset, *_ in helper.VERSION_TABLE if ir_version >= LOWEST]
 NEWEST_IR, NEWEST = max((ir_version, opset) for opset, ir_version in ROWS)
@@ -61,3 +61,13 @@ def test_functions_stand_in_the_way_of_a_low_ir_version_upwards_too() -> None:
     )
     made = bnfold.convert(source, opset=13, verify=UNCHECKED).to_proto()
     assert (made.ir_version, len(made.functions)) == (7, 0)
+
+
+@pytest.mark.parametrize("body", ["c = Cast <to = 17> (x)", "c = Constant <value = float8e4m3fn[1] {1}> ()"])
+def test_a_type_that_no_annotation_names_counts(body: str) -> None:
+    """A float8 between two Casts needs IR version 9, although opset 19 as such would not be lowered."""
+    text = (
+        f'<ir_version: 10, opset_import: ["" : 20]> g (float[2] x) => (float[2] y) {{ {body} y = Cast <to = 1> (c) }}'
+    )
+    model = ir.load(onnx.parser.parse_model(text))
+    assert ir_version_in_use(model) == 9

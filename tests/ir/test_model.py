@@ -157,3 +157,14 @@ def test_every_graph_and_every_node() -> None:
     assert len(list(loaded.nodes())) == 6 + 2 + 2
     assert [isinstance(graph.proto, onnx.FunctionProto) for graph in loaded.graphs()].count(True) == 1
     assert loaded.opset() == 15
+
+
+def test_a_snapshot_is_the_model_as_it_was() -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 13]> g (float[2] x) => (float[2] y) {y = Relu (x)}'
+    )
+    model = ir.load(proto)
+    given = model.snapshot()
+    model.graph.nodes[0].op_type = "Neg"
+    assert given().graph.nodes[0].op_type == "Relu"
+    assert given() is given()

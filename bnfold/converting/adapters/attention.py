@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.context import Inexpressible
+from bnfold.converting.context import Inexpressible, Meaningless
 from bnfold.converting.node_conversion import NodeConversion
 
 TP = onnx.TensorProto
@@ -27,6 +27,7 @@ class _Form(NamedTuple):
 
 def plain(conversion: NodeConversion) -> None:
     """Decompose Attention without a soft cap or an output of the weights, of known head size."""
+    _check_mask(conversion)
     query, key, data = (conversion.input(index) for index in range(3))
     form, masks = _checked(conversion, query, key, data)
     node, kind = conversion.node, conversion.dtype(query)
@@ -57,6 +58,56 @@ def plain(conversion: NodeConversion) -> None:
     made = conversion.add("MatMul", [shares, data], "made")
     rows = conversion.add("Transpose", [made], "rows", perm=[0, 2, 1, 3])
     conversion.become("Reshape", [rows, conversion.ints([0, 0, -1], "shape")])
+
+
+def whole_mask(conversion: NodeConversion) -> None:
+    """Convert Attention 24 → 23: a mask for the first keys only hides the others. With lengths, the body does so."""
+    mask = conversion.node.input(3)
+    if mask is None or conversion.node.input(6) is not None:
+        return
+    dims, (width, count) = conversion.shape(mask), _check_mask(conversion, may_be_shorter=True)
+    if width is not None and width == count:
+        return
+    if dims is None or conversion.target < 9:
+        raise Inexpressible("has a mask that may be shorter than its keys, and its rank is not known, or no opset 9")
+    kind = conversion.dtype(mask)
+    hidden = np.array(False) if kind == TP.BOOL else _array(-np.inf, kind)
+    sizes = [size for size in dims[:-1] if isinstance(size, int)]
+    if isinstance(width, int) and isinstance(count, int) and len(sizes) == len(dims) - 1:
+        rest = conversion.constant(np.broadcast_to(hidden, [*sizes, count - width]), "hidden")
+        conversion.node.set_input(3, conversion.add("Concat", [mask, rest], "whole_mask", axis=len(sizes)))
+        return
+    if conversion.target < 13:
+        raise Inexpressible("has a mask that may be shorter than its keys, of open sizes, which needs opset 13")
+    missing = conversion.add("Sub", [_length(conversion), _size(conversion, mask, len(dims) - 1)], "missing")
+    kept = conversion.ints([0] * (2 * len(dims) - 1), "kept")
+    pads = conversion.add("Concat", [kept, missing], "pads", axis=0)
+    conversion.node.set_input(3, conversion.add("Pad", [mask, pads, conversion.constant(hidden, "out")], "whole_mask"))
+
+
+def _check_mask(conversion: NodeConversion, *, may_be_shorter: bool = False) -> tuple[int | str | None, ...]:
+    """Return for how many keys there is a mask, and how many there are. Raises Meaningless where they do not fit."""
+    mask, past = conversion.node.input(3), conversion.node.input(4)
+    dims, key = None if mask is None else conversion.shape(mask), conversion.shape(conversion.input(1))
+    count = key[-2] if key is not None and len(key) > 1 else None
+    if past is not None:
+        count = _sum(count, (conversion.shape(past) or (None,) * 3)[2])
+    width = dims[-1] if dims else None
+    if isinstance(width, int) and isinstance(count, int) and (width > count or (width < count and not may_be_shorter)):
+        raise Meaningless(f"has a mask for {width} keys, and {count} keys")
+    return width, count
+
+
+def _length(conversion: NodeConversion) -> ir.Value:
+    """Return the number of keys, those of a cache among them."""
+    key, past = conversion.input(1), conversion.node.input(4)
+    length = _size(conversion, key, conversion.rank(key) - 2)
+    return length if past is None else conversion.add("Add", [length, _size(conversion, past, 2)], "length")
+
+
+def _size(conversion: NodeConversion, value: ir.Value, axis: int) -> ir.Value:
+    shape = conversion.add("Shape", [value], "shape")
+    return conversion.add("Gather", [shape, conversion.ints([axis], "axis")], "size", axis=0)
 
 
 def _sum_of_masks(conversion: NodeConversion, masks: Sequence[ir.Value], kind: int) -> ir.Value | None:
@@ -145,7 +196,7 @@ def _form(
     if not isinstance(queries, int) or not isinstance(keys, int) or keys != values or not 0 < keys <= queries:
         raise Inexpressible("has heads of which it is not known which belong together")
     width = first[-1] if rank == 4 else _divided(first[-1], queries)
-    if not isinstance(width, int) or queries % keys:
+    if not isinstance(width, int) or not width or queries % keys:
         raise Inexpressible("has a head size that is not known")
     return _Form(rank, queries, queries // keys, width), first[-2], second[-2]
 

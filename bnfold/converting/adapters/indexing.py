@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import onnx
 
 from bnfold import ir
 from bnfold.converting.adapters import places
@@ -31,6 +32,33 @@ def scatter_nd(conversion: NodeConversion) -> None:
     flat = conversion.reshape(data, [-1, width], "flat")
     written = conversion.add("Scatter", [flat, wide, rows], "written", axis=0)
     conversion.become("Reshape", [written, conversion.ints(dims, "shape")])
+
+
+def gather_elements(conversion: NodeConversion) -> None:
+    """Decompose GatherElements: a Gather from all elements in a row, of known sizes."""
+    data, indices, axis = conversion.input(0), conversion.input(1), int(conversion.take("axis", 0))
+    dims, shape = conversion.shape(data) or (), conversion.shape(indices) or ()
+    sizes, counts = ([size for size in each if isinstance(size, int)] for each in (dims, shape))
+    if not dims or len(sizes) < len(dims) or len(counts) < len(shape) or math.prod(counts) > _MOST_PLACES:
+        raise Inexpressible(f"has indices or an input of open sizes, or very many: {FIX_SHAPES}")
+    if len(counts) != len(sizes) or not -len(sizes) <= axis < len(sizes):
+        raise Inexpressible(f"has axis {axis}, and indices of rank {len(counts)} into an input of rank {len(sizes)}")
+    axis %= len(sizes)
+    steps = [math.prod(sizes[place + 1 :]) for place in range(len(sizes))]
+    others = [0 if place == axis else step for place, step in enumerate(steps)]
+    offsets = np.tensordot(np.array(others), np.indices(counts), 1).astype(np.int64)
+    if conversion.dtype(indices) != onnx.TensorProto.INT64:
+        indices = conversion.add("Cast", [indices], "wide_indices", to=onnx.TensorProto.INT64)
+    if not places.is_never_negative(conversion.input(1)):
+        indices = places.wrapped(conversion, indices, conversion.ints([sizes[axis]], "size"))
+    rows = conversion.add("Mul", [indices, conversion.ints([steps[axis]], "step")], "rows")
+    flat_places = conversion.add("Add", [rows, conversion.constant(offsets, "offsets")], "places")
+    flat = conversion.reshape(data, [-1], "flat")
+    conversion.become("Gather", [flat, flat_places], axis=0)
+
+
+_MOST_PLACES = 1 << 20
+"""Places of elements that are worth a stored constant."""
 
 
 def _indexed(conversion: NodeConversion) -> tuple[int, list[int]]:

@@ -14,10 +14,10 @@ from bnfold import ir
 from bnfold.converting.adapters.normalization import group as per_channel
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.semantics.batchnorm import DEFAULT_EPSILON
 
 TP = onnx.TensorProto
 _HALVES = (TP.FLOAT16, TP.BFLOAT16)
-_EPSILON = 1e-5
 
 
 def layer(conversion: NodeConversion) -> None:
@@ -26,7 +26,7 @@ def layer(conversion: NodeConversion) -> None:
     axes, output = _trailing_axes(conversion, data), conversion.output()
     wide = _widened(conversion, data)
     mean_output, inverse_output = (_wanted(node.output(index)) for index in (1, 2))
-    epsilon = float(node.attr("epsilon", _EPSILON))
+    epsilon = float(node.attr("epsilon", DEFAULT_EPSILON))
     node.trim_outputs(1)
     is_stored_wide = conversion.dtype(wide) == TP.DOUBLE  # these outputs are float32
     mean = _mean(conversion, wide, axes, None if is_stored_wide else mean_output, "mean")
@@ -48,7 +48,7 @@ def root_mean_square(conversion: NodeConversion) -> None:
     if conversion.dtype(scale) != conversion.dtype(data):
         raise Inexpressible("has a scale of another type than its input")
     axes, wide = _trailing_axes(conversion, data), _widened(conversion, data)
-    epsilon = float(conversion.node.attr("epsilon", _EPSILON))
+    epsilon = float(conversion.node.attr("epsilon", DEFAULT_EPSILON))
     deviation = _root_of_mean_square(conversion, wide, axes, epsilon)
     _scaled(conversion, _divided(conversion, wide, deviation, data), scale, None)
 
@@ -64,7 +64,7 @@ def group_of_channels(conversion: NodeConversion) -> None:
     kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(conversion.dtype(wide)))
     ones = conversion.constant(np.ones(groups, kind), "ones")
     zeros = conversion.constant(np.zeros(groups, kind), "zeros")
-    epsilon = float(conversion.node.attr("epsilon", _EPSILON))
+    epsilon = float(conversion.node.attr("epsilon", DEFAULT_EPSILON))
     normal = conversion.add("InstanceNormalization", [rows, ones, zeros], "normalized", epsilon=epsilon)
     back = conversion.add("Reshape", [normal, _dims(conversion, data, shape)], "ungrouped")
     per_axis = [channels, *[1] * (len(shape) - 2)]
@@ -94,11 +94,11 @@ def _wanted(value: ir.Value | None) -> ir.Value | None:
 
 def _trailing_axes(conversion: NodeConversion, data: ir.Value) -> list[int]:
     """Return the axes from ``axis`` on, from the front if the rank is known."""
-    axis, shape = int(conversion.node.attr("axis", -1)), conversion.shape(data)
-    if shape is not None:
-        if not -len(shape) <= axis < len(shape):
-            raise Inexpressible(f"has axis {axis}, over an input of rank {len(shape)}")
-        return list(range(axis % len(shape), len(shape)))
+    axis, rank = int(conversion.node.attr("axis", -1)), conversion.context.types.rank(data)
+    if rank is not None:
+        if not -rank <= axis < rank:
+            raise Inexpressible(f"has axis {axis}, over an input of rank {rank}")
+        return list(range(axis % rank, rank))
     if axis >= 0 or conversion.target < 11:
         raise Inexpressible(f"has axis {axis}, and the rank of {data.name!r} is not known")
     return list(range(axis, 0))

@@ -53,7 +53,7 @@ def _sizes_of_constant(tensor: ir.Tensor) -> Dims:
 
 
 def _declared(conversion: NodeConversion) -> Dims | None:
-    return conversion.output().shape
+    return conversion.context.types.stated(conversion.output())
 
 
 def _means_itself(place: int, size: int | str | None, known: Dims | None) -> bool:

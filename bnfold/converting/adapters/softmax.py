@@ -31,16 +31,16 @@ def along_one_axis(conversion: NodeConversion) -> None:
     if axis == -1 and conversion.target >= 11:
         conversion.node.set_attr("axis", -1)
         return
-    shape = conversion.shape(data)
-    if shape is None:
+    rank = conversion.context.types.rank(data)
+    if rank is None:
         raise Inexpressible(f"has axis {axis}, and the rank of {data.name!r} is not known")
-    if not -len(shape) <= axis < len(shape):
-        raise Inexpressible(f"has axis {axis}, over an input of rank {len(shape)}")
-    first, last = axis % len(shape), len(shape) - 1
-    if all(size == 1 for size in shape[first + 1 :]):
+    if not -rank <= axis < rank:
+        raise Inexpressible(f"has axis {axis}, over an input of rank {rank}")
+    first, last = axis % rank, rank - 1
+    if first == last or all(size == 1 for size in (conversion.shape(data) or [None])[first + 1 :]):
         conversion.node.set_attr("axis", first)
         return
-    perm = list(range(len(shape)))
+    perm = list(range(rank))
     perm[first], perm[last] = last, first
     output = conversion.output()
     conversion.node.set_input(0, conversion.add("Transpose", [data], "axis_last", perm=perm))

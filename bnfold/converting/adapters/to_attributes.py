@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.adapters import computed, indexing, places
+from bnfold.converting.adapters import computed, computed_axes, indexing, places
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 
@@ -38,7 +38,11 @@ def reduced_axes(conversion: NodeConversion) -> None:
     No axes mean all of them, or none if ``noop_with_empty_axes`` is set.
     """
     value, data = conversion.node.input(1), conversion.input(0)
-    axes = [] if value is None else conversion.numbers(value, "its axes")
+    if value is not None and conversion.context.integers(value) is None and conversion.shape(value) != (0,):
+        computed_axes.reduced(conversion, value)
+        return
+    is_empty = value is None or conversion.shape(value) == (0,)
+    axes = [] if value is None or is_empty else conversion.numbers(value, "its axes")
     if conversion.take("noop_with_empty_axes", 0) and not axes:
         _reduce_nothing(conversion, data)
         return
@@ -208,7 +212,7 @@ def _between_computed(conversion: NodeConversion, over: list[int] | None) -> Non
 
 
 def _bound_at(conversion: NodeConversion, value: ir.Value, place: int, count: int) -> ir.Value:
-    tensor = ir.constant(value) or conversion.context.integers.get(value)
+    tensor = conversion.context.integers(value)
     if tensor is not None:
         return conversion.ints([int(tensor.numpy().reshape(-1)[place])], "bound")
     if count > 1:

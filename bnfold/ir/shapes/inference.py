@@ -190,6 +190,11 @@ def _unsure(model: Model, inferred: onnx.ModelProto) -> Unsure:
     return found
 
 
+def may_be_misstated(model: Model) -> bool:
+    """Whether inference may find that annotations of the model are wrong, or that runtimes disagree about a size."""
+    return any(may_be_unsure(node) or _merges_branches(node) for node in model.nodes()) or contradicts_weights(model)
+
+
 def _merges_branches(node: Node) -> bool:
     """Whether onnx infers a size of an If from one branch, even if the other branch may have another one."""
     return node.is_op("If") and node.graph.opset() < 11

@@ -6,7 +6,7 @@ sees operators that it knows, also where the model as a whole is half way betwee
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 
 import onnx
@@ -16,8 +16,9 @@ from bnfold.ir.schemas import schema_of, version_at
 from bnfold.ir.shapes.bodies import dims_behind, operand_of, scan_axis, states_of
 from bnfold.ir.shapes.disputed import unsure_axes
 from bnfold.ir.shapes.propagation import shown_constant
+from bnfold.ir.shapes.ties import tied_source
 from bnfold.ir.shapes.types import filled, without_sizes, without_zeros
-from bnfold.ir.shapes.weights import type_by_weights
+from bnfold.ir.shapes.weights import certain_rank, type_by_weights
 from bnfold.ir.traits import KEEPS_TYPE, READS_VALUES
 from bnfold.ir.value import Dims
 
@@ -25,15 +26,20 @@ from bnfold.ir.value import Dims
 class Types:
     """What is known of values; answers are remembered in the graphs' own type tables."""
 
-    def __init__(self, target: int) -> None:
-        self._target = target
+    def __init__(self, target: int, tell: Callable[[], None] | None = None) -> None:
+        """Answer for nodes of ``target``; ``tell`` lets the graphs know what is known of the whole, once."""
+        self._target, self._tell = target, tell
+        self._tied: dict[ir.Value, int | None] = {}
         self._imports = [onnx.OperatorSetIdProto(domain="", version=target)]
         self._done: set[ir.Value] = set()
 
     def dtype(self, value: ir.Value) -> int | None:
         """Return element type of ``value``, inferred if need be."""
-        if value.dtype is None:
-            self._infer_back(value)
+        if value.dtype is not None:
+            return value.dtype
+        if self._tell is not None and (tied := self._tied_dtype(value)) is not None:
+            return tied
+        self._infer_back(value)
         return value.dtype
 
     def shape(self, value: ir.Value) -> Dims | None:
@@ -42,8 +48,45 @@ class Types:
             self._infer_back(value)
         return value.shape
 
+    def rank(self, value: ir.Value) -> int | None:
+        """Return the number of axes of ``value``: weights often tell it, and nothing has to be inferred."""
+        shape = value.shape
+        if shape is None and self._tell is not None and (rank := certain_rank(value)) is not None:
+            return rank
+        shape = self.shape(value) if shape is None else shape
+        return None if shape is None else len(shape)
+
+    def stated(self, value: ir.Value) -> Dims | None:
+        """Return dims of ``value`` as the file and inference of the whole know them."""
+        self.recall()
+        return value.shape
+
+    def recall(self) -> None:
+        """Let the graphs know what is known of the whole, unless they do."""
+        tell, self._tell = self._tell, None
+        if tell is not None:
+            tell()
+
+    def _tied_dtype(self, target: ir.Value) -> int | None:
+        """Return the element type that the operators' texts tie to one that is stated; nothing has to be inferred."""
+        stack, entered = [target], set[ir.Value]()
+        while stack:
+            value = stack[-1]
+            source = None if value in self._tied else tied_source(value, self._target)
+            if isinstance(source, ir.Value) and source not in self._tied and source.dtype is None:
+                if source not in entered:
+                    entered.add(source)
+                    stack.append(source)
+                    continue
+                source = None  # a damaged graph has circles
+            known = self._tied.get(source, source.dtype) if isinstance(source, ir.Value) else source
+            self._tied.setdefault(value, known)
+            stack.pop()
+        return self._tied[target]
+
     def _infer_back(self, target: ir.Value) -> None:
         """Infer ``target`` and whatever it follows from; a stack, because networks are deeper than Python recurses."""
+        self.recall()
         stack, entered = [target], set()
         while stack:
             value = stack[-1]

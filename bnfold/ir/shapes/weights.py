@@ -46,14 +46,15 @@ def contradicts_weights(model: Model) -> bool:
     """Whether the file gives a value another rank than weights and inputs do; runtimes go by those."""
     values = (value for graph in model.graphs() for value in graph.values.values() if value.producer is not None)
     shapes = ((value, value.shape) for value in values)
-    return any(shape is not None and _certain_rank(value) not in (None, len(shape)) for value, shape in shapes)
+    return any(shape is not None and certain_rank(value) not in (None, len(shape)) for value, shape in shapes)
 
 
 _FAR = 128
 """Nodes that a walk upward looks at."""
 
 
-def _certain_rank(value: Value) -> int | None:
+def certain_rank(value: Value) -> int | None:
+    """Return the rank that a value has by the weights and inputs behind it; None where a few nodes do not say it."""
     at: Value | None = value
     for _ in range(_FAR):
         if at is None or (node := at.producer) is None:

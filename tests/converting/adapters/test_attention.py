@@ -2,7 +2,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
+from onnx.reference import ReferenceEvaluator
+
+import bnfold
+from bnfold import ir
+from bnfold.converting import convert
+from bnfold.errors import UpgradeBlocked
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -66,3 +74,55 @@ def test_other_attention_has_a_body(lowered: Lowered, text: Text, inputs: str, n
     ops = lowered(text(23, inputs, f"y = {node}", outputs=f"float[2, 3, {rows}, 6] y"), target, feeds=feeds).ops
     assert "Attention" not in ops
     assert len(ops) > 20
+
+
+def compared(source: str, target: int, sizes: dict[str, int] | None = None) -> list[str]:
+    """Lower a model, compare with onnx's reference, for onnxruntime takes no short mask; return the operators."""
+    proto = onnx.parser.parse_model(source)
+    rng, feeds = np.random.default_rng(0), dict[str, Any]()
+    for value in proto.graph.input:
+        dims = [dim.dim_value or (sizes or {}).get(dim.dim_param, 0) for dim in value.type.tensor_type.shape.dim]
+        drawn = rng.normal(size=dims)
+        is_bool = value.type.tensor_type.elem_type == onnx.TensorProto.BOOL
+        feeds[value.name] = drawn > 0 if is_bool else drawn.astype(np.float32)
+    expected = np.asarray(next(iter(ReferenceEvaluator(proto).run(None, feeds))))
+    made = bnfold.convert(proto, opset=target, verify=bnfold.VerifyOptions(depth="none")).to_proto()
+    onnx.checker.check_model(made, full_check=True)
+    actual = np.asarray(onnxruntime.InferenceSession(made.SerializeToString()).run(None, feeds)[0])
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+    return [node.op_type for node in made.graph.node]
+
+
+@pytest.mark.parametrize("target", [23, 17, 13, 9])
+@pytest.mark.parametrize(
+    ("inputs", "operands"),
+    [
+        (f"{FOUR}, float[4, 3] m", "(q, k, v, m)"),
+        (f"{FOUR}, bool[2, 1, 4, 2] m", "(q, k, v, m)"),
+        (f"{FOUR}, float[4, 1] m, float[2, 3, 2, 8] p, float[2, 3, 2, 6] o", "(q, k, v, m, p, o)"),
+    ],
+)
+def test_a_mask_for_the_first_keys_hides_the_others(text: Text, inputs: str, operands: str, target: int) -> None:
+    """So says version 24; version 23 demands a mask for all of them."""
+    source = text(24, inputs, f"y, e, f = Attention {operands}", outputs="float[2, 3, 4, 6] y")
+    assert len(compared(source, target)) < 16
+
+
+@pytest.mark.parametrize("target", [23, 17, 13, 12])
+@pytest.mark.parametrize("width", [5, 3])
+def test_a_mask_of_open_sizes_is_filled_when_it_runs(text: Text, width: int, target: int) -> None:
+    source = text(24, f"{FOUR}, float[4, w] m", "y = Attention (q, k, v, m)", outputs="float[2, 3, 4, 6] y")
+    assert "Pad" in compared(source, target, {"w": width})
+
+
+@pytest.mark.parametrize(("opset", "width"), [(23, 3), (23, 7), (24, 7)])
+def test_a_mask_that_does_not_fit_is_refused(text: Text, opset: int, width: int) -> None:
+    source = text(opset, f"{FOUR}, float[4, {width}] m", "y = Attention (q, k, v, m)", outputs="float[2, 3, 4, 6] y")
+    with pytest.raises(UpgradeBlocked, match=f"has a mask for {width} keys, and 5 keys"):
+        convert(ir.load(onnx.parser.parse_model(source)), 17)
+
+
+def test_heads_without_elements_have_no_scale(text: Text) -> None:
+    source = text(23, "float[2, 1, 4, 0] q", "y = Attention (q, q, q)", outputs="float[2, 1, 4, 0] y")
+    made = convert(ir.load(onnx.parser.parse_model(source)), 17)
+    assert made.after == 17

@@ -262,3 +262,12 @@ def test_parameters_of_more_elements_than_can_be_counted_are_flattened_without_a
     shapes = [numpy_helper.to_array(tensor).tolist() for tensor in upgraded.graph.initializer]
     assert [12] in shapes
     assert [-1] in shapes
+
+
+@pytest.mark.parametrize("saved_var", ["variance", "inv-std"])
+def test_saved_statistics_below_the_broadcasting_of_opset_7(upgraded: Converted, saved_var: Any) -> None:
+    policy = Policy(saved_var=saved_var)
+    outcome = upgraded(model(1, outputs=FIVE, is_test=0), 6, policy=policy, compare=saved_var == "variance")
+    assert outcome.model.graph.nodes[0].op_type == "ReduceMean"
+    subtractions = [node for node in outcome.model.graph.nodes if node.is_op("Sub", "Add")]
+    assert all(node.attr("broadcast") == 1 for node in subtractions)

@@ -125,3 +125,19 @@ def test_depth_to_space_of_unknown_channels(lowered: Lowered, text: Text) -> Non
     source = text(13, "float[1, c, 2, 3] x", 'y = DepthToSpace <blocksize = 2, mode = "CRD"> (x)')
     with pytest.raises(UpgradeBlocked, match="mode=CRD and channels that are not known"):
         lowered(source, 9, feeds={"x": np.zeros((1, 8, 2, 3), np.float32)})
+
+
+@pytest.mark.parametrize("target", [10, 9])
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_gather_elements(lowered: Lowered, text: Text, axis: int, dtype: str, target: int) -> None:
+    """Indices of fewer places than the input has elsewhere, and negative ones, count along one axis."""
+    places = (np.arange(12).reshape(1, 3, 4) % 2 - np.array([0, 1, 2])[None, :, None]).astype(dtype)
+    source = text(13, f"float[2, 3, 4] x, {dtype}[1, 3, 4] i", f"y = GatherElements <axis = {axis}> (x, i)")
+    assert lowered(source, target, feeds={"i": places}).ops[-1] == "Gather"
+
+
+def test_gather_elements_of_open_sizes(lowered: Lowered, text: Text) -> None:
+    source = text(13, "float[n, 3] x, int64[2, 3] i", "y = GatherElements (x, i)")
+    with pytest.raises(UpgradeBlocked, match="has indices or an input of open sizes"):
+        lowered(source, 10, feeds={"i": np.zeros((2, 3), np.int64)})

@@ -130,3 +130,12 @@ def test_groups_of_unknown_channels(text: Text, shape: str) -> None:
     source = text(21, f"float[{shape}] x, float[6] s", "y = GroupNormalization <num_groups = 2> (x, s, s)")
     with pytest.raises(UpgradeBlocked, match="unknown channels, or less than three axes"):
         upgrade(ir.load(onnx.parser.parse_model(source)), 17)
+
+
+def test_the_epsilon_that_is_left_out_is_a_float32(text: Text) -> None:
+    """Attributes are float32: what a float64 input meets is not 1e-5."""
+    inputs, body = "double[2, 4] x, double[4] s", "y = LayerNormalization (x, s)"
+    model = ir.load(onnx.parser.parse_model(text(17, inputs, body, outputs="double[2, 4] y")))
+    upgrade(model, 16)
+    stored = [value.tensor for value in model.graph.values.values() if value.tensor_proto is not None]
+    assert float(np.float32(1e-5)) in [tensor.numpy().item() for tensor in stored if tensor is not None]

@@ -1,0 +1,87 @@
+"""On the way down, little is asked for nodes that stand as they are, and nothing is inferred for them."""
+
+from collections.abc import Callable
+
+import onnx
+import pytest
+
+from bnfold import ir
+from bnfold.converting import as_is, convert, downgrade, walk
+from bnfold.converting.context import ConversionContext
+from bnfold.converting.node_conversion import NodeConversion
+from bnfold.ir.schemas import version_at
+from bnfold.ir.shapes.stepwise import Types
+from bnfold.semantics import Policy
+
+Text = Callable[..., str]
+NEVER = 99
+NODES = {
+    "Relu": ("y = Relu (x)", 8),
+    "Add": ("y = Add (x, x)", 8),
+    "Concat": ("y = Concat <axis = 1> (x, x)", 11),
+    "an axis from the end": ("y = Concat <axis = -1> (x, x)", 11),
+    "Reshape": ("i = Constant <value = int64[2] {3, 2}> () y = Reshape (x, i)", 8),
+    "an attribute that is gone below": (
+        "i = Constant <value = int64[2] {3, 2}> () y = Reshape <allowzero = 1> (x, i)",
+        14,
+    ),
+    "an input that is an attribute below": (
+        "i = Constant <value = int64[1] {0}> () y = Unsqueeze (x, i)",
+        13,
+    ),
+    "fewer inputs than below": ("y = Gemm <transB = 1> (x, x)", 11),
+    "Softmax": ("y = Softmax (x)", 13),
+    "a type that is too new": ("i = Cast <to = 16> (x) y = Relu (i)", 13),
+    "a type that comparisons lack": ("i = Shape (x) y = Max (i, i)", 12),
+    "a type of Max": ("y = Max (x, x)", 8),
+    "an omitted input": ("y = Clip (x, , x)", NEVER),
+    "Pow of two types": ("i = Cast <to = 7> (x) y = Pow (x, i)", 12),
+    "a literal": ("y = Constant <value_float = 1.0> ()", 12),
+    "a tensor": ("y = Constant <value = float[1] {1}> ()", 9),
+}
+
+
+@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("target", [17, 13, 11, 10, 9, 8])
+def test_what_stands_is_what_the_steps_down_leave_alone(text: Text, name: str, target: int) -> None:
+    body, lowest = NODES[name]
+    model = ir.load(onnx.parser.parse_model(text(18, "float[2, 3] x", body, outputs="y")))
+    node = model.graph.nodes[-1]
+    version = version_at(node.op_type, 18)
+    assert version is not None
+    types = Types(target, model.infer_shapes)
+    assert as_is.stands(node, version, target, types) == (target >= lowest)
+    if target < lowest:
+        return
+    before = node.proto.SerializeToString()
+    conversion = NodeConversion(node, ConversionContext(target, Policy(), types))
+    downgrade.step_down(conversion, 18)
+    assert node.proto.SerializeToString() == before
+    assert not conversion.added
+    assert not conversion.replaced
+
+
+def test_nothing_is_inferred_unless_a_step_asks(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[ir.Model] = []
+    infer = ir.Model.infer_shapes
+
+    def counted(model: ir.Model) -> None:
+        calls.append(model)
+        infer(model)
+
+    monkeypatch.setattr(ir.Model, "infer_shapes", counted)
+    head = "z = Constant <value = int64[1] {0}> () a = Shape (x) b = Unsqueeze (a, z)"
+    known = f"{head} c = Conv (x, w) r = Relu (c)"
+    inputs, outputs = "float[n, 3, 5, 5] x, float[4, 3, 2, 2] w, int64[k] e", "float[n, i, j, k] y"
+    for body in (f"{known} y = Relu (r)", f"{known} y = Softmax <axis = 3> (r)"):  # the weight tells the rank
+        convert(ir.load(onnx.parser.parse_model(text(18, inputs, body, outputs=outputs))), 11)
+    assert not calls
+    body = f"{known} s = Softmax <axis = 1> (r) y = Softmax <axis = 2> (s)"
+    convert(ir.load(onnx.parser.parse_model(text(18, inputs, body, outputs=outputs))), 11)
+    assert len(calls) == 1
+
+
+def test_the_walk_uses_it(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downgrade, "step_down", lambda *_args, **_options: pytest.fail("stepped"))
+    model = ir.load(onnx.parser.parse_model(text(18, "float[2, 3] x", "y = Relu (x)", outputs="float[2, 3] y")))
+    assert convert(model, 11).operators == (walk.OperatorChange("Relu", 1, 0, 0, 0),)
