@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from typing import NamedTuple
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
@@ -10,9 +11,11 @@ from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.report.events import Report
 from bnfold.report.other_events import SimplifyEvent
 from bnfold.simplifying.apply import Editor
+from bnfold.simplifying.branches import find_decided
 from bnfold.simplifying.computed import find_computed
 from bnfold.simplifying.equal import find_equal
 from bnfold.simplifying.group_norm import find_group_norm
+from bnfold.simplifying.inlining import Moved
 from bnfold.simplifying.no_effect import (
     find_alone,
     find_cast,
@@ -49,6 +52,15 @@ MAX_ROUNDS = 8
 """Each round sees what the one before left; three are what real models need."""
 MAX_INFERENCES = 3
 """Stored sizes let inference follow shapes further."""
+MAX_DECISIONS = 8
+"""Each round of decisions lets inference follow shapes into what was a branch."""
+
+
+class Simplified(NamedTuple):
+    """Whether a value became an initializer, and where values of branches are now, step by step."""
+
+    has_stored: bool
+    moved: list[Moved]
 
 
 def find_group_norm_or_addition(node: ir.Node, known: Proven) -> Plan | None:
@@ -56,22 +68,49 @@ def find_group_norm_or_addition(node: ir.Node, known: Proven) -> Plan | None:
     return find_group_norm(node, known) or find_addition(node, known)
 
 
-def simplify_all(model: ir.Model, report: Report, *, group_norm: bool) -> bool:
+def decide_branches(model: ir.Model, report: Report) -> Simplified:
+    """Do as `bnfold.simplifying.decide`."""
+    editor = Editor()
+    if not model.proto.training_info:
+        _decided(model, editor)
+        report.removed_names += model.remove_dead_nodes()
+    return _reported(editor, report)
+
+
+def _decided(model: ir.Model, editor: Editor) -> Proven:
+    """Decide every If that can be decided; return what is proven afterwards."""
+    known = Proven(model)
+    for _ in range(MAX_DECISIONS):
+        plans = find_decided(model, known)
+        if not plans:
+            break
+        for plan in plans:
+            editor.decide(plan)
+        known = Proven(model)
+    return known
+
+
+def _reported(editor: Editor, report: Report) -> Simplified:
+    report.simplified += editor.events
+    report.removed_names += editor.removed
+    report.drop_cuts(editor.touched)
+    return Simplified(editor.has_stored, editor.moved)
+
+
+def simplify_all(model: ir.Model, report: Report, *, group_norm: bool) -> Simplified:
     """Do as `bnfold.simplifying.simplify`."""
     if model.proto.training_info:
-        return False
+        return Simplified(has_stored=False, moved=[])
     editor, finders = Editor(), {**FINDERS, "Add": find_group_norm_or_addition} if group_norm else FINDERS
     _remove_unread(model, report)
     for _ in range(MAX_INFERENCES):
-        known, before, rounds = Proven(model), len(editor.events), 0
+        before, rounds = len(editor.events), 0
+        known = _decided(model, editor)
         while rounds < MAX_ROUNDS and _round(model, known, editor, report, finders):
             rounds += 1
         if len(editor.events) == before or not any(node.is_op("Shape") for node in model.graph.nodes):
             break
-    report.simplified += editor.events
-    report.removed_names += editor.removed
-    report.drop_cuts(editor.touched)
-    return editor.has_stored
+    return _reported(editor, report)
 
 
 def _round(model: ir.Model, known: Proven, editor: Editor, report: Report, finders: Mapping[str, Finder]) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from bnfold.verification import sentences
+from bnfold.verification.changes.control_flow import in_one_form
 from bnfold.verification.changes.interface import (
     flaw,
     ill_typed,
@@ -61,10 +62,19 @@ def judge(request: Request) -> Verdict:
         return _verdict(request, status, f"the rewritten model cannot be computed: {missing}", "interface")
     with request.clock.phase("weights"):
         draws = PerturbedWeights(request.before, request.after)
-    subgraphs = cache(lambda: SubgraphVerifier(request, draws))
+    subgraphs = cache(partial(_verifier, request, draws))
     with start_refusal(request) as refusal:
         layered = _in_layers(request, draws, subgraphs, refusal)
         return layered if isinstance(layered, Verdict) else _in_depth(request, draws, subgraphs, refusal, layered)
+
+
+def _verifier(request: Request, draws: PerturbedWeights) -> SubgraphVerifier:
+    """Return what compares the changed parts, of models whose control flow is in one form."""
+    before, after = in_one_form(request.before), in_one_form(request.after)
+    if before is request.before and after is request.after:
+        return SubgraphVerifier(request, draws)
+    flat = replace(request, before=before, after=after, _found={})
+    return SubgraphVerifier(flat, PerturbedWeights(before, after))
 
 
 def _in_depth(
