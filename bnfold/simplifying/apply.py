@@ -10,12 +10,14 @@ from bnfold.report.other_events import SimplifyEvent
 from bnfold.simplifying.branches import TITLE, Decide
 from bnfold.simplifying.inlining import Moved, inline_branch
 from bnfold.simplifying.plan import LeaveOut, Operand, Plan, Respell, Store, Unite
+from bnfold.simplifying.room import Room
 
 
 class Editor:
     """Edits one model, and notes what it did."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: ir.Model) -> None:
+        self.room = Room(model)
         self.events: list[SimplifyEvent] = []
         self.touched: set[tuple[str, str]] = set()
         """Values, by graph and name, that nodes around an edit read or make: no boundaries to compare at any more."""

@@ -70,7 +70,7 @@ def find_group_norm_or_addition(node: ir.Node, known: Proven) -> Plan | None:
 
 def decide_branches(model: ir.Model, report: Report) -> Simplified:
     """Do as `bnfold.simplifying.decide`."""
-    editor = Editor()
+    editor = Editor(model)
     if not model.proto.training_info:
         _decided(model, editor)
         report.removed_names += model.remove_dead_nodes()
@@ -101,7 +101,7 @@ def simplify_all(model: ir.Model, report: Report, *, group_norm: bool) -> Simpli
     """Do as `bnfold.simplifying.simplify`."""
     if model.proto.training_info:
         return Simplified(has_stored=False, moved=[])
-    editor, finders = Editor(), {**FINDERS, "Add": find_group_norm_or_addition} if group_norm else FINDERS
+    editor, finders = Editor(model), {**FINDERS, "Add": find_group_norm_or_addition} if group_norm else FINDERS
     _remove_unread(model, report)
     for _ in range(MAX_INFERENCES):
         before, rounds = len(editor.events), 0
@@ -117,7 +117,7 @@ def _round(model: ir.Model, known: Proven, editor: Editor, report: Report, finde
     """Try every rewrite on every node once; whether any changed something."""
     before = len(editor.events)
     for graph in [*model.graphs()]:
-        for stored in find_computed(graph, known):
+        for stored in find_computed(graph, known, editor.room):
             editor.carry_out(stored)
     report.removed_names += model.remove_dead_nodes()
     for graph in [*model.graphs()]:
