@@ -15,6 +15,7 @@ from bnfold.simplifying.branches import find_decided
 from bnfold.simplifying.computed import find_computed
 from bnfold.simplifying.equal import find_equal
 from bnfold.simplifying.group_norm import find_group_norm
+from bnfold.simplifying.in_a_row import find_axes, find_slices
 from bnfold.simplifying.inlining import Moved
 from bnfold.simplifying.no_effect import (
     find_alone,
@@ -33,11 +34,23 @@ from bnfold.simplifying.reshaping import RESHAPING, find_reshaping
 from bnfold.simplifying.transposing import find_transpose
 
 Finder = Callable[[ir.Node, Proven], Plan | None]
+
+
+def find_slice_or_two(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan what `find_slice` plans, or else one Slice for two."""
+    return find_slice(node, known) or find_slices(node, known)
+
+
+def find_reshaping_or_axes(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan what `find_reshaping` plans, or else one node for two where sizes are not known."""
+    return find_reshaping(node, known) or find_axes(node, known)
+
+
 FINDERS: Mapping[str, Finder] = {
     "Identity": find_identity,
     "Dropout": find_dropout,
     "Cast": find_cast,
-    "Slice": find_slice,
+    "Slice": find_slice_or_two,
     "Pad": find_pad,
     "Expand": find_expand,
     "Tile": find_tile,
@@ -46,6 +59,9 @@ FINDERS: Mapping[str, Finder] = {
     **dict.fromkeys(("Mul", "Div", "Sub"), find_neutral),
     **dict.fromkeys(("Concat", "Sum", "Max", "Min", "Mean", "Split"), find_alone),
     **dict.fromkeys(RESHAPING, find_reshaping),
+    **dict.fromkeys(
+        ("Squeeze", "Unsqueeze"), lambda node, known: find_reshaping(node, known) or find_axes(node, known)
+    ),
 }
 """What is tried on each node, by its operator."""
 MAX_ROUNDS = 8

@@ -89,6 +89,31 @@ def slices() -> Rewrite:
     )
 
 
+def rows() -> Rewrite:
+    """Slices of two axes as one, and Unsqueezes whose axes count from what is there before or behind."""
+    numbers = {"zero": np.array([0]), "one": np.array([1]), "two": np.array([2]), "end": np.array([9])}
+    pair = "a = Slice (x, zero, end, one, two)  b = Slice (a, one, end, two, two)"
+    stacked = "c = Unsqueeze (b, one)  y = Unsqueeze (c, zero)"
+    body = "(float[N,4,5] x) => (float[P,Q,R,S,T] y)"
+
+    def one(starts: list[int], axes: list[int], places: list[int]) -> onnx.ModelProto:
+        stored = {"s": np.array(starts), "e": np.array([9, 9]), "x_axes": np.array(axes), "t": np.array([2, 2])}
+        return model(
+            f"{body} {{ b = Slice (x, s, e, x_axes, t)  y = Unsqueeze (b, p) }}", {**stored, "p": np.array(places)}
+        )
+
+    return Rewrite(
+        "Slice, Slice, Unsqueeze, Unsqueeze",
+        model(f"{body} {{ {pair}  {stacked} }}", numbers),
+        one([0, 1], [1, 2], [0, 2]),
+        {
+            "axes exchanged": one([0, 1], [2, 1], [0, 2]),
+            "the start of another Slice": one([1, 1], [1, 2], [0, 2]),
+            "axes of the second not moved": one([0, 1], [1, 2], [0, 1]),
+        },
+    )
+
+
 def decided() -> Rewrite:
     """An If of which a constant decides, and its branch in its place, which captures values and holds another If."""
     head = "(float[N,4,5] x) => (float[P,Q,R] y, float[S,T,U] z)"
@@ -170,4 +195,4 @@ def decided_by_the_batch() -> Rewrite:
 def rewrites() -> list[Rewrite]:
     """All of them."""
     ifs = [decided(), decided_by_sizes(), decided_by_the_batch()]
-    return [transposes(), targets(), twins(), additions(), slices(), *ifs]
+    return [transposes(), targets(), twins(), additions(), slices(), rows(), *ifs]
