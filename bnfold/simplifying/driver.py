@@ -130,8 +130,8 @@ def simplify_all(model: ir.Model, report: Report, *, group_norm: bool) -> Simpli
 
 
 def _round(model: ir.Model, known: Proven, editor: Editor, report: Report, finders: Mapping[str, Finder]) -> bool:
-    """Try every rewrite on every node once; whether any changed something."""
-    before = len(editor.events)
+    """Try every rewrite on every node once; whether any changed something, or may find more now."""
+    before, was_open = len(editor.events), editor.room.is_open
     for graph in [*model.graphs()]:
         for stored in find_computed(graph, known, editor.room):
             editor.carry_out(stored)
@@ -145,7 +145,8 @@ def _round(model: ir.Model, known: Proven, editor: Editor, report: Report, finde
             if plan is not None:
                 editor.carry_out(plan)
     report.removed_names += model.remove_dead_nodes()
-    return len(editor.events) > before
+    editor.room.is_open = True
+    return len(editor.events) > before or not was_open
 
 
 def _plan(node: ir.Node, known: Proven, first: dict[Hashable, ir.Node], finders: Mapping[str, Finder]) -> Plan | None:

@@ -21,6 +21,8 @@ class Room:
     """How many bytes a model may still grow by because results are stored that are neither small nor free room."""
 
     def __init__(self, model: ir.Model) -> None:
+        self.is_open = False
+        """Whether the model may grow already: equal nodes are to be united before room is spent on each of them."""
         self.left = max(_MEDIUM, model.parameter_bytes() // _SHARE)
 
     def stored(self, plans: Mapping[ir.Node, Store]) -> list[Store]:
@@ -30,7 +32,7 @@ class Room:
         for group in _sharing([*large]):
             taken = sum(large[node].tensor.nbytes for node in group)
             growth = taken - sum(value.stored_bytes for value in _freed(group))
-            if growth <= 0 or (growth <= self.left and taken <= _MEDIUM):
+            if growth <= 0 or (self.is_open and growth <= self.left and taken <= _MEDIUM):
                 self.left -= max(growth, 0)
                 kept += [large[node] for node in group]
         return kept
