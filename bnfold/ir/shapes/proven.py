@@ -6,7 +6,7 @@ that is open. Each dynamic size of an input has a name of its own here: two size
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 
 import onnx
@@ -61,12 +61,22 @@ def _forget(graph: Graph, message: onnx.GraphProto) -> None:
             continue
         source.output[:] = [f"{_OPAQUE}:{name}" for name in source.output]
         messages.append(opaque)
-        for inner, copy in _branches(node, source):
+        branches = [*_branches(node, source)]
+        for inner, copy in branches:
             _forget(inner, copy)
+        message.value_info.extend(_elements(opaque.output, [copy for _, copy in branches]))
     if changed:
         copies = [deepcopy(source) for source in messages]
         del message.node[:]
         message.node.extend(copies)
+
+
+def _elements(names: Sequence[str], branches: Sequence[onnx.GraphProto]) -> Iterator[onnx.ValueInfoProto]:
+    """Yield the element types of an If's results, which its branches have in common, without their shapes."""
+    for name, *ends in zip(names, *(branch.output for branch in branches), strict=False):
+        found = {end.type.tensor_type.elem_type for end in ends}
+        if name and len(found) == 1 and all(found):
+            yield onnx.helper.make_tensor_value_info(name, found.pop(), None)
 
 
 def _has_branches(node: Node) -> bool:
