@@ -90,7 +90,7 @@ def no_difference(d: Detour, _: np.random.Generator) -> str:
 
 
 def in_a_branch(d: Detour, rng: np.random.Generator) -> str:
-    """Negate twice in the branch that an If takes, as a constant or a size decides; the other branch does else."""
+    """Return what the branch of an If makes by negating twice; a constant or a size decides on it."""
     truth = bool(rng.random() < 0.5)
     made = d.node("Reshape", [d.value, d.held(np.array(d.shape))])
     if rng.random() < 0.5:
