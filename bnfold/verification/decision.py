@@ -70,7 +70,7 @@ def judge(request: Request) -> Verdict:
 
 def _verifier(request: Request, draws: PerturbedWeights) -> SubgraphVerifier:
     """Return what compares the changed parts, of models whose control flow is in one form."""
-    before, after = in_one_form(request.before), in_one_form(request.after)
+    before, after = in_one_form(request.before, request.after), in_one_form(request.after)
     if before is request.before and after is request.after:
         return SubgraphVerifier(request, draws)
     flat = replace(request, before=before, after=after, _found={})

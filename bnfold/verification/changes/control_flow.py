@@ -40,12 +40,19 @@ class _Partly(NamedTuple):
     unknown: Array
 
 
-def in_one_form(model: ir.Model) -> ir.Model:
-    """Return a copy of a model in that form; the model itself if it is, or if it is damaged."""
+def in_one_form(model: ir.Model, rewritten: ir.Model | None = None) -> ir.Model:
+    """Return a copy of a model in that form; the model itself if it is, or if it is damaged.
+
+    An If that could be decided in the ``rewritten`` model as well stays: both of its branches are to be compared.
+    """
     if model.proto.training_info or not any(node.subgraphs for node in model.nodes()):
         return model
     with suppress(BnfoldError, ValueError):
-        taken, copied = _Conditions(model).taken(), _copied_ends(model)
+        taken = {} if rewritten is None else _Conditions(model).taken()
+        left = _Conditions(rewritten).taken() if taken and rewritten is not None else {}
+        kept = {name for node in left for name in node.proto.output if name}
+        taken = {node: branch for node, branch in taken.items() if kept.isdisjoint(node.proto.output)}
+        copied = _copied_ends(model)
         return _Flattened(model, taken, copied).copy() if taken or copied else model
     return model
 

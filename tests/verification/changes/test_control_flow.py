@@ -20,6 +20,9 @@ def loaded(body: str, head: str = "(float[N,4] x, bool c) => (float[M,K] y)") ->
     return ir.load(proto.SerializeToString())
 
 
+WITHOUT = loaded("y = Relu (x)")
+
+
 def operators(model: ir.Model) -> list[str]:
     return [node.op_type for node in model.graph.nodes if node.op_type in ("Relu", "Neg", "If")]
 
@@ -46,7 +49,7 @@ def operators(model: ir.Model) -> list[str]:
 )
 def test_which_branch(condition: str, wanted: str) -> None:
     model = loaded(f"{condition}  y = If (d) <{BRANCHES}>")
-    assert operators(in_one_form(model)) == [wanted]
+    assert operators(in_one_form(model, WITHOUT)) == [wanted]
     assert operators(model) == ["If"]
 
 
@@ -64,7 +67,7 @@ def test_names_and_what_is_captured() -> None:
             else_branch = e () => (float[N,4] p) { b = Abs (x)  p = Identity (b) }
         >
     """)
-    flat = in_one_form(model)
+    flat = in_one_form(model, WITHOUT)
     assert [node.op_type for node in flat.graph.nodes] == ["Neg", "Add", "If"]
     for truth in (True, False):
         fed = {"x": np.ones((2, 4), np.float32), "c": np.array(truth)}
@@ -74,7 +77,7 @@ def test_names_and_what_is_captured() -> None:
 
 def test_an_identity_behind_control_flow() -> None:
     model = loaded(f"r = If (c) <{BRANCHES}>  y = Identity (r)")
-    assert [(node.op_type, [*node.proto.output]) for node in in_one_form(model).graph.nodes] == [("If", ["y"])]
+    assert [(node.op_type, [*node.proto.output]) for node in in_one_form(model, WITHOUT).graph.nodes] == [("If", ["y"])]
 
 
 @pytest.mark.parametrize(
@@ -86,4 +89,11 @@ def test_an_identity_behind_control_flow() -> None:
 )
 def test_a_damaged_branch_stays(branch: str) -> None:
     model = loaded(f"y = If (yes) <then_branch = {branch}, else_branch = e () => (float[R,S] q) {{ q = Neg (x) }}>")
+    assert in_one_form(model, WITHOUT) is model
+
+
+def test_an_if_that_both_models_have_stays() -> None:
+    """Both of its branches are to be compared then, also the one that is not taken."""
+    model = loaded(f"y = If (yes) <{BRANCHES}>")
+    assert in_one_form(model, model) is model
     assert in_one_form(model) is model
