@@ -23,6 +23,7 @@ TABLES = (
     "folding/ops/",  # records
     "ir/traits.py",
     "ir/evaluators.py",  # functions by operator, as all of the following
+    "ir/deciding.py",
     "ir/shapes/weights.py",
     "reference/",
     "semantics/",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bnfold.errors import ExternalDataError, MistypedAttribute
-from bnfold.ir import quantizing, summing  # noqa: F401 - they register their operators
+from bnfold.ir import deciding, quantizing, summing  # noqa: F401 - they register their operators
 from bnfold.ir.choosing import split
 from bnfold.ir.derived import Derived
 from bnfold.ir.evaluators import EVALUATORS, LIMIT

@@ -133,6 +133,10 @@ def _cast(node: Node, operands: Operands) -> Tensor | None:
     if source.dtype in INTEGERS and to in INTEGERS:
         fresh = source.numpy().astype(numpy_type(to))
         return InMemory(to, fresh) if np.array_equal(fresh, source.numpy()) else None
+    if source.dtype == TP.BOOL and to in INTEGERS | FLOATS:
+        return stored(to, lambda array: array.astype(numpy_type(to)), source)
+    if source.dtype in INTEGERS and to == TP.BOOL:
+        return stored(to, lambda array: array != 0, source)
     # The model rounds here; what it computes with is the rounded value.
     if (source.dtype in FLOATS and to in FLOATS) or _becomes_float(source, to):
         return stored(to, lambda array: round_once(array.astype(np.float64), to), source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,21 @@ class PassContext:
                     del self.events[event.key]
                     event.graph, event.value = key_of(node)
                     self.events[event.key] = event
+
+    def follow_moved(self, live: Mapping[ir.Node, BatchNormEvent], moved: Sequence[Mapping[Key, Key]]) -> None:
+        """Let events follow BatchNormalizations out of branches; those that are gone are noted as removed."""
+        for node, event in live.items():
+            if not node.removed:
+                continue
+            key = event.key
+            for step in moved:
+                key = step.get(key, key)
+            if key == event.key:
+                event.fold("", (), (), ())
+                continue
+            self.events.pop(event.key, None)
+            event.graph, event.value = key
+            self.events[key] = event
 
 
 def key_of(node: ir.Node) -> Key:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import onnx
+
 from bnfold import converting, ir
 from bnfold.errors import Unsupported, UpgradeBlocked
 from bnfold.pipeline.checker import checker_error
-from bnfold.settings import Policy
+from bnfold.report.events import Report
+from bnfold.settings import Options, Policy
 
 
 def find_lowest(model: ir.Model, policy: Policy, *, above: int = 0) -> int:
@@ -43,3 +46,15 @@ def describe_below(model: ir.Model, lowest: int, policy: Policy) -> str:
         return str(blocked)
     trial.remove_dead_nodes()
     return f"cannot convert to {lowest - 1}: {new_error(model, trial)}"
+
+
+def target(model: ir.Model, options: Options, report: Report) -> int | None:
+    """Return the opset to reach, as a number; None for the default: 15, or the opset of a newer model."""
+    wanted = options.target_opset
+    if wanted == "latest":
+        return onnx.defs.onnx_opset_version()
+    if wanted != "lowest":
+        return wanted if isinstance(wanted, int) else None
+    found = find_lowest(model, options.policy)
+    report.lowest = {"opset": found, "below": describe_below(model, found, options.policy)}
+    return found

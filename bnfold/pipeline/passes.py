@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
-import onnx
-
 from bnfold import converting, folding, ir, log
 from bnfold.converting.ir_version import FUNCTIONS_SINCE, keep_ir_version, require_ir_version
 from bnfold.errors import Unsupported, UpgradeBlocked
@@ -82,7 +80,7 @@ def raise_opset(run: PassContext) -> None:
             run.forget_inlined()
             run.live()
         return
-    target = _target(run)
+    target = lowest.target(run.model, run.options, run.report)
     given = run.model.snapshot() if target is not None and target < run.model.opset("") else None
     try:
         done = converting.convert(run.model, target, policy=run.options.policy, ir_version=ir_version)
@@ -110,16 +108,17 @@ def raise_opset(run: PassContext) -> None:
             event.verdict = "upgraded"
 
 
-def _target(run: PassContext) -> int | None:
-    """Return the opset to reach, as a number; None for the default: 15, or the opset of a newer model."""
-    target = run.options.target_opset
-    if target == "latest":
-        return onnx.defs.onnx_opset_version()
-    if target != "lowest":
-        return target if isinstance(target, int) else None
-    found = lowest.find_lowest(run.model, run.options.policy)
-    run.report.lowest = {"opset": found, "below": lowest.describe_below(run.model, found, run.options.policy)}
-    return found
+def decide_branches(run: PassContext) -> None:
+    """Replace each If that is decided by its branch. Before folding, which does not pass the border of a branch."""
+    if run.options.no_simplify or not any(node.is_op("If") for node in run.model.nodes()):
+        return
+    from bnfold import simplifying
+
+    live = run.live()
+    done = simplifying.decide(run.model, run.report)
+    if done.has_stored:
+        converting.leave_old_ir(run.model)
+    run.follow_moved(live, done.moved)
 
 
 def fold_affines(run: PassContext) -> None:
@@ -224,11 +223,10 @@ def simplify(run: PassContext) -> None:
             f"no GroupNormalization was written: it has a scale for each channel since opset {OPSET}."
             f" Add --target-opset {OPSET}."
         )
-    if simplifying.simplify(run.model, run.report, group_norm=run.options.group_norm):
+    done = simplifying.simplify(run.model, run.report, group_norm=run.options.group_norm)
+    if done.has_stored:
         converting.leave_old_ir(run.model)
-    for node, event in live.items():
-        if node.removed:
-            event.fold("", (), (), ())
+    run.follow_moved(live, done.moved)
 
 
 def remove_dead_nodes(run: PassContext) -> None:
@@ -278,8 +276,8 @@ def check(run: PassContext) -> None:
 
 
 PASSES: tuple[Callable[[PassContext], None], ...] = (
-    describe, fix_shapes, choose_overridable, normalise, raise_opset, fold_affines, tell_training, decompose,
-    lift_constants, simplify, remove_dead_nodes, set_ir_version, check,
+    describe, fix_shapes, choose_overridable, normalise, raise_opset, decide_branches, fold_affines, tell_training,
+    decompose, lift_constants, simplify, remove_dead_nodes, set_ir_version, check,
 )  # fmt: skip
 
 

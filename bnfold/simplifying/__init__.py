@@ -5,17 +5,29 @@ Nothing is rounded differently, and nothing is specialised to a size that the fi
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bnfold import ir
 from bnfold.report.events import Report
 
-__all__ = ["simplify"]
+if TYPE_CHECKING:
+    from bnfold.simplifying.driver import Simplified
+
+__all__ = ["decide", "simplify"]
 
 
-def simplify(model: ir.Model, report: Report, *, group_norm: bool = False) -> bool:
-    """Simplify ``model`` in place and record the changes in ``report``; return whether a value became an initializer.
+def simplify(model: ir.Model, report: Report, *, group_norm: bool = False) -> Simplified:
+    """Simplify ``model`` in place and record the changes in ``report``.
 
     With ``group_norm``, GroupNormalization replaces the five nodes by which it is expressed before opset 21.
     """
     from bnfold.simplifying.driver import simplify_all
 
     return simplify_all(model, report, group_norm=group_norm)
+
+
+def decide(model: ir.Model, report: Report) -> Simplified:
+    """Replace each If whose condition is known by the branch it takes, and record that in ``report``."""
+    from bnfold.simplifying.driver import decide_branches
+
+    return decide_branches(model, report)

@@ -7,20 +7,26 @@ import onnx
 
 from bnfold import ir
 from bnfold.report.other_events import SimplifyEvent
+from bnfold.simplifying.branches import TITLE, Decide
+from bnfold.simplifying.inlining import Moved, inline_branch
 from bnfold.simplifying.plan import LeaveOut, Operand, Plan, Respell, Store, Unite
+from bnfold.simplifying.room import Room
 
 
 class Editor:
     """Edits one model, and notes what it did."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: ir.Model) -> None:
+        self.room = Room(model)
         self.events: list[SimplifyEvent] = []
         self.touched: set[tuple[str, str]] = set()
         """Values, by graph and name, that nodes around an edit read or make: no boundaries to compare at any more."""
         self.removed: list[str] = []
         """Names of values that are gone."""
         self.has_stored = False
-        """Whether some node's output or operand became an initializer."""
+        """Whether some node's output or operand, or a weight of a branch, became an initializer."""
+        self.moved: list[Moved] = []
+        """Where values of branches are now, one step after the other."""
         self._stored: dict[tuple[ir.Graph, str, bytes], ir.Value] = {}
 
     def carry_out(self, plan: Plan) -> None:
@@ -33,6 +39,20 @@ class Editor:
         made = [value for value in node.outputs if value is not None]
         self.removed += [value.name for value in made if value.graph.values.get(value.name) is not value]
         self.events.append(SimplifyEvent(plan.title, label, node.graph.path, operator, into))
+
+    def decide(self, plan: Decide) -> None:
+        """Put the branch in the place of its If; the values of both branches are boundaries no more."""
+        node, label = plan.node, plan.node.label
+        inner = [value for body in node.bodies for graph in body.subgraphs() for value in graph.values.values()]
+        ends = [value for value in (*node.inputs, *node.outputs) if value is not None]
+        self.touched |= {(value.graph.path, value.name) for value in (*inner, *ends)}
+        self.has_stored = self.has_stored or any(value.is_initializer for value in plan.branch.values.values())
+        moved = inline_branch(plan)
+        self.moved.append(moved)
+        kept = {name for _, name in moved.values()}
+        self.removed += [value.name for value in inner if value.producer is not None and value.name not in kept]
+        into = next((value.name for value in node.outputs if value is not None), "")
+        self.events.append(SimplifyEvent(TITLE, label, node.graph.path, "If", into))
 
     def _edited(self, plan: Plan) -> str:
         """Edit, and return the name of the value or node that takes the place of the node."""

@@ -10,15 +10,17 @@ from bnfold.errors import BnfoldError
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import InMemory, numpy_type
 from bnfold.simplifying.plan import Store
+from bnfold.simplifying.room import Room
 
 QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 """What marks weights and values as quantized, for runtimes that know what to do with them."""
-_SMALL = 1024
-"""Bytes that a result may have, whatever it is computed from."""
 
 
-def find_computed(graph: ir.Graph, known: Proven) -> list[Store]:
-    """Plan to store values of a graph that are computed from constants or known sizes, each where a chain ends."""
+def find_computed(graph: ir.Graph, known: Proven, room: Room) -> list[Store]:
+    """Plan to store values of a graph that are computed from constants or known sizes, each where a chain ends.
+
+    Where there is no room for the end of a chain, what is before it may be stored.
+    """
     if not isinstance(graph.proto, onnx.GraphProto):
         return []
     found: dict[ir.Node, Store] = {}
@@ -31,7 +33,13 @@ def find_computed(graph: ir.Graph, known: Proven) -> list[Store]:
             plan = _computed(node, known)
             if plan is not None:
                 found[node] = plan
-        return [plan for node, plan in found.items() if any(use not in found for use in _consumers(node))]
+        while found:
+            ends = {node: plan for node, plan in found.items() if any(use not in found for use in _consumers(node))}
+            stored = room.stored(ends)
+            if stored or not ends:
+                return [plan._replace(tensor=InMemory(plan.tensor.dtype, plan.tensor.numpy())) for plan in stored]
+            found = {node: plan for node, plan in found.items() if node not in ends}
+    return []
 
 
 def _consumers(node: ir.Node) -> list[ir.Node]:
@@ -61,11 +69,4 @@ def _stored(node: ir.Node, value: ir.Value, known: Proven) -> Store | None:
         array = np.array(numbers, numpy_type(told.dtype)).reshape(told.dims)
         return Store("shape computation known", node, InMemory(told.dtype, array))
     held = ir.constant(value)
-    if held is None or held.nbytes > max(_SMALL, _own_bytes(node)):
-        return None
-    return Store("result of constants stored", node, InMemory(held.dtype, held.numpy()))
-
-
-def _own_bytes(node: ir.Node) -> int:
-    """Return bytes of stored operands without other consumers: they are removed when the result is stored."""
-    return sum(value.stored_bytes for value in node.inputs if value is not None and value.only_consumer is node)
+    return Store("result of constants stored", node, held) if held is not None else None

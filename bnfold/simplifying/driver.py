@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from typing import NamedTuple
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
@@ -10,12 +11,15 @@ from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.report.events import Report
 from bnfold.report.other_events import SimplifyEvent
 from bnfold.simplifying.apply import Editor
+from bnfold.simplifying.branches import find_decided
 from bnfold.simplifying.casting import find_cast, find_cast_like
 from bnfold.simplifying.clipping import BOUNDING, find_bounds
 from bnfold.simplifying.computed import find_computed
 from bnfold.simplifying.equal import find_equal
 from bnfold.simplifying.expanding import find_broadcast
 from bnfold.simplifying.group_norm import find_group_norm
+from bnfold.simplifying.in_a_row import find_axes
+from bnfold.simplifying.inlining import Moved
 from bnfold.simplifying.no_effect import (
     find_alone,
     find_concat,
@@ -34,6 +38,13 @@ from bnfold.simplifying.slicing import find_slice
 from bnfold.simplifying.transposing import find_transpose
 
 Finder = Callable[[ir.Node, Proven], Plan | None]
+
+
+def find_reshaping_or_axes(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan what `find_reshaping` plans, or else one node for two where sizes are not known."""
+    return find_reshaping(node, known) or find_axes(node, known)
+
+
 FINDERS: Mapping[str, Finder] = {
     "Identity": find_identity,
     "Dropout": find_dropout,
@@ -51,12 +62,24 @@ FINDERS: Mapping[str, Finder] = {
     **dict.fromkeys(("Mul", "Div", "Sub"), find_neutral),
     **dict.fromkeys(("Sum", "Mean", "Split"), find_alone),
     **dict.fromkeys(RESHAPING, find_reshaping),
+    **dict.fromkeys(
+        ("Squeeze", "Unsqueeze"), lambda node, known: find_reshaping(node, known) or find_axes(node, known)
+    ),
 }
 """What is tried on each node, by its operator."""
 MAX_ROUNDS = 8
 """Each round sees what the one before left; three are what real models need."""
 MAX_INFERENCES = 3
 """Stored sizes let inference follow shapes further."""
+MAX_DECISIONS = 8
+"""Each round of decisions lets inference follow shapes into what was a branch."""
+
+
+class Simplified(NamedTuple):
+    """Whether a value became an initializer, and where values of branches are now, step by step."""
+
+    has_stored: bool
+    moved: list[Moved]
 
 
 def find_group_norm_or_addition(node: ir.Node, known: Proven) -> Plan | None:
@@ -64,29 +87,56 @@ def find_group_norm_or_addition(node: ir.Node, known: Proven) -> Plan | None:
     return find_group_norm(node, known) or find_addition(node, known)
 
 
-def simplify_all(model: ir.Model, report: Report, *, group_norm: bool) -> bool:
+def decide_branches(model: ir.Model, report: Report) -> Simplified:
+    """Do as `bnfold.simplifying.decide`."""
+    editor = Editor(model)
+    if not model.proto.training_info:
+        _decided(model, editor)
+        report.removed_names += model.remove_dead_nodes()
+    return _reported(editor, report)
+
+
+def _decided(model: ir.Model, editor: Editor) -> Proven:
+    """Decide every If that can be decided; return what is proven afterwards."""
+    known = Proven(model)
+    for _ in range(MAX_DECISIONS):
+        plans = find_decided(model, known)
+        if not plans:
+            break
+        for plan in plans:
+            editor.decide(plan)
+        known = Proven(model)
+    return known
+
+
+def _reported(editor: Editor, report: Report) -> Simplified:
+    report.simplified += editor.events
+    report.removed_names += editor.removed
+    report.drop_cuts(editor.touched)
+    return Simplified(editor.has_stored, editor.moved)
+
+
+def simplify_all(model: ir.Model, report: Report, *, group_norm: bool) -> Simplified:
     """Do as `bnfold.simplifying.simplify`."""
     if model.proto.training_info:
-        return False
-    editor, finders = Editor(), {**FINDERS, "Add": find_group_norm_or_addition} if group_norm else FINDERS
+        return Simplified(has_stored=False, moved=[])
+    editor, finders = Editor(model), {**FINDERS, "Add": find_group_norm_or_addition} if group_norm else FINDERS
     _remove_unread(model, report)
     for _ in range(MAX_INFERENCES):
-        known, before, rounds = Proven(model), len(editor.events), 0
+        before, rounds = len(editor.events), 0
+        known = _decided(model, editor)
         while rounds < MAX_ROUNDS and _round(model, known, editor, report, finders):
             rounds += 1
         if len(editor.events) == before or not any(node.is_op("Shape") for node in model.graph.nodes):
             break
-    report.simplified += editor.events
-    report.removed_names += editor.removed
-    report.drop_cuts(editor.touched)
-    return editor.has_stored
+    return _reported(editor, report)
 
 
 def _round(model: ir.Model, known: Proven, editor: Editor, report: Report, finders: Mapping[str, Finder]) -> bool:
-    """Try every rewrite on every node once; whether any changed something."""
-    before = len(editor.events)
+    """Try every rewrite on every node once; whether any changed something, or may find more now."""
+    before, was_open = len(editor.events), editor.room.is_open
     for graph in [*model.graphs()]:
-        for stored in find_computed(graph, known):
+        for stored in find_computed(graph, known, editor.room):
             editor.carry_out(stored)
     report.removed_names += model.remove_dead_nodes()
     for graph in [*model.graphs()]:
@@ -98,7 +148,8 @@ def _round(model: ir.Model, known: Proven, editor: Editor, report: Report, finde
             if plan is not None:
                 editor.carry_out(plan)
     report.removed_names += model.remove_dead_nodes()
-    return len(editor.events) > before
+    editor.room.is_open = True
+    return len(editor.events) > before or not was_open
 
 
 def _plan(node: ir.Node, known: Proven, first: dict[Hashable, ir.Node], finders: Mapping[str, Finder]) -> Plan | None:

@@ -44,16 +44,36 @@ def _one_of_two(node: ir.Node, ranges: dict[int, Range], known: Proven) -> Plan 
     if middle is None or first is None or not first.is_op("Slice") or first.graph is not node.graph:
         return None
     inner = _ranges(first, known) if not first.has_references else None
-    if inner is None or middle.only_consumer is not node or len({axis < 0 for axis in (*inner, *ranges)}) > 1:
+    both = _merged(inner, ranges)
+    if inner is None or both is None or middle.is_output:
         return None
-    both = inner | {axis: _after(inner[axis], taken) if axis in inner else taken for axis, taken in ranges.items()}
-    starts, ends, steps = ([taken[place] for taken in both.values() if taken is not None] for place in range(3))
-    if len(starts) < len(both):
+    if not all(other is node or _can_join(other, middle, inner, known) for other in middle.consumers):
         return None
+    starts, ends, steps = ([taken[place] for taken in both.values()] for place in range(3))
     inputs = [first.input(0), integers(starts), integers(ends), integers([*both])]
     if any(step != 1 for step in steps):  # of one element no input shows a step
         inputs.append(integers(steps))
     return Respell("Slice after another", node, "Slice", inputs, None) if can_respell(node, inputs) else None
+
+
+def _can_join(other: ir.Node, middle: ir.Value, inner: dict[int, Range], known: Proven) -> bool:
+    """Whether this consumer is a Slice that needs the one above no longer."""
+    if not other.is_op("Slice") or other.graph is not middle.graph or other.has_references:
+        return False
+    return other.inputs.count(middle) == 1 and _merged(inner, _ranges(other, known)) is not None
+
+
+def _merged(inner: dict[int, Range] | None, outer: dict[int, Range] | None) -> dict[int, Range] | None:
+    """Return what two Slices in a row take, or None where that depends on sizes."""
+    if inner is None or outer is None or len({axis < 0 for axis in (*inner, *outer)}) > 1:
+        return None
+    both = dict(inner)
+    for axis, taken in outer.items():
+        joined = _after(inner[axis], taken) if axis in inner else taken
+        if joined is None:
+            return None
+        both[axis] = joined
+    return both
 
 
 def _after(first: Range, second: Range) -> Range | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from bnfold.ir.time_limit import LimitStruck, ends_at, look_at_clock
 from bnfold.verification import sentences
+from bnfold.verification.changes.control_flow import in_one_form
 from bnfold.verification.changes.interface import (
     flaw,
     idle_inputs,
@@ -46,7 +47,6 @@ class Dearer(NamedTuple):
     parts: Parts | None = None
 
 
-_NAMED = 8  # in a list of names
 _LIMIT = "--verify-seconds"
 
 
@@ -74,10 +74,19 @@ def _judged(request: Request) -> Verdict:
         return _verdict(request, status, f"the rewritten model cannot be computed: {missing}", "interface")
     with request.clock.phase("weights"):
         draws = PerturbedWeights(request.before, request.after)
-    subgraphs = cache(lambda: SubgraphVerifier(request, draws))
+    subgraphs = cache(partial(_verifier, request, draws))
     with start_refusal(request) as refusal:
         layered = _in_layers(request, draws, subgraphs, refusal)
         return layered if isinstance(layered, Verdict) else _in_depth(request, draws, subgraphs, refusal, layered)
+
+
+def _verifier(request: Request, draws: PerturbedWeights) -> SubgraphVerifier:
+    """Return what compares the changed parts, of models whose control flow is in one form."""
+    before, after = in_one_form(request.before, request.after), in_one_form(request.after)
+    if before is request.before and after is request.after:
+        return SubgraphVerifier(request, draws)
+    flat = replace(request, before=before, after=after, _found={})
+    return SubgraphVerifier(flat, PerturbedWeights(before, after))
 
 
 def _in_depth(
@@ -168,7 +177,7 @@ def _ignored(request: Request, fed: Collection[str]) -> str:
     if names := unread(request.before, request.after, fed):
         return f"the inputs {names} are now unused; they were compared at their default values only"
     if names := idle_inputs(request.before, request.after):
-        return f"the results are equal, but callers can no longer feed {_listed(names)}, which nothing reads"
+        return f"the results are equal, but callers can no longer feed {sentences.listed(names)}, which nothing reads"
     return ""
 
 
@@ -221,7 +230,9 @@ def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) 
     if unseen is not None:
         reason = f"the whole models agree, but the inputs may not exercise every change: {_sentence(unseen)}"
         return _verdict(request, "unverified", reason, "nothing", whole, local)
-    return _verdict(request, "verified", _verified_reason(whole), "float64", whole, local)
+    loose = f", of shapes that the operators take ({whole.pair.misfit})" if whole.pair.misfit else ""
+    agree = sentences.agree(whole.rows, len(whole.seen), inputs=loose)
+    return _verdict(request, "verified", agree, "float64", whole, local)
 
 
 def _failed(rows: Sequence[LocalRow]) -> LocalRow | None:
@@ -264,15 +275,6 @@ def _kind(request: Request) -> str:
     return "rewrite" if request.cuts else "changed part"
 
 
-def _verified_reason(whole: Whole) -> str:
-    loose = f", of shapes that the operators take ({whole.pair.misfit})" if whole.pair.misfit else ""
-    return sentences.agree(whole.rows, len(whole.seen), inputs=loose)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-
-
 def _verdict(
     request: Request,
     status: Status,
@@ -283,7 +285,7 @@ def _verdict(
     localised: Location | None = None,
 ) -> Verdict:
     names = unlisted(request.before, request.after)
-    notes = [f"constants that are no longer listed as inputs: {_listed(names)}"] if names else []
+    notes = [f"constants that are no longer listed as inputs: {sentences.listed(names)}"] if names else []
     return Verdict(
         status=status,
         reason=reason,

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from bnfold.verification.verdict import TOO_FAR, OutputRow
 
+_NAMED = 8  # in a list of names
+
 
 def agree(rows: Sequence[OutputRow], samples: int, where: str = "float64", inputs: str = "") -> str:
     """Return how well the outputs of two whole models agree: on an ordinary input, if one of several is.
@@ -65,3 +67,8 @@ def fate(row: OutputRow) -> str:
 def differs(name: str, relative: float, allowed: float) -> str:
     """Return how far an output is off."""
     return f"{name} differs by {relative:.2g}, {allowed:.2g} allowed"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return a list of names, of which a long one ends early."""
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

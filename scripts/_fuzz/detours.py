@@ -89,9 +89,37 @@ def no_difference(d: Detour, _: np.random.Generator) -> str:
     return d.node("Add", [d.value, d.node("Sub", [size, d.number(float(np.prod(d.shape)))])])
 
 
+def in_a_branch(d: Detour, rng: np.random.Generator) -> str:
+    """Return what the branch of an If makes by negating twice; a constant or a size decides on it."""
+    truth = bool(rng.random() < 0.5)
+    made = d.node("Reshape", [d.value, d.held(np.array(d.shape))])
+    if rng.random() < 0.5:
+        condition = d.held(np.array(truth))
+    else:
+        size = d.node("Gather", [d.node("Shape", [made]), d.held(np.array(0))], axis=0)
+        condition = d.node("Greater" if truth else "Less", [size, d.held(np.array(0))])
+    name = f"{d.value} in a branch"
+    twice = [("Neg", made, f"{name} 0"), ("Neg", f"{name} 0", f"{name} 1")]
+    graphs = []
+    for is_taken in (truth, not truth):
+        rows = twice if is_taken else [("Abs", made, f"{name} 2"), ("Exp", f"{name} 2", f"{name} 3")]
+        nodes = [helper.make_node(op_type, [source], [result], name=result) for op_type, source, result in rows]
+        end = helper.make_tensor_value_info(rows[-1][2], d.dtype, d.shape)
+        graphs.append(helper.make_graph(nodes, name, [], [end]))
+    return d.node("If", [condition], then_branch=graphs[0], else_branch=graphs[1])
+
+
+def unsqueezed_twice(d: Detour, rng: np.random.Generator) -> str:
+    """Put in two axes one after the other, and take them out together."""
+    first, second = int(rng.integers(len(d.shape) + 1)), int(rng.integers(len(d.shape) + 2))
+    inner = d.node("Unsqueeze", [d.value, d.held(np.array([first]))])
+    outer = d.node("Unsqueeze", [inner, d.held(np.array([second]))])
+    return d.node("Squeeze", [outer, d.held(np.array([second, first + (first >= second)]))])
+
+
 OF_NUMBERS = (add_nothing, times_one)
 KINDS: tuple[Callable[[Detour, np.random.Generator], str], ...] = (
-    *OF_NUMBERS, join_nothing, own_shape, own_size, whole_range, no_difference,
+    *OF_NUMBERS, join_nothing, own_shape, own_size, whole_range, no_difference, in_a_branch, unsqueezed_twice,
 )  # fmt: skip
 
 

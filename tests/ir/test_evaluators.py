@@ -41,6 +41,7 @@ def ints(*numbers: int) -> Array:
     return of(np.int64, *numbers)
 
 
+COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 CASES: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
     ("Identity", (f32(2, 3),), {}),
     ("Cast", (f32(2, 3),), {"to": TensorProto.FLOAT16}),
@@ -133,6 +134,30 @@ CASES: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
     ("Shape", (f32(2, 3, 5),), {}),
     ("Shape", (f32(2, 3, 5),), {"start": -2, "end": 2}),
     ("Size", (f32(2, 3, 5),), {}),
+    ("Cast", (np.array([True, False]),), {"to": TensorProto.FLOAT}),
+    ("Cast", (np.array([True, False]),), {"to": TensorProto.INT64}),
+    ("Cast", (ints(0, -2, 3),), {"to": TensorProto.BOOL}),
+    ("Sin", (f32(2, 3),), {}),
+    ("Cos", (f32(2, 3),), {}),
+    ("Floor", (f32(2, 3),), {}),
+    ("Ceil", (f32(2, 3),), {}),
+    ("Round", (of(np.float32, 0.5, 1.5, -2.5, 2.4),), {}),
+    *((op_type, (ints(1, 2, 3), ints(2)), {}) for op_type in COMPARISONS),
+    *((op_type, (f32(2, 3), f32(3, seed=1)), {}) for op_type in COMPARISONS),
+    ("Equal", (np.array([True, False]), np.array([True])), {}),
+    *((op_type, (np.array([True, False]), np.array([[True], [False]])), {}) for op_type in ("And", "Or", "Xor")),
+    ("Not", (np.array([True, False]),), {}),
+    ("Range", (np.array(1), np.array(8), np.array(3)), {}),
+    ("Range", (np.array(5), np.array(-2), np.array(-2)), {}),
+    ("Range", tuple(np.array(bound, np.float32) for bound in (0, 4, 1)), {}),
+    ("GatherElements", (f32(2, 3), np.array([[0, -1, 1], [1, 1, 0]])), {}),
+    ("GatherElements", (f32(2, 3), np.array([[2], [-3]])), {"axis": 1}),
+    ("ScatterElements", (f32(4, 3), np.array([[0, -1, 1], [3, 1, 0]]), f32(2, 3)), {}),
+    ("ScatterElements", (f32(2, 3), np.array([[2], [-3]]), f32(2, 1)), {"axis": 1}),
+    ("ScatterND", (f32(4, 3), np.array([[1], [-1]]), f32(2, 3, seed=1)), {}),
+    ("ScatterND", (f32(4, 3), np.array([[1, 0], [-1, 2]]), f32(2, seed=1)), {}),
+    ("Trilu", (f32(2, 3, 4),), {}),
+    ("Trilu", (f32(3, 4), np.array(-1)), {"upper": 0}),
     ("QuantizeLinear", (f32(2, 3), np.array(0.1, np.float32)), {}),
     ("QuantizeLinear", (f32(2, 3), f32(2) ** 2, of(np.int8, 3, -4)), {"axis": 0}),
     ("QuantizeLinear", (f32(2, 3), f32(2, 2) ** 2), {"axis": 1, "block_size": 2, "output_dtype": TensorProto.INT16}),
@@ -173,6 +198,17 @@ def test_arithmetic_is_not_rounded_on_the_way() -> None:
     tensor, _ = evaluated("Div", of(np.float32, 1), of(np.float32, 3))
     assert tensor is not None
     assert tensor.float64()[0] == 1 / 3
+
+
+def test_what_is_not_rounded_decides_nothing() -> None:
+    """The model rounds the quotient before it compares, or cuts it off."""
+    nodes = [helper.make_node("Div", ["w0", "w1"], ["q"]), helper.make_node("Floor", ["q"], ["y"])]
+    nodes.append(helper.make_node("Less", ["q", "w1"], ["z"]))
+    weights = [numpy_helper.from_array(of(np.float32, number), f"w{at}") for at, number in enumerate((1, 3))]
+    values = ir.load(model(nodes, weights, inputs=[], opset=15)).graph.values
+    assert ir.constant(values["q"]) is not None
+    assert ir.constant(values["y"]) is None
+    assert ir.constant(values["z"]) is None
 
 
 def test_old_versions_mean_what_they_meant() -> None:
@@ -229,6 +265,26 @@ REFUSED: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
     ("Where", (np.array([True]), f32(3)), {}),
     ("Cast", (np.arange(3, dtype=np.int8),), {"to": TensorProto.FLOAT}),
     ("Cast", (ints(2**53),), {"to": TensorProto.FLOAT}),
+    ("Cast", (f32(3),), {"to": TensorProto.BOOL}),
+    ("Floor", (f32(3).astype(np.float16),), {}),
+    ("Equal", (f32(3), f32(3).astype(np.float64)), {}),
+    ("Less", (f32(3), f32(3), f32(3)), {}),
+    ("Less", (f32(2, 3), f32(3)), {"opset": 6}),
+    ("And", (ints(1), ints(1)), {}),
+    ("Not", (ints(1),), {}),
+    ("Range", (np.array(1), np.array(8), np.array(0)), {}),
+    ("Range", (np.array(1), np.array(8), np.array(2.0)), {}),
+    ("Range", tuple(np.array(bound, np.float32) for bound in (0, 1, 0.1)), {}),
+    ("GatherElements", (f32(2, 3), np.array([[2]])), {}),
+    ("GatherElements", (f32(2, 3), ints(1)), {}),
+    ("ScatterElements", (f32(2, 3), np.array([[2]]), f32(1, 1)), {}),
+    ("ScatterElements", (f32(2, 3), np.array([[1], [1]]), f32(2, 1)), {}),
+    ("ScatterElements", (f32(2, 3), np.array([[1]]), f32(2, 1)), {}),
+    ("ScatterElements", (f32(2, 3), np.array([[1]]), f32(1, 1)), {"opset": 16, "reduction": "add"}),
+    ("ScatterND", (f32(4, 3), np.array([[1], [-3]]), f32(2, 3)), {}),
+    ("ScatterND", (f32(4, 3), np.array([[4]]), f32(1, 3)), {}),
+    ("ScatterND", (f32(4, 3), np.array([[1, 1, 1]]), f32(1)), {}),
+    ("ScatterND", (f32(4, 3), np.array([[1]]), f32(1, 3)), {"opset": 16, "reduction": "add"}),
     ("Add", (f32(3), f32(3).astype(np.float16)), {}),
     ("Add", (f32(3),), {}),
     ("Add", (f32(3), f32(3), f32(3)), {}),

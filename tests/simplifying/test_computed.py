@@ -79,16 +79,16 @@ def test_a_small_result_of_constants_is_stored() -> None:
 
 
 def test_a_large_result_is_stored_in_the_place_of_its_operand_alone() -> None:
-    weight = np.arange(600, dtype=np.float32).reshape(20, 30)
-    for consumers, left in ((1, ["MatMul"]), (2, ["Transpose", "MatMul", "MatMul", "Concat"])):
-        body = "t = Transpose (w) y = MatMul (x, t)"
+    weight = np.arange(60_000, dtype=np.float32).reshape(200, 300)
+    for consumers, left in ((1, ["Add"]), (2, ["Transpose", "Add", "Transpose", "Add"])):
+        body = "t = Transpose (w) y = Add (x, t)"
         if consumers == 2:
-            body = "t = Transpose (w) a = MatMul (x, t) b = MatMul (a, w) y = Concat <axis = 1> (a, b)"
-        before = model("(float[N,30] x) => (float[N,M] y)", body)
+            body = "t = Transpose (w) a = Add (x, t) b = Transpose (a) y = Add (b, w)"
+        before = model("(float[N,200] x) => (float[A,B] y)", body)
         before.graph.initializer.append(numpy_helper.from_array(weight, "w"))
         after, _ = simplified(before)
         assert operators(after) == left
-        assert_equal(before, after, (2, 30))
+        assert_equal(before, after, (300, 200))
 
 
 def test_what_is_quantized_stays() -> None:
@@ -123,3 +123,47 @@ def test_a_damaged_constant_is_left_alone() -> None:
     before.graph.initializer[0].CopyFrom(onnx.TensorProto(name="a", data_type=1, dims=[2], raw_data=b"123"))
     after, _ = simplified(before)
     assert operators(after) == ["Neg", "Add"]
+
+
+def test_parts_of_one_weight_that_are_put_together_take_its_place() -> None:
+    """The order of an LSTM's gates, for instance: three slices share the weight, and one result frees it."""
+    weight = np.arange(60_000, dtype=np.float32).reshape(200, 300)
+    body = """
+        a = Slice (w, zero, first)  b = Slice (w, second, end)  c = Slice (w, first, second)
+        t = Concat <axis = 0> (a, b, c)  y = Add (t, x)
+    """
+    numbers = "int64[1] zero = {0}, int64[1] first = {50}, int64[1] second = {150}, int64[1] end = {200}"
+    for rest, left in (
+        ("", ["Add"]),
+        ("z = Add (w, x)", ["Slice", "Slice", "Slice", "Concat", "Add", "Add"]),
+    ):
+        head = "(float[N,300] x) => (float[200,300] y" + (", float[200,300] z)" if rest else ")")
+        before = model(head, body + rest, numbers)
+        before.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+        after, _ = simplified(before)
+        assert operators(after) == left
+        assert_equal(before, after, (200, 300))
+
+
+def test_two_parts_of_one_weight_take_its_place_together() -> None:
+    weight = np.arange(60_000, dtype=np.float32).reshape(200, 300)
+    body = "a = Slice (w, zero, mid)  b = Slice (w, mid, end)  c = Add (a, x)  d = Add (b, x)  y = Mul (c, d)"
+    before = model(
+        "(float[N,300] x) => (float[A,B] y)", body, "int64[1] zero = {0}, int64[1] mid = {100}, int64[1] end = {200}"
+    )
+    before.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    after, _ = simplified(before)
+    assert operators(after) == ["Add", "Add", "Mul"]
+    assert_equal(before, after, (100, 300))
+
+
+def test_a_model_grows_by_a_little() -> None:
+    """Tables of 4 KB, until they would be more than 64 KiB."""
+    tables = range(20)
+    body = "".join(f"r{at} = Tile (v{at}, times)  y{at} = Add (x, r{at})  " for at in tables)
+    outputs = ", ".join(f"float[A,B] y{at}" for at in tables)
+    vectors = ", ".join(f"float[1,2] v{at} = {{{at},1}}" for at in tables)
+    before = model(f"(float[N,2] x) => ({outputs})", body, f"int64[2] times = {{512,1}}, {vectors}")
+    after, _ = simplified(before)
+    assert operators(after).count("Tile") == 4
+    assert_equal(before, after, (512, 2))

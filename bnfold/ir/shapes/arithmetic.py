@@ -7,8 +7,10 @@ sizes in every run. Each answer is computed once; rewrites keep what values are.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,6 +21,7 @@ from bnfold.ir.elements import TP
 from bnfold.ir.evaluators import EVALUATORS, INTEGERS
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
+from bnfold.ir.shapes.items import are_equal, chosen, comparison, conjunction, disjunction, is_true, quotient
 from bnfold.ir.shapes.proven import proven_types
 from bnfold.ir.tensor import InMemory, Tensor
 from bnfold.ir.value import Dim, Value, shape_of
@@ -190,6 +193,9 @@ def _operand_or_open(node: Node, known: Proven, slot: int) -> Tensor:
 def _cast(node: Node, known: Proven) -> Tensor:
     """Cast; sizes are small enough for 32 bits, or nothing of them could be held in memory."""
     source, to = known.operand(node, 0), known.dtype(node.input(1)) if node.is_op("CastLike") else node.attr("to")
+    if to == TP.BOOL and source.dtype in _NUMBERS | {TP.BOOL}:
+        truths = np.frompyfunc(is_true, 1, 1)(source.array)
+        return InMemory(TP.BOOL, np.asarray(truths, dtype=object))
     if to not in (TP.INT32, TP.INT64) or source.dtype not in (TP.INT32, TP.INT64, TP.BOOL):
         raise ValueError("no integers")
     most = 1 << 31
@@ -218,40 +224,38 @@ def _arithmetic(function: Callable[[int, int], int], neutral: int | None, *, bot
     return compute
 
 
-def _quotient(one: int, other: int) -> int:
-    """Return the quotient of non-negative numbers: others are rounded in several ways."""
-    if one < 0 or other <= 0:
-        raise ValueError("not followed")
-    return one // other
-
-
 def _equal(node: Node, known: Proven) -> Tensor:
     one, other = known.operand(node, 0), known.operand(node, 1)
-    return InMemory(TP.BOOL, np.asarray(np.frompyfunc(_are_equal, 2, 1)(one.array, other.array), dtype=object))
+    return InMemory(TP.BOOL, np.asarray(np.frompyfunc(are_equal, 2, 1)(one.array, other.array), dtype=object))
 
 
-def _are_equal(one: Dim, other: Dim) -> int | None:
-    """Compare; a dynamic size is no negative number."""
-    if one is None or other is None:
-        return None
-    if isinstance(one, int) == isinstance(other, int):
-        return int(one == other) if isinstance(one, int) or one == other else None
-    number = one if isinstance(one, int) else other
-    return 0 if isinstance(number, int) and number < 0 else None
+def _of_two(item: Callable[[Any, Any], int | None], dtypes: frozenset[int]) -> Rule:
+    """Return the rule of an operator that makes truths of two operands of a type among ``dtypes``."""
+
+    def compute(node: Node, known: Proven) -> Tensor:
+        one, other = known.operand(node, 0), known.operand(node, 1)
+        if node.graph.opset() < 7 or one.dtype not in dtypes:  # operands are broadcast since then
+            raise ValueError("not followed")
+        return InMemory(TP.BOOL, np.asarray(np.frompyfunc(item, 2, 1)(one.array, other.array), dtype=object))
+
+    return compute
+
+
+def _not(node: Node, known: Proven) -> Tensor:
+    source = known.operand(node, 0)
+    if source.dtype != TP.BOOL:
+        raise ValueError("no truths")
+    turned = np.frompyfunc(lambda item: None if item is None else 1 - item, 1, 1)(source.array)
+    return InMemory(TP.BOOL, np.asarray(turned, dtype=object))
 
 
 def _where(node: Node, known: Proven) -> Tensor:
     truth, yes, no = (known.operand(node, slot) for slot in range(3))
-    return InMemory(yes.dtype, np.asarray(np.frompyfunc(_chosen, 3, 1)(truth.array, yes.array, no.array), dtype=object))
-
-
-def _chosen(truth: int | None, yes: Dim, no: Dim) -> Dim:
-    if truth is None:
-        return yes if yes == no else None
-    return yes if truth else no
+    return InMemory(yes.dtype, np.asarray(np.frompyfunc(chosen, 3, 1)(truth.array, yes.array, no.array), dtype=object))
 
 
 Rule = Callable[[Node, Proven], Tensor | None]
+_NUMBERS = frozenset({TP.INT32, TP.INT64})
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(("Identity", "Gather", "Slice", "ConstantOfShape"), _moved),
     **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze"), _reshaped),
@@ -262,7 +266,14 @@ _RULES: dict[str, Rule] = {
     "Add": _arithmetic(lambda one, other: one + other, 0, both=True),
     "Sub": _arithmetic(lambda one, other: one - other, 0, both=False),
     "Mul": _arithmetic(lambda one, other: one * other, 1, both=True),
-    "Div": _arithmetic(_quotient, 1, both=False),
+    "Div": _arithmetic(quotient, 1, both=False),
     "Equal": _equal,
     "Where": _where,
+    "Less": _of_two(comparison(operator.lt, below=True), _NUMBERS),
+    "LessOrEqual": _of_two(comparison(operator.le, below=True), _NUMBERS),
+    "Greater": _of_two(comparison(operator.gt, below=False), _NUMBERS),
+    "GreaterOrEqual": _of_two(comparison(operator.ge, below=False), _NUMBERS),
+    "And": _of_two(conjunction, frozenset({TP.BOOL})),
+    "Or": _of_two(disjunction, frozenset({TP.BOOL})),
+    "Not": _not,
 }

@@ -27,7 +27,7 @@ from bnfold.ir.value import Value, shape_of
 
 _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 _HIDDEN_SLICE = "Slice of what is not known yet"
-SLICE_ROUNDS = 8
+SLICE_ROUNDS = 32
 """Inferences for a chain of Slices, each makes the next one's input known; the remaining values stay unknown."""
 _SMALL_BYTES = SMALL * 8
 """No shape takes more, and neither do the factors of a Resize."""

@@ -6,12 +6,15 @@ that is open. Each dynamic size of an input has a name of its own here: two size
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 
 import onnx
 
+from bnfold.ir.graph import Graph
+from bnfold.ir.index import graphs_of
 from bnfold.ir.model import Model
+from bnfold.ir.node import Node
 from bnfold.ir.shapes.types import forget_shapes
 from bnfold.ir.value import Value
 
@@ -19,7 +22,7 @@ _OPAQUE = "bnfold.opaque"
 
 
 def proven_types(model: Model) -> Mapping[Value, onnx.TypeProto]:
-    """Return the types of values of the main graph, as inferred.
+    """Return the types of values of the main graph, and of the branches of If in it, as inferred.
 
     Results of If, Loop and Scan have an unknown type: sizes may differ between branches and iterations.
     """
@@ -31,17 +34,72 @@ def proven_types(model: Model) -> Mapping[Value, onnx.TypeProto]:
         for axis, dim in enumerate(info.type.tensor_type.shape.dim):
             if dim.dim_value <= 0:  # some exporters write 0 for a size that they do not know
                 dim.dim_param = f"{place}:{axis}"
-    del graph.value_info[:]
-    forget_shapes(graph.output)
-    for node, message in zip(model.graph.nodes, graph.node, strict=True):
-        if node.subgraphs:
-            message.domain = _OPAQUE
-            del message.attribute[:]
-    twin = Model(proto, model.payloads, model.path)
-    twin.has_external_data = model.has_external_data
-    twin.infer_shapes()
-    values = model.graph.values
-    return {values[name]: kind for name, kind in twin.graph.types.items() if name in values}
+    proto.opset_import.add(domain=_OPAQUE, version=1)
+    _forget(model.graph, graph)
+    counterpart = Model(proto, model.payloads, model.path)
+    counterpart.has_external_data = model.has_external_data
+    counterpart.infer_shapes()
+    return dict(_paired(model.graph, counterpart.graph))
+
+
+def _forget(graph: Graph, message: onnx.GraphProto) -> None:
+    """Forget what is declared for inner values, and what results of control flow are inferred to be.
+
+    A node of an unknown domain makes these results. The If in front of it makes values that nothing reads.
+    """
+    del message.value_info[:]
+    forget_shapes(message.output)
+    changed = False
+    messages: list[onnx.NodeProto] = []
+    for node, source in zip(graph.nodes, message.node, strict=True):
+        messages.append(source)
+        if not node.subgraphs:
+            continue
+        opaque, changed = onnx.NodeProto(op_type=source.op_type, domain=_OPAQUE, output=source.output), True
+        if not _has_branches(node):
+            messages[-1] = opaque
+            continue
+        source.output[:] = [f"{_OPAQUE}:{name}" for name in source.output]
+        messages.append(opaque)
+        branches = [*_branches(node, source)]
+        for inner, copy in branches:
+            _forget(inner, copy)
+        message.value_info.extend(_elements(opaque.output, [copy for _, copy in branches]))
+    if changed:
+        copies = [deepcopy(source) for source in messages]
+        del message.node[:]
+        message.node.extend(copies)
+
+
+def _elements(names: Sequence[str], branches: Sequence[onnx.GraphProto]) -> Iterator[onnx.ValueInfoProto]:
+    """Yield the element types of an If's results, which its branches have in common, without their shapes."""
+    for name, *ends in zip(names, *(branch.output for branch in branches), strict=False):
+        found = {end.type.tensor_type.elem_type for end in ends}
+        if name and len(found) == 1 and all(found):
+            yield onnx.helper.make_tensor_value_info(name, found.pop(), None)
+
+
+def _has_branches(node: Node) -> bool:
+    return node.is_op("If") and not node.is_call
+
+
+def _branches(node: Node, message: onnx.NodeProto) -> Iterator[tuple[Graph, onnx.GraphProto]]:
+    held = graphs_of(message)
+    for name, graphs in node.subgraphs.items():
+        yield from zip(graphs, held[name], strict=True)
+
+
+def _paired(graph: Graph, counterpart: Graph) -> Iterator[tuple[Value, onnx.TypeProto]]:
+    """Yield values with the types that their counterparts have, through the branches of If."""
+    for name, kind in counterpart.types.items():
+        if name in graph.values:
+            yield graph.values[name], kind
+    shown = [node for node in counterpart.nodes if node.domain != _OPAQUE]
+    hidden = (node for node in graph.nodes if _has_branches(node) or not node.subgraphs)
+    for node, other in zip(hidden, shown, strict=True):
+        for name, graphs in node.subgraphs.items():
+            for inner, copy in zip(graphs, other.subgraphs[name], strict=True):
+                yield from _paired(inner, copy)
 
 
 def _drop_defaults(model: Model, graph: onnx.GraphProto) -> None:

@@ -113,9 +113,15 @@ def _inside(graph: ir.Graph | None, cut: ir.Cut) -> set[ir.Node]:
         node
         for node in nodes
         if not any(
-            value.is_output or any(consumer not in nodes for consumer in value.consumers) for value in made[node]
+            value.is_output or any(not _is_within(consumer, nodes) for consumer in value.consumers)
+            for value in made[node]
         )
     }
+
+
+def _is_within(node: ir.Node | None, nodes: Collection[ir.Node]) -> bool:
+    """Whether a node is one of these, or in a body of one of these."""
+    return node is not None and (node in nodes or _is_within(node.graph.parent, nodes))
 
 
 _COUNTS = frozenset({_T.INT16, _T.INT32, _T.INT64, _T.UINT16, _T.UINT32, _T.UINT64, _T.BOOL, _T.STRING})

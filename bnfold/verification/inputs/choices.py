@@ -18,8 +18,10 @@ from bnfold.verification.inputs.shapes import (
     Sizing,
     elements,
     further_sizings,
+    least_size,
     open_places,
     other_sizings,
+    paired_sizings,
     searched_sizings,
     sizings,
 )
@@ -71,8 +73,10 @@ def choices(model: ir.Model, known: Mapping[str, Known]) -> Iterator[Choice]:
             doubtful.append(shapes)
     names = list(dict.fromkeys(dim for shape in known.values() for dim in shape if isinstance(dim, str)))
     if sound is not None and names:
-        searched = ((sizing, _LARGEST_SEARCHED) for sizing in searched_sizings(names, _numbers_in(model)))
-        most = _MOST_INFERRED // (len(model.graph.nodes) + 1)
+        nodes = [*model.nodes()]
+        likely = chain(paired_sizings(names, least_size(nodes)), searched_sizings(names, _numbers_in(model)))
+        searched = ((sizing, _LARGEST_SEARCHED) for sizing in likely)
+        most = _MOST_INFERRED // (len(nodes) + 1)
         found = (_choice(model, shapes) for shapes in islice(_distinct(known, searched, tried), most))
         yield from islice((choice for choice in found if choice is not None), _MOST_SEARCHED)
     for shapes in doubtful:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from bnfold import ir
 from bnfold.ir.shapes.unification import Known
 
 _MOST_COMBINED = 1000
+_MOST_PAIRED = 5
 _OTHERS = (7, 5, 11, 9, 13)
 _SHORTEST = min(_OTHERS)
 
@@ -118,6 +119,13 @@ def further_sizings() -> tuple[Sizing, ...]:
     batches = (Sizing(batch, (64, 96, 32), (7, 5, 11, 9, 13)) for batch in range(3, 9))
     sides = (Sizing(2, (32,), (side,)) for side in (2, 3, 4, 5, 6, 8))
     return (*batches, *sides)
+
+
+def paired_sizings(names: Sequence[str], least: int) -> Iterator[Sizing]:
+    """Yield choices in which two dynamic sizes are equal, a batch perhaps, and all others a bit above the ``least``."""
+    for pair in combinations(names[:_MOST_PAIRED], 2):
+        sizes = {name: least + 7 + 2 * place for place, name in enumerate(names)}
+        yield Sizing(3, (1,), (1,), {**sizes, **dict.fromkeys(pair, 3)})
 
 
 def searched_sizings(names: Sequence[str], numbers: Sequence[int]) -> Iterator[Sizing]:

@@ -216,7 +216,7 @@ STATED = "b = Cast <to = 9> (i) y = Where (b, x, z) "
         ("2,N,3", 0, 2, "verified"),
         ("2,N,3", -1, 3, "verified"),
         ("2,N,3", 0, 0, "failed"),
-        ("2,N,3", 1, 2, "unverified"),  # nothing says that N is 2, and no size that is fed makes a truth of it
+        ("2,N,3", 1, 2, "verified"),  # nothing says that N is 2, but any size but 0 is true, and of 0 nothing is chosen
         ("2,N,3", 0, 3, "verified"),  # another size, and the same truth in every run
     ],
 )

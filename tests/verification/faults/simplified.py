@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 
 from tests.verification.faults.rewrite import Rewrite
 from tests.verification.graphs import model, numbers, single
@@ -88,6 +89,110 @@ def slices() -> Rewrite:
     )
 
 
+def rows() -> Rewrite:
+    """Slices of two axes as one, and Unsqueezes whose axes count from what is there before or behind."""
+    numbers = {"zero": np.array([0]), "one": np.array([1]), "two": np.array([2]), "end": np.array([9])}
+    pair = "a = Slice (x, zero, end, one, two)  b = Slice (a, one, end, two, two)"
+    stacked = "c = Unsqueeze (b, one)  y = Unsqueeze (c, zero)"
+    body = "(float[N,4,5] x) => (float[P,Q,R,S,T] y)"
+
+    def one(starts: list[int], axes: list[int], places: list[int]) -> onnx.ModelProto:
+        stored = {"s": np.array(starts), "e": np.array([9, 9]), "x_axes": np.array(axes), "t": np.array([2, 2])}
+        return model(
+            f"{body} {{ b = Slice (x, s, e, x_axes, t)  y = Unsqueeze (b, p) }}", {**stored, "p": np.array(places)}
+        )
+
+    return Rewrite(
+        "Slice, Slice, Unsqueeze, Unsqueeze",
+        model(f"{body} {{ {pair}  {stacked} }}", numbers),
+        one([0, 1], [1, 2], [0, 2]),
+        {
+            "axes exchanged": one([0, 1], [2, 1], [0, 2]),
+            "the start of another Slice": one([1, 1], [1, 2], [0, 2]),
+            "axes of the second not moved": one([0, 1], [1, 2], [0, 1]),
+        },
+    )
+
+
+def decided() -> Rewrite:
+    """An If of which a constant decides, and its branch in its place, which captures values and holds another If."""
+    head = "(float[N,4,5] x) => (float[P,Q,R] y, float[S,T,U] z)"
+    outside = "a = Relu (x)  b = Neg (x)  s = ReduceSum <keepdims = 0> (x)  c = Greater (s, zero)"
+    inner = """
+        If (c) <
+            then_branch = i () => (float[A,B,C] p) { p = Add (d, b) },
+            else_branch = j () => (float[D,E,F] q) { q = Sub (d, b) }
+        >
+    """
+    sides = f"""
+        then_branch = t () => (float[G,H,I] e, float[J,K,L] f) {{ d = Mul (a, w)  e = {inner}  f = Sub (d, a) }},
+        else_branch = n () => (float[G,H,I] g, float[J,K,L] h) {{ d = Mul (b, w)  g = Exp (d)  h = Add (d, a) }}
+    """
+    weights = {"w": single(numbers(8).normal(size=(4, 5))), "zero": single(np.zeros(()))}
+
+    def inlined(*made: str) -> onnx.ModelProto:
+        return model(f"{head} {{ {outside}  {'  '.join(made)} }}", weights)
+
+    first, last = "d = Mul (a, w)", "z = Sub (d, a)"
+    return Rewrite(
+        "If of a constant condition",
+        model(f"{head} {{ {outside}  y, z = If (yes) <{sides}> }}", {**weights, "yes": np.array(True)}),
+        inlined(first, f"y = {inner}", last),
+        {
+            "the other branch": inlined("d = Mul (b, w)", "y = Exp (d)", "z = Add (d, a)"),
+            "results exchanged": inlined(first, f"z = {inner}", "y = Sub (d, a)"),
+            "another captured value": inlined("d = Mul (b, w)", f"y = {inner}", last),
+            "another captured value in the graph inside": inlined(
+                first, f"y = {inner.replace('(d, b)', '(d, a)')}", last
+            ),
+            "a value of the other branch": inlined(first, "g = Mul (b, w)", f"y = {inner}", "z = Sub (g, a)"),
+            "the branches of the If inside exchanged": inlined(
+                first, f"y = {inner.replace('then_', 'no_').replace('else_', 'then_').replace('no_', 'else_')}", last
+            ),
+        },
+        cut=(("x",), ("y", "z")),
+    )
+
+
+def decided_by_sizes() -> Rewrite:
+    """An If of which a declared size decides; one of a dynamic size must stay."""
+    sides = """
+        then_branch = t () => (float[A,B,C] p) { d = Neg (x)  p = Exp (d) },
+        else_branch = n () => (float[D,E,F] q) { e = Abs (x)  q = Sqrt (e) }
+    """
+    condition = "s = Shape (x)  n = Gather (s, place)  c = Greater (n, most)"
+    sizes = {"place": np.array(2), "most": np.array(4)}
+    before = model(f"{HEAD} {{ {condition}  y = If (c) <{sides}> }}", sizes)
+    return Rewrite(
+        "If of a known size",
+        before,
+        model(f"{HEAD} {{ d = Neg (x)  y = Exp (d) }}", {}),
+        {"the other branch": model(f"{HEAD} {{ e = Abs (x)  y = Sqrt (e) }}", {})},
+    )
+
+
+def decided_by_the_batch() -> Rewrite:
+    """An If of a dynamic size beside one of a constant, which alone is decided."""
+    sides = """
+        then_branch = t () => (float[A,B,C] p) { d = Neg (x)  p = Exp (d) },
+        else_branch = n () => (float[D,E,F] q) { e = Abs (x)  q = Sqrt (e) }
+    """
+    condition = "s = Shape (x)  n = Gather (s, place)  c = Greater (n, most)"
+    other = "If (yes) <then_branch = k () => (float[G,H,I] o) { o = Relu (r) }, else_branch = l () => (float[J,K,L] u) "
+    sizes = {"place": np.array(0), "most": np.array(2)}
+    undecided = f"{condition}  r = If (c) <{sides}>"
+    return Rewrite(
+        "If of a dynamic size",
+        model(f"{HEAD} {{ {undecided}  y = {other}{{ u = Neg (r) }}> }}", {**sizes, "yes": np.array(True)}),
+        model(f"{HEAD} {{ {undecided}  y = Relu (r) }}", sizes),
+        {
+            "taken for large": model(f"{HEAD} {{ d = Neg (x)  r = Exp (d)  y = Relu (r) }}", {}),
+            "taken for small": model(f"{HEAD} {{ e = Abs (x)  r = Sqrt (e)  y = Relu (r) }}", {}),
+        },
+    )
+
+
 def rewrites() -> list[Rewrite]:
     """All of them."""
-    return [transposes(), targets(), twins(), additions(), slices()]
+    ifs = [decided(), decided_by_sizes(), decided_by_the_batch()]
+    return [transposes(), targets(), twins(), additions(), slices(), rows(), *ifs]

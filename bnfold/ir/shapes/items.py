@@ -1,0 +1,66 @@
+"""Arithmetic, comparisons and logic on items: numbers, dynamic sizes by name, or None for what is not known.
+
+A truth is 0 or 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bnfold.ir.value import Dim
+
+
+def quotient(one: int, other: int) -> int:
+    """Return the quotient of non-negative numbers: others are rounded in several ways."""
+    if one < 0 or other <= 0:
+        raise ValueError("not followed")
+    return one // other
+
+
+def are_equal(one: Dim, other: Dim) -> int | None:
+    """Compare; a dynamic size is no negative number."""
+    if one is None or other is None:
+        return None
+    if isinstance(one, int) == isinstance(other, int):
+        return int(one == other) if isinstance(one, int) or one == other else None
+    number = one if isinstance(one, int) else other
+    return 0 if isinstance(number, int) and number < 0 else None
+
+
+def chosen(truth: int | None, yes: Dim, no: Dim) -> Dim:
+    """Return the item that a truth chooses; without one, the item if both are the same."""
+    if truth is None:
+        return yes if yes == no else None
+    return yes if truth else no
+
+
+def comparison(holds: Callable[[int, int], bool], *, below: bool) -> Callable[[Dim, Dim], int | None]:
+    """Return how items are compared; ``below`` is the result for a negative number and any size."""
+
+    def compare(one: Dim, other: Dim) -> int | None:
+        if isinstance(one, int) and isinstance(other, int):
+            return int(holds(one, other))
+        if isinstance(one, int) and isinstance(other, str) and one < 0:
+            return int(below)
+        return int(not below) if isinstance(other, int) and isinstance(one, str) and other < 0 else None
+
+    return compare
+
+
+def conjunction(one: int | None, other: int | None) -> int | None:
+    """Return whether both truths hold; one that does not is enough to know."""
+    if 0 in (one, other):
+        return 0
+    return None if None in (one, other) else 1
+
+
+def disjunction(one: int | None, other: int | None) -> int | None:
+    """Return whether one of the truths holds; one that does is enough to know."""
+    if 1 in (one, other):
+        return 1
+    return None if None in (one, other) else 0
+
+
+def is_true(item: Dim) -> int | None:
+    """Return the truth that a number becomes; a dynamic size may be zero."""
+    return int(item != 0) if isinstance(item, int) else None

@@ -1,0 +1,84 @@
+"""Whether results of constants may be stored: how many bytes that takes, and how many it frees."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from bnfold import ir
+from bnfold.simplifying.plan import Store
+
+SMALL = 1024
+"""Bytes that a result may have, whatever it is computed from."""
+_MEDIUM = 1 << 16
+"""Bytes of a result that the model may grow by, while all that it grows by is little."""
+_SHARE = 16
+_FAR = 64
+"""Nodes that a result may be computed by."""
+
+
+class Room:
+    """How many bytes a model may still grow by because results are stored that are neither small nor free room."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self.is_open = False
+        """Whether the model may grow already: equal nodes are to be united before room is spent on each of them."""
+        self.left = max(_MEDIUM, model.parameter_bytes() // _SHARE)
+
+    def stored(self, plans: Mapping[ir.Node, Store]) -> list[Store]:
+        """Return the plans for which there is room; weights that several results share count once."""
+        kept = [plan for plan in plans.values() if plan.tensor.nbytes <= SMALL]
+        large = {node: plan for node, plan in plans.items() if plan.tensor.nbytes > SMALL}
+        for group in _sharing([*large]):
+            taken = sum(large[node].tensor.nbytes for node in group)
+            growth = taken - sum(value.stored_bytes for value in _freed(group))
+            if growth <= 0 or (self.is_open and growth <= self.left and taken <= _MEDIUM):
+                self.left -= max(growth, 0)
+                kept += [large[node] for node in group]
+        return kept
+
+
+def _sharing(nodes: Collection[ir.Node]) -> list[list[ir.Node]]:
+    """Return groups of nodes that are computed from the same weights."""
+    groups: list[tuple[set[ir.Value], list[ir.Node]]] = []
+    for node in nodes:
+        weights, members = _weights(node), [node]
+        for group in [group for group in groups if group[0] & weights]:
+            groups.remove(group)
+            weights, members = weights | group[0], group[1] + members
+        groups.append((weights, members))
+    return [members for _, members in groups]
+
+
+def _weights(node: ir.Node) -> set[ir.Value]:
+    """Return the weights that a node is computed from; small ones are no room that is worth sharing."""
+    weights: set[ir.Value] = set()
+    stack, seen = [node], {node}
+    while stack and len(seen) <= _FAR:
+        for value in stack.pop().inputs:
+            if value is not None and value.tensor_proto is not None:
+                weights |= {value} if value.stored_bytes > SMALL else set()
+            elif value is not None and value.producer is not None and value.producer not in seen:
+                seen.add(value.producer)
+                stack.append(value.producer)
+    return weights
+
+
+def _freed(nodes: Collection[ir.Node]) -> list[ir.Value]:
+    """Return the weights that nothing reads any more, once these nodes are gone, and what only they read."""
+    freed: list[ir.Value] = []
+    uses: Counter[ir.Value] = Counter()
+    gone, stack = set(nodes), [*nodes]
+    while stack:
+        for value in stack.pop().inputs:
+            if value is None:
+                continue
+            uses[value] += 1
+            if value.is_output or value.is_input or uses[value] < len(value.uses):
+                continue
+            if value.tensor_proto is not None:
+                freed.append(value)
+            elif value.producer is not None and value.producer not in gone and len(value.producer.outputs) == 1:
+                gone.add(value.producer)
+                stack.append(value.producer)
+    return freed

@@ -1,0 +1,77 @@
+"""Two Slices, Unsqueezes or Squeezes in a row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.simplifying.small import assert_equal, model, operators, simplified
+
+NUMBERS = ", ".join(f"int64[1] n{number} = {{{number}}}" for number in (0, 1, 2, 3, 9)) + ", int64[1] back = {-1}"
+HEAD = "(float[N,M,K] x) => (float[A,B,C] y)"
+
+
+EVEN, BOTH = "a = Slice (x, n0, n9, n1, n2)", "b = Slice (a, n0, n9, n2, n2)"
+
+
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        (f"{EVEN}  y = Slice (a, n1, back, n2)", ["Slice"]),
+        ("a = Slice (x, n1, n3)  y = Slice (a, n1, n9, n1, n2)", ["Slice"]),
+        (f"{EVEN}  {BOTH}  c = Slice (a, n1, n9, n2, n2)  y = Add (b, c)", ["Slice", "Slice", "Add"]),
+        (f"{EVEN}  y = Slice (a, n1, n9, n1)", ["Slice", "Slice"]),
+        (f"{EVEN}  y = Slice (a, n1, n9, back)", ["Slice"]),
+        (f"{EVEN}  {BOTH}  c = Neg (a)  y = Concat <axis = 2> (b, c)", ["Slice", "Slice", "Neg", "Concat"]),
+    ],
+)
+def test_slices(body: str, left: list[str]) -> None:
+    before = model(HEAD, body, NUMBERS)
+    after, _ = simplified(before)
+    assert operators(after) == left
+    assert_equal(before, after, (4, 6, 4), (3, 4, 6))
+
+
+@pytest.mark.parametrize("opset", [12, 13])
+@pytest.mark.parametrize("first", [[0], [1], [2], [0, 2], [1, 2], [1, 3]])
+@pytest.mark.parametrize("second", [[0], [1], [2], [3], [0, 1], [2, 4], [1, 5]])
+def test_unsqueezes(first: list[int], second: list[int], opset: int) -> None:
+    """Of an unknown rank, so that no Reshape takes their place."""
+    rank = 2 + len(first) + len(second)
+    if second[-1] >= rank or first[-1] >= rank - len(second):
+        pytest.skip("no such axis")
+    made = f"a = Unsqueeze <axes = {first}> (r)  b = Unsqueeze <axes = {second}> (a)"
+    numbers = ""
+    if opset == 13:
+        made = "a = Unsqueeze (r, p)  b = Unsqueeze (a, q)"
+        rows = (("p", first), ("q", second))
+        numbers = ", ".join(f"int64[{len(axes)}] {name} = {{{str(axes)[1:-1]}}}" for name, axes in rows)
+    body = f"r = Reshape (x, t)  {made}  y = Abs (b)"
+    before = model("(float[N,M] x, int64[R] t) => (float[A] y)", body, numbers, opset=opset)
+    before.graph.output[0].type.tensor_type.ClearField("shape")
+    after, _ = simplified(before)
+    assert operators(after) == ["Reshape", "Unsqueeze", "Abs"]
+    assert_equal(before, after, (2, 3), t=np.array([3, 2]))
+
+
+def test_of_an_unknown_rank() -> None:
+    before = model(
+        "(float[N,M] x, int64[R] t) => (float[A,B,C,D] y)",
+        "r = Reshape (x, t)  a = Unsqueeze (r, n1)  y = Unsqueeze (a, n0)",
+        NUMBERS,
+    )
+    before.graph.output[0].type.tensor_type.ClearField("shape")
+    after, report = simplified(before)
+    assert operators(after) == ["Reshape", "Unsqueeze"]
+    assert "Unsqueeze pair" in {event.rewrite for event in report.simplified}
+    back = model(
+        "(float[N,M] x, int64[R] t) => (float[A] y)",
+        "r = Reshape (x, t)  a = Squeeze (r, n0)  y = Squeeze (a, n1)",
+        NUMBERS,
+    )
+    back.graph.output[0].type.tensor_type.ClearField("shape")
+    squeezed, _ = simplified(back)
+    assert operators(squeezed) == ["Reshape", "Squeeze"]
+    assert_equal(before, after, (2, 3), t=np.array([3, 2]))
+    assert_equal(back, squeezed, (2, 3), t=np.array([1, 6, 1]))
+    assert_equal(back, squeezed, (2, 3), t=np.array([1, 3, 1, 2]))
