@@ -85,8 +85,7 @@ def _verifier(request: Request, draws: PerturbedWeights) -> SubgraphVerifier:
     before, after = in_one_form(request.before, request.after), in_one_form(request.after)
     if before is request.before and after is request.after:
         return SubgraphVerifier(request, draws)
-    flat = replace(request, before=before, after=after, _found={})
-    return SubgraphVerifier(flat, PerturbedWeights(before, after))
+    return SubgraphVerifier(replace(request, before=before, after=after, _found={}), PerturbedWeights(before, after))
 
 
 def _in_depth(
