@@ -70,5 +70,5 @@ def differs(name: str, relative: float, allowed: float) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return a list of names, of which a long one ends early."""
+    """Return names in a row, the first few if there are many."""
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

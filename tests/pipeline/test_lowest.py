@@ -41,7 +41,7 @@ def test_the_lowest_opset_is_reached_and_the_one_below_is_not(text: str) -> None
 
 LOWEST = {
     "y = Reshape <allowzero = 1> (x, s)": 5,
-    "y = ReduceMean (x, s)": 18,
+    "y = ReduceMean (x, s)": 9,
     "a = Constant <value_ints = [1]> () y = ReduceMean (x, a)": 1,
     "p = Erf (x) y = Where (b, p, x)": 9,
     "y = Trilu (x)": 9,
