@@ -62,9 +62,7 @@ FINDERS: Mapping[str, Finder] = {
     **dict.fromkeys(("Mul", "Div", "Sub"), find_neutral),
     **dict.fromkeys(("Sum", "Mean", "Split"), find_alone),
     **dict.fromkeys(RESHAPING, find_reshaping),
-    **dict.fromkeys(
-        ("Squeeze", "Unsqueeze"), lambda node, known: find_reshaping(node, known) or find_axes(node, known)
-    ),
+    **dict.fromkeys(("Squeeze", "Unsqueeze"), find_reshaping_or_axes),
 }
 """What is tried on each node, by its operator."""
 MAX_ROUNDS = 8

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.simplifying.no_effect import integers
-from bnfold.simplifying.plan import Operand, Plan, Respell, can_respell
+from bnfold.simplifying.plan import Operand, Plan, Respell, can_respell, only_above
 
 _AXES_READ = 13
 """The opset since which Squeeze and Unsqueeze have their axes as an input."""
@@ -15,11 +15,8 @@ _AXES_READ = 13
 
 def find_axes(node: ir.Node, known: Proven) -> Plan | None:
     """Plan one Squeeze or Unsqueeze in place of two, whatever the shapes, if nothing else reads what is between."""
-    middle = node.input(0)
-    first = middle.producer if middle is not None else None
-    if middle is None or first is None or not first.is_op(node.op_type) or middle.only_consumer is not node:
-        return None
-    if first.graph is not node.graph or first.has_references:
+    first = only_above(node)
+    if first is None or not first.is_op(node.op_type):
         return None
     before, behind = _axes(first, known), _axes(node, known)
     if before is None or behind is None:

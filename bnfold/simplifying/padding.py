@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.simplifying.plan import Plan, Respell
+from bnfold.simplifying.plan import Plan, Respell, only_above
 
 
 def find_padding(node: ir.Node, known: Proven) -> Plan | None:
     """Plan a convolution that pads its input itself, in place of a Pad that only it reads."""
-    padded = node.input(0)
-    first = padded.producer if padded is not None else None
-    if padded is None or first is None or not first.is_op("Pad") or first.graph is not node.graph:
-        return None
-    if padded.only_consumer is not node or first.has_references or not _pads_zeros(first):
+    first = only_above(node)
+    if first is None or not first.is_op("Pad") or not _pads_zeros(first):
         return None
     kernel = known.dims(node.input(1))
     added = _added(first, len(kernel), known) if kernel is not None else None

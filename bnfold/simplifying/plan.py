@@ -87,6 +87,13 @@ def can_skip(node: ir.Node, source: ir.Value | None) -> bool:
     return can_replace(made, source, node)
 
 
+def only_above(node: ir.Node) -> ir.Node | None:
+    """Return the node whose result only this one reads, as its first input."""
+    middle = node.input(0)
+    first = middle.producer if middle is not None and middle.only_consumer is node else None
+    return first if first is not None and not first.has_references else None
+
+
 def can_respell(node: ir.Node, inputs: Sequence[Operand]) -> bool:
     """Whether constants among the inputs can become initializers: functions have none."""
     is_function = not hasattr(node.graph.proto, "initializer")

@@ -6,17 +6,14 @@ from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.traits import REDUCING
 from bnfold.ir.value import Dim
-from bnfold.simplifying.plan import Plan, Respell
+from bnfold.simplifying.plan import Plan, Respell, only_above
 
 
 def find_reduction(node: ir.Node, known: Proven) -> Plan | None:
     """Plan a reduction that keeps its axes in place of one before Unsqueeze, or that drops them before Squeeze."""
     keeps = node.is_op("Unsqueeze")
-    middle = node.input(0)
-    first = middle.producer if middle is not None else None
-    if middle is None or first is None or not first.has_trait(REDUCING) or first.graph is not node.graph:
-        return None
-    if middle.only_consumer is not node or first.has_references or bool(first.attr("keepdims", 1)) == keeps:
+    first = only_above(node)
+    if first is None or not first.has_trait(REDUCING) or bool(first.attr("keepdims", 1)) == keeps:
         return None
     reduced, other, dims = _axes(first, known), _axes(node, known), known.dims(first.input(0))
     if not reduced or not other or _places(reduced, dims) != _places(other, dims):

@@ -8,7 +8,7 @@ from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.value import Dim
 from bnfold.simplifying.no_effect import NO_EFFECT, integers, same_dims, store_target
-from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip
+from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip, only_above
 from bnfold.simplifying.reducing import find_reduction
 
 RESHAPING = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
@@ -95,12 +95,9 @@ def _is_positive(size: Dim, known: Proven) -> bool:
 
 def _one_of_two(node: ir.Node, known: Proven) -> Plan | None:
     """Plan one Reshape in place of two such nodes, if nothing else reads what is between them."""
-    middle = node.input(0)
-    producer = middle.producer if middle is not None else None
-    if middle is None or producer is None or not producer.is_op(*RESHAPING) or middle.only_consumer is not node:
-        return None
-    source = producer.input(0)
-    if producer.graph is not node.graph or source is None or node.graph.opset() < 5 or producer.has_references:
+    first = only_above(node)
+    source = first.input(0) if first is not None and first.is_op(*RESHAPING) else None
+    if source is None or node.graph.opset() < 5:
         return None
     target = _from_source(node, known, source)
     if target is None or not can_respell(node, [integers(target)]):
