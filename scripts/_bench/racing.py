@@ -91,14 +91,20 @@ def race(runs: Mapping[str, Run], rounds: int, seconds: float) -> Race:
     return Race(times)
 
 
-def losers(runs: Mapping[str, Run], rounds: int, seconds: float) -> tuple[Race, Sequence[str]]:
-    """Return a race, and the models that are slower in it and in a second one of twice the rounds."""
+def losers(load: Callable[[], Mapping[str, Run]], rounds: int, seconds: float) -> tuple[Race, Sequence[str]]:
+    """Return a race, and the models that are slower in it and in a second one of twice the rounds.
+
+    Both load the models anew: where a runtime puts the weights can make one of two equal files 5 % slower for good.
+    """
+    runs = load()
+    if len(runs) < 2:
+        return Race({}), ()
     first = race(runs, rounds, seconds)
-    slower = [name for name in list(runs)[1:] if first.loses(name)]
+    slower = [name for name in list(first.times)[1:] if first.loses(name)]
     if not slower:
         return first, ()
-    second = race(runs, 2 * rounds, 2 * seconds)
-    return first, [name for name in slower if second.loses(name)]
+    second = race(load(), 2 * rounds, 2 * seconds)
+    return first, [name for name in slower if name in second.times and second.loses(name)]
 
 
 def _timed(run: Run, repeats: int) -> float:

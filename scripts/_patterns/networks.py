@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,17 +38,16 @@ def listed(corpus: Path) -> list[Path]:
     ]
 
 
-def batchnorms(path: Path) -> int:
-    """Count the BatchNormalizations of a file, subgraphs and functions included."""
-    return left(path)[1]
+def left(path: Path, *, constants: bool = True) -> tuple[int, int]:
+    """Return how many nodes and BatchNormalizations a file has, subgraphs and functions included.
 
-
-def left(path: Path) -> tuple[int, int]:
-    """Return how many nodes and BatchNormalizations a file has, subgraphs and functions included."""
+    Nodes are counted without ``Constant`` unless ``constants``.
+    """
     model = onnx.load(path, load_external_data=False)
     bodies = [model.graph.node, *(function.node for function in model.functions)]
     kinds = [node.op_type for body in bodies for node in _nodes(body)]
-    return len(kinds), kinds.count("BatchNormalization")
+    nodes = len(kinds) if constants else len(kinds) - kinds.count("Constant")
+    return nodes, kinds.count("BatchNormalization")
 
 
 def _nodes(body: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
@@ -59,18 +58,32 @@ def _nodes(body: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
                 yield from _nodes(graph.node)
 
 
-def outcome(tool: str, source: Path, work: Path, timeout: float, budget: float) -> str:
-    """Return the number of remaining BatchNormalizations, and a mark if results differ or are unknown; or no result."""
+class Outcome(NamedTuple):
+    """What a tool leaves of a network, Constant nodes not counted, and a mark if that is no right result.
+
+    Without a result, everything is left.
+    """
+
+    nodes: int
+    batchnorms: int
+    mark: str
+
+    def __str__(self) -> str:
+        return f"{self.batchnorms} of {self.nodes}{self.mark and ' '}{self.mark}"
+
+
+def outcome(tool: str, source: Path, work: Path, timeout: float, budget: float) -> Outcome:
+    """Run a tool on a network, and compare its result."""
     (work / tool).mkdir(parents=True)
     (work / "model.onnx").symlink_to(source.resolve())
     try:
         subprocess.run([sys.executable, _WORKER, tool, work], capture_output=True, check=False, timeout=timeout)
     except subprocess.TimeoutExpired:
-        return "*too slow*"
+        return Outcome(*left(source, constants=False), "*too slow*")
     out, note = work / tool / "model.onnx", work / tool / "model.note"
     if not note.is_file() or note.read_text(encoding="utf-8") or not out.is_file():
-        return "*crash*"
-    return f"{batchnorms(out)}{_numbers(source, out, budget)}"
+        return Outcome(*left(source, constants=False), "*crash*")
+    return Outcome(*left(out, constants=False), _numbers(source, out, budget))
 
 
 def _numbers(source: Path, out: Path, budget: float) -> str:
@@ -81,13 +94,13 @@ def _numbers(source: Path, out: Path, budget: float) -> str:
         if {value.name for value in ir.load(out).required_inputs()} - {
             value.name for value in ir.load(source).required_inputs()
         }:
-            return " **new inputs**"
+            return "**new inputs**"
         verdict = verify(source, out, depth="auto", runtime="none", budget_seconds=budget)
     except BnfoldError:
-        return " **invalid**"
+        return "**invalid**"
     if verdict.status == "failed" and verdict.decided_by == "interface":
-        return " **wrong shape**"
-    return {"verified": "", "failed": " **wrong**", "unverified": " ?"}[verdict.status]
+        return "**wrong shape**"
+    return {"verified": "", "failed": "**wrong**", "unverified": "?"}[verdict.status]
 
 
 def _same_in_onnxruntime(source: Path, out: Path) -> bool:
