@@ -193,7 +193,7 @@ class Evaluation:
         share = self._share + self._turns * self._inside
         needed = seconds / share if share else math.inf
         if self.limit is not None and seconds > self.limit:
-            reason = f"the reference evaluation did not end within {self.limit:.0f} s (at node {node.label!r})"
+            reason = f"the reference evaluation did not end within {self.limit:.2g} s (at node {node.label!r})"
             raise OutOfTime(reason, needed)
         if self.work.seconds > self.work.limit:
             raise OutOfTime(f"the reference evaluation is more work than was expected (at node {node.label!r})", needed)
