@@ -21,7 +21,9 @@ def agree(rows: Sequence[OutputRow], samples: int, where: str = "float64", input
     typical = max(rows, key=lambda row: row.typical)
     if samples < 2 or not typical.typical:
         return _agree(worst.relative, worst.allowed, f"relative; {where}, {count}")
-    return _agree(typical.typical, typical.typical_allowed, f"relative; {where}, a typical one of {count}")
+    return _agree(
+        typical.typical, typical.typical_allowed, f"relative; {where}", f"on all {count}, on ordinary numbers "
+    )
 
 
 def stress(rows: Sequence[OutputRow], samples: int) -> str:
@@ -33,8 +35,8 @@ def stress(rows: Sequence[OutputRow], samples: int) -> str:
     return _agree(worst.relative, worst.allowed, inputs)
 
 
-def _agree(relative: float, allowed: float, how: str) -> str:
-    return f"outputs agree to {relative:.1e} ({how}). Rounding the new weights allows {allowed:.1e}."
+def _agree(relative: float, allowed: float, how: str, which: str = "") -> str:
+    return f"outputs agree {which}to {relative:.1e} ({how}). Rounding the new weights allows {allowed:.1e}."
 
 
 def parts_agree(count: int, kind: str, whole: str = "") -> str:

@@ -500,7 +500,9 @@ def test_the_line_is_about_a_typical_input_and_the_stress_behind_it() -> None:
     (row,) = found.outputs
     assert 0 < row.typical <= row.relative
     count = f"{found.samples} inputs"
-    assert f"outputs agree to {row.typical:.1e} (relative; float64, a typical one of {count})." in found.summary
+    assert (
+        f"outputs agree on all {count}, on ordinary numbers to {row.typical:.1e} (relative; float64)." in found.summary
+    )
     assert found.summary.endswith(f"Rounding the new weights allows {row.typical_allowed:.1e}.")
     said = stress(found.outputs, found.samples)
     assert said.startswith(f"outputs agree to {row.relative:.1e} (relative; float64, all {count}")
@@ -538,7 +540,7 @@ def test_the_reason_and_the_summary_give_one_figure() -> None:
     verdict = verify(before, after, cuts=cuts, runtime="none", samples=8)
     (row,) = verdict.outputs
     assert 0 < row.typical < row.relative
-    figures = [re.search(r"outputs agree to (\S+)", text) for text in (verdict.reason, verdict.summary)]
+    figures = [re.search(r"ordinary numbers to (\S+)", text) for text in (verdict.reason, verdict.summary)]
     assert [found[1] for found in figures if found is not None] == [f"{row.typical:.1e}"] * 2
 
 

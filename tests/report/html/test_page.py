@@ -103,7 +103,7 @@ def test_what_the_upgrade_wrote_anew_keeps_its_row() -> None:
 
 def test_the_verdict_stands_at_the_top_in_the_words_of_the_command_line() -> None:
     document = report("dense.onnx", verified=True)
-    assert document["verify"]["summary"].startswith("verified: outputs agree to ")
+    assert document["verify"]["summary"].startswith("verified: outputs agree ")
     text = unescape(render([document]))
     assert text.index(document["verify"]["summary"]) < text.index("What was done")
     assert ">note</th>" not in text
