@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bnfold import ir, log
 from bnfold.errors import Unsupported
@@ -21,6 +21,16 @@ Key = tuple[str, str]
 """A node, by its graph and the value that it makes: `BatchNormEvent.key`."""
 
 
+class Withheld(NamedTuple):
+    """What is left out, as an earlier attempt has shown: folds whose weights overflow, and wrong simplifications."""
+
+    folds: frozenset[Key] = frozenset()
+    simplifications: frozenset[str] = frozenset()
+
+
+NOTHING = Withheld()
+
+
 @dataclass(slots=True, eq=False)
 class PassContext:
     """One model on its way through the passes."""
@@ -30,8 +40,7 @@ class PassContext:
     report: Report
     original: frozenset[str]
     progress: Progress
-    banned: frozenset[Key] = frozenset()
-    """BatchNormalizations whose fold turned out to overflow while it was written."""
+    withheld: Withheld = NOTHING
     freezes: bool = False
     """Whether initializers that callers may override are taken for constants."""
     before: ir.Model | None = None

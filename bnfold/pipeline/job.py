@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bnfold import ir, log
-from bnfold.errors import BadInput, VerificationFailed
+from bnfold.errors import BadInput, BnfoldError, VerificationFailed
 from bnfold.ir.storage.stream import check_range
 from bnfold.ir.tensor import RangeViolation
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.pipeline import formats, passes, path_conflicts
-from bnfold.pipeline.context import Key
+from bnfold.pipeline.context import Key, Withheld
 from bnfold.pipeline.formats import Progress, Source, StagedFile
 from bnfold.pipeline.outcome import Outcome, count_products
 from bnfold.settings import Options, OutputOptions, VerifyOptions
@@ -41,6 +41,8 @@ def process(
     ``second_opinion`` is asked about a result that did not fail verification, before it is put in place; it raises
     VerificationFailed, or another `BnfoldError`, to keep it out.
 
+    If the result differs because of a simplification, it is left out, and a note says so.
+
     Raises:
         BadInput, Unsupported: The model cannot be read or processed.
         OutputError: The output cannot be written.
@@ -54,25 +56,63 @@ def process(
     if delivery is not None:
         path_conflicts.check_target(source, delivery)
     tell = progress or (lambda *_: None)
-    banned: frozenset[Key] = frozenset()
-    for _ in range(MAX_REPLANS):
+
+    def attempt(withheld: Withheld, delivery: OutputOptions | None) -> Outcome:
         seconds: dict[str, float] = {}
+        with _timed(seconds, "load"):
+            model = kind.load(source)
+        size = _size(source, model)
+        path_conflicts.refuse_for_one(source, model, delivery, checks.data, reports)
+        formats.start_runtime(kind, checks, model)
+        with _timed(seconds, "rewrite"):
+            done = kind.rewrite(model, options, partial(passes.rewrite, progress=tell, withheld=withheld))
+        done.size_before = size
+        outcome = Outcome(model, done, options, checks, source, seconds=seconds)
+        return _deliver(outcome, delivery, tell, second_opinion or (lambda _: None))
+
+    try:
+        return _without_overflow(attempt, frozenset(), delivery)
+    except VerificationFailed as failure:
+        outcome = _without_wrong(partial(_without_overflow, attempt), failure.outcome, delivery)
+        if outcome is None:
+            raise
+        return outcome
+
+
+Attempt = Callable[[Withheld, OutputOptions | None], Outcome]
+
+
+def _without_overflow(attempt: Attempt, simplifications: frozenset[str], delivery: OutputOptions | None) -> Outcome:
+    """Return the outcome without those folds whose weights overflow; only computing them shows which do."""
+    folds: frozenset[Key] = frozenset()
+    for _ in range(MAX_REPLANS):
         try:
-            with _timed(seconds, "load"):
-                model = kind.load(source)
-            size = _size(source, model)
-            path_conflicts.refuse_for_one(source, model, delivery, checks.data, reports)
-            formats.start_runtime(kind, checks, model)
-            with _timed(seconds, "rewrite"):
-                done = kind.rewrite(model, options, partial(passes.rewrite, progress=tell, banned=banned))
-            done.size_before = size
-            outcome = Outcome(model, done, options, checks, source, seconds=seconds)
-            return _deliver(outcome, delivery, tell, second_opinion or (lambda _: None))
+            return attempt(Withheld(folds, simplifications), delivery)
         except RangeViolation as violation:
             if violation.tensor.origin is None:
                 raise AssertionError("a weight overflows that no fold made") from violation
-            banned |= {violation.tensor.origin}
+            folds |= {violation.tensor.origin}
     raise BadInput(f"more than {MAX_REPLANS} folded weights overflow; leave out their operators with --except")
+
+
+def _without_wrong(
+    attempt: Callable[[frozenset[str], OutputOptions | None], Outcome], failed: object, delivery: OutputOptions | None
+) -> Outcome | None:
+    """Return the outcome without the one simplification that is wrong, or without any; None if that is no better."""
+    kinds = {event.rewrite: None for event in failed.report.simplified} if isinstance(failed, Outcome) else {}
+    try:
+        if not kinds or attempt(frozenset(kinds), None).verdict is None:
+            return None
+    except BnfoldError:
+        return None
+    for withheld in [*([kind] for kind in kinds), [*kinds]]:
+        with suppress(VerificationFailed):
+            outcome = attempt(frozenset(withheld), delivery)
+            told = ", ".join(map(repr, withheld))
+            text = f"left out, because the result differed: {told}. This is a bug in bnfold; please report it"
+            outcome.report.notes.append(text)
+            return outcome
+    return None
 
 
 def _size(source: Source, model: ir.Model) -> int | None:

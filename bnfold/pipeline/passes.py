@@ -14,7 +14,7 @@ from bnfold.ir.fixing import fix_inputs, state_shapes
 from bnfold.ir.graph import state_opset
 from bnfold.pipeline import lowest, overridable
 from bnfold.pipeline.checker import checker_error, tell_contradictions
-from bnfold.pipeline.context import Key, PassContext, key_of, log_decisions
+from bnfold.pipeline.context import NOTHING, PassContext, Withheld, key_of, log_decisions
 from bnfold.pipeline.formats import Progress
 from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
@@ -45,7 +45,7 @@ def choose_overridable(run: PassContext) -> None:
 
 def _folded_trial(run: PassContext, freezes: bool) -> list[BatchNormEvent]:
     """Fold a copy of the model; return what became of its BatchNormalizations."""
-    trial = PassContext(run.model.clone(), run.options, Report(), run.original, lambda *_: None, run.banned, freezes)
+    trial = PassContext(run.model.clone(), run.options, Report(), run.original, lambda *_: None, run.withheld, freezes)
     for step in (describe, normalise, raise_opset, fold_affines):
         step(trial)
     return trial.report.batchnorms
@@ -115,7 +115,7 @@ def decide_branches(run: PassContext) -> None:
     from bnfold import simplifying
 
     live = run.live()
-    done = simplifying.decide(run.model, run.report)
+    done = simplifying.decide(run.model, run.report, withheld=run.withheld.simplifications)
     if done.has_stored:
         converting.leave_old_ir(run.model)
     run.follow_moved(live, done.moved)
@@ -127,7 +127,7 @@ def fold_affines(run: PassContext) -> None:
         return
     options = run.options
     live = run.live() | {node: _event_of(run, node) for node in folding.find_decomposed(run.model, options.policy)}
-    for node in [node for node, event in live.items() if event.key in run.banned]:
+    for node in [node for node, event in live.items() if event.key in run.withheld.folds]:
         live.pop(node).decline(Declined(Reason.RANGE, "found while the weight was computed"))
     limits = folding.Limits(
         growth=folding.growth_budget(run.model, live) if options.max_growth is None else options.max_growth,
@@ -136,7 +136,7 @@ def fold_affines(run: PassContext) -> None:
         all_affines=options.all_affines or bool(options.simplify),
         merge_branches=options.merge_branches,
         exchange=_exchange(options),
-        banned=run.banned,
+        banned=run.withheld.folds,
     )
     budget = folding.fold(
         run.model,
@@ -223,7 +223,8 @@ def simplify(run: PassContext) -> None:
             f"no GroupNormalization was written: it has a scale for each channel since opset {OPSET}."
             f" Add --target-opset {OPSET}."
         )
-    done = simplifying.simplify(run.model, run.report, group_norm=run.options.group_norm)
+    withheld = run.withheld.simplifications
+    done = simplifying.simplify(run.model, run.report, group_norm=run.options.group_norm, withheld=withheld)
     if done.has_stored:
         converting.leave_old_ir(run.model)
     run.follow_moved(live, done.moved)
@@ -282,14 +283,14 @@ PASSES: tuple[Callable[[PassContext], None], ...] = (
 
 
 def rewrite(
-    model: ir.Model, options: Options, progress: Progress | None = None, banned: frozenset[Key] = frozenset()
+    model: ir.Model, options: Options, progress: Progress | None = None, withheld: Withheld = NOTHING
 ) -> Report:
-    """Run all passes in place; ``banned`` BatchNormalizations stay: a weight overflowed in an earlier attempt.
+    """Run all passes in place, but for what is ``withheld``.
 
     Raises:
         UpgradeBlocked, Unsupported, BadInput: A pass cannot convert or read the model, which is then to be discarded.
     """
-    run = PassContext(model, options, Report(), model.original_names, progress or (lambda *_: None), banned)
+    run = PassContext(model, options, Report(), model.original_names, progress or (lambda *_: None), withheld)
     with ir.utf8(model.label):
         for step in PASSES:
             step(run)

@@ -16,18 +16,21 @@ if TYPE_CHECKING:
 __all__ = ["decide", "simplify"]
 
 
-def simplify(model: ir.Model, report: Report, *, group_norm: bool = False) -> Simplified:
+def simplify(
+    model: ir.Model, report: Report, *, group_norm: bool = False, withheld: frozenset[str] = frozenset()
+) -> Simplified:
     """Simplify ``model`` in place and record the changes in ``report``.
 
-    With ``group_norm``, GroupNormalization replaces the five nodes by which it is expressed before opset 21.
+    With ``group_norm``, GroupNormalization replaces the five nodes by which it is expressed before opset 21. Rewrites
+    named in ``withheld`` are left out.
     """
     from bnfold.simplifying.driver import simplify_all
 
-    return simplify_all(model, report, group_norm=group_norm)
+    return simplify_all(model, report, group_norm=group_norm, withheld=withheld)
 
 
-def decide(model: ir.Model, report: Report) -> Simplified:
+def decide(model: ir.Model, report: Report, *, withheld: frozenset[str] = frozenset()) -> Simplified:
     """Replace each If whose condition is known by the branch it takes, and record that in ``report``."""
     from bnfold.simplifying.driver import decide_branches
 
-    return decide_branches(model, report)
+    return decide_branches(model, report, withheld)

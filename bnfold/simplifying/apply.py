@@ -16,7 +16,8 @@ from bnfold.simplifying.room import Room
 class Editor:
     """Edits one model, and notes what it did."""
 
-    def __init__(self, model: ir.Model) -> None:
+    def __init__(self, model: ir.Model, withheld: frozenset[str] = frozenset()) -> None:
+        self._withheld = withheld
         self.room = Room(model)
         self.events: list[SimplifyEvent] = []
         self.touched: set[tuple[str, str]] = set()
@@ -30,7 +31,9 @@ class Editor:
         self._stored: dict[tuple[ir.Graph, str, bytes], ir.Value] = {}
 
     def carry_out(self, plan: Plan) -> None:
-        """Edit the graph as planned."""
+        """Edit the graph as planned, unless such a rewrite is withheld."""
+        if plan.title in self._withheld:
+            return
         node = plan.node
         ends = [*node.inputs, *node.outputs, *(plan.twin.outputs if isinstance(plan, Unite) else ())]
         self.touched |= {(value.graph.path, value.name) for value in ends if value is not None}
@@ -42,6 +45,8 @@ class Editor:
 
     def decide(self, plan: Decide) -> None:
         """Put the branch in the place of its If; the values of both branches are boundaries no more."""
+        if TITLE in self._withheld:
+            return
         node, label = plan.node, plan.node.label
         inner = [value for body in node.bodies for graph in body.subgraphs() for value in graph.values.values()]
         ends = [value for value in (*node.inputs, *node.outputs) if value is not None]

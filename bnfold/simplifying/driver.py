@@ -65,6 +65,7 @@ FINDERS: Mapping[str, Finder] = {
     **dict.fromkeys(("Squeeze", "Unsqueeze"), find_reshaping_or_axes),
 }
 """What is tried on each node, by its operator."""
+UNREAD_NODE, UNREAD_WEIGHT = "unread node", "unread weight"
 MAX_ROUNDS = 8
 """Each round sees what the one before left; three are what real models need."""
 MAX_INFERENCES = 3
@@ -85,9 +86,9 @@ def find_group_norm_or_addition(node: ir.Node, known: Proven) -> Plan | None:
     return find_group_norm(node, known) or find_addition(node, known)
 
 
-def decide_branches(model: ir.Model, report: Report) -> Simplified:
+def decide_branches(model: ir.Model, report: Report, withheld: frozenset[str]) -> Simplified:
     """Do as `bnfold.simplifying.decide`."""
-    editor = Editor(model)
+    editor = Editor(model, withheld)
     if not model.proto.training_info:
         _decided(model, editor)
         report.removed_names += model.remove_dead_nodes()
@@ -114,12 +115,14 @@ def _reported(editor: Editor, report: Report) -> Simplified:
     return Simplified(editor.has_stored, editor.moved)
 
 
-def simplify_all(model: ir.Model, report: Report, *, group_norm: bool) -> Simplified:
+def simplify_all(model: ir.Model, report: Report, *, group_norm: bool, withheld: frozenset[str]) -> Simplified:
     """Do as `bnfold.simplifying.simplify`."""
     if model.proto.training_info:
         return Simplified(has_stored=False, moved=[])
-    editor, finders = Editor(model), {**FINDERS, "Add": find_group_norm_or_addition} if group_norm else FINDERS
-    _remove_unread(model, report)
+    editor = Editor(model, withheld)
+    finders = {**FINDERS, "Add": find_group_norm_or_addition} if group_norm else FINDERS
+    if not {UNREAD_NODE, UNREAD_WEIGHT} & withheld:
+        _remove_unread(model, report)
     for _ in range(MAX_INFERENCES):
         before, rounds = len(editor.events), 0
         known = _decided(model, editor)
@@ -175,11 +178,11 @@ def _remove_unread(model: ir.Model, report: Report) -> None:
     model.maybe_dead.update(dict.fromkeys(weights))
     report.removed_names += model.remove_dead_nodes()
     report.simplified += [
-        SimplifyEvent("unread node", node.label, node.graph.path, node.op_type, "")
+        SimplifyEvent(UNREAD_NODE, node.label, node.graph.path, node.op_type, "")
         for node in nodes
         if node.removed and not node.is_op("Constant")
     ]
-    report.simplified += [SimplifyEvent("unread weight", value.name, value.graph.path, "", "") for value in weights]
+    report.simplified += [SimplifyEvent(UNREAD_WEIGHT, value.name, value.graph.path, "", "") for value in weights]
 
 
 def _is_unread_weight(value: ir.Value) -> bool:
