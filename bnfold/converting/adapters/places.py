@@ -54,7 +54,14 @@ def between(conversion: NodeConversion, first: ir.Value, last: ir.Value, *, from
     return row if from_zero else conversion.add("Add", [row, first], "range")
 
 
-def part(conversion: NodeConversion, data: ir.Value, axis: int, start: ir.Value, end: ir.Value) -> ir.Value:
+def part(
+    conversion: NodeConversion,
+    data: ir.Value,
+    axis: int,
+    start: ir.Value,
+    end: ir.Value,
+    output: str | ir.Value = "part",
+) -> ir.Value:
     """Read an axis between two bounds of one element each, as Slice with computed bounds does."""
     axis %= conversion.rank(data)
     size = (conversion.shape(data) or ())[axis]
@@ -66,7 +73,8 @@ def part(conversion: NodeConversion, data: ir.Value, axis: int, start: ir.Value,
     first, last = (_inside(conversion, bound, own) for bound in (start, end))
     tensor = ir.constant(first)
     from_zero = tensor is not None and not tensor.numpy().any()
-    return conversion.add("Gather", [data, between(conversion, first, last, from_zero=from_zero)], "part", axis=axis)
+    kept = between(conversion, first, last, from_zero=from_zero)
+    return conversion.add("Gather", [data, kept], output, axis=axis)
 
 
 def _inside(conversion: NodeConversion, bound: ir.Value, size: ir.Value) -> ir.Value:
