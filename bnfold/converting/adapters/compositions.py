@@ -116,7 +116,7 @@ def _stored_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool)
     rows, columns = (conversion.shape(data) or (None, None))[-2:]
     diagonal = conversion.node.input(1)
     tensor = None if diagonal is None else ir.constant(diagonal)
-    if not isinstance(rows, int) or not isinstance(columns, int) or rows * columns > _LARGEST_MASK:
+    if not isinstance(rows, int) or not isinstance(columns, int) or not 0 < rows * columns <= _LARGEST_MASK:
         return None
     if diagonal is not None and tensor is None:
         return None

@@ -55,8 +55,6 @@ def _moved(conversion: NodeConversion, data: ir.Value, axis: int, neutral: int, 
     size = _size(conversion, data, axis)
     if conversion.target < 9:
         raise Inexpressible("is exclusive, which needs the ConstantOfShape of opset 9")
-    if not size:
-        return data
     number = np.full(1, neutral, numeric_type(conversion.dtype(data)))
     shape = conversion.add("Shape", [conversion.sliced(data, axis, 0, 1)], "shape")
     slab = conversion.add("ConstantOfShape", [shape], "neutral", value=onnx.numpy_helper.from_array(number))
@@ -66,7 +64,7 @@ def _moved(conversion: NodeConversion, data: ir.Value, axis: int, neutral: int, 
 
 def _size(conversion: NodeConversion, data: ir.Value, axis: int) -> int:
     size = (conversion.shape(data) or {axis: None})[axis]
-    if not isinstance(size, int):
+    if not isinstance(size, int) or not size:
         raise Inexpressible(f"runs along an axis of unknown size: {FIX_SHAPES}")
     return size
 

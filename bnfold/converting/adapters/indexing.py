@@ -38,7 +38,7 @@ def gather_elements(conversion: NodeConversion) -> None:
     """Decompose GatherElements: a Gather from all elements in a row, of known sizes."""
     data, indices, axis = conversion.input(0), conversion.input(1), int(conversion.take("axis", 0))
     dims, shape = conversion.shape(data) or (), conversion.shape(indices) or ()
-    sizes, counts = ([size for size in each if isinstance(size, int)] for each in (dims, shape))
+    sizes, counts = ([size for size in each if isinstance(size, int) and size] for each in (dims, shape))
     if not dims or len(sizes) < len(dims) or len(counts) < len(shape) or math.prod(counts) > _MOST_PLACES:
         raise Inexpressible(f"has indices or an input of open sizes, or very many: {FIX_SHAPES}")
     if len(counts) != len(sizes) or not -len(sizes) <= axis < len(sizes):
@@ -125,7 +125,7 @@ def strided(conversion: NodeConversion, data: ir.Value, axis: int, bounds: tuple
     start, end, step = bounds
     shape = conversion.shape(data)
     size = None if shape is None or not -len(shape) <= axis < len(shape) else shape[axis]
-    if shape is None or not isinstance(size, int) or not step:
+    if shape is None or not isinstance(size, int) or not size or not step:
         raise Inexpressible(f"has the step {step} along an axis of unknown size, which needs opset 10: {FIX_SHAPES}")
     every = range(*slice(start, end, step).indices(size))
     return conversion.add("Gather", [data, conversion.ints(every, "places")], "strided", axis=axis % len(shape))

@@ -65,7 +65,7 @@ def part(
     """Read an axis between two bounds of one element each, as Slice with computed bounds does."""
     axis %= conversion.rank(data)
     size = (conversion.shape(data) or ())[axis]
-    if isinstance(size, int):
+    if isinstance(size, int) and size:
         own = conversion.ints([size], "size")
     else:
         shape = conversion.add("Shape", [data], "shape")

@@ -25,7 +25,7 @@ def last_windows(conversion: NodeConversion) -> None:
         window, before, behind = (kernel[axis] - 1) * dilations[axis] + 1, pads[axis], pads[rank + axis]
         if behind + stride <= window:
             continue  # the last window begins before the padding, however large the input is
-        if not isinstance(size, int):
+        if not isinstance(size, int) or not size:
             raise Inexpressible(f"may have a window in the padding of axis {axis + 2} by the older rule: {FIX_SHAPES}")
         last = -(-(size + before + behind - window) // stride) * stride
         if last >= size + before:
@@ -47,7 +47,7 @@ def even_windows(conversion: NodeConversion) -> None:
     for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
         if stride == 1 and not is_padded_to_fit:
             continue
-        if not isinstance(size, int) or is_padded_to_fit:
+        if not isinstance(size, int) or not size or is_padded_to_fit:
             raise Inexpressible(f"may have a window that is cut off along axis {axis + 2}: {FIX_SHAPES}")
         if (size + pads[axis] + pads[rank + axis] - (kernel[axis] - 1) * dilations[axis] - 1) % stride:
             raise Inexpressible(f"has a window that is cut off along axis {axis + 2}")
@@ -114,7 +114,7 @@ class _WindowedAxis(NamedTuple):
     @property
     def _room(self) -> int:
         """How far a window can be moved."""
-        if not isinstance(self.size, int):
+        if not isinstance(self.size, int) or not self.size:
             raise Inexpressible(f"has dilations, and windows that depend on sizes: {FIX_SHAPES}")
         return self.size + self.before + self.behind - (self.kernel - 1) * self.dilation - 1
 

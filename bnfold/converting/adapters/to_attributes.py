@@ -72,7 +72,7 @@ def split_lengths(conversion: NodeConversion) -> None:
     if count is not None and count != parts:
         raise Inexpressible(f"has {parts} outputs and num_outputs={count}")
     axis, shape = conversion.node.attr("axis", 0), conversion.shape(conversion.input(0))
-    if shape is None or not -len(shape) <= axis < len(shape) or not isinstance(size := shape[axis], int):
+    if shape is None or not -len(shape) <= axis < len(shape) or not (isinstance(size := shape[axis], int) and size):
         computed.equal_parts(conversion, parts)
         return
     if size % parts == 0:

@@ -139,3 +139,22 @@ def test_thresholded_relu(lowered: Converted, text: Text, alpha: str) -> None:
 def test_below_where(lowered: Converted, text: Text, op_type: str) -> None:
     with pytest.raises(UpgradeBlocked, match="opset"):
         lowered(text(11, "float[2] x", f"y = {op_type} (x)"), 8)
+
+
+@pytest.mark.parametrize(
+    ("opset", "body"),
+    [
+        (14, "y = Trilu (x)"),
+        (18, "p, q, y = Split <num_outputs = 3> (x)"),
+        (13, "e = Constant <value_ints = [6]> () s = Constant <value_ints = [1]> () y = Slice (x, s, e)"),
+    ],
+)
+def test_a_size_that_is_declared_as_0_may_be_any(upgraded: Converted, text: Text, opset: int, body: str) -> None:
+    feeds = {"x": np.arange(28, dtype=np.float32).reshape(7, 4)}
+    assert upgraded(text(opset, "float[0, 4] x", body), 11 if opset > 13 else 9, feeds=feeds).results["y"].any()
+
+
+def test_what_needs_a_size_does_not_take_0_for_one(upgraded: Converted, text: Text) -> None:
+    stored = " ".join(f"{name} = Constant <value_ints = [{value}]> ()" for name, value in zip("bead", (0, 9, 0, 2)))
+    with pytest.raises(UpgradeBlocked, match="an axis of unknown size"):
+        upgraded(text(13, "float[0, 4] x", f"{stored} y = Slice (x, b, e, a, d)"), 9)
