@@ -26,6 +26,7 @@ from bnfold.converting.adapters import (
     indexing,
     integers,
     norm_compositions,
+    optionals,
     pooling,
     quantized,
     reshape,
@@ -96,7 +97,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("BitwiseAnd", 18): bitwise.common_bits,
     ("BitwiseOr", 18): bitwise.united_bits,
     ("BitwiseXor", 18): bitwise.different_bits,
-    ("BitShift", 11): bitwise.moved_bits,
+    **dict.fromkeys((("BitShift", 28), ("BitShift", 11)), bitwise.moved_bits),
     ("Col2Im", 18): columns.to_image,
     ("DFT", 20): to_attributes.dft_axis,
     ("Max", 12): partial(integers.extreme, "Greater"),
@@ -119,6 +120,9 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("AveragePool", 10): pooling.even_windows,
     ("AveragePool", 19): pooling.dilated_average,
     **{(op_type, 12): indexing.last_place for op_type in ("ArgMax", "ArgMin")},
+    ("OptionalHasElement", 18): optionals.has_element,
+    ("OptionalGetElement", 18): optionals.element,
+    **{(op_type, 14): integers.narrow for op_type in ("Add", "Sub", "Mul", "Div")},
     ("CumSum", 11): partial(cumulative.running, "Add", 0),
     ("CumProd", 26): partial(cumulative.running, "Mul", 1),
     ("Round", 11): compositions.rounded,
@@ -137,8 +141,8 @@ If an operator begins with the version, the step decomposes it.
 
 SHOWN_BY_FORM = frozenset({
     *(step for step, adapter in DOWN.items() if adapter is to_attributes.as_it_stands),
-    ("ArgMax", 12), ("ArgMin", 12), ("AveragePool", 19), ("Clip", 12), ("Constant", 12), ("Gemm", 11), ("Max", 12),
-    ("Min", 12), ("Reshape", 14), ("Shape", 15),
+    ("Add", 14), ("ArgMax", 12), ("ArgMin", 12), ("AveragePool", 19), ("Clip", 12), ("Constant", 12), ("Div", 14),
+    ("Gemm", 11), ("Max", 12), ("Min", 12), ("Mul", 14), ("Sub", 14), ("Reshape", 14), ("Shape", 15),
 })  # fmt: skip
 """Steps whose adapter changes no node that has the older version's form and types."""
 

@@ -67,11 +67,21 @@ def test_a_step_down_says_more_than_the_schemas() -> None:
     """Each is of a step that changes the form, or begins an operator, or adds what can be said otherwise."""
     narrower = {("Shape", 15), ("Reshape", 14), ("Resize", 18), ("Resize", 13), ("Pad", 18)}
     narrower |= {("Constant", 12), ("Constant", 9), ("Attention", 24)}
-    narrower |= {("Gemm", 11), ("Equal", 11), ("DepthToSpace", 11), ("AveragePool", 19), ("ArgMax", 12), ("ArgMin", 12)}
+    narrower |= {
+        ("Gemm", 11),
+        ("Equal", 11),
+        ("DepthToSpace", 11),
+        ("AveragePool", 19),
+        ("ArgMax", 12),
+        ("ArgMin", 12),
+        ("BitShift", 28),
+    }
     narrower |= {(op_type, 22) for op_type in ("AveragePool", "LpPool", "MaxPool")}
     narrower |= {(op_type, 12) for op_type in ("Max", "Min", "Clip", "Pow")}
     narrower |= {(op_type, version) for op_type in ("QuantizeLinear", "DequantizeLinear") for version in (13, 19, 21)}
     narrower |= {(op_type, 10) for op_type in ("AveragePool", "MaxPool")}
+    narrower |= {("OptionalHasElement", 18), ("OptionalGetElement", 18)}
+    narrower |= {(op_type, 14) for op_type in ("Add", "Sub", "Mul", "Div")}
     for op_type, version in table_down.DOWN:
         if version in versions_of(op_type)[1:]:
             assert (op_type, version) in table.ADAPTERS or (op_type, version) in narrower

@@ -35,13 +35,46 @@ def different_bits(conversion: NodeConversion) -> None:
 
 
 def moved_bits(conversion: NodeConversion) -> None:
-    """Decompose BitShift of unsigned integers: times a power of 2, or divided by it."""
-    data, places, direction = conversion.input(0), conversion.input(1), conversion.take("direction", "")
-    powers = conversion.constant(np.uint64(1) << np.arange(64, dtype=np.uint64), "powers")
-    wide = conversion.add("Cast", [data], "wide", to=TP.UINT64)
-    power = conversion.add("Gather", [powers, conversion.add("Cast", [places], "places", to=TP.INT64)], "power", axis=0)
-    moved = conversion.add("Mul" if direction == "LEFT" else "Div", [wide, power], "moved")
-    conversion.become("Cast", [moved], to=conversion.dtype(data))
+    """Decompose BitShift where its type is lacking: times a power of 2, or divided by it.
+
+    What is shifted out on the left is lost. On the right, a negative number is shifted as its complement.
+    """
+    data, kind = conversion.input(0), conversion.dtype(conversion.input(0))
+    is_signed = numeric_type(kind).kind == "i"
+    if conversion.target >= 11 and not is_signed:
+        return
+    if conversion.target < 9:
+        raise Inexpressible("needs the Where of opset 9")
+    goes_left, wide = conversion.take("direction", "") == "LEFT", TP.INT64 if is_signed else TP.UINT64
+    value = conversion.add("Cast", [data], "wide", to=wide)
+    if goes_left or not is_signed:
+        conversion.become("Cast", [_moved(conversion, value, wide, goes_left=goes_left)], to=kind)
+        return
+    is_negative = conversion.add("Less", [value, conversion.constant(np.array(0, np.int64), "zero")], "is_negative")
+    moved = _moved(conversion, _positive(conversion, is_negative, value), wide, goes_left=False)
+    conversion.become("Cast", [_positive(conversion, is_negative, moved)], to=kind)
+
+
+def _positive(conversion: NodeConversion, is_negative: ir.Value, value: ir.Value) -> ir.Value:
+    """Return the complement of what is negative; of that, it is the number again."""
+    ones = conversion.constant(np.array(-1, np.int64), "ones")
+    return conversion.add("Where", [is_negative, conversion.add("Sub", [ones, value], "complement"), value], "positive")
+
+
+def _moved(conversion: NodeConversion, value: ir.Value, wide: int, *, goes_left: bool) -> ir.Value:
+    """Return shifted numbers; those that are shifted by less than nothing, or by all bits, are 0."""
+    count = 64 if goes_left or wide == TP.UINT64 else 63
+    powers = (np.uint64(1) << np.arange(count, dtype=np.uint64)).astype(numeric_type(wide))
+    zero, end = (conversion.constant(np.array(number, np.int64), "bound") for number in (0, count))
+    places = conversion.add("Cast", [conversion.input(1)], "places", to=TP.INT64)
+    is_negative = conversion.add("Less", [places, zero], "is_negative")
+    is_far = conversion.add("Not", [conversion.add("Less", [places, end], "is_near")], "is_far")
+    is_out = conversion.add("Or", [is_negative, is_far], "is_out")
+    inside = conversion.add("Where", [is_out, zero, places], "inside")
+    power = conversion.add("Gather", [conversion.constant(powers, "powers"), inside], "power", axis=0)
+    moved = conversion.add("Mul" if goes_left else "Div", [value, power], "moved")
+    stays = conversion.add("Cast", [conversion.add("Not", [is_out], "is_in")], "stays", to=wide)
+    return conversion.add("Mul", [moved, stays], "shifted")
 
 
 def _operands(conversion: NodeConversion) -> tuple[ir.Value, ir.Value]:

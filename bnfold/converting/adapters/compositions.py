@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.converting.adapters import places
 from bnfold.converting.context import FIX_SHAPES, Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 
@@ -127,20 +128,16 @@ def _stored_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool)
 
 def _computed_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool) -> ir.Value:
     """Make the mask of what is kept from the sizes at run time."""
-    if conversion.target < 11:
-        if conversion.node.input(1) is not None and ir.constant(conversion.node.input(1)) is None:
-            raise Inexpressible("has a triangle whose place is computed, which needs opset 11")
-        raise Inexpressible(f"has a triangle that depends on sizes: {FIX_SHAPES}")
+    if conversion.target < 9:
+        raise Inexpressible(f"has a triangle that is computed, or depends on sizes: {FIX_SHAPES}")
     diagonal = conversion.node.input(1) or conversion.constant(np.array(0, np.int64), "zero")
     rank, shape = conversion.rank(data), conversion.add("Shape", [data], "shape")
-    zero, one = (conversion.constant(np.array(number, np.int64), hint) for number, hint in ((0, "zero"), (1, "one")))
-    places = []
-    for axis, what in ((rank - 2, "rows"), (rank - 1, "columns")):
-        place = conversion.constant(np.array(axis, np.int64), f"{what}_axis")
-        size = conversion.add("Gather", [shape, place], f"{what}_size", axis=0)
-        places.append(conversion.add("Range", [zero, size, one], what))
-    rows = conversion.add("Reshape", [places[0], conversion.ints([-1, 1], "column")], "rows_column")
-    distance = conversion.add("Sub", [places[1], rows], "distance")
+    zero, ranges = conversion.ints([0], "zero"), []
+    for axis in (rank - 2, rank - 1):
+        size = conversion.add("Gather", [shape, conversion.ints([axis], "axis")], "size", axis=0)
+        ranges.append(places.between(conversion, zero, size, from_zero=True))
+    rows = conversion.add("Reshape", [ranges[0], conversion.ints([-1, 1], "column")], "rows_column")
+    distance = conversion.add("Sub", [ranges[1], rows], "distance")
     if conversion.shape(diagonal) != ():
         diagonal = conversion.reshape(diagonal, [1], "diagonal")
     dropped = conversion.add("Less" if upper else "Greater", [distance, diagonal], "dropped")

@@ -118,19 +118,20 @@ def _neighbours(conversion: NodeConversion, grid: ir.Value, index: int, size: in
     if polynomials:
         below = conversion.add("Floor", [point], "below")
         weights = _weights(conversion, conversion.add("Sub", [point, below], "fraction"), polynomials)
-        steps = np.arange(first, first + len(polynomials[0])).astype(numeric_type(conversion.dtype(point)))
-        places = conversion.add("Add", [below, conversion.constant(steps, "steps")], "places")
+        steps = conversion.ints(range(first, first + len(polynomials[0])), "steps")
+        nearest = conversion.add("Cast", [below], "number", to=TP.INT64)
+        places = conversion.add("Add", [nearest, steps], "places")
     else:
-        places = compositions.nearest_integer(conversion, point)
+        nearest = compositions.nearest_integer(conversion, point)
+        places = conversion.add("Cast", [nearest], "places", to=TP.INT64)
     is_inside = None
     if how.padding == "zeros":
-        is_behind = conversion.add("Greater", [places, conversion.scalar(-1, point, "before")], "is_behind_start")
-        is_before = conversion.add("Less", [places, conversion.scalar(size, point, "end")], "is_before_end")
+        is_behind = conversion.add("Greater", [places, conversion.scalar(-1, places, "before")], "is_behind_start")
+        is_before = conversion.add("Less", [places, conversion.scalar(size, places, "end")], "is_before_end")
         is_inside = conversion.add("And", [is_behind, is_before], "is_inside")
-    numbers = conversion.add("Cast", [places], "numbers", to=TP.INT64)
-    if is_inside is None:
-        numbers = _clamped(conversion, numbers, 0, size - 1)
-    return _Neighbours(numbers, weights, is_inside)
+    else:
+        places = _clamped(conversion, places, 0, size - 1)
+    return _Neighbours(places, weights, is_inside)
 
 
 def _point(conversion: NodeConversion, grid: ir.Value, index: int, size: int, *, has_corners: bool) -> ir.Value:

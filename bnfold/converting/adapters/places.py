@@ -47,6 +47,9 @@ def between(conversion: NodeConversion, first: ir.Value, last: ir.Value, *, from
     """Return the integers from ``first`` up to ``last``, both of one element: the places of so many ones."""
     if conversion.target < 9:
         raise Inexpressible("needs the ConstantOfShape of opset 9")
+    if conversion.target >= 11 and from_zero:
+        zero, one = (conversion.constant(np.array(number, np.int64), "number") for number in (0, 1))
+        return conversion.add("Range", [zero, conversion.along("Squeeze", 13, last, [0], "end"), one], "row")
     length = last if from_zero else _lower(conversion, conversion.add("Sub", [last, first], "length"))
     one = onnx.numpy_helper.from_array(np.ones(1, np.int64))
     ones = conversion.add("ConstantOfShape", [length], "ones", value=one)
