@@ -65,7 +65,7 @@ def dilated_average(conversion: NodeConversion) -> None:
     shape = conversion.shape(data) or (None,) * (rank + 2)
     if node.attr("auto_pad", "NOTSET") != "NOTSET":
         raise Inexpressible("has dilations, and pads that follow from sizes")
-    if not isinstance(channels := shape[1], int):
+    if not isinstance(channels := shape[1], int) or not channels:
         raise Inexpressible(f"has dilations, and channels that are not known: {FIX_SHAPES}")
     strides, pads = node.attr("strides", [1] * rank), node.attr("pads", [0] * (2 * rank))
     axes = [
