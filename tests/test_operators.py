@@ -28,6 +28,7 @@ TABLES = (
     "reference/",
     "semantics/",
     "converting/table.py",
+    "converting/table_down.py",
     "converting/adapters/",
     "converting/function_body.py",
     "simplifying/",

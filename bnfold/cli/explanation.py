@@ -122,14 +122,14 @@ def _operator(name: str) -> Facts:
 
 def _downwards(name: str, version: int, older: int | None) -> str:
     """Return how a node of a version goes to the one before, or is written where there is none."""
-    from bnfold.converting import function_body, table
+    from bnfold.converting import function_body, table, table_down
 
-    if (name, version) in table.DOWN:
+    if (name, version) in table_down.DOWN:
         return "decomposed" if older is None else "rewritten"
     if name in function_body.SOUND and older is None:
         return "decomposed"
     is_same = older is not None and table.is_compatible(name, older, version)
-    return "unchanged" if is_same and (name, version) not in table.ONE_WAY else "blocked"
+    return "unchanged" if is_same and (name, version) not in table_down.ONE_WAY else "blocked"
 
 
 def _passing(name: str) -> list[Facts]:

@@ -1,4 +1,4 @@
-"""Lower the opset of a node: the steps down of :mod:`bnfold.converting.table`, and what no adapter has to say."""
+"""Lower the opset of a node: the steps down of :mod:`bnfold.converting.table_down`, and what no adapter has to say."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import onnx
 
 from bnfold import ir
-from bnfold.converting import function_body, table
+from bnfold.converting import function_body, table, table_down
 from bnfold.converting.compatible import default_of
 from bnfold.converting.context import Inexpressible, Meaningless, UnknownType
-from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.node_conversion import Adapter, NodeConversion
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
 from bnfold.ir.node import attribute_value
@@ -40,7 +40,7 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
     node, target = conversion.node, conversion.target
     version = conversion.reached = written = version_at(node.op_type, opset)
     while version and version_at(node.op_type, target) != version:
-        adapter, older = table.DOWN.get((node.op_type, version)), version_at(node.op_type, version - 1)
+        adapter, older = table_down.DOWN.get((node.op_type, version)), version_at(node.op_type, version - 1)
         try:
             _one_step(conversion, adapter, version, older)
         except Inexpressible as error:
@@ -64,7 +64,7 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
         drop_defaults(node, target)
 
 
-def _one_step(conversion: NodeConversion, adapter: table.Adapter | None, version: int, older: int | None) -> None:
+def _one_step(conversion: NodeConversion, adapter: Adapter | None, version: int, older: int | None) -> None:
     """Bring the node to the version before. Raises Inexpressible."""
     if adapter is not None:
         adapter(conversion)

@@ -13,7 +13,7 @@ from bnfold.converting.node_conversion import NodeConversion
 from bnfold.ir.schemas import schema_of
 
 SOUND = frozenset({
-    "Attention", "BlackmanWindow", "CausalConvWithState", "CenterCropPad",
+    "Attention", "BlackmanWindow", "CausalConvWithState", "CenterCropPad", "DynamicQuantizeLinear",
     "HammingWindow", "HannWindow", "LinearAttention", "NegativeLogLikelihoodLoss", "RotaryEmbedding", "SequenceMap",
     "SoftmaxCrossEntropyLoss", "SwiGLU",
 })  # fmt: skip

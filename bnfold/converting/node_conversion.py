@@ -6,7 +6,7 @@ version steps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,10 @@ from bnfold.ir.value import Dims
 from bnfold.semantics import Repair
 
 INT64_MAX = 2**63 - 1
+
+
+Adapter = Callable[["NodeConversion"], None]
+"""What brings a node over one version step."""
 
 
 class NodeConversion:
@@ -126,6 +130,7 @@ class NodeConversion:
     def add(self, op_type: str, inputs: Sequence[ir.Value | None], output: str | ir.Value, **attrs: Any) -> ir.Value:
         """Add a node in front of this one, which makes ``output``, or a fresh value with this hint in its name."""
         self.touched = True
+        attrs = self._stated_broadcast(op_type, inputs, attrs) | attrs
         made = self.graph.fresh(f"{self.node.label}_{output}") if isinstance(output, str) else output
         name = self.node_name(output if isinstance(output, str) else op_type.lower())
         self.added.append(self.graph.insert(op_type, inputs, [made], before=self.node, name=name, **attrs))
@@ -134,6 +139,7 @@ class NodeConversion:
     def append(self, op_type: str, inputs: Sequence[ir.Value | None], output: ir.Value, **attrs: Any) -> ir.Node:
         """Insert a node behind this one and earlier appended nodes; it takes over ``output``, a value of this node."""
         self.touched = True
+        attrs = self._stated_broadcast(op_type, inputs, attrs) | attrs
         name = self.node_name(op_type.lower())
         self._last = self.graph.insert(op_type, inputs, [output], after=self._last, name=name, **attrs)
         self.added.append(self._last)
@@ -141,8 +147,7 @@ class NodeConversion:
 
     def become(self, op_type: str, inputs: Sequence[ir.Value | None], **attrs: Any) -> None:
         """Turn the node into another operator, in the form of the target; it produces the first output."""
-        if self.target < 7 and op_type in BROADCASTING:
-            raise Inexpressible("needs the broadcasting of opset 7")
+        attrs = self._stated_broadcast(op_type, inputs, attrs) | attrs
         for name in self.node.attrs:
             self.node.del_attr(name)
         self.node.op_type = op_type
@@ -150,6 +155,24 @@ class NodeConversion:
         for name, value in attrs.items():
             self.node.set_attr(name, value)
         self.touched = self.finished = True
+
+    def _stated_broadcast(
+        self, op_type: str, inputs: Sequence[ir.Value | None], attrs: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return attributes that let a second operand of one element broadcast before opset 7.
+
+        Raises Inexpressible for operands that broadcast in another way, or may.
+        """
+        if self.target >= 7 or op_type not in BROADCASTING or "broadcast" in attrs:
+            return {}
+        first, *others = (None if value is None else self.shape(value) for value in inputs)
+        is_known = first is not None and None not in first
+        if is_known and all(shape == first for shape in others):
+            return {}
+        right = others[0] if len(others) == 1 else None
+        if right is None or any(size != 1 for size in right) or len(right) > len(first or right):
+            raise Inexpressible("needs the broadcasting of opset 7")
+        return {"broadcast": 1}
 
     def node_name(self, hint: str) -> str:
         """Return a name for a node that is added here."""
@@ -241,3 +264,10 @@ class NodeConversion:
         if self.target < since:
             return self.add(op_type, [value], output, axes=list(axes), **attrs)
         return self.add(op_type, [value, self.ints(axes, "axes")], output, **attrs)
+
+    def sliced(self, value: ir.Value, axis: int, start: int, end: int) -> ir.Value:
+        """Add a Slice of one axis, which is counted from the front."""
+        if self.target < 10:
+            return self.add("Slice", [value], "part", axes=[axis], starts=[start], ends=[end])
+        bounds = [self.ints([number], what) for number, what in ((start, "start"), (end, "end"), (axis, "axis"))]
+        return self.add("Slice", [value, *bounds], "part")

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from _fuzz import lacking
 from _fuzz.builder import Array, Builder, Drawn
 from _fuzz.draw import feed
 from _fuzz.operators import Draw
@@ -276,7 +277,7 @@ def branch(b: Builder, x: Drawn) -> list[Drawn] | None:
 TABLE: tuple[Draw, ...] = (
     *(normal, normal, group_normal, activation, activation, reduced, reduced, split, along, along, padded, resized),
     *(triangle, attention, attention, rotary, shapes, squeezed, bounded, bounded, like, powered, chosen, quantized),
-    *(product, pooled, kept, branch),
+    *(product, pooled, kept, branch, *lacking.TABLE),
 )
 
 

@@ -23,6 +23,7 @@ SCORES = "float[3, 5] x, int64[3] t, float[5] w"
      (18, 13, "float[4, 7] x, int64[2] s", "y = CenterCropPad (x, s)", "float[] y"),
      (17, 13, "int64 n", "y = HannWindow (n)", "float[] y"),
      (17, 13, "int64 n", "y = BlackmanWindow <periodic = 0> (n)", "float[] y"),
+     (11, 9, "float[2, 7] x", "y, s, z = DynamicQuantizeLinear (x)", "uint8[] y, float s, uint8 z"),
      (23, 17, "float[2, 4, 3, 8] x, float[9, 4] c, float[9, 4] s, int64[2, 3] p",
       "y = RotaryEmbedding (x, c, s, p)", "float[2, 4, 3, 8] y")],
 )  # fmt: skip

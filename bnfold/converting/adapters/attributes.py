@@ -103,13 +103,6 @@ def float_input(conversion: NodeConversion) -> None:
         conversion.node.set_input(0, conversion.add("Cast", [data], "float", to=onnx.TensorProto.FLOAT))
 
 
-def flat_grid(conversion: NodeConversion) -> None:
-    """Convert GridSample 20 → 16: two spatial axes, and the modes' names for those."""
-    if (rank := conversion.rank(conversion.input(0))) != 4:
-        raise Inexpressible(f"samples an input of rank {rank}, and version 16 has 4")
-    respell("mode", {"linear": "bilinear", "cubic": "bicubic"}, conversion)
-
-
 def output_half_pixel(conversion: NodeConversion) -> None:
     """Convert RoiAlign 16 → 10, which has this mode only, and no name for it."""
     mode = conversion.take("coordinate_transformation_mode", "half_pixel")

@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.context import FIX_SHAPES, Inexpressible
+from bnfold.converting.adapters import places
+from bnfold.converting.context import FIX_SHAPES, Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 
 TP = onnx.TensorProto
@@ -80,6 +81,12 @@ def or_equal(strict: str, opposite: str, conversion: NodeConversion) -> None:
     if np.issubdtype(onnx.helper.tensor_dtype_to_np_dtype(conversion.dtype(left)), np.integer):
         conversion.become("Not", [conversion.add(opposite, [left, right], "opposite")])
         return
+    if 9 <= conversion.target < 11:  # no Equal of floats
+        differs = conversion.add(opposite, [left, right], "opposite")
+        for value in (left, right):
+            differs = conversion.add("Or", [differs, conversion.add("IsNaN", [value], "is_nan")], "differs")
+        conversion.become("Not", [differs])
+        return
     is_strict = conversion.add(strict, [left, right], "strict")
     conversion.become("Or", [is_strict, conversion.add("Equal", [left, right], "equal")])
 
@@ -110,7 +117,7 @@ def _stored_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool)
     rows, columns = (conversion.shape(data) or (None, None))[-2:]
     diagonal = conversion.node.input(1)
     tensor = None if diagonal is None else ir.constant(diagonal)
-    if not isinstance(rows, int) or not isinstance(columns, int) or rows * columns > _LARGEST_MASK:
+    if not isinstance(rows, int) or not isinstance(columns, int) or not 0 < rows * columns <= _LARGEST_MASK:
         return None
     if diagonal is not None and tensor is None:
         return None
@@ -121,21 +128,61 @@ def _stored_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool)
 
 def _computed_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool) -> ir.Value:
     """Make the mask of what is kept from the sizes at run time."""
-    if conversion.target < 11:
-        if conversion.node.input(1) is not None and ir.constant(conversion.node.input(1)) is None:
-            raise Inexpressible("has a triangle whose place is computed, which needs opset 11")
-        raise Inexpressible(f"has a triangle that depends on sizes: {FIX_SHAPES}")
+    if conversion.target < 9:
+        raise Inexpressible(f"has a triangle that is computed, or depends on sizes: {FIX_SHAPES}")
     diagonal = conversion.node.input(1) or conversion.constant(np.array(0, np.int64), "zero")
     rank, shape = conversion.rank(data), conversion.add("Shape", [data], "shape")
-    zero, one = (conversion.constant(np.array(number, np.int64), hint) for number, hint in ((0, "zero"), (1, "one")))
-    places = []
-    for axis, what in ((rank - 2, "rows"), (rank - 1, "columns")):
-        place = conversion.constant(np.array(axis, np.int64), f"{what}_axis")
-        size = conversion.add("Gather", [shape, place], f"{what}_size", axis=0)
-        places.append(conversion.add("Range", [zero, size, one], what))
-    rows = conversion.add("Reshape", [places[0], conversion.ints([-1, 1], "column")], "rows_column")
-    distance = conversion.add("Sub", [places[1], rows], "distance")
+    zero, ranges = conversion.ints([0], "zero"), []
+    for axis in (rank - 2, rank - 1):
+        size = conversion.add("Gather", [shape, conversion.ints([axis], "axis")], "size", axis=0)
+        ranges.append(places.between(conversion, zero, size, from_zero=True))
+    rows = conversion.add("Reshape", [ranges[0], conversion.ints([-1, 1], "column")], "rows_column")
+    distance = conversion.add("Sub", [ranges[1], rows], "distance")
     if conversion.shape(diagonal) != ():
         diagonal = conversion.reshape(diagonal, [1], "diagonal")
     dropped = conversion.add("Less" if upper else "Greater", [distance, diagonal], "dropped")
     return conversion.add("Not", [dropped], "triangle")
+
+
+def rounded(conversion: NodeConversion) -> None:
+    """Decompose Round: half of an odd number goes to the even one above or below it."""
+    conversion.become("Where", _around(conversion, conversion.input(0)))
+
+
+def nearest_integer(conversion: NodeConversion, data: ir.Value) -> ir.Value:
+    """Add a Round, or what it is composed of."""
+    if conversion.target >= 11:
+        return conversion.add("Round", [data], "rounded")
+    return conversion.add("Where", _around(conversion, data), "rounded")
+
+
+def _around(conversion: NodeConversion, data: ir.Value) -> list[ir.Value]:
+    """Return whether the integer above is the nearest one, this, and the one below."""
+    if conversion.target < 9:
+        raise Inexpressible("needs the Where of opset 9")
+    half, below = conversion.scalar(0.5, data, "half"), conversion.add("Floor", [data], "below")
+    fraction = conversion.add("Sub", [data, below], "fraction")
+    is_over, is_under = (conversion.add(op_type, [fraction, half], op_type.lower()) for op_type in ("Greater", "Less"))
+    halved = conversion.add("Mul", [below, half], "halved")
+    is_odd = conversion.add("Less", [conversion.add("Floor", [halved], "even"), halved], "is_odd")
+    is_tie = conversion.add("Not", [is_under], "is_half_or_over")
+    goes_up = conversion.add("Or", [is_over, conversion.add("And", [is_tie, is_odd], "is_odd_half")], "goes_up")
+    return [goes_up, conversion.add("Ceil", [data], "above"), below]
+
+
+def is_infinite(conversion: NodeConversion) -> None:
+    """Decompose IsInf: beyond the largest number of the type, on either side or on one."""
+    data = conversion.input(0)
+    is_high, is_low = (bool(conversion.take(f"detect_{side}", 1)) for side in ("positive", "negative"))
+    largest = float(np.finfo(numeric_type(conversion.dtype(data))).max)
+    if is_low == is_high:  # the magnitude is above the largest number, or never below 0
+        data = conversion.add("Abs", [data], "magnitude")
+    bound = largest if is_high else -largest
+    conversion.become("Greater" if is_high else "Less", [data, conversion.scalar(bound, data, "largest")])
+
+
+def thresholded(conversion: NodeConversion) -> None:
+    """Decompose ThresholdedRelu: ``x`` where it is above alpha, and 0 elsewhere."""
+    data, alpha = conversion.input(0), conversion.take("alpha", 1.0)
+    is_above = conversion.add("Greater", [data, conversion.scalar(alpha, data, "alpha")], "is_above")
+    conversion.become("Where", [is_above, data, conversion.scalar(0, data, "zero")])

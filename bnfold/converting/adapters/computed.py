@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bnfold import ir
+from bnfold.converting.adapters import places
 from bnfold.converting.context import FIX_SHAPES, Inexpressible
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
 
@@ -23,7 +24,7 @@ def pads_of_every_axis(conversion: NodeConversion, pads: ir.Value, axes: Sequenc
 
 def equal_parts(conversion: NodeConversion, parts: int) -> None:
     """Write a Split of an axis of dynamic size as Slices; the last part is shorter if the division has a remainder."""
-    _needs_slices(conversion)
+    _needs_bounds(conversion)
     data, axis = conversion.input(0), int(conversion.node.attr("axis", 0))
     shape = conversion.add("Shape", [data], "shape")
     size = conversion.add(
@@ -39,7 +40,7 @@ def equal_parts(conversion: NodeConversion, parts: int) -> None:
 def given_lengths(conversion: NodeConversion) -> None:
     """Write a Split 13 into computed lengths as Slices; into constant ones they become an attribute."""
     lengths = conversion.node.input(1)
-    if lengths is None or ir.constant(lengths) is not None or conversion.target < 10:
+    if lengths is None or ir.constant(lengths) is not None or conversion.target < 9:
         if lengths is not None:
             conversion.node.set_attr("split", conversion.numbers(lengths, "its split"))
         conversion.node.set_inputs([conversion.input(0)])
@@ -52,9 +53,9 @@ def given_lengths(conversion: NodeConversion) -> None:
     _sliced(conversion, data, axis, bounds)
 
 
-def _needs_slices(conversion: NodeConversion) -> None:
-    if conversion.target < 10:
-        raise Inexpressible(f"splits an axis of an open size, which needs the Slice of opset 10: {FIX_SHAPES}")
+def _needs_bounds(conversion: NodeConversion) -> None:
+    if conversion.target < 9:
+        raise Inexpressible(f"splits an axis of an open size, which needs the Where of opset 9: {FIX_SHAPES}")
 
 
 def _counted(conversion: NodeConversion, data: ir.Value, axis: int) -> int:
@@ -71,8 +72,13 @@ def _sliced(conversion: NodeConversion, data: ir.Value, axis: int, bounds: Seque
             conversion.divert(index, "part")
     node.trim_outputs(1)
     for place, output in enumerate(outputs[:-1]):
-        if output is not None:
+        if output is not None and conversion.target < 10:
+            places.part(conversion, data, axis, bounds[place], bounds[place + 1], output)
+        elif output is not None:
             conversion.add("Slice", [data, bounds[place], bounds[place + 1], over], output)
     end = conversion.constant(np.array([INT64_MAX], np.int64), "end")
-    conversion.become("Slice", [data, bounds[-1], end, over])
+    if conversion.target < 10:
+        conversion.become("Identity", [places.part(conversion, data, axis, bounds[-1], end)])
+    else:
+        conversion.become("Slice", [data, bounds[-1], end, over])
     node.set_output(0, outputs[-1])

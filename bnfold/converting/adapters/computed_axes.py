@@ -19,14 +19,8 @@ def reduced(conversion: NodeConversion, axes: ir.Value) -> None:
     A reduction over a single element is what one over no axis leaves of it.
     """
     node, data = conversion.node, conversion.input(0)
-    if conversion.target < 9:
-        raise Inexpressible(f"its axes ({axes.name!r}) is not constant, which needs the Where of opset 9")
-    rank, known = conversion.rank(data), conversion.shape(data)
+    rank, zeros = conversion.rank(data), _keeping_zeros(conversion, axes, data)
     keeps, stands = bool(conversion.take("keepdims", 1)), bool(conversion.take("noop_with_empty_axes", 0))
-    is_full = known is not None and all(isinstance(size, int) and size for size in known)
-    if not is_full and conversion.target < 14:
-        raise Inexpressible(f"its axes ({axes.name!r}) is not constant, and it may have no elements: {FIX_SHAPES}")
-    zeros = {} if is_full else {"allowzero": 1}
     picked = _picked(conversion, axes, rank, all_of_none=not stands)
     sizes, ones = conversion.add("Shape", [data], "sizes"), conversion.ints([1] * rank, "ones")
     left = conversion.add("Where", [picked, ones, sizes], "left")
@@ -55,3 +49,38 @@ def _picked(conversion: NodeConversion, axes: ir.Value, rank: int, *, all_of_non
     zero = conversion.constant(np.array(0, np.int64), "zero")
     is_empty = conversion.add("Equal", [conversion.add("Size", [axes], "count_of_axes"), zero], "is_empty")
     return conversion.add("Or", [picked, is_empty], "picked_or_all")
+
+
+def squeezed(conversion: NodeConversion, axes: ir.Value) -> None:
+    """Remove computed axes: those that stay are looked up."""
+    data = conversion.input(0)
+    rank, zeros = conversion.rank(data), _keeping_zeros(conversion, axes, data)
+    stays = conversion.add("Not", [_picked(conversion, axes, rank, all_of_none=False)], "stays")
+    kept = conversion.add("Compress", [conversion.add("Shape", [data], "sizes"), stays], "kept", axis=0)
+    conversion.become("Reshape", [data, kept], **zeros)
+
+
+def unsqueezed(conversion: NodeConversion, axes: ir.Value) -> None:
+    """Insert computed axes: the sizes that there are go to the places of the others, among ones."""
+    data, (count,) = conversion.input(0), conversion.shape(axes) or (None,)
+    if not isinstance(count, int):
+        raise Inexpressible(f"has an unknown number of axes ({axes.name!r})")
+    rank, zeros = conversion.rank(data) + count, _keeping_zeros(conversion, axes, data)
+    stays = conversion.add("Not", [_picked(conversion, axes, rank, all_of_none=False)], "stays")
+    found = conversion.along("Squeeze", 13, conversion.add("NonZero", [stays], "found"), [0], "places")
+    ones, sizes = conversion.ints([1] * rank, "ones"), conversion.add("Shape", [data], "sizes")
+    scatter = "Scatter" if conversion.target < 11 else "ScatterElements"
+    shape = conversion.add(scatter, [ones, found, sizes], "shape", axis=0)
+    conversion.become("Reshape", [data, shape], **zeros)
+
+
+def _keeping_zeros(conversion: NodeConversion, axes: ir.Value, data: ir.Value) -> dict[str, int]:
+    """Return attributes of a Reshape to computed sizes. Raises Inexpressible if one may be 0 and is taken over then."""
+    if conversion.target < 9:
+        raise Inexpressible(f"its axes ({axes.name!r}) is not constant, which needs the Where of opset 9")
+    known = conversion.shape(data)
+    if known is not None and all(isinstance(size, int) and size for size in known):
+        return {}
+    if conversion.target < 14:
+        raise Inexpressible(f"its axes ({axes.name!r}) is not constant, and it may have no elements: {FIX_SHAPES}")
+    return {"allowzero": 1}

@@ -38,7 +38,7 @@ def gather_elements(conversion: NodeConversion) -> None:
     """Decompose GatherElements: a Gather from all elements in a row, of known sizes."""
     data, indices, axis = conversion.input(0), conversion.input(1), int(conversion.take("axis", 0))
     dims, shape = conversion.shape(data) or (), conversion.shape(indices) or ()
-    sizes, counts = ([size for size in each if isinstance(size, int)] for each in (dims, shape))
+    sizes, counts = ([size for size in each if isinstance(size, int) and size] for each in (dims, shape))
     if not dims or len(sizes) < len(dims) or len(counts) < len(shape) or math.prod(counts) > _MOST_PLACES:
         raise Inexpressible(f"has indices or an input of open sizes, or very many: {FIX_SHAPES}")
     if len(counts) != len(sizes) or not -len(sizes) <= axis < len(sizes):
@@ -125,7 +125,7 @@ def strided(conversion: NodeConversion, data: ir.Value, axis: int, bounds: tuple
     start, end, step = bounds
     shape = conversion.shape(data)
     size = None if shape is None or not -len(shape) <= axis < len(shape) else shape[axis]
-    if shape is None or not isinstance(size, int) or not step:
+    if shape is None or not isinstance(size, int) or not size or not step:
         raise Inexpressible(f"has the step {step} along an axis of unknown size, which needs opset 10: {FIX_SHAPES}")
     every = range(*slice(start, end, step).indices(size))
     return conversion.add("Gather", [data, conversion.ints(every, "places")], "strided", axis=axis % len(shape))
@@ -143,3 +143,34 @@ def from_depth(conversion: NodeConversion) -> None:
     order = np.arange(depth).reshape(depth // blocks, blocks).T.reshape(-1)
     conversion.node.set_input(0, conversion.add("Gather", [data, conversion.ints(order.tolist(), "order")], "ordered",
                                                 axis=1))  # fmt: skip
+
+
+def last_place(conversion: NodeConversion) -> None:
+    """Convert ArgMax, ArgMin 12 → 11: the last of equal elements is the first along the reversed axis."""
+    if not conversion.take("select_last_index", 0):
+        return
+    data, output, axis = conversion.input(0), conversion.output(), int(conversion.node.attr("axis", 0))
+    if conversion.target < 7:
+        raise Inexpressible("has select_last_index, which needs the broadcasting of opset 7")
+    size = (conversion.shape(data) or {axis: None})[axis]
+    if not isinstance(size, int) or not size:
+        raise Inexpressible(f"has select_last_index along an axis of unknown size: {FIX_SHAPES}")
+    conversion.node.set_input(0, strided(conversion, data, axis, (size - 1, -size - 1, -1)))
+    from_end = conversion.divert(0, "from_end")
+    last = conversion.constant(np.array(size - 1, np.int64), "last")
+    conversion.append("Sub", [last, from_end], output)
+
+
+def scatter(conversion: NodeConversion) -> None:
+    """Convert ScatterElements 11 → Scatter 9, whose axis and indices count from the front."""
+    data, indices, updates = (conversion.input(index) for index in range(3))
+    rank, axis = conversion.rank(data), int(conversion.take("axis", 0))
+    if not -rank <= axis < rank:
+        raise Inexpressible(f"has axis {axis} in rank {rank}")
+    if not places.is_never_negative(indices):
+        if conversion.dtype(indices) != onnx.TensorProto.INT64:
+            indices = conversion.add("Cast", [indices], "wide_indices", to=onnx.TensorProto.INT64)
+        shape = conversion.add("Shape", [data], "shape")
+        size = conversion.add("Gather", [shape, conversion.ints([axis % rank], "axis")], "size", axis=0)
+        indices = places.wrapped(conversion, indices, size)
+    conversion.become("Scatter", [data, indices, updates], axis=axis % rank)

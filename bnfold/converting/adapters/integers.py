@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx
 
@@ -12,6 +14,7 @@ from bnfold.converting.node_conversion import NodeConversion
 
 TP = onnx.TensorProto
 _FLOATS = (TP.FLOAT16, TP.FLOAT, TP.DOUBLE)
+_IN_DOUBLE = (*_FLOATS, TP.INT8, TP.INT16, TP.INT32, TP.UINT8, TP.UINT16, TP.UINT32)
 _COMPARED = (TP.INT8, TP.INT16, TP.INT32, TP.INT64, TP.UINT8, TP.UINT16, TP.UINT32, TP.UINT64)
 
 
@@ -47,13 +50,35 @@ def clip(conversion: NodeConversion) -> None:
     conversion.become("Where", [conversion.add("Less", [raised, high], "is_inside"), raised, high])
 
 
+_NARROW = (TP.INT8, TP.INT16, TP.UINT8, TP.UINT16)
+
+
+def narrow(conversion: NodeConversion) -> None:
+    """Convert Add, Sub, Mul, Div 14 → 7: small integers go through int64, whose low bits are theirs."""
+    if (kind := conversion.dtype(conversion.input(0))) in _NARROW:
+        operands = [conversion.input(index) for index in (0, 1)]
+        _through_wide(conversion, conversion.node.op_type, operands, kind)
+
+
+def _through_wide(conversion: NodeConversion, op_type: str, operands: Sequence[ir.Value], kind: int) -> None:
+    wide = [conversion.add("Cast", [value], "wide", to=TP.INT64) for value in operands]
+    conversion.become("Cast", [conversion.add(op_type, wide, "result")], to=kind)
+
+
 def power(conversion: NodeConversion) -> None:
-    """Convert Pow 12 → 7: an exponent of another type becomes one of the base's, if that holds it exactly."""
+    """Convert Pow 12 → 7: an exponent of another type becomes one of the base's, if that holds it exactly.
+
+    A computed one of at most 32 bits goes through float64, with its base.
+    """
     base, exponent = conversion.input(0), conversion.input(1)
     kind = conversion.dtype(base)
     if conversion.dtype(exponent) == kind:
         return
     tensor = ir.constant(exponent)
+    if tensor is None and kind in _FLOATS and conversion.dtype(exponent) in _IN_DOUBLE:
+        operands = [conversion.add("Cast", [value], "double", to=TP.DOUBLE) for value in (base, exponent)]
+        conversion.become("Cast", [conversion.add("Pow", operands, "power")], to=kind)
+        return
     if kind not in _FLOATS or tensor is None:
         raise Inexpressible("has an exponent of another type, which is no constant, or an integer base")
     array = tensor.numpy()
@@ -69,7 +94,10 @@ def complement(conversion: NodeConversion) -> None:
     data = conversion.input(0)
     info = np.iinfo(onnx.helper.tensor_dtype_to_np_dtype(conversion.dtype(data)))
     ones = np.array(-1 if info.min else info.max, info.dtype)
-    conversion.become("Sub", [conversion.constant(ones, "ones"), data])
+    if conversion.target < 14 and conversion.dtype(data) in _NARROW:
+        _through_wide(conversion, "Sub", [conversion.constant(ones, "ones"), data], conversion.dtype(data))
+    else:
+        conversion.become("Sub", [conversion.constant(ones, "ones"), data])
 
 
 _SIGNED = (TP.INT8, TP.INT16, TP.INT32, TP.INT64)

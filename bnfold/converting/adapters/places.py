@@ -47,6 +47,9 @@ def between(conversion: NodeConversion, first: ir.Value, last: ir.Value, *, from
     """Return the integers from ``first`` up to ``last``, both of one element: the places of so many ones."""
     if conversion.target < 9:
         raise Inexpressible("needs the ConstantOfShape of opset 9")
+    if conversion.target >= 11 and from_zero:
+        zero, one = (conversion.constant(np.array(number, np.int64), "number") for number in (0, 1))
+        return conversion.add("Range", [zero, conversion.along("Squeeze", 13, last, [0], "end"), one], "row")
     length = last if from_zero else _lower(conversion, conversion.add("Sub", [last, first], "length"))
     one = onnx.numpy_helper.from_array(np.ones(1, np.int64))
     ones = conversion.add("ConstantOfShape", [length], "ones", value=one)
@@ -54,11 +57,18 @@ def between(conversion: NodeConversion, first: ir.Value, last: ir.Value, *, from
     return row if from_zero else conversion.add("Add", [row, first], "range")
 
 
-def part(conversion: NodeConversion, data: ir.Value, axis: int, start: ir.Value, end: ir.Value) -> ir.Value:
+def part(
+    conversion: NodeConversion,
+    data: ir.Value,
+    axis: int,
+    start: ir.Value,
+    end: ir.Value,
+    output: str | ir.Value = "part",
+) -> ir.Value:
     """Read an axis between two bounds of one element each, as Slice with computed bounds does."""
     axis %= conversion.rank(data)
     size = (conversion.shape(data) or ())[axis]
-    if isinstance(size, int):
+    if isinstance(size, int) and size:
         own = conversion.ints([size], "size")
     else:
         shape = conversion.add("Shape", [data], "shape")
@@ -66,7 +76,8 @@ def part(conversion: NodeConversion, data: ir.Value, axis: int, start: ir.Value,
     first, last = (_inside(conversion, bound, own) for bound in (start, end))
     tensor = ir.constant(first)
     from_zero = tensor is not None and not tensor.numpy().any()
-    return conversion.add("Gather", [data, between(conversion, first, last, from_zero=from_zero)], "part", axis=axis)
+    kept = between(conversion, first, last, from_zero=from_zero)
+    return conversion.add("Gather", [data, kept], output, axis=axis)
 
 
 def _inside(conversion: NodeConversion, bound: ir.Value, size: ir.Value) -> ir.Value:

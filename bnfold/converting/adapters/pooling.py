@@ -1,8 +1,13 @@
-"""Pooling with ``ceil_mode``: versions below 10 lack it, and from 22 on no window begins in the padding behind."""
+"""Pooling: ``ceil_mode``, which versions below 10 lack and 22 changed, and the dilations of AveragePool 19."""
 
 from __future__ import annotations
 
-from bnfold.converting.context import FIX_SHAPES, Inexpressible
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+
+from bnfold.converting.context import FIX_SHAPES, Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 
 
@@ -20,7 +25,7 @@ def last_windows(conversion: NodeConversion) -> None:
         window, before, behind = (kernel[axis] - 1) * dilations[axis] + 1, pads[axis], pads[rank + axis]
         if behind + stride <= window:
             continue  # the last window begins before the padding, however large the input is
-        if not isinstance(size, int):
+        if not isinstance(size, int) or not size:
             raise Inexpressible(f"may have a window in the padding of axis {axis + 2} by the older rule: {FIX_SHAPES}")
         last = -(-(size + before + behind - window) // stride) * stride
         if last >= size + before:
@@ -42,8 +47,83 @@ def even_windows(conversion: NodeConversion) -> None:
     for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
         if stride == 1 and not is_padded_to_fit:
             continue
-        if not isinstance(size, int) or is_padded_to_fit:
+        if not isinstance(size, int) or not size or is_padded_to_fit:
             raise Inexpressible(f"may have a window that is cut off along axis {axis + 2}: {FIX_SHAPES}")
         if (size + pads[axis] + pads[rank + axis] - (kernel[axis] - 1) * dilations[axis] - 1) % stride:
             raise Inexpressible(f"has a window that is cut off along axis {axis + 2}")
     node.del_attr("ceil_mode")
+
+
+def dilated_average(conversion: NodeConversion) -> None:
+    """Convert AveragePool 19 → 11, which has no dilations: a Conv of ones sums, and the numbers of summands divide."""
+    node, data = conversion.node, conversion.input(0)
+    dilations = conversion.take("dilations", [1])
+    if set(dilations) == {1}:
+        return
+    kernel, ceil_mode = node.attr("kernel_shape", []), bool(node.attr("ceil_mode", 0))
+    rank, kind = len(kernel), conversion.dtype(data)
+    shape = conversion.shape(data) or (None,) * (rank + 2)
+    if node.attr("auto_pad", "NOTSET") != "NOTSET":
+        raise Inexpressible("has dilations, and pads that follow from sizes")
+    if not isinstance(channels := shape[1], int) or not channels:
+        raise Inexpressible(f"has dilations, and channels that are not known: {FIX_SHAPES}")
+    strides, pads = node.attr("strides", [1] * rank), node.attr("pads", [0] * (2 * rank))
+    axes = [
+        _WindowedAxis(size, kernel[axis], strides[axis], dilations[axis], pads[axis], pads[rank + axis])
+        for axis, size in enumerate(shape[2:])
+    ]
+    beyond = [axis.beyond if ceil_mode else 0 for axis in axes]
+    counts = np.ones((), np.float64)
+    for axis, extra in zip(axes, beyond, strict=True):
+        counts = np.multiply.outer(counts, axis.counts(extra, of_padding=bool(node.attr("count_include_pad", 0))))
+    if not counts.all():
+        raise Inexpressible("has dilations, and a window of nothing but padding")
+    if kind == onnx.TensorProto.FLOAT16:  # the sum is rounded once
+        data = conversion.add("Cast", [data], "float", to=onnx.TensorProto.FLOAT)
+    weight = np.ones((channels, 1, *kernel), numeric_type(conversion.dtype(data)))
+    ends = [after + extra for after, extra in zip(pads[rank:], beyond, strict=True)]
+    summed = conversion.add(
+        "Conv", [data, conversion.constant(weight, "ones")], "sum",
+        kernel_shape=kernel, strides=strides, dilations=dilations, pads=[*pads[:rank], *ends], group=channels,
+    )  # fmt: skip
+    divisor = conversion.constant(counts.astype(weight.dtype), "counts")
+    if kind != onnx.TensorProto.FLOAT16:
+        conversion.become("Div", [summed, divisor])
+        return
+    conversion.become("Cast", [conversion.add("Div", [summed, divisor], "average")], to=kind)
+
+
+class _WindowedAxis(NamedTuple):
+    """An axis that windows slide along, and what is padded before and behind it."""
+
+    size: int | str | None
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    behind: int
+
+    @property
+    def beyond(self) -> int:
+        """How far the last window of ``ceil_mode`` reaches over the padding."""
+        beyond = 0 if self.stride == 1 else -self._room % self.stride
+        if beyond and isinstance(self.size, int) and self._room + beyond >= self.size + self.before:
+            raise Inexpressible("has dilations, and a window that begins in the padding")
+        return beyond
+
+    @property
+    def _room(self) -> int:
+        """How far a window can be moved."""
+        if not isinstance(self.size, int) or not self.size:
+            raise Inexpressible(f"has dilations, and windows that depend on sizes: {FIX_SHAPES}")
+        return self.size + self.before + self.behind - (self.kernel - 1) * self.dilation - 1
+
+    def counts(self, beyond: int, *, of_padding: bool) -> np.ndarray[Any, Any]:
+        """Return how many elements each window takes: of the input, and of its padding if that counts."""
+        if not beyond and (of_padding or not (self.before or self.behind)):
+            return np.array([self.kernel])
+        starts = np.arange(0, self._room + beyond + 1, self.stride)
+        taken = starts[:, None] + np.arange(self.kernel) * self.dilation - self.before
+        assert isinstance(self.size, int)
+        low, high = (-self.before, self.size + self.behind) if of_padding else (0, self.size)
+        return np.asarray(((taken >= low) & (taken < high)).sum(1))

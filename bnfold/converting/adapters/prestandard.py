@@ -22,8 +22,11 @@ def image_scaler(conversion: NodeConversion) -> None:
     data, scale, bias = conversion.input(0), conversion.take("scale", 1.0), conversion.take("bias", [])
     if scale != 1.0 or not bias:
         data = conversion.add("Mul", [data, conversion.scalar(scale, conversion.input(0), "scale")], "scaled")
-    column = np.array(bias or [0.0]).reshape(-1, *[1] * (conversion.rank(conversion.input(0)) - 2))
-    column = column.astype(numeric_type(conversion.dtype(conversion.input(0))))
+    column = np.array(bias or [0.0]).astype(numeric_type(conversion.dtype(conversion.input(0))))
+    if conversion.target < 7 and column.size > 1:
+        conversion.become("Add", [data, conversion.constant(column, "bias")], broadcast=1, axis=1)
+        return
+    column = column.reshape(-1, *[1] * (conversion.rank(conversion.input(0)) - 2))
     conversion.become("Add", [data, conversion.constant(column, "bias")])
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.converting.adapters import compositions
 from bnfold.converting.context import FIX_SHAPES, Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.ir.elements import type_name
@@ -79,16 +80,18 @@ def quantize(conversion: NodeConversion) -> None:
     if kind not in _EXACT or conversion.dtype(data) != TP.FLOAT or conversion.dtype(scale) != TP.FLOAT:
         read = type_name(conversion.dtype(data))
         raise Inexpressible(f"reads tensor({read}) and makes tensor({type_name(kind)})")
-    if conversion.target < 11:
-        raise Inexpressible("rounds to even, which needs the Round of opset 11")
     axis, shape = int(node.attr("axis", 1)), conversion.shape(data)
     quotient = conversion.add("Div", [data, _along(conversion, scale, shape, axis)], "quotient")
-    number = conversion.add("Round", [quotient], "rounded")
+    number = compositions.nearest_integer(conversion, quotient)
     if zero is not None:
         number = conversion.add("Add", [number, _along(conversion, _float(conversion, zero), shape, axis)], "shifted")
     info = np.iinfo(onnx.helper.tensor_dtype_to_np_dtype(kind))
-    bounds = [conversion.constant(np.array(bound, np.float32), "bound") for bound in (info.min, info.max)]
-    conversion.become("Cast", [conversion.add("Clip", [number, *bounds], "limited")], to=kind)
+    if conversion.target < 11:
+        limited = conversion.add("Clip", [number], "limited", min=float(info.min), max=float(info.max))
+    else:
+        bounds = [conversion.constant(np.array(bound, np.float32), "bound") for bound in (info.min, info.max)]
+        limited = conversion.add("Clip", [number, *bounds], "limited")
+    conversion.become("Cast", [limited], to=kind)
 
 
 def _has_form(conversion: NodeConversion, scale: ir.Value, kind: int) -> bool:

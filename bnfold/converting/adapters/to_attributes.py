@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,9 @@ def ints(name: str, conversion: NodeConversion) -> None:
     """Move input 1, of integers, to attribute ``name``; without the input there is no attribute."""
     value = conversion.node.input(1)
     data = conversion.input(0)
+    if value is not None and name == "axes" and conversion.context.integers(value) is None:
+        (computed_axes.squeezed if conversion.node.is_op("Squeeze") else computed_axes.unsqueezed)(conversion, value)
+        return
     if value is not None:
         values = conversion.numbers(value, f"its {name}")
         if conversion.node.is_op("Squeeze") and min(values, default=0) >= 0:
@@ -68,7 +72,7 @@ def split_lengths(conversion: NodeConversion) -> None:
     if count is not None and count != parts:
         raise Inexpressible(f"has {parts} outputs and num_outputs={count}")
     axis, shape = conversion.node.attr("axis", 0), conversion.shape(conversion.input(0))
-    if shape is None or not -len(shape) <= axis < len(shape) or not isinstance(size := shape[axis], int):
+    if shape is None or not -len(shape) <= axis < len(shape) or not (isinstance(size := shape[axis], int) and size):
         computed.equal_parts(conversion, parts)
         return
     if size % parts == 0:
@@ -81,17 +85,38 @@ def split_lengths(conversion: NodeConversion) -> None:
 
 
 def clip_limits(conversion: NodeConversion) -> None:
-    """Convert Clip 11 → 6: an absent bound is the type's limit, which version 6 has for float32."""
+    """Convert Clip 11 → 6: constant bounds become attributes, and others a Max and a Min."""
     node, data = conversion.node, conversion.input(0)
     given = {name: node.input(index) for index, name in enumerate(("min", "max"), 1)}
-    stated = {name: _float_of(value, f"its {name}") for name, value in given.items() if value is not None}
-    if len(stated) == 2 and stated["min"] > stated["max"]:
-        raise Inexpressible("has a min above its max")
-    if len(stated) < 2 and conversion.dtype(data) != onnx.TensorProto.FLOAT:
-        raise Inexpressible("leaves a bound to its type, which version 6 has for float32 only")
+    try:
+        stated = _constant_limits(conversion, given)
+    except Inexpressible:
+        if conversion.target < 8:
+            raise
+        _clip_between(conversion, given["min"], given["max"])
+        return
     node.set_inputs([data])
     for name, bound in stated.items():
         node.set_attr(name, bound)
+
+
+def _constant_limits(conversion: NodeConversion, given: Mapping[str, ir.Value | None]) -> dict[str, float]:
+    """Return bounds that version 6 can say: an absent one is the limit of float32."""
+    stated = {name: _float_of(value, f"its {name}") for name, value in given.items() if value is not None}
+    if len(stated) == 2 and stated["min"] > stated["max"]:
+        raise Inexpressible("has a min above its max")
+    if len(stated) < 2 and conversion.dtype(conversion.input(0)) != onnx.TensorProto.FLOAT:
+        raise Inexpressible("leaves a bound to its type, which version 6 has for float32 only")
+    return stated
+
+
+def _clip_between(conversion: NodeConversion, low: ir.Value | None, high: ir.Value | None) -> None:
+    """Clip by Max and Min, the upper bound last, for it counts where they cross; an absent one is the type's limit."""
+    data = conversion.input(0)
+    limit = float(np.finfo(numeric_type(conversion.dtype(data))).max)
+    low = low or conversion.scalar(-limit, data, "lowest")
+    high = high or conversion.scalar(limit, data, "highest")
+    conversion.become("Min", [conversion.add("Max", [data, low], "raised"), high])
 
 
 def padded_axes(conversion: NodeConversion) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache
 
+import numpy as np
 import onnx
 
 from bnfold import ir
@@ -214,7 +215,18 @@ def _small_constants(inputs: Iterable[ir.Value]) -> dict[str, onnx.TensorProto]:
         tensor = shown_constant(value)
         if tensor is not None and not value.graph.model.is_detached:
             found[value.name] = onnx.numpy_helper.from_array(tensor.numpy(), value.name)
+        elif (sizes := _sizes_read(value)) is not None:
+            found[value.name] = onnx.numpy_helper.from_array(np.array(sizes, np.int64), value.name)
     return found
+
+
+def _sizes_read(value: ir.Value) -> Dims | None:
+    """Return the numbers that a Shape makes, if all sizes of its input are known."""
+    node = value.producer
+    if node is None or node.domain or node.op_type != "Shape" or node.attrs or (data := node.input(0)) is None:
+        return None
+    shape = data.shape
+    return shape if shape and all(isinstance(size, int) and size for size in shape) else None
 
 
 def _learn(value: ir.Value, inferred: onnx.TypeProto) -> None:

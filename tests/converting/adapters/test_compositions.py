@@ -61,9 +61,17 @@ def test_comparisons(lowered: Converted, text: Text, op_type: str, kind: str, op
     lowered(source, 11, feeds={"x": values.astype(dtype), "z": others.astype(dtype)})
 
 
-def test_comparisons_of_floats_below_opset_11(lowered: Converted, text: Text) -> None:
+@pytest.mark.parametrize("op_type", ["GreaterOrEqual", "LessOrEqual"])
+@pytest.mark.parametrize("target", [10, 9])
+def test_comparisons_of_floats_below_opset_11(lowered: Converted, text: Text, op_type: str, target: int) -> None:
+    source = text(12, "float[6] x, float[6] z", f"y = {op_type} (x, z)", outputs="bool[] y")
+    numbers = np.array([np.nan, np.inf, -np.inf, 1, 2, 0], np.float32)
+    lowered(source, target, feeds={"x": numbers, "z": np.array([1, np.inf, np.nan, 2, 1, -0.0], np.float32)})
+
+
+def test_comparisons_of_floats_below_opset_9(lowered: Converted, text: Text) -> None:
     with pytest.raises(UpgradeBlocked, match=r"does not take tensor\(float\)"):
-        lowered(text(12, "float[4] x", "y = LessOrEqual (x, x)", outputs="bool[] y"), 10)
+        lowered(text(12, "float[4] x", "y = LessOrEqual (x, x)", outputs="bool[] y"), 8)
 
 
 @pytest.mark.parametrize(("opset", "target"), [(15, 14), (19, 14), (15, 9)])
@@ -76,7 +84,7 @@ def test_cast_like(lowered: Converted, text: Text, opset: int, target: int, kind
 @pytest.mark.parametrize("upper", [0, 1])
 @pytest.mark.parametrize("diagonal", ["", "0", "2", "-1", "fed"])
 @pytest.mark.parametrize("shape", ["3, 4", "2, 4, 3", "2, n, 4", "2, n, m"])
-@pytest.mark.parametrize("target", [13, 11])
+@pytest.mark.parametrize("target", [13, 11, 9])
 def test_trilu(lowered: Converted, text: Text, upper: int, diagonal: str, shape: str, target: int) -> None:
     body = f"y = Trilu <upper = {upper}> (x{', k' if diagonal else ''})"
     source = text(14, f"float[{shape}] x{', int64 k' if diagonal == 'fed' else ''}", body)
@@ -97,4 +105,58 @@ def test_trilu_keeps_infinities(lowered: Converted, text: Text) -> None:
 
 def test_trilu_of_open_sizes_needs_range(lowered: Converted, text: Text) -> None:
     with pytest.raises(UpgradeBlocked, match="--fix-shapes NAME="):
-        lowered(text(14, "float[n, n] x", "y = Trilu (x)"), 10)
+        lowered(text(14, "float[n, n] x", "y = Trilu (x)"), 8)
+
+
+HALVES = [0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0.49999997, -0.49999997, 8388609.0, -4194304.5, np.inf, -np.inf, np.nan]
+
+
+@pytest.mark.parametrize("target", [10, 9])
+@pytest.mark.parametrize("dtype", ["float", "double"])
+def test_round(lowered: Converted, text: Text, dtype: str, target: int) -> None:
+    source = text(11, f"{dtype}[n] x", "y = Round (x)", outputs=f"{dtype}[n] y")
+    numbers = np.array([*HALVES, 0.0, -0.0, -0.3, 7.5, 0.3], np.float32 if dtype == "float" else np.float64)
+    assert lowered(source, target, feeds={"x": numbers}).ops[-1] == "Where"
+
+
+@pytest.mark.parametrize("how", ["", "<detect_negative = 0>", "<detect_positive = 0>",
+                                 "<detect_negative = 0, detect_positive = 0>"])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float", "double"])
+def test_is_inf(lowered: Converted, text: Text, how: str, dtype: str) -> None:
+    source = text(10, f"{dtype}[6] x", f"y = IsInf {how} (x)", outputs="bool[6] y")
+    kind = np.float32 if dtype == "float" else np.float64
+    limit = np.finfo(kind).max
+    lowered(source, 9, feeds={"x": np.array([np.inf, -np.inf, np.nan, 0, limit, -limit], kind)})
+
+
+@pytest.mark.parametrize("alpha", ["", "<alpha = -0.5>"])
+def test_thresholded_relu(lowered: Converted, text: Text, alpha: str) -> None:
+    numbers = np.array([np.inf, -np.inf, 1, 1.5, -0.5, 0], np.float32)
+    lowered(text(10, "float[6] x", f"y = ThresholdedRelu {alpha} (x)"), 9, feeds={"x": numbers})
+
+
+@pytest.mark.parametrize("op_type", ["Round", "ThresholdedRelu"])
+def test_below_where(lowered: Converted, text: Text, op_type: str) -> None:
+    with pytest.raises(UpgradeBlocked, match="opset"):
+        lowered(text(11, "float[2] x", f"y = {op_type} (x)"), 8)
+
+
+@pytest.mark.parametrize(
+    ("opset", "body"),
+    [
+        (14, "y = Trilu (x)"),
+        (18, "p, q, y = Split <num_outputs = 3> (x)"),
+        (13, "e = Constant <value_ints = [6]> () s = Constant <value_ints = [1]> () y = Slice (x, s, e)"),
+    ],
+)
+def test_a_size_that_is_declared_as_0_may_be_any(upgraded: Converted, text: Text, opset: int, body: str) -> None:
+    feeds = {"x": np.arange(28, dtype=np.float32).reshape(7, 4)}
+    assert upgraded(text(opset, "float[0, 4] x", body), 11 if opset > 13 else 9, feeds=feeds).results["y"].any()
+
+
+def test_what_needs_a_size_does_not_take_0_for_one(upgraded: Converted, text: Text) -> None:
+    stored = " ".join(
+        f"{name} = Constant <value_ints = [{value}]> ()" for name, value in zip("bead", (0, 9, 0, 2), strict=True)
+    )
+    with pytest.raises(UpgradeBlocked, match="an axis of unknown size"):
+        upgraded(text(13, "float[0, 4] x", f"{stored} y = Slice (x, b, e, a, d)"), 9)

@@ -53,3 +53,30 @@ def test_below_where(lowered: Lowered, text: Text) -> None:
     source = text(18, "float[2, 3] x, int64[1] i", "y = ReduceMax (x, i)")
     with pytest.raises(UpgradeBlocked, match="needs the Where of opset 9"):
         lowered(source, 8, feeds={"i": np.array([1])})
+
+
+@pytest.mark.parametrize("axes", [[1], [-1, 1], [3, 0], [-4]])
+@pytest.mark.parametrize("target", [12, 10, 9])
+def test_computed_axes_are_inserted(lowered: Lowered, text: Text, axes: list[int], target: int) -> None:
+    source = text(13, f"float[3, 2, 5] x, int64[{len(axes)}] a", "y = Unsqueeze (x, a)")
+    lowered(source, target, feeds={"a": np.array(axes)})
+
+
+@pytest.mark.parametrize("axes", [[1], [-1, 1], [-3]])
+@pytest.mark.parametrize("target", [12, 10, 9])
+def test_computed_axes_are_removed(lowered: Lowered, text: Text, axes: list[int], target: int) -> None:
+    source = text(13, "float[3, 1, 5, 1] x, int64[k] a", "y = Squeeze (x, a)")
+    lowered(source, target, feeds={"a": np.array(axes)})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "node", "target", "why"),
+    [
+        ("float[2, 1] x, int64[1] a", "Squeeze (x, a)", 8, "needs the Where of opset 9"),
+        ("float[2, n] x, int64[1] a", "Unsqueeze (x, a)", 12, "it may have no elements"),
+        ("float[2, 3] x, int64[k] a", "Unsqueeze (x, a)", 12, "an unknown number of axes"),
+    ],
+)
+def test_axes_that_stay_unknown(lowered: Lowered, text: Text, inputs: str, node: str, target: int, why: str) -> None:
+    with pytest.raises(UpgradeBlocked, match=why):
+        lowered(text(13, inputs, f"y = {node}"), target, feeds={"a": np.array([1])})

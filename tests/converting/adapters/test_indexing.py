@@ -141,3 +141,35 @@ def test_gather_elements_of_open_sizes(lowered: Lowered, text: Text) -> None:
     source = text(13, "float[n, 3] x, int64[2, 3] i", "y = GatherElements (x, i)")
     with pytest.raises(UpgradeBlocked, match="has indices or an input of open sizes"):
         lowered(source, 10, feeds={"i": np.zeros((2, 3), np.int64)})
+
+
+@pytest.mark.parametrize("op_type", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize(("axis", "keepdims"), [(0, 1), (1, 0), (-1, 1)])
+@pytest.mark.parametrize("target", [11, 9, 7])
+def test_the_last_of_equal_elements(
+    lowered: Lowered, text: Text, op_type: str, axis: int, keepdims: int, target: int
+) -> None:
+    how = f"<select_last_index = 1, axis = {axis}, keepdims = {keepdims}>"
+    source = text(13, "float[3, 4] x", f"y = {op_type} {how} (x)", outputs="int64[] y")
+    lowered(source, target, feeds={"x": np.array([[1, 2, 2, 1], [2, 1, 2, 2], [1, 1, 1, 1]], np.float32)})
+
+
+def test_the_last_along_an_open_axis(lowered: Lowered, text: Text) -> None:
+    source = text(13, "float[n] x", "y = ArgMax <select_last_index = 1> (x)", outputs="int64[] y")
+    with pytest.raises(UpgradeBlocked, match=r"select_last_index along an axis of unknown size: .*--fix"):
+        lowered(source, 11)
+
+
+@pytest.mark.parametrize("target", [10, 9])
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_scatter_elements(lowered: Lowered, text: Text, axis: int, dtype: str, target: int) -> None:
+    places = np.array([[0, 1, -1], [1, 0, -2]] if axis == 0 else [[0, -1, 1], [2, 0, -2]], dtype)
+    if axis == 0:
+        places = places[:, :3]
+    source = text(
+        *(13, f"float[3, n] x, {dtype}[2, 3] i, float[2, 3] u"),
+        f"y = ScatterElements <axis = {axis}> (x, i, u)", outputs="float[] y",
+    )  # fmt: skip
+    feeds = {"x": np.arange(12, dtype=np.float32).reshape(3, 4), "i": places}
+    assert lowered(source, target, feeds=feeds).ops[-1] == "Scatter"

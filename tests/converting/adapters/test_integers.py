@@ -104,3 +104,28 @@ def test_numbers_are_equal(lowered: Lowered, text: Text, dtype: str) -> None:
     others = np.array([0, 2, np.nan, np.inf, 0, 1] if kind.kind == "f" else [0, 2, 2, 1, 127, 1]).astype(kind)
     source = text(13, f"{dtype}[6] x, {dtype}[6] z", "y = Equal (x, z)", outputs="bool[6] y")
     lowered(source, 9, feeds={"x": numbers, "z": others})
+
+
+@pytest.mark.parametrize("op_type", ["Add", "Sub", "Mul", "Div"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+@pytest.mark.parametrize("target", [13, 9, 7])
+def test_small_integers_wrap_as_they_did(lowered: Lowered, text: Text, op_type: str, dtype: str, target: int) -> None:
+    limits = np.iinfo(dtype)
+    numbers = np.array([limits.max, limits.min, 7, limits.max], dtype)
+    others = np.array([limits.max, 1, 2, limits.max - 1], dtype)
+    source = text(14, f"{dtype}[4] x, {dtype}[4] z", f"y = {op_type} (x, z)", outputs=f"{dtype}[4] y")
+    lowered(source, target, feeds={"x": numbers, "z": others})
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16"])
+def test_the_complement_of_small_integers(lowered: Lowered, text: Text, dtype: str) -> None:
+    source = text(18, f"{dtype}[3] x", "y = BitwiseNot (x)", outputs=f"{dtype}[3] y")
+    lowered(source, 13, feeds={"x": np.array([0, 1, 7], dtype)})
+
+
+@pytest.mark.parametrize("dtype", ["int32", "double"])
+@pytest.mark.parametrize("target", [11, 9, 7])
+def test_computed_exponents(lowered: Lowered, text: Text, dtype: str, target: int) -> None:
+    source = text(13, f"float[4] x, {dtype}[4] e", "y = Pow (x, e)", outputs="float[4] y")
+    exponents = np.array([0, 2, 3, 5]).astype(dtype if dtype != "double" else np.float64)
+    lowered(source, target, feeds={"x": np.array([-1.5, 2, -3, 0.5], np.float32), "e": exponents})

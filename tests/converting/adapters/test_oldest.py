@@ -88,3 +88,28 @@ def test_a_constant_that_is_an_output_stays_one(upgraded: Converted, text: Text)
     body = "y = Constant <value = int64[2] {6, 4}> () z = Relu (x)"
     outcome = upgraded(text(13, "float[2] x", body, outputs="int64[2] y, float[2] z"), 8)
     assert outcome.ops == ["Identity", "Relu"]
+
+
+@pytest.mark.parametrize(
+    ("opset", "inputs", "body"),
+    [
+        (14, "float[n, 3] x", "y = HardSwish (x)"),
+        (18, "float[2, 3] x", "y = Mish (x)"),
+        (12, "float[2, n] x", "y = Celu <alpha = 0.5> (x)"),
+        (24, "float[2, 3] x", "y = Swish <alpha = 0.5> (x)"),
+        (1, "float[2, 3, 4, 5] x", "y = ImageScaler <scale = 0.5, bias = [1.0, -2.0, 3.0]> (x)"),
+        (8, "float[2, 3, 4, 5] x", "y = ImageScaler <scale = 0.5, bias = [1.0]> (x)"),
+        (8, "float[2, 3] x", "y = Affine <alpha = 0.5, beta = -2.0> (x)"),
+        (1, "float[2, 3] x", "y = Affine <alpha = 0.5, beta = -2.0> (x)"),
+    ],
+)
+def test_scalars_state_that_they_broadcast(upgraded: Converted, text: Text, opset: int, inputs: str, body: str) -> None:
+    outcome = upgraded(text(opset, inputs, body), 6)
+    scaled = [node for node in outcome.model.graph.nodes if node.is_op("Add", "Div", "Mul")]
+    assert scaled
+    assert all(node.attr("broadcast", 0) for node in scaled if node.inputs[1].is_initializer)
+
+
+def test_what_broadcasts_in_other_ways_needs_opset_7(upgraded: Converted, text: Text) -> None:
+    with pytest.raises(UpgradeBlocked, match="needs the broadcasting of opset 7"):
+        upgraded(text(17, "float[2, 3] x, float[3] s", "y = LayerNormalization (x, s)"), 6)

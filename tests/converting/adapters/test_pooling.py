@@ -49,3 +49,42 @@ def test_windows_that_are_cut_off(lowered: Converted, text: Text, size: str, rea
     body = "y = MaxPool <ceil_mode = 1, kernel_shape = [3], strides = [2]> (x)"
     with pytest.raises(UpgradeBlocked, match=reason):
         lowered(text(11, f"float[1, 1, {size}] x", body), 9)
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        "kernel_shape = [2, 3], dilations = [2, 1]",
+        "kernel_shape = [2, 2], dilations = [2, 3], strides = [2, 1], pads = [1, 0, 1, 1]",
+        "kernel_shape = [2, 3], dilations = [3, 2], strides = [3, 2], pads = [1, 1, 0, 2], count_include_pad = 1",
+        "kernel_shape = [2, 2], dilations = [2, 2], strides = [3, 3], ceil_mode = 1",
+        "kernel_shape = [3, 2], dilations = [2, 2], strides = [2, 2], pads = [1, 1, 1, 1], ceil_mode = 1",
+        "kernel_shape=[3, 2], dilations=[2, 2], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=1, count_include_pad=1",
+        "kernel_shape = [2, 2], dilations = [1, 1]",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("target", [18, 11, 7])
+def test_averages_with_dilations(lowered: Converted, text: Text, attrs: str, target: int) -> None:
+    lowered(text(19, "float[2, 3, 9, 8] x", f"y = AveragePool <{attrs}> (x)"), target)
+
+
+def test_averages_of_open_sizes(lowered: Converted, text: Text) -> None:
+    body = "y = AveragePool <kernel_shape = [2, 3], dilations = [2, 1]> (x)"
+    lowered(text(22, "float[n, 3, h, w] x", body), 11)
+
+
+@pytest.mark.parametrize(
+    ("shape", "attrs", "why"),
+    [
+        ("1, c, 9", "", "channels that are not known"),
+        ("1, 2, n", ", pads = [1, 1]", "windows that depend on sizes"),
+        ("1, 2, n", ", strides = [2], ceil_mode = 1", "windows that depend on sizes"),
+        ("1, 2, 9", ', auto_pad = "SAME_UPPER"', "pads that follow from sizes"),
+        ("1, 2, 3", ", pads = [4, 4]", "nothing but padding"),
+        ("1, 2, 4", ", pads = [0, 3], strides = [5], ceil_mode = 1", "a window that begins in the padding"),
+    ],
+)
+def test_averages_that_cannot_be_composed(upgraded: Converted, text: Text, shape: str, attrs: str, why: str) -> None:
+    source = text(19, f"float[{shape}] x", f"y = AveragePool <kernel_shape = [2], dilations = [2]{attrs}> (x)")
+    with pytest.raises(UpgradeBlocked, match=why):
+        upgraded(source, 18, compare=False)

@@ -56,10 +56,12 @@ def test_one_number_is_as_it_stands(lowered: Lowered, text: Text) -> None:
     assert made.ops.count("QuantizeLinear") == made.ops.count("DequantizeLinear") == 1
 
 
-def test_rounding_needs_opset_11(lowered: Lowered, text: Text) -> None:
+def test_rounding_below_opset_11(lowered: Lowered, text: Text) -> None:
     body = "s = Constant <value_float = 0.5> () y = QuantizeLinear (x, s)"
-    with pytest.raises(UpgradeBlocked, match="needs the Round of opset 11"):
-        lowered(text(13, "float[2, 3] x", body, outputs="uint8[2, 3] y"), 9)
+    source = text(13, "float[6] x", body, outputs="uint8[6] y")
+    lowered(source, 9, feeds={"x": np.array([0.25, 0.75, 1.25, -3, 300, 0.3], np.float32)})
+    with pytest.raises(UpgradeBlocked, match="needs the Where of opset 9"):
+        lowered(source, 8)
 
 
 def test_eight_bit_floats_are_refused(lowered: Lowered, text: Text) -> None:
