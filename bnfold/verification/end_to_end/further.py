@@ -16,9 +16,10 @@ from bnfold.ir.elements import Array
 from bnfold.ir.shapes.unification import Known
 from bnfold.verification.end_to_end.drawing import Sample, drawn, evaluated
 from bnfold.verification.end_to_end.pair import ModelPair
+from bnfold.verification.end_to_end.sizes import original_in_one_form
 from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Choice, further_choices, inferred_sizes
-from bnfold.verification.inputs.cost import estimate
+from bnfold.verification.inputs.cost import estimate, least_seconds
 from bnfold.verification.inputs.data import Recorded
 from bnfold.verification.inputs.drawing import CROSSED, FLAT, SAMPLE_KINDS, random_value
 from bnfold.verification.inputs.roles import role
@@ -71,13 +72,12 @@ def other_sizes(
         return
     changed = size_changes(request.before, request.after)
     share = _LITTLE_TIME if not changed else 1 + _LITTLE_TIME
-    most, seconds, asked = (
-        max(NO_TIME / EVALUATIONS, share * estimate(main.model).seconds),
-        0.0,
-        request.checks.samples - 1,
-    )
-    for alike in further_choices(request.before, known, main, told, changed):
-        for choice in alike:
+    most = max(NO_TIME / EVALUATIONS, share * estimate(main.model).seconds)
+    seconds, asked, least = 0.0, request.checks.samples - 1, least_seconds(main.model)
+    for alike in further_choices(original_in_one_form(request), known, main, told, changed):
+        while asked > 0 or seconds + least <= most:  # a choice is inferred when it is asked for
+            if (choice := next(alike, None)) is None:
+                break
             cost = estimate(choice.model).seconds
             if seconds + cost > most and asked <= 0:
                 continue
