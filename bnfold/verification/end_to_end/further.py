@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import count, islice
+from typing import TypeVar
 
 import numpy as np
 import onnx
@@ -27,6 +28,8 @@ from bnfold.verification.inputs.sized import sized
 from bnfold.verification.request import Request
 from bnfold.verification.tolerance.compare import size_of
 from bnfold.verification.tolerance.floats import is_float
+
+T = TypeVar("T")
 
 _FEW = 1024
 """Elements of its smallest input and output that a model should be tried on, where it takes no time."""
@@ -74,10 +77,14 @@ def other_sizes(
     share = _LITTLE_TIME if not changed else 1 + _LITTLE_TIME
     most = max(NO_TIME / EVALUATIONS, share * estimate(main.model).seconds)
     seconds, asked, least = 0.0, request.checks.samples - 1, least_seconds(main.model)
-    for alike in further_choices(original_in_one_form(request), known, main, told, changed):
-        while asked > 0 or seconds + least <= most:  # a choice is inferred when it is asked for
-            if (choice := next(alike, None)) is None:
-                break
+
+    def affordable(items: Iterator[T]) -> Iterator[T]:
+        """Yield items as long as the cheapest choice can be afforded: sizes are inferred when they are asked for."""
+        while (asked > 0 or seconds + least <= most) and (item := next(items, None)) is not None:
+            yield item
+
+    for alike in affordable(further_choices(original_in_one_form(request), known, main, told, changed)):
+        for choice in affordable(alike):
             cost = estimate(choice.model).seconds
             if seconds + cost > most and asked <= 0:
                 continue
