@@ -7,12 +7,12 @@ a repeated field comes three times as fast as its elements one by one.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 
 import onnx
 
 from bnfold.errors import MalformedModel
 from bnfold.ir.graph import Graph, define_once
+from bnfold.ir.messages import may_hold_graphs
 from bnfold.ir.model import Model
 from bnfold.ir.node import AP, Node
 from bnfold.ir.value import Value
@@ -31,7 +31,7 @@ def index_graph(model: Model, proto: onnx.GraphProto | onnx.FunctionProto, paren
     _index_producers(graph)
     for node in graph.nodes:
         _index_reads(graph, node)
-        if _may_hold_graphs(node.op_type, node.domain):
+        if may_hold_graphs(node.op_type, node.domain):
             index_subgraphs(node)
     for name in proto.output if isinstance(proto, onnx.FunctionProto) else [info.name for info in proto.output]:
         value = graph.lookup(name)
@@ -102,15 +102,6 @@ def _index_types(graph: Graph, infos: Iterable[onnx.ValueInfoProto]) -> None:
     for info in infos:
         if info.HasField("type"):
             graph.types.setdefault(info.name, info.type)
-
-
-@cache
-def _may_hold_graphs(op_type: str, domain: str) -> bool:
-    """Whether attributes may be graphs: looking through those of every node is slow."""
-    if domain or not onnx.defs.has(op_type):
-        return True
-    kinds = {attribute.type for attribute in onnx.defs.get_schema(op_type).attributes.values()}
-    return onnx.defs.OpSchema.AttrType.GRAPH in kinds or onnx.defs.OpSchema.AttrType.GRAPHS in kinds
 
 
 def index_subgraphs(node: Node) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 import onnx
 
@@ -22,10 +23,35 @@ def nested_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     while stack:
         for node in stack.pop():
             yield node
-            for attribute in node.attribute:
-                if attribute.HasField("g"):
-                    stack.append(attribute.g.node)
-                stack.extend(graph.node for graph in attribute.graphs)
+            if may_hold_graphs(node.op_type, node.domain):
+                stack.extend(graph.node for graph in _held(node))
+
+
+def nested_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graph, and those that its nodes hold."""
+    stack = [graph]
+    while stack:
+        graph = stack.pop()
+        yield graph
+        for node in graph.node:
+            if may_hold_graphs(node.op_type, node.domain):
+                stack += _held(node)
+
+
+def _held(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    found: list[onnx.GraphProto] = []
+    for attribute in node.attribute:
+        found += [attribute.g, *attribute.graphs] if attribute.HasField("g") else attribute.graphs
+    return found
+
+
+@cache
+def may_hold_graphs(op_type: str, domain: str) -> bool:
+    """Whether attributes may be graphs: looking through those of every node is slow."""
+    if domain or not onnx.defs.has(op_type):
+        return True
+    kinds = {attribute.type for attribute in onnx.defs.get_schema(op_type).attributes.values()}
+    return onnx.defs.OpSchema.AttrType.GRAPH in kinds or onnx.defs.OpSchema.AttrType.GRAPHS in kinds
 
 
 def tensor_messages(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

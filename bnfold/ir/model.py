@@ -221,14 +221,15 @@ class Model:
         for graph in self.graphs():
             graph.types.update((name, kind) for name, kind in known.get(graph.path, {}).items() if name in graph.values)
 
-    def clone(self) -> Model:
-        """Return an independent copy that shares the payloads."""
-        return self.snapshot()()
+    def clone(self, edit: Callable[[onnx.ModelProto], None] = lambda _: None) -> Model:
+        """Return an independent copy that shares the payloads; ``edit`` changes its skeleton before it is indexed."""
+        return self.snapshot(edit)()
 
-    def snapshot(self) -> Callable[[], Model]:
+    def snapshot(self, edit: Callable[[onnx.ModelProto], None] = lambda _: None) -> Callable[[], Model]:
         """Return what makes, once and when it is called, a copy of the model as it is now; the index takes longest."""
         self.sync()
         proto, is_external, is_detached = deepcopy(self.proto), self.has_external_data, self.is_detached
+        edit(proto)
         freezes = self.freeze_overridable
 
         @cache

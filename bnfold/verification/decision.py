@@ -22,6 +22,7 @@ from bnfold.verification.changes.interface import (
 )
 from bnfold.verification.end_to_end.obstacles import Broken, Impossible
 from bnfold.verification.end_to_end.runtime_rejects import start_refusal
+from bnfold.verification.end_to_end.sizes import original_in_one_form
 from bnfold.verification.parts import Parts, check_parts, cut_off
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
@@ -82,7 +83,7 @@ def _judged(request: Request) -> Verdict:
 
 def _verifier(request: Request, draws: PerturbedWeights) -> SubgraphVerifier:
     """Return what compares the changed parts, of models whose control flow is in one form."""
-    before, after = in_one_form(request.before, request.after), in_one_form(request.after)
+    before, after = original_in_one_form(request), in_one_form(request.after)
     if before is request.before and after is request.after:
         return SubgraphVerifier(request, draws)
     return SubgraphVerifier(replace(request, before=before, after=after, _found={}), PerturbedWeights(before, after))

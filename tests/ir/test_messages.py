@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 from onnx import helper
 
-from bnfold.ir.messages import function_key, nested_nodes, tensor_messages
+from bnfold.ir.messages import function_key, nested_graphs, nested_nodes, tensor_messages
 from tests.ir.build import everywhere, weight
 
 
@@ -38,3 +38,13 @@ def test_a_call_and_its_function_have_one_key() -> None:
     function = onnx.FunctionProto(domain="ai.onnx", name="Twice")
     assert function_key(function) == function_key(onnx.NodeProto(op_type="Twice")) == ("", "Twice", "")
     assert function_key(onnx.NodeProto(op_type="Twice", domain="my")) != function_key(function)
+
+
+def test_graphs_are_met_where_an_operator_has_them() -> None:
+    inner = helper.make_graph([helper.make_node("Abs", ["x"], ["a"])], "inner", [], [])
+    outer = helper.make_graph([helper.make_node("If", ["c"], ["b"], then_branch=inner, else_branch=inner)], "o", [], [])
+    odd = helper.make_node("Relu", ["x"], ["y"], body=inner)
+    own = helper.make_node("Own", ["x"], ["z"], domain="own", body=outer)
+    main = helper.make_graph([odd, own], "main", [], [])
+    assert sorted(graph.name for graph in nested_graphs(main)) == ["inner", "inner", "main", "o"]
+    assert sorted(node.op_type for node in nested_nodes(main.node)) == ["Abs", "Abs", "If", "Own", "Relu"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from copy import deepcopy
 from functools import partial
+from itertools import chain
 
 import onnx
 
@@ -13,7 +14,7 @@ from bnfold.ir.constants import evaluated_once
 from bnfold.ir.elements import to_raw
 from bnfold.ir.graph import Graph, state_opset
 from bnfold.ir.index import graphs_of
-from bnfold.ir.messages import nested_nodes, tensors_of
+from bnfold.ir.messages import nested_graphs, nested_nodes, tensors_of
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.shapes.disputed import may_be_unsure, unsure_axes
@@ -120,7 +121,7 @@ def _inferred(
         node.op_type = _HIDDEN_SLICE
     inferred = copy
     for _ in range(SLICE_ROUNDS):
-        sized = _sized(inferred)
+        sized = _sized(inferred, {node.input[0] for node in hidden if node.input})
         shown = [node for node in hidden if node.input and node.input[0] in sized]
         for node in shown:
             node.op_type = "Slice"
@@ -137,21 +138,16 @@ def _is_slice(node: onnx.NodeProto) -> bool:
     return node.op_type == "Slice" and node.domain in ("", "ai.onnx")
 
 
-def _sized(proto: onnx.ModelProto) -> set[str]:
-    """Return names of values with a rank and no negative size; what Shape makes has neither in any scope."""
+def _sized(proto: onnx.ModelProto, names: Collection[str]) -> set[str]:
+    """Return those of ``names`` with a rank and no negative size; what Shape makes has neither in any scope."""
     found = {tensor.name for tensor in proto.graph.initializer}
     negative: set[str] = set()
-    graphs = [proto.graph]
-    for node in nested_nodes(proto.graph.node):
-        if node.op_type in ("Shape", "Constant"):
-            found.update(node.output)
-        graphs += (graph for held in graphs_of(node).values() for graph in held)
-    for info in (info for graph in graphs for info in (*graph.input, *graph.value_info, *graph.output)):
-        shape = info.type.tensor_type.shape
-        if info.type.tensor_type.HasField("shape"):
-            found.add(info.name)
-        if any(dim.dim_value < 0 for dim in shape.dim):
-            negative.add(info.name)
+    for graph in nested_graphs(proto.graph):
+        found.update(name for node in graph.node if node.op_type in ("Shape", "Constant") for name in node.output)
+        for info in chain(graph.input, graph.value_info, graph.output):
+            if info.name in names and info.type.tensor_type.HasField("shape"):
+                found.add(info.name)
+                negative.update(info.name for dim in info.type.tensor_type.shape.dim if dim.dim_value < 0)
     return found - negative
 
 

@@ -11,8 +11,7 @@ from itertools import chain
 import onnx
 
 from bnfold.ir.constants import constant
-from bnfold.ir.index import graphs_of
-from bnfold.ir.messages import nested_nodes
+from bnfold.ir.messages import nested_graphs, nested_nodes
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.tensor import Tensor
@@ -66,7 +65,8 @@ def infer_shapes(proto: onnx.ModelProto, *, strict: bool, propagate: bool) -> on
     if not propagate:
         return inferred
     long = _long_values(inferred)
-    hidden = [node for node in nested_nodes(inferred.graph.node) if long & {*node.input} and _propagates(node)]
+    nodes = nested_nodes(inferred.graph.node) if long else ()
+    hidden = [node for node in nodes if _propagates(node) and not long.isdisjoint(node.input)]
     if not hidden:
         return _infer(proto, strict=strict, propagate=True)
     inferred.opset_import.add(domain=ELSEWHERE, version=1)
@@ -77,12 +77,14 @@ def infer_shapes(proto: onnx.ModelProto, *, strict: bool, propagate: bool) -> on
 
 def _long_values(inferred: onnx.ModelProto) -> set[str]:
     """Return the names of values of one axis that are too long for a shape, in any of the graphs."""
-    held = (graphs for node in nested_nodes(inferred.graph.node) for graphs in graphs_of(node).values())
-    graphs = [inferred.graph, *chain.from_iterable(held)]
-    infos = (info for graph in graphs for info in (*graph.input, *graph.value_info, *graph.output))
-    dims = ((info.name, [dim.dim_value for dim in info.type.tensor_type.shape.dim]) for info in infos)
-    stored = ((tensor.name, [*tensor.dims]) for graph in graphs for tensor in graph.initializer)
-    return {name for name, sizes in chain(dims, stored) if len(sizes) == 1 and sizes[0] > _LONGEST}
+    found: set[str] = set()
+    for graph in nested_graphs(inferred.graph):
+        for info in chain(graph.input, graph.value_info, graph.output):
+            dims = info.type.tensor_type.shape.dim
+            if len(dims) == 1 and dims[0].dim_value > _LONGEST:
+                found.add(info.name)
+        found.update(tensor.name for tensor in graph.initializer if len(tensor.dims) == 1 and tensor.dims[0] > _LONGEST)
+    return found
 
 
 def _propagates(node: onnx.NodeProto) -> bool:

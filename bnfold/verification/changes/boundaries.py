@@ -23,19 +23,26 @@ _NEARBY = 256
 """Nodes that are visited to find out whether one boundary value depends on the others."""
 
 
+def is_changed(before: ir.Model, after: ir.Model) -> bool:
+    """Whether the models differ in anything; the first change is enough."""
+    return any(True for _ in _uncovered(before, after, ()))
+
+
 def uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) -> list[ir.Cut]:
     """Return cuts around all changes that the given cuts do not contain."""
+    return list(_uncovered(before, after, cuts_done))
+
+
+def _uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) -> Iterator[ir.Cut]:
     old, new = ({graph.path: graph for graph in model.graphs()} for model in (before, after))
     covered: dict[str, set[ir.Node]] = {}
     for cut in cuts_done:
         covered.setdefault(cut.graph, set()).update(_inside(new.get(cut.graph), cut))
-    cuts: list[ir.Cut] = []
     calls = _changed_functions(before, after)
     with ir.evaluated_once(before), ir.evaluated_once(after):
         for path, graph in new.items():
             if path in old:  # any other graph belongs to a node that has changed itself
-                cuts += _changed(graph, old[path], covered.get(path, set()), calls)
-    return cuts
+                yield from _changed(graph, old[path], covered.get(path, set()), calls)
 
 
 def with_changes(before: ir.Model, after: ir.Model, cuts: Iterable[ir.Cut]) -> list[ir.Cut]:

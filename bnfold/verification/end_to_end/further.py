@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import count, islice
+from typing import TypeVar
 
 import numpy as np
 import onnx
@@ -16,9 +17,10 @@ from bnfold.ir.elements import Array
 from bnfold.ir.shapes.unification import Known
 from bnfold.verification.end_to_end.drawing import Sample, drawn, evaluated
 from bnfold.verification.end_to_end.pair import ModelPair
+from bnfold.verification.end_to_end.sizes import original_in_one_form
 from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Choice, further_choices, inferred_sizes
-from bnfold.verification.inputs.cost import estimate
+from bnfold.verification.inputs.cost import estimate, least_seconds
 from bnfold.verification.inputs.data import Recorded
 from bnfold.verification.inputs.drawing import CROSSED, FLAT, SAMPLE_KINDS, random_value
 from bnfold.verification.inputs.roles import role
@@ -26,6 +28,8 @@ from bnfold.verification.inputs.sized import sized
 from bnfold.verification.request import Request
 from bnfold.verification.tolerance.compare import size_of
 from bnfold.verification.tolerance.floats import is_float
+
+T = TypeVar("T")
 
 _FEW = 1024
 """Elements of its smallest input and output that a model should be tried on, where it takes no time."""
@@ -71,13 +75,16 @@ def other_sizes(
         return
     changed = size_changes(request.before, request.after)
     share = _LITTLE_TIME if not changed else 1 + _LITTLE_TIME
-    most, seconds, asked = (
-        max(NO_TIME / EVALUATIONS, share * estimate(main.model).seconds),
-        0.0,
-        request.checks.samples - 1,
-    )
-    for alike in further_choices(request.before, known, main, told, changed):
-        for choice in alike:
+    most = max(NO_TIME / EVALUATIONS, share * estimate(main.model).seconds)
+    seconds, asked, least = 0.0, request.checks.samples - 1, least_seconds(main.model)
+
+    def affordable(items: Iterator[T]) -> Iterator[T]:
+        """Yield items as long as the cheapest choice can be afforded: sizes are inferred when they are asked for."""
+        while (asked > 0 or seconds + least <= most) and (item := next(items, None)) is not None:
+            yield item
+
+    for alike in affordable(further_choices(original_in_one_form(request), known, main, told, changed)):
+        for choice in affordable(alike):
             cost = estimate(choice.model).seconds
             if seconds + cost > most and asked <= 0:
                 continue

@@ -23,10 +23,10 @@ from bnfold.ir.elements import Array
 from bnfold.ir.time_limit import LimitStruck, look_at_clock
 from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
-from bnfold.verification.changes.boundaries import uncovered
+from bnfold.verification.changes.boundaries import is_changed
 from bnfold.verification.changes.interface import broken_promise, narrowed, unproven_promise, unread
 from bnfold.verification.end_to_end.runtime_rejects import refusal
-from bnfold.verification.end_to_end.sizes import sizes_of_original
+from bnfold.verification.end_to_end.sizes import original_at, sizes_of_original
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.cost import Cost, estimate_pair, memory_there_is, session_seconds
 from bnfold.verification.inputs.drawing import Feeds, random_feeds
@@ -95,10 +95,10 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
         yield lambda: Guard(left_out=f"running the models would take about {session:.0f} s")
         return
     sizes = _sizes(request)
-    costs = [estimate_pair(choice.model, request.after, choice.shapes) for choice in sizes]
+    costs = [estimate_pair(original_at(request, choice), request.after, choice.shapes) for choice in sizes]
     if not sizes or _RUNS * costs[-1].seconds < LITTLE_TIME or _is_narrower(request, sizes[-1].model):
         yield None
-    elif request.checks.runtime == "none" or not (request.cuts or uncovered(*sides, ())):  # no part can be wrong
+    elif request.checks.runtime == "none" or not (request.cuts or is_changed(*sides)):  # no part can be wrong
         yield Guard
     elif any(discontinuous_inputs(request.before, request.after)):  # rounding may change what follows by any amount
         yield lambda: Guard(left_out="results of discontinuous operators (Round, ArgMax, …) differ in a runtime")
@@ -180,7 +180,7 @@ def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> 
     feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, 0)
     sides = request.sources
     if _is_resized(request.before, choice):
-        resized = choice.model, sized(request.after, choice.shapes)
+        resized = original_at(request, choice), sized(request.after, choice.shapes)
         sides = as_read(resized[0], None, request.policy), as_read(resized[1], None, request.policy)
     before, after = (_run(request, side, feeds) for side in sides)
     row = RuntimeRow(before.runtime, None, before.ran, after.ran, tuple(filter(None, (before.error, after.error))))

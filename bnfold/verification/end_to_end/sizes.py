@@ -6,9 +6,12 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from itertools import tee
 
+from bnfold import ir
 from bnfold.ir.shapes.unification import Known
+from bnfold.verification.changes.control_flow import in_one_form
 from bnfold.verification.inputs.choices import Choice, choices
 from bnfold.verification.inputs.drawing import known_shapes
+from bnfold.verification.inputs.sized import sized
 from bnfold.verification.request import Request
 
 
@@ -23,6 +26,22 @@ def sizes_of_original(request: Request) -> tuple[Mapping[str, Known], Iterator[C
 
 def _sizes(request: Request) -> tuple[Mapping[str, Known], Iterator[Choice]]:
     """Do as above; the choices are found on demand, and every copy begins with the first."""
-    known = known_shapes(request.before, request.checks.inputs)
-    (kept,) = tee(choices(request.before, known), 1)
+    model = original_in_one_form(request)
+    known = known_shapes(model, request.checks.inputs)
+    (kept,) = tee(choices(model, known), 1)
     return known, kept
+
+
+def original_in_one_form(request: Request) -> ir.Model:
+    """Return the original with its control flow in one form: inference follows it further, and takes less time."""
+    return request.once(_in_one_form)
+
+
+def _in_one_form(request: Request) -> ir.Model:
+    return in_one_form(request.before, request.after)
+
+
+def original_at(request: Request, choice: Choice) -> ir.Model:
+    """Return the original at these sizes, its control flow as it is."""
+    is_as_it_is = original_in_one_form(request) is request.before
+    return choice.model if is_as_it_is else sized(request.before, choice.shapes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 import onnx
 
@@ -27,8 +28,17 @@ def sized(model: ir.Model, shapes: Mapping[str, Known | None], *, strict: bool =
 
     Raises Unsupported if ``strict`` and operators are known not to fit together at these sizes.
     """
-    copy = model.clone()
-    for info in copy.proto.graph.input:
+    copy = model.clone(partial(_state, shapes))
+    if len(copy.graph.nodes) <= MANY_NODES:
+        copy.infer_shapes(strict=strict)
+    if strict and any(map(_loses_elements, copy.graph.nodes)):
+        raise Unsupported("a Reshape would make more or fewer elements than there are")
+    return copy
+
+
+def _state(shapes: Mapping[str, Known | None], proto: onnx.ModelProto) -> None:
+    """State these shapes of inputs, and forget all others."""
+    for info in proto.graph.input:
         if info.name not in shapes or not info.type.HasField("tensor_type"):
             continue
         info.type.tensor_type.ClearField("shape")
@@ -38,14 +48,8 @@ def sized(model: ir.Model, shapes: Mapping[str, Known | None], *, strict: bool =
             is_size = isinstance(dim, int) and dim <= _LARGEST
             size = {"dim_value": dim} if is_size else {"dim_param": f"{dim or f'?{info.name}.{axis}'}"}
             info.type.tensor_type.shape.dim.add(**size)
-    forget_shapes(copy.proto.graph.output)
-    del copy.proto.graph.value_info[:]
-    copy.reindex()
-    if len(copy.graph.nodes) <= MANY_NODES:
-        copy.infer_shapes(strict=strict)
-    if strict and any(map(_loses_elements, copy.graph.nodes)):
-        raise Unsupported("a Reshape would make more or fewer elements than there are")
-    return copy
+    forget_shapes(proto.graph.output)
+    del proto.graph.value_info[:]
 
 
 def _loses_elements(node: ir.Node) -> bool:

@@ -8,7 +8,10 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import verify
-from bnfold.verification.changes.boundaries import uncovered
+from bnfold.verification.changes import boundaries
+from bnfold.verification.changes import unchanged as comparing
+from bnfold.verification.changes.boundaries import is_changed, uncovered
+from bnfold.verification.changes.unchanged import unchanged
 from tests.verification.graphs import model
 
 BODY = (
@@ -406,3 +409,27 @@ def test_an_axis_that_there_is_not_is_a_change_of_constants_as_well(axis: int) -
     before, after = (model(body.format(place), weights) for place in (0, axis))
     verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
     assert verdict.status != "verified", verdict.reason
+
+
+def test_one_change_says_that_models_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def watched(old: ir.Node, new: ir.Node) -> bool:
+        compared.append(new.op_type)
+        return unchanged(old, new)
+
+    monkeypatch.setattr(boundaries, "unchanged", watched)
+    before, after = ir.load(model(BODY, WEIGHTS)), ir.load(model(BODY.replace("Relu", "Tanh", 1), WEIGHTS))
+    assert is_changed(before, after)
+    assert compared == ["Tanh"]
+    assert before.evaluation is after.evaluation is None
+    assert not is_changed(before, before.clone())
+    assert compared == ["Tanh", "Relu", "MatMul", "LeakyRelu", "Neg"]
+
+
+def test_attributes_of_one_text_are_not_compared_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("their text is the same")
+
+    monkeypatch.setattr(comparing, "_attributes", never)
+    assert changes(model(BODY, WEIGHTS), model(BODY, WEIGHTS)) == []

@@ -189,3 +189,24 @@ def test_no_runtime_loads_a_gigabyte_of_weights(monkeypatch: pytest.MonkeyPatch)
     verdict = verify(*pair())
     assert (verdict.status, verdict.decided_by, shapes) == ("verified", "local", [])
     assert verify(*pair(error=0.01)).status == "failed"
+
+
+def test_a_runtime_runs_the_original_with_its_control_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it runs at smaller sizes, which are sought in a copy whose branches are decided."""
+    ran: list[list[str]] = []
+    run = RuntimeProcess.run
+
+    def watch(self: RuntimeProcess, source: ir.Model | Path, *args: Any) -> RuntimeResult:
+        assert isinstance(source, ir.Model)
+        ran.append([node.op_type for node in source.graph.nodes])
+        return run(self, source, *args)
+
+    monkeypatch.setattr(RuntimeProcess, "run", watch)
+    ends = "=> (float[1,1,P,Q] y)"
+    branches = f"then_branch = t () {ends[:2]} (float[1,1,P,Q] p) {{ p = Relu (x) }}"
+    branches += ", else_branch = e () => (float[1,1,R,S] q) { q = Neg (x) }"
+    head = f"(float[1,1,256,256] x) {ends}"
+    old = ir.load(model(f"{head} {{ c = Constant <value = bool {{1}}> ()  y = If (c) <{branches}> }}", {}))
+    new = ir.load(model(f"{head} {{ y = Relu (x) }}", {}))
+    assert verify(old, new).verified
+    assert ran[:2] == [["Constant", "If"], ["Relu"]]

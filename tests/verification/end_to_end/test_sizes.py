@@ -66,3 +66,45 @@ def test_what_runs_only_at_the_declared_sizes_fails_unless_a_rank_is_guessed(
     verdict = verify(old, new, depth="full", runtime="none", **checks)
     assert verdict.status == status, verdict.reason
     assert ("was declared with the shape" in verdict.reason) is (status == "unverified")
+
+
+DECIDED = """{} => (float[N,P] y) {{ c = Constant <value = bool {{1}}> ()
+    y = If (c) <then_branch = t () => (float[N,P] p) {{ p = {} (x) }},
+                else_branch = e () => (float[N,Q] q) {{ r = Neg (x)  q = Abs (r) }}> }}"""
+"""An If of which one branch is taken, with an operator in it."""
+
+
+def test_sizes_are_sought_where_branches_are_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[list[str]] = []
+
+    def chosen(one: ir.Model, known: Any) -> Any:
+        found.append([node.op_type for node in one.graph.nodes])
+        return module.choices(one, known)
+
+    monkeypatch.setattr(sizes, "choices", chosen)
+    head = "(float[N,3] x)"
+    old = ir.load(model(DECIDED.format(head, "Relu"), {}))
+    new = ir.load(model(f"{head} => (float[N,P] y) {{ y = Relu (x) }}", {}))
+    assert verify(old, new, depth="full").verified
+    assert found == [["Constant", "Relu"]]
+
+
+def test_no_sizes_are_inferred_that_would_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    inferred: list[Any] = []
+    choice = module._choice
+
+    def watched(one: ir.Model, shapes: Any) -> Any:
+        inferred.append(shapes)
+        return choice(one, shapes)
+
+    monkeypatch.setattr(module, "_choice", watched)
+    text = "(float[N,3] x) => (float[N,4] y) {{ a = {} (x)  y = MatMul (a, W) }}"
+    weights = {"W": np.arange(12.0).reshape(3, 4)}
+    old, new = (ir.load(model(text.format(name), weights)) for name in ("Identity", "Abs"))
+    assert verify(old, new).decided_by == "float64"
+    assert inferred
+    inferred.clear()
+    monkeypatch.setattr(further, "NO_TIME", 0.0)
+    monkeypatch.setattr(further, "_LITTLE_TIME", -1.0)
+    assert verify(old, new).decided_by == "float64"
+    assert not inferred
