@@ -22,7 +22,7 @@ Shapes = dict[str, tuple[int, ...]]
 LARGEST_FEED = 1 << 23
 """Elements of activations that a region may be fed; with more, even a region is no small matter."""
 
-_LARGEST_OTHER = 1 << 20
+LARGEST_OTHER = 1 << 20
 """Elements of activations at further sizes, at which several samples are compared."""
 
 _EVEN = 8
@@ -81,9 +81,9 @@ def _trials(
         for step in steps:
             shapes = _sizes(inferred, 3 + reach, step=step)
             others = [_sizes(inferred, **{"least": 3 + reach, "step": step, **changed}) for changed in further]
-            if any(elements(other) > _LARGEST_OTHER for other in others):
+            if any(elements(other) > LARGEST_OTHER for other in others):
                 others += _one_axis_longer(inferred, shapes, beyond)
-            others = [other for other in others if other != shapes and elements(other) <= _LARGEST_OTHER]
+            others = [other for other in others if other != shapes and elements(other) <= LARGEST_OTHER]
             yield Trial(shapes, is_guess, tuple(others))
     inferred = _inferred(inputs, nodes, full, by_axis=True)
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])

@@ -65,6 +65,11 @@ class SubgraphTrials:
     _is_binding: bool = False
     _declared_do_not_run: bool = False
 
+    @property
+    def has_run(self) -> bool:
+        """Whether the part ran at any sizes."""
+        return not isinstance(self._first, Skip) or self._first.only_after
+
     def need(self, *, guessed: bool, passing_is_conclusive: bool) -> bool:
         """Whether to try these sizes. After a difference, only sizes where passing is conclusive matter."""
         if self._is_binding and not passing_is_conclusive:

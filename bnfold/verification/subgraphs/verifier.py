@@ -20,6 +20,7 @@ from bnfold.verification.coverage import Coverage, cover_part, cover_whole, diff
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, choosing, random_value, smaller
 from bnfold.verification.inputs.sized import SharedShapes
 from bnfold.verification.request import Request
+from bnfold.verification.subgraphs.fitting import sizes_in_turn
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.repeated import MOST, repeatable, repeated, signature
 from bnfold.verification.subgraphs.runnable import runnable, takes_long
@@ -147,7 +148,7 @@ class SubgraphVerifier:
         attempts = SubgraphTrials(unranked=lacks_rank(fed), reshapes=reshapes)
         equal: Difference | None = None
         conclusive = 0
-        for trial in subgraph_shapes(fed, old.nodes):
+        for trial in sizes_in_turn(self.request, cut.graph, fed, old.nodes, attempts):
             guessed = has_guesses(fed, trial.shapes)
             if equal is None and not attempts.need(guessed=guessed, passing_is_conclusive=trial.passing_is_conclusive):
                 continue
