@@ -19,7 +19,7 @@ from bnfold.verification.inputs.choices import Choice, other_choices
 from bnfold.verification.inputs.shapes import elements, sizings
 from bnfold.verification.inputs.sized import fitted
 from bnfold.verification.request import Request
-from bnfold.verification.subgraphs.shapes import LARGEST_FEED, LARGEST_OTHER, Shapes, Trial, subgraph_shapes
+from bnfold.verification.subgraphs.shapes import LARGEST_OTHER, Shapes, Trial, may_be_fed_at, subgraph_shapes
 from bnfold.verification.subgraphs.trials import SubgraphTrials
 
 _LARGE = 128
@@ -44,11 +44,19 @@ def _fitting(request: Request, path: str, fed: Iterable[str]) -> Iterator[Trial]
     """Yield sizes for the values ``fed`` to a part of the graph at ``path``; none if they do not follow."""
     for main, *others in copy(request.once(_kept)):
         shapes = _shapes(main, path, fed)
-        if shapes is None or elements(shapes) > LARGEST_FEED:
+        if shapes is None or not may_be_fed_at(shapes):
             continue
         known = (_shapes(graphs, path, fed) for graphs in others)
-        small = (other for other in known if other is not None and elements(other) <= LARGEST_OTHER)
+        found = [other for other in known if other is not None] or [_with_batch(shapes, factor) for factor in (0, 2)]
+        small = (other for other in found if elements(other) <= LARGEST_OTHER)
         yield Trial(shapes, passing_is_conclusive=False, others=tuple(small))
+
+
+def _with_batch(shapes: Shapes, factor: int) -> Shapes:
+    """Return the shapes with so many times the batch, but at least one row."""
+    return {
+        name: (max(shape[0] * factor, 1), *shape[1:]) if len(shape) > 1 else shape for name, shape in shapes.items()
+    }
 
 
 def _shapes(graphs: Mapping[str, ir.Graph], path: str, fed: Iterable[str]) -> Shapes | None:

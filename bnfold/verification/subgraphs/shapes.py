@@ -62,7 +62,7 @@ def subgraph_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) ->
     tried: list[Shapes] = []
     for full in _guesses(known):
         for trial in _trials(inputs, nodes, full, is_guess=None in known.values()):
-            if trial.shapes not in tried and elements(trial.shapes) <= LARGEST_FEED:
+            if trial.shapes not in tried and may_be_fed_at(trial.shapes):
                 tried.append(trial.shapes)
                 yield trial
 
@@ -141,8 +141,13 @@ def nearby(usual: Shapes, names: Container[str]) -> Iterator[Shapes]:
         for axis, size in enumerate(shape if name in names else ()):
             for other in (size - 1, 2 * size):
                 shapes = {**usual, name: (*shape[:axis], other, *shape[axis + 1 :])}
-                if other and elements(shapes) <= LARGEST_FEED:
+                if other and may_be_fed_at(shapes):
                     yield shapes
+
+
+def may_be_fed_at(shapes: Shapes) -> bool:
+    """Whether a part may be fed as many activations."""
+    return elements(shapes) <= LARGEST_FEED
 
 
 def lacks_rank(inputs: Mapping[str, ir.Value]) -> bool:

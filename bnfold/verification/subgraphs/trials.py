@@ -68,7 +68,7 @@ class SubgraphTrials:
     @property
     def has_run(self) -> bool:
         """Whether the part ran at any sizes."""
-        return not isinstance(self._first, Skip) or self._first.only_after
+        return self._equal is not None or not isinstance(self._first, Skip) or self._first.only_after
 
     def need(self, *, guessed: bool, passing_is_conclusive: bool) -> bool:
         """Whether to try these sizes. After a difference, only sizes where passing is conclusive matter."""
