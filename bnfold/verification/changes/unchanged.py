@@ -198,7 +198,7 @@ def _attributes(node: ir.Node, other: ir.Node) -> dict[str, object]:
     return {
         name: [signature(graph) for graph in node.subgraphs[name]]
         if name in node.subgraphs
-        else attribute.SerializeToString(deterministic=True)
+        else _unnamed(attribute).SerializeToString(deterministic=True)
         for name, attribute in ((each.name, each) for each in meaningful_attributes(node))
         if name not in MEANINGLESS
         and not _is_lifted(node, attribute)
@@ -209,6 +209,17 @@ def _attributes(node: ir.Node, other: ir.Node) -> dict[str, object]:
             and attribute_value(attribute) == own[name]
         )
     }
+
+
+def _unnamed(attribute: onnx.AttributeProto) -> onnx.AttributeProto:
+    """Return the attribute without the name and the description of a tensor in it, which mean nothing."""
+    if not attribute.HasField("t") or not (attribute.t.HasField("name") or attribute.t.HasField("doc_string")):
+        return attribute
+    bare = onnx.AttributeProto()
+    bare.CopyFrom(attribute)
+    bare.t.ClearField("name")
+    bare.t.ClearField("doc_string")
+    return bare
 
 
 def defaults(node: ir.Node) -> Mapping[str, Any]:

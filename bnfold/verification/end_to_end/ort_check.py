@@ -25,8 +25,8 @@ from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
 from bnfold.verification.changes.boundaries import is_changed
 from bnfold.verification.changes.interface import broken_promise, narrowed, unproven_promise, unread
+from bnfold.verification.comparing.sizes import original_at, sizes_of_original
 from bnfold.verification.end_to_end.runtime_rejects import refusal
-from bnfold.verification.end_to_end.sizes import original_at, sizes_of_original
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.cost import Cost, estimate_pair, memory_there_is, session_seconds
 from bnfold.verification.inputs.drawing import Feeds, random_feeds

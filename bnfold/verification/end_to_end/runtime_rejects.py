@@ -10,7 +10,7 @@ from itertools import islice
 
 from bnfold.errors import BnfoldError
 from bnfold.verification.changes.boundaries import changed_unseen
-from bnfold.verification.end_to_end.sizes import sizes_of_original
+from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.inputs.cost import session_seconds
 from bnfold.verification.inputs.drawing import Feeds, random_feeds
 from bnfold.verification.request import RUNTIME_SHARE, Request

@@ -12,11 +12,11 @@ from bnfold import ir, reference
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.shapes.unification import Known
 from bnfold.settings import ESTIMATE
+from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.end_to_end.drawing import Sample, drawn, drawn_in_range, evaluated
 from bnfold.verification.end_to_end.further import EVALUATIONS, NO_TIME, more_numbers, other_defaults, other_sizes
 from bnfold.verification.end_to_end.obstacles import Impossible
 from bnfold.verification.end_to_end.pair import ModelPair
-from bnfold.verification.end_to_end.sizes import sizes_of_original
 from bnfold.verification.inputs.choices import Choice, choices
 from bnfold.verification.inputs.cost import estimate, estimate_pair, memory_there_is
 from bnfold.verification.inputs.data import load_data

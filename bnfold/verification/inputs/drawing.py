@@ -41,6 +41,10 @@ _MOST_DRAWN = 1_048_573
 """Numbers after which they repeat: a prime, so that no two rows or channels are alike."""
 
 
+_SMALLER = 128.0
+"""What large activations are divided by where rounding hides too much beside them: then they are usual ones still."""
+
+
 class CannotFeed(BadInput):
     """An input for which no value can be made up; the message says how to give one."""
 
@@ -109,6 +113,14 @@ def choosing(inputs: Iterable[ir.Value], feeds: Feeds, rows: Mapping[str, Array]
         indices.reshape(-1)[places] = np.take(wanted, turn * number + np.arange(number), mode="wrap")
         chosen[value.name] = indices
     return chosen
+
+
+def smaller(inputs: Mapping[str, ir.Value], feeds: Feeds) -> Feeds:
+    """Return the feeds with activations that are a fraction of what they were; parameters stay."""
+    return {
+        name: array / array.dtype.type(_SMALLER) if array.dtype.kind == "f" and role(inputs[name]) == "data" else array
+        for name, array in feeds.items()
+    }
 
 
 def random_value(

@@ -22,7 +22,7 @@ Shapes = dict[str, tuple[int, ...]]
 LARGEST_FEED = 1 << 23
 """Elements of activations that a region may be fed; with more, even a region is no small matter."""
 
-_LARGEST_OTHER = 1 << 20
+LARGEST_OTHER = 1 << 20
 """Elements of activations at further sizes, at which several samples are compared."""
 
 _EVEN = 8
@@ -62,7 +62,7 @@ def subgraph_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) ->
     tried: list[Shapes] = []
     for full in _guesses(known):
         for trial in _trials(inputs, nodes, full, is_guess=None in known.values()):
-            if trial.shapes not in tried and elements(trial.shapes) <= LARGEST_FEED:
+            if trial.shapes not in tried and may_be_fed_at(trial.shapes):
                 tried.append(trial.shapes)
                 yield trial
 
@@ -81,9 +81,9 @@ def _trials(
         for step in steps:
             shapes = _sizes(inferred, 3 + reach, step=step)
             others = [_sizes(inferred, **{"least": 3 + reach, "step": step, **changed}) for changed in further]
-            if any(elements(other) > _LARGEST_OTHER for other in others):
+            if any(elements(other) > LARGEST_OTHER for other in others):
                 others += _one_axis_longer(inferred, shapes, beyond)
-            others = [other for other in others if other != shapes and elements(other) <= _LARGEST_OTHER]
+            others = [other for other in others if other != shapes and elements(other) <= LARGEST_OTHER]
             yield Trial(shapes, is_guess, tuple(others))
     inferred = _inferred(inputs, nodes, full, by_axis=True)
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
@@ -141,8 +141,13 @@ def nearby(usual: Shapes, names: Container[str]) -> Iterator[Shapes]:
         for axis, size in enumerate(shape if name in names else ()):
             for other in (size - 1, 2 * size):
                 shapes = {**usual, name: (*shape[:axis], other, *shape[axis + 1 :])}
-                if other and elements(shapes) <= LARGEST_FEED:
+                if other and may_be_fed_at(shapes):
                     yield shapes
+
+
+def may_be_fed_at(shapes: Shapes) -> bool:
+    """Whether a part may be fed as many activations."""
+    return elements(shapes) <= LARGEST_FEED
 
 
 def lacks_rank(inputs: Mapping[str, ir.Value]) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from bnfold.verification.subgraphs.runnable import FEW
 from bnfold.verification.tolerance.compare import Difference
 
 
@@ -22,6 +25,22 @@ class Skip(NamedTuple):
 
 
 Found = Difference | Skip
+
+MOST_SAMPLES = 10
+"""A region is tried on several samples where something that it is fed or makes has fewer than FEW elements, of every
+kind at most twice."""
+
+
+def fails(found: Found | None) -> bool:
+    """Whether the results differ."""
+    return isinstance(found, Difference) and found.excess > 1
+
+
+def samples_needed(shapes: Mapping[str, tuple[int, ...]], first: Found) -> int:
+    """Return how many samples to try, more of few numbers: all may be negative, or hide behind the largest."""
+    made = [first.elements] if isinstance(first, Difference) else []
+    smallest = min([*map(math.prod, shapes.values()), *made], default=FEW)
+    return max(1, min(MOST_SAMPLES, FEW // max(smallest, 1)))
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +64,11 @@ class SubgraphTrials:
     _differing_rank: int = -1
     _is_binding: bool = False
     _declared_do_not_run: bool = False
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the part ran at any sizes."""
+        return self._equal is not None or not isinstance(self._first, Skip) or self._first.only_after
 
     def need(self, *, guessed: bool, passing_is_conclusive: bool) -> bool:
         """Whether to try these sizes. After a difference, only sizes where passing is conclusive matter."""

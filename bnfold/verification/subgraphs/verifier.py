@@ -6,7 +6,6 @@ model of any size is checked in time linear in its rewrites.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
@@ -18,12 +17,13 @@ from bnfold.verification.changes.boundaries import changed_defaults, may_be_fed_
 from bnfold.verification.changes.extract import Subgraph, fed_apart
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, choosing, random_value
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, choosing, random_value, smaller
 from bnfold.verification.inputs.sized import SharedShapes
 from bnfold.verification.request import Request
+from bnfold.verification.subgraphs.fitting import sizes_in_turn
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.repeated import MOST, repeatable, repeated, signature
-from bnfold.verification.subgraphs.runnable import FEW, runnable, takes_long
+from bnfold.verification.subgraphs.runnable import runnable, takes_long
 from bnfold.verification.subgraphs.shapes import (
     Shapes,
     Trial,
@@ -36,7 +36,7 @@ from bnfold.verification.subgraphs.shapes import (
     says_more,
     subgraph_shapes,
 )
-from bnfold.verification.subgraphs.trials import Found, Skip, SubgraphTrials
+from bnfold.verification.subgraphs.trials import MOST_SAMPLES, Found, Skip, SubgraphTrials, fails, samples_needed
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.unscaled import unscaled
@@ -44,9 +44,6 @@ from bnfold.verification.verdict import LocalRow
 
 EVALUATIONS = 20  # of a region, more or less
 
-MOST_SAMPLES = 10
-"""A region is tried on several samples where something that it is fed or makes has fewer than FEW elements, of every
-kind at most twice."""
 _UNCLAIMED = 8
 """Sizes to try until the original runs, if sizes that only the rewritten model states are not relied on."""
 
@@ -94,7 +91,7 @@ class SubgraphVerifier:
         if isinstance(found, Skip):
             return LocalRow(cut.label, cut.graph, cut.outputs, "skipped", note=found.reason, is_same=found.is_same)
         about = cut.label, cut.graph, cut.outputs
-        return LocalRow(*about, "failed" if _fails(found) else "verified", found.relative, found.allowed, found.fault)
+        return LocalRow(*about, "failed" if fails(found) else "verified", found.relative, found.allowed, found.fault)
 
     def coverage(self, cut: ir.Cut, seconds: float) -> Coverage:
         """Return all that comparing whole models has to show of a cut: what it makes, and its constants.
@@ -113,7 +110,7 @@ class SubgraphVerifier:
         if isinstance(sides, Skip):
             return sides
         found = self._compare_sides(cut, sides, hidden)
-        if isinstance(found, Skip) or _fails(found):
+        if isinstance(found, Skip) or fails(found):
             return found
         if not any(value.name in self._moved for side in sides for value in side.stored):
             return found
@@ -132,7 +129,7 @@ class SubgraphVerifier:
     def _at_other_defaults(self, cut: ir.Cut, hidden: Collection[str]) -> Skip | None:
         """Say why equal results do not count: with other numbers for inputs whose default changed, they are not."""
         sides = self._sides(cut, self._defaults - self._moved)
-        if isinstance(sides, Skip) or not _fails(self._compare_alone(cut, *sides, hidden)):
+        if isinstance(sides, Skip) or not fails(self._compare_alone(cut, *sides, hidden)):
             return None
         names = ", ".join(repr(value.name) for value in sides[0].fed if value.name in self._defaults)
         return Skip(f"it is equivalent only at the default of input {names}", is_same=True)
@@ -151,12 +148,12 @@ class SubgraphVerifier:
         attempts = SubgraphTrials(unranked=lacks_rank(fed), reshapes=reshapes)
         equal: Difference | None = None
         conclusive = 0
-        for trial in subgraph_shapes(fed, old.nodes):
+        for trial in sizes_in_turn(self.request, cut.graph, fed, old.nodes, attempts):
             guessed = has_guesses(fed, trial.shapes)
             if equal is None and not attempts.need(guessed=guessed, passing_is_conclusive=trial.passing_is_conclusive):
                 continue
             latest = self._tried(subgraphs, fed, trial, guessed=guessed)
-            if equal is not None and _fails(latest) and not guessed:
+            if equal is not None and fails(latest) and not guessed:
                 return latest
             rank = max(map(len, trial.shapes.values()), default=0)
             if equal is None and attempts.decide(latest, guessed=guessed, rank=rank) and isinstance(latest, Difference):
@@ -167,7 +164,7 @@ class SubgraphVerifier:
         own = not any(name in self._shapes.claimed(cut.graph) for name in fed)
         coverage.close(conclusive if own else 0, is_static=is_static(fed))
         outcome = equal or attempts.outcome()
-        passes = isinstance(outcome, Difference) and not _fails(outcome)
+        passes = isinstance(outcome, Difference) and not fails(outcome)
         if passes and not own and (doubt := self._at_unclaimed_sizes(subgraphs, fed, old)):
             return doubt
         if passes and (doubt := self._at_further_sizes(subgraphs, fed)):
@@ -190,7 +187,7 @@ class SubgraphVerifier:
             for found in chain([first] if first is not None else [], others):
                 if isinstance(found, Skip) and found.only_after:
                     return found
-                if _fails(found):
+                if fails(found):
                     return Skip("it is equivalent only at the sizes that the rewritten model declares")
                 runs |= isinstance(found, Difference)
         return None if runs else Skip("it runs only at the sizes that the rewritten model declares")
@@ -202,7 +199,7 @@ class SubgraphVerifier:
             nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
             others = list(further_shapes(fed, usual, nodes, self._shapes.inferred))
         for shapes in others:
-            if _fails(self._sampled(subgraphs, fed, shapes, guessed=False)):
+            if fails(self._sampled(subgraphs, fed, shapes, guessed=False)):
                 told = ", ".join(f"{name!r} of shape {shape}" for name, shape in shapes.items())
                 return Skip(f"it is not equivalent with {told}", is_same=True)
         return None
@@ -210,7 +207,7 @@ class SubgraphVerifier:
     def _tried(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], trial: Trial, *, guessed: bool) -> Found:
         latest = self._sampled(subgraphs, fed, trial.shapes, guessed=guessed)
         for other in trial.others:
-            if isinstance(latest, Difference) and not _fails(latest):
+            if isinstance(latest, Difference) and not fails(latest):
                 latest = self._at_other_sizes(subgraphs, fed, other, latest, guessed=guessed)
         return latest
 
@@ -222,7 +219,7 @@ class SubgraphVerifier:
         if (has_guesses(fed, others) and not guessed) or takes_long(model, others, first.elements):
             return first
         found = self._sampled(subgraphs, fed, others, guessed=guessed)
-        return found if _fails(found) or (isinstance(found, Skip) and found.only_after) else first
+        return found if fails(found) or (isinstance(found, Skip) and found.only_after) else first
 
     def _sampled(
         self, subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, *, guessed: bool
@@ -231,28 +228,38 @@ class SubgraphVerifier:
         found: list[Found] = []
         wanted = 1
         subgraphs.start()
-        while len(found) < wanted and not (found and _fails(found[-1])):
-            sample = len(found)
-            signed = sample % len(SAMPLE_KINDS) == 1
-            feeds = {
-                name: random_value(value, shapes[name], self._seed, sample, fed_shapes(shapes), signed=signed)
-                for name, value in inputs.items()
-            }
-            feeds = choosing(inputs.values(), feeds, self._draws.rows, sample)
+        while len(found) < wanted and not (found and fails(found[-1])):
             before = subgraphs.coverage.uncovered
-            found.append(subgraphs.attempt(feeds, guessed=guessed))
-            subgraphs.tried.append((feeds, guessed, found[-1]))
-            wanted = max(_samples(shapes, found[0]), subgraphs.samples if isinstance(found[0], Difference) else 1)
+            found.append(self._attempt(subgraphs, inputs, shapes, len(found), guessed=guessed))
+            wanted = max(samples_needed(shapes, found[0]), subgraphs.samples if isinstance(found[0], Difference) else 1)
             if not subgraphs.coverage.is_over and not isinstance(found[-1], Skip):
                 wanted = max(wanted, MOST_SAMPLES) if subgraphs.coverage.uncovered == before else len(found) + 1
             never_finite = subgraphs.never_finite()
             wanted = MOST_SAMPLES if never_finite else wanted
-        if never_finite and not _fails(found[-1]):
+        if never_finite and not fails(found[-1]):
             return Skip(f"{never_finite!r} has places that are NaN or infinite whatever it is made from")
         differences = [latest for latest in found if isinstance(latest, Difference)]
         worst = max(differences, key=lambda difference: difference.excess, default=found[0])
         coarse = next((latest for latest in found if isinstance(latest, Skip) and latest.is_coarse), worst)
-        return worst if _fails(worst) else coarse
+        return worst if fails(worst) else coarse
+
+    def _attempt(
+        self, subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, sample: int, *, guessed: bool
+    ) -> Found:
+        """Compare one sample. If rounding hides too much where activations are large, they are drawn smaller."""
+        is_large = SAMPLE_KINDS[sample % len(SAMPLE_KINDS)] == "large"
+        feeds = {
+            name: random_value(value, shapes[name], self._seed, sample, fed_shapes(shapes), signed=is_large)
+            for name, value in inputs.items()
+        }
+        feeds = choosing(inputs.values(), feeds, self._draws.rows, sample)
+        latest = subgraphs.attempt(feeds, guessed=guessed)
+        subgraphs.tried.append((feeds, guessed, latest))
+        if is_large and isinstance(latest, Skip) and latest.is_coarse:
+            feeds = smaller(inputs, feeds)
+            latest = subgraphs.attempt(feeds, guessed=guessed)
+            subgraphs.tried.append((feeds, guessed, latest))
+        return latest
 
     def _sides(self, cut: ir.Cut, defaults: Collection[str]) -> tuple[Subgraph, Subgraph] | Skip:
         """Return both regions of a cut; inputs named in ``defaults`` keep theirs."""
@@ -284,14 +291,3 @@ def _passed(subgraphs: SubgraphPair) -> Shapes:
     """Return the first shapes at which the results were equal."""
     passed = (feeds for feeds, _, found in subgraphs.tried if isinstance(found, Difference))
     return next({name: array.shape for name, array in feeds.items()} for feeds in passed)
-
-
-def _fails(found: Found | None) -> bool:
-    return isinstance(found, Difference) and found.excess > 1
-
-
-def _samples(shapes: Shapes, first: Found) -> int:
-    """Return how many samples to try, more of few numbers: all may be negative, or hide behind the largest."""
-    made = [first.elements] if isinstance(first, Difference) else []
-    smallest = min([*map(math.prod, shapes.values()), *made], default=FEW)
-    return max(1, min(MOST_SAMPLES, FEW // max(smallest, 1)))

@@ -28,6 +28,18 @@ def test_equal_models_have_no_changes() -> None:
     assert changes(model(BODY, WEIGHTS), model(BODY, WEIGHTS)) == []
 
 
+@pytest.mark.parametrize(("value", "number"), [(0.5, 0), (0.25, 1)])
+def test_what_a_tensor_in_an_attribute_is_called_means_nothing(value: float, number: int) -> None:
+    before, after = (
+        model("(int64[2] s) => (float[A,B] y) { f = ConstantOfShape <value = float[1] {0.5}> (s)  y = Neg (f) }", {})
+        for _ in range(2)
+    )
+    tensor = onnx.numpy_helper.from_array(np.array([value], np.float32), "called")
+    after.graph.node[0].attribute[0].t.CopyFrom(tensor)
+    before.graph.node[0].attribute[0].t.CopyFrom(onnx.numpy_helper.from_array(np.array([0.5], np.float32)))
+    assert len(changes(before, after)) == number
+
+
 @pytest.mark.parametrize(
     ("old", "new", "made"),
     [

@@ -666,3 +666,16 @@ def test_a_slice_that_takes_all_there_is_does_so_along_any_axis(end: int, status
         model(f"{head} {{ {taken.format('', 'c')} }}", part),
     )
     assert verify(*map(ir.load, both), depth="local", runtime="none").status == status
+
+
+@pytest.mark.parametrize(("wrong", "status"), [(1.0, "verified"), (1 + 1e-4, "failed")])
+def test_where_a_result_saturates_large_activations_are_drawn_smaller(wrong: float, status: str) -> None:
+    """Beside sums of thousands, rounding decides what is left of a small one, and Erf ends at 1."""
+    head = "(float[N,64,H,W] x) => (float[N,2048,H,W] y) {{ {} }}"
+    weight = single(numbers(3).normal(size=(2048, 64, 1, 1)))
+    before = model(
+        head.format("c = Conv (x, W)  d = Div (c, k)  y = Erf (d)"), {"W": weight, "k": single(np.array(2**0.5))}
+    )
+    folded = weight / float(single(np.array(2**0.5))) * wrong
+    after = model(head.format("d = Conv (x, W)  y = Erf (d)"), {"W": folded})
+    assert check(before, after, ir.Cut("", ("x",), ("y",), "fold"))[0].status == status

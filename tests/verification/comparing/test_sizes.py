@@ -7,7 +7,8 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import verify
-from bnfold.verification.end_to_end import further, sizes
+from bnfold.verification.comparing import sizes
+from bnfold.verification.end_to_end import further
 from bnfold.verification.inputs import choices as module
 from bnfold.verification.inputs import drawing
 from tests.verification.graphs import model

@@ -1,0 +1,110 @@
+"""Sizes of inner values that fit together: those that follow, in the original, from small inputs of the whole model.
+
+If a part is fed values from several levels of a network, nodes outside the part relate their sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from itertools import islice, tee
+
+from bnfold import ir
+from bnfold.errors import BadInput, Unsupported
+from bnfold.ir.shapes.unification import Known
+from bnfold.verification.comparing.sizes import sizes_of_original
+from bnfold.verification.inputs.bounds import size_changes
+from bnfold.verification.inputs.choices import Choice, other_choices
+from bnfold.verification.inputs.shapes import elements, sizings
+from bnfold.verification.inputs.sized import fitted
+from bnfold.verification.request import Request
+from bnfold.verification.subgraphs.shapes import LARGEST_OTHER, Shapes, Trial, may_be_fed_at, subgraph_shapes
+from bnfold.verification.subgraphs.trials import SubgraphTrials
+
+_LARGE = 128
+"""Sides of images that are longer are tried shorter first, although they are declared; so are batches of several."""
+
+Group = list[dict[str, ir.Graph]]
+"""The graphs of the original by path, with sizes: first the main ones, then others that may reveal a difference."""
+
+
+def sizes_in_turn(
+    request: Request, path: str, fed: Mapping[str, ir.Value], nodes: Sequence[ir.Node], attempts: SubgraphTrials
+) -> Iterator[Trial]:
+    """Yield sizes for a part; if it does not run at the first ones, then those that follow from the whole original."""
+    trials = subgraph_shapes(fed, nodes)
+    yield from islice(trials, 1)
+    if not attempts.has_run:
+        yield from _fitting(request, path, fed)
+    yield from trials
+
+
+def _fitting(request: Request, path: str, fed: Iterable[str]) -> Iterator[Trial]:
+    """Yield sizes for the values ``fed`` to a part of the graph at ``path``; none if they do not follow."""
+    for main, *others in copy(request.once(_kept)):
+        shapes = _shapes(main, path, fed)
+        if shapes is None or not may_be_fed_at(shapes):
+            continue
+        known = (_shapes(graphs, path, fed) for graphs in others)
+        found = [other for other in known if other is not None] or [_with_batch(shapes, factor) for factor in (0, 2)]
+        small = (other for other in found if elements(other) <= LARGEST_OTHER)
+        yield Trial(shapes, passing_is_conclusive=False, others=tuple(small))
+
+
+def _with_batch(shapes: Shapes, factor: int) -> Shapes:
+    """Return the shapes with so many times the batch, but at least one row."""
+    return {
+        name: (max(shape[0] * factor, 1), *shape[1:]) if len(shape) > 1 else shape for name, shape in shapes.items()
+    }
+
+
+def _shapes(graphs: Mapping[str, ir.Graph], path: str, fed: Iterable[str]) -> Shapes | None:
+    """Return the sizes of these values, unless one is unknown."""
+    found: Shapes = {}
+    for name in fed:
+        value = graphs[path].values.get(name) if path in graphs else None
+        sizes = [dim for dim in value.shape or () if isinstance(dim, int)] if value is not None else []
+        if value is None or value.shape is None or len(sizes) < len(value.shape):
+            return None
+        found[name] = tuple(sizes)
+    return found
+
+
+def _kept(request: Request) -> Iterator[Group]:
+    """Return the groups, which are found on demand; every copy begins with the first."""
+    (kept,) = tee(_groups(request), 1)
+    return kept
+
+
+def _groups(request: Request) -> Iterator[Group]:
+    try:
+        known, usual = sizes_of_original(request)
+    except (BadInput, Unsupported):
+        return
+    opened = {name: shape if name in request.checks.inputs else _opened(shape) for name, shape in known.items()}
+    if opened != known:
+        sizing, *_ = sizings(request.before.nodes())
+        shapes = {name: sizing.concrete(shape) for name, shape in opened.items()}
+        if (smaller := fitted(request.before, shapes)) is not None:
+            yield _group(request, opened, Choice(shapes, smaller))
+    if (first := next(usual, None)) is not None:
+        yield _group(request, known, first)
+
+
+def _opened(shape: Known) -> Known:
+    """Return the shape with a batch of several images and their long sides as dynamic sizes.
+
+    Equal sides stay equal.
+    """
+    most = (1, math.inf, *[_LARGE] * len(shape))
+    return [
+        f"{dim}" if len(shape) > 3 and isinstance(dim, int) and dim > limit else dim
+        for dim, limit in zip(shape, most, strict=False)
+    ]
+
+
+def _group(request: Request, known: Mapping[str, Known], main: Choice) -> Group:
+    changed = size_changes(request.before, request.after)
+    others = (next(choices, None) for choices in other_choices(request.before, known, main, changed))
+    return [{graph.path: graph for graph in choice.model.graphs()} for choice in (main, *others) if choice is not None]
