@@ -18,7 +18,7 @@ from bnfold.simplifying.computed import find_computed
 from bnfold.simplifying.equal import find_equal
 from bnfold.simplifying.expanding import find_broadcast
 from bnfold.simplifying.group_norm import find_group_norm
-from bnfold.simplifying.in_a_row import find_axes
+from bnfold.simplifying.in_a_row import find_axes, find_joined
 from bnfold.simplifying.inlining import Moved
 from bnfold.simplifying.no_effect import (
     find_alone,
@@ -45,12 +45,17 @@ def find_reshaping_or_axes(node: ir.Node, known: Proven) -> Plan | None:
     return find_reshaping(node, known) or find_axes(node, known)
 
 
+def find_concat_or_joined(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan what `find_concat` plans, or else one node for two."""
+    return find_concat(node, known) or find_joined(node, known)
+
+
 FINDERS: Mapping[str, Finder] = {
     "Identity": find_identity,
     "Dropout": find_dropout,
     "Cast": find_cast,
     "CastLike": find_cast_like,
-    "Concat": find_concat,
+    "Concat": find_concat_or_joined,
     "Conv": find_padding,
     "Slice": find_slice,
     "Pad": find_pad,

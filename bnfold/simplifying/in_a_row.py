@@ -1,4 +1,4 @@
-"""Two Unsqueezes or Squeezes in a row that are one."""
+"""Two Unsqueezes, Squeezes or Concats in a row that are one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
+from bnfold.ir.value import Dim
 from bnfold.simplifying.no_effect import integers
 from bnfold.simplifying.plan import Operand, Plan, Respell, can_respell, only_above
 
@@ -28,6 +29,24 @@ def find_axes(node: ir.Node, known: Proven) -> Plan | None:
     inputs: list[Operand] = [source, integers(merged)] if is_read else [source]
     attrs = {} if is_read else {"axes": merged}
     return Respell(f"{node.op_type} pair", node, node.op_type, inputs, attrs) if can_respell(node, inputs) else None
+
+
+def find_joined(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan one Concat in place of two along one axis, if nothing else reads what the first one joins."""
+    for slot, value in enumerate(node.inputs):
+        first = value.producer if value is not None and value.only_consumer is node else None
+        if first is None or value is None or not first.is_op("Concat") or first.has_references:
+            continue
+        if _place(node, known.dims(value)) == _place(first, known.dims(value)) is not None:
+            inputs = [*node.inputs[:slot], *first.inputs, *node.inputs[slot + 1 :]]
+            return Respell("Concat after another", node, "Concat", inputs, None)
+    return None
+
+
+def _place(node: ir.Node, dims: Sequence[Dim] | None) -> int | None:
+    """Return the axis of a Concat, which counts from the front where the rank is known."""
+    axis = node.attr("axis")
+    return axis + len(dims) if axis is not None and axis < 0 and dims is not None else axis
 
 
 def _axes(node: ir.Node, known: Proven) -> list[int] | None:

@@ -11,9 +11,10 @@ from bnfold.simplifying.plan import Plan, Respell, only_above
 
 def find_reduction(node: ir.Node, known: Proven) -> Plan | None:
     """Plan a reduction that keeps its axes in place of one before Unsqueeze, or that drops them before Squeeze."""
-    keeps = node.is_op("Unsqueeze")
-    first = only_above(node)
-    if first is None or not first.has_trait(REDUCING) or bool(first.attr("keepdims", 1)) == keeps:
+    keeps, first = node.is_op("Unsqueeze"), only_above(node)
+    if not node.is_op("Squeeze", "Unsqueeze") or first is None or not first.has_trait(REDUCING):
+        return None
+    if bool(first.attr("keepdims", 1)) == keeps:
         return None
     reduced, other, dims = _axes(first, known), _axes(node, known), known.dims(first.input(0))
     if not reduced or not other or _places(reduced, dims) != _places(other, dims):

@@ -12,7 +12,10 @@ SMALL = 1024
 """Bytes that a result may have, whatever it is computed from."""
 _MEDIUM = 1 << 16
 """Bytes of a result that the model may grow by, while all that it grows by is little."""
+_LITTLE = 1 << 17
+"""Bytes that any model may grow by: the tables of a Fourier transform of 1,024 samples, for instance."""
 _SHARE = 16
+"""The part of its weights that a model may grow by."""
 _FAR = 64
 """Nodes that a result may be computed by."""
 
@@ -23,7 +26,7 @@ class Room:
     def __init__(self, model: ir.Model) -> None:
         self.is_open = False
         """Whether the model may grow already: equal nodes are to be united before room is spent on each of them."""
-        self.left = max(_MEDIUM, model.parameter_bytes() // _SHARE)
+        self.left = max(_LITTLE, model.parameter_bytes() // _SHARE)
 
     def stored(self, plans: Mapping[ir.Node, Store]) -> list[Store]:
         """Return the plans for which there is room; weights that several results share count once."""

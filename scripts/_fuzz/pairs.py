@@ -1,4 +1,4 @@
-"""Two nodes in a row that one may stand for: bounds, casts, a reduction and its axes, a Pad and its convolution."""
+"""Two nodes in a row that one may stand for: bounds, casts, Concats, a reduction and its axes, a Pad and its Conv."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def pairs(b: Builder, x: Drawn) -> list[Drawn] | None:
     """Append two nodes in a row."""
     if b.opset < 13 or not x.rank:
         return None
-    kinds = [_bounds, _bounds, _casts, _reduced, _expanded, *[_padded] * (2 * (x.rank > 2))]
+    kinds = [_bounds, _bounds, _casts, _reduced, _expanded, _joined, *[_padded] * (2 * (x.rank > 2))]
     return b.pick(kinds)(b, x)  # type: ignore[no-any-return]
 
 
@@ -84,3 +84,16 @@ def _padded(b: Builder, x: Drawn) -> list[Drawn]:
     spatial = x.rank - 2
     own = b.pick([{}, {"auto_pad": "VALID"}, {"auto_pad": "SAME_UPPER"}, {"pads": [1] * spatial + [0] * spatial}])
     return b.node("Conv", [padded.name, b.weight(kernel)], **own)
+
+
+def _joined(b: Builder, x: Drawn) -> list[Drawn]:
+    """Append a Concat of a Concat, along one axis or two, of which something else may read the first."""
+    axis, other = (int(b.rng.integers(x.rank)) for _ in range(2))
+    named = axis - x.rank if b.chance(0.5) else axis
+    first = b.node("Concat", [x.name, b.node("Neg", [x.name])[0].name], axis=named)
+    made = [x.name, first[0].name] if b.chance(0.5) else [first[0].name, x.name]
+    if b.chance(0.3):
+        b.node("Abs", [first[0].name])
+    if b.chance(0.2):
+        return b.node("Concat", [first[0].name, first[0].name], axis=other)
+    return b.node("Concat", made, axis=axis)

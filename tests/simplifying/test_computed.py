@@ -101,6 +101,15 @@ def test_what_is_quantized_stays() -> None:
     assert report.simplified == []
 
 
+def test_the_shape_of_what_is_quantized_is_known() -> None:
+    scales = "q, s, z = DynamicQuantizeLinear (x) a = ConvInteger (q, w, z)"
+    body = f"{scales} t = Shape (a) u = Gather (t, one) y = Tile (v, u)"
+    numbers = "int64[1] one = {1}, uint8[3,4,1] w = {1,2,3,4,5,6,7,8,9,1,2,3}, float[1] v = {2}"
+    before = model("(float[N,4,5] x) => (float[3] y)", body, numbers)
+    after, _ = simplified(before)
+    assert operators(after) == ["Tile"], operators(after)
+
+
 def test_a_default_that_callers_override_is_no_constant() -> None:
     body = "s = Shape (w) r = Reshape (x, t) q = Reshape (r, s) y = Relu (q)"
     before = model("(float[N,4] x, int64[2] t, float[M,4] w) => (float[A,B] y)", body)
@@ -158,8 +167,8 @@ def test_two_parts_of_one_weight_take_its_place_together() -> None:
 
 
 def test_a_model_grows_by_a_little() -> None:
-    """Tables of 4 KB, until they would be more than 64 KiB."""
-    tables = range(20)
+    """Tables of 4 KB, until they would be more than 128 KiB."""
+    tables = range(36)
     body = "".join(f"r{at} = Tile (v{at}, times)  y{at} = Add (x, r{at})  " for at in tables)
     outputs = ", ".join(f"float[A,B] y{at}" for at in tables)
     vectors = ", ".join(f"float[1,2] v{at} = {{{at},1}}" for at in tables)

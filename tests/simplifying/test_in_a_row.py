@@ -1,4 +1,4 @@
-"""Two Slices, Unsqueezes or Squeezes in a row."""
+"""Two Slices, Unsqueezes, Squeezes or Concats in a row."""
 
 from __future__ import annotations
 
@@ -75,3 +75,36 @@ def test_of_an_unknown_rank() -> None:
     assert_equal(before, after, (2, 3), t=np.array([3, 2]))
     assert_equal(back, squeezed, (2, 3), t=np.array([1, 6, 1]))
     assert_equal(back, squeezed, (2, 3), t=np.array([1, 3, 1, 2]))
+
+
+INNER = "a = Abs (x)  b = Neg (x)  c = Concat <axis = 1> (a, x)"
+
+
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        ("y = Concat <axis = 1> (b, c, x)", 1),
+        ("d = Concat <axis = -2> (x, b)  y = Concat <axis = 1> (c, d)", 1),
+        ("y = Concat <axis = 2> (c, c)", 2),
+        ("y = Concat <axis = 1> (c, c)", 2),
+        ("e = Concat <axis = 1> (c, b)  f = Relu (c)  y = Concat <axis = 1> (e, f)", 2),
+        ("e = Concat <axis = 2> (b, x)  f = Concat <axis = 2> (c, c)  y = MatMul (f, f)", 2),
+    ],
+)
+def test_concats(body: str, left: int) -> None:
+    before = model("(float[N,2,2] x) => (float[A,B,C] y)", f"{INNER}  {body}", NUMBERS)
+    after, _ = simplified(before)
+    assert operators(after).count("Concat") == left
+    assert_equal(before, after, (1, 2, 2), (0, 2, 2))
+
+
+@pytest.mark.parametrize(("inner", "left"), [(-1, 1), (1, 2)])
+def test_concats_of_an_unknown_rank(inner: int, left: int) -> None:
+    """What counts from the back and what counts from the front may be one axis or two."""
+    body = f"r = Reshape (x, t)  s = Reshape (x, u)  a = Concat <axis = {inner}> (r, r)  y = Concat <axis = -1> (s, a)"
+    before = model("(float[N,M] x, int64[R] t, int64[R] u) => (float[A] y)", body)
+    before.graph.output[0].type.tensor_type.ClearField("shape")
+    after, _ = simplified(before)
+    assert operators(after).count("Concat") == left
+    for t, u in (([3, 2], [3, 2]), ([1, 3, 2], [1, 6, 1] if inner == 1 else [1, 3, 2])):
+        assert_equal(before, after, (2, 3), t=np.array(t), u=np.array(u))

@@ -54,3 +54,11 @@ def test_a_rank_that_is_not_known(axes: str) -> None:
     before.opset_import.add(domain="other", version=1)
     left = ["ReduceSum"] if axes == "-1" else ["ReduceSum", "Unsqueeze"]
     assert operators(simplified(before)[0]) == ["Op", *left]
+
+
+def test_a_target_whose_sizes_are_the_axes() -> None:
+    """A Reshape has sizes where a Squeeze has axes."""
+    body = "s = ReduceMin <axes = [0, 1, 3], keepdims = 1> (x) y = Reshape (s, t)"
+    before = model("(float[2,2,3,2] x) => (float[A,B,C] y)", body, "int64[3] t = {0, 1, 3}")
+    after, _ = simplified(before)
+    assert_equal(before, after, (2, 2, 3, 2))

@@ -114,6 +114,22 @@ def rows() -> Rewrite:
     )
 
 
+def joined() -> Rewrite:
+    """Concats along one axis as one, with a part that is lost, or parts in another order."""
+    body = "(float[N,4,5] x) => (float[P,Q,R] y)"
+    parts = "a = Neg (x)  b = Abs (x)"
+
+    def one(*names: str) -> onnx.ModelProto:
+        return model(f"{body} {{ {parts}  y = Concat <axis = 1> ({', '.join(names)}) }}", {})
+
+    return Rewrite(
+        "Concat, Concat",
+        model(f"{body} {{ {parts}  c = Concat <axis = 1> (a, b)  y = Concat <axis = 1> (x, c) }}", {}),
+        one("x", "a", "b"),
+        {"in another order": one("a", "b", "x"), "one part twice": one("x", "a", "a")},
+    )
+
+
 def decided() -> Rewrite:
     """An If of which a constant decides, and its branch in its place, which captures values and holds another If."""
     head = "(float[N,4,5] x) => (float[P,Q,R] y, float[S,T,U] z)"
@@ -195,4 +211,4 @@ def decided_by_the_batch() -> Rewrite:
 def rewrites() -> list[Rewrite]:
     """All of them."""
     ifs = [decided(), decided_by_sizes(), decided_by_the_batch()]
-    return [transposes(), targets(), twins(), additions(), slices(), rows(), *ifs]
+    return [transposes(), targets(), twins(), additions(), slices(), rows(), joined(), *ifs]
