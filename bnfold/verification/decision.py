@@ -20,9 +20,9 @@ from bnfold.verification.changes.interface import (
     unproven_promise,
     unread,
 )
+from bnfold.verification.comparing.sizes import original_in_one_form
 from bnfold.verification.end_to_end.obstacles import Broken, Impossible
 from bnfold.verification.end_to_end.runtime_rejects import start_refusal
-from bnfold.verification.comparing.sizes import original_in_one_form
 from bnfold.verification.parts import Parts, check_parts, cut_off
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier

@@ -15,9 +15,9 @@ from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.ir.shapes.unification import Known
+from bnfold.verification.comparing.sizes import original_in_one_form
 from bnfold.verification.end_to_end.drawing import Sample, drawn, evaluated
 from bnfold.verification.end_to_end.pair import ModelPair
-from bnfold.verification.comparing.sizes import original_in_one_form
 from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Choice, further_choices, inferred_sizes
 from bnfold.verification.inputs.cost import estimate, least_seconds
