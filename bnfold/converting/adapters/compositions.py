@@ -170,6 +170,13 @@ def _around(conversion: NodeConversion, data: ir.Value) -> list[ir.Value]:
     return [goes_up, conversion.add("Ceil", [data], "above"), below]
 
 
+def of_float(conversion: NodeConversion) -> None:
+    """Convert IsInf 20 → 10, which takes no float16: float32 holds the same numbers."""
+    data = conversion.input(0)
+    if conversion.dtype(data) == TP.FLOAT16:
+        conversion.node.set_input(0, conversion.add("Cast", [data], "float", to=TP.FLOAT))
+
+
 def is_infinite(conversion: NodeConversion) -> None:
     """Decompose IsInf: beyond the largest number of the type, on either side or on one."""
     data = conversion.input(0)

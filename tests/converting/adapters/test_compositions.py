@@ -129,6 +129,12 @@ def test_is_inf(lowered: Converted, text: Text, how: str, dtype: str) -> None:
     lowered(source, 9, feeds={"x": np.array([np.inf, -np.inf, np.nan, 0, limit, -limit], kind)})
 
 
+@pytest.mark.parametrize("target", [19, 10, 9])
+def test_is_inf_of_halves(lowered: Converted, text: Text, target: int) -> None:
+    source = text(20, "float16[4] x", "y = IsInf (x)", outputs="bool[4] y")
+    lowered(source, target, feeds={"x": np.array([np.inf, -np.inf, np.nan, 65504], np.float16)})
+
+
 @pytest.mark.parametrize("alpha", ["", "<alpha = -0.5>"])
 def test_thresholded_relu(lowered: Converted, text: Text, alpha: str) -> None:
     numbers = np.array([np.inf, -np.inf, 1, 1.5, -0.5, 0], np.float32)
