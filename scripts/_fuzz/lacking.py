@@ -44,7 +44,7 @@ def averaged(b: Builder, x: Drawn) -> list[Drawn] | None:
     if x.rank not in (3, 4) or b.opset < 19:
         return None
     axes = range(x.rank - 2)
-    dilations = [int(b.rng.integers(1, 3)) for _ in axes]  # no window is larger than an open size, which is 3 there
+    dilations = [int(b.rng.integers(1, 3)) for _ in axes]  # no window is larger than a dynamic size, which is 3
     pads = [int(b.rng.integers(0, 2)) for _ in axes] * 2
     kernel = [min(2, 1 + (size - 1) // step) for size, step in zip(x.shape[2:], dilations, strict=True)]
     how: dict[str, Any] = {"ceil_mode": int(b.chance(0.3)), "count_include_pad": int(b.chance(0.5))}

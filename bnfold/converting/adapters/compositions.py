@@ -34,7 +34,8 @@ def _tanh_argument(conversion: NodeConversion, data: ir.Value) -> ir.Value:
     """Add ``√(2/π) · (x + 0.044715·x³)``."""
     square = conversion.add("Mul", [data, data], "square")
     cube = conversion.add("Mul", [square, data], "cube")
-    small = conversion.add("Mul", [cube, conversion.scalar(0.044715, data, "factor")], "small")
+    factor = float(np.float32(0.044715))  # the operator's own constant, of float32 whatever the type
+    small = conversion.add("Mul", [cube, conversion.scalar(factor, data, "factor")], "small")
     inner = conversion.add("Add", [data, small], "inner")
     return conversion.add("Mul", [inner, conversion.scalar(math.sqrt(2 / math.pi), data, "scale")], "argument")
 
