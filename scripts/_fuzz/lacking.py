@@ -59,7 +59,7 @@ def last_place(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def rounded(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Append a Round of numbers, many of which lie half way between two integers."""
+    """Append a Round of numbers that often lie half way between two integers."""
     halves = b.node("Round", [b.node("Mul", [x.name, b.weight(b.numbers([], 1, 8))])[0].name])[0]
     return b.node("Round", [b.node("Mul", [halves.name, b.weight(b.numbers([], 0.5, 0.5))])[0].name])
 
