@@ -45,8 +45,8 @@ def averaged(b: Builder, x: Drawn) -> list[Drawn] | None:
         return None
     axes = range(x.rank - 2)
     dilations = [int(b.rng.integers(1, 3)) for _ in axes]  # no window is larger than a dynamic size, which is 3
-    pads = [int(b.rng.integers(0, 2)) for _ in axes] * 2
     kernel = [min(2, 1 + (size - 1) // step) for size, step in zip(x.shape[2:], dilations, strict=True)]
+    pads = [int(b.rng.integers(0, size)) for size in kernel] * 2  # runtimes take no padding as large as a window
     how: dict[str, Any] = {"ceil_mode": int(b.chance(0.3)), "count_include_pad": int(b.chance(0.5))}
     strides = [int(b.rng.integers(1, 3)) for _ in axes]
     return b.node("AveragePool", [x.name], kernel_shape=kernel, dilations=dilations, strides=strides, pads=pads, **how)
