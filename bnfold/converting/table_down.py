@@ -126,6 +126,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("CumSum", 11): partial(cumulative.running, "Add", 0),
     ("CumProd", 26): partial(cumulative.running, "Mul", 1),
     ("Round", 11): compositions.rounded,
+    ("IsInf", 20): compositions.of_float,
     ("IsInf", 10): compositions.is_infinite,
     ("ThresholdedRelu", 10): compositions.thresholded,
     ("ScatterElements", 11): indexing.scatter,
@@ -142,7 +143,7 @@ If an operator begins with the version, the step decomposes it.
 SHOWN_BY_FORM = frozenset({
     *(step for step, adapter in DOWN.items() if adapter is to_attributes.as_it_stands),
     ("Add", 14), ("ArgMax", 12), ("ArgMin", 12), ("AveragePool", 19), ("Clip", 12), ("Constant", 12), ("Div", 14),
-    ("Gemm", 11), ("Max", 12), ("Min", 12), ("Mul", 14), ("Sub", 14), ("Reshape", 14), ("Shape", 15),
+    ("Gemm", 11), ("IsInf", 20), ("Max", 12), ("Min", 12), ("Mul", 14), ("Sub", 14), ("Reshape", 14), ("Shape", 15),
 })  # fmt: skip
 """Steps whose adapter changes no node that has the older version's form and types."""
 

@@ -17,8 +17,8 @@ def find_reduction(node: ir.Node, known: Proven) -> Plan | None:
     if bool(first.attr("keepdims", 1)) == keeps:
         return None
     reduced, other, dims = _axes(first, known), _axes(node, known), known.dims(first.input(0))
-    if not reduced or not other or _places(reduced, dims) != _places(other, dims):
-        return None
+    if not reduced or not other or len(reduced) != len(other) or _places(reduced, dims) != _places(other, dims):
+        return None  # of as many axes, negative ones count from the same rank
     attrs = {name: first.attr(name) for name in first.attrs} | {"keepdims": int(keeps)}
     return Respell(f"{first.op_type} + {node.op_type} → {first.op_type}", node, first.op_type, first.inputs, attrs)
 

@@ -116,11 +116,14 @@ def _declares_its_outputs(model: onnx.ModelProto, feeds: Mapping[str, Array]) ->
         return False
     except BnfoldError:
         return True
-    return all(
-        dim.dim_value in (0, size)
-        for info in model.graph.output
-        for dim, size in zip(info.type.tensor_type.shape.dim, made[info.name].shape, strict=False)
-    )
+    return all(_is_of(info.type.tensor_type, made[info.name].shape) for info in model.graph.output)
+
+
+def _is_of(kind: onnx.TypeProto.Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether a shape is one that a type declares."""
+    sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
+    is_rank = not kind.HasField("shape") or len(sizes) == len(shape)
+    return is_rank and all(known in (None, size) for known, size in zip(sizes, shape, strict=False))
 
 
 def _complaint(model: onnx.ModelProto) -> str:

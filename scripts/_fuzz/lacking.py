@@ -44,9 +44,9 @@ def averaged(b: Builder, x: Drawn) -> list[Drawn] | None:
     if x.rank not in (3, 4) or b.opset < 19:
         return None
     axes = range(x.rank - 2)
-    dilations = [int(b.rng.integers(1, 3)) for _ in axes]  # no window is larger than an open size, which is 3 there
-    pads = [int(b.rng.integers(0, 2)) for _ in axes] * 2
+    dilations = [int(b.rng.integers(1, 3)) for _ in axes]  # no window is larger than a dynamic size, which is 3
     kernel = [min(2, 1 + (size - 1) // step) for size, step in zip(x.shape[2:], dilations, strict=True)]
+    pads = [int(b.rng.integers(0, size)) for size in kernel] * 2  # runtimes take no padding as large as a window
     how: dict[str, Any] = {"ceil_mode": int(b.chance(0.3)), "count_include_pad": int(b.chance(0.5))}
     strides = [int(b.rng.integers(1, 3)) for _ in axes]
     return b.node("AveragePool", [x.name], kernel_shape=kernel, dilations=dilations, strides=strides, pads=pads, **how)
@@ -59,7 +59,7 @@ def last_place(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def rounded(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Append a Round of numbers, many of which lie half way between two integers."""
+    """Append a Round of numbers that often lie half way between two integers."""
     halves = b.node("Round", [b.node("Mul", [x.name, b.weight(b.numbers([], 1, 8))])[0].name])[0]
     return b.node("Round", [b.node("Mul", [halves.name, b.weight(b.numbers([], 0.5, 0.5))])[0].name])
 

@@ -33,7 +33,7 @@ def compare(before: Path, after: Path) -> tuple[str, bool]:
     if is_disputed(before):
         return "", False
     first = _session(before)
-    feeds = _feeds(first, _open_size(before)) if first is not None else None
+    feeds = _feeds(first, _dynamic_size(before)) if first is not None else None
     expected = _run(first, feeds) if feeds is not None else None
     if feeds is None or expected is None:
         return "", False
@@ -130,7 +130,7 @@ def session(model: Path | bytes) -> Any:
     )
 
 
-def _open_size(path: Path) -> int:
+def _dynamic_size(path: Path) -> int:
     """Return the size to draw for what is left open.
 
     RotaryEmbedding is defined for even sizes only. onnxruntime runs it on odd ones, and leaves elements unwritten.
@@ -139,12 +139,12 @@ def _open_size(path: Path) -> int:
     return 4 if any(node.op_type == "RotaryEmbedding" for node in parts.nodes(model)) else 3
 
 
-def _feeds(session: Any, open_size: int = 3) -> dict[str, Array] | None:
+def _feeds(session: Any, dynamic_size: int = 3) -> dict[str, Array] | None:
     feeds: dict[str, Array] = {}
     for value in session.get_inputs():
         if value.type not in TYPES:
             return None
-        shape = [dim if isinstance(dim, int) and dim >= 0 else open_size for dim in value.shape]
+        shape = [dim if isinstance(dim, int) and dim >= 0 else dynamic_size for dim in value.shape]
         if np.prod(shape, dtype=np.float64) > LARGEST:
             return None
         rng = np.random.default_rng(zlib.crc32(value.name.encode()))

@@ -19,6 +19,8 @@ CASES = {
     ),
     "another axis": ("s = ReduceSum <keepdims = 0> (x, r) y = Unsqueeze (s, a)", "int64[1] r = {1}, int64[1] a = {2}",
                      15, ["ReduceSum", "Unsqueeze"]),
+    "an axis said twice": ("s = ReduceSum <keepdims = 0> (x, r) y = Unsqueeze (s, a)",
+                           "int64[1] r = {1}, int64[2] a = {1, -2}", 15, ["ReduceSum", "Unsqueeze"]),
     "one axis of two": ("s = ReduceSum <keepdims = 0> (x, r) y = Unsqueeze (s, a)",
                         "int64[2] r = {1, 2}, int64[1] a = {1}", 15, ["ReduceSum", "Unsqueeze"]),
     "all axes": ("s = ReduceSum <keepdims = 0> (x) y = Unsqueeze (s, a)", "int64[1] a = {0}", 15,

@@ -94,7 +94,7 @@ def _in_integers(conversion: NodeConversion, value: ir.Value) -> None:
 
 
 def _common(conversion: NodeConversion, first: ir.Value, second: ir.Value) -> ir.Value:
-    """Return ``first & second``, of which the sign is a bit apart."""
+    """Return ``first & second``; the sign is a bit apart."""
     kind = numeric_type(conversion.dtype(conversion.input(0)))
     count = min(8 * kind.itemsize - (kind.kind == "i"), 63)
     zero = conversion.constant(np.array(0, np.int64), "zero")

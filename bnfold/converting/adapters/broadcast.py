@@ -99,7 +99,7 @@ def stated_axis(conversion: NodeConversion) -> None:
     if place is None:
         raise Inexpressible(f"broadcasts, and opset 6 has to know how: {FIX_SHAPES}")
     axis, dims = place
-    if tuple(dims) != conversion.shape(right):
+    if dims and tuple(dims) != conversion.shape(right):  # of one element, any rank up to the left one's will do
         right = conversion.reshape(right, dims, "aligned")
     node.set_inputs([left, right])
     node.set_attr("broadcast", 1)

@@ -34,7 +34,8 @@ def _tanh_argument(conversion: NodeConversion, data: ir.Value) -> ir.Value:
     """Add ``√(2/π) · (x + 0.044715·x³)``."""
     square = conversion.add("Mul", [data, data], "square")
     cube = conversion.add("Mul", [square, data], "cube")
-    small = conversion.add("Mul", [cube, conversion.scalar(0.044715, data, "factor")], "small")
+    factor = float(np.float32(0.044715))  # the operator's own constant, of float32 whatever the type
+    small = conversion.add("Mul", [cube, conversion.scalar(factor, data, "factor")], "small")
     inner = conversion.add("Add", [data, small], "inner")
     return conversion.add("Mul", [inner, conversion.scalar(math.sqrt(2 / math.pi), data, "scale")], "argument")
 
@@ -168,6 +169,13 @@ def _around(conversion: NodeConversion, data: ir.Value) -> list[ir.Value]:
     is_tie = conversion.add("Not", [is_under], "is_half_or_over")
     goes_up = conversion.add("Or", [is_over, conversion.add("And", [is_tie, is_odd], "is_odd_half")], "goes_up")
     return [goes_up, conversion.add("Ceil", [data], "above"), below]
+
+
+def of_float(conversion: NodeConversion) -> None:
+    """Convert IsInf 20 → 10, which takes no float16: float32 holds the same numbers."""
+    data = conversion.input(0)
+    if conversion.dtype(data) == TP.FLOAT16:
+        conversion.node.set_input(0, conversion.add("Cast", [data], "float", to=TP.FLOAT))
 
 
 def is_infinite(conversion: NodeConversion) -> None:

@@ -157,7 +157,7 @@ def _clamped(conversion: NodeConversion, value: ir.Value, low: float, high: floa
 
 
 def _reflected(conversion: NodeConversion, point: ir.Value, low: float, high: float) -> ir.Value:
-    """Reflect what is beyond a bound, as often as it takes."""
+    """Bring back what is beyond a bound by reflection, as often as it takes."""
     bounds = [conversion.scalar(bound, point, "bound") for bound in (low, high)]
     half, reach = conversion.scalar(0.5, point, "half"), conversion.scalar(high - low, point, "reach")
     is_low = conversion.add("Less", [point, bounds[0]], "is_low")

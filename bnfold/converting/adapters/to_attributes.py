@@ -32,7 +32,11 @@ def ints(name: str, conversion: NodeConversion) -> None:
         values = conversion.numbers(value, f"its {name}")
         if conversion.node.is_op("Squeeze") and min(values, default=0) >= 0:
             values.sort()  # its old shape inference takes them in this order only
-        conversion.node.set_attr(name, values)
+        if not values and name == "axes":
+            raise Inexpressible("has an empty list of axes, which means all of them where it is an attribute")
+        conversion.node.del_attr(name)
+        attribute = onnx.helper.make_attribute(name, values, attr_type=onnx.AttributeProto.INTS)
+        conversion.node.proto.attribute.append(attribute)  # which may be empty: the shape of a scalar
     conversion.node.set_inputs([data])
 
 

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
+from bnfold import ir, reference
 from bnfold.errors import UpgradeBlocked
 
 Converted = Callable[..., Any]
@@ -129,6 +131,12 @@ def test_is_inf(lowered: Converted, text: Text, how: str, dtype: str) -> None:
     lowered(source, 9, feeds={"x": np.array([np.inf, -np.inf, np.nan, 0, limit, -limit], kind)})
 
 
+@pytest.mark.parametrize("target", [19, 10, 9])
+def test_is_inf_of_halves(lowered: Converted, text: Text, target: int) -> None:
+    source = text(20, "float16[4] x", "y = IsInf (x)", outputs="bool[4] y")
+    lowered(source, target, feeds={"x": np.array([np.inf, -np.inf, np.nan, 65504], np.float16)})
+
+
 @pytest.mark.parametrize("alpha", ["", "<alpha = -0.5>"])
 def test_thresholded_relu(lowered: Converted, text: Text, alpha: str) -> None:
     numbers = np.array([np.inf, -np.inf, 1, 1.5, -0.5, 0], np.float32)
@@ -160,3 +168,10 @@ def test_what_needs_a_size_does_not_take_0_for_one(upgraded: Converted, text: Te
     )
     with pytest.raises(UpgradeBlocked, match="an axis of unknown size"):
         upgraded(text(13, "float[0, 4] x", f"{stored} y = Slice (x, b, e, a, d)"), 9)
+
+
+def test_the_constant_of_gelu_is_the_operators_own(upgraded: Converted, text: Text) -> None:
+    source = text(20, "double[2, 9] x", 'y = Gelu <approximate = "tanh"> (x)', outputs="double[2, 9] y")
+    outcome = upgraded(source, 13)
+    expected = reference.evaluate(ir.load(onnx.parser.parse_model(source)), outcome.feeds)["y"]
+    np.testing.assert_allclose(outcome.results["y"], expected, rtol=1e-13)

@@ -31,7 +31,8 @@ _SPREAD = ["Expand", "Add"]
         (7, 6, "float[n, 3, 4] x, float[1, 3, 1] z", "y = Mul (x, z)", ["Reshape", "Mul"]),
         (7, 6, "float[3, 4] x, float[2, 3, 4] z", "y = Add (x, z)", ["Add"]),
         (7, 6, "float[2, 3, 4] x, float z", "y = Pow (x, z)", ["Pow"]),
-        (7, 6, "float[2, 3, 4] x, float[1, 1, 1] z", "y = Sub (x, z)", ["Reshape", "Sub"]),
+        (7, 6, "float[2, 3, 4] x, float[1, 1, 1] z", "y = Sub (x, z)", ["Sub"]),
+        (7, 1, "float[2, 3, 4] x, float[1, 1] z", "y = Pow (x, z)", ["Pow"]),
         (
             *(7, 6, "float[2, 3, 4] x", "w = Constant <value = float[3, 1] {1, 2, 3}> () y = Mul (x, w)"),
             ["Constant", "Reshape", "Mul"],
@@ -49,6 +50,7 @@ _SPREAD = ["Expand", "Add"]
             *(5, 4, "float[2, 3] x", "s = Constant <value = int64[2] {3, 2}> () y = Reshape (x, s)"),
             ["Constant", "Reshape"],
         ),
+        (5, 4, "float[1] x", "s = Constant <value = int64[0] {}> () y = Reshape (x, s)", ["Constant", "Reshape"]),
         (4, 3, "float[2, 3] x", "y = Concat <axis = 0> (x, x)", ["Concat"]),
         (2, 1, "float[2, 3] x", "y = Pad <pads = [1, 0, 0, 2]> (x)", ["Pad"]),
         (2, 1, "float[4, 3] x", "p, q = Split (x) y = Sub (p, q)", ["Split", "Sub"]),
@@ -75,6 +77,7 @@ def test_computes_the_same(
         (7, 6, "float[2, 3, 4] x, float[4] s", "y = PRelu (x, s)", "one for each channel"),
         (7, 6, "float[2, 3] x, float[3, 4] w, float[2, 1] c", "y = Gemm (x, w, c)", "broadcasts along columns"),
         (9, 7, "float x, int64[n] s", "p = ConstantOfShape (s) y = Add (x, p)", "its shape .* is not constant"),
+        (13, 12, "float[1, 3] x", "a = Constant <value = int64[0] {}> () y = Squeeze (x, a)", "an empty list of axes"),
     ],
 )
 def test_is_refused(
