@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 SubgraphPair = Callable[[], SubgraphVerifier]
 """Makes what compares the changed parts, on first use."""
 
+_LIMIT = "--verify-seconds"
+
 
 class Dearer(NamedTuple):
     """The cheap tests do not decide, so the whole models are compared in float64.
@@ -46,9 +48,6 @@ class Dearer(NamedTuple):
     why: str = ""
     fault: str = ""
     parts: Parts | None = None
-
-
-_LIMIT = "--verify-seconds"
 
 
 def judge(request: Request) -> Verdict:

@@ -48,7 +48,7 @@ def _compared(verifier: SubgraphVerifier, whole: Whole | None) -> Parts:
         if whole is not None and whole.fault and any(row.status == "failed" for row in announced):
             return Parts(tuple(announced))
         same = [cut for cut, row in zip(cuts, announced, strict=True) if row.status == "verified"]
-        further = uncovered(before, after, same)
+        further = list(uncovered(before, after, same))
         # Where no output reacts to new weights, it may still react to all else that differs in a part.
         decided = whole if whole is not None and not whole.fault and whole.doubt in ("", UNSEEN) else None
         return Parts(tuple(announced), tuple(_others(verifier, further, decided)))

@@ -23,17 +23,8 @@ _NEARBY = 256
 """Nodes that are visited to find out whether one boundary value depends on the others."""
 
 
-def is_changed(before: ir.Model, after: ir.Model) -> bool:
-    """Whether the models differ in anything; the first change is enough."""
-    return any(True for _ in _uncovered(before, after, ()))
-
-
-def uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) -> list[ir.Cut]:
-    """Return cuts around all changes that the given cuts do not contain."""
-    return list(_uncovered(before, after, cuts_done))
-
-
-def _uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) -> Iterator[ir.Cut]:
+def uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) -> Iterator[ir.Cut]:
+    """Yield cuts around all changes that the given cuts do not contain."""
     old, new = ({graph.path: graph for graph in model.graphs()} for model in (before, after))
     covered: dict[str, set[ir.Node]] = {}
     for cut in cuts_done:
