@@ -5,6 +5,7 @@ These are constants, fills, integers that are computed from constants alone, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -129,24 +130,47 @@ def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
 
 
 def _chosen_sizes(gather: ir.Node) -> Array | None:
-    """Return the sizes that a Gather takes from the Shape of a model's input, if they are declared."""
+    """Return the sizes that a Gather takes from a Shape: those that its input declares, or that follow from weights."""
     shape, indices = _sole_producer(gather.input(0)), ir.constant(gather.input(1))
     if not gather.is_op("Gather") or gather.attr("axis", 0) or shape is None or not shape.is_op("Shape"):
         return None
     data = shape.input(0)
-    if (
-        shape.attrs
-        or indices is None
-        or data is None
-        or not data.is_input
-        or data.graph is not gather.graph.model.graph
-    ):
+    if shape.attrs or indices is None or data is None:
         return None
-    declared = declared_shapes(info for info in data.graph.proto.input if info.name == data.name).get(data.name) or ()
+    declared: Sequence[int | str | None] = ()
+    if data.is_input and data.graph is gather.graph.model.graph:
+        infos = (info for info in data.graph.proto.input if info.name == data.name)
+        declared = declared_shapes(infos).get(data.name) or ()
     with suppress(IndexError):
-        sizes = [declared[index] for index in indices.numpy().reshape(-1).tolist()]
+        chosen = indices.numpy().reshape(-1).tolist()
+        sizes = [declared[index] if declared else _stated_by_weights(data, index) for index in chosen]
         if all(isinstance(size, int) and size > 0 for size in sizes):
             return np.array(sizes, np.int64).reshape(indices.dims)
+    return None
+
+
+def _stated_by_weights(value: ir.Value | None, axis: int) -> int | None:
+    """Return the size of the channels of a Conv, or of an axis counted from the end, if constant operands determine it.
+
+    Beside a constant with more than one element along an axis, other operands have as many or are broadcast to it.
+    """
+    for _ in range(_FEW):
+        producer = _sole_producer(value)
+        if producer is None or producer.domain or producer.has_references:
+            return None
+        if producer.has_trait(BROADCASTING) and axis < 0:
+            known = {ir.constant(read) for read in producer.inputs} - {None}
+            sizes = {tensor.dims[axis] for tensor in known if tensor is not None and len(tensor.dims) >= -axis} - {1}
+            open_ = [read for read in producer.inputs if ir.constant(read) is None]
+            if sizes or len(open_) != 1:
+                return sizes.pop() if len(sizes) == 1 else None
+            value = open_[0]
+        elif producer.has_trait(KEEPS_SHAPE):
+            value = producer.input(0)
+        else:
+            slot, place = {("MatMul", -1): (1, -1), ("Conv", 1): (1, 0)}.get((producer.op_type, axis), (0, 0))
+            weight = ir.constant(producer.input(slot)) if slot else None
+            return weight.dims[place] if weight is not None and len(weight.dims) > 1 else None
     return None
 
 

@@ -83,8 +83,8 @@ def _trials(
             others = [_sizes(inferred, **{"least": 3 + reach, "step": step, **changed}) for changed in further]
             if any(elements(other) > LARGEST_OTHER for other in others):
                 others += _one_axis_longer(inferred, shapes, beyond)
-            others = [other for other in others if other != shapes and elements(other) <= LARGEST_OTHER]
-            yield Trial(shapes, is_guess, tuple(others))
+            distinct = (other for place, other in enumerate(others) if other not in (shapes, *others[:place]))
+            yield Trial(shapes, is_guess, tuple(other for other in distinct if elements(other) <= LARGEST_OTHER))
     inferred = _inferred(inputs, nodes, full, by_axis=True)
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
     for batch in (_BATCH, *_OTHER_BATCHES):

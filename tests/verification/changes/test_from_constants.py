@@ -227,3 +227,27 @@ def test_a_size_that_an_input_declares_is_a_constant(declared: str, at: int, sta
     after = model(f"{head} {{ {STATED} }}", zeros | {"i": np.array(stated)})
     for depth in ("auto", "local"):
         assert verify(ir.load(before), ir.load(after), depth=depth).status == expected
+
+
+@pytest.mark.parametrize(
+    ("nodes", "axis", "is_known"),
+    [
+        ("h = MatMul (x, w)  r = Tanh (h)", -1, True),
+        ("h = MatMul (x, w)  b = Add (one, h)  r = Tanh (b)", -1, True),
+        ("h = MatMul (x, x)  r = Add (h, bias)", -1, True),
+        ("h = Tanh (x)  r = Add (h, one)", -1, False),
+        ("h = MatMul (x, w)  r = Tanh (h)", 1, False),  # of how many axes?
+        ("r = MatMul (x, x)", -1, False),
+    ],
+)
+def test_sizes_that_weights_state_are_constants(nodes: str, axis: int, is_known: bool) -> None:
+    weights = {"w": np.ones((6, 6)), "one": np.ones(1), "bias": np.ones(6), "at": np.array([axis])}
+    text = f"(float[N,6] x) => (float[K,M] y) {{ {nodes}  s = Shape (r)  g = Gather (s, at)  y = Expand (r, g) }}"
+    stored = text.replace("s = Shape (r)  g = Gather (s, at)", "")
+    for size in (6, 5):
+        changed = changes_of(model(text, weights), model(stored, {**weights, "g": np.array([size])}))
+        assert bool(changed) is not (is_known and size == 6)
+
+
+def changes_of(before: onnx.ModelProto, after: onnx.ModelProto) -> list[ir.Cut]:
+    return uncovered(ir.load(before), ir.load(after), ())

@@ -46,3 +46,11 @@ def test_the_outputs_of_a_recurrent_operator_are_compared_at_once() -> None:
     doubled = {name: weight * 2 for name, weight in _WEIGHTS.items()}
     (cut,) = uncovered(ir.load(model(_LSTM, _WEIGHTS)), ir.load(model(_LSTM, doubled)), ())
     assert cut.outputs == ("y", "h")
+
+
+def test_no_size_is_tried_twice() -> None:
+    windows = "(float[N,172,H,1] x) => (float[N,4,P,1] y) { p = Pad (x, pads)  y = Conv (p, w) }"
+    loaded = ir.load(model(windows, {"w": np.ones((4, 172, 99, 1)), "pads": np.array([0, 0, 264, 0, 0, 0, 264, 0])}))
+    for trial in subgraph_shapes({"x": loaded.graph.values["x"]}, loaded.graph.nodes):
+        tried = [trial.shapes, *trial.others]
+        assert all(shapes not in tried[:place] for place, shapes in enumerate(tried))
