@@ -1,6 +1,6 @@
 """Weights that only one branch of an If reads, or only the body of a Loop or Scan; callers may override some.
 
-And Ifs of which a rank decides, as in exported scripts of PyTorch.
+And Ifs that depend on a rank, as in exported scripts of PyTorch.
 """
 
 from __future__ import annotations

@@ -23,11 +23,11 @@ _DEEP = 8
 _RANKS: Mapping[str, Mapping[int, int]] = {name: {0: 3, 5: 3} for name in ("RNN", "GRU", "LSTM")}
 """The rank of inputs of operators that take no other."""
 Ranks = frozenset[int] | None
-"""Ranks of which a value has one in every run that ends well; None if it may have any."""
+"""The ranks that a value may have in a run that ends well; None if it may have any."""
 
 
-def told_by_branches(model: Model, types: Mapping[Value, onnx.TypeProto]) -> dict[Value, Dims]:
-    """Return what is known of results of Ifs, and of what weights tell the rank, beyond what ``types`` say."""
+def known_by_branches(model: Model, types: Mapping[Value, onnx.TypeProto]) -> dict[Value, Dims]:
+    """Return dims of results of Ifs, and of what has a rank by its weight, that ``types`` leave open."""
     nodes = [*model.nodes()]
     if not any(_is_choice(node) for node in nodes):
         return {}
@@ -47,7 +47,7 @@ def _is_choice(node: Node) -> bool:
 
 
 def _by_weights(node: Node, slot: int) -> Dims | None:
-    """Return what a stored weight tells: an annotation of one that nodes compute is not believed."""
+    """Return dims by a stored weight: an annotation of one that nodes compute is not believed."""
     weight = node.input(1)
     if slot or node.subgraphs or node.is_call or weight is None or not weight.holds_constant:
         return None
@@ -74,13 +74,13 @@ def _common(sizes: tuple[Dim, ...]) -> Dim:
 
 
 class _Wanted:
-    """The ranks that readers of values take, as far as every run comes to these readers."""
+    """The ranks that consumers of values take, as far as every run comes to these consumers."""
 
     def __init__(self, model: Model) -> None:
         self._live = _live(model)
 
     def of(self, value: Value, depth: int = 0) -> Ranks:
-        """Return the ranks that all readers in the value's own graph take, and those behind this graph."""
+        """Return the ranks that all consumers in the value's own graph take, and those behind this graph."""
         if depth > _DEEP:
             return None
         found = [self._taken(node, slot, depth) for node, slot in value.uses if node.graph is value.graph]
@@ -126,7 +126,7 @@ def _results(holder: Node, body: Graph, value: Value) -> Iterator[Value]:
 
 
 def _holder(graph: Graph, outer: Graph) -> Node | None:
-    """Return the If in the outer graph of which this graph is a branch."""
+    """Return the If in the outer graph that has this graph as a branch."""
     parent = graph.parent
     return parent if parent is not None and parent.graph is outer and _is_choice(parent) else None
 
@@ -141,8 +141,8 @@ def _added(node: Node) -> int:
 
 
 def _all_of(found: list[Ranks]) -> Ranks:
-    told = [ranks for ranks in found if ranks is not None]
-    return frozenset.intersection(*told) if told else None
+    known = [ranks for ranks in found if ranks is not None]
+    return frozenset.intersection(*known) if known else None
 
 
 def _live(model: Model) -> set[Node]:

@@ -15,7 +15,7 @@ from bnfold.ir.graph import Graph
 from bnfold.ir.index import graphs_of
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
-from bnfold.ir.shapes.branching import told_by_branches
+from bnfold.ir.shapes.branching import known_by_branches
 from bnfold.ir.shapes.types import forget_shapes
 from bnfold.ir.value import Dims, Value
 
@@ -30,19 +30,19 @@ def proven_types(model: Model) -> Mapping[Value, onnx.TypeProto]:
     Results of Loop and Scan have an unknown type: sizes may differ between iterations. Those of If have what its
     branches have in common, as far as they can be taken.
     """
-    told: dict[Value, Dims] = {}
-    types = _inferred(model, told)
+    known: dict[Value, Dims] = {}
+    types = _inferred(model, known)
     for _ in range(_ROUNDS):
-        more = told_by_branches(model, types)
-        if not more:
+        more = known_by_branches(model, types)
+        if more.keys() <= known.keys():
             break
-        told |= more
-        types = _inferred(model, told)
+        known |= more
+        types = _inferred(model, known)
     return types
 
 
-def _inferred(model: Model, told: Mapping[Value, Dims]) -> Mapping[Value, onnx.TypeProto]:
-    """Infer, where dims of values that nothing else says are ``told``."""
+def _inferred(model: Model, known: Mapping[Value, Dims]) -> Mapping[Value, onnx.TypeProto]:
+    """Infer types, where some dims are ``known`` already."""
     model.sync()
     proto = deepcopy(model.proto)
     graph = proto.graph
@@ -52,15 +52,15 @@ def _inferred(model: Model, told: Mapping[Value, Dims]) -> Mapping[Value, onnx.T
             if dim.dim_value <= 0:  # some exporters write 0 for a size that they do not know
                 dim.dim_param = f"{place}:{axis}"
     proto.opset_import.add(domain=_OPAQUE, version=1)
-    _forget(model.graph, graph, told)
+    _forget(model.graph, graph, known)
     counterpart = Model(proto, model.payloads, model.path)
     counterpart.has_external_data = model.has_external_data
     counterpart.infer_shapes()
     return dict(_paired(model.graph, counterpart.graph))
 
 
-def _forget(graph: Graph, message: onnx.GraphProto, told: Mapping[Value, Dims]) -> None:
-    """Forget what is declared for inner values, and what results of control flow are inferred to be, but for ``told``.
+def _forget(graph: Graph, message: onnx.GraphProto, known: Mapping[Value, Dims]) -> None:
+    """Forget what is declared for inner values, and what results of control flow are inferred to be, but for ``known``.
 
     A node of an unknown domain makes these results. The If in front of it makes values that nothing reads.
     """
@@ -80,9 +80,9 @@ def _forget(graph: Graph, message: onnx.GraphProto, told: Mapping[Value, Dims]) 
         messages.append(opaque)
         branches = [*_branches(node, source)]
         for inner, copy in branches:
-            _forget(inner, copy, told)
+            _forget(inner, copy, known)
         message.value_info.extend(_elements(opaque.output, [copy for _, copy in branches]))
-    _state(graph, message, told)
+    _state(graph, message, known)
     if changed:
         copies = [deepcopy(source) for source in messages]
         del message.node[:]
@@ -97,13 +97,13 @@ def _elements(names: Sequence[str], branches: Sequence[onnx.GraphProto]) -> Iter
             yield onnx.helper.make_tensor_value_info(name, found.pop(), None)
 
 
-def _state(graph: Graph, message: onnx.GraphProto, told: Mapping[Value, Dims]) -> None:
-    """State what is told of values of a graph."""
-    known = {info.name: info for info in message.value_info}
-    for value in (value for value in graph.values.values() if value in told):
-        info = known[value.name] if value.name in known else message.value_info.add(name=value.name)
+def _state(graph: Graph, message: onnx.GraphProto, known: Mapping[Value, Dims]) -> None:
+    """Declare the known dims of values of a graph."""
+    stated = {info.name: info for info in message.value_info}
+    for value in (value for value in graph.values.values() if value in known):
+        info = stated[value.name] if value.name in stated else message.value_info.add(name=value.name)
         kind = info.type.tensor_type
-        info.type.CopyFrom(onnx.helper.make_tensor_type_proto(kind.elem_type, told[value]))
+        info.type.CopyFrom(onnx.helper.make_tensor_type_proto(kind.elem_type, known[value]))
 
 
 def _has_branches(node: Node) -> bool:
