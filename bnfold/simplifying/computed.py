@@ -15,9 +15,6 @@ from bnfold.simplifying.room import Room
 QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 """What marks weights and values as quantized, for runtimes that know what to do with them."""
 
-_MEASURING = ("Shape", "Size")
-"""Their results are no quantized numbers, whatever they measure."""
-
 
 def find_computed(graph: ir.Graph, known: Proven, room: Room) -> list[Store]:
     """Plan to store values of a graph that are computed from constants or known sizes, each where a chain ends.
@@ -30,9 +27,7 @@ def find_computed(graph: ir.Graph, known: Proven, room: Room) -> list[Store]:
     quantized: set[ir.Value] = set()
     with ir.evaluated_once(graph.model):
         for node in graph.nodes:
-            if node.op_type in QUANTIZING or (
-                node.op_type not in _MEASURING and any(value in quantized for value in node.inputs)
-            ):
+            if node.op_type in QUANTIZING or any(value in quantized for value in node.inputs):
                 quantized.update(value for value in node.outputs if value is not None)
                 continue
             plan = _computed(node, known)

@@ -45,7 +45,7 @@ def find_joined(node: ir.Node, known: Proven) -> Plan | None:
 
 def _place(node: ir.Node, dims: Sequence[Dim] | None) -> int | None:
     """Return the axis of a Concat, which counts from the front where the rank is known."""
-    axis = node.attr("axis")
+    axis: int | None = node.attr("axis")
     return axis + len(dims) if axis is not None and axis < 0 and dims is not None else axis
 
 

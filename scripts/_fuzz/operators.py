@@ -34,7 +34,7 @@ from _fuzz.near import alike, two_open
 from _fuzz.pairs import pairs
 from _fuzz.positions import mask, positions
 from _fuzz.sampling import choice, deform_conv, einsum, grid_sample, recurrent, reverse_sequence
-from _fuzz.scopes import looped, one_branch, scanned
+from _fuzz.scopes import looped, one_branch, ranked, scanned
 
 Draw = Callable[[Builder, Drawn], "list[Drawn] | None"]
 
@@ -393,6 +393,7 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (positions, 0.8),
     (mask, 0.3),
     (one_branch, 0.4),
+    (ranked, 0.2),
     (looped, 0.3),
     (scanned, 0.3),
     (alike, 0.8),

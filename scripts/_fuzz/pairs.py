@@ -87,7 +87,7 @@ def _padded(b: Builder, x: Drawn) -> list[Drawn]:
 
 
 def _joined(b: Builder, x: Drawn) -> list[Drawn]:
-    """Append a Concat of a Concat, along one axis or two, of which something else may read the first."""
+    """Append a Concat of a Concat, along one axis or two; something else may read the first."""
     axis, other = (int(b.rng.integers(x.rank)) for _ in range(2))
     named = axis - x.rank if b.chance(0.5) else axis
     first = b.node("Concat", [x.name, b.node("Neg", [x.name])[0].name], axis=named)

@@ -1,4 +1,7 @@
-"""Weights that only one branch of an If reads, or only the body of a Loop or Scan; callers may override some."""
+"""Weights that only one branch of an If reads, or only the body of a Loop or Scan; callers may override some.
+
+And Ifs that depend on a rank, as in exported scripts of PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,55 @@ def one_branch(b: Builder, x: Drawn) -> list[Drawn] | None:
     condition = b.pick([_by_numbers, _by_numbers, _by_size, _by_caller, _stored])(b, x)
     graphs = [helper.make_graph(nodes, b.fresh("body"), [], [_info(nodes, x)], held) for nodes, held in (then, other)]
     return _behind(b, "If", [condition], x, then_branch=graphs[0], else_branch=graphs[1])
+
+
+def ranked(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """Append an axis that a caller takes out again or not, a choice by the rank, and what takes a single rank.
+
+    In half of the cases the rank is that of one branch, so that the choice is known.
+    """
+    if b.opset < 13 or x.rank < 2 or 0 in x.shape or x.dtype == TensorProto.FLOAT16:
+        return None
+    rows, columns = x.shape[0], int(np.prod(x.shape[1:]))
+    (long,) = b.node("Reshape", [x.name, b.integers([rows, columns, 1])])
+    told = b.feed(np.array(True)).name
+    slim = _choice(b, told, x.dtype, (rows, columns), _axes("Squeeze", long.name, 2), _same(long.name))
+    shape = b.derive("Shape", [slim], TensorProto.INT64, (2,))
+    rank = b.derive("Size", [shape], TensorProto.INT64, ())
+    flat = b.derive("Equal", [rank, b.weight(np.array(2, np.int64), "i")], TensorProto.BOOL, ())
+    again = _choice(b, flat, x.dtype, (rows, columns), _same(slim), _axes("Unsqueeze", slim, 0))
+    deep = b.derive("Unsqueeze", [again, b.integers([0])], x.dtype, (1, rows, columns))
+    if b.chance(0.3):  # which takes any rank
+        return b.node("Softsign", [deep])
+    many, gates = int(b.rng.integers(1, 4)), {"RNN": 1, "GRU": 3, "LSTM": 4}
+    kind = b.pick([*gates])
+    weights = [b.weight(b.numbers([1, gates[kind] * many, size])) for size in (columns, many)]
+    return b.node(kind, [deep, *weights], hidden_size=many)
+
+
+Made = tuple[list[onnx.NodeProto], list[onnx.TensorProto]]
+
+
+def _choice(b: Builder, condition: str, dtype: int, shape: tuple[int, ...], then: Made, other: Made) -> str:
+    """Append an If of two branches of one node each."""
+    graphs = []
+    for nodes, held in (then, other):
+        end = helper.make_tensor_value_info(name := b.fresh("end"), dtype, None)
+        nodes[-1].output[:] = [name]
+        named = [b.fresh("held") for _ in held]
+        nodes[-1].input.extend(named)
+        for tensor, own in zip(held, named, strict=True):
+            tensor.name = own
+        graphs.append(helper.make_graph(nodes, b.fresh("body"), [], [end], held))
+    return b.derive("If", [condition], dtype, shape, then_branch=graphs[0], else_branch=graphs[1])
+
+
+def _axes(op_type: str, value: str, axis: int) -> Made:
+    return [helper.make_node(op_type, [value], [""])], [onnx.numpy_helper.from_array(np.array([axis]))]
+
+
+def _same(value: str) -> Made:
+    return [helper.make_node("Identity", [value], [""])], []
 
 
 def looped(b: Builder, x: Drawn) -> list[Drawn] | None:

@@ -245,3 +245,30 @@ def test_a_branch_that_cannot_move(text: str) -> None:
     loaded = ir.load(before.SerializeToString())
     decide(loaded, Report())
     assert [node.op_type for node in loaded.graph.nodes] == ["If"]
+
+
+def test_a_rank_that_a_reader_takes_decides() -> None:
+    """As in silero-vad: an LSTM takes three axes, so that what it reads was never given one more before."""
+    body = """
+        a = If (c) <
+            then_branch = t () => (float[P,Q] p) <int64[1] last = {-1}> { p = Squeeze (x, last) },
+            else_branch = e () => (float[R,S,T] q) { q = Identity (x) }
+        >
+        s = Shape (a)  r = Size (s)  e = Equal (r, two)  n = Not (e)
+        b = If (n) <
+            then_branch = u () => (float[U,V,W] f) <int64[1] one = {1}> { f = Unsqueeze (a, one) },
+            else_branch = v () => (float[X,Y] g) { g = Identity (a) }
+        >
+        d = Unsqueeze (b, zero)  h, i, j = LSTM <hidden_size = 2> (d, w, v)  y = Abs (i)
+    """
+    numbers = "int64[1] zero = {0}, int64 two = {2}"
+    before = model("(float[N,3,M] x, bool c) => (float[A,B,C] y)", body, numbers)
+    rng = np.random.default_rng(0)
+    for name, shape in (("w", (1, 8, 3)), ("v", (1, 8, 2))):
+        before.graph.initializer.append(numpy_helper.from_array(rng.normal(size=shape).astype(np.float32), name))
+    after, report = simplified(before)
+    assert operators(after) == ["If", "Unsqueeze", "LSTM", "Abs"]
+    assert [event.name for event in report.simplified if event.rewrite == "If decided"] == ["b"]
+    assert_equal(before, after, (2, 3, 1), c=np.array(True))
+    outcome = bnfold.optimize(before)
+    assert outcome.status == "verified", outcome.verdict

@@ -101,15 +101,6 @@ def test_what_is_quantized_stays() -> None:
     assert report.simplified == []
 
 
-def test_the_shape_of_what_is_quantized_is_known() -> None:
-    scales = "q, s, z = DynamicQuantizeLinear (x) a = ConvInteger (q, w, z)"
-    body = f"{scales} t = Shape (a) u = Gather (t, one) y = Tile (v, u)"
-    numbers = "int64[1] one = {1}, uint8[3,4,1] w = {1,2,3,4,5,6,7,8,9,1,2,3}, float[1] v = {2}"
-    before = model("(float[N,4,5] x) => (float[3] y)", body, numbers)
-    after, _ = simplified(before)
-    assert operators(after) == ["Tile"], operators(after)
-
-
 def test_a_default_that_callers_override_is_no_constant() -> None:
     body = "s = Shape (w) r = Reshape (x, t) q = Reshape (r, s) y = Relu (q)"
     before = model("(float[N,4] x, int64[2] t, float[M,4] w) => (float[A,B] y)", body)

@@ -15,17 +15,34 @@ from bnfold.ir.graph import Graph
 from bnfold.ir.index import graphs_of
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
+from bnfold.ir.shapes.branching import known_by_branches
 from bnfold.ir.shapes.types import forget_shapes
-from bnfold.ir.value import Value
+from bnfold.ir.value import Dims, Value
 
 _OPAQUE = "bnfold.opaque"
+_ROUNDS = 4
+"""Inferences that see more of what stands behind an If."""
 
 
 def proven_types(model: Model) -> Mapping[Value, onnx.TypeProto]:
     """Return the types of values of the main graph, and of the branches of If in it, as inferred.
 
-    Results of If, Loop and Scan have an unknown type: sizes may differ between branches and iterations.
+    Results of Loop and Scan have an unknown type: sizes may differ between iterations. Those of If have what its
+    branches have in common, as far as they can be taken.
     """
+    known: dict[Value, Dims] = {}
+    types = _inferred(model, known)
+    for _ in range(_ROUNDS):
+        more = known_by_branches(model, types)
+        if more.keys() <= known.keys():
+            break
+        known |= more
+        types = _inferred(model, known)
+    return types
+
+
+def _inferred(model: Model, known: Mapping[Value, Dims]) -> Mapping[Value, onnx.TypeProto]:
+    """Infer types, where some dims are ``known`` already."""
     model.sync()
     proto = deepcopy(model.proto)
     graph = proto.graph
@@ -35,15 +52,15 @@ def proven_types(model: Model) -> Mapping[Value, onnx.TypeProto]:
             if dim.dim_value <= 0:  # some exporters write 0 for a size that they do not know
                 dim.dim_param = f"{place}:{axis}"
     proto.opset_import.add(domain=_OPAQUE, version=1)
-    _forget(model.graph, graph)
+    _forget(model.graph, graph, known)
     counterpart = Model(proto, model.payloads, model.path)
     counterpart.has_external_data = model.has_external_data
     counterpart.infer_shapes()
     return dict(_paired(model.graph, counterpart.graph))
 
 
-def _forget(graph: Graph, message: onnx.GraphProto) -> None:
-    """Forget what is declared for inner values, and what results of control flow are inferred to be.
+def _forget(graph: Graph, message: onnx.GraphProto, known: Mapping[Value, Dims]) -> None:
+    """Forget what is declared for inner values, and what results of control flow are inferred to be, but for ``known``.
 
     A node of an unknown domain makes these results. The If in front of it makes values that nothing reads.
     """
@@ -63,8 +80,9 @@ def _forget(graph: Graph, message: onnx.GraphProto) -> None:
         messages.append(opaque)
         branches = [*_branches(node, source)]
         for inner, copy in branches:
-            _forget(inner, copy)
+            _forget(inner, copy, known)
         message.value_info.extend(_elements(opaque.output, [copy for _, copy in branches]))
+    _state(graph, message, known)
     if changed:
         copies = [deepcopy(source) for source in messages]
         del message.node[:]
@@ -77,6 +95,15 @@ def _elements(names: Sequence[str], branches: Sequence[onnx.GraphProto]) -> Iter
         found = {end.type.tensor_type.elem_type for end in ends}
         if name and len(found) == 1 and all(found):
             yield onnx.helper.make_tensor_value_info(name, found.pop(), None)
+
+
+def _state(graph: Graph, message: onnx.GraphProto, known: Mapping[Value, Dims]) -> None:
+    """Declare the known dims of values of a graph."""
+    stated = {info.name: info for info in message.value_info}
+    for value in (value for value in graph.values.values() if value in known):
+        info = stated[value.name] if value.name in stated else message.value_info.add(name=value.name)
+        kind = info.type.tensor_type
+        info.type.CopyFrom(onnx.helper.make_tensor_type_proto(kind.elem_type, known[value]))
 
 
 def _has_branches(node: Node) -> bool:

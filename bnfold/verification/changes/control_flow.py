@@ -29,6 +29,8 @@ _FEW = 64
 """Nodes that a condition may be computed by."""
 _MOVING = REARRANGING | CHOOSING | {"Cast", "Concat", "Identity"}
 """Operators whose results are elements of their inputs, one for each."""
+_ROUNDS = 8
+"""Times that Ifs are decided: what stood in a branch may show which one another If takes."""
 _PLACEHOLDER = 5
 """Stands for a size that is not known."""
 
@@ -45,6 +47,16 @@ def in_one_form(model: ir.Model, rewritten: ir.Model | None = None) -> ir.Model:
 
     An If that could be decided in the ``rewritten`` model as well stays: both of its branches are to be compared.
     """
+    for _ in range(_ROUNDS):
+        found = _with_less(model, rewritten)
+        if found is model:
+            break
+        model = found
+    return model
+
+
+def _with_less(model: ir.Model, rewritten: ir.Model | None) -> ir.Model:
+    """Return a copy without the Ifs whose conditions are known, and without copied ends; the model if it has none."""
     if model.proto.training_info or not any(node.subgraphs for node in model.nodes()):
         return model
     with suppress(BnfoldError, ValueError):

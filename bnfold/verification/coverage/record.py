@@ -160,7 +160,7 @@ class Coverage:
 
 def same_place(model: ir.Model, value: ir.Value) -> ir.Value:
     """Return the value of the same name in the same graph of a copy. Raises Unsupported where that has none."""
-    values = next(graph for graph in model.graphs() if graph.path == value.graph.path).values
+    values = next((graph.values for graph in model.graphs() if graph.path == value.graph.path), {})
     if value.name not in values:
         raise Unsupported(f"value {value.name!r} is not there as it was")
     return values[value.name]

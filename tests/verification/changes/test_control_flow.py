@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
+from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from bnfold import ir
@@ -97,3 +98,29 @@ def test_an_if_that_both_models_have_stays() -> None:
     model = loaded(f"y = If (yes) <{BRANCHES}>")
     assert in_one_form(model, model) is model
     assert in_one_form(model) is model
+
+
+def test_what_was_in_a_branch_shows_which_one_another_if_takes() -> None:
+    """The LSTM takes three axes; it is in a branch that is taken in every run."""
+    text = """
+        <ir_version: 8, opset_import: ["": 15]> g (float[N,4,M] x, bool c) => (float[P] y)
+        <bool yes = {1}, int64 two = {2}, int64[1] zero = {0}> {
+            a = If (c) <
+                then_branch = t () => (float[A] p) <int64[1] last = {-1}> { p = Squeeze (x, last) },
+                else_branch = e () => (float[B] q) { q = Identity (x) }
+            >
+            s = Shape (a)  n = Size (s)  d = Equal (n, two)
+            b = If (d) <
+                then_branch = u () => (float[D] r) { r = Relu (a) },
+                else_branch = v () => (float[E] f) <int64[1] one = {1}> { f = Unsqueeze (a, one) }
+            >
+            y = If (yes) <
+                then_branch = g () => (float[F] i) { j = Unsqueeze (b, zero)  k, i = LSTM <hidden_size = 2> (j, w, o) },
+                else_branch = h () => (float[G] l) { l = Neg (b) }
+            >
+        }
+    """
+    proto = onnx.parser.parse_model(text)
+    for name, sizes in (("w", [1, 8, 4]), ("o", [1, 8, 2])):
+        proto.graph.initializer.append(numpy_helper.from_array(np.ones(sizes, np.float32), name))
+    assert operators(in_one_form(ir.load(proto.SerializeToString()), WITHOUT)) == ["If", "Relu"]

@@ -7,7 +7,9 @@ import onnx
 import pytest
 
 from bnfold import ir
+from bnfold.errors import Unsupported
 from bnfold.verification import Verdict, verify
+from bnfold.verification.coverage.record import same_place
 from tests.verification.graphs import Depth, Weights, model, numbers
 
 DEPTHS: tuple[Depth, ...] = ("auto", "full", "local")
@@ -224,3 +226,13 @@ def test_infinities_that_both_constants_have_are_compared_without_a_warning(dept
     head = "(float[2,3] x) => (float[2,3] y)"
     old, new = (model(f"{head} {{ y = Min (x, c) }}", {"c": np.array([np.inf, 0.0, last])}) for last in (0.5, -0.5))
     assert verify(ir.load(old), ir.load(new), depth=depth, runtime="none").status == "failed"
+
+
+def test_a_graph_that_is_not_there() -> None:
+    """A part whose control flow was written in one form has graphs that the whole model does not have."""
+    branch = "then_branch = t () => (float p) { p = Neg (x) }, else_branch = e () => (float q) { q = Abs (x) }"
+    whole = ir.load(model(f"(float x, bool c) => (float y) {{ y = If (c) <{branch}> }}", {}))
+    part = ir.load(model("(float x) => (float y) { y = Neg (x) }", {}))
+    inner = next(graph for graph in whole.graphs() if "p" in graph.values)
+    with pytest.raises(Unsupported, match="not there as it was"):
+        same_place(part, inner.values["p"])

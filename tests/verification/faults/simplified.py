@@ -208,7 +208,45 @@ def decided_by_the_batch() -> Rewrite:
     )
 
 
+def decided_by_rank() -> Rewrite:
+    """An If of a rank, which is the one that an LSTM takes; the If before it, of numbers, must stay."""
+    head = "(float[N,4,1] x) => (float[P,Q,R] y)"
+    first = """
+        l = Abs (x)  m = ReduceSum <keepdims = 0> (l)  c = GreaterOrEqual (m, least)
+        a = If (c) <
+            then_branch = t () => (float[A,B] p) <int64[1] last = {-1}> { p = Squeeze (x, last) },
+            else_branch = e () => (float[D,E,F] q) { q = Identity (x) }
+        >
+    """
+    second = """
+        b = If (n) <
+            then_branch = u () => (float[G,H,I] r) <int64[1] one = {1}> { o = Neg (a)  r = Unsqueeze (o, one) },
+            else_branch = v () => (float[J,K] z) { z = Abs (a) }
+        >
+    """
+    rank = "s = Shape (a)  k = Size (s)  e = Equal (k, two)  n = Not (e)"
+    last = "d = Unsqueeze (b, zero)  h, i, j = LSTM <hidden_size = 2> (d, w, v)  y = Relu (i)"
+    rng = numbers(9)
+    weights = {
+        "w": single(rng.normal(size=(1, 8, 4))),
+        "v": single(rng.normal(size=(1, 8, 2))),
+        "zero": np.array([0]),
+        "two": np.array(2),
+        "least": single(np.zeros(())),
+    }
+
+    def one(choice: str) -> onnx.ModelProto:
+        return model(f"{head} {{ {first}  {choice}  {last} }}", weights)
+
+    return Rewrite(
+        "If of a rank",
+        one(f"{rank}  {second}"),
+        one("b = Abs (a)"),
+        {"what the other branch computes": one("b = Neg (a)"), "neither": one("b = Identity (a)")},
+    )
+
+
 def rewrites() -> list[Rewrite]:
     """All of them."""
-    ifs = [decided(), decided_by_sizes(), decided_by_the_batch()]
+    ifs = [decided(), decided_by_sizes(), decided_by_the_batch(), decided_by_rank()]
     return [transposes(), targets(), twins(), additions(), slices(), rows(), joined(), *ifs]
