@@ -250,4 +250,4 @@ def test_sizes_that_weights_state_are_constants(nodes: str, axis: int, is_known:
 
 
 def changes_of(before: onnx.ModelProto, after: onnx.ModelProto) -> list[ir.Cut]:
-    return uncovered(ir.load(before), ir.load(after), ())
+    return [*uncovered(ir.load(before), ir.load(after), ())]
