@@ -126,7 +126,9 @@ def clipped(b: Builder, x: Drawn) -> list[Drawn] | None:
 def quantized(b: Builder, x: Drawn) -> list[Drawn] | None:
     if b.dtype != TensorProto.FLOAT:
         return None
-    made = b.node("DynamicQuantizeLinear", [x.name], 3)
+    # Integers come to lie half way between two steps, which float64 and float32 round to different ones.
+    uneven = b.node("Add", [x.name, b.weight(b.numbers(x.shape))])[0]
+    made = b.node("DynamicQuantizeLinear", [uneven.name], 3)
     return b.node("DequantizeLinear", [value.name for value in made])
 
 
