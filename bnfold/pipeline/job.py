@@ -124,7 +124,7 @@ def _size(source: Source, model: ir.Model) -> int | None:
 
 def more_arithmetic(outcome: Outcome) -> int:
     """Return the constant Mul, Add, Sub, Div and Neg that ``all_affines`` would take out too."""
-    if outcome.options.all_affines or not (left := _arithmetic(outcome.model)):
+    if outcome.options.folds_arithmetic or not (left := _arithmetic(outcome.model)):
         return 0
     kind = formats.of(outcome.source)
     model, options = kind.load(outcome.source), replace(outcome.options, all_affines=True)

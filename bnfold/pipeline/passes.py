@@ -133,7 +133,7 @@ def fold_affines(run: PassContext) -> None:
         growth=folding.growth_budget(run.model, live) if options.max_growth is None else options.max_growth,
         only=options.only,
         excluded=options.excluded,
-        all_affines=options.all_affines or bool(options.simplify),
+        all_affines=options.folds_arithmetic,
         merge_branches=options.merge_branches,
         exchange=_exchange(options),
         banned=run.withheld.folds,

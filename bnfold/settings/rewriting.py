@@ -175,6 +175,7 @@ class Options(Checked):
         default=False,
         metadata=about(
             "Also fold constant Mul, Add, Sub and Div that belong to no BatchNormalization.",
+            "Simplifying includes this, and so does ``simplify``: it is for folding alone.",
         ),
     )
     merge_branches: bool = field(
@@ -216,6 +217,11 @@ class Options(Checked):
             low=1,
         ),
     )
+
+    @property
+    def folds_arithmetic(self) -> bool:
+        """Whether constant arithmetic that belongs to no BatchNormalization is folded as well."""
+        return self.all_affines or bool(self.simplify) or not self.no_simplify
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
