@@ -125,9 +125,9 @@ class Options(Checked):
     no_simplify: bool = field(
         default=False,
         metadata=about(
-            "Leave out the exact rewrites that make the graph smaller.",
-            "They remove nodes without effect, store shapes that follow from known sizes, and unite equal nodes; "
-            "docs/simplifying.md lists them.",
+            "Leave out the rewrites that make the graph smaller.",
+            "They remove nodes without effect, store shapes that follow from known sizes, unite equal nodes, and fold "
+            "constant arithmetic into weights; docs/simplifying.md lists them.",
         ),
     )
     group_norm: bool = field(

@@ -6,7 +6,7 @@ If a part is fed values from several levels of a network, nodes outside the part
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from itertools import islice, tee
 
@@ -40,7 +40,7 @@ def sizes_in_turn(
     yield from trials
 
 
-def _fitting(request: Request, path: str, fed: Iterable[str]) -> Iterator[Trial]:
+def _fitting(request: Request, path: str, fed: Mapping[str, ir.Value]) -> Iterator[Trial]:
     """Yield sizes for the values ``fed`` to a part of the graph at ``path``; none if they do not follow."""
     for main, *others in copy(request.once(_kept)):
         shapes = _shapes(main, path, fed)
@@ -59,13 +59,15 @@ def _with_batch(shapes: Shapes, factor: int) -> Shapes:
     }
 
 
-def _shapes(graphs: Mapping[str, ir.Graph], path: str, fed: Iterable[str]) -> Shapes | None:
-    """Return the sizes of these values, unless one is unknown."""
+def _shapes(graphs: Mapping[str, ir.Graph], path: str, fed: Mapping[str, ir.Value]) -> Shapes | None:
+    """Return the sizes of these values, unless one is unknown, or has another rank than is declared."""
     found: Shapes = {}
-    for name in fed:
+    for name, known in fed.items():
         value = graphs[path].values.get(name) if path in graphs else None
         sizes = [dim for dim in value.shape or () if isinstance(dim, int)] if value is not None else []
         if value is None or value.shape is None or len(sizes) < len(value.shape):
+            return None
+        if known.shape is not None and len(known.shape) != len(sizes):
             return None
         found[name] = tuple(sizes)
     return found
