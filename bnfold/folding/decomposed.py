@@ -40,10 +40,10 @@ def _may_start_one(node: ir.Node) -> bool:
         kinds.update(following.is_op(*SCALES) for size in held if size > 1)
         made = following.output(0)
         following = made.only_consumer if made is not None and len(kinds) < 2 else None
-    return len(kinds) == 2 and not any(_normalises(value) for value in node.inputs)
+    return len(kinds) == 2 and not any(normalises(value) for value in node.inputs)
 
 
-def _normalises(value: ir.Value | None) -> bool:
+def normalises(value: ir.Value | None) -> bool:
     """Whether a value is what another normaliser has centred and divided, perhaps with its axes moved."""
     producers = value.producers() if value is not None else ()
     node = next(

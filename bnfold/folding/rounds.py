@@ -10,6 +10,7 @@ from bnfold import ir
 from bnfold.folding import chains, gain, shapes
 from bnfold.folding.context import Change, FoldContext, is_live, key_of
 from bnfold.folding.facts import guarded
+from bnfold.folding.fused import is_fused
 from bnfold.folding.plan import Plan
 from bnfold.folding.rewrites.branches import find_merges
 from bnfold.folding.rewrites.dead_bias import find_dead_shifts
@@ -130,6 +131,8 @@ def _plan_fold(run: FoldContext, node: ir.Node) -> Plan:
 def _find_arithmetic(run: FoldContext) -> Iterator[Change]:
     """Find what folds rows of constant arithmetic that no BatchNormalization stands in."""
     for chain in chains.without_batchnorm(run.model, run.policy):
+        if run.limits.spares_fused and is_fused(chain):
+            continue
         nodes = [link.node for link in chain.links]
         if run.limits.banned.isdisjoint(map(key_of, nodes)):
             note = f"constant arithmetic folded: {' '.join(node.label for node in nodes)}"

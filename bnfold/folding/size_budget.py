@@ -190,6 +190,7 @@ class Limits(NamedTuple):
         only: Operators that may take part; empty for all.
         excluded: Operators that may not.
         all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
+        spares_fused: But for those that are steps of GELU or of a normaliser.
         merge_branches: Merge parallel convolutions, too, that no BatchNormalization stands in.
         exchange: Whether an Add takes a BatchNormalization's place always, or where that pays.
         simple: Only plans after which no consumer has to undo a change.
@@ -200,6 +201,7 @@ class Limits(NamedTuple):
     only: frozenset[str] = frozenset()
     excluded: frozenset[str] = frozenset()
     all_affines: bool = False
+    spares_fused: bool = False
     merge_branches: bool = False
     exchange: Literal["auto", "always"] = "auto"
     simple: bool = False

@@ -134,6 +134,7 @@ def fold_affines(run: PassContext) -> None:
         only=options.only,
         excluded=options.excluded,
         all_affines=options.folds_arithmetic,
+        spares_fused=not (options.all_affines or options.simplify),
         merge_branches=options.merge_branches,
         exchange=_exchange(options),
         banned=run.withheld.folds,
