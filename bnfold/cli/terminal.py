@@ -203,7 +203,6 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     On stderr a summary, and what can be done about what is left.
     """
     from bnfold.cli import tables
-    from bnfold.pipeline import job
 
     if document["batchnorms"]:
         tables.batchnorms(document["batchnorms"])
@@ -219,8 +218,6 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
         worst = [min(row[form]["per_tensor"] for row in rows if row[form]) for form in ("folded", "equalized")]
         say(f"worst layer in int8 per tensor: {worst[0]:.1f} dB folded, {worst[1]:.1f} dB with --equalize")
     _attention(report, verbose=False)
-    if more := job.more_arithmetic(outcome):
-        say(f"  note: --all-affines would also fold {more} Mul, Add, Sub or Div of no BatchNormalization")
     for line in before_after.advice(before_after.codes(report)):
         say(f"  {line}")
 

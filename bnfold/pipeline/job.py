@@ -15,7 +15,6 @@ from bnfold import ir, log
 from bnfold.errors import BadInput, BnfoldError, VerificationFailed
 from bnfold.ir.storage.stream import check_range
 from bnfold.ir.tensor import RangeViolation
-from bnfold.ir.traits import ARITHMETIC
 from bnfold.pipeline import formats, passes, path_conflicts
 from bnfold.pipeline.context import Key, Withheld
 from bnfold.pipeline.formats import Progress, Source, StagedFile
@@ -122,16 +121,6 @@ def _size(source: Source, model: ir.Model) -> int | None:
     return sum(file.stat().st_size for file in dict.fromkeys([source, *model.external_files()]))
 
 
-def more_arithmetic(outcome: Outcome) -> int:
-    """Return the constant Mul, Add, Sub, Div and Neg that ``all_affines`` would take out too."""
-    if outcome.options.folds_arithmetic or not (left := _arithmetic(outcome.model)):
-        return 0
-    kind = formats.of(outcome.source)
-    model, options = kind.load(outcome.source), replace(outcome.options, all_affines=True)
-    kind.rewrite(model, options, passes.rewrite)
-    return left - _arithmetic(model)
-
-
 def quantization(outcome: Outcome) -> list[dict[str, Any]]:
     """Return what int8 would make of each layer's weight, before folding, folded, and equalized as well."""
     from bnfold.pipeline.explain import quantization as explained
@@ -141,10 +130,6 @@ def quantization(outcome: Outcome) -> list[dict[str, Any]]:
     for model, equalize in zip(models[1:], (False, True), strict=True):
         kind.rewrite(model, replace(outcome.options, equalize=equalize), passes.rewrite)
     return explained.describe(models)
-
-
-def _arithmetic(model: ir.Model) -> int:
-    return sum(node.has_trait(ARITHMETIC) for node in model.nodes())
 
 
 @contextmanager

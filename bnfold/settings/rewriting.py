@@ -175,7 +175,7 @@ class Options(Checked):
         default=False,
         metadata=about(
             "Also fold constant Mul, Add, Sub and Div that belong to no BatchNormalization.",
-            "Simplifying includes this, and so does ``simplify``: it is for folding alone.",
+            "Simplifying does so too, but for the steps of GELU and of normalisers, which runtimes compute at once.",
         ),
     )
     merge_branches: bool = field(

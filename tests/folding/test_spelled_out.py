@@ -226,15 +226,6 @@ def test_what_other_folds_leave_of_one() -> None:
     assert operators == ["DequantizeLinear", "Conv", "Mul"]
 
 
-def test_what_inspect_says_of_other_arithmetic() -> None:
-    from bnfold.pipeline.job import more_arithmetic
-
-    net = Net()
-    assert more_arithmetic(bnfold.inspect(net.model(_one_number(net)))) == 2
-    net = Net()
-    assert more_arithmetic(bnfold.inspect(net.model(_left(net, net.input(2, 4, 6, 5))))) == 0
-
-
 def test_the_report_draws_it_and_knows_its_ranges() -> None:
     net = Net()
     (row,) = bnfold.fold(net.model(FORMS["frozen"](net, _conv(net))), verify=QUICK).to_json()["batchnorms"]
