@@ -38,11 +38,3 @@ def test_levels_of_a_network_fit_together(size: str, factor: float, status: str)
     before, after = _pair(factor, LEVELS.replace("S,S", f"{size},{size}"))
     (row,) = check(before, after, ir.Cut("", ("a", "b"), ("y",), "fold"))
     assert row.status == status
-
-
-def test_sizes_of_another_rank_than_is_declared_do_not_fit() -> None:
-    before, after = _pair(1.0)
-    for proto in (before, after):
-        proto.graph.value_info.append(onnx.helper.make_tensor_value_info("a", onnx.TensorProto.FLOAT, ["N", 4, "L"]))
-    (row,) = check(before, after, ir.Cut("", ("a", "b"), ("y",), "fold"))
-    assert row.status == "skipped"
