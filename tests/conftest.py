@@ -13,7 +13,7 @@ MODELS = ROOT / "models"
 # Real models of many exporters. They are too big to be kept here; without them the tests that want them are skipped.
 CORPUS = Path(os.environ.get("BNFOLD_CORPUS", ROOT.parent / "shared" / "corpus"))
 LARGE = "BNFOLD_LARGE" in os.environ
-TAKES_MINUTES = pytest.mark.skipif(not LARGE, reason="takes minutes; .ci/run does it, and whoever sets BNFOLD_LARGE=1")
+TAKES_MINUTES = pytest.mark.skipif(not LARGE, reason="takes minutes; BNFOLD_LARGE=1 asks for it")
 
 # No deadline: a loaded machine is no bug. In CI the examples are always the same: what fails there fails everywhere.
 settings.register_profile("bnfold", deadline=None, derandomize="CI" in os.environ, print_blob=True)
