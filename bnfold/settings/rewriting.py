@@ -175,7 +175,7 @@ class Options(Checked):
         default=False,
         metadata=about(
             "Also fold constant Mul, Add, Sub and Div that belong to no BatchNormalization.",
-            "Simplifying does so too, but for the steps of GELU and of normalisers, which runtimes compute at once.",
+            "Simplifying does so too, but for what runtimes compute at once: GELU, normalisers, MatMul with a bias.",
         ),
     )
     merge_branches: bool = field(

@@ -17,12 +17,15 @@ TANH = """q = Mul (c, c)  r = Mul (q, c)  s = Mul (r, cubic)  t = Add (c, s)  u 
     p = Add (e, one)  m = Mul (c, p)  h = Mul (m, half)"""
 NORMALISER = """a = ReduceMean <axes = [1]> (c)  d = Sub (c, a)  q = Mul (d, d)  v = ReduceMean <axes = [1]> (q)
     w = Add (v, one)  r = Sqrt (w)  n = Div (d, r)  h = Mul (n, half)"""
+BIAS = """t = Transpose <perm = [0, 2, 3, 1]> (c)  m = MatMul (t, S)  b = Add (m, bias)
+    h = Transpose <perm = [0, 3, 1, 2]> (b)"""
 LONE = "m = Mul (c, half)  r = Relu (m)  h = Mul (r, root)"
 
 
 def optimised(nodes: str, *, all_affines: bool = False, no_simplify: bool = False) -> Counter[str]:
     rng = numbers(3)
     weights = {name: single(rng.normal(size=(4, 4, 1, 1))) for name in ("U", "V")}
+    weights |= {"S": single(rng.normal(size=(4, 4))), "bias": single(rng.normal(size=4))}
     single_numbers = {"root": 2**0.5, "one": 1.0, "half": 0.5, "cubic": 0.044715}
     held = {**weights, **{name: np.array(value) for name, value in single_numbers.items()}}
     text = f"(float[N,4,6,6] x) => (float[N,4,6,6] y) {{ c = Conv (x, U)  {nodes}  y = Conv (h, V) }}"
@@ -37,7 +40,7 @@ def stated(nodes: str) -> Counter[str]:
     return Counter([node.op_type for node in graph.node] + ["Conv", "Conv"])
 
 
-@pytest.mark.parametrize("nodes", [GELU, HALF_FIRST, TANH, NORMALISER])
+@pytest.mark.parametrize("nodes", [GELU, HALF_FIRST, TANH, NORMALISER, BIAS])
 def test_steps_of_a_function_stay_together(nodes: str) -> None:
     assert optimised(nodes) == stated(nodes)
     assert optimised(nodes, all_affines=True).total() < stated(nodes).total()
