@@ -1,7 +1,7 @@
 """Constant arithmetic that is a step of a function that runtimes compute at once, if it stands as exporters write it.
 
-These are GELU, by Erf or by Tanh, normalisers, and MatMul with a bias. A step that is folded into a weight leaves fewer nodes, and a slower
-model: two networks with GELU took 3 to 12 % longer so, in onnxruntime 1.32 and in OpenVINO 2026.4.
+These are GELU, by Erf or by Tanh, normalisers, and MatMul with a bias. A step that is folded into a weight leaves fewer
+nodes, and a slower model: two networks with GELU took 3 to 12 % longer so, in onnxruntime 1.32 and in OpenVINO 2026.4.
 """
 
 from __future__ import annotations
