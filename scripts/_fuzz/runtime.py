@@ -14,7 +14,7 @@ from _fuzz.builder import Array
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 
-TOLERANCE = 2e-2
+TOLERANCE, IN_HALVES = 2e-2, 5e-2
 """Relative to the largest magnitude of an output; storage precision explains smaller errors."""
 LARGEST = 1 << 20
 TYPES = {
@@ -170,6 +170,6 @@ def _difference(expected: dict[str, Array], found: dict[str, Array]) -> str:
             continue
         scale = max(1.0, float(np.abs(array.astype(np.float64)).max(initial=0.0)))
         error = float(np.abs(array.astype(np.float64) - other.astype(np.float64)).max(initial=0.0)) / scale
-        if not error <= TOLERANCE:
+        if not error <= (IN_HALVES if array.dtype == np.float16 else TOLERANCE):
             return f"runtime: output {name!r} differs by {error:.1e} of its scale"
     return ""
