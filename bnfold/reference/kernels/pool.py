@@ -19,6 +19,7 @@ from bnfold.reference.registry import Array, Call, Result, kernel, require
 
 def pooling_window(call: Call, x: Array) -> Window:
     """Return the node's window over the spatial axes of ``x``; LpPool-1 and early files may leave kernel_shape out."""
+    require(0 not in x.shape[2:], f"nothing in a spatial axis of {list(x.shape[2:])}")
     return window(call, x.shape[2:], tuple(call.attr("kernel_shape") or x.shape[2:]))
 
 

@@ -74,7 +74,8 @@ def window(call: Call, spatial: Sequence[int], kernel: Sequence[int]) -> Window:
     """Return the window of a Conv or pooling node over an input with these spatial dims."""
     rank = len(spatial)
     require(len(kernel) == rank and min(kernel, default=1) > 0, f"a kernel {list(kernel)} over {rank} spatial axes")
-    require(0 not in spatial, f"nothing in a spatial axis of {list(spatial)}")
+    is_stated = call.attr("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+    require(0 not in spatial or is_stated, f"nothing in a spatial axis of {list(spatial)}")
     strides = per_axis(call, "strides", rank, 1)
     dilations = per_axis(call, "dilations", rank, 1)
     extent = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
