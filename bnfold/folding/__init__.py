@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from bnfold import ir
 from bnfold.folding.size_budget import Limits, SizeBudget, growth_budget
+from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 
@@ -41,8 +42,8 @@ def fold(
     """
     budget = SizeBudget(limits.growth)
     if (
-        limits.all_affines
-        or limits.merge_branches
+        limits.merge_branches
+        or (limits.all_affines and any(node.has_trait(ARITHMETIC) for node in model.nodes()))
         or any(not node.removed for node in events)
         or any(node.is_op("InstanceNormalization") for node in model.nodes())
     ):
