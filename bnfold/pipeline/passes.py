@@ -129,24 +129,20 @@ def fold_affines(run: PassContext) -> None:
     live = run.live() | {node: _event_of(run, node) for node in folding.find_decomposed(run.model, options.policy)}
     for node in [node for node, event in live.items() if event.key in run.withheld.folds]:
         live.pop(node).decline(Declined(Reason.RANGE, "found while the weight was computed"))
+    is_asked = options.all_affines or bool(options.simplify)
     limits = folding.Limits(
         growth=folding.growth_budget(run.model, live) if options.max_growth is None else options.max_growth,
         only=options.only,
         excluded=options.excluded,
-        all_affines=options.folds_arithmetic,
-        spares_fused=not (options.all_affines or options.simplify),
+        all_affines=is_asked or not options.no_simplify,
+        spares_fused=not is_asked,
         merge_branches=options.merge_branches,
         exchange=_exchange(options),
         banned=run.withheld.folds,
     )
+    tell, policy = partial(run.progress, "fold"), options.policy
     budget = folding.fold(
-        run.model,
-        live,
-        run.report,
-        policy=options.policy,
-        limits=limits,
-        original=run.original,
-        progress=lambda done, total: run.progress("fold", done, total),
+        run.model, live, run.report, policy=policy, limits=limits, original=run.original, progress=tell
     )
     if options.equalize:  # after folding, which makes channels uneven
         from bnfold import equalize

@@ -218,11 +218,6 @@ class Options(Checked):
         ),
     )
 
-    @property
-    def folds_arithmetic(self) -> bool:
-        """Whether constant arithmetic that belongs to no BatchNormalization is folded as well."""
-        return self.all_affines or bool(self.simplify) or not self.no_simplify
-
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
         for tool in self.simplify:
