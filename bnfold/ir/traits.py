@@ -35,8 +35,6 @@ BROADCASTING = _named(
     "Mod Mul Or PRelu Pow Sub Sum Where Xor",
 )
 """Element by element over operands that are broadcast to one shape."""
-ALIKE_EVERYWHERE = _named("Add BatchNormalization Clip LeakyRelu Mul Relu Sigmoid Sub Sum Tanh")
-"""The same at every place of a channel, where constant operands are."""
 ARITHMETIC = _named("Add Div Mul Neg Sub")
 """Affines of the one operand that is no constant; but for what divides by it."""
 COMBINING = _named("Add Max Mean Min Sub Sum")

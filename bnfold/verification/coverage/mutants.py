@@ -186,7 +186,9 @@ class _Side:
         for name, (value, tensor) in self.constants.items():
             counterpart = old.constants.get(name)
             is_taken = name in self.observable and name not in self.nonsmooth and is_float(tensor.dtype)
-            if counterpart is not None and _are_alike((value, tensor), counterpart) and not is_taken:
+            if counterpart is None or is_taken or not _are_alike((value, tensor), counterpart):
+                continue
+            if not same(counterpart[1], tensor):  # equal weights are not even widened
                 yield from self._of_constant(value, tensor, counterpart[1].numpy(), sizes=name not in self.nonsmooth)
         for key in self.nodes.keys() & old.nodes.keys():
             node, former = self.nodes[key], old.nodes[key]

@@ -64,18 +64,17 @@ def choices(model: ir.Model, known: Mapping[str, Known]) -> Iterator[Choice]:
     tried: list[Shapes] = []
     doubtful: list[Shapes] = []
     sound = _followed(model, known)
-    for shapes in _distinct(known, _usual(model.nodes()), tried):
+    names = list(dict.fromkeys(dim for shape in known.values() for dim in shape if isinstance(dim, str)))
+    nodes = [*model.nodes()]
+    for shapes in _distinct(known, _usual(nodes, names if sound is not None else ()), tried):
         is_as_known = all(shapes[name] == tuple(shape) for name, shape in known.items())
         copy = sound if sound is None or is_as_known else fitted(model, shapes)
         if copy is not None:
             yield Choice(shapes, copy)
         else:
             doubtful.append(shapes)
-    names = list(dict.fromkeys(dim for shape in known.values() for dim in shape if isinstance(dim, str)))
     if sound is not None and names:
-        nodes = [*model.nodes()]
-        likely = chain(paired_sizings(names, least_size(nodes)), searched_sizings(names, _numbers_in(model)))
-        searched = ((sizing, _LARGEST_SEARCHED) for sizing in likely)
+        searched = ((sizing, _LARGEST_SEARCHED) for sizing in searched_sizings(names, _numbers_in(model)))
         most = _MOST_INFERRED // (len(nodes) + 1)
         found = (_choice(model, shapes) for shapes in islice(_distinct(known, searched, tried), most))
         yield from islice((choice for choice in found if choice is not None), _MOST_SEARCHED)
@@ -181,9 +180,28 @@ def _with(model: ir.Model, main: Choice, sizes: Mapping[tuple[str, int], int]) -
     return iter(() if choice is None else (choice,))
 
 
-def _usual(nodes: Iterable[ir.Node]) -> Iterator[tuple[Sizing, int]]:
+def _usual(nodes: Sequence[ir.Node], names: Sequence[str]) -> Iterator[tuple[Sizing, int]]:
+    """Yield the usual sizes; after the first, those at which two of the dynamic sizes (``names``) are equal."""
     first, *others = ((sizing, _LARGEST_GUESS) for sizing in sizings(nodes))
-    return chain([first], ((sizing, _SMALL_GUESS) for sizing in further_sizings()), others)
+    paired = ((sizing, _LARGEST_SEARCHED) for sizing in paired_sizings(names, least_size(nodes)))
+    return chain([first], paired, ((sizing, _SMALL_GUESS) for sizing in further_sizings()), others)
+
+
+def united(nodes: Sequence[ir.Node], known: Mapping[str, Known], main: Choice) -> Mapping[str, Known]:
+    """Give one name to the two dynamic sizes that have to be equal: it runs at the ``main`` sizes, not at the first."""
+    first = sizings(nodes)[0]
+    if all(first.concrete(shape) == main.shapes[name] for name, shape in known.items()):
+        return known
+    sizes = {
+        dim: size
+        for name, shape in known.items()
+        for dim, size in zip(shape, main.shapes[name], strict=True)
+        if isinstance(dim, str)
+    }
+    pair = [dim for dim, size in sizes.items() if [*sizes.values()].count(size) > 1]
+    if len(pair) != 2:
+        return known
+    return {name: [pair[0] if dim in pair else dim for dim in shape] for name, shape in known.items()}
 
 
 def _distinct(known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], tried: list[Shapes]) -> Iterator[Shapes]:

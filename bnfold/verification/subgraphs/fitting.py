@@ -6,9 +6,11 @@ If a part is fed values from several levels of a network, nodes outside the part
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import cache
 from itertools import islice, tee
+from typing import NamedTuple
 
 from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
@@ -19,14 +21,27 @@ from bnfold.verification.inputs.choices import Choice, other_choices
 from bnfold.verification.inputs.shapes import elements, sizings
 from bnfold.verification.inputs.sized import fitted
 from bnfold.verification.request import Request
-from bnfold.verification.subgraphs.shapes import LARGEST_OTHER, Shapes, Trial, may_be_fed_at, subgraph_shapes
+from bnfold.verification.subgraphs.shapes import (
+    LARGEST_OTHER,
+    Shapes,
+    Trial,
+    may_be_fed_at,
+    needs_other_sizes,
+    subgraph_shapes,
+)
 from bnfold.verification.subgraphs.trials import SubgraphTrials
 
 _LARGE = 128
 """Sides of images that are longer are tried shorter first, although they are declared; so are batches of several."""
 
-Group = list[dict[str, ir.Graph]]
-"""The graphs of the original by path, with sizes: first the main ones, then others that may reveal a difference."""
+Graphs = dict[str, ir.Graph]
+
+
+class SizedGraphs(NamedTuple):
+    """The graphs of the original by path, at its ``main`` sizes, and at ``others`` that may reveal a difference."""
+
+    main: Graphs
+    others: Callable[[], Sequence[Graphs]]
 
 
 def sizes_in_turn(
@@ -36,17 +51,17 @@ def sizes_in_turn(
     trials = subgraph_shapes(fed, nodes)
     yield from islice(trials, 1)
     if not attempts.has_run:
-        yield from _fitting(request, path, fed)
+        yield from _fitting(request, path, fed, nodes)
     yield from trials
 
 
-def _fitting(request: Request, path: str, fed: Mapping[str, ir.Value]) -> Iterator[Trial]:
+def _fitting(request: Request, path: str, fed: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[Trial]:
     """Yield sizes for the values ``fed`` to a part of the graph at ``path``; none if they do not follow."""
-    for main, *others in copy(request.once(_kept)):
-        shapes = _shapes(main, path, fed)
+    for group in copy(request.once(_kept)):
+        shapes = _shapes(group.main, path, fed)
         if shapes is None or not may_be_fed_at(shapes):
             continue
-        known = (_shapes(graphs, path, fed) for graphs in others)
+        known = (_shapes(graphs, path, fed) for graphs in (group.others() if needs_other_sizes(nodes) else ()))
         found = [other for other in known if other is not None] or [_with_batch(shapes, factor) for factor in (0, 2)]
         small = (other for other in found if elements(other) <= LARGEST_OTHER)
         yield Trial(shapes, passing_is_conclusive=False, others=tuple(small))
@@ -59,7 +74,7 @@ def _with_batch(shapes: Shapes, factor: int) -> Shapes:
     }
 
 
-def _shapes(graphs: Mapping[str, ir.Graph], path: str, fed: Mapping[str, ir.Value]) -> Shapes | None:
+def _shapes(graphs: Graphs, path: str, fed: Mapping[str, ir.Value]) -> Shapes | None:
     """Return the sizes of these values, unless one is unknown, or has another rank than is declared."""
     found: Shapes = {}
     for name, known in fed.items():
@@ -73,13 +88,13 @@ def _shapes(graphs: Mapping[str, ir.Graph], path: str, fed: Mapping[str, ir.Valu
     return found
 
 
-def _kept(request: Request) -> Iterator[Group]:
+def _kept(request: Request) -> Iterator[SizedGraphs]:
     """Return the groups, which are found on demand; every copy begins with the first."""
     (kept,) = tee(_groups(request), 1)
     return kept
 
 
-def _groups(request: Request) -> Iterator[Group]:
+def _groups(request: Request) -> Iterator[SizedGraphs]:
     try:
         known, usual = sizes_of_original(request)
     except (BadInput, Unsupported):
@@ -106,7 +121,16 @@ def _opened(shape: Known) -> Known:
     ]
 
 
-def _group(request: Request, known: Mapping[str, Known], main: Choice) -> Group:
-    changed = size_changes(request.before, request.after)
-    others = (next(choices, None) for choices in other_choices(request.before, known, main, changed))
-    return [{graph.path: graph for graph in choice.model.graphs()} for choice in (main, *others) if choice is not None]
+def _group(request: Request, known: Mapping[str, Known], main: Choice) -> SizedGraphs:
+    @cache
+    def others() -> Sequence[Graphs]:
+        """Infer the other sizes, for the first part that asks for them."""
+        changed = size_changes(request.before, request.after)
+        found = (next(choices, None) for choices in other_choices(request.before, known, main, changed))
+        return [_by_path(choice) for choice in found if choice is not None]
+
+    return SizedGraphs(_by_path(main), others)
+
+
+def _by_path(choice: Choice) -> Graphs:
+    return {graph.path: graph for graph in choice.model.graphs()}

@@ -11,9 +11,7 @@ import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
-from bnfold.ir import traits
 from bnfold.ir.elements import Array
-from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.comparing.outputs import largest_difference
 from bnfold.verification.comparing.sides import Evaluate, ModelRun, ModelRuns, Results
 from bnfold.verification.coverage import Coverage
@@ -53,15 +51,18 @@ class SubgraphPair:
     tried: list[tuple[Feeds, bool, Found]] = field(default_factory=list)
     is_known_to_react: bool = False
     """Whether the results depend on the activations whatever the weights are: equal parts with other weights did."""
+    reacting: set[tuple[object, ...]] = field(default_factory=set)
+    """Shapes of activations that results were seen to depend on."""
     finite: dict[str, Array] = field(default_factory=dict)
     """Which elements of the results were finite on some activations, since it was cleared."""
     usual: dict[str, float] = field(default_factory=dict)
     """How large the results were on the first activations, which are ordinary, since it was cleared."""
 
-    def start(self) -> None:
-        """Forget the results on activations of other shapes."""
+    def start(self, *, keep_usual: bool = False) -> None:
+        """Forget the results on activations of other shapes; ordinary ones are as large at most shapes."""
         self.finite.clear()
-        self.usual.clear()
+        if not keep_usual:
+            self.usual.clear()
 
     def attempt(self, feeds: Feeds, *, guessed: bool) -> Found:
         """Compare the results on some activations; ``guessed`` says that their shapes are assumed."""
@@ -79,7 +80,7 @@ class SubgraphPair:
             self.usual.setdefault(name, magnitude(array) if _is_floats(array) else 0.0)
         found = self._measured(sides, expected, actual)
         is_equal = isinstance(found, Difference) and found.excess <= 1
-        if guessed and is_equal and not (self.is_known_to_react or self._reacts(feeds, expected)):
+        if guessed and is_equal and not self._reacts(feeds, expected):
             return Skip("its outputs do not depend on its inputs at the tested shapes", only_after=True)
         if is_equal:
             self._note_finite(expected)
@@ -143,43 +144,20 @@ class SubgraphPair:
             return Skip(f"the rewritten part cannot be run: {error}")
 
     def _reacts(self, feeds: Feeds, expected: Results) -> bool:
-        """Whether other activations give other results; the statistics of a single element do not, for instance."""
-        if not any(array.dtype.kind == "f" for array in feeds.values()):
-            return True  # other integers may mean something else
-        if self._has_unlike_places(feeds, expected):
+        """Whether other activations of these shapes give other results; the statistics of one element do not.
+
+        Other integers may mean something else.
+        """
+        shapes = tuple(map(shape_of, feeds.values()))
+        if self.is_known_to_react or shapes in self.reacting or not any(map(_is_floats, feeds.values())):
             return True
-        others = {name: self._other(array) for name, array in feeds.items()}
         try:
-            results = self._fed(others).old()
+            results = self._fed({name: _other(array) for name, array in feeds.items()}).old()
         except Unsupported:
             return True
-        return any(_differ_much(expected[output], results[output]) for output in self.cut.outputs)
-
-    def _has_unlike_places(self, feeds: Feeds, expected: Results) -> bool:
-        """Whether a channel of a result has different numbers, if only different inputs can cause that."""
-        ranks = {array.ndim for array in feeds.values()}
-        rank = max(ranks, default=0)
-        return (
-            len(ranks) == 1
-            and rank > 2
-            and self._is_alike_everywhere(rank, feeds)
-            and any(
-                _differ_much(np.broadcast_to(result[:1, :, *[slice(1)] * (rank - 2)], result.shape), result)
-                for result in expected.values()
-                if len(shape_of(result)) == rank and result.size
-            )
-        )
-
-    def _is_alike_everywhere(self, rank: int, feeds: Feeds) -> bool:
-        if rank not in self.old.alike:
-            nodes = self.old.subgraph.nodes
-            self.old.alike[rank] = all(constant_of(node.output(0)) or _is_alike(node, rank, feeds) for node in nodes)
-        return self.old.alike[rank]
-
-    @staticmethod
-    def _other(array: Array) -> Array:
-        """Return other floats, in reversed order and scaled; other types stay."""
-        return array.reshape(-1)[::-1].reshape(array.shape) * 1.5 if array.dtype.kind == "f" else array
+        if any(_differ_much(expected[output], results[output]) for output in self.cut.outputs):
+            self.reacting.add(shapes)
+        return shapes in self.reacting
 
     def _measured(self, sides: ModelRuns, expected: Results, actual: Results) -> Found:
         """Compare the results. If they differ, perturbing the new weights shows how much is allowed."""
@@ -255,6 +233,11 @@ class SubgraphPair:
         return self.evaluate(model, held, outputs, altered=altered, prepared=prepared, **options)
 
 
+def _other(array: Array) -> Array:
+    """Return other floats, in reversed order and scaled; other types stay."""
+    return array.reshape(-1)[::-1].reshape(array.shape) * 1.5 if _is_floats(array) else array
+
+
 def _differ_much(one: Array, other: Array) -> bool:
     """Whether two results differ by more than rounding."""
     if _shape(one) == _shape(other) is not None and one.dtype == other.dtype == np.float64 and one.size:
@@ -264,22 +247,6 @@ def _differ_much(one: Array, other: Array) -> bool:
         if np.isfinite(scale) and np.isfinite(apart):
             return apart > FLOOR * float_type(None).roundoff * scale + EXACT * scale
     return compare_values(one, other, (), None, by_channel=False).excess > 1
-
-
-def _is_alike(node: ir.Node, rank: int, feeds: Feeds) -> bool:
-    """Whether a node treats all positions of a channel alike; at borders, a window on a uniform value does not."""
-    data, others = node.input(0), node.inputs[1:]
-    if node.is_op(*traits.WINDOWED):
-        return data is not None and data.name in feeds
-    is_normaliser = node.is_op("BatchNormalization")
-    tensors = [
-        tensor for value in (others if is_normaliser else node.inputs) if (tensor := constant_of(value)) is not None
-    ]
-    return node.is_op(*traits.ALIKE_EVERYWHERE) and all(
-        len(tensor.dims) <= (1 if is_normaliser else rank)
-        and (is_normaliser or all(dim == 1 for axis, dim in enumerate(reversed(tensor.dims), 2 - rank) if axis))
-        for tensor in tensors
-    )
 
 
 def _reaches_everywhere(finite: Array) -> bool:

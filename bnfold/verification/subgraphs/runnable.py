@@ -33,7 +33,6 @@ class Runnable:
     held: Mapping[str, Array] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     prepared: reference.Prepared = field(default_factory=reference.Prepared)
-    alike: dict[int, bool] = field(default_factory=dict)
 
 
 def runnable(subgraph: Subgraph, values: Sequence[ir.Value], like: Runnable | None = None) -> Runnable:
@@ -44,9 +43,7 @@ def runnable(subgraph: Subgraph, values: Sequence[ir.Value], like: Runnable | No
         tensor = value.tensor
         if tensor is not None and tensor.size <= LARGEST_HELD:
             held[other.name], names[other.name] = widen(tensor.numpy()), value.name
-    return (
-        Runnable(subgraph, held, names) if like is None else Runnable(subgraph, held, names, like.prepared, like.alike)
-    )
+    return Runnable(subgraph, held, names) if like is None else Runnable(subgraph, held, names, like.prepared)
 
 
 def takes_long(subgraph: ir.Model, shapes: Mapping[str, tuple[int, ...]], produced: int) -> bool:

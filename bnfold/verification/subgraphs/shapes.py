@@ -11,11 +11,12 @@ from onnx import TensorProto
 from bnfold import ir
 from bnfold.ir.shapes.rules import Dim
 from bnfold.ir.shapes.unification import Dims, Known
-from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, WINDOWED
+from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.inputs.bounds import chooses_by_sizes, depend_on_sizes, largest_bound
 from bnfold.verification.inputs.domains import ShapeOf
 from bnfold.verification.inputs.shapes import elements, open_places
+from bnfold.verification.subgraphs.windows import has_strides, reach_of
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -48,6 +49,9 @@ class Trial(NamedTuple):
     shapes: Shapes
     passing_is_conclusive: bool
     others: tuple[Shapes, ...] = ()
+    is_another_batch: bool = False
+    quick: tuple[Shapes, ...] = ()
+    """In place of ``others`` where a region takes long: one row, of the largest sizes."""
 
 
 def subgraph_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[Trial]:
@@ -67,11 +71,16 @@ def subgraph_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) ->
                 yield trial
 
 
+def needs_other_sizes(nodes: Sequence[ir.Node]) -> bool:
+    """Whether operators may agree at some sizes and differ at others."""
+    return has_strides(nodes) or _reads_places(nodes) or depend_on_sizes(nodes)
+
+
 def _trials(
     inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], full: Mapping[str, Known], *, is_guess: bool
 ) -> Iterator[Trial]:
-    reach = _reach(nodes)
-    further: list[dict[str, int]] = [{"more": 1}] if _has_strides(nodes) or _reads_places(nodes) else []
+    reach = reach_of(nodes)
+    further: list[dict[str, int]] = [{"more": 1}] if has_strides(nodes) or _reads_places(nodes) else []
     beyond = largest_bound(nodes) + 1
     if depend_on_sizes(nodes):
         further += [{"batch": 1}, {"least": beyond}, {"batch": max(beyond, _BATCH)}]
@@ -84,13 +93,17 @@ def _trials(
             if any(elements(other) > LARGEST_OTHER for other in others):
                 others += _one_axis_longer(inferred, shapes, beyond)
             distinct = (other for place, other in enumerate(others) if other not in (shapes, *others[:place]))
-            yield Trial(shapes, is_guess, tuple(other for other in distinct if elements(other) <= LARGEST_OTHER))
+            single = _sizes(inferred, max(3 + reach, beyond), step=step, more=1, batch=1)
+            quick = (single,) if further and elements(single) <= LARGEST_OTHER else ()
+            yield Trial(
+                shapes, is_guess, tuple(other for other in distinct if elements(other) <= LARGEST_OTHER), quick=quick
+            )
     inferred = _inferred(inputs, nodes, full, by_axis=True)
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
     for batch in (_BATCH, *_OTHER_BATCHES):
         shapes, *rest = (_sizes(inferred, 3 + reach, step=_EVEN, batch=size) for size in (batch, 1, 2 * batch))
         others = [other for other in rest if batch != _BATCH and other != shapes]
-        yield Trial(shapes, is_guess or is_static, tuple(others))
+        yield Trial(shapes, is_guess or is_static, tuple(others), is_another_batch=True)
     if any(map(chooses_by_sizes, nodes)):
         every, few = (_sizes(inferred, least, step=1) for least in (largest_bound(nodes) + 1, 2))
         yield Trial(every, is_guess or is_static, (few,) if few != every else ())
@@ -267,31 +280,6 @@ def _one_axis_longer(learned: Mapping[str, Sequence[Dim]], usual: Shapes, size: 
     ]
 
 
-def _reach(nodes: Sequence[ir.Node]) -> int:
-    """Return how many elements the windows of a region span beyond one, one after the other."""
-    reach, stride = 0, 1
-    for node in nodes:
-        if not (window := _window(node)):
-            continue
-        dilations = node.attr("dilations") or [1] * len(window)
-        reach += stride * max(((size - 1) * step for size, step in zip(window, dilations, strict=False)), default=0)
-        stride *= max(node.attr("strides") or [1])
-    return reach
-
-
-def _has_strides(nodes: Sequence[ir.Node]) -> bool:
-    return any(_window(node) and max(node.attr("strides") or [1]) > 1 for node in nodes)
-
-
 def _reads_places(nodes: Sequence[ir.Node]) -> bool:
     stored = (value for node in nodes for value in node.inputs if value is not None and ir.constant(value) is not None)
     return any(value.dtype in (TensorProto.INT64, TensorProto.INT32) for value in stored)
-
-
-def _window(node: ir.Node) -> list[int]:
-    if not node.has_trait(WINDOWED) or node.is_op("ConvTranspose"):
-        return []
-    weight = node.input(1)
-    shape = weight.shape if node.is_op("Conv") and weight is not None else None
-    spatial = [dim for dim in (shape or ())[2:] if isinstance(dim, int)]
-    return list(node.attr("kernel_shape") or spatial)

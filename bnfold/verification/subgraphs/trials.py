@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bnfold.verification.subgraphs.runnable import FEW
+from bnfold.verification.subgraphs.shapes import Trial
 from bnfold.verification.tolerance.compare import Difference
 
 
@@ -70,9 +71,9 @@ class SubgraphTrials:
         """Whether the part ran at any sizes."""
         return self._equal is not None or not isinstance(self._first, Skip) or self._first.only_after
 
-    def need(self, *, guessed: bool, passing_is_conclusive: bool) -> bool:
+    def need(self, trial: Trial, *, guessed: bool) -> bool:
         """Whether to try these sizes. After a difference, only sizes where passing is conclusive matter."""
-        if self._is_binding and not passing_is_conclusive:
+        if self._is_binding and not trial.passing_is_conclusive:
             return False
         return self.unranked or not guessed or isinstance(self._first, Skip)
 

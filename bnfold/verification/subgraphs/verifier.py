@@ -6,15 +6,15 @@ model of any size is checked in time linear in its rewrites.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.time_limit import LimitStruck
-from bnfold.verification.changes.boundaries import changed_defaults, may_be_fed_in, visible
-from bnfold.verification.changes.extract import Subgraph, fed_apart
+from bnfold.verification.changes.boundaries import changed_defaults
+from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, choosing, random_value, smaller
@@ -36,6 +36,7 @@ from bnfold.verification.subgraphs.shapes import (
     says_more,
     subgraph_shapes,
 )
+from bnfold.verification.subgraphs.sides import sides_of
 from bnfold.verification.subgraphs.trials import MOST_SAMPLES, Found, Skip, SubgraphTrials, fails, samples_needed
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
@@ -43,6 +44,9 @@ from bnfold.verification.unscaled import unscaled
 from bnfold.verification.verdict import LocalRow
 
 EVALUATIONS = 20  # of a region, more or less
+
+_LITTLE_TIME = 0.1
+"""Counted seconds at the first sizes; beyond, fewer others are tried."""
 
 _UNCLAIMED = 8
 """Sizes to try until the original runs, if sizes that only the rewritten model states are not relied on."""
@@ -98,7 +102,7 @@ class SubgraphVerifier:
 
         Raises Unsupported for a cut that is not in both models.
         """
-        sides = self._sides(cut, self._defaults)
+        sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, Skip):
             raise Unsupported(sides.reason)
         old, new = sides
@@ -106,7 +110,7 @@ class SubgraphVerifier:
         return cover_whole(old, new, made, self._clock.work, seconds)
 
     def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> Found:
-        sides = self._sides(cut, self._defaults)
+        sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, Skip):
             return sides
         found = self._compare_sides(cut, sides, hidden)
@@ -128,7 +132,7 @@ class SubgraphVerifier:
 
     def _at_other_defaults(self, cut: ir.Cut, hidden: Collection[str]) -> Skip | None:
         """Say why equal results do not count: with other numbers for inputs whose default changed, they are not."""
-        sides = self._sides(cut, self._defaults - self._moved)
+        sides = sides_of(self._graphs, cut, self._defaults - self._moved)
         if isinstance(sides, Skip) or not fails(self._compare_alone(cut, *sides, hidden)):
             return None
         names = ", ".join(repr(value.name) for value in sides[0].fed if value.name in self._defaults)
@@ -147,11 +151,14 @@ class SubgraphVerifier:
         reshapes = any(node.is_op("Reshape") for node in old.nodes)
         attempts = SubgraphTrials(unranked=lacks_rank(fed), reshapes=reshapes)
         equal: Difference | None = None
-        conclusive = 0
+        conclusive, uncovered = 0, -1
         for trial in sizes_in_turn(self.request, cut.graph, fed, old.nodes, attempts):
             guessed = has_guesses(fed, trial.shapes)
-            if equal is None and not attempts.need(guessed=guessed, passing_is_conclusive=trial.passing_is_conclusive):
+            # Beyond two sizes, another batch reveals nothing if the last one has not.
+            is_repetition = trial.is_another_batch and conclusive > 1 and coverage.uncovered == uncovered
+            if is_repetition if equal is not None else not attempts.need(trial, guessed=guessed):
                 continue
+            uncovered = coverage.uncovered
             latest = self._tried(subgraphs, fed, trial, guessed=guessed)
             if equal is not None and fails(latest) and not guessed:
                 return latest
@@ -205,33 +212,49 @@ class SubgraphVerifier:
         return None
 
     def _tried(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], trial: Trial, *, guessed: bool) -> Found:
+        before = self._clock.work.seconds
         latest = self._sampled(subgraphs, fed, trial.shapes, guessed=guessed)
-        for other in trial.others:
+        takes_time = self._clock.work.seconds - before > _LITTLE_TIME
+        for place, other in enumerate(trial.quick if takes_time and trial.quick else trial.others, 1):
             if isinstance(latest, Difference) and not fails(latest):
-                latest = self._at_other_sizes(subgraphs, fed, other, latest, guessed=guessed)
+                latest = self._at_other_sizes(subgraphs, fed, other, latest, guessed=guessed, kind=place)
         return latest
 
     def _at_other_sizes(
-        self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], others: Shapes, first: Difference, *, guessed: bool
+        self,
+        subgraphs: SubgraphPair,
+        fed: Mapping[str, ir.Value],
+        others: Shapes,
+        first: Difference,
+        *,
+        guessed: bool,
+        kind: int,
     ) -> Found:
-        """Return the finding there, if it is worse than ``first``, and not because these sizes are not declared."""
+        """Return the finding there, if it is worse than ``first``, and not because these sizes are not declared.
+
+        Activations of every kind were compared at the first sizes, so one ``kind`` is enough at each of the others.
+        """
         model = subgraphs.old.subgraph.model
         if (has_guesses(fed, others) and not guessed) or takes_long(model, others, first.elements):
             return first
-        found = self._sampled(subgraphs, fed, others, guessed=guessed)
+        found = self._sampled(subgraphs, fed, others, guessed=guessed, kind=kind)
         return found if fails(found) or (isinstance(found, Skip) and found.only_after) else first
 
     def _sampled(
-        self, subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, *, guessed: bool
+        self, subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, *, guessed: bool, kind: int = 0
     ) -> Found:
-        """Return the largest difference over a few samples; if none could be compared, why the first could not."""
+        """Return the largest difference over a few samples; if none could be compared, why the first could not.
+
+        They are of all kinds that the part asks for, or begin with ``kind``, which is enough.
+        """
         found: list[Found] = []
         wanted = 1
-        subgraphs.start()
+        subgraphs.start(keep_usual=kind > 0)
         while len(found) < wanted and not (found and fails(found[-1])):
             before = subgraphs.coverage.uncovered
-            found.append(self._attempt(subgraphs, inputs, shapes, len(found), guessed=guessed))
-            wanted = max(samples_needed(shapes, found[0]), subgraphs.samples if isinstance(found[0], Difference) else 1)
+            found.append(self._attempt(subgraphs, inputs, shapes, kind + len(found), guessed=guessed))
+            samples = subgraphs.samples if isinstance(found[0], Difference) and not kind else 1
+            wanted = max(samples_needed(shapes, found[0]), samples)
             if not subgraphs.coverage.is_over and not isinstance(found[-1], Skip):
                 wanted = max(wanted, MOST_SAMPLES) if subgraphs.coverage.uncovered == before else len(found) + 1
             never_finite = subgraphs.never_finite()
@@ -260,31 +283,6 @@ class SubgraphVerifier:
             latest = subgraphs.attempt(feeds, guessed=guessed)
             subgraphs.tried.append((feeds, guessed, latest))
         return latest
-
-    def _sides(self, cut: ir.Cut, defaults: Collection[str]) -> tuple[Subgraph, Subgraph] | Skip:
-        """Return both regions of a cut; inputs named in ``defaults`` keep theirs."""
-        # What only one side has, because another rewrite made or named it, or computes, is no boundary for either.
-        inputs = [name for name in cut.inputs if all(may_be_fed_in(graphs, cut, name) for graphs in self._graphs)]
-        old, new = (self._extracted(graphs, cut, inputs, defaults) for graphs in self._graphs)
-        if isinstance(old, Skip):
-            return old
-        if isinstance(new, Skip):
-            return new
-        apart = fed_apart(old, new, inputs)
-        shared = tuple(name for name in inputs if name not in apart)
-        return self._sides(ir.Cut(cut.graph, shared, cut.outputs, cut.label), defaults) if apart else (old, new)
-
-    def _extracted(
-        self, graphs: Mapping[str, ir.Graph], cut: ir.Cut, inputs: Sequence[str], defaults: Collection[str]
-    ) -> Subgraph | Skip:
-        graph = graphs.get(cut.graph)
-        if graph is None:
-            return Skip(f"there is no graph {cut.graph!r} on one side")
-        missing = [name for name in cut.outputs if name not in graph.values]
-        if missing:
-            return Skip(f"its boundary values {missing} are not in both models")
-        stops = [value for name in inputs if name not in defaults if (value := visible(graph, name)) is not None]
-        return Subgraph([graph.values[name] for name in cut.outputs], stops, defaults)
 
 
 def _passed(subgraphs: SubgraphPair) -> Shapes:

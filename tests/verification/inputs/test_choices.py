@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
 
 from bnfold import ir
+from bnfold.ir.shapes.unification import Known
 from bnfold.verification import Verdict, verify
 from bnfold.verification.inputs import choices as module
 from bnfold.verification.inputs import sized
 from bnfold.verification.inputs.bounds import size_changes
-from bnfold.verification.inputs.choices import choices
+from bnfold.verification.inputs.choices import Choice, Shapes, choices, united
 from bnfold.verification.inputs.drawing import known_shapes
 from tests.verification.graphs import model
 
@@ -194,3 +197,19 @@ def test_where_one_is_the_first_size_that_fits_another_is_tried() -> None:
     before, after = (f"(float[4,2,7,N] x) => (float[a,b,c,{size}] y) {{ {nodes} }}" for size in ("d", "1"))
     found = verify(*(ir.load(model(body, held)) for body in (before, after)), runtime="none")
     assert (found.status, found.decided_by) == ("failed", "interface")
+
+
+def test_two_sizes_that_have_to_be_equal_are_tried_early_and_stay_equal() -> None:
+    nodes = "t = Transpose (s)  y = Concat <axis = 1> (x, t)"
+    read = ir.load(model(f"(float[N,4] x, float[3,M] s) => (float[a,b] y) {{ {nodes} }}", {}))
+    known: dict[str, Known] = {"x": ["N", 4], "s": [3, "M"]}
+    first, second = list(islice(_distinct_sizes(read, known), 2))
+    assert first["x"][0] != first["s"][1]
+    assert second["x"][0] == second["s"][1]
+    together = united([*read.nodes()], known, Choice(second, read))
+    assert together["x"][0] == together["s"][1]
+    assert united([*read.nodes()], known, Choice(first, read)) == known
+
+
+def _distinct_sizes(read: ir.Model, known: Mapping[str, Known]) -> Iterator[Shapes]:
+    return module._distinct(known, module._usual([*read.nodes()], ["N", "M"]), [])

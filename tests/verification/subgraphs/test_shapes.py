@@ -54,3 +54,15 @@ def test_no_size_is_tried_twice() -> None:
     for trial in subgraph_shapes({"x": loaded.graph.values["x"]}, loaded.graph.nodes):
         tried = [trial.shapes, *trial.others]
         assert all(shapes not in tried[:place] for place, shapes in enumerate(tried))
+
+
+def test_a_region_that_takes_long_is_tried_once_more_with_one_row_of_larger_sizes() -> None:
+    nodes = "h = Conv <strides = [2,2]> (x, W)  y = Slice (h, one, nine, two)"
+    weights = {"W": np.ones((4, 3, 3, 3), np.float32), "one": [1], "nine": [9], "two": [2]}
+    held = {name: np.array(numbers) for name, numbers in weights.items()}
+    read = ir.load(model(f"(float[N,3,H,W0] x) => (float[a,b,c,d] y) {{ {nodes} }}", held))
+    first, *_ = subgraph_shapes({"x": read.graph.values["x"]}, [*read.nodes()])
+    (quick,) = first.quick
+    assert quick["x"][0] == 1
+    assert all(one > other for one, other in zip(quick["x"][2:], first.shapes["x"][2:], strict=True))
+    assert len(first.others) > 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bnfold.verification.subgraphs.shapes import Trial
 from bnfold.verification.subgraphs.trials import Skip, SubgraphTrials
 from bnfold.verification.tolerance.compare import Difference
 
@@ -28,5 +29,5 @@ def test_equality_at_a_rank_that_differs_elsewhere_does_not_count() -> None:
 def test_a_difference_at_a_guessed_size_binds_where_no_declared_one_can_answer(unranked: bool) -> None:
     trials = SubgraphTrials(unranked=unranked, reshapes=False)
     trials.decide(DIFFERENT, guessed=True, rank=4)
-    assert trials.need(guessed=False, passing_is_conclusive=False) is not unranked
-    assert trials.need(guessed=True, passing_is_conclusive=True) is unranked
+    assert trials.need(Trial({}, passing_is_conclusive=False), guessed=False) is not unranked
+    assert trials.need(Trial({}, passing_is_conclusive=True), guessed=True) is unranked

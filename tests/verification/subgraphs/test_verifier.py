@@ -8,7 +8,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import verify
-from bnfold.verification.inputs.drawing import Feeds, random_feeds
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, random_feeds
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.trials import Found
 from bnfold.verification.verdict import LocalRow
@@ -679,3 +679,24 @@ def test_where_a_result_saturates_large_activations_are_drawn_smaller(wrong: flo
     folded = weight / float(single(np.array(2**0.5))) * wrong
     after = model(head.format("d = Conv (x, W)  y = Erf (d)"), {"W": folded})
     assert check(before, after, ir.Cut("", ("x",), ("y",), "fold"))[0].status == status
+
+
+def test_numbers_of_every_kind_at_the_first_sizes_and_of_one_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attempt, seen = SubgraphPair.attempt, list[tuple[int, ...]]()
+
+    def noted(self: SubgraphPair, feeds: Feeds, *, guessed: bool) -> Found:
+        seen.append(feeds["x"].shape)
+        return attempt(self, feeds, guessed=guessed)
+
+    monkeypatch.setattr(SubgraphPair, "attempt", noted)
+    head = "(float[N,64,H,W] x) => (float[a,b,c,d] y)"
+    strided = "kernel_shape = [2,2], strides = [2,2]"
+    before = model(f"{head} {{ h = Relu (x)  y = MaxPool <{strided}> (h) }}", {})
+    after = model(f"{head} {{ h = MaxPool <{strided}> (x)  y = Relu (h) }}", {})
+    assert [row.status for row in check(before, after, ir.Cut("", ("x",), ("y",), "moved"))] == ["verified"]
+    first, *others = dict.fromkeys(seen)
+    assert seen.count(first) == len(SAMPLE_KINDS)
+    assert others
+    assert all(seen.count(other) == 1 for other in others)

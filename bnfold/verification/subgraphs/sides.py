@@ -1,0 +1,40 @@
+"""The two regions of one cut, extracted from both models."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from bnfold import ir
+from bnfold.verification.changes.boundaries import may_be_fed_in, visible
+from bnfold.verification.changes.extract import Subgraph, fed_apart
+from bnfold.verification.subgraphs.trials import Skip
+
+Graphs = Mapping[str, ir.Graph]
+
+
+def sides_of(graphs: Sequence[Graphs], cut: ir.Cut, defaults: Collection[str]) -> tuple[Subgraph, Subgraph] | Skip:
+    """Return both regions of a cut, or why there are none; inputs named in ``defaults`` keep theirs.
+
+    ``graphs`` has the graphs of the original and of the rewritten model by path.
+    """
+    # What only one side has, because another rewrite made or named it, or computes, is no boundary for either.
+    inputs = [name for name in cut.inputs if all(may_be_fed_in(each, cut, name) for each in graphs)]
+    old, new = (_extracted(each, cut, inputs, defaults) for each in graphs)
+    if isinstance(old, Skip):
+        return old
+    if isinstance(new, Skip):
+        return new
+    apart = fed_apart(old, new, inputs)
+    shared = tuple(name for name in inputs if name not in apart)
+    return sides_of(graphs, ir.Cut(cut.graph, shared, cut.outputs, cut.label), defaults) if apart else (old, new)
+
+
+def _extracted(graphs: Graphs, cut: ir.Cut, inputs: Sequence[str], defaults: Collection[str]) -> Subgraph | Skip:
+    graph = graphs.get(cut.graph)
+    if graph is None:
+        return Skip(f"there is no graph {cut.graph!r} on one side")
+    missing = [name for name in cut.outputs if name not in graph.values]
+    if missing:
+        return Skip(f"its boundary values {missing} are not in both models")
+    stops = [value for name in inputs if name not in defaults if (value := visible(graph, name)) is not None]
+    return Subgraph([graph.values[name] for name in cut.outputs], stops, defaults)
