@@ -22,6 +22,7 @@ from bnfold.simplifying.in_a_row import find_axes, find_joined
 from bnfold.simplifying.inlining import Moved
 from bnfold.simplifying.no_effect import (
     find_alone,
+    find_chosen,
     find_concat,
     find_dropout,
     find_expand,
@@ -62,6 +63,7 @@ FINDERS: Mapping[str, Finder] = {
     "Expand": find_expand,
     "Tile": find_tile,
     "Transpose": find_transpose,
+    "Where": find_chosen,
     "Add": find_addition,
     **dict.fromkeys(BOUNDING, find_bounds),
     **dict.fromkeys(("Mul", "Div", "Sub"), find_neutral),

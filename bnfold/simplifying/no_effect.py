@@ -110,6 +110,20 @@ def find_neutral(node: ir.Node, known: Proven) -> Plan | None:
     return None
 
 
+def find_chosen(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan to read the operand that a Where chooses everywhere, if it has the shape of the result."""
+    condition = node.input(0)
+    if condition is None or condition.stored_bytes > _MOST_BYTES or (held := ir.constant(condition)) is None:
+        return None
+    chosen = held.numpy()
+    if not chosen.size or chosen.any() != chosen.all():
+        return None
+    source = node.input(1 if chosen.all() else 2)
+    if source is None or not can_skip(node, source) or not same_dims(known, source, node.output(0)):
+        return None
+    return LeaveOut(f"Where {NO_EFFECT}", node, source)
+
+
 def find_alone(node: ir.Node, _: Proven) -> Plan | None:
     """Plan to read the only operand of a Sum, Max, Min or Mean, or the input of a Split with one output."""
     if node.op_type == "Split":

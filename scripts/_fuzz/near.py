@@ -15,7 +15,7 @@ def alike(b: Builder, x: Drawn) -> list[Drawn] | None:
     if b.opset < 13 or not x.rank:
         return None
     b.leave_open(x, int(b.rng.integers(x.rank)))
-    kinds = [_expand, _expand, _reshape, _reshape, _slice, _tile, _pad, _concat, *[_resize] * (x.rank == 4)]
+    kinds = [_expand, _expand, _reshape, _reshape, _slice, _tile, _pad, _concat, _where, *[_resize] * (x.rank == 4)]
     return b.pick(kinds)(b, x)  # type: ignore[no-any-return]
 
 
@@ -62,6 +62,18 @@ def _concat(b: Builder, x: Drawn) -> list[Drawn]:
     axis = int(b.rng.integers(x.rank))
     shape = [0 if other == axis else size for other, size in enumerate(x.shape)]
     return b.node("Concat", [x.name, b.weight(b.numbers(shape))], axis=axis)
+
+
+def _where(b: Builder, x: Drawn) -> list[Drawn]:
+    """Append a Where with a stored condition that chooses one operand everywhere, or nearly."""
+    shapes = [[size if b.chance(0.5) else 1 for size in x.shape[b.pick([0, 0, 1]) :]] for _ in range(2)]
+    if b.chance(0.2):
+        shapes[b.pick([0, 1])].insert(0, 2)
+    chosen = np.full(shapes[0], b.chance(0.5))
+    if b.chance(0.2) and chosen.size:
+        chosen.flat[0] = not chosen.flat[0]
+    operands = [x.name, b.weight(b.numbers(shapes[1]))]
+    return b.node("Where", [b.weight(chosen), *(operands if b.chance(0.5) else operands[::-1])])
 
 
 def _resize(b: Builder, x: Drawn) -> list[Drawn]:

@@ -50,6 +50,23 @@ WITHOUT_EFFECT = {
     "Expand": ("y0 = Expand (x, s) y = Relu (y0)", "int64[2] s = {1, 4}", ["Relu"]),
     "Expand of an open size": ("y0 = Expand (x, s) y = Relu (y0)", "int64[2] s = {3, 4}", ["Expand", "Relu"]),
     "Expand to another rank": ("y0 = Expand (x, s) y = Relu (y0)", "int64[3] s = {1, 1, 4}", ["Expand", "Relu"]),
+    "Where that chooses everywhere": ("y = Where (c, x, o)", "bool[1] c = {1}, float o = {2}", ["Where"]),
+    "Where inside": ("y0 = Where (c, o, x) y = Relu (y0)", "bool[1] c = {0}, float o = {2}", ["Relu"]),
+    "Where that chooses the first": (
+        "y0 = Where (c, x, o) y = Relu (y0)",
+        "bool c = {1}, float[4] o = {1,2,3,4}",
+        ["Relu"],
+    ),
+    "Where that chooses some": (
+        "y0 = Where (c, x, o) y = Relu (y0)",
+        "bool[4] c = {1, 1, 0, 1}, float o = {2}",
+        ["Where", "Relu"],
+    ),
+    "Where that stretches what it chooses to another rank": (
+        "y0 = Where (c, o, x) y = Relu (y0)",
+        "bool[2,1,1] c = {0, 0}, float o = {2}",
+        ["Where", "Relu"],
+    ),
     "Mul by 1": ("y0 = Mul (o, x) y = Relu (y0)", "float o = {1}", ["Relu"]),
     "Mul by ones": ("y0 = Mul (x, o) y = Relu (y0)", "float[4] o = {1, 1, 1, 1}", ["Relu"]),
     "Mul by nearly ones": ("y0 = Mul (x, o) y = Relu (y0)", "float[4] o = {1, 1, 1, 2}", ["Mul", "Relu"]),
