@@ -121,7 +121,7 @@ def test_equal_settings_have_equal_text() -> None:
         "inputs": {"x": [1, 2]},
         "samples": 1,
         "seed": 0,
-        "verify_seconds": 60,
+        "verify_seconds": 300,
         "runtime": "onnxruntime",
     }
 

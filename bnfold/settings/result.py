@@ -67,10 +67,10 @@ class VerifyOptions(Checked):
         ),
     )
     verify_seconds: int = field(
-        default=60,
+        default=300,
         metadata=about(
             "Time limit for the verification, in seconds.",
-            "What would take longer is left out.",
+            "What is tried follows from counted work: 60 s, less with a shorter limit, more with one beyond 300.",
             low=1,
         ),
     )

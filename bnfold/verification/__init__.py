@@ -62,7 +62,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         scaled: Values that the rewrite multiplied by factors. Wrong factors are found.
         frozen: Whether the rewrite was asked to treat inputs with a default as constants.
         fixed: The shapes that the rewrite was asked to give to inputs.
-        budget_seconds: The time for comparing whole models; None means ``checks.verify_seconds``.
+        budget_seconds: The time limit; None means ``checks.verify_seconds``.
         policy: The meaning of nodes of the original for which the operator's text leaves a choice.
         progress: Called with a phase, how much of it is done, and the total. If comparing whole models will take more
             than five seconds, it is called with ``estimate``, these seconds, and 0.

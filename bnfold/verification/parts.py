@@ -106,7 +106,7 @@ def _others(verifier: SubgraphVerifier, cuts: list[ir.Cut], whole: Whole | None)
         kept, larger = list(zip(cuts, rows, strict=True)), []
     if whole is None:
         return [row for _, row in kept] + larger
-    seconds, differs = verifier.request.clock.left, cache(partial(_differs_elsewhere, whole))
+    seconds, differs = verifier.request.clock.budget, cache(partial(_differs_elsewhere, whole))
     seen = [
         row
         if row.status == "verified" or (row.status == "failed" and differs())

@@ -17,6 +17,12 @@ from bnfold.verification.unscaled import Scaled
 
 T = TypeVar("T")
 
+_BUSY = 5
+"""How many times as long as on an idle machine the same may take beside other programs."""
+
+_QUICK = 60
+"""Seconds of a limit that are all for counted work."""
+
 RUNTIME_SHARE = 1 / 12
 """Share of the budget for a runtime beside the reference evaluator."""
 
@@ -24,14 +30,16 @@ RUNTIME_SHARE = 1 / 12
 class Clock:
     """Where the time went, and how much of the budget is left. It starts when it is made; phases add up by name.
 
-    ``work`` counts what is evaluated: it decides what is tried, and the budget, a limit on the clock, when all ends.
+    ``work`` counts what is evaluated. The ``budget``, in counted seconds, decides what is tried, whatever else the
+    machine does; the limit on the clock decides when all ends. Of a long limit, a fifth is the budget.
     """
 
-    def __init__(self, budget_seconds: float) -> None:
+    def __init__(self, limit_seconds: float) -> None:
         self._start = time.monotonic()
-        self.budget = budget_seconds
-        self.end = self._start + budget_seconds
-        self._needed = budget_seconds
+        self._limit = limit_seconds
+        self.budget = max(min(limit_seconds, _QUICK), limit_seconds / _BUSY)
+        self.end = self._start + limit_seconds
+        self._needed = limit_seconds
         self.share = 0.0
         """How much of the parts has been compared."""
         self.work = reference.Work()
@@ -39,12 +47,12 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """Seconds of the budget that are not spent; never below a tenth, so that a limit stays a limit."""
+        """Seconds until the limit; never below a tenth, so that a limit stays a limit."""
         return max(0.1, self.end - time.monotonic())
 
     @property
     def is_over(self) -> bool:
-        """Whether the budget is spent."""
+        """Whether the limit has struck."""
         return time.monotonic() > self.end
 
     def over(self, seconds: float = math.inf) -> str:
@@ -52,15 +60,19 @@ class Clock:
 
         That follows from the ``seconds`` that what was cut off needs, or from how much had been compared.
         """
-        missing = self.budget * (1 / self.share - 1) if self.share else 3 * self.budget
+        missing = self._limit * (1 / self.share - 1) if self.share else 3 * self._limit
         self._needed = max(self._needed, seconds if math.isfinite(seconds) else missing)
-        return f"the limit of {self.budget:g} s struck: raise it with --verify-seconds {self.enough(self._needed)}"
+        return f"the limit of {self._limit:g} s struck: raise it with --verify-seconds {self.enough(self._needed)}"
 
     def enough(self, seconds: float) -> int:
         """Return a limit with time for what should take so many seconds more, and may take twice as many."""
-        limit = max(math.ceil(time.monotonic() - self._start + 2 * seconds), 1)
-        step = int(10 ** max(len(str(limit)) - 2, 0))  # to two digits
-        return -(-limit // step) * step
+        return _rounded(time.monotonic() - self._start + 2 * seconds)
+
+    def too_long(self, seconds: float) -> str:
+        """Say that what takes so many counted seconds is not begun, and which limit leaves the time for it."""
+        enough = _rounded((2 if seconds <= _QUICK else _BUSY) * seconds)
+        needed = f"running both models needs about {seconds:.0f} s, and there are {self.budget:.0f} s for it"
+        return f"{needed}: raise the limit with --verify-seconds {enough}"
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -70,6 +82,13 @@ class Clock:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - begin
+
+
+def _rounded(seconds: float) -> int:
+    """Return the next larger number of two digits, with zeros behind."""
+    limit = max(math.ceil(seconds), 1)
+    step = int(10 ** max(len(str(limit)) - 2, 0))
+    return -(-limit // step) * step
 
 
 @dataclass(frozen=True, slots=True)

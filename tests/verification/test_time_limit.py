@@ -92,3 +92,13 @@ def test_the_limit_that_would_do_follows_from_how_much_was_compared(hands: Hands
     assert clock.over().endswith("--verify-seconds 190"), "ten and twice 90"
     assert clock.over(200.0).endswith("--verify-seconds 410")
     assert clock.over(20.0).endswith("--verify-seconds 410"), "no message names less than one before"
+
+
+def test_of_a_long_limit_a_fifth_is_for_counted_work_whatever_else_the_machine_does(hands: Hands) -> None:
+    assert [Clock(limit).budget for limit in (10.0, 60.0, 300.0, 1000.0)] == [10.0, 60.0, 60.0, 200.0]
+    clock = Clock(300.0)
+    hands.now += 200
+    assert not clock.is_over
+    for seconds in (30.0, 100.0):
+        enough = int(clock.too_long(seconds).rsplit(" ", 1)[1])
+        assert Clock(enough).budget >= seconds

@@ -165,7 +165,7 @@ def test_too_little_time_is_told_with_a_limit_that_is_enough(monkeypatch: pytest
 
     verdict = within(1.0)
     assert verdict.status == "unverified"
-    told = r"running both models needs about (\d+) s and the limit is 1 s: raise it with --verify-seconds (\d+);"
+    told = r"running both models needs about (\d+) s, and there are 1 s for it: raise .* --verify-seconds (\d+);"
     found = re.match(told, verdict.reason)
     assert found is not None, verdict.reason
     seconds, enough = map(int, found.groups())

@@ -138,7 +138,7 @@ def recorded(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> li
 
 
 def _run(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> RuntimeResult:
-    if seconds := session_too_long(request, request.clock.left):
+    if seconds := session_too_long(request, request.clock.budget):
         return RuntimeResult(request.checks.runtime, error=f"not asked: opening the model takes about {seconds:.0f} s")
     return RuntimeProcess(request.checks.runtime).run(model, feeds, request.clock.left)
 

@@ -29,7 +29,7 @@ from bnfold.verification.inputs.drawing import (
 from bnfold.verification.inputs.relaxed import loosened
 from bnfold.verification.inputs.shapes import sizings
 from bnfold.verification.inputs.sized import sized
-from bnfold.verification.request import Clock, Request
+from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess
 
 _LOOSE_SECONDS = 5.0
@@ -178,11 +178,6 @@ def _open_inputs(request: Request) -> list[str]:
     ]
 
 
-def _too_long(clock: Clock, seconds: float) -> str:
-    limit = f"the limit is {clock.budget:.0f} s: raise it with --verify-seconds {clock.enough(seconds)}"
-    return f"running both models needs about {seconds:.0f} s and {limit}"
-
-
 def _check_cost(request: Request, pair: ModelPair, choice: Choice, samples: int) -> None:
     if (size := choice.elements * _FLOAT64) > memory_there_is():
         raise Impossible(f"the inputs alone would take about {size >> 30} GiB of memory")
@@ -191,7 +186,7 @@ def _check_cost(request: Request, pair: ModelPair, choice: Choice, samples: int)
     pair.patience = max(_LONG, _SURPRISE * cost.seconds) if request.checks.depth == "auto" else math.inf
     is_limited = request.checks.depth != "full"
     if is_limited and seconds > request.clock.budget:
-        raise Impossible(_too_long(request.clock, seconds))
+        raise Impossible(request.clock.too_long(seconds))
     if is_limited and cost.memory > memory_there_is():
         raise Impossible(f"running the models would take about {cost.memory >> 30} GiB of memory")
     if seconds > _LONG:
