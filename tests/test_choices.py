@@ -65,7 +65,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "saved_var": (
         Case(
             text(9, "(float[2,3,5] x) => (float[2,3,5] y, float[3] t)", FIVE),
-            ("--decompose", "residual", "--target-opset", "13"),
+            ("--decompose", "remaining", "--target-opset", "13"),
         ),
     ),
     "depth": (Case("bn15.onnx"), Case(UNKNOWN)),

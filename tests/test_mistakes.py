@@ -164,7 +164,7 @@ def test_what_a_report_cannot_say_is_told_before_the_result_is_in_place(wanted: 
     proto.graph.initializer.append(onnx.TensorProto(name="v", data_type=1, dims=[3]))
     Path("lies.onnx").write_bytes(proto.SerializeToString())
     before = files(folder)
-    line = ["optimize", "lies.onnx", "out.onnx", "--decompose", "residual", "--no-verify", *wanted]
+    line = ["optimize", "lies.onnx", "out.onnx", "--decompose", "remaining", "--no-verify", *wanted]
     result = CliRunner().invoke(main, line)
     assert (result.exit_code, "does not fit its dims" in result.stderr) == (1, True), result.stderr
     assert files(folder) == before

@@ -132,7 +132,7 @@ def test_options_are_those_of_bnfold() -> None:
         (passes.FoldBatchNormPass, bnfold.Options(target_opset=18), "target_opset"),
         (passes.FoldBatchNormPass, bnfold.Options(fold=False), "fold"),
         (passes.FoldBatchNormPass, bnfold.Options(decompose="all"), "decompose"),
-        (passes.DecomposeBatchNormPass, bnfold.Options(decompose="residual"), "decompose"),
+        (passes.DecomposeBatchNormPass, bnfold.Options(decompose="remaining"), "decompose"),
         (lambda options: passes.UpgradeBatchNormPass(18, options), bnfold.Options(target_opset=17), "target_opset"),
     ],
 )

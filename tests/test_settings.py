@@ -30,7 +30,7 @@ from tests.conftest import MODELS
 NEWEST = onnx.defs.onnx_opset_version()
 made: Any = settings  # what is wrong below is wrong by its type, too
 WRONG: list[tuple[Callable[[], object], str]] = [
-    (lambda: made.Options(decompose="none"), "decompose: 'none' is not one of 'never', 'residual', 'all'"),
+    (lambda: made.Options(decompose="none"), "decompose: 'none' is not one of 'never', 'remaining', 'all'"),
     (lambda: made.Options(decompose_form="conv"), "decompose_form: 'conv' is not one of 'mul_add', "),
     (lambda: made.Options(decompose_ops=frozenset({"Conv"})), "decompose_ops: there is no operator 'Conv'"),
     (lambda: made.Options(only=frozenset({"Foo"})), "only: there is no operator 'Foo'"),
@@ -216,9 +216,11 @@ def test_every_option_reaches_its_field(monkeypatch: pytest.MonkeyPatch, tmp_pat
         excluded=frozenset({"Add"}), all_affines=True,
     )  # fmt: skip
     assert asked.checks == VerifyOptions("local", {"a": (1, 2), "b": (3,)}, tmp_path / "data.npz", 4, 5, "none", 8)
-    assert asked.delivery == OutputOptions(Path("out.onnx"), "none", 9, keep_failed=Path("bad.onnx"), explained=True)
+    assert asked.delivery == OutputOptions(
+        Path("out.onnx"), "none", 9, require_verified=True, keep_failed=Path("bad.onnx"), explained=True
+    )
     assert asked.run == CliOptions(
-        ("r.json",), as_json=True, require_verified=True, assert_none=frozenset({"Conv", "Relu"}), jobs=2,
+        ("r.json",), as_json=True, assert_none=frozenset({"Conv", "Relu"}), jobs=2,
         scheduler="tcp://x", force=True, verbose=True,
     )  # fmt: skip
     CliRunner().invoke(main, ["optimize", "in.onnx", "out.onnx", "--verify", "full", "--no-verify"])

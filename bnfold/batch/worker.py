@@ -128,7 +128,8 @@ def _work(task: Task, settings: Settings) -> FileResult:
                 counts=Counts(**made["counts"]),
             )
         result = _process(task, settings, names)
-        if result.status != "failed" and not result.left:  # what is not as it was to be is looked at again
+        is_done = result.status != "failed" and not result.left  # what is not as it was to be is looked at again
+        if is_done and result.output:
             found = {"status": result.status, "counts": asdict(result.counts) if result.counts else None}
             with suppress(BnfoldError, OSError):  # then it is done anew the next time
                 up_to_date.write(seen, task.output, task.memory, fingerprint, found)
@@ -156,10 +157,10 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> FileResul
             failed = failure.outcome
             document = report(failed, full=settings.delivery.explained) if isinstance(failed, Outcome) else {}
             return FileResult(source, output, "failed", str(failure), document, counts=Counts.of(document))
-    verdict = outcome.verdict
+    verdict, written = outcome.verdict, output if outcome.output is not None else None
     status: Status = "unchecked" if verdict is None else "verified" if verdict.verified else "unverified"
     message = why or (verdict.reason if verdict is not None else "")
-    return FileResult(source, output, status, message, document, status == "verified", left, Counts.of(document))
+    return FileResult(source, written, status, message, document, status == "verified", left, Counts.of(document))
 
 
 def remaining(outcome: Outcome, unwanted: frozenset[str]) -> tuple[int, str]:

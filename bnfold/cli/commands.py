@@ -168,7 +168,7 @@ def verify(args: Invocation) -> None:
         terminal.verdict(verdict, verbose=args.run.verbose)
     if verdict.status == "failed":
         sys.exit(1)
-    if verdict.status == "unverified" and args.run.require_verified:
+    if verdict.status == "unverified" and args.delivery.require_verified:
         sys.exit(3)
 
 
@@ -251,13 +251,14 @@ def _run(args: Invocation) -> None:
         raise click.UsageError("--scheduler is for a folder, a pattern or a URL, not for a single file")
     outcome = single.process(args, args.destination())
     single.publish_report(outcome, args)
-    if args.output == STREAM:
+    is_refused = single.is_refused(outcome, args)
+    if args.output == STREAM and not is_refused:
         from bnfold import ir
 
         sys.stdout.buffer.write(ir.encode(outcome.model))
     run = args.run
-    if not run.quiet or (outcome.verdict is not None and outcome.verdict.status != "verified"):
-        terminal.summary(outcome, verbose=run.verbose, quiet=run.quiet)
+    if not run.quiet or is_refused or outcome.status == "unverified":
+        terminal.summary(outcome, verbose=run.verbose, quiet=run.quiet, is_refused=is_refused)
     if click.get_current_context().info_name == "upgrade" and not run.quiet:
         single.hint_at_convert(outcome)
     sys.exit(single.exit_code(outcome, args))

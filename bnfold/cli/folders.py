@@ -155,11 +155,12 @@ def _finish(results: Sequence[FileResult], args: Invocation, skipped: int) -> in
         publish.findings(results, given.output_format)
     elif shown or not given.quiet:
         told = {"table": not (given.as_json or given.quiet), "folds": args.options.fold}
+        told["is_refused"] = args.delivery.require_verified
         terminal.batch_summary(shown if given.quiet else results, skipped=skipped, **told)
     if any(result.message == scheduler.INTERRUPTED for result in results):
         return INTERRUPTED
     if any(result.status == "failed" for result in results):
         return 1
-    if given.require_verified and not all(result.is_verified for result in results):
+    if args.delivery.require_verified and not all(result.is_verified for result in results):
         return 3
     return 4 if any(result.left for result in results) else 0

@@ -166,7 +166,7 @@ def _too_many(message: str, args: list[str]) -> str:
     if sum(argument.endswith(".onnx") for argument in args) > 2:
         return "to process many models, give a folder, or a pattern in quotes: 'models/*.onnx'"
     if any(argument.isdecimal() for argument in args[2:]):
-        return "to verify with several random inputs, use --samples N"
+        return "to verify with several samples, use --samples N"
     return ""
 
 

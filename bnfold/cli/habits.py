@@ -30,7 +30,7 @@ COUNTERPARTS = {
     "--mutable-initializer": "use --overridable keep",
     "--freeze-overridable": "use --overridable freeze",
     "--depth": "use --verify auto, full or local",
-    "--no-batchnorm": "use --decompose residual, and --assert-none BatchNormalization",
+    "--no-batchnorm": "use --decompose remaining, and --assert-none BatchNormalization",
     "--no-fold": "use `bnfold upgrade`, which does not fold",
     "--skip-fuse-bn": "use `bnfold upgrade`, which does not fold",
     "--skip-optimization": "use --except OP to keep operators out of folding; `bnfold upgrade` does not fold",

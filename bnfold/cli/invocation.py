@@ -52,12 +52,6 @@ class CliOptions(Checked):
             "Do not compare the result with the original.",
         ),
     )
-    require_verified: bool = field(
-        default=False,
-        metadata=about(
-            "Exit with code 3 if the result could not be verified.",
-        ),
-    )
     as_is: bool = field(
         default=False,
         metadata=about(
@@ -225,7 +219,7 @@ def _inputs_and_output(paths: tuple[str, ...], *, in_place: bool, dry_run: bool)
     """Split the inputs from OUT, which comes last; ``in_place`` has none, and ``dry_run`` needs none."""
     example = f"`bnfold {click.get_current_context().info_name}"
     if len(paths) > 2 and paths[-1].isdecimal():
-        raise click.UsageError(f"OUT cannot be {paths[-1]}; to verify with several random inputs, use --samples N.")
+        raise click.UsageError(f"OUT cannot be {paths[-1]}; to verify with several samples, use --samples N.")
     if not paths:
         raise click.UsageError(f"Missing argument 'IN', the model to read, as in {example} model.onnx out.onnx`.")
     if in_place:

@@ -46,9 +46,14 @@ def process(args: Invocation, delivery: OutputOptions | None) -> Outcome:
             raise UpgradeBlocked(f"{blocked}. {hint}", blocked.blockers) from blocked
 
 
+def is_refused(outcome: Outcome, args: Invocation) -> bool:
+    """Whether the result is not written because it was not verified."""
+    return args.delivery.require_verified and not outcome.verified
+
+
 def exit_code(outcome: Outcome, args: Invocation) -> int:
     """Return the exit code for a model that was processed."""
-    if args.run.require_verified and (outcome.verdict is None or outcome.verdict.status != "verified"):
+    if is_refused(outcome, args):
         return 3
     if not args.run.assert_none:
         return 0

@@ -39,6 +39,7 @@ COLORS = {"verified": GOOD, "unverified": WARNING, "failed": BAD}
 _PATIENCE = 0.5
 """Seconds before a bar appears: one that is gone at once only flickers."""
 
+UNVERIFIED = "no difference was found, but a part could not be compared. --require-verified writes no such result"
 ORDER: tuple[Status, ...] = ("failed", "unverified", "unchecked", "inspected", "verified", "skipped")
 
 
@@ -94,11 +95,15 @@ def _long(seconds: int) -> None:
     say(f"verifying whole models in float64 will take about {seconds} s; --verify local is faster")
 
 
-def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
-    """Print after a run: the model before and after, verification, what needs attention, what was written."""
+def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -> None:
+    """Print after a run: the model before and after, verification, what needs attention, what was written.
+
+    A result that ``is_refused`` is not written because it was not verified.
+    """
     report = outcome.report
     if quiet:
         _verification(outcome.verdict)
+        _unverified(outcome, is_refused=is_refused)
         return
     from bnfold.cli import before_after
 
@@ -111,6 +116,7 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool) -> None:
     for line in [nothing] if nothing and not (verbose or report.latency) else told:
         say(line)
     _verification(outcome.verdict, verbose=verbose)
+    _unverified(outcome, is_refused=is_refused)
     if grew := before_after.grown(report):
         say(f"  note: {grew}", WARNING)
     _attention(report, verbose=verbose)
@@ -157,6 +163,14 @@ def _verification(verdict: Verdict | None, *, verbose: bool = False) -> None:
         say(f"  note: {note}")
 
 
+def _unverified(outcome: Outcome, *, is_refused: bool) -> None:
+    """Say what becomes of a result that was not verified, and which option decides that."""
+    if is_refused:
+        say("  nothing was written, because --require-verified was given", BAD)
+    elif outcome.status == "unverified":
+        say(f"  {UNVERIFIED}", WARNING)
+
+
 def _evidence(verdict: Verdict) -> None:
     from bnfold.verification.sentences import stress
 
@@ -165,7 +179,7 @@ def _evidence(verdict: Verdict) -> None:
     for row in verdict.outputs:
         if row.error_before is not None and row.error_after is not None:
             change = f"{row.error_before:.1e} before, {row.error_after:.1e} after"
-            say(f"  output {row.name}: rounding error in {row.dtype} {change}, on a typical input")
+            say(f"  output {row.name}: rounding error in {row.dtype} {change}, on a typical sample")
 
 
 def _attention(report: Report, *, verbose: bool) -> None:
@@ -237,11 +251,14 @@ def verdict(found: Verdict, *, verbose: bool = False) -> None:
             say(f"  note: {note}")
 
 
-def batch_summary(results: Sequence[FileResult], *, table: bool, skipped: int = 0, folds: bool = True) -> None:
+def batch_summary(
+    results: Sequence[FileResult], *, table: bool, skipped: int = 0, folds: bool = True, is_refused: bool = False
+) -> None:
     """Print one row a model on stdout, those that need attention first, and the counts on stderr.
 
     Without the table, failures and forbidden nodes that remain are printed on stderr, because programs read standard
     output then. ``skipped`` models were left out; ``folds`` says whether models were changed and not only inspected.
+    ``is_refused``: results that were not verified are not written.
     """
     from bnfold.batch.scheduler import INTERRUPTED
 
@@ -263,6 +280,8 @@ def batch_summary(results: Sequence[FileResult], *, table: bool, skipped: int = 
     counts = Counter(result.status for result in results)
     if results and table:
         say(", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status]))
+        if counts["unverified"] and not is_refused:
+            say(f"  {UNVERIFIED}", WARNING)
     offenders = [result.source for result in results if result.left]
     if offenders and table:
         _offenders(offenders, len(results), folds=folds)

@@ -51,7 +51,7 @@ class Converted(NamedTuple):
         return (
             f"training mode, which uses the statistics of each batch: {', '.join(self.training)}. "
             "If that was not meant, call model.eval() before exporting, or use --force-inference. "
-            "For runtimes without training mode, use --decompose residual"
+            "For runtimes without training mode, use --decompose remaining"
         )
 
     @property

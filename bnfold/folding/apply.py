@@ -120,7 +120,7 @@ def _set_constant(edit: SetConstant, budget: SizeBudget) -> None:
 def _add_constant(edit: ExtraAdd, served: str) -> ir.Node:
     """Insert and return the Add. The value keeps its name; behind a node, it also keeps its consumers."""
     node, slot, value, graph = edit.node, edit.slot, edit.value, edit.node.graph
-    assert value is not None, "a residual stands beside a value that is there"
+    assert value is not None, "an extra add stands beside a value that is there"
     fresh = graph.fresh(f"{value.name}_{'unshifted' if edit.side == 'behind' else 'shifted'}")
     if (kind := value.type) is not None:
         graph.types[fresh.name] = kind

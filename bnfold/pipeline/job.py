@@ -158,7 +158,7 @@ def _deliver(
 
     def put_in_place(outcome: Outcome, staged: StagedFile | None) -> Outcome:
         second_opinion(outcome)
-        if delivery is None or staged is None:
+        if delivery is None or staged is None or (delivery.require_verified and not outcome.verified):
             return outcome
         if delivery.explained or path_conflicts.overwrites(outcome.source, delivery):
             outcome = replace(outcome, original=outcome.read_original())
@@ -170,7 +170,7 @@ def _deliver(
             with stage(simplified) as staged:
                 outcome = put_in_place(simplified, staged)
             # The steps' files go at the end of this block.
-            model = ir.load(ir.encode(outcome.model) if delivery is None else delivery.path)
+            model = ir.load(ir.encode(outcome.model) if outcome.output is None else outcome.output)
             return replace(outcome, model=model)
     if delivery is None and outcome.checks.depth != "none":
         check_range(outcome.model)

@@ -48,7 +48,7 @@ class VerifyOptions(Checked):
     samples: int = field(
         default=1,
         metadata=about(
-            "How many random inputs to compare on.",
+            "How many samples to compare on; a sample is one set of random inputs.",
             low=1,
         ),
     )
@@ -110,6 +110,12 @@ class OutputOptions(Checked):
         default=False,
         metadata=about(
             "Allow OUT to be the same file as IN.",
+        ),
+    )
+    require_verified: bool = field(
+        default=False,
+        metadata=about(
+            "Write nothing, and exit with code 3, if the result could not be verified.",
         ),
     )
     keep_failed: Path | None = field(

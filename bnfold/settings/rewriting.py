@@ -89,10 +89,10 @@ class Options(Checked):
             "False upgrades only.",
         ),
     )
-    decompose: Literal["never", "residual", "all"] = field(
+    decompose: Literal["never", "remaining", "all"] = field(
         default="never",
         metadata=about(
-            "Replace BatchNormalization by primitive operators: what folding leaves (residual), or all of them, "
+            "Replace BatchNormalization by primitive operators: what folding leaves (remaining), or all of them, "
             "without folding any (all).",
         ),
     )
@@ -199,7 +199,7 @@ class Options(Checked):
             "Put an Add in a BatchNormalization's place where that saves operators or elements (auto), or always.",
             "A BatchNormalization whose scale finds a weight and whose shift does not ends so. ``auto`` leaves it "
             "where the Add would be as many operators on as many elements, which runtimes are no faster with; "
-            '``always`` is for targets that know no BatchNormalization. ``decompose="residual"`` includes it.',
+            '``always`` is for targets that know no BatchNormalization. ``decompose="remaining"`` includes it.',
         ),
     )
     simplify: Sequence[Literal["onnxscript", "onnxslim", "onnxsim", "onnxoptimizer", "onnxruntime"]] = field(
@@ -245,7 +245,7 @@ class OptionFields(TypedDict, total=False):
     ir_version: int | Literal["auto", "keep"]
     fix_shapes: Mapping[str, Sequence[int]]
     fold: bool
-    decompose: Literal["never", "residual", "all"]
+    decompose: Literal["never", "remaining", "all"]
     decompose_form: Literal["mul_add", "sub_mul_add", "depthwise_conv"]
     decompose_ops: AbstractSet[str]
     policy: Policy

@@ -230,7 +230,7 @@ def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) 
         reason = f"the whole models agree, but the inputs may not exercise every change: {_sentence(unseen)}"
         return _verdict(request, "unverified", reason, "nothing", whole, local)
     loose = f", of shapes that the operators take ({whole.pair.misfit})" if whole.pair.misfit else ""
-    agree = sentences.agree(whole.rows, len(whole.seen), inputs=loose)
+    agree = sentences.agree(whole.rows, len(whole.seen), more=loose)
     return _verdict(request, "verified", agree, "float64", whole, local)
 
 

@@ -9,12 +9,12 @@ from bnfold.verification.verdict import TOO_FAR, OutputRow
 _NAMED = 8  # in a list of names
 
 
-def agree(rows: Sequence[OutputRow], samples: int, where: str = "float64", inputs: str = "") -> str:
-    """Return how well the outputs of two whole models agree: on an ordinary input, if one of several is.
+def agree(rows: Sequence[OutputRow], samples: int, where: str = "float64", more: str = "") -> str:
+    """Return how well the outputs of two whole models agree: on ordinary numbers, if one of several samples has these.
 
-    ``inputs`` says more about what the models were fed.
+    A sample is one set of inputs; ``more`` says more about them.
     """
-    count = f"{samples} input{'s' * (samples > 1)}{inputs}"
+    count = f"{samples} sample{'s' * (samples > 1)}{more}"
     worst = max(rows, key=lambda row: row.relative, default=None)
     if worst is None or not worst.relative:
         return f"outputs are identical ({where}, {count})"
@@ -27,12 +27,12 @@ def agree(rows: Sequence[OutputRow], samples: int, where: str = "float64", input
 
 
 def stress(rows: Sequence[OutputRow], samples: int) -> str:
-    """Return the largest difference on all inputs, if some are not typical; else an empty text."""
+    """Return the largest difference on all samples, if some are not typical; else an empty text."""
     worst = max(rows, key=lambda row: row.relative, default=None)
     if worst is None or samples < 2 or worst.relative == max(row.typical for row in rows):
         return ""
-    inputs = f"relative; float64, all {samples} inputs: some are very large, tiny or constant"
-    return _agree(worst.relative, worst.allowed, inputs)
+    how = f"relative; float64, all {samples} samples: some are very large, tiny or constant"
+    return _agree(worst.relative, worst.allowed, how)
 
 
 def _agree(relative: float, allowed: float, how: str, which: str = "") -> str:
@@ -55,7 +55,7 @@ def runtime_agrees(relative: float, allowed: float) -> str:
 
 
 def fate(row: OutputRow) -> str:
-    """Return whether an output agrees, and how closely: on a typical input, if that shows a difference."""
+    """Return whether an output agrees, and how closely: on a typical sample, if that shows a difference."""
     if row.fault and row.fault != TOO_FAR:
         return f"{row.name}: {row.fault}"
     if row.fault:

@@ -22,9 +22,9 @@ class OutputRow:
     Errors are relative to ``scale``, the largest finite magnitude. ``max_abs``, ``rms``, ``relative`` and ``ulps``
     compare the two float64 evaluations. ``ulps`` counts units in the last place of the output's own type; elements that
     are tiny beside the scale are left out. ``allowed`` is the largest ``relative`` that rounding the new weights can
-    explain. ``typical`` and ``typical_allowed`` are ``relative`` and ``allowed`` on the first input, which has ordinary
-    numbers; other inputs may be very large, tiny or constant. ``error_before`` and ``error_after`` compare the results
-    of a runtime, in storage precision, with float64. They are None if no runtime ran the model.
+    explain. ``typical`` and ``typical_allowed`` are ``relative`` and ``allowed`` on the first sample, whose numbers are
+    ordinary; those of others may be very large, tiny or constant. ``error_before`` and ``error_after`` compare the
+    results of a runtime, in storage precision, with float64. They are None if no runtime ran the model.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Verdict:
         outputs: A row for each output of the whole model; empty if it was not run as a whole.
         ``witnesses``: A row for each runtime, and one for recorded outputs.
         local: A row for each rewrite that was checked separately.
-        samples: The number of inputs that were compared.
+        samples: The number of samples (sets of inputs) that were compared.
         seed: The seed of the random inputs.
         localised: The first value that differs, and the rewrite that produced it.
         notes: Further remarks.

@@ -24,7 +24,7 @@ from bnfold.settings import Options, VerifyOptions
 
 SETTINGS: tuple[Options, ...] = (
     Options(),
-    Options(decompose="residual", max_growth=1 << 20),
+    Options(decompose="remaining", max_growth=1 << 20),
     Options(target_opset="keep", all_affines=True),
     Options(target_opset=21, fold=False),
 )

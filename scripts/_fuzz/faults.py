@@ -34,7 +34,7 @@ DRAWS = (
 )
 WAYS = (
     {"target_opset": "keep", "all_affines": True}, {"target_opset": None}, {"target_opset": 21, "fold": False},
-    {"target_opset": "keep", "decompose": "all", "fold": False}, {"target_opset": None, "decompose": "residual"},
+    {"target_opset": "keep", "decompose": "all", "fold": False}, {"target_opset": None, "decompose": "remaining"},
 )  # fmt: skip
 TOOLS = [name for name in ("onnxscript", "onnxsim", "onnxslim", "onnxoptimizer") if importlib.util.find_spec(name)]
 

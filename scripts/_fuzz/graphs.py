@@ -49,7 +49,7 @@ def draw(seed: int, corpus: Sequence[Path]) -> Case:
         outside.move_out(model, files, links, rng)
     settings = {
         "target_opset": [None, None, "keep", 21][int(rng.integers(4))],
-        "decompose": ["never", "residual", "all"][int(rng.integers(3))],
+        "decompose": ["never", "remaining", "all"][int(rng.integers(3))],
         "all_affines": bool(rng.random() < 0.3),
         "external_data": ["auto", "keep", "none", "weights.bin"][int(rng.integers(4))],
         "merge_branches": bool(rng.random() < 0.3),

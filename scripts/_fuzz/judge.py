@@ -37,7 +37,7 @@ def options(mode: str) -> Options:
     Overridable inputs stay, for they get other values.
     """
     if mode == "optimize":
-        return Options(decompose="residual", max_growth=1 << 30, overridable="keep")
+        return Options(decompose="remaining", max_growth=1 << 30, overridable="keep")
     affines = mode == "affines"
     return Options(
         target_opset="keep", all_affines=affines, merge_branches=affines, max_growth=1 << 30, overridable="keep"

@@ -22,7 +22,7 @@ HUGE = 1 << 30
 DEFAULTS: dict[str, Settings] = {
     "fold": {"target_opset": "keep"},
     "affines": {"target_opset": "keep", "all_affines": True, "merge_branches": True},
-    "optimize": {"decompose": "residual"},
+    "optimize": {"decompose": "remaining"},
     "upgrade": {"fold": False},
     "decompose": {},
     "convert": {"fold": False},

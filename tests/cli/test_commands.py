@@ -194,12 +194,59 @@ def test_a_model_that_cannot_be_upgraded_points_to_fold(out: Path, tmp_path: Pat
     assert not out.exists()
 
 
-def test_require_verified_is_exit_code_3(out: Path, tmp_path: Path) -> None:
-    graph = onnx.parser.parse_graph("g (float[2,3] x) => (float[2,3] y) { y = Identity (x) }")
-    graph.node[0].op_type, graph.node[0].domain = "Secret", "acme"
-    imports = [onnx.helper.make_opsetid("", 13), onnx.helper.make_opsetid("acme", 1)]
-    onnx.save(onnx.helper.make_model(graph, opset_imports=imports, ir_version=8), tmp_path / "secret.onnx")
-    assert run("optimize", tmp_path / "secret.onnx", out, "--no-verify", "--require-verified").exit_code == 3
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """A model that no comparison can run: a BatchNormalization between two operators that nobody knows."""
+    text = """<ir_version: 8, opset_import: ["": 13, "acme": 1]>
+    g (float[1,2,3,3] x) => (float[1,2,3,3] y)
+    <float[2] s = {2.0, 3.0}, float[2] b = {1.0, 4.0}, float[2,2,1,1] w = {1.0, 2.0, 3.0, 4.0}>
+    { a = acme.Secret (x) c = Conv (a, w) n = BatchNormalization (c, s, b, b, s) y = acme.Secret (n) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "secret.onnx")
+    return tmp_path / "secret.onnx"
+
+
+def test_an_unverified_result_is_written_and_the_option_that_forbids_it_is_named(secret: Path, out: Path) -> None:
+    result = run("optimize", secret, out, "--verify", "full")
+    assert result.exit_code == 0
+    assert "UNVERIFIED: " in result.stderr
+    assert "--require-verified writes no such result" in result.stderr
+    assert out.exists()
+
+
+@pytest.mark.parametrize("checked", [("--no-verify",), ("--verify", "full"), ("--verify", "full", "--quiet")])
+def test_require_verified_writes_nothing_and_is_exit_code_3(secret: Path, out: Path, checked: tuple[str, ...]) -> None:
+    result = run("optimize", secret, out, *checked, "--require-verified", "--report", out.with_suffix(".json"))
+    assert result.exit_code == 3
+    assert "nothing was written, because --require-verified was given" in result.stderr
+    assert not out.exists()
+    assert json.loads(out.with_suffix(".json").read_text())["output"] is None
+
+
+def test_require_verified_keeps_the_model_that_was_to_be_overwritten(secret: Path) -> None:
+    before = secret.read_bytes()
+    assert run("optimize", secret, "--in-place", "--no-verify", "--require-verified").exit_code == 3
+    assert secret.read_bytes() == before
+
+
+def test_require_verified_sends_nothing_to_standard_output(secret: Path) -> None:
+    result = run("optimize", secret, "-", "--no-verify", "--require-verified")
+    assert (result.exit_code, result.stdout_bytes) == (3, b"")
+
+
+def test_require_verified_holds_for_each_model_of_many(secret: Path, out: Path) -> None:
+    good = secret.with_name("good.onnx")
+    good.write_bytes((MODELS / "bn9.onnx").read_bytes())
+    for again in range(2):  # what was not written is not up to date the next time
+        result = run("optimize", secret, good, out.parent / "many/", "--verify", "full", "--require-verified")
+        assert result.exit_code == 3, again
+        assert "1 unverified, 1 " in result.stderr
+        assert [path.name for path in (out.parent / "many").glob("*.onnx")] == ["good.onnx"]
+
+
+def test_require_verified_is_about_the_end_of_a_chain(secret: Path, out: Path) -> None:
+    result = run("optimize", secret, out, "--simplify", "--no-verify", "--require-verified")
+    assert result.exit_code == 3
+    assert not out.exists()
 
 
 def test_help_names_every_command_and_imports_nothing_heavy() -> None:

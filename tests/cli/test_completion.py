@@ -16,7 +16,7 @@ ASKED = {
     "bnfold op": "optimize",
     "bnfold inspect a.onnx --assert-none BatchN": "BatchNormalization",
     "bnfold optimize a.onnx b.onnx --fi": "--fix-shapes",
-    "bnfold optimize a.onnx b.onnx --decompose r": "residual",
+    "bnfold optimize a.onnx b.onnx --decompose r": "remaining",
     "bnfold optimize a.onnx b.onnx --simplify onnxsc": "onnxscript",
     "bnfold upgrade a.onnx b.onnx --opset la": "latest",
     "bnfold optimize resn": "resnet_opset6.onnx",

@@ -203,7 +203,7 @@ def test_a_verdict_s_reason_is_what_the_command_line_and_the_report_say(tmp_path
     assert verify["summary"] == f"verified: {verify['reason']}"
     assert verify["summary"] in result.stderr.splitlines()
     said = (
-        r"outputs agree on all 8 inputs, on ordinary numbers to \S+ \(relative; float64\)\."
+        r"outputs agree on all 8 samples, on ordinary numbers to \S+ \(relative; float64\)\."
         r" Rounding the new weights allows \S+\."
     )
     assert re.fullmatch(said, verify["reason"])

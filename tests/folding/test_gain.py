@@ -180,9 +180,9 @@ def test_spelled_out_it_is_two_operators() -> None:
     [
         ({}, ["BatchNormalization", "Conv"]),
         ({"exchange": "always"}, ["Add", "Conv"]),
-        ({"decompose": "residual"}, ["Add", "Conv"]),
+        ({"decompose": "remaining"}, ["Add", "Conv"]),
         (
-            {"decompose": "residual", "decompose_ops": frozenset({"InstanceNormalization"})},
+            {"decompose": "remaining", "decompose_ops": frozenset({"InstanceNormalization"})},
             ["BatchNormalization", "Conv"],
         ),
     ],

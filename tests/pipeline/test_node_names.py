@@ -20,7 +20,7 @@ from tests import corpus as real
 
 WAYS: dict[str, dict[str, Any]] = {
     "upgraded": {"fold": False, "target_opset": 21},
-    "folded": {"decompose": "residual", "overridable": "freeze"},
+    "folded": {"decompose": "remaining", "overridable": "freeze"},
     "decomposed": {"fold": False, "decompose": "all", "overridable": "freeze"},
 }
 
@@ -85,7 +85,7 @@ SHIFTED = """(float[1,2,4,4] x) => (float[1,2,4,4] y, float[1,2,4,4] z) {{
 @pytest.mark.parametrize(("taken", "name"), [("other", "norm1_shift"), ("norm1_shift", "norm1_shift_1")])
 def test_what_stays_of_a_normalisation_is_named_after_it(taken: str, name: str) -> None:
     proto = model(SHIFTED.format(taken), **STATISTICS, w=np.ones((2, 2, 3, 3)))
-    after = rewritten(proto, decompose="residual")
+    after = rewritten(proto, decompose="remaining")
     assert check(proto, after) == {name}
     (added,) = [node for node in nodes(after) if node.name == name]
     assert added.op_type == "Add"

@@ -20,7 +20,7 @@ ITSELF: dict[Reason, Advice] = {
         "gives each channel of each image a channel of its own, this is an InstanceNormalization, as older exporters "
         "wrote it, and becomes one. Here the sizes, or the parameters, do not prove it; the report says which.",
         "Fix the sizes that are open, the batch size above all: --fix-shape NAME=SHAPE. Evaluation mode changes "
-        "nothing here, and --force-inference would compute something else. --decompose residual replaces the operator "
+        "nothing here, and --force-inference would compute something else. --decompose remaining replaces the operator "
         "exactly.",
         model(
             "(float[N,1,4,4] x) => (float[K,1,4,4] y)",

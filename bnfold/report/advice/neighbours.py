@@ -22,7 +22,7 @@ NEIGHBOURS: dict[Reason, Advice] = {
         "node too, and it cannot undo that: the detail says what is in the way. In DenseNets and pre-activation "
         "ResNets one BatchNormalization of each stage folds all the same; the signs of the others differ from it.",
         "Usually nothing: the network is built that way. If your toolchain does not accept BatchNormalization, "
-        "--decompose residual replaces what is left by Mul and Add.",
+        "--decompose remaining replaces what is left by Mul and Add.",
         model(
             "(float[1,2,4,4] x) => (float[1,2,4,4] y, float[1,2,4,4] z)",
             "c = Conv (x, w)",
@@ -46,7 +46,7 @@ NEIGHBOURS: dict[Reason, Advice] = {
     Reason.NO_HANDLER: Advice(
         "The operator has no weights to fold into, and a scale and shift before it is not the same as one behind it. "
         "This holds for most activation functions, Softmax, and operators of other domains.",
-        "Usually nothing. The network normalises an activation; there are no weights next to it. --decompose residual "
+        "Usually nothing. The network normalises an activation; there are no weights next to it. --decompose remaining "
         "replaces the BatchNormalization by Mul and Add.",
         model(ONE, "c = Sigmoid (x)", norm("c", "n"), "y = Sigmoid (n)", constants=PARAMETERS),
     ),

@@ -55,7 +55,7 @@ NUMBERS: dict[Reason, Advice] = {
     Reason.SHIFT_NO_ROOM: Advice(
         "The scale could move on, but the shift could not: the next operator sums, multiplies or quantizes, and adding "
         "a constant before it is not the same as adding one behind it.",
-        "Nothing without changing the network. --decompose residual replaces the BatchNormalization by primitive "
+        "Nothing without changing the network. --decompose remaining replaces the BatchNormalization by primitive "
         "operators.",
         model(
             "(float[1,2,4,4] x) => (float[1,2,1,1] y)",
@@ -129,7 +129,7 @@ NUMBERS: dict[Reason, Advice] = {
             "y = local.Plugin (n)",
             constants=PARAMETERS,
         ),
-        "bnfold inspect model.onnx --decompose residual",
+        "bnfold inspect model.onnx --decompose remaining",
     ),
     Reason.OPSET: Advice(
         "The rewrite needs an operator, or a version of one, that the model's opset does not have, and the opset was "

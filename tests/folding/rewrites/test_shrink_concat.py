@@ -136,7 +136,7 @@ def test_what_comes_after_folding_still_finds_it() -> None:
     """Upgrades and decompositions look for a BatchNormalization by the value it makes, which is another one now."""
     net = Net(opset=9, dtype=np.float32)
     model = ir.load(net.model(net.batchnorm(net.node("Concat", conv(net, 4), net.input(2, 2, 4, 6), axis=1), 6)))
-    report = rewrite(model, Options(decompose="residual"))
+    report = rewrite(model, Options(decompose="remaining"))
     assert [event.verdict for event in report.batchnorms] == ["decomposed"]
     assert "BatchNormalization" not in [node.op_type for node in model.graph.nodes]
 

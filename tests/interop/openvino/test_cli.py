@@ -72,7 +72,7 @@ def test_assert_none(tmp_path: Path, name: str) -> None:
     done = call(*arguments)
     assert done.exit_code == 4
     assert "bn" in done.stderr
-    assert call(*arguments, "--decompose", "residual").exit_code == 0
+    assert call(*arguments, "--decompose", "remaining").exit_code == 0
     assert "BatchNormInference" not in (tmp_path / "out.xml").read_text(encoding="utf-8")
 
 

@@ -204,7 +204,7 @@ def test_what_cannot_be_folded_is_kept_with_its_reason_and_can_be_decomposed(
     assert (event.verdict, event.reason, event.version) == ("kept", Reason.NO_HANDLER, version)
     assert "Tanh" in event.detail or "Sigmoid" in event.detail
     assert types(target).count("BatchNormInference") == 1
-    outcome, target = refold(path, decompose="residual", decompose_form=form)
+    outcome, target = refold(path, decompose="remaining", decompose_form=form)
     assert outcome.report.batchnorms[0].verdict == "decomposed"
     assert "BatchNormInference" not in types(target)
     assert ("GroupConvolution" in types(target)) == (form == "depthwise_conv")
@@ -224,7 +224,7 @@ def test_parameters_that_are_computed_are_decomposed_at_run_time(tmp_path: Path)
     path = save(tmp_path / "m.xml", [v5.batch_norm_inference(x, *vectors, 1e-3)], [x, gamma])
     outcome, target = refold(path)
     assert outcome.report.batchnorms[0].reason == Reason.DYNAMIC_PARAMETERS
-    outcome, target = refold(path, decompose="residual")
+    outcome, target = refold(path, decompose="remaining")
     assert outcome.report.batchnorms[0].verdict == "decomposed"
     check(path, target, draw(2, 4, 9, 7), draw(4, seed=3))
 
@@ -278,7 +278,7 @@ def branches(*, compress: bool, folder: Path) -> Path:
 @pytest.mark.parametrize("compress", [False, True])
 def test_bodies_are_visited(tmp_path: Path, compress: bool) -> None:
     path = branches(compress=compress, folder=tmp_path)
-    outcome, target = refold(path, decompose="residual")
+    outcome, target = refold(path, decompose="remaining")
     found = {event.name: event for event in outcome.report.batchnorms}
     assert found["inside"].verdict == "folded"
     assert found["inside"].graph == "branch.then_body"

@@ -254,7 +254,7 @@ def test_a_decomposition_over_an_unknown_rank_is_one_line(tmp_path: Path) -> Non
     path = text.save(tmp_path / "m.xml")
     assert fold(path, tmp_path / "out.xml", verify=UNCHECKED).report.batchnorms[0].verdict == "kept"
     with pytest.raises(Unsupported, match="leave out --decompose"):
-        fold(path, tmp_path / "out.xml", verify=UNCHECKED, decompose="residual")
+        fold(path, tmp_path / "out.xml", verify=UNCHECKED, decompose="remaining")
 
 
 def test_staging_twice_gives_the_same(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_what_fails_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_body_that_no_run_enters_is_not_vouched_for(tmp_path: Path) -> None:
     """Both branches are entered, for booleans are turned round; recorded inputs that enter one only leave a doubt."""
     before = branches(compress=False, folder=tmp_path)
-    outcome = optimize(before, tmp_path / "out.xml", options=Options(decompose="residual"))
+    outcome = optimize(before, tmp_path / "out.xml", options=Options(decompose="remaining"))
     assert outcome.verdict is not None
     assert outcome.verdict.status == "verified", outcome.verdict.reason
     np.savez(tmp_path / "one.npz", x=draw(2, 4, 9, 7), condition=np.array(True))

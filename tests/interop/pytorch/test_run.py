@@ -154,7 +154,7 @@ def test_an_onnx_ir_model_comes_back_as_a_new_one() -> None:
 def test_options_and_the_target_opset_hold_for_programs_too() -> None:
     module, x = small(), networks.example(ResNet)
     program = networks.plainly_exported(module, x, opset_version=18)
-    options = bnfold.Options(target_opset=21, excluded=frozenset({"Conv"}), decompose="residual")
+    options = bnfold.Options(target_opset=21, excluded=frozenset({"Conv"}), decompose="remaining")
     outcome = pytorch.optimize(program, module=module, options=options)
     assert program.model.opset_imports[""] == 21
     assert [event.verdict for event in outcome.report.batchnorms] == ["decomposed"]
