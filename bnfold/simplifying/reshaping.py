@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
@@ -50,14 +52,43 @@ def _cancel(row: list[ir.Node], known: Proven) -> bool:
 def _target(node: ir.Node, known: Proven) -> list[Dim] | None:
     """Return the target of a Reshape: sizes, 0 for the input's size on that axis, -1 for the remaining elements."""
     told = known.integers(node.input(1))
-    return None if told is None or not told.dims or node.attr("allowzero", 0) else list(told.items)
+    if told is None or not told.dims or (node.attr("allowzero", 0) and 0 in told.items):
+        return None
+    return list(told.items)
 
 
 def _learn_target(node: ir.Node, made: ir.Value, known: Proven) -> None:
     target, dims = _target(node, known), known.dims(node.input(0))
     if target is not None:
         copied = [_at(dims, place) if item == 0 else item for place, item in enumerate(target)]
-        known.learn(made, [None if item == -1 else item for item in copied])
+        rest = _rest(node, copied, known) if -1 in copied else None
+        known.learn(made, [rest if item == -1 else item for item in copied])
+
+
+def _rest(node: ir.Node, target: Sequence[Dim], known: Proven) -> Dim:
+    """Return what a -1 stands for: sizes of a source that the target does not have.
+
+    Beside a size of zero no runtime infers it; with ``allowzero`` onnxruntime takes 1 all the same.
+    """
+    if None in target:
+        return None
+    names, number = _product(item for item in target if item != -1)
+    for dims in (known.dims(source) for _, source in _above(node)):
+        if dims is None or None in dims:
+            continue
+        others, elements = _product(dims)
+        left = [*(others - names).elements()]
+        if names <= others and number > 0 and elements % number == 0 and len(left) <= 1:
+            size = left[0] if left and elements == number else None if left else elements // number
+            return size if size == 1 or not node.attr("allowzero", 0) else None
+    return None
+
+
+def _product(dims: Iterable[Dim]) -> tuple[Counter[str], int]:
+    """Return the dynamic sizes, and the product of the others."""
+    told = [*dims]
+    names = Counter(dim for dim in told if isinstance(dim, str))
+    return names, math.prod(dim for dim in told if isinstance(dim, int))
 
 
 def _at(dims: Sequence[Dim] | None, place: int) -> Dim:
@@ -69,8 +100,10 @@ def _stored_target(node: ir.Node, known: Proven) -> Plan | None:
     if node.op_type != "Reshape" or ir.constant(node.input(1)) is not None:
         return None
     target = _target(node, known)
+    if target is not None and node.attr("allowzero", 0):  # onnxruntime infers a -1 beside a zero
+        target = [None if item == -1 else item for item in target]
     settled = _settled(target, known.dims(node.input(0)), known) if target is not None else None
-    return store_target(node, 1, list(settled)) if settled is not None else None
+    return store_target(node, 1, list(settled), {}) if settled is not None else None
 
 
 def _settled(target: list[Dim], source: Sequence[Dim] | None, known: Proven) -> list[int] | None:

@@ -59,6 +59,8 @@ class Proven:
         self._functions = {(graph.proto.domain, graph.proto.name) for graph in model.functions}
         self._dims: dict[Value, tuple[Dim, ...] | None] = {}
         self._integers: dict[Value, Integers | None] = {}
+        self._learned: dict[str, int | str] = {}
+        """What sizes are to which inference gave names of its own; those of inputs have a colon."""
         self._depth = 0
 
     @cached_property
@@ -87,7 +89,10 @@ class Proven:
         if value not in self._dims:
             held = stored(value)
             self._dims[value] = held.dims if held is not None else shape_of(self._types.get(value))
-        return self._dims[value]
+        dims = self._dims[value]
+        if dims is None or not self._learned:
+            return dims
+        return tuple(self._learned.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
 
     def learn(self, value: Value, dims: Sequence[Dim]) -> None:
         """Note dims that follow from what inference does not follow, unless they are known."""
@@ -95,7 +100,11 @@ class Proven:
         if old is None or len(old) != len(dims):
             self._dims[value] = tuple(dims) if old is None else old
         else:
-            self._dims[value] = tuple(new if known is None else known for known, new in zip(old, dims, strict=True))
+            both = [*zip(old, dims, strict=True)]
+            for known, new in both:
+                if isinstance(known, str) and ":" not in known and (isinstance(new, int) or (new and ":" in new)):
+                    self._learned[known] = new
+            self._dims[value] = tuple(new if known is None else known for known, new in both)
 
     def dtype(self, value: Value | None) -> int | None:
         """Return the element type of a value; None where it is not proven."""

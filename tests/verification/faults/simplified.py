@@ -43,6 +43,34 @@ def targets() -> Rewrite:
     )
 
 
+def sizes() -> Rewrite:
+    """Sizes that are read in two ways, read once; and Reshapes in a row that end where they began."""
+    head = "(float[N,M,5] x) => (float[P,Q,R] y)"
+    stored = {"rest": np.array([-1]), "i": np.array([0]), "j": np.array([1])}
+    row = "f = Reshape (r, rest)  u = Concat <axis = 0> (n, m, rest)  q = Reshape (f, u)"
+    twice = f"s = Shape (x)  n = Slice (s, i, j)  k = Gather (s, i)  m = Gather (s, j)  {row}"
+
+    def once(first: str, second: str) -> onnx.ModelProto:
+        read = f"s = Shape (x)  {first} = Slice (s, i, j)  {second} = Gather (s, j)"
+        return model(
+            f"{head} {{ r = Relu (x)  {read}  t = Concat <axis = 0> (m, n, rest)  y = Reshape (r, t) }}", stored
+        )
+
+    return Rewrite(
+        "Shape, Slice, Gather, Concat, Reshape, Reshape",
+        model(f"{head} {{ r = Relu (x)  {twice}  t = Concat <axis = 0> (m, k, rest)  y = Reshape (q, t) }}", stored),
+        once("n", "m"),
+        {
+            "the size of another axis": model(
+                f"{head} {{ r = Relu (x)  s = Shape (x)  n = Slice (s, i, j)  t = Concat <axis = 0> (n, n, rest)"
+                "  y = Reshape (r, t) }",
+                stored,
+            ),
+            "sizes exchanged": once("m", "n"),
+        },
+    )
+
+
 def twins() -> Rewrite:
     """Nodes that are equal but for a constant, computed once for all."""
     weights = {"p": single(numbers(5).normal(size=(5,))), "q": single(numbers(6).normal(size=(5,)))}
@@ -249,4 +277,4 @@ def decided_by_rank() -> Rewrite:
 def rewrites() -> list[Rewrite]:
     """All of them."""
     ifs = [decided(), decided_by_sizes(), decided_by_the_batch(), decided_by_rank()]
-    return [transposes(), targets(), twins(), additions(), slices(), rows(), joined(), *ifs]
+    return [transposes(), targets(), sizes(), twins(), additions(), slices(), rows(), joined(), *ifs]
