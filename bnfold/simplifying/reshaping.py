@@ -12,6 +12,7 @@ from bnfold.ir.value import Dim
 from bnfold.simplifying.no_effect import NO_EFFECT, integers, same_dims, store_target
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip, only_above
 from bnfold.simplifying.reducing import find_reduction
+from bnfold.simplifying.transposing import keeps_order
 
 RESHAPING = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 _FAR = 8
@@ -23,20 +24,24 @@ def find_reshaping(node: ir.Node, known: Proven) -> Plan | None:
     made = node.output(0)
     if node.op_type == "Reshape" and made is not None:
         _learn_target(node, made, known)
-    for sources, source in _above(node):
+    for sources, source in _above(node, known):
         is_same = same_dims(known, source, made) or _cancel(sources, known)
         if is_same and can_skip(node, source):
             return LeaveOut(f"{node.op_type} {NO_EFFECT}" if len(sources) == 1 else "Reshape pair", node, source)
     return _one_of_two(node, known) or _stored_target(node, known) or find_reduction(node, known)
 
 
-def _above(node: ir.Node) -> Iterator[tuple[list[ir.Node], ir.Value]]:
+def _reshapes(node: ir.Node, known: Proven) -> bool:
+    return node.is_op(*RESHAPING) or (node.is_op("Transpose") and not node.has_references and keeps_order(node, known))
+
+
+def _above(node: ir.Node, known: Proven) -> Iterator[tuple[list[ir.Node], ir.Value]]:
     """Yield rows of such nodes that end in ``node``, shortest first, each with the value that its first node reads."""
     row = [node]
     while len(row) <= _FAR and (source := row[-1].input(0)) is not None:
         yield row, source
         producer = source.producer
-        if producer is None or not producer.is_op(*RESHAPING) or producer.graph is not node.graph:
+        if producer is None or not _reshapes(producer, known) or producer.graph is not node.graph:
             return
         row.append(producer)
 
@@ -73,7 +78,7 @@ def _rest(node: ir.Node, target: Sequence[Dim], known: Proven) -> Dim:
     if None in target:
         return None
     names, number = _product(item for item in target if item != -1)
-    for dims in (known.dims(source) for _, source in _above(node)):
+    for dims in (known.dims(source) for _, source in _above(node, known)):
         if dims is None or None in dims:
             continue
         others, elements = _product(dims)
@@ -129,7 +134,7 @@ def _is_positive(size: Dim, known: Proven) -> bool:
 def _one_of_two(node: ir.Node, known: Proven) -> Plan | None:
     """Plan one Reshape in place of two such nodes, if nothing else reads what is between them."""
     first = only_above(node)
-    source = first.input(0) if first is not None and first.is_op(*RESHAPING) else None
+    source = first.input(0) if first is not None and _reshapes(first, known) else None
     if source is None or node.graph.opset() < 5:
         return None
     target = _from_source(node, known, source)

@@ -60,7 +60,7 @@ class Proven:
         self._dims: dict[Value, tuple[Dim, ...] | None] = {}
         self._integers: dict[Value, Integers | None] = {}
         self._learned: dict[str, int | str] = {}
-        """What sizes are to which inference gave names of its own; those of inputs have a colon."""
+        """What sizes are to which inference gave names of its own; the names of inputs' sizes have a colon."""
         self._depth = 0
 
     @cached_property
@@ -97,14 +97,22 @@ class Proven:
     def learn(self, value: Value, dims: Sequence[Dim]) -> None:
         """Note dims that follow from what inference does not follow, unless they are known."""
         old = self.dims(value)
-        if old is None or len(old) != len(dims):
-            self._dims[value] = tuple(dims) if old is None else old
-        else:
-            both = [*zip(old, dims, strict=True)]
-            for known, new in both:
-                if isinstance(known, str) and ":" not in known and (isinstance(new, int) or (new and ":" in new)):
-                    self._learned[known] = new
-            self._dims[value] = tuple(new if known is None else known for known, new in both)
+        if old is None:
+            old = (None,) * len(dims)
+        if len(old) != len(dims):
+            return
+        for known, new in zip(old, dims, strict=True):
+            if isinstance(known, str) and ":" not in known and new not in (None, known):
+                self._rename(known, new)
+        self._dims[value] = tuple(new if known is None else known for known, new in zip(old, dims, strict=True))
+        if self.dims(value) != old:
+            self._integers = {value: told for value, told in self._integers.items() if told and None not in told.items}
+
+    def _rename(self, name: str, size: int | str) -> None:
+        """Note what a size is to which inference gave a name of its own."""
+        size = self._learned.get(size, size) if isinstance(size, str) else size
+        if size != name:
+            self._learned = {other: size if old == name else old for other, old in self._learned.items()} | {name: size}
 
     def dtype(self, value: Value | None) -> int | None:
         """Return the element type of a value; None where it is not proven."""

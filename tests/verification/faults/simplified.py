@@ -71,6 +71,42 @@ def sizes() -> Rewrite:
     )
 
 
+def narrow() -> Rewrite:
+    """A Transpose of an axis of one element, and the Reshape behind it that takes its place."""
+    head = "(float[N,1,5] x) => (float[P,Q] y)"
+    sizes = {"rows": np.array([-1, 5]), "columns": np.array([5, -1])}
+    body = "a = Relu (x)  t = Transpose <perm = [1,0,2]> (a)  y = Reshape (t, rows)"
+
+    def one(target: str) -> onnx.ModelProto:
+        return model(f"{head} {{ a = Relu (x)  y = Reshape (a, {target}) }}", {target: sizes[target]})
+
+    return Rewrite(
+        "Transpose of an axis of one element, Reshape",
+        model(f"{head} {{ {body} }}", {"rows": sizes["rows"]}),
+        one("rows"),
+        {"sizes exchanged": one("columns")},
+    )
+
+
+def states() -> Rewrite:
+    """A recurrent layer that begins with one state of zeros and another one of ones."""
+    head, rng = "(float[4,N,5] x) => (float[P,Q,R,S] y)", numbers(11)
+    weights = {"w": single(rng.normal(size=(1, 8, 5))), "v": single(rng.normal(size=(1, 8, 2)))}
+    sizes = {"one": np.array([1]), "two": np.array([2])}
+    filled = "s = Shape (x)  n = Gather (s, one)  u = Concat <axis = 0> (one, n, two)  z = ConstantOfShape (u)"
+
+    def layer(operands: str, before: str = f"{filled}  o = Exp (z)") -> onnx.ModelProto:
+        text = f"{head} {{ {before}  y, i, j = LSTM <hidden_size = 2> (x, w, v{operands}) }}"
+        return model(text, weights | (sizes if before else {}))
+
+    return Rewrite(
+        "LSTM from states of zeros",
+        layer(", , , z, o"),
+        layer(", , , , o"),
+        {"both left out": layer("", ""), "one in the other's place": layer(", , , o")},
+    )
+
+
 def twins() -> Rewrite:
     """Nodes that are equal but for a constant, computed once for all."""
     weights = {"p": single(numbers(5).normal(size=(5,))), "q": single(numbers(6).normal(size=(5,)))}
@@ -277,4 +313,16 @@ def decided_by_rank() -> Rewrite:
 def rewrites() -> list[Rewrite]:
     """All of them."""
     ifs = [decided(), decided_by_sizes(), decided_by_the_batch(), decided_by_rank()]
-    return [transposes(), targets(), sizes(), twins(), additions(), slices(), rows(), joined(), *ifs]
+    return [
+        transposes(),
+        targets(),
+        sizes(),
+        narrow(),
+        states(),
+        twins(),
+        additions(),
+        slices(),
+        rows(),
+        joined(),
+        *ifs,
+    ]
