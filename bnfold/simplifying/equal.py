@@ -20,7 +20,7 @@ _NEVER = DRAWING | QUANTIZING | {"Dropout", "BatchNormalization", "Constant"}
 def find_equal(node: ir.Node, known: Proven, first: dict[Hashable, ir.Node]) -> Unite | None:
     """Plan to use the first node that is equal; ``first`` are those before, and learns this one.
 
-    Nodes that compute the same dynamic sizes are equal, whatever they compute them of.
+    Nodes that return equal dynamic sizes are equal, whatever they read them of.
     """
     if node.domain or node.subgraphs or node.op_type in _NEVER or node.has_references:
         return None

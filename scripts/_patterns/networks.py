@@ -132,7 +132,7 @@ def _is_fixed(source: Path, out: Path) -> bool:
 
 
 def _same_in_onnxruntime(source: Path, out: Path) -> bool:
-    """Whether both compute the same at two choices of open sizes, or at the one that the original runs at."""
+    """Whether results agree at two choices of dynamic sizes, or at the one that the original runs at."""
     model, ran = ir.load(source), False
     for sizing in (Sizing(1, (64, 96), (3, 5)), Sizing(2, (96, 128), (5, 7))):
         try:
