@@ -59,6 +59,8 @@ class Proven:
         self._functions = {(graph.proto.domain, graph.proto.name) for graph in model.functions}
         self._dims: dict[Value, tuple[Dim, ...] | None] = {}
         self._integers: dict[Value, Integers | None] = {}
+        self._learned: dict[str, int | str] = {}
+        """What sizes are to which inference gave names of its own; the names of inputs' sizes have a colon."""
         self._depth = 0
 
     @cached_property
@@ -87,15 +89,30 @@ class Proven:
         if value not in self._dims:
             held = stored(value)
             self._dims[value] = held.dims if held is not None else shape_of(self._types.get(value))
-        return self._dims[value]
+        dims = self._dims[value]
+        if dims is None or not self._learned:
+            return dims
+        return tuple(self._learned.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
 
     def learn(self, value: Value, dims: Sequence[Dim]) -> None:
         """Note dims that follow from what inference does not follow, unless they are known."""
         old = self.dims(value)
-        if old is None or len(old) != len(dims):
-            self._dims[value] = tuple(dims) if old is None else old
-        else:
-            self._dims[value] = tuple(new if known is None else known for known, new in zip(old, dims, strict=True))
+        if old is None:
+            old = (None,) * len(dims)
+        if len(old) != len(dims):
+            return
+        for known, new in zip(old, dims, strict=True):
+            if isinstance(known, str) and ":" not in known and new not in (None, known):
+                self._rename(known, new)
+        self._dims[value] = tuple(new if known is None else known for known, new in zip(old, dims, strict=True))
+        if self.dims(value) != old:
+            self._integers = {value: told for value, told in self._integers.items() if told and None not in told.items}
+
+    def _rename(self, name: str, size: int | str) -> None:
+        """Note what a size is to which inference gave a name of its own."""
+        size = self._learned.get(size, size) if isinstance(size, str) else size
+        if size != name:
+            self._learned = {other: size if old == name else old for other, old in self._learned.items()} | {name: size}
 
     def dtype(self, value: Value | None) -> int | None:
         """Return the element type of a value; None where it is not proven."""
