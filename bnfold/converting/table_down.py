@@ -14,6 +14,7 @@ from bnfold.converting.adapters import (
     attention,
     attributes,
     bitwise,
+    branches,
     broadcast,
     columns,
     compositions,
@@ -133,6 +134,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("Resize", 11): resize.fixed_points,
     ("Resize", 10): resize.to_upsample,
     ("Slice", 10): to_attributes.slice_bounds,
+    ("If", 11): branches.of_one_shape,
     ("TopK", 10): partial(to_attributes.count_of, "k"),
 }
 """The step from a version of an operator to the one before it, if a node is not valid there as it stands.
