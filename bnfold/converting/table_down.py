@@ -106,6 +106,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("Clip", 12): integers.clip,
     ("Pow", 12): integers.power,
     ("Equal", 11): integers.equal,
+    ("Mod", 28): integers.floored,
     ("Mod", 10): integers.modulo,
     ("Range", 11): integers.sequence,
     ("IsNaN", 9): integers.not_a_number,

@@ -125,6 +125,20 @@ def modulo(conversion: NodeConversion) -> None:
     conversion.become("Where", [is_off, moved, rest])
 
 
+def floored(conversion: NodeConversion) -> None:
+    """Convert Mod 28 → 13, which takes floats only with ``fmod``: a rest of the wrong sign is moved by the divisor."""
+    left, right = conversion.input(0), conversion.input(1)
+    if conversion.dtype(left) not in (*_FLOATS, TP.BFLOAT16) or conversion.node.attr("fmod", 0):
+        return
+    zero, rest = conversion.scalar(0, left, "zero"), conversion.add("Mod", [left, right], "rest", fmod=1)
+    pairs = [
+        [conversion.add(first, [rest, zero], "sign"), conversion.add(second, [right, zero], "sign")]
+        for first, second in (("Less", "Greater"), ("Greater", "Less"))
+    ]
+    is_off = conversion.add("Or", [conversion.add("And", pair, "is_other_sign") for pair in pairs], "is_off")
+    conversion.become("Where", [is_off, conversion.add("Add", [rest, right], "moved"), rest])
+
+
 def sequence(conversion: NodeConversion) -> None:
     """Decompose Range with a constant step: the places of so many ones, or numbers that follow from them.
 

@@ -69,6 +69,18 @@ def test_remainders_of_floats(lowered: Lowered, text: Text) -> None:
         lowered(text(13, "float[2] x, float[2] z", "y = Mod <fmod = 1> (x, z)"), 9)
 
 
+@pytest.mark.parametrize("dtype", ["float", "double", "float16"])
+def test_remainders_of_floats_have_the_sign_of_the_divisor(upgraded: Lowered, text: Text, dtype: str) -> None:
+    """The versions before 28 demand ``fmod``, whose remainder has the sign of the dividend."""
+    kind = {"float": np.float32, "double": np.float64, "float16": np.float16}[dtype]
+    pairs = [(5, 3), (-5, 3), (5, -3), (-5, -3), (6, -3), (-6, 3), (0.5, -2), (np.nan, 1), (2, np.inf), (-2, np.inf)]
+    numbers, divisors = (np.array(column, kind) for column in zip(*pairs, strict=True))
+    source = text(28, f"{dtype}[10] x, {dtype}[10] z", "y = Mod (x, z)", outputs=f"{dtype}[10] y", ir=14)
+    outcome = upgraded(source, 13, feeds={"x": numbers, "z": divisors})
+    assert outcome.model.graph.nodes[0].attr("fmod") == 1
+    np.testing.assert_array_equal(outcome.results["y"], [2, 1, -1, -2, 0, 0, -1.5, np.nan, 2, np.inf])
+
+
 @pytest.mark.parametrize("dtype", ["int64", "int32"])
 @pytest.mark.parametrize(("start", "limit"), [(0, 5), (-2, 3), (4, 4), (4, 1)])
 @pytest.mark.parametrize("target", [10, 9])
