@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.ir.elements import Array
+from bnfold.ir.elements import TP, Array
 from bnfold.ir.traits import REDUCING
 from bnfold.verification.inputs.roles import uses
 from bnfold.verification.tolerance.floats import is_float
@@ -210,12 +210,13 @@ def _axes(ask: _Ask) -> Array:
     return ask.rng.permutation(len(shape))[: ask.count] - len(shape) * ask.rng.integers(0, 2, ask.count)
 
 
-def _below_width(ask: _Ask) -> Array:
-    """Draw numbers of bits to shift by, less than the type has."""
+def _shifts(ask: _Ask) -> Array:
+    """Draw numbers of bits to shift by; signed ones may be too many, or less than none, as their version 28 says."""
     value = ask.node.input(0)
-    dtype = None if value is None else value.dtype
-    width = 8 * np.dtype(onnx.helper.tensor_dtype_to_np_dtype(dtype)).itemsize if dtype else 8
-    return ask.rng.integers(0, width, size=ask.shape)
+    dtype = TP.UINT8 if value is None or value.dtype is None else value.dtype
+    kind = np.iinfo(onnx.helper.tensor_dtype_to_np_dtype(dtype))
+    beyond = int(kind.min < 0)
+    return np.resize(ask.rng.permutation(np.arange(-beyond, kind.bits + beyond)), ask.shape)
 
 
 def _counting(ask: _Ask) -> Array:
@@ -282,5 +283,5 @@ _OF_INTEGERS: dict[tuple[str, int], Callable[[_Ask], Array]] = {
     ("Div", 1): _between(1, 9),
     ("Mod", 1): _between(1, 9),
     ("Pow", 1): _between(0, 3),
-    ("BitShift", 1): _below_width,
+    ("BitShift", 1): _shifts,
 }
