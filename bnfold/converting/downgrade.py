@@ -8,6 +8,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting import function_body, table, table_down
+from bnfold.converting.adapters.scan import state_results
 from bnfold.converting.compatible import default_of
 from bnfold.converting.context import FIX_SHAPES, Inexpressible, Meaningless, UnknownType
 from bnfold.converting.node_conversion import Adapter, NodeConversion
@@ -89,6 +90,8 @@ def _expand(conversion: NodeConversion, version: int) -> None:
                     UnknownType(text, error.value) if isinstance(error, UnknownType) else Inexpressible(text)
                 ) from error
             conversion.added += step.added
+        if inner.is_op("Scan"):
+            state_results(inner, conversion.target, conversion.context.types)
 
 
 def _check_types(conversion: NodeConversion) -> None:
