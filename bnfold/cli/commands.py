@@ -43,7 +43,7 @@ def main() -> None:
 @main.command()
 @paths
 @takes(
-    *("target_opset", "ir_version", "fix_shapes", "constants"),
+    *("target_opset", "ir_version", "ml_opset", "fix_shapes", "constants"),
     *(*STEPS, *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING),
 )
 def optimize(args: Invocation) -> None:
@@ -72,7 +72,7 @@ def fold(args: Invocation) -> None:
 
 @main.command()
 @paths
-@takes("target_opset", "ir_version", "fix_shapes", *READING, *CHECKING, *WRITING, fold=False, **ONE_JOB)
+@takes("target_opset", "ir_version", "ml_opset", "fix_shapes", *READING, *CHECKING, *WRITING, fold=False, **ONE_JOB)
 def upgrade(args: Invocation) -> None:
     """Change the opset of the model IN (upgrade, or downgrade), and nothing else.
 
@@ -85,7 +85,7 @@ def upgrade(args: Invocation) -> None:
 @paths
 @takes(
     option("target_opset", help="Opset to convert the model to: a number, lowest or latest.  [default: keep]"),
-    *("ir_version", "fix_shapes", *READING, *CHECKING, *WRITING),
+    *("ir_version", "ml_opset", "fix_shapes", *READING, *CHECKING, *WRITING),
     fold=False,
     **ONE_JOB,
 )
@@ -95,7 +95,7 @@ def convert(args: Invocation) -> None:
     The result is verified. IN may also be several files, a folder or a quoted pattern; OUT is then a folder.
     """
     if args.options.target_opset is None:
-        if args.options.ir_version == "auto":
+        if args.options.ir_version == "auto" and args.options.ml_opset is None:
             example = "`bnfold convert model.onnx out.onnx --opset 13`"
             raise click.UsageError(f"Missing option '--opset' or '--ir-version', as in {example}.")
         args = args._replace(options=replace(args.options, target_opset="keep"))

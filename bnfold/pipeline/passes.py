@@ -70,8 +70,8 @@ def normalise(run: PassContext) -> None:
 
 def raise_opset(run: PassContext) -> None:
     """Convert the opset before folding, so that the search meets one version of every operator."""
-    ir_version = run.options.ir_version
-    if run.options.target_opset == "keep":
+    ir_version, ml_opset = run.options.ir_version, run.options.ml_opset
+    if run.options.target_opset == "keep" and ml_opset is None:
         if isinstance(ir_version, int) and ir_version < FUNCTIONS_SINCE and run.model.proto.functions:
             from bnfold.converting.functions import inline_all
 
@@ -82,7 +82,9 @@ def raise_opset(run: PassContext) -> None:
     target = lowest.target(run.model, run.options, run.report)
     given = run.model.snapshot() if target is not None and target < run.model.opset("") else None
     try:
-        done = converting.convert(run.model, target, policy=run.options.policy, ir_version=ir_version)
+        done = converting.convert(
+            run.model, target, policy=run.options.policy, ir_version=ir_version, ml_opset=ml_opset
+        )
     except UpgradeBlocked as blocked:
         if given is None or target is None:
             raise
@@ -91,6 +93,7 @@ def raise_opset(run: PassContext) -> None:
         raise UpgradeBlocked(text, blocked.blockers) from blocked
     run.report.conversion = [row._asdict() for row in done.operators]
     run.report.repairs.extend(done.repairs)
+    run.report.notes.extend([done.note] if done.note else [])
     run.report.add_cuts(done.cuts)
     run.report.notes.extend(
         f"{count} {operator} left unchanged: bnfold does not know this operator at this opset"

@@ -178,6 +178,14 @@ def _size(node: Node, known: Proven) -> Tensor | None:
     return InMemory(TP.INT64, np.array(math.prod(sizes), dtype=object))
 
 
+def _range(node: Node, known: Proven) -> Tensor:
+    bounds = [known.operand(node, slot) for slot in range(3)]
+    start, limit, step = (number for bound in bounds for number in bound.numbers or ())
+    if (found := range(start, limit, step))[MOST:]:
+        raise ValueError("too many")
+    return InMemory(bounds[0].dtype, np.array([*found], dtype=object))
+
+
 def _moved(node: Node, known: Proven) -> Tensor | None:
     """Move the items as `bnfold.ir.evaluators` moves elements, whatever they are."""
     slots = [slot if value is not None else None for slot, value in enumerate(node.inputs)]
@@ -278,6 +286,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze"), _reshaped),
     "Shape": _shape,
     "Size": _size,
+    "Range": _range,
     **dict.fromkeys(("Cast", "CastLike"), _cast),
     "Concat": _concat,
     "Add": _arithmetic(lambda one, other: one + other, 0, both=True),
