@@ -61,7 +61,7 @@ def _fold(run: PassContext, live: dict[ir.Node, BatchNormEvent], limits: folding
 
 def _exchange(options: Options) -> Literal["auto", "always"]:
     """Return when an Add may replace a BatchNormalization: always, if what is left is decomposed into several nodes."""
-    is_decomposed = options.decompose == "residual" and "BatchNormalization" in options.decompose_ops
+    is_decomposed = options.decompose == "remaining" and "BatchNormalization" in options.decompose_ops
     return "always" if is_decomposed else options.exchange
 
 
