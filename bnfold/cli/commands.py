@@ -13,6 +13,7 @@ from bnfold.cli import about, single, terminal
 from bnfold.cli.group import Main
 from bnfold.cli.invocation import Invocation
 from bnfold.cli.options import option, takes
+from bnfold.cli.progress import progress_bar
 from bnfold.settings import ONE_JOB
 
 DECOMPOSING = ("decompose", "decompose_form", "decompose_ops", "assert_none")
@@ -157,7 +158,7 @@ def verify(args: Invocation) -> None:
     from bnfold.pipeline import formats
 
     differences.require(args)
-    with terminal.progress() as progress:
+    with progress_bar() as progress:
         verdict = formats.verify_two(Path(args.source), Path(args.output), args.checks, progress)
     if args.run.report:
         document = {**differences.found(args), "verify": verdict.to_json()}
@@ -223,7 +224,7 @@ def run(args: Invocation) -> None:
     if args.is_many or STREAM in (args.source, args.output):
         raise click.UsageError("IN and OUT are one file each")
     files = Path(args.source), args.delivery
-    with terminal.progress(enabled=not args.run.quiet) as progress:
+    with progress_bar(enabled=not args.run.quiet) as progress:
         before, row, written = command.run_command(
             *files, args.run.command, args.options, args.checks, args.run.tolerance, progress
         )

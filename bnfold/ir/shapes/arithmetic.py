@@ -249,11 +249,6 @@ def _arithmetic(function: Callable[[int, int], int], neutral: int | None, *, bot
     return compute
 
 
-def _equal(node: Node, known: Proven) -> Tensor:
-    one, other = known.operand(node, 0), known.operand(node, 1)
-    return InMemory(TP.BOOL, np.asarray(np.frompyfunc(are_equal, 2, 1)(one.array, other.array), dtype=object))
-
-
 def _of_two(item: Callable[[Any, Any], int | None], dtypes: frozenset[int]) -> Rule:
     """Return the rule of an operator that makes truths of two operands of a type among ``dtypes``."""
 
@@ -293,7 +288,7 @@ _RULES: dict[str, Rule] = {
     "Sub": _arithmetic(lambda one, other: one - other, 0, both=False),
     "Mul": _arithmetic(lambda one, other: one * other, 1, both=True),
     "Div": _arithmetic(quotient, 1, both=False),
-    "Equal": _equal,
+    "Equal": _of_two(are_equal, _NUMBERS | {TP.BOOL}),
     "Where": _where,
     "Less": _of_two(comparison(operator.lt, below=True), _NUMBERS),
     "LessOrEqual": _of_two(comparison(operator.le, below=True), _NUMBERS),
