@@ -78,11 +78,11 @@ def _integers(value: ir.Value) -> ir.Tensor | None:
     return None
 
 
-def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array]) -> bool:
+def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array] | None) -> bool:
     """Whether a value is computed from constants alone, by a few nodes.
 
     Results of Shape count as constants if operators determine them, and single sizes if the model declares them for its
-    input. They are added to ``shapes``.
+    input. They are added to ``shapes``; without it, no shape counts.
     """
     stack, seen = [value], {value}
     while stack:
@@ -92,14 +92,7 @@ def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array]) -> b
             return False
         if producer.has_trait(DRAWING) or (is_float(read.dtype) and not producer.has_trait(_MOVING)):
             return False
-        if (
-            producer is _sole_producer(read)
-            and producer.is_op("Shape")
-            and (dims := _dims(producer.input(0))) is not None
-        ):
-            shapes[read] = np.array(dims[slice(producer.attr("start", 0), producer.attr("end", None))], np.int64)
-            continue
-        if (sizes := _chosen_sizes(producer)) is not None:
+        if shapes is not None and (sizes := _stated_sizes(read, producer)) is not None:
             shapes[read] = sizes
             continue
         for source in producer.inputs:
@@ -110,6 +103,14 @@ def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array]) -> b
                 seen.add(source)
                 stack.append(source)
     return True
+
+
+def _stated_sizes(value: ir.Value, producer: ir.Node) -> Array | None:
+    """Return the sizes that a Shape, or a node that takes some of a Shape, has in every run."""
+    dims = _dims(producer.input(0)) if producer is _sole_producer(value) and producer.is_op("Shape") else None
+    if dims is not None:
+        return np.array(dims[slice(producer.attr("start", 0), producer.attr("end", None))], np.int64)
+    return _chosen_sizes(producer)
 
 
 def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
@@ -129,23 +130,38 @@ def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
     return tuple(dims) if dims and all(dim > 0 for dim in dims) else None
 
 
-def _chosen_sizes(gather: ir.Node) -> Array | None:
-    """Return the sizes that a Gather takes from a Shape: those that its input declares, or that follow from weights."""
-    shape, indices = _sole_producer(gather.input(0)), ir.constant(gather.input(1))
-    if not gather.is_op("Gather") or gather.attr("axis", 0) or shape is None or not shape.is_op("Shape"):
-        return None
-    data = shape.input(0)
-    if shape.attrs or indices is None or data is None:
+def _chosen_sizes(node: ir.Node) -> Array | None:
+    """Return the sizes that a node takes from a Shape: those that its input declares, or that follow from weights."""
+    shape = _sole_producer(node.input(0)) if node.is_op("Gather", "Slice") else None
+    data = shape.input(0) if shape is not None and shape.is_op("Shape") and not shape.attrs else None
+    places = _chosen_places(node, data) if data is not None else None
+    if data is None or places is None:
         return None
     declared: Sequence[int | str | None] = ()
-    if data.is_input and data.graph is gather.graph.model.graph:
+    if data.is_input and data.graph is node.graph.model.graph:
         infos = (info for info in data.graph.proto.input if info.name == data.name)
         declared = declared_shapes(infos).get(data.name) or ()
     with suppress(IndexError):
-        chosen = indices.numpy().reshape(-1).tolist()
+        chosen = places.reshape(-1).tolist()
         sizes = [declared[index] if declared else _stated_by_weights(data, index) for index in chosen]
         if all(isinstance(size, int) and size > 0 for size in sizes):
-            return np.array(sizes, np.int64).reshape(indices.dims)
+            return np.array(sizes, np.int64).reshape(places.shape)
+    return None
+
+
+def _chosen_places(node: ir.Node, data: ir.Value) -> Array | None:
+    """Return the axes of ``data`` whose sizes a Gather or Slice takes from its Shape; a Slice may take none."""
+    if node.is_op("Gather"):
+        indices = ir.constant(node.input(1))
+        return None if node.attr("axis", 0) or indices is None else indices.numpy()
+    rank, sizes, taken = _rank(data), node.input(0), node.output(0)
+    bounds = (value for value in node.inputs[1:] if value is not None and ir.constant(value) is None)
+    if rank is None or sizes is None or taken is None or not all(_follows_from_constants(it, None) for it in bounds):
+        return None
+    with suppress(BnfoldError):
+        subgraph, fed = Subgraph([taken], [sizes]), {sizes.name: np.arange(rank)}
+        places: object = reference.evaluate(subgraph.model, fed, [taken.name], precision="stored")[taken.name]
+        return places if isinstance(places, np.ndarray) else None
     return None
 
 
@@ -186,6 +202,11 @@ def _rank(value: ir.Value | None) -> int | None:
             rank = max(rank, target.size)
         elif producer is not None and producer.is_op("Range", "Shape"):
             rank = max(rank, 1)
+        elif producer is not None and producer.is_op("Transpose") and producer.attr("perm"):
+            rank = max(rank, len(producer.attr("perm")))
+        elif producer is not None and producer.is_op("MatMul") and _is_matrix(producer.input(1)):
+            stack += [operand for operand in producer.inputs[:1] if operand not in seen]
+            seen.add(producer.input(0))
         elif producer is not None and producer.has_trait(KEEPS_SHAPE | BROADCASTING) and len(seen) <= _FEW:
             operands = producer.inputs if producer.has_trait(BROADCASTING) else producer.inputs[:1]
             stack += [operand for operand in operands if operand not in seen]
@@ -193,6 +214,11 @@ def _rank(value: ir.Value | None) -> int | None:
         else:
             return None
     return rank
+
+
+def _is_matrix(value: ir.Value | None) -> bool:
+    weight = ir.constant(value)
+    return weight is not None and len(weight.dims) == 2
 
 
 def _sole_producer(value: ir.Value | None) -> ir.Node | None:

@@ -108,6 +108,9 @@ def _trials(
         every, few = (_sizes(inferred, least, step=1) for least in (largest_bound(nodes) + 1, 2))
         yield Trial(every, is_guess or is_static, (few,) if few != every else ())
         yield Trial(few, is_guess or is_static)
+    if depend_on_sizes(nodes):  # what lies behind a bound is empty at the sizes above
+        beyond_each = _sizes(inferred, max(3 + reach, beyond), batch=max(beyond, _BATCH))
+        yield Trial(beyond_each, is_guess or is_static, is_another_batch=True)
 
 
 def further_shapes(

@@ -15,6 +15,7 @@ from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import changed_defaults
 from bnfold.verification.changes.extract import Subgraph
+from bnfold.verification.changes.from_constants import fixed
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, choosing, random_value, smaller
@@ -38,6 +39,7 @@ from bnfold.verification.subgraphs.shapes import (
 )
 from bnfold.verification.subgraphs.sides import sides_of
 from bnfold.verification.subgraphs.trials import MOST_SAMPLES, Found, Skip, SubgraphTrials, fails, samples_needed
+from bnfold.verification.tolerance.bits import same
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.unscaled import unscaled
@@ -110,6 +112,8 @@ class SubgraphVerifier:
         return cover_whole(old, new, made, self._clock.work, seconds)
 
     def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> Found:
+        if not hidden and all(self._is_constant(cut.graph, name) for name in cut.outputs):
+            return Difference()
         sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, Skip):
             return sides
@@ -119,6 +123,11 @@ class SubgraphVerifier:
         if not any(value.name in self._moved for side in sides for value in side.stored):
             return found
         return self._at_other_defaults(cut, hidden) or found
+
+    def _is_constant(self, path: str, name: str) -> bool:
+        """Whether a value is the same constant in every run of both models, so that no inputs reveal more."""
+        one, other = (fixed(graphs[path].values.get(name)) if path in graphs else None for graphs in self._graphs)
+        return one is not None and other is not None and same(one, other)
 
     def _compare_sides(self, cut: ir.Cut, sides: tuple[Subgraph, Subgraph], hidden: Collection[str]) -> Found:
         claimed = self._shapes.claimed(cut.graph)

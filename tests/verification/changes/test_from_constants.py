@@ -170,6 +170,7 @@ def test_integers_in_bodies_follow_from_constants_too() -> None:
 
 SHAPED = "(float[N] x) => (int64[D] y) {{ {} y = Add (s, s) }}"
 TARGETS: Weights = {"t": np.array([2, 3]), "o": np.array([2, -1]), "k": np.array([0, 3]), "z": np.array([3, 1, 2])}
+TARGETS |= {"w": np.ones((3, 5)), **{f"k{number}": np.array([number]) for number in (1, 2, 3, 9)}}
 
 
 @pytest.mark.parametrize(
@@ -187,6 +188,13 @@ TARGETS: Weights = {"t": np.array([2, 3]), "o": np.array([2, -1]), "k": np.array
         ("r = Reshape (x, k) s = Shape (r)", None),
         ("r = Expand (x, t) s = Shape (r)", None),
         ("m, r = Split (x) s = Shape (r)", None),
+        ("r = Reshape (x, o) m = MatMul (r, w) h = Shape (m) s = Slice (h, k2, k9)", []),
+        ("r = Reshape (x, o) h = Shape (r) s = Slice (h, k2, k9)", []),
+        ("r = Transpose <perm = [1, 0]> (x) h = Shape (r) s = Slice (h, k2, k9)", []),
+        ("m = Mod (k9, k3) a = Add (m, k2) r = Reshape (x, o) h = Shape (r) s = Slice (h, a, k9)", []),
+        ("r = Reshape (x, o) h = Shape (r) s = Slice (h, d, k9)", None),  # d is fed
+        ("r = Transpose <perm = [1, 0]> (x) h = Shape (r) s = Slice (h, k1, k9)", None),
+        ("h = Shape (x) s = Slice (h, k2, k9)", None),  # of a rank that is only declared
     ],
 )
 def test_shapes_that_the_operators_tell_may_be_stored(made: str, expected: list[int] | None) -> None:
@@ -196,8 +204,8 @@ def test_shapes_that_the_operators_tell_may_be_stored(made: str, expected: list[
     assert (None if tensor is None else tensor.numpy().tolist()) == expected
     if expected is not None:
         before, after = model(body, TARGETS, opset=15), body.replace(made, "")
-        assert not differ(before, model(after, {"s": np.array(expected)}, opset=15))
-        assert differ(before, model(after, {"s": np.array(expected) + 1}, opset=15))
+        assert not differ(before, model(after, {"s": np.array(expected, np.int64)}, opset=15))
+        assert differ(before, model(after, {"s": np.array(expected or [0], np.int64) + 1}, opset=15))
 
 
 def test_a_reshape_before_inputs_said_where_to_tells_no_shape() -> None:
