@@ -198,6 +198,12 @@ def _between(least: int, most: int) -> Callable[[_Ask], Array]:
     return lambda ask: ask.rng.integers(least, most, size=ask.shape, endpoint=True)
 
 
+def _limit(ask: _Ask) -> Array:
+    """Draw where a Range ends: in the direction of its step."""
+    step, found = ir.constant(ask.node.input(2)), ask.rng.integers(5, 9, size=ask.shape, endpoint=True)
+    return -found if step is not None and (step.numpy() < 0).any() else found
+
+
 def _full(number: int) -> Callable[[_Ask], Array]:
     return lambda ask: np.full(ask.shape, number, np.int64)
 
@@ -267,7 +273,7 @@ _RULES: dict[tuple[str, int], Callable[[_Ask], Array]] = {
     ("NonMaxSuppression", 2): _full(3),
     ("Loop", 0): _between(1, 6),
     ("Range", 0): _between(0, 2),
-    ("Range", 1): _between(5, 9),
+    ("Range", 1): _limit,
     ("Range", 2): _full(1),
     ("Squeeze", 1): _counting,
     ("Unsqueeze", 1): _counting,
