@@ -7,7 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from bnfold import ir
 from bnfold.verification.changes.boundaries import may_be_fed_in, visible
 from bnfold.verification.changes.extract import Subgraph, fed_apart
+from bnfold.verification.changes.from_constants import fixed
 from bnfold.verification.subgraphs.trials import Skip
+from bnfold.verification.tolerance.bits import same
 
 Graphs = Mapping[str, ir.Graph]
 
@@ -38,3 +40,9 @@ def _extracted(graphs: Graphs, cut: ir.Cut, inputs: Sequence[str], defaults: Col
         return Skip(f"its boundary values {missing} are not in both models")
     stops = [value for name in inputs if name not in defaults if (value := visible(graph, name)) is not None]
     return Subgraph([graph.values[name] for name in cut.outputs], stops, defaults)
+
+
+def is_same_constant(graphs: Sequence[Graphs], path: str, name: str) -> bool:
+    """Whether a value is the same constant in every run of both models, so that no inputs reveal more."""
+    one, other = (fixed(each[path].values.get(name)) if path in each else None for each in graphs)
+    return one is not None and other is not None and same(one, other)

@@ -15,7 +15,6 @@ from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import changed_defaults
 from bnfold.verification.changes.extract import Subgraph
-from bnfold.verification.changes.from_constants import fixed
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, choosing, random_value, smaller
@@ -37,9 +36,16 @@ from bnfold.verification.subgraphs.shapes import (
     says_more,
     subgraph_shapes,
 )
-from bnfold.verification.subgraphs.sides import sides_of
-from bnfold.verification.subgraphs.trials import MOST_SAMPLES, Found, Skip, SubgraphTrials, fails, samples_needed
-from bnfold.verification.tolerance.bits import same
+from bnfold.verification.subgraphs.sides import is_same_constant, sides_of
+from bnfold.verification.subgraphs.trials import (
+    MOST_SAMPLES,
+    Found,
+    Skip,
+    SubgraphTrials,
+    fails,
+    first_passed,
+    samples_needed,
+)
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.unscaled import unscaled
@@ -94,25 +100,21 @@ class SubgraphVerifier:
             found = Skip(self._clock.over())
         except BnfoldError as error:
             found = Skip(str(error))
-        if isinstance(found, Skip):
-            return LocalRow(cut.label, cut.graph, cut.outputs, "skipped", note=found.reason, is_same=found.is_same)
         about = cut.label, cut.graph, cut.outputs
+        if isinstance(found, Skip):
+            return LocalRow(*about, "skipped", note=found.reason, is_same=found.is_same)
         return LocalRow(*about, "failed" if fails(found) else "verified", found.relative, found.allowed, found.fault)
 
     def coverage(self, cut: ir.Cut, seconds: float) -> Coverage:
-        """Return all that comparing whole models has to show of a cut: what it makes, and its constants.
-
-        Raises Unsupported for a cut that is not in both models.
-        """
+        """Return all that comparing whole models has to show of a cut. Raises Unsupported if a model does not have it."""
         sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, Skip):
             raise Unsupported(sides.reason)
-        old, new = sides
         made = [self._graphs[1][cut.graph].values[name] for name in cut.outputs]
-        return cover_whole(old, new, made, self._clock.work, seconds)
+        return cover_whole(*sides, made, self._clock.work, seconds)
 
     def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> Found:
-        if not hidden and all(self._is_constant(cut.graph, name) for name in cut.outputs):
+        if not hidden and all(is_same_constant(self._graphs, cut.graph, name) for name in cut.outputs):
             return Difference()
         sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, Skip):
@@ -123,11 +125,6 @@ class SubgraphVerifier:
         if not any(value.name in self._moved for side in sides for value in side.stored):
             return found
         return self._at_other_defaults(cut, hidden) or found
-
-    def _is_constant(self, path: str, name: str) -> bool:
-        """Whether a value is the same constant in every run of both models, so that no inputs reveal more."""
-        one, other = (fixed(graphs[path].values.get(name)) if path in graphs else None for graphs in self._graphs)
-        return one is not None and other is not None and same(one, other)
 
     def _compare_sides(self, cut: ir.Cut, sides: tuple[Subgraph, Subgraph], hidden: Collection[str]) -> Found:
         claimed = self._shapes.claimed(cut.graph)
@@ -193,7 +190,7 @@ class SubgraphVerifier:
 
     def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], old: Subgraph) -> Skip | None:
         """Return why equal results do not count if only the rewritten model states the sizes; it may be wrong."""
-        near = nearby(_passed(subgraphs), self._shapes.claimed(subgraphs.cut.graph))
+        near = nearby(first_passed(subgraphs.tried), self._shapes.claimed(subgraphs.cut.graph))
         with self._shapes.without_claims(subgraphs.cut.graph):
             usual = islice(subgraph_shapes(fed, old.nodes), _UNCLAIMED)
             trials = (self._sampled(subgraphs, fed, trial.shapes, guessed=True) for trial in usual)
@@ -210,7 +207,7 @@ class SubgraphVerifier:
 
     def _at_further_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
         """Return why equal results do not count if results differ at other sizes that callers may feed; else None."""
-        usual = _passed(subgraphs)
+        usual = first_passed(subgraphs.tried)
         with self._shapes.without_claims(subgraphs.cut.graph):
             nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
             others = list(further_shapes(fed, usual, nodes, self._shapes.inferred))
@@ -299,9 +296,3 @@ class SubgraphVerifier:
             latest = subgraphs.attempt(feeds, guessed=guessed)
             subgraphs.tried.append((feeds, guessed, latest))
         return latest
-
-
-def _passed(subgraphs: SubgraphPair) -> Shapes:
-    """Return the first shapes at which the results were equal."""
-    passed = (feeds for feeds, _, found in subgraphs.tried if isinstance(found, Difference))
-    return next({name: array.shape for name, array in feeds.items()} for feeds in passed)
