@@ -106,7 +106,7 @@ class SubgraphVerifier:
         return LocalRow(*about, "failed" if fails(found) else "verified", found.relative, found.allowed, found.fault)
 
     def coverage(self, cut: ir.Cut, seconds: float) -> Coverage:
-        """Return all that comparing whole models has to show of a cut. Raises Unsupported if a model does not have it."""
+        """Return what comparing whole models has to show of a cut. Raises Unsupported if one does not have it."""
         sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, Skip):
             raise Unsupported(sides.reason)
