@@ -166,7 +166,7 @@ def test_the_root_stays_small() -> None:
 
 SPEAKING = {
     *("cli/about.py", "cli/invocation.py"),
-    *("cli/commands.py", "cli/publish.py", "cli/streams.py", "cli/tables.py", "cli/terminal.py"),
+    *("cli/commands.py", "cli/progress.py", "cli/publish.py", "cli/streams.py", "cli/tables.py", "cli/terminal.py"),
     "verification/runtimes/worker.py",
 }
 """What may write to the standard streams; the worker is a process of its own, whose streams are its interface."""

@@ -13,6 +13,7 @@ from bnfold.cli import about, single, terminal
 from bnfold.cli.group import Main
 from bnfold.cli.invocation import Invocation
 from bnfold.cli.options import option, takes
+from bnfold.cli.progress import progress_bar
 from bnfold.settings import ONE_JOB
 
 DECOMPOSING = ("decompose", "decompose_form", "decompose_ops", "assert_none")
@@ -43,7 +44,7 @@ def main() -> None:
 @main.command()
 @paths
 @takes(
-    *("target_opset", "ir_version", "fix_shapes", "constants"),
+    *("target_opset", "ir_version", "ml_opset", "fix_shapes", "constants"),
     *(*STEPS, *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING),
 )
 def optimize(args: Invocation) -> None:
@@ -72,7 +73,7 @@ def fold(args: Invocation) -> None:
 
 @main.command()
 @paths
-@takes("target_opset", "ir_version", "fix_shapes", *READING, *CHECKING, *WRITING, fold=False, **ONE_JOB)
+@takes("target_opset", "ir_version", "ml_opset", "fix_shapes", *READING, *CHECKING, *WRITING, fold=False, **ONE_JOB)
 def upgrade(args: Invocation) -> None:
     """Change the opset of the model IN (upgrade, or downgrade), and nothing else.
 
@@ -85,7 +86,7 @@ def upgrade(args: Invocation) -> None:
 @paths
 @takes(
     option("target_opset", help="Opset to convert the model to: a number, lowest or latest.  [default: keep]"),
-    *("ir_version", "fix_shapes", *READING, *CHECKING, *WRITING),
+    *("ir_version", "ml_opset", "fix_shapes", *READING, *CHECKING, *WRITING),
     fold=False,
     **ONE_JOB,
 )
@@ -95,7 +96,7 @@ def convert(args: Invocation) -> None:
     The result is verified. IN may also be several files, a folder or a quoted pattern; OUT is then a folder.
     """
     if args.options.target_opset is None:
-        if args.options.ir_version == "auto":
+        if args.options.ir_version == "auto" and args.options.ml_opset is None:
             example = "`bnfold convert model.onnx out.onnx --opset 13`"
             raise click.UsageError(f"Missing option '--opset' or '--ir-version', as in {example}.")
         args = args._replace(options=replace(args.options, target_opset="keep"))
@@ -157,7 +158,7 @@ def verify(args: Invocation) -> None:
     from bnfold.pipeline import formats
 
     differences.require(args)
-    with terminal.progress() as progress:
+    with progress_bar() as progress:
         verdict = formats.verify_two(Path(args.source), Path(args.output), args.checks, progress)
     if args.run.report:
         document = {**differences.found(args), "verify": verdict.to_json()}
@@ -223,7 +224,7 @@ def run(args: Invocation) -> None:
     if args.is_many or STREAM in (args.source, args.output):
         raise click.UsageError("IN and OUT are one file each")
     files = Path(args.source), args.delivery
-    with terminal.progress(enabled=not args.run.quiet) as progress:
+    with progress_bar(enabled=not args.run.quiet) as progress:
         before, row, written = command.run_command(
             *files, args.run.command, args.options, args.checks, args.run.tolerance, progress
         )

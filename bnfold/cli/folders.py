@@ -21,6 +21,7 @@ from bnfold.batch.worker import FileResult, Settings, Task
 from bnfold.cli import publish, terminal
 from bnfold.cli.invocation import Invocation
 from bnfold.cli.options import INTERRUPTED
+from bnfold.cli.progress import progress_bar
 from bnfold.pipeline import formats, path_conflicts
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def process(args: Invocation) -> int:
         kept += [*_inputs(task.source for task in tasks), *_outputs(tasks, args)]
         path_conflicts.refuse([("the report", path) for path in args.reports], kept)
     settings = Settings(args.options, args.checks, args.delivery, args.run.assert_none, args.run.force)
-    with terminal.progress(enabled=not args.run.quiet) as progress, _workers(args, tasks) as pool:
+    with progress_bar(enabled=not args.run.quiet) as progress, _workers(args, tasks) as pool:
         results = scheduler.process_all(tasks, settings, pool, progress)
     return _finish(results, args, skipped)
 
@@ -71,7 +72,7 @@ def inspect(args: Invocation) -> int:
     if args.run.report:
         path_conflicts.refuse([("the report", path) for path in args.reports], _inputs(found.models))
     delivery = replace(args.delivery, explained=args.delivery.explained or is_one)
-    with terminal.progress(enabled=not args.run.quiet) as progress:
+    with progress_bar(enabled=not args.run.quiet) as progress:
         settings = Settings(args.options, args.checks, delivery, args.run.assert_none)
         results = scheduler.inspect(found.models, settings, progress)
     rows = results[0].report.get("batchnorms") if is_one and results[0].report else None

@@ -79,7 +79,16 @@ def _write_examples(command: click.Command, formatter: click.HelpFormatter) -> N
 
 GROUPS = {
     "Conversion": (
-        *("target_opset", "ir_version", "fix_shapes", "constants", "decompose", "decompose_form", "decompose_ops"),
+        *(
+            "target_opset",
+            "ir_version",
+            "ml_opset",
+            "fix_shapes",
+            "constants",
+            "decompose",
+            "decompose_form",
+            "decompose_ops",
+        ),
         "assert_none",
     ),
     "What to fold": (

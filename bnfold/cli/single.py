@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bnfold.cli import latency, terminal
 from bnfold.cli.invocation import Invocation
+from bnfold.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from bnfold.pipeline.outcome import Outcome
@@ -30,7 +31,7 @@ def process(args: Invocation, delivery: OutputOptions | None) -> Outcome:
     from bnfold.pipeline import job
 
     options = args.options
-    with terminal.progress(enabled=not args.run.quiet) as progress:
+    with progress_bar(enabled=not args.run.quiet) as progress:
         try:
             given = args.opened(), delivery, options, args.checks, progress
             return job.process(*given, reports=args.reports, second_opinion=partial(latency.look_at, args.run))

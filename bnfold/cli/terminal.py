@@ -10,15 +10,12 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from time import monotonic
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bnfold.errors import printable
-from bnfold.settings import ESTIMATE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,9 +33,6 @@ MOST = 5
 
 COLORS = {"verified": GOOD, "unverified": WARNING, "failed": BAD}
 
-_PATIENCE = 0.5
-"""Seconds before a bar appears: one that is gone at once only flickers."""
-
 UNVERIFIED = "no difference was found, but a part could not be compared. --require-verified writes no such result"
 ORDER: tuple[Status, ...] = ("failed", "unverified", "unchecked", "inspected", "verified", "skipped")
 
@@ -52,47 +46,6 @@ def say(text: str, color: str | None = None) -> None:
             indent = " " * (start + 2)
             line = textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     click.secho(line, fg=color, err=True, color=False if os.environ.get("NO_COLOR") else None)
-
-
-@contextmanager
-def progress(*, enabled: bool = True) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a callback (phase, done, total) that draws a bar on a terminal.
-
-    In a pipe it says only what will take long.
-    """
-    if not enabled:
-        yield lambda *_: None
-        return
-    if not sys.stderr.isatty():
-        yield lambda phase, done, _: _long(done) if phase == ESTIMATE else None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}"), TimeElapsedColumn())
-    bars = Progress(*columns, console=Console(stderr=True), transient=True)
-    tasks: dict[str, TaskID] = {}
-    begun = monotonic()
-
-    def tell(phase: str, done: int, total: int) -> None:
-        if phase == ESTIMATE:
-            _long(done)
-            return
-        if phase not in tasks:
-            tasks[phase] = bars.add_task(phase, total=total or None)
-        bars.update(tasks[phase], completed=done, total=total or None)
-        if not bars.live.is_started and monotonic() - begun > _PATIENCE:
-            bars.start()
-
-    try:
-        yield tell
-    finally:
-        if bars.live.is_started:
-            bars.stop()
-
-
-def _long(seconds: int) -> None:
-    say(f"verifying whole models in float64 will take about {seconds} s; --verify local is faster")
 
 
 def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -> None:

@@ -26,13 +26,14 @@ def convert(
     *,
     policy: Policy | None = None,
     ir_version: Wanted = "auto",
+    ml_opset: int | None = None,
     fail_fast: bool = False,
 ) -> Converted:
     """Bring ``model`` to opset ``target`` in place (None: 15, unless it is newer).
 
     After an error the model is half way and has to be discarded. ``ir_version`` is what the caller wants of it, as
-    `Options.ir_version`: functions are inlined if it has none. The field itself is lowered only for ``auto``. With
-    ``fail_fast`` the first node that is in the way is an error.
+    `Options.ir_version`: functions are inlined if it has none. The field itself is lowered only for ``auto``.
+    ``ml_opset`` is as `Options.ml_opset`. With ``fail_fast`` the first node that is in the way is an error.
 
     Raises:
         MalformedModel: A value is read that nothing makes, or an operator has no inputs.
@@ -42,4 +43,4 @@ def convert(
     """
     from bnfold.converting.model import upgrade  # the table and its adapters, which folding alone needs nothing of
 
-    return upgrade(model, target, policy or Policy(), ir_version, fail_fast=fail_fast)
+    return upgrade(model, target, policy or Policy(), ir_version, ml_opset, fail_fast=fail_fast)

@@ -8,8 +8,9 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting import function_body, table, table_down
+from bnfold.converting.adapters.scan import state_results
 from bnfold.converting.compatible import default_of
-from bnfold.converting.context import Inexpressible, Meaningless, UnknownType
+from bnfold.converting.context import FIX_SHAPES, Inexpressible, Meaningless, UnknownType
 from bnfold.converting.node_conversion import Adapter, NodeConversion
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
@@ -89,6 +90,8 @@ def _expand(conversion: NodeConversion, version: int) -> None:
                     UnknownType(text, error.value) if isinstance(error, UnknownType) else Inexpressible(text)
                 ) from error
             conversion.added += step.added
+        if inner.is_op("Scan"):
+            state_results(inner, conversion.target, conversion.context.types)
 
 
 def _check_types(conversion: NodeConversion) -> None:
@@ -141,7 +144,7 @@ def _tie_objection(node: ir.Node, target: int, types: Types) -> str | None:
         return None
     if schema_of(node.op_type, older).inputs[0].option != _VARIADIC or _have_one_shape(node, types):
         return None
-    return f"version {older} demands inputs of one shape, which these are not known to have"
+    return f"version {older} demands inputs of one shape, which these are not known to have: {FIX_SHAPES}"
 
 
 _VARIADIC = onnx.defs.OpSchema.FormalParameterOption.Variadic

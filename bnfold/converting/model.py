@@ -13,6 +13,7 @@ from bnfold.converting.context import ConversionContext
 from bnfold.converting.functions import inline_dependent
 from bnfold.converting.given import GivenModel
 from bnfold.converting.ir_version import Wanted, ir_version_of, write_ir_version
+from bnfold.converting.machine_learning import convert_domain
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange, OperatorChange
 from bnfold.errors import UpgradeBlocked
 from bnfold.ir.ordering import sort_nodes
@@ -33,6 +34,7 @@ class Converted(NamedTuple):
         passed: Unknown operators, with their number: left as they were.
         training: Labels of the BatchNormalizations that stay in training mode.
         operators: What became of the nodes of each operator.
+        note: What the caller should know; may be empty.
     """
 
     before: int
@@ -42,6 +44,7 @@ class Converted(NamedTuple):
     passed: dict[str, int]
     training: tuple[str, ...]
     operators: tuple[OperatorChange, ...] = ()
+    note: str = ""
 
     @property
     def advice(self) -> str:
@@ -61,7 +64,13 @@ class Converted(NamedTuple):
 
 
 def upgrade(
-    model: ir.Model, target: int | None, policy: Policy, ir_version: Wanted = "auto", *, fail_fast: bool = False
+    model: ir.Model,
+    target: int | None,
+    policy: Policy,
+    ir_version: Wanted = "auto",
+    ml_opset: int | None = None,
+    *,
+    fail_fast: bool = False,
 ) -> Converted:
     """Do as `bnfold.converting.convert`."""
     before = model.opset("")
@@ -90,6 +99,7 @@ def upgrade(
     for graph in (model.graph, *model.functions):
         if graph is model.graph or _uses_default_domain(graph):
             walk.graph(graph)
+    note = convert_domain(walk, model, ml_opset)
     if walk.blockers:
         raise UpgradeBlocked(_message(walk.blockers, before, goal), [*map(str, walk.blockers)])
     walk.context.drop_replaced()
@@ -105,6 +115,7 @@ def upgrade(
         passed=walk.passed,
         training=tuple(walk.context.training),
         operators=walk.operators(),
+        note=note,
     )
 
 

@@ -14,6 +14,7 @@ from bnfold.converting.adapters import (
     attention,
     attributes,
     bitwise,
+    branches,
     broadcast,
     columns,
     compositions,
@@ -105,8 +106,13 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("Clip", 12): integers.clip,
     ("Pow", 12): integers.power,
     ("Equal", 11): integers.equal,
+    ("Mod", 28): integers.floored,
     ("Mod", 10): integers.modulo,
     ("Range", 11): integers.sequence,
+    ("IsNaN", 9): integers.not_a_number,
+    ("Expand", 8): reshape.repeated,
+    **{(op_type, 8): reshape.of_one_shape for op_type in ("Max", "Mean", "Min", "Sum")},
+    **{(op_type, 7): attributes.stated_sequence for op_type in ("GRU", "LSTM", "RNN")},
     ("GatherND", 11): indexing.gather_nd,
     ("GatherElements", 11): indexing.gather_elements,
     ("ScatterND", 11): indexing.scatter_nd,
@@ -133,6 +139,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("Resize", 11): resize.fixed_points,
     ("Resize", 10): resize.to_upsample,
     ("Slice", 10): to_attributes.slice_bounds,
+    ("If", 11): branches.of_one_shape,
     ("TopK", 10): partial(to_attributes.count_of, "k"),
 }
 """The step from a version of an operator to the one before it, if a node is not valid there as it stands.
@@ -148,10 +155,7 @@ SHOWN_BY_FORM = frozenset({
 """Steps whose adapter changes no node that has the older version's form and types."""
 
 ONE_WAY = frozenset({
-    *((op_type, 7) for op_type in (
-        *("GRU", "LSTM", "RNN", "Upsample"),
-    )),
-    ("GRU", 3), ("GlobalLpPool", 2), ("LpPool", 2), ("Scan", 9), ("Tile", 6), ("Upsample", 9),
+    ("GRU", 3), ("GlobalLpPool", 2), ("LpPool", 2), ("Scan", 9), ("Tile", 6), ("Upsample", 7), ("Upsample", 9),
 })  # fmt: skip
 """Steps that can be made upwards only; downwards, the node is refused."""
 
@@ -160,8 +164,8 @@ BEGIN = frozenset({
     ("BitCast", 26),
     ("Compress", 9), ("ConcatFromSequence", 11), ("ConvInteger", 10), ("Cos", 7), ("Cosh", 9),
     ("DFT", 17), ("DeformConv", 19), ("Det", 11),
-    ("Erf", 9), ("Expand", 8), ("EyeLike", 9),
-    ("ImageDecoder", 20), ("IsNaN", 9), ("MatMulInteger", 10),
+    ("Erf", 9), ("EyeLike", 9),
+    ("ImageDecoder", 20), ("MatMulInteger", 10),
     ("MaxUnpool", 9), ("MeanVarianceNormalization", 9), ("MelWeightMatrix", 17), ("Multinomial", 7),
     ("NonMaxSuppression", 10), ("NonZero", 9), ("OneHot", 9), ("Optional", 15), ("OptionalGetElement", 15),
     ("OptionalHasElement", 15), ("QLinearConv", 10), ("QLinearMatMul", 10),

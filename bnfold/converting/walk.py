@@ -12,7 +12,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting import as_is, downgrade, exporter_quirks, table
-from bnfold.converting.adapters import batchnorm, broadcast, normalization, prestandard
+from bnfold.converting.adapters import batchnorm, broadcast, normalization, prestandard, scan
 from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.errors import Unsupported, UpgradeBlocked
@@ -117,6 +117,8 @@ class GraphConverter:
             for body in node.bodies:
                 self.graph(body)
             self._node(node, opset)
+            if opset > self.context.target and node.is_op("Scan"):
+                scan.state_results(node, self.context.target, self.context.types)
 
     def _node(self, node: ir.Node, opset: int) -> None:
         if node.domain:

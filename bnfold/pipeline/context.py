@@ -16,6 +16,7 @@ from bnfold.settings import Options, Policy
 
 if TYPE_CHECKING:
     from bnfold.converting.model import Converted
+    from bnfold.folding import SizeBudget
 
 Key = tuple[str, str]
 """A node, by its graph and the value that it makes: `BatchNormEvent.key`."""
@@ -48,6 +49,10 @@ class PassContext:
     converted: Converted | None = None
     """What the conversion to another opset did."""
     events: dict[Key, BatchNormEvent] = field(default_factory=dict)
+    budget: SizeBudget | None = None
+    """What folding may still add, once it is done."""
+    has_stored: bool = False
+    """Whether simplification stored what was computed."""
 
     def live(self) -> dict[ir.Node, BatchNormEvent]:
         """Return the BatchNormalizations still there, with their events.

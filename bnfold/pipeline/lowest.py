@@ -53,6 +53,8 @@ def target(model: ir.Model, options: Options, report: Report) -> int | None:
     wanted = options.target_opset
     if wanted == "latest":
         return onnx.defs.onnx_opset_version()
+    if wanted == "keep":
+        return model.opset("")
     if wanted != "lowest":
         return wanted if isinstance(wanted, int) else None
     found = find_lowest(model, options.policy)

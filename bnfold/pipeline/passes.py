@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
 
-from bnfold import converting, folding, ir, log
+from bnfold import converting, ir, log
 from bnfold.converting.ir_version import FUNCTIONS_SINCE, keep_ir_version, require_ir_version
 from bnfold.errors import Unsupported, UpgradeBlocked
 from bnfold.ir import lifting
 from bnfold.ir.fixing import fix_inputs, state_shapes
 from bnfold.ir.graph import state_opset
 from bnfold.pipeline import lowest, overridable
-from bnfold.pipeline.checker import checker_error, tell_contradictions
-from bnfold.pipeline.context import NOTHING, PassContext, Withheld, key_of, log_decisions
+from bnfold.pipeline.checker import checker_error
+from bnfold.pipeline.context import NOTHING, PassContext, Withheld, log_decisions
+from bnfold.pipeline.folds import fold_affines, fold_again
 from bnfold.pipeline.formats import Progress
 from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
-from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import Repair
 from bnfold.semantics import batchnorm as batchnorm_semantics
 from bnfold.settings import Options
@@ -71,8 +70,8 @@ def normalise(run: PassContext) -> None:
 
 def raise_opset(run: PassContext) -> None:
     """Convert the opset before folding, so that the search meets one version of every operator."""
-    ir_version = run.options.ir_version
-    if run.options.target_opset == "keep":
+    ir_version, ml_opset = run.options.ir_version, run.options.ml_opset
+    if run.options.target_opset == "keep" and ml_opset is None:
         if isinstance(ir_version, int) and ir_version < FUNCTIONS_SINCE and run.model.proto.functions:
             from bnfold.converting.functions import inline_all
 
@@ -83,7 +82,9 @@ def raise_opset(run: PassContext) -> None:
     target = lowest.target(run.model, run.options, run.report)
     given = run.model.snapshot() if target is not None and target < run.model.opset("") else None
     try:
-        done = converting.convert(run.model, target, policy=run.options.policy, ir_version=ir_version)
+        done = converting.convert(
+            run.model, target, policy=run.options.policy, ir_version=ir_version, ml_opset=ml_opset
+        )
     except UpgradeBlocked as blocked:
         if given is None or target is None:
             raise
@@ -92,6 +93,7 @@ def raise_opset(run: PassContext) -> None:
         raise UpgradeBlocked(text, blocked.blockers) from blocked
     run.report.conversion = [row._asdict() for row in done.operators]
     run.report.repairs.extend(done.repairs)
+    run.report.notes.extend([done.note] if done.note else [])
     run.report.add_cuts(done.cuts)
     run.report.notes.extend(
         f"{count} {operator} left unchanged: bnfold does not know this operator at this opset"
@@ -121,39 +123,6 @@ def decide_branches(run: PassContext) -> None:
     run.follow_moved(live, done.moved)
 
 
-def fold_affines(run: PassContext) -> None:
-    """Fold BatchNormalization and, if asked, other constant affine nodes. Does nothing with ``--decompose all``."""
-    if not run.options.fold or run.options.decompose == "all":
-        return
-    options = run.options
-    live = run.live() | {node: _event_of(run, node) for node in folding.find_decomposed(run.model, options.policy)}
-    for node in [node for node, event in live.items() if event.key in run.withheld.folds]:
-        live.pop(node).decline(Declined(Reason.RANGE, "found while the weight was computed"))
-    is_asked = options.all_affines or bool(options.simplify)
-    limits = folding.Limits(
-        growth=folding.growth_budget(run.model, live) if options.max_growth is None else options.max_growth,
-        only=options.only,
-        excluded=options.excluded,
-        all_affines=is_asked or not options.no_simplify,
-        spares_fused=not is_asked,
-        merge_branches=options.merge_branches,
-        exchange=_exchange(options),
-        banned=run.withheld.folds,
-    )
-    tell, policy = partial(run.progress, "fold"), options.policy
-    budget = folding.fold(
-        run.model, live, run.report, policy=policy, limits=limits, original=run.original, progress=tell
-    )
-    if options.equalize:  # after folding, which makes channels uneven
-        from bnfold import equalize
-
-        equalize.equalize(run.model, run.report, limits, budget)
-    tell_contradictions(run.model, run.report.batchnorms)
-    run.events.update(
-        (key_of(node), event) for node, event in live.items() if not node.removed
-    )  # some may be new nodes
-
-
 def tell_training(run: PassContext) -> None:
     """Note which BatchNormalizations are left in training mode, but for those that make up InstanceNormalization."""
     if run.converted is None or not run.converted.training:
@@ -164,20 +133,6 @@ def tell_training(run: PassContext) -> None:
     told |= {node.label for node in run.live() if instances.stands_between_reshapes(node)}
     training = tuple(label for label in run.converted.training if label not in told)
     run.report.notes.extend([run.converted._replace(training=training).advice] if training else [])
-
-
-def _exchange(options: Options) -> Literal["auto", "always"]:
-    """Return when an Add may replace a BatchNormalization: always, if what is left is decomposed into several nodes."""
-    is_decomposed = options.decompose == "remaining" and "BatchNormalization" in options.decompose_ops
-    return "always" if is_decomposed else options.exchange
-
-
-def _event_of(run: PassContext, node: ir.Node) -> BatchNormEvent:
-    """Report a BatchNormalization that is written as primitive operators and ends in ``node``."""
-    path, value = key_of(node)
-    event = BatchNormEvent(node.label, path, 0, "spelled-out", value=value)
-    run.report.batchnorms.append(event)
-    return event
 
 
 def decompose(run: PassContext) -> None:
@@ -222,6 +177,7 @@ def simplify(run: PassContext) -> None:
         )
     withheld = run.withheld.simplifications
     done = simplifying.simplify(run.model, run.report, group_norm=run.options.group_norm, withheld=withheld)
+    run.has_stored = done.has_stored
     if done.has_stored:
         converting.leave_old_ir(run.model)
     run.follow_moved(live, done.moved)
@@ -275,7 +231,7 @@ def check(run: PassContext) -> None:
 
 PASSES: tuple[Callable[[PassContext], None], ...] = (
     describe, fix_shapes, choose_overridable, normalise, raise_opset, decide_branches, fold_affines, tell_training,
-    decompose, lift_constants, simplify, remove_dead_nodes, set_ir_version, check,
+    decompose, lift_constants, simplify, fold_again, remove_dead_nodes, set_ir_version, check,
 )  # fmt: skip
 
 

@@ -73,6 +73,14 @@ class Options(Checked):
             "model that uses something newer is refused.",
         ),
     )
+    ml_opset: int | None = field(
+        default=None,
+        metadata=about(
+            "Version of the domain ai.onnx.ml of the result, for trees and the like.",
+            "None lowers it with the opset if all of its operators allow that, and never raises it.",
+            low=1,
+        ),
+    )
     fix_shapes: Mapping[str, Sequence[int]] = field(
         default_factory=dict,
         metadata=about(
@@ -230,6 +238,12 @@ class Options(Checked):
             if not 1 <= self.target_opset <= newest:
                 problem = f"opset {self.target_opset} does not exist: the installed onnx {onnx.__version__} knows 1 to"
                 raise BadSetting("target_opset", f"{problem} {newest}")
+        if self.ml_opset is not None:
+            import onnx
+
+            newest = max(row[3] for row in onnx.helper.VERSION_TABLE)
+            if self.ml_opset > newest:
+                raise BadSetting("ml_opset", f"{self.ml_opset} is newer than the installed onnx knows: 1 to {newest}")
         if isinstance(self.ir_version, int):
             import onnx
 
@@ -243,6 +257,7 @@ class OptionFields(TypedDict, total=False):
 
     target_opset: int | Literal["keep", "latest", "lowest"] | None
     ir_version: int | Literal["auto", "keep"]
+    ml_opset: int | None
     fix_shapes: Mapping[str, Sequence[int]]
     fold: bool
     decompose: Literal["never", "remaining", "all"]

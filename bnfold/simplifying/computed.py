@@ -27,7 +27,9 @@ def find_computed(graph: ir.Graph, known: Proven, room: Room) -> list[Store]:
     quantized: set[ir.Value] = set()
     with ir.evaluated_once(graph.model):
         for node in graph.nodes:
-            if node.op_type in QUANTIZING or any(value in quantized for value in node.inputs):
+            if node.op_type in QUANTIZING or (
+                not node.is_op("Shape", "Size") and any(value in quantized for value in node.inputs)
+            ):
                 quantized.update(value for value in node.outputs if value is not None)
                 continue
             plan = _computed(node, known)

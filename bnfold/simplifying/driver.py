@@ -36,7 +36,8 @@ from bnfold.simplifying.plan import Plan
 from bnfold.simplifying.products import find_addition
 from bnfold.simplifying.reshaping import RESHAPING, find_reshaping
 from bnfold.simplifying.slicing import find_slice
-from bnfold.simplifying.transposing import find_transpose
+from bnfold.simplifying.states import RECURRENT, find_states
+from bnfold.simplifying.transposing import find_transpose, keeps_order
 
 Finder = Callable[[ir.Node, Proven], Plan | None]
 
@@ -44,6 +45,12 @@ Finder = Callable[[ir.Node, Proven], Plan | None]
 def find_reshaping_or_axes(node: ir.Node, known: Proven) -> Plan | None:
     """Plan what `find_reshaping` plans, or else one node for two where sizes are not known."""
     return find_reshaping(node, known) or find_axes(node, known)
+
+
+def find_transpose_or_reshaping(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan what `find_transpose` plans, or what `find_reshaping` does if only axes of one element move."""
+    plan = find_transpose(node, known)
+    return plan if plan is not None or not keeps_order(node, known) else find_reshaping(node, known)
 
 
 def find_concat_or_joined(node: ir.Node, known: Proven) -> Plan | None:
@@ -62,12 +69,13 @@ FINDERS: Mapping[str, Finder] = {
     "Pad": find_pad,
     "Expand": find_expand,
     "Tile": find_tile,
-    "Transpose": find_transpose,
+    "Transpose": find_transpose_or_reshaping,
     "Where": find_chosen,
     "Add": find_addition,
     **dict.fromkeys(BOUNDING, find_bounds),
     **dict.fromkeys(("Mul", "Div", "Sub"), find_neutral),
     **dict.fromkeys(("Sum", "Mean", "Split"), find_alone),
+    **dict.fromkeys(RECURRENT, find_states),
     **dict.fromkeys(RESHAPING, find_reshaping),
     **dict.fromkeys(("Squeeze", "Unsqueeze"), find_reshaping_or_axes),
 }
@@ -167,7 +175,7 @@ def _plan(node: ir.Node, known: Proven, first: dict[Hashable, ir.Node], finders:
     try:
         plan = finder(node, known) if finder is not None else None
         plan = plan if plan is not None else find_broadcast(node, known)
-        return plan if plan is not None else find_equal(node, first)
+        return plan if plan is not None else find_equal(node, known, first)
     except BnfoldError:  # an attribute of a type that the operator never had
         return None
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from bnfold import ir
@@ -71,7 +74,7 @@ def find_expand(node: ir.Node, known: Proven) -> Plan | None:
     return store_target(node, 1, target)
 
 
-def store_target(node: ir.Node, slot: int, target: list[Dim]) -> Plan | None:
+def store_target(node: ir.Node, slot: int, target: list[Dim], attrs: Mapping[str, Any] | None = None) -> Plan | None:
     """Plan to store the integers at ``slot`` as a constant, unless they are one."""
     value = node.input(slot)
     numbers = [item for item in target if isinstance(item, int)]
@@ -79,7 +82,7 @@ def store_target(node: ir.Node, slot: int, target: list[Dim]) -> Plan | None:
         return None
     inputs = [*node.inputs[:slot], integers(numbers), *node.inputs[slot + 1 :]]
     return (
-        Respell(f"{node.op_type} size known", node, node.op_type, inputs, None) if can_respell(node, inputs) else None
+        Respell(f"{node.op_type} size known", node, node.op_type, inputs, attrs) if can_respell(node, inputs) else None
     )
 
 

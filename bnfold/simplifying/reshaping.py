@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
@@ -10,6 +12,7 @@ from bnfold.ir.value import Dim
 from bnfold.simplifying.no_effect import NO_EFFECT, integers, same_dims, store_target
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip, only_above
 from bnfold.simplifying.reducing import find_reduction
+from bnfold.simplifying.transposing import keeps_order
 
 RESHAPING = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 _FAR = 8
@@ -21,20 +24,24 @@ def find_reshaping(node: ir.Node, known: Proven) -> Plan | None:
     made = node.output(0)
     if node.op_type == "Reshape" and made is not None:
         _learn_target(node, made, known)
-    for sources, source in _above(node):
+    for sources, source in _above(node, known):
         is_same = same_dims(known, source, made) or _cancel(sources, known)
         if is_same and can_skip(node, source):
             return LeaveOut(f"{node.op_type} {NO_EFFECT}" if len(sources) == 1 else "Reshape pair", node, source)
     return _one_of_two(node, known) or _stored_target(node, known) or find_reduction(node, known)
 
 
-def _above(node: ir.Node) -> Iterator[tuple[list[ir.Node], ir.Value]]:
+def _reshapes(node: ir.Node, known: Proven) -> bool:
+    return node.is_op(*RESHAPING) or (node.is_op("Transpose") and not node.has_references and keeps_order(node, known))
+
+
+def _above(node: ir.Node, known: Proven) -> Iterator[tuple[list[ir.Node], ir.Value]]:
     """Yield rows of such nodes that end in ``node``, shortest first, each with the value that its first node reads."""
     row = [node]
     while len(row) <= _FAR and (source := row[-1].input(0)) is not None:
         yield row, source
         producer = source.producer
-        if producer is None or not producer.is_op(*RESHAPING) or producer.graph is not node.graph:
+        if producer is None or not _reshapes(producer, known) or producer.graph is not node.graph:
             return
         row.append(producer)
 
@@ -50,14 +57,43 @@ def _cancel(row: list[ir.Node], known: Proven) -> bool:
 def _target(node: ir.Node, known: Proven) -> list[Dim] | None:
     """Return the target of a Reshape: sizes, 0 for the input's size on that axis, -1 for the remaining elements."""
     told = known.integers(node.input(1))
-    return None if told is None or not told.dims or node.attr("allowzero", 0) else list(told.items)
+    if told is None or not told.dims or (node.attr("allowzero", 0) and 0 in told.items):
+        return None
+    return list(told.items)
 
 
 def _learn_target(node: ir.Node, made: ir.Value, known: Proven) -> None:
     target, dims = _target(node, known), known.dims(node.input(0))
     if target is not None:
         copied = [_at(dims, place) if item == 0 else item for place, item in enumerate(target)]
-        known.learn(made, [None if item == -1 else item for item in copied])
+        rest = _rest(node, copied, known) if -1 in copied else None
+        known.learn(made, [rest if item == -1 else item for item in copied])
+
+
+def _rest(node: ir.Node, target: Sequence[Dim], known: Proven) -> Dim:
+    """Return what a -1 stands for: sizes of a source that the target does not have.
+
+    Beside a size of zero no runtime infers it; with ``allowzero`` onnxruntime takes 1 all the same.
+    """
+    if None in target:
+        return None
+    names, number = _product(item for item in target if item != -1)
+    for dims in (known.dims(source) for _, source in _above(node, known)):
+        if dims is None or None in dims:
+            continue
+        others, elements = _product(dims)
+        left = [*(others - names).elements()]
+        if names <= others and number > 0 and elements % number == 0 and len(left) <= 1:
+            size = left[0] if left and elements == number else None if left else elements // number
+            return size if size == 1 or not node.attr("allowzero", 0) else None
+    return None
+
+
+def _product(dims: Iterable[Dim]) -> tuple[Counter[str], int]:
+    """Return the dynamic sizes, and the product of the others."""
+    told = [*dims]
+    names = Counter(dim for dim in told if isinstance(dim, str))
+    return names, math.prod(dim for dim in told if isinstance(dim, int))
 
 
 def _at(dims: Sequence[Dim] | None, place: int) -> Dim:
@@ -69,8 +105,10 @@ def _stored_target(node: ir.Node, known: Proven) -> Plan | None:
     if node.op_type != "Reshape" or ir.constant(node.input(1)) is not None:
         return None
     target = _target(node, known)
+    if target is not None and node.attr("allowzero", 0):  # onnxruntime infers a -1 beside a zero
+        target = [None if item == -1 else item for item in target]
     settled = _settled(target, known.dims(node.input(0)), known) if target is not None else None
-    return store_target(node, 1, list(settled)) if settled is not None else None
+    return store_target(node, 1, list(settled), {}) if settled is not None else None
 
 
 def _settled(target: list[Dim], source: Sequence[Dim] | None, known: Proven) -> list[int] | None:
@@ -96,7 +134,7 @@ def _is_positive(size: Dim, known: Proven) -> bool:
 def _one_of_two(node: ir.Node, known: Proven) -> Plan | None:
     """Plan one Reshape in place of two such nodes, if nothing else reads what is between them."""
     first = only_above(node)
-    source = first.input(0) if first is not None and first.is_op(*RESHAPING) else None
+    source = first.input(0) if first is not None and _reshapes(first, known) else None
     if source is None or node.graph.opset() < 5:
         return None
     target = _from_source(node, known, source)

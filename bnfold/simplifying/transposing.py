@@ -16,6 +16,15 @@ def find_transpose(node: ir.Node, known: Proven) -> Plan | None:
     return skip(node) if order == sorted(order) else _one_of_two(node, order, known)
 
 
+def keeps_order(node: ir.Node, known: Proven) -> bool:
+    """Whether a Transpose moves only axes of one element, so that it is a Reshape."""
+    dims, order = known.dims(node.input(0)), _order(node, known)
+    if dims is None or order is None or len(order) != len(dims):
+        return False
+    moved = [axis for axis in order if dims[axis] != 1]
+    return moved == sorted(moved)
+
+
 def _one_of_two(node: ir.Node, order: list[int], known: Proven) -> Plan | None:
     middle = node.input(0)
     first = middle.producer if middle is not None else None

@@ -15,7 +15,20 @@ def alike(b: Builder, x: Drawn) -> list[Drawn] | None:
     if b.opset < 13 or not x.rank:
         return None
     b.leave_open(x, int(b.rng.integers(x.rank)))
-    kinds = [_expand, _expand, _reshape, _reshape, _slice, _tile, _pad, _concat, _where, *[_resize] * (x.rank == 4)]
+    kinds = [
+        _expand,
+        _expand,
+        _reshape,
+        _reshape,
+        _sizes,
+        _sizes,
+        _slice,
+        _tile,
+        _pad,
+        _concat,
+        _where,
+        *[_resize] * (x.rank == 4),
+    ]
     return b.pick(kinds)(b, x)  # type: ignore[no-any-return]
 
 
@@ -33,6 +46,25 @@ def _reshape(b: Builder, x: Drawn) -> list[Drawn]:
     if b.chance(0.5):
         target[int(b.rng.integers(x.rank))] = -1
     return b.node("Reshape", [x.name, b.integers(target)])
+
+
+def _sizes(b: Builder, x: Drawn) -> list[Drawn]:
+    """Append a Reshape to sizes that are read one by one, of the value or of what is computed of it."""
+    turned = b.node("Neg", [x.name])[0]
+    parts = [_size(b, b.pick([x, turned]), axis) for axis in range(x.rank)]
+    if all(x.shape) and b.chance(0.5):
+        parts[int(b.rng.integers(x.rank))] = b.integers([-1])
+    target = b.derive("Concat", parts, TensorProto.INT64, [x.rank], axis=0)
+    row = b.node("Reshape", [turned.name, b.integers([-1])])[0] if b.chance(0.5) else turned
+    allowed = {"allowzero": 1} if b.opset >= 14 and b.chance(0.5) else {}
+    made = Drawn(b.derive("Reshape", [row.name, target], x.dtype, x.shape, **allowed), x.dtype, x.shape)
+    b.values.append(made)
+    return [made]
+
+
+def _size(b: Builder, x: Drawn, axis: int) -> str:
+    shape = b.derive("Shape", [x.name], TensorProto.INT64, [x.rank])
+    return b.derive("Gather", [shape, b.integers([axis])], TensorProto.INT64, [1], axis=0)
 
 
 def _slice(b: Builder, x: Drawn) -> list[Drawn]:

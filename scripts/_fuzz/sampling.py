@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto, helper, numpy_helper
 
 from _fuzz.builder import Builder, Drawn
 
@@ -44,7 +46,18 @@ def recurrent(b: Builder, x: Drawn) -> list[Drawn] | None:
     about: dict[str, Any] = {"direction": "bidirectional" if both else b.pick(["forward", "reverse"])}
     if op == "GRU" and b.chance(0.5):
         about["linear_before_reset"] = 1
-    return b.node(op, [x.name, *(b.weight(b.numbers(shape)) for shape in shapes), *bias], hidden_size=hidden, **about)
+    states = ["", *[_state(b, x, [1 + both, hidden])] * b.pick([1, 1 + (op == "LSTM")])] if b.chance(0.5) else []
+    rest = [*(bias or [""] * bool(states)), *states]
+    return b.node(op, [x.name, *(b.weight(b.numbers(shape)) for shape in shapes), *rest], hidden_size=hidden, **about)
+
+
+def _state(b: Builder, x: Drawn, sizes: Sequence[int]) -> str:
+    """Append an initial state, mostly of zeros, that is as long as the batch."""
+    batch = b.derive("Shape", [x.name], TensorProto.INT64, [3])
+    batch = b.derive("Gather", [batch, b.integers([1])], TensorProto.INT64, [1], axis=0)
+    dims = b.derive("Concat", [b.integers(sizes[:1]), batch, b.integers(sizes[1:])], TensorProto.INT64, [3], axis=0)
+    number = numpy_helper.from_array(np.array([b.pick([0, 0, 0, 1])], helper.tensor_dtype_to_np_dtype(b.dtype)))
+    return b.derive("ConstantOfShape", [dims], b.dtype, (sizes[0], x.shape[1], sizes[1]), value=number)
 
 
 def reverse_sequence(b: Builder, x: Drawn) -> list[Drawn] | None:

@@ -14,7 +14,6 @@ from bnfold.batch.scheduler import INTERRUPTED
 from bnfold.batch.worker import FileResult
 from bnfold.cli import terminal
 from bnfold.cli.commands import main
-from bnfold.settings import ESTIMATE
 from bnfold.verification.sentences import parts_agree
 from bnfold.verification.verdict import LocalRow, RuntimeRow, Verdict
 from tests.conftest import MODELS
@@ -170,27 +169,3 @@ def test_of_many_notes_of_a_kind_a_few_are_shown(tmp_path: Path) -> None:
     assert len(short) == 5
     assert short[-1] == "  note: constant arithmetic folded: 5 more (--verbose has them all)"
     assert len(folded.findall(CliRunner().invoke(main, [*command, "--verbose"]).stderr)) == 9
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_a_pipe_is_told_what_will_take_long_and_nothing_else(capsys: pytest.CaptureFixture[str], enabled: bool) -> None:
-    with terminal.progress(enabled=enabled) as tell:
-        tell("original", 0, 1)
-        assert capsys.readouterr().err == ""
-        tell(ESTIMATE, 12, 0)
-    told = capsys.readouterr().err
-    assert ("about 12 s" in told and "--verify local" in told) == enabled
-    assert len(told.splitlines()) == enabled
-
-
-@pytest.mark.parametrize(("patience", "shown"), [(-1.0, True), (60.0, False)])
-def test_a_bar_appears_only_after_a_while(
-    patience: float, shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(terminal, "_PATIENCE", patience)
-    with terminal.progress() as tell:
-        for done in range(5):
-            tell("fold", done, 5)
-    assert ("fold" in capsys.readouterr().err) is shown

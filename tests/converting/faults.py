@@ -65,6 +65,11 @@ MODELS: tuple[tuple[int, int, str, str], ...] = (
     (18, 17, "float[4, 7] x", "s = Constant <value_ints = [6, 3]> () y = CenterCropPad (x, s)"),
     (13, 11, "float[3, 5] x, int64[3] t", 'y = SoftmaxCrossEntropyLoss <reduction = "mean"> (x, t)'),
     (23, 17, "float[1, 2, 3, 8] x, float[1, 3, 4] c, float[1, 3, 4] s", "y = RotaryEmbedding (x, c, s)"),
+    (18, 11, "float[2, 3, 4] x, int64[1] a", "y = ReduceMean (x, a)"),
+    (18, 13, "float[2, 3, 4] x, int64[2] a", "y = ReduceL2 <keepdims = 0> (x, a)"),
+    (18, 11, "float[2, 3, 4] x, int64[0] a", "y = ReduceMax (x, a)"),
+    (13, 7, "float[2, 1, 3] x, float[4, 1] z", "y = Max (x, z)"),
+    (13, 7, "float[2, 1, 3] x", "s = Constant <value_ints = [4, 1]> () y = Expand (x, s)"),
     (15, 13, "float[2, 3, 4, 5] x", "p = Shape <start = 1, end = 3> (x) y = Cast <to = 1> (p)"),
 )  # fmt: skip
 SIZES = (5, 3, 7)

@@ -80,7 +80,8 @@ def test_a_step_down_says_more_than_the_schemas() -> None:
     narrower |= {(op_type, 12) for op_type in ("Max", "Min", "Clip", "Pow")}
     narrower |= {(op_type, version) for op_type in ("QuantizeLinear", "DequantizeLinear") for version in (13, 19, 21)}
     narrower |= {(op_type, 10) for op_type in ("AveragePool", "MaxPool")}
-    narrower |= {("IsInf", 20), ("OptionalHasElement", 18), ("OptionalGetElement", 18)}
+    narrower |= {(op_type, 8) for op_type in ("Max", "Mean", "Min", "Sum")}
+    narrower |= {("If", 11), ("Mod", 28), ("IsInf", 20), ("OptionalHasElement", 18), ("OptionalGetElement", 18)}
     narrower |= {(op_type, 14) for op_type in ("Add", "Sub", "Mul", "Div")}
     for op_type, version in table_down.DOWN:
         if version in versions_of(op_type)[1:]:

@@ -91,6 +91,17 @@ def test_a_large_result_is_stored_in_the_place_of_its_operand_alone() -> None:
         assert_equal(before, after, (300, 200))
 
 
+def test_the_size_of_what_is_quantized_is_known() -> None:
+    body = """
+        q, k, z = DynamicQuantizeLinear (x)  s = Shape (q)  n = Gather (s, second)  c = Concat <axis = 0> (n, far)
+        f = Cast <to = 1> (q)  y = Reshape (f, c)
+    """
+    before = model("(float[N,4] x) => (float[A,B] y)", body, NUMBERS)
+    after, _ = simplified(before)
+    assert operators(after) == ["DynamicQuantizeLinear", "Cast", "Reshape"]
+    assert_equal(before, after, (4, 4), (2, 4))
+
+
 def test_what_is_quantized_stays() -> None:
     body = "d = DequantizeLinear (q, s, z) t = Transpose (d) y = MatMul (x, t)"
     before = model(

@@ -39,6 +39,16 @@ COMPUTED = {
         f"{BATCH} t = Concat <axis = 0> (u, rest) y = Reshape (x, t)",
         [3, -1],
     ),
+    "zeros are allowed, and the batch stays": (
+        "(float[N,2,2] x) => (float[A,B] y)",
+        f"{BATCH} t = Concat <axis = 0> (u, four) y = Reshape <allowzero = 1> (x, t)",
+        [0, 4],
+    ),
+    "zeros are allowed, and the batch moves": (
+        "(float[N,4] x) => (float[A,B] y)",
+        f"{BATCH} t = Concat <axis = 0> (four, u) y = Reshape <allowzero = 1> (x, t)",
+        [4, -1],
+    ),
 }
 
 
@@ -50,9 +60,58 @@ def test_a_target_that_is_computed_is_stored(case: str) -> None:
     assert operators(after) == ["Reshape"]
     assert target(after) == told
     fixed = (3, 2, 2) if "fixed" in case else None
-    assert_equal(
-        before, after, *([fixed] if fixed else [(size, 4) if "moves" in case else (size, 2, 2) for size in (1, 2, 3)])
-    )
+    sizes = (0, 1, 2, 3) if "allowed" in case else (1, 2, 3)
+    shapes = [(size, 4) if "moves" in case else (size, 2, 2) for size in sizes]
+    assert_equal(before, after, *([fixed] if fixed else shapes))
+
+
+def test_beside_a_zero_that_is_allowed_a_size_is_inferred() -> None:
+    """By onnxruntime, and not by onnx's text: a 0 that copies would not be."""
+    body = f"{BATCH} t = Concat <axis = 0> (u, rest) y = Reshape <allowzero = 1> (x, t)"
+    after, _ = simplified(model("(float[N,2,2] x) => (float[A,B] y)", body, SIZES))
+    assert operators(after)[-2:] == ["Concat", "Reshape"]
+
+
+def test_a_zero_that_is_allowed_is_no_copy() -> None:
+    body = "r = Reshape <allowzero = 1> (x, a) y = Reshape <allowzero = 1> (r, b)"
+    before = model("(float[N,4] x) => (float[A,B] y)", body, "int64[2] a = {-1, 4}, int64[2] b = {0, 7}")
+    after, _ = simplified(before)
+    assert operators(after) == ["Reshape", "Reshape"]
+    assert_equal(before, after, (0, 4))
+
+
+RESTS = {
+    "1": ("float[N,1,M] x", "t = Concat <axis = 0> (u, rest, v)", ["Relu"]),
+    "a number": ("float[N,4,M] x", "t = Concat <axis = 0> (u, rest, v)", ["Relu"]),
+    "an open size": ("float[N,4,M] x", "t = Concat <axis = 0> (rest, four, v)", ["Relu"]),
+    "the product of two": ("float[N,4,M] x", "t = Concat <axis = 0> (rest, four)", ["Reshape", "Relu"]),
+    "sizes exchanged": ("float[N,4,M] x", "t = Concat <axis = 0> (v, rest, u)", ["Reshape", "Reshape", "Relu"]),
+}
+
+
+@pytest.mark.parametrize("case", RESTS)
+def test_what_is_left_is_told_by_the_other_sizes(case: str) -> None:
+    x, target, left = RESTS[case]
+    pair = "m = Gather (s, two) v = Unsqueeze (m, front)"
+    body = f"{BATCH} {pair} {target} f = Reshape (x, rest) q = Reshape (f, t) y = Relu (q)"
+    before = model(f"({x}) => (float[A,B,C] y)", body, f"{SIZES}, int64 two = {{2}}")
+    if "product" in case:
+        before.graph.output[0].type.tensor_type.shape.dim.pop()
+    after, _ = simplified(before)
+    assert [name for name in operators(after) if name in ("Reshape", "Relu")] == left
+    wide = 1 if case == "1" else 4
+    assert_equal(before, after, (2, wide, 3), (1, wide, 1))
+
+
+def test_with_zeros_allowed_what_is_left_may_be_1_alone() -> None:
+    """At no elements, onnxruntime takes 1 for any size that is left."""
+    for wide, left in ((1, ["Relu"]), (4, ["Reshape", "Reshape", "Relu"])):
+        body = f"{BATCH} t = Concat <axis = 0> (u, rest) f = Reshape (x, rest)"
+        body += " q = Reshape <allowzero = 1> (f, t) y = Relu (q)"
+        before = model(f"(float[N,{wide}] x) => (float[A,B] y)", body, SIZES)
+        after, _ = simplified(before)
+        assert [name for name in operators(after) if name in ("Reshape", "Relu")] == left
+        assert_equal(before, after, (2, wide), (1, wide))
 
 
 def test_beside_a_size_that_may_be_zero_nothing_is_inferred() -> None:

@@ -33,6 +33,12 @@ def keep_default(defaults: Mapping[str, float | str], conversion: NodeConversion
             conversion.node.set_attr(name, value)
 
 
+def stated_sequence(conversion: NodeConversion) -> None:
+    """Convert GRU, LSTM, RNN 7 → 1: before, an attribute says whether the first output is made."""
+    if conversion.node.output(0) is not None:
+        conversion.node.set_attr("output_sequence", 1)
+
+
 def rename(op_type: str, conversion: NodeConversion) -> None:
     """Give the same operator a new name."""
     conversion.node.op_type = op_type

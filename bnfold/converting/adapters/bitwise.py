@@ -63,7 +63,8 @@ def _positive(conversion: NodeConversion, is_negative: ir.Value, value: ir.Value
 
 def _moved(conversion: NodeConversion, value: ir.Value, wide: int, *, goes_left: bool) -> ir.Value:
     """Return shifted numbers; those that are shifted by less than nothing, or by all bits, are 0."""
-    count = 64 if goes_left or wide == TP.UINT64 else 63
+    kind = numeric_type(conversion.dtype(conversion.input(0)))
+    count = 8 * kind.itemsize - (kind.kind == "i" and not goes_left)
     powers = (np.uint64(1) << np.arange(count, dtype=np.uint64)).astype(numeric_type(wide))
     zero, end = (conversion.constant(np.array(number, np.int64), "bound") for number in (0, count))
     places = conversion.add("Cast", [conversion.input(1)], "places", to=TP.INT64)

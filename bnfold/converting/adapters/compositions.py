@@ -9,6 +9,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.adapters import places
+from bnfold.converting.adapters.integers import is_nan
 from bnfold.converting.context import FIX_SHAPES, Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 
@@ -82,10 +83,10 @@ def or_equal(strict: str, opposite: str, conversion: NodeConversion) -> None:
     if np.issubdtype(onnx.helper.tensor_dtype_to_np_dtype(conversion.dtype(left)), np.integer):
         conversion.become("Not", [conversion.add(opposite, [left, right], "opposite")])
         return
-    if 9 <= conversion.target < 11:  # no Equal of floats
+    if conversion.target < 11:  # no Equal of floats
         differs = conversion.add(opposite, [left, right], "opposite")
         for value in (left, right):
-            differs = conversion.add("Or", [differs, conversion.add("IsNaN", [value], "is_nan")], "differs")
+            differs = conversion.add("Or", [differs, is_nan(conversion, value)], "differs")
         conversion.become("Not", [differs])
         return
     is_strict = conversion.add(strict, [left, right], "strict")

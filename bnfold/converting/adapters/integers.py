@@ -125,26 +125,74 @@ def modulo(conversion: NodeConversion) -> None:
     conversion.become("Where", [is_off, moved, rest])
 
 
+def floored(conversion: NodeConversion) -> None:
+    """Convert Mod 28 → 13, which takes floats only with ``fmod``: a rest of the wrong sign is moved by the divisor."""
+    left, right = conversion.input(0), conversion.input(1)
+    if conversion.dtype(left) not in (*_FLOATS, TP.BFLOAT16) or conversion.node.attr("fmod", 0):
+        return
+    zero, rest = conversion.scalar(0, left, "zero"), conversion.add("Mod", [left, right], "rest", fmod=1)
+    pairs = [
+        [conversion.add(first, [rest, zero], "sign"), conversion.add(second, [right, zero], "sign")]
+        for first, second in (("Less", "Greater"), ("Greater", "Less"))
+    ]
+    is_off = conversion.add("Or", [conversion.add("And", pair, "is_other_sign") for pair in pairs], "is_off")
+    conversion.become("Where", [is_off, conversion.add("Add", [rest, right], "moved"), rest])
+
+
 def sequence(conversion: NodeConversion) -> None:
-    """Decompose Range of integers with a step of 1: the places of so many ones."""
+    """Decompose Range with a constant step: the places of so many ones, or numbers that follow from them.
+
+    Of floats only with whole numbers, which are sums of each other without rounding.
+    """
     start, limit, step = (conversion.input(index) for index in range(3))
     kind, given = conversion.dtype(start), [ir.constant(value) for value in (start, limit, step)]
-    if kind not in (TP.INT32, TP.INT64):
-        raise Inexpressible("is a range of floats, or of small integers")
-    if given[0] is not None and given[1] is not None and given[2] is not None and given[2].numpy().any():
-        numbers = np.arange(*(int(tensor.numpy().reshape(-1)[0]) for tensor in given if tensor is not None))
-        stored = numbers.astype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+    first, end, by = (None if tensor is None else tensor.numpy().reshape(-1)[0].item() for tensor in given)
+    if kind not in (TP.INT32, TP.INT64, *_FLOATS):
+        raise Inexpressible("is a range of small integers")
+    if kind in _FLOATS and not (_is_whole(first) and _is_whole(by)):
+        raise Inexpressible("is a range of floats from no constant whole number, or in other steps than such")
+    if not by:
+        raise Inexpressible("has a step that is not constant, or 0")
+    if first is not None and end is not None and np.isfinite(end):
+        stored = np.arange(first, end, by).astype(onnx.helper.tensor_dtype_to_np_dtype(kind))
         conversion.become("Identity", [conversion.constant(stored, "range")])
-        return
-    if given[2] is None or not (given[2].numpy() == 1).all():
-        raise Inexpressible("has a step that is not 1")
-    first, last = (_as_row(conversion, value, kind) for value in (start, limit))
-    is_zero = given[0] is not None and not given[0].numpy().any()
-    row = places.between(conversion, first, last, from_zero=is_zero and places.is_never_negative(last))
-    if kind == TP.INT64:
+    elif kind in _FLOATS or by != 1:
+        _in_steps(conversion, first, by)
+    else:
+        last = _as_row(conversion, limit, kind)
+        is_zero = first == 0 and places.is_never_negative(last)
+        row = places.between(conversion, _as_row(conversion, start, kind), last, from_zero=is_zero)
+        conversion.become("Cast", [row], to=kind)
+
+
+def _is_whole(number: float | None) -> bool:
+    return number is not None and abs(number) < _LARGEST_WHOLE and number == int(number)
+
+
+_LARGEST_WHOLE = 2048
+"""From here on, float16 has no place for every whole number."""
+
+
+def _in_steps(conversion: NodeConversion, first: float | None, by: float) -> None:
+    """Count the numbers between start and limit, and make each from its place."""
+    start, limit, step = (conversion.input(index) for index in range(3))
+    kind = conversion.dtype(start)
+    distance = conversion.add("Sub", [limit, start], "distance")
+    if kind in _FLOATS:
+        count = conversion.add("Ceil", [conversion.add("Div", [distance, step], "steps")], "count")
+    else:
+        rest = conversion.scalar(by - 1 if by > 0 else by + 1, start, "rest")
+        count = conversion.add("Div", [conversion.add("Add", [distance, rest], "raised"), step], "count")
+    zero = conversion.ints([0], "zero")
+    row = places.between(conversion, zero, _as_row(conversion, count, kind))
+    if kind != TP.INT64:
+        row = conversion.add("Cast", [row], "numbers", to=kind)
+    if by != 1:
+        row = conversion.add("Mul", [row, step], "multiples")
+    if first == 0:
         conversion.become("Identity", [row])
     else:
-        conversion.become("Cast", [row], to=kind)
+        conversion.become("Add", [row, start])
 
 
 def _as_row(conversion: NodeConversion, value: ir.Value, kind: int) -> ir.Value:
@@ -163,8 +211,26 @@ def equal(conversion: NodeConversion) -> None:
     comparisons = [conversion.add(op_type, [left, right], op_type.lower()) for op_type in ("Less", "Greater")]
     differs = conversion.add("Or", comparisons, "differs")
     for value in (left, right) if kind in _FLOATS else ():
-        differs = conversion.add("Or", [differs, conversion.add("IsNaN", [value], "is_nan")], "differs")
+        differs = conversion.add("Or", [differs, is_nan(conversion, value)], "differs")
     conversion.become("Not", [differs])
+
+
+def is_nan(conversion: NodeConversion, value: ir.Value) -> ir.Value:
+    """Add an IsNaN, or what it is composed of."""
+    if conversion.target >= 9:
+        return conversion.add("IsNaN", [value], "is_nan")
+    return conversion.add("Not", [_is_number(conversion, value)], "is_nan")
+
+
+def not_a_number(conversion: NodeConversion) -> None:
+    """Decompose IsNaN: neither below 1 nor above 0."""
+    conversion.become("Not", [_is_number(conversion, conversion.input(0))])
+
+
+def _is_number(conversion: NodeConversion, value: ir.Value) -> ir.Value:
+    bounds = [conversion.scalar(bound, value, "bound") for bound in (1, 0)]
+    sides = zip(("Less", "Greater"), bounds, strict=True)
+    return conversion.add("Or", [conversion.add(op, [value, bound], op.lower()) for op, bound in sides], "is_number")
 
 
 def _is_integer(conversion: NodeConversion, value: ir.Value) -> bool:

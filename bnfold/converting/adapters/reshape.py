@@ -1,4 +1,4 @@
-"""Reshape 14 → 13, where an element 0 of the shape always means the input's size, and Shape 15 → 13."""
+"""Reshape 14 → 13, where an element 0 of the shape always means the input's size, Shape 15 → 13, and broadcasting."""
 
 from __future__ import annotations
 
@@ -95,3 +95,48 @@ def whole_shape(conversion: NodeConversion) -> None:
         return
     first, last = (conversion.ints([bound], hint) for bound, hint in zip(bounds, ("start", "end"), strict=True))
     conversion.become("Slice", [shape, first, last, conversion.ints([0], "axis")])
+
+
+def repeated(conversion: NodeConversion) -> None:
+    """Write Expand as Tile, if all sizes are known."""
+    data, wanted = conversion.input(0), tuple(conversion.numbers(conversion.input(1), "its shape"))
+    own = conversion.shape(data)
+    if own is None or not _is_never_empty(own) or not _is_never_empty(wanted):
+        raise Inexpressible(f"has an input of open sizes, or none: {FIX_SHAPES}")
+    dims = _together(tuple(size for size in own if isinstance(size, int)), wanted)
+    conversion.become("Identity", [_spread(conversion, data, dims)])
+
+
+def of_one_shape(conversion: NodeConversion) -> None:
+    """Repeat the operands of an operator that does not broadcast before opset 8, if all sizes are known."""
+    shapes = [conversion.shape(conversion.input(slot)) for slot in range(len(conversion.node.inputs))]
+    known = [tuple(size for size in shape or () if isinstance(size, int) and size) for shape in shapes]
+    if len(set(known)) == 1 or any(
+        shape is None or len(shape) != len(sizes) for shape, sizes in zip(shapes, known, strict=True)
+    ):
+        return
+    dims = _together(*known)
+    for slot in range(len(shapes)):
+        conversion.node.set_input(slot, _spread(conversion, conversion.input(slot), dims))
+
+
+def _together(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return what shapes broadcast to."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise Inexpressible("has inputs whose sizes do not fit together") from None
+
+
+def _spread(conversion: NodeConversion, value: ir.Value, dims: tuple[int, ...]) -> ir.Value:
+    """Return a value of known sizes as others that it broadcasts to."""
+    if conversion.target < 6:
+        raise Inexpressible("needs the Tile of opset 6, or the same sizes everywhere")
+    own = [size for size in conversion.shape(value) or () if isinstance(size, int)]
+    if len(own) < len(dims):
+        own = [1] * (len(dims) - len(own)) + own
+        value = conversion.reshape(value, own, "ranked")
+    repeats = [size // one for size, one in zip(dims, own, strict=True)]
+    return (
+        value if set(repeats) <= {1} else conversion.add("Tile", [value, conversion.ints(repeats, "repeats")], "spread")
+    )

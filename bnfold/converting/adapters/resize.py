@@ -186,7 +186,9 @@ def _known_scales(conversion: NodeConversion) -> np.ndarray[Any, np.dtype[np.flo
 def to_upsample(conversion: NodeConversion) -> None:
     """Convert Resize 10 → Upsample, which scales no axis down."""
     tensor, data = ir.constant(conversion.input(1)), conversion.input(0)
-    if tensor is None or (tensor.numpy() < 1).any() or conversion.target < 7:
+    if conversion.target < 7:
+        raise Inexpressible("needs the Upsample of opset 7")
+    if tensor is None or (tensor.numpy() < 1).any():
         raise Inexpressible("has scales that are below 1 or not known, which needs opset 10")
     mode, scales = conversion.node.attr("mode", "nearest"), tensor.numpy().astype(np.float32)
     if conversion.target < 9:

@@ -1,4 +1,7 @@
-"""Scan 8 → 9: version 8 scans every sequence of a batch, each up to a length of its own; version 9 has no batch."""
+"""Scan 8 → 9: version 8 scans every sequence of a batch, each up to a length of its own; version 9 has no batch.
+
+Downwards, the shapes that a body makes are stated.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import onnx
 from bnfold import ir
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
+from bnfold.ir.shapes.stepwise import Types
 
 
 def unbatched(conversion: NodeConversion) -> None:
@@ -40,6 +44,19 @@ def unbatched(conversion: NodeConversion) -> None:
     node.set_inputs(operands)
     ir.index_subgraphs(node)
     conversion.touched = True
+
+
+_FOLLOWS_SIZES_SINCE = 13
+
+
+def state_results(node: ir.Node, target: int, types: Types) -> None:
+    """State the shapes of what a body makes: onnxruntime needs them, and follows no computed sizes before opset 13."""
+    for body in node.bodies if target < _FOLLOWS_SIZES_SINCE else ():
+        for info, end in zip(body.proto.output, body.outputs, strict=False):
+            dtype, shape = types.dtype(end), types.shape(end)
+            if dtype is not None and shape is not None and not info.type.tensor_type.HasField("shape"):
+                dims = [size if isinstance(size, int) and size else None for size in shape]
+                info.type.CopyFrom(onnx.helper.make_tensor_type_proto(dtype, dims))
 
 
 class _Step:

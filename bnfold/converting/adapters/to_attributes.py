@@ -46,11 +46,10 @@ def reduced_axes(conversion: NodeConversion) -> None:
     No axes mean all of them, or none if ``noop_with_empty_axes`` is set.
     """
     value, data = conversion.node.input(1), conversion.input(0)
-    if value is not None and conversion.context.integers(value) is None and conversion.shape(value) != (0,):
+    if value is not None and conversion.context.integers(value) is None:  # a size that is declared as 0 is open
         computed_axes.reduced(conversion, value)
         return
-    is_empty = value is None or conversion.shape(value) == (0,)
-    axes = [] if value is None or is_empty else conversion.numbers(value, "its axes")
+    axes = [] if value is None else conversion.numbers(value, "its axes")
     if conversion.take("noop_with_empty_axes", 0) and not axes:
         _reduce_nothing(conversion, data)
         return

@@ -59,6 +59,8 @@ class Proven:
         self._functions = {(graph.proto.domain, graph.proto.name) for graph in model.functions}
         self._dims: dict[Value, tuple[Dim, ...] | None] = {}
         self._integers: dict[Value, Integers | None] = {}
+        self._learned: dict[str, int | str] = {}
+        """What sizes are to which inference gave names of its own; the names of inputs' sizes have a colon."""
         self._depth = 0
 
     @cached_property
@@ -87,15 +89,30 @@ class Proven:
         if value not in self._dims:
             held = stored(value)
             self._dims[value] = held.dims if held is not None else shape_of(self._types.get(value))
-        return self._dims[value]
+        dims = self._dims[value]
+        if dims is None or not self._learned:
+            return dims
+        return tuple(self._learned.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
 
     def learn(self, value: Value, dims: Sequence[Dim]) -> None:
         """Note dims that follow from what inference does not follow, unless they are known."""
         old = self.dims(value)
-        if old is None or len(old) != len(dims):
-            self._dims[value] = tuple(dims) if old is None else old
-        else:
-            self._dims[value] = tuple(new if known is None else known for known, new in zip(old, dims, strict=True))
+        if old is None:
+            old = (None,) * len(dims)
+        if len(old) != len(dims):
+            return
+        for known, new in zip(old, dims, strict=True):
+            if isinstance(known, str) and ":" not in known and new not in (None, known):
+                self._rename(known, new)
+        self._dims[value] = tuple(new if known is None else known for known, new in zip(old, dims, strict=True))
+        if self.dims(value) != old:
+            self._integers = {value: told for value, told in self._integers.items() if told and None not in told.items}
+
+    def _rename(self, name: str, size: int | str) -> None:
+        """Note what a size is to which inference gave a name of its own."""
+        size = self._learned.get(size, size) if isinstance(size, str) else size
+        if size != name:
+            self._learned = {other: size if old == name else old for other, old in self._learned.items()} | {name: size}
 
     def dtype(self, value: Value | None) -> int | None:
         """Return the element type of a value; None where it is not proven."""
@@ -161,6 +178,14 @@ def _size(node: Node, known: Proven) -> Tensor | None:
     return InMemory(TP.INT64, np.array(math.prod(sizes), dtype=object))
 
 
+def _range(node: Node, known: Proven) -> Tensor:
+    bounds = [known.operand(node, slot) for slot in range(3)]
+    start, limit, step = (number for bound in bounds for number in bound.numbers or ())
+    if (found := range(start, limit, step))[MOST:]:
+        raise ValueError("too many")
+    return InMemory(bounds[0].dtype, np.array([*found], dtype=object))
+
+
 def _moved(node: Node, known: Proven) -> Tensor | None:
     """Move the items as `bnfold.ir.evaluators` moves elements, whatever they are."""
     slots = [slot if value is not None else None for slot, value in enumerate(node.inputs)]
@@ -224,11 +249,6 @@ def _arithmetic(function: Callable[[int, int], int], neutral: int | None, *, bot
     return compute
 
 
-def _equal(node: Node, known: Proven) -> Tensor:
-    one, other = known.operand(node, 0), known.operand(node, 1)
-    return InMemory(TP.BOOL, np.asarray(np.frompyfunc(are_equal, 2, 1)(one.array, other.array), dtype=object))
-
-
 def _of_two(item: Callable[[Any, Any], int | None], dtypes: frozenset[int]) -> Rule:
     """Return the rule of an operator that makes truths of two operands of a type among ``dtypes``."""
 
@@ -261,13 +281,14 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze"), _reshaped),
     "Shape": _shape,
     "Size": _size,
+    "Range": _range,
     **dict.fromkeys(("Cast", "CastLike"), _cast),
     "Concat": _concat,
     "Add": _arithmetic(lambda one, other: one + other, 0, both=True),
     "Sub": _arithmetic(lambda one, other: one - other, 0, both=False),
     "Mul": _arithmetic(lambda one, other: one * other, 1, both=True),
     "Div": _arithmetic(quotient, 1, both=False),
-    "Equal": _equal,
+    "Equal": _of_two(are_equal, _NUMBERS | {TP.BOOL}),
     "Where": _where,
     "Less": _of_two(comparison(operator.lt, below=True), _NUMBERS),
     "LessOrEqual": _of_two(comparison(operator.le, below=True), _NUMBERS),

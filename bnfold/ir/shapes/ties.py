@@ -30,6 +30,11 @@ def tied_source(value: Value, target: int) -> Value | int | None:
     if node.op_type == "Constant":
         held = node.find("value")
         return None if held is None else held.t.data_type or None
+    if node.op_type == "ConstantOfShape":
+        return onnx.TensorProto.FLOAT if (filling := node.find("value")) is None else filling.t.data_type or None
+    if node.op_type == "If":  # whose branches end in values of one type
+        ends = [body.outputs[value.slot] for body in node.bodies if value.slot < len(body.outputs)]
+        return ends[0] if len(ends) > 1 else None
     if node.op_type in _STATED:
         stated = node.attr(_STATED[node.op_type])
         return stated if isinstance(stated, int) else None

@@ -54,7 +54,12 @@ def differ_in_kind(old: Subgraph, new: Subgraph) -> bool:
 def _rough(subgraph: Subgraph) -> set[tuple[object, ...]]:
     """Return the meaning of such nodes, with the names of their inputs and outputs."""
     nodes = (node for node in subgraph.nodes if constant_of(node.output(0)) is None)
-    return {(*meaning(node), *_names(node)) for node in nodes if node.has_trait(SINGULAR) or not is_smooth(node)}
+    return {(*meaning(node), *_names(node)) for node in nodes if _is_singular(node) or not is_smooth(node)}
+
+
+def _is_singular(node: ir.Node) -> bool:
+    """Whether it is another function at zero or below; a division by constants is the same everywhere."""
+    return node.has_trait(SINGULAR) and not (node.is_op("Div") and constant_of(node.input(1)) is not None)
 
 
 def _names(node: ir.Node) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import onnx
 
 from bnfold import ir
 from bnfold.ir.elements import TP, Array
@@ -17,8 +18,6 @@ Shape = Sequence[int | str | None] | None
 ShapeOf = Callable[[ir.Value | None], Shape]
 
 _LARGE = 2**31 - 1
-_NARROW = (TP.INT8, TP.INT16, TP.INT32, TP.UINT8, TP.UINT16, TP.UINT32)
-_SIGNED = (TP.INT8, TP.INT16, TP.INT32, TP.INT64)
 
 
 def declared_shape(value: ir.Value | None) -> Shape:
@@ -63,32 +62,6 @@ def legal(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, sha
         if rule is not None:
             return np.asarray(rule(_Ask(node, slot, shape, rng, shape_of))).reshape(shape)
     return None
-
-
-def small_integers(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, *, signed: bool = False) -> Array:
-    """Draw small integers, of both signs if ``signed`` or where nothing is done with them that asks for a count.
-
-    Floats are made of them.
-
-    If ``signed``, one is too large for a narrower type that they are cast to.
-    """
-    takes_any = signed or (bool(value.uses) and all(_takes_any_sign(node) for node, _ in value.uses))
-    lowest = -8 if takes_any and value.dtype in _SIGNED else 0
-    found = np.asarray(rng.integers(lowest, 9, size=shape))
-    if signed and value.dtype == TP.INT64 and any(_narrows(node) for node, _ in value.uses):
-        found.reshape(-1)[:1] += 1 << 40
-    return found
-
-
-def _narrows(node: ir.Node) -> bool:
-    return node.is_op("Cast") and not node.has_references and node.attr("to", 0) in _NARROW
-
-
-def _takes_any_sign(node: ir.Node) -> bool:
-    if not node.is_op("Cast"):
-        return node.is_op("Abs", "Sign", "Relu")
-    target = None if node.has_references else node.attr("to", 0)
-    return target in ("FLOAT", "DOUBLE", "FLOAT16") or (isinstance(target, int) and is_float(target))
 
 
 def _place(ask: _Ask) -> Array:
@@ -225,8 +198,31 @@ def _between(least: int, most: int) -> Callable[[_Ask], Array]:
     return lambda ask: ask.rng.integers(least, most, size=ask.shape, endpoint=True)
 
 
+def _limit(ask: _Ask) -> Array:
+    """Draw where a Range ends: in the direction of its step."""
+    step, found = ir.constant(ask.node.input(2)), ask.rng.integers(5, 9, size=ask.shape, endpoint=True)
+    return -found if step is not None and (step.numpy() < 0).any() else found
+
+
 def _full(number: int) -> Callable[[_Ask], Array]:
     return lambda ask: np.full(ask.shape, number, np.int64)
+
+
+def _axes(ask: _Ask) -> Array:
+    """Draw axes of the first input, none twice, counted from either end."""
+    shape = ask.shape_of(ask.node.input(0))
+    if shape is None or len(shape) < ask.count:
+        return _counting(ask)
+    return ask.rng.permutation(len(shape))[: ask.count] - len(shape) * ask.rng.integers(0, 2, ask.count)
+
+
+def _shifts(ask: _Ask) -> Array:
+    """Draw numbers of bits to shift by; signed ones may be too many, or less than none, as their version 28 says."""
+    value = ask.node.input(0)
+    dtype = TP.UINT8 if value is None or value.dtype is None else value.dtype
+    kind = np.iinfo(onnx.helper.tensor_dtype_to_np_dtype(dtype))
+    beyond = int(kind.min < 0)
+    return np.resize(ask.rng.permutation(np.arange(-beyond, kind.bits + beyond)), ask.shape)
 
 
 def _counting(ask: _Ask) -> Array:
@@ -277,11 +273,11 @@ _RULES: dict[tuple[str, int], Callable[[_Ask], Array]] = {
     ("NonMaxSuppression", 2): _full(3),
     ("Loop", 0): _between(1, 6),
     ("Range", 0): _between(0, 2),
-    ("Range", 1): _between(5, 9),
+    ("Range", 1): _limit,
     ("Range", 2): _full(1),
     ("Squeeze", 1): _counting,
     ("Unsqueeze", 1): _counting,
-    **{(name, 1): _counting for name in REDUCING},
+    **{(name, 1): _axes for name in REDUCING},
     ("LSTM", 4): _lengths,
     ("GRU", 4): _lengths,
     ("RNN", 4): _lengths,
@@ -293,5 +289,5 @@ _OF_INTEGERS: dict[tuple[str, int], Callable[[_Ask], Array]] = {
     ("Div", 1): _between(1, 9),
     ("Mod", 1): _between(1, 9),
     ("Pow", 1): _between(0, 3),
-    ("BitShift", 1): _between(0, 3),
+    ("BitShift", 1): _shifts,
 }

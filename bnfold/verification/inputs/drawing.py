@@ -14,7 +14,8 @@ from bnfold import ir
 from bnfold.errors import BadInput, BadSetting
 from bnfold.ir.elements import Array
 from bnfold.ir.shapes.unification import Known
-from bnfold.verification.inputs.domains import ShapeOf, declared_shape, legal, small_integers
+from bnfold.verification.inputs.domains import ShapeOf, declared_shape, legal
+from bnfold.verification.inputs.integers import small_integers
 from bnfold.verification.inputs.roles import is_positive_for_some, role, uses
 from bnfold.verification.inputs.shapes import Sizing
 from bnfold.verification.inputs.sized import inferred_shapes

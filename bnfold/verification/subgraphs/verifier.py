@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain, cycle, islice
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
@@ -18,7 +18,7 @@ from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, choosing, random_value, smaller
+from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, choosing, random_value, smaller
 from bnfold.verification.inputs.sized import SharedShapes
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import sizes_in_turn
@@ -50,6 +50,9 @@ EVALUATIONS = 20  # of a region, more or less
 _LITTLE_TIME = 0.1
 """Counted seconds at the first sizes; beyond, fewer others are tried."""
 
+_VARYING = [number for number, kind in enumerate(SAMPLE_KINDS) if kind not in FLAT]
+"""The kinds of numbers that are compared at other sizes: a statistic of flat ones may not depend on them."""
+
 _UNCLAIMED = 8
 """Sizes to try until the original runs, if sizes that only the rewritten model states are not relied on."""
 
@@ -76,10 +79,7 @@ class SubgraphVerifier:
         """Those of them that callers may override in both models."""
 
     def check(self, cut: ir.Cut, *, hidden: Collection[str] = ()) -> LocalRow:
-        """Compare the two regions of a cut.
-
-        ``hidden`` are values that differ inside it, which have to show in it as everything else that differs.
-        """
+        """Compare the two regions of a cut; ``hidden`` are values that differ inside it, and have to show."""
         key = cut, frozenset(hidden)
         if key not in self._rows:
             self._rows[key] = self._checked(cut, hidden)
@@ -224,9 +224,10 @@ class SubgraphVerifier:
         before = self._clock.work.seconds
         latest = self._sampled(subgraphs, fed, trial.shapes, guessed=guessed)
         takes_time = self._clock.work.seconds - before > _LITTLE_TIME
-        for place, other in enumerate(trial.quick if takes_time and trial.quick else trial.others, 1):
+        kinds = cycle(_VARYING if subgraphs.samples > 1 else (0,))
+        for other in trial.quick if takes_time and trial.quick else trial.others:
             if isinstance(latest, Difference) and not fails(latest):
-                latest = self._at_other_sizes(subgraphs, fed, other, latest, guessed=guessed, kind=place)
+                latest = self._at_other_sizes(subgraphs, fed, other, latest, guessed=guessed, kind=next(kinds))
         return latest
 
     def _at_other_sizes(
@@ -250,19 +251,25 @@ class SubgraphVerifier:
         return found if fails(found) or (isinstance(found, Skip) and found.only_after) else first
 
     def _sampled(
-        self, subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, *, guessed: bool, kind: int = 0
+        self,
+        subgraphs: SubgraphPair,
+        inputs: Mapping[str, ir.Value],
+        shapes: Shapes,
+        *,
+        guessed: bool,
+        kind: int | None = None,
     ) -> Found:
-        """Return the largest difference over a few samples; if none could be compared, why the first could not.
+        """Return the largest difference over a few samples, of all kinds that the part asks for, or of one ``kind``.
 
-        They are of all kinds that the part asks for, or begin with ``kind``, which is enough.
+        If none could be compared, return why the first could not.
         """
         found: list[Found] = []
         wanted = 1
-        subgraphs.start(keep_usual=kind > 0)
+        subgraphs.start(keep_usual=kind is not None)
         while len(found) < wanted and not (found and fails(found[-1])):
             before = subgraphs.coverage.uncovered
-            found.append(self._attempt(subgraphs, inputs, shapes, kind + len(found), guessed=guessed))
-            samples = subgraphs.samples if isinstance(found[0], Difference) and not kind else 1
+            found.append(self._attempt(subgraphs, inputs, shapes, (kind or 0) + len(found), guessed=guessed))
+            samples = subgraphs.samples if isinstance(found[0], Difference) and kind is None else 1
             wanted = max(samples_needed(shapes, found[0]), samples)
             if not subgraphs.coverage.is_over and not isinstance(found[-1], Skip):
                 wanted = max(wanted, MOST_SAMPLES) if subgraphs.coverage.uncovered == before else len(found) + 1

@@ -95,6 +95,19 @@ def test_recurrent_operators_only_lose_a_switch(upgraded: Converted, text: Text,
     assert set(outcome.model.graph.nodes[0].attrs) == {"hidden_size"}
 
 
+@pytest.mark.parametrize("op_type", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize("outputs", ["y", "y, h", ", h"])
+def test_recurrent_operators_say_that_they_make_a_sequence(
+    upgraded: Converted, text: Text, op_type: str, outputs: str
+) -> None:
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op_type] * 2
+    inputs = f"float[4, 3, 5] x, float[1, {gates}, 5] w, float[1, {gates}, 2] r"
+    listed = ", ".join(f"float[] {name}" for name in outputs.replace(",", " ").split())
+    source = text(14, inputs, f"{outputs} = {op_type} <hidden_size = 2> (x, w, r)", outputs=listed)
+    outcome = upgraded(source, 6)
+    assert outcome.model.graph.nodes[0].attr("output_sequence", 0) == ("y" in outputs)
+
+
 def test_a_misspelled_direction_of_gru_1(upgraded: Converted, text: Text) -> None:
     inputs = "float[4, 3, 5] x, float[1, 6, 5] w, float[1, 6, 2] r"
     call = 'y, h = GRU <hidden_size = 2, direction = "foward"> (x, w, r)'

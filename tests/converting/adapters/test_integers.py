@@ -69,6 +69,18 @@ def test_remainders_of_floats(lowered: Lowered, text: Text) -> None:
         lowered(text(13, "float[2] x, float[2] z", "y = Mod <fmod = 1> (x, z)"), 9)
 
 
+@pytest.mark.parametrize("dtype", ["float", "double", "float16"])
+def test_remainders_of_floats_have_the_sign_of_the_divisor(upgraded: Lowered, text: Text, dtype: str) -> None:
+    """The versions before 28 demand ``fmod``, whose remainder has the sign of the dividend."""
+    kind = {"float": np.float32, "double": np.float64, "float16": np.float16}[dtype]
+    pairs = [(5, 3), (-5, 3), (5, -3), (-5, -3), (6, -3), (-6, 3), (0.5, -2), (np.nan, 1), (2, np.inf), (-2, np.inf)]
+    numbers, divisors = (np.array(column, kind) for column in zip(*pairs, strict=True))
+    source = text(28, f"{dtype}[10] x, {dtype}[10] z", "y = Mod (x, z)", outputs=f"{dtype}[10] y", ir=14)
+    outcome = upgraded(source, 13, feeds={"x": numbers, "z": divisors})
+    assert outcome.model.graph.nodes[0].attr("fmod") == 1
+    np.testing.assert_array_equal(outcome.results["y"], [2, 1, -1, -2, 0, 0, -1.5, np.nan, 2, np.inf])
+
+
 @pytest.mark.parametrize("dtype", ["int64", "int32"])
 @pytest.mark.parametrize(("start", "limit"), [(0, 5), (-2, 3), (4, 4), (4, 1)])
 @pytest.mark.parametrize("target", [10, 9])
@@ -84,15 +96,35 @@ def test_a_range_of_constants_is_stored(lowered: Lowered, text: Text) -> None:
     assert "NonZero" not in lowered(source, 9).ops
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int32", "float", "double"])
 @pytest.mark.parametrize(
-    ("dtype", "step", "target", "why"),
-    [("float", "1", 9, "a range of floats"), ("int64", "2", 9, "a step that is not 1"), ("int64", "1", 8, "opset 9")],
+    ("start", "limit", "step"), [(0, 5, 1), (2, 7, 2), (7, -2, -3), (1, 8, 3), (4, 1, 2), (0, -4, -1)]
 )
-def test_other_ranges(lowered: Lowered, text: Text, dtype: str, step: str, target: int, why: str) -> None:
-    body = f"d = Constant <value = {dtype} {{{step}}}> () y = Range (s, l, d)"
-    source = text(13, f"{dtype} s, {dtype} l", body, outputs=f"{dtype}[n] y")
+@pytest.mark.parametrize("more", [0, 0.25])
+def test_ranges_in_steps(
+    lowered: Lowered, text: Text, dtype: str, start: int, limit: int, step: int, more: float
+) -> None:
+    stored = (f"{name} = Constant <value = {dtype} {{{value}}}> ()" for name, value in (("s", start), ("d", step)))
+    source = text(13, f"{dtype} l", f"{' '.join(stored)} y = Range (s, l, d)", outputs=f"{dtype}[n] y")
+    kind = np.dtype({"float": "f4", "double": "f8"}.get(dtype, dtype))
+    lowered(source, 9, feeds={"l": np.array(limit + more * (kind.kind == "f"), kind)})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "start", "step", "target", "why"),
+    [
+        ("float", "s", "1", 9, "a range of floats from no constant whole number"),
+        ("float", "zero", "0.1", 9, "in other steps than such"),
+        ("int16", "s", "1", 9, "a range of small integers"),
+        ("int64", "s", "0", 9, "a step that is not constant, or 0"),
+        ("int64", "s", "1", 8, "opset 9"),
+    ],
+)
+def test_other_ranges(upgraded: Lowered, text: Text, dtype: str, start: str, step: str, target: int, why: str) -> None:
+    stored = f"zero = Constant <value = {dtype} {{0}}> () d = Constant <value = {dtype} {{{step}}}> ()"
+    source = text(13, f"{dtype} s, {dtype} l", f"{stored} y = Range ({start}, l, d)", outputs=f"{dtype}[n] y")
     with pytest.raises(UpgradeBlocked, match=why):
-        lowered(source, target)
+        upgraded(source, target, compare=False)
 
 
 @pytest.mark.parametrize("dtype", ["float", "double", "uint8", "int16"])
@@ -103,7 +135,16 @@ def test_numbers_are_equal(lowered: Lowered, text: Text, dtype: str) -> None:
     )
     others = np.array([0, 2, np.nan, np.inf, 0, 1] if kind.kind == "f" else [0, 2, 2, 1, 127, 1]).astype(kind)
     source = text(13, f"{dtype}[6] x, {dtype}[6] z", "y = Equal (x, z)", outputs="bool[6] y")
-    lowered(source, 9, feeds={"x": numbers, "z": others})
+    for target in (9, 8) if kind.kind == "f" else (9,):
+        lowered(source, target, feeds={"x": numbers, "z": others})
+
+
+@pytest.mark.parametrize("dtype", ["float", "double", "float16"])
+def test_what_is_no_number(lowered: Lowered, text: Text, dtype: str) -> None:
+    kind = {"float": np.float32, "double": np.float64, "float16": np.float16}[dtype]
+    feeds = {"x": np.array([0, 0.5, 1, -1, np.nan, np.inf, -np.inf], kind)}
+    outcome = lowered(text(13, f"{dtype}[7] x", "y = IsNaN (x)", outputs="bool[7] y"), 8, feeds=feeds)
+    assert "IsNaN" not in outcome.ops
 
 
 @pytest.mark.parametrize("op_type", ["Add", "Sub", "Mul", "Div"])

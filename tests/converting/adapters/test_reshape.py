@@ -99,3 +99,36 @@ def test_two_computed_sizes_may_both_be_zero(lowered: Converted, text: Text, par
     body = f"{SIZES} k = Mul (i, j) l = Div (i, i) o = Constant <value_ints = [4]> () s = Concat <axis = 0> ({parts})"
     source = text(15, "float[n, m, 4] x", f"{body} y = Reshape <allowzero = 1> (x, s)", outputs="float[a, b, c] y")
     assert lowered(source, 13).ops.count("If") == 1
+
+
+@pytest.mark.parametrize(("shape", "dims"), [("1, 3", "2, 2, 3"), ("3", "1"), ("2, 1", "1, 4"), ("", "2")])
+def test_expand_to_known_sizes_repeats(
+    lowered: Converted, upgraded: Converted, text: Text, shape: str, dims: str
+) -> None:
+    source = text(
+        13, f"float{f'[{shape}]' if shape else ''} x", f"s = Constant <value_ints = [{dims}]> () y = Expand (x, s)"
+    )
+    assert set(lowered(source, 7).ops) <= {"Constant", "Identity", "Reshape", "Tile"}
+    upgraded(source, 6)
+    with pytest.raises(UpgradeBlocked, match="needs the Tile of opset 6"):
+        upgraded(source, 5, compare=False)
+
+
+def test_expand_of_open_sizes_needs_opset_8(upgraded: Converted, text: Text) -> None:
+    source = text(13, "float[n, 1] x", "s = Constant <value_ints = [1, 4]> () y = Expand (x, s)")
+    with pytest.raises(UpgradeBlocked, match="has an input of open sizes, or none: give open sizes"):
+        upgraded(source, 7, compare=False)
+
+
+@pytest.mark.parametrize("op_type", ["Max", "Min", "Sum", "Mean"])
+def test_operands_of_known_sizes_are_repeated(lowered: Converted, text: Text, op_type: str) -> None:
+    source = text(13, "float[2, 1, 3] x, float[4, 1] z", f"y = {op_type} (x, z, x)")
+    assert "Tile" in lowered(source, 7).ops
+
+
+@pytest.mark.parametrize("op_type", ["Max", "Sum"])
+def test_operands_of_open_sizes_need_opset_8(upgraded: Converted, text: Text, op_type: str) -> None:
+    with pytest.raises(
+        UpgradeBlocked, match="demands inputs of one shape, which these are not known to have: give open"
+    ):
+        upgraded(text(13, "float[n, 3] x, float[3] z", f"y = {op_type} (x, z)"), 7, compare=False)

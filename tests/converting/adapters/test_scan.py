@@ -102,3 +102,19 @@ def test_a_batchnorm_in_the_body_is_the_same_one_afterwards(text: Text) -> None:
     assert [event.verdict for event in result.report.batchnorms] == ["folded"]
     assert result.verdict is not None
     assert result.verdict.status == "verified"
+
+
+@pytest.mark.parametrize("target", [12, 11])
+def test_what_a_body_makes_has_a_shape_also_of_computed_sizes(lowered: Converted, text: Text, target: int) -> None:
+    """Before opset 13, onnxruntime does not follow sizes from Shape to Reshape, and a Scan without shapes fails."""
+    body = """body = bb (float[] a, float[] u) => (float[] c, float[] d)
+              { t = Unsqueeze (u, last) c = Add (a, t) d = Relu (u) }"""
+    head = """last = Constant <value_ints = [-1]> () s = Shape (x) n = Slice (s, zero, one)
+              r = Concat <axis = 0> (n, last) p = Reshape (x, r)"""
+    source = text(
+        14, "float[4, 2, 3] x, float[6, 1] i", f"{head} f, y = Scan <num_scan_inputs = 1, {body}> (i, p)",
+        outputs="float[6, 1] f, float[4, 6] y",
+    ).replace(") { ", ") <int64[1] zero = {0}, int64[1] one = {1}> { ", 1)  # fmt: skip
+    outcome = lowered(source, target)
+    (node,) = [node for node in outcome.model.graph.nodes if node.op_type == "Scan"]
+    assert all(info.type.tensor_type.HasField("shape") for info in node.bodies[0].proto.output)

@@ -33,6 +33,7 @@ def integers(body: str, result: str = "y") -> Integers | None:
         ("e = Equal (s, far) y = Where (e, far, s)", [N, 3, 4]),
         ("y = Cast <to = 6> (s)", [N, 3, 4]),
         ("r = Shape (s) y = ConstantOfShape <value = int64[1] {7}> (r)", [7, 7, 7]),
+        ("r = Size (s) f = Add (r, far) y = Range (f, r, one)", [2]),
     ],
 )
 def test_open_sizes_keep_their_names(body: str, items: list[int | str | None]) -> None:
@@ -60,6 +61,9 @@ def test_a_scalar_is_none_of_the_vectors() -> None:
         "u = Unsqueeze (s, zero) y = Squeeze (u, zero)",
         "y = ConstantOfShape <value = int64[1] {7}> (s)",
         "n = Neg (s) y = Div (three, far)",
+        "g = Gather (s, first) y = Range (first, g, one)",
+        "y = Range (three, first, first)",
+        "m = Constant <value_int = 65> () y = Range (first, m, one)",
     ],
 )
 def test_what_is_not_known_is_none(body: str) -> None:

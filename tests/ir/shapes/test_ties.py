@@ -9,6 +9,8 @@ from bnfold.ir.shapes.ties import tied_source
 from bnfold.ir.value import Value
 
 TP = onnx.TensorProto
+BRANCHES = """c = Equal (x, x) a = Relu (x) y = If (c) <then_branch = t () => (float[] z) { z = Neg (a) },
+              else_branch = e () => (float[] w) { w = Relu (a) }>"""
 
 
 def made(body: str, *, opset: int = 13) -> Value:
@@ -27,7 +29,10 @@ def made(body: str, *, opset: int = 13) -> Value:
         ("y = Cast <to = 10> (x)", TP.FLOAT16),
         ("y = Constant <value = int32[1] {1}> ()", TP.INT32),
         ("y = Constant <value_int = 1> ()", None),
+        ("y = ConstantOfShape (i)", TP.FLOAT),
+        ("y = ConstantOfShape <value = int64[1] {3}> (i)", TP.INT64),
         ("y = NoSuchOperator (x)", None),
+        (BRANCHES, TP.FLOAT),
         ("y = If (x) <then_branch = t () => (float[1] z) {z = Identity (x)}>", None),
     ],
 )

@@ -43,6 +43,70 @@ def targets() -> Rewrite:
     )
 
 
+def sizes() -> Rewrite:
+    """Sizes that are read in two ways, read once; and Reshapes in a row that end where they began."""
+    head = "(float[N,M,5] x) => (float[P,Q,R] y)"
+    stored = {"rest": np.array([-1]), "i": np.array([0]), "j": np.array([1])}
+    row = "f = Reshape (r, rest)  u = Concat <axis = 0> (n, m, rest)  q = Reshape (f, u)"
+    twice = f"s = Shape (x)  n = Slice (s, i, j)  k = Gather (s, i)  m = Gather (s, j)  {row}"
+
+    def once(first: str, second: str) -> onnx.ModelProto:
+        read = f"s = Shape (x)  {first} = Slice (s, i, j)  {second} = Gather (s, j)"
+        return model(
+            f"{head} {{ r = Relu (x)  {read}  t = Concat <axis = 0> (m, n, rest)  y = Reshape (r, t) }}", stored
+        )
+
+    return Rewrite(
+        "Shape, Slice, Gather, Concat, Reshape, Reshape",
+        model(f"{head} {{ r = Relu (x)  {twice}  t = Concat <axis = 0> (m, k, rest)  y = Reshape (q, t) }}", stored),
+        once("n", "m"),
+        {
+            "the size of another axis": model(
+                f"{head} {{ r = Relu (x)  s = Shape (x)  n = Slice (s, i, j)  t = Concat <axis = 0> (n, n, rest)"
+                "  y = Reshape (r, t) }",
+                stored,
+            ),
+            "sizes exchanged": once("m", "n"),
+        },
+    )
+
+
+def narrow() -> Rewrite:
+    """A Transpose of an axis of one element, and the Reshape behind it that takes its place."""
+    head = "(float[N,1,5] x) => (float[P,Q] y)"
+    sizes = {"rows": np.array([-1, 5]), "columns": np.array([5, -1])}
+    body = "a = Relu (x)  t = Transpose <perm = [1,0,2]> (a)  y = Reshape (t, rows)"
+
+    def one(target: str) -> onnx.ModelProto:
+        return model(f"{head} {{ a = Relu (x)  y = Reshape (a, {target}) }}", {target: sizes[target]})
+
+    return Rewrite(
+        "Transpose of an axis of one element, Reshape",
+        model(f"{head} {{ {body} }}", {"rows": sizes["rows"]}),
+        one("rows"),
+        {"sizes exchanged": one("columns")},
+    )
+
+
+def states() -> Rewrite:
+    """A recurrent layer that begins with one state of zeros and another one of ones."""
+    head, rng = "(float[4,N,5] x) => (float[P,Q,R,S] y)", numbers(11)
+    weights = {"w": single(rng.normal(size=(1, 8, 5))), "v": single(rng.normal(size=(1, 8, 2)))}
+    sizes = {"one": np.array([1]), "two": np.array([2])}
+    filled = "s = Shape (x)  n = Gather (s, one)  u = Concat <axis = 0> (one, n, two)  z = ConstantOfShape (u)"
+
+    def layer(operands: str, before: str = f"{filled}  o = Exp (z)") -> onnx.ModelProto:
+        text = f"{head} {{ {before}  y, i, j = LSTM <hidden_size = 2> (x, w, v{operands}) }}"
+        return model(text, weights | (sizes if before else {}))
+
+    return Rewrite(
+        "LSTM from states of zeros",
+        layer(", , , z, o"),
+        layer(", , , , o"),
+        {"both left out": layer("", ""), "one in the other's place": layer(", , , o")},
+    )
+
+
 def twins() -> Rewrite:
     """Nodes that are equal but for a constant, computed once for all."""
     weights = {"p": single(numbers(5).normal(size=(5,))), "q": single(numbers(6).normal(size=(5,)))}
@@ -249,4 +313,16 @@ def decided_by_rank() -> Rewrite:
 def rewrites() -> list[Rewrite]:
     """All of them."""
     ifs = [decided(), decided_by_sizes(), decided_by_the_batch(), decided_by_rank()]
-    return [transposes(), targets(), twins(), additions(), slices(), rows(), joined(), *ifs]
+    return [
+        transposes(),
+        targets(),
+        sizes(),
+        narrow(),
+        states(),
+        twins(),
+        additions(),
+        slices(),
+        rows(),
+        joined(),
+        *ifs,
+    ]

@@ -116,3 +116,24 @@ def test_parts_make_up_an_axis() -> None:
 def test_the_last_number_of_a_type_is_drawn_too() -> None:
     body = "(uint8[N] x) => (uint8[N] y) { y = Identity (x) }"
     assert {*drawn(body, "x", (20000,)).tolist()} == {*range(256)}
+
+
+def test_every_axis_is_drawn_from_either_end_and_none_twice() -> None:
+    body = "(float[2,3,4] x, int64[2] a) => (float[b,c,d] y) { y = ReduceSum (x, a) }"
+    value = ir.load(model(body, {}, opset=17)).graph.values["a"]
+    found = [random_value(value, (2,), 0, sample).tolist() for sample in range(12)]
+    assert {axis for axes in found for axis in axes} == {*range(-3, 3)}
+    assert all(len({axis % 3 for axis in axes}) == 2 for axes in found)
+
+
+@pytest.mark.parametrize(("dtype", "opset", "shifts"), [("uint8", 17, range(8)), ("int16", 28, range(-1, 17))])
+def test_bits_to_shift_by_cover_the_width_of_the_type(dtype: str, opset: int, shifts: range) -> None:
+    body = f'({dtype}[40] x, {dtype}[40] s) => ({dtype}[40] y) {{ y = BitShift <direction = "LEFT"> (x, s) }}'
+    value = ir.load(model(body, {}, opset=opset)).graph.values["s"]
+    assert {*random_value(value, (40,), 0, 0).tolist()} == {*shifts}
+
+
+@pytest.mark.parametrize(("step", "limits"), [(-2, range(-9, -4)), (3, range(5, 10))])
+def test_a_range_ends_in_the_direction_of_its_step(step: int, limits: range) -> None:
+    body = "(int64 s, int64 l) => (int64[a] y) { y = Range (s, l, W) }"
+    assert int(drawn(body, "l", (), W=np.array(step))) in limits

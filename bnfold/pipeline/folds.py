@@ -1,0 +1,73 @@
+"""The passes that fold affines into weights."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal
+
+from bnfold import folding, ir
+from bnfold.pipeline.checker import tell_contradictions
+from bnfold.pipeline.context import PassContext, key_of
+from bnfold.report.events import BatchNormEvent
+from bnfold.report.reasons import Declined, Reason
+from bnfold.settings import Options
+
+
+def fold_affines(run: PassContext) -> None:
+    """Fold BatchNormalization and, if asked, other constant affine nodes. Does nothing with ``--decompose all``."""
+    options = run.options
+    if not options.fold or options.decompose == "all":
+        return
+    live = run.live() | {node: _event_of(run, node) for node in folding.find_decomposed(run.model, options.policy)}
+    growth = folding.growth_budget(run.model, live) if options.max_growth is None else options.max_growth
+    limits = _limits(run)._replace(growth=growth)
+    run.budget = _fold(run, live, limits)
+    if options.equalize:  # after folding, which makes channels uneven
+        from bnfold import equalize
+
+        equalize.equalize(run.model, run.report, limits, run.budget)
+    tell_contradictions(run.model, run.report.batchnorms)
+    run.events.update(
+        (key_of(node), event) for node, event in live.items() if not node.removed
+    )  # some may be new nodes
+
+
+def fold_again(run: PassContext) -> None:
+    """Fold what depends on sizes that are known by now. After `simplify`, which stores them."""
+    if run.has_stored and run.budget is not None and not run.options.equalize:
+        _fold(run, run.live(), _limits(run)._replace(growth=run.budget.left))
+
+
+def _limits(run: PassContext) -> folding.Limits:
+    options = run.options
+    is_asked = options.all_affines or bool(options.simplify)
+    return folding.Limits(
+        only=options.only,
+        excluded=options.excluded,
+        all_affines=is_asked or not options.no_simplify,
+        spares_fused=not is_asked,
+        merge_branches=options.merge_branches,
+        exchange=_exchange(options),
+        banned=run.withheld.folds,
+    )
+
+
+def _fold(run: PassContext, live: dict[ir.Node, BatchNormEvent], limits: folding.Limits) -> folding.SizeBudget:
+    for node in [node for node, event in live.items() if event.key in run.withheld.folds]:
+        live.pop(node).decline(Declined(Reason.RANGE, "found while the weight was computed"))
+    tell, policy = partial(run.progress, "fold"), run.options.policy
+    return folding.fold(run.model, live, run.report, policy=policy, limits=limits, original=run.original, progress=tell)
+
+
+def _exchange(options: Options) -> Literal["auto", "always"]:
+    """Return when an Add may replace a BatchNormalization: always, if what is left is decomposed into several nodes."""
+    is_decomposed = options.decompose == "remaining" and "BatchNormalization" in options.decompose_ops
+    return "always" if is_decomposed else options.exchange
+
+
+def _event_of(run: PassContext, node: ir.Node) -> BatchNormEvent:
+    """Report a BatchNormalization that is written as primitive operators and ends in ``node``."""
+    path, value = key_of(node)
+    event = BatchNormEvent(node.label, path, 0, "spelled-out", value=value)
+    run.report.batchnorms.append(event)
+    return event
