@@ -15,7 +15,6 @@ from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import changed_defaults
 from bnfold.verification.changes.extract import Subgraph
-from bnfold.verification.changes.from_constants import fixed
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, choosing, random_value, smaller
@@ -37,9 +36,8 @@ from bnfold.verification.subgraphs.shapes import (
     says_more,
     subgraph_shapes,
 )
-from bnfold.verification.subgraphs.sides import sides_of
+from bnfold.verification.subgraphs.sides import is_constant, sides_of
 from bnfold.verification.subgraphs.trials import MOST_SAMPLES, Found, Skip, SubgraphTrials, fails, samples_needed
-from bnfold.verification.tolerance.bits import same
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.unscaled import unscaled
@@ -112,7 +110,7 @@ class SubgraphVerifier:
         return cover_whole(old, new, made, self._clock.work, seconds)
 
     def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> Found:
-        if not hidden and all(self._is_constant(cut.graph, name) for name in cut.outputs):
+        if not hidden and is_constant(self._graphs, cut):
             return Difference()
         sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, Skip):
@@ -123,11 +121,6 @@ class SubgraphVerifier:
         if not any(value.name in self._moved for side in sides for value in side.stored):
             return found
         return self._at_other_defaults(cut, hidden) or found
-
-    def _is_constant(self, path: str, name: str) -> bool:
-        """Whether a value is the same constant in every run of both models, so that no inputs reveal more."""
-        one, other = (fixed(graphs[path].values.get(name)) if path in graphs else None for graphs in self._graphs)
-        return one is not None and other is not None and same(one, other)
 
     def _compare_sides(self, cut: ir.Cut, sides: tuple[Subgraph, Subgraph], hidden: Collection[str]) -> Found:
         claimed = self._shapes.claimed(cut.graph)
