@@ -32,7 +32,7 @@ def sides_of(graphs: Sequence[Graphs], cut: ir.Cut, defaults: Collection[str]) -
 
 
 def is_constant(graphs: Sequence[Graphs], cut: ir.Cut) -> bool:
-    """Whether all outputs of a cut are the same constants in every run of both models, so that no inputs reveal more."""
+    """Whether all outputs of a cut are the same constants in every run of both models, so no inputs reveal more."""
     for name in cut.outputs:
         one, other = (fixed(each[cut.graph].values.get(name)) if cut.graph in each else None for each in graphs)
         if one is None or other is None or not same(one, other):
