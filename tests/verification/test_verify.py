@@ -494,12 +494,12 @@ def test_a_constant_of_a_narrower_type_than_the_network_is_rounded_to_it() -> No
         assert (verdict.status == "failed") == failed, verdict.reason
 
 
-def test_the_line_is_about_a_typical_input_and_the_stress_behind_it() -> None:
+def test_the_line_is_about_a_typical_sample_and_the_stress_behind_it() -> None:
     before, after, _ = pair()
     found = verify(before, after, depth="full", runtime="none", samples=4)
     (row,) = found.outputs
     assert 0 < row.typical <= row.relative
-    count = f"{found.samples} inputs"
+    count = f"{found.samples} samples"
     assert (
         f"outputs agree on all {count}, on ordinary numbers to {row.typical:.1e} (relative; float64)." in found.summary
     )
@@ -535,7 +535,7 @@ def test_nan_where_the_original_has_it_is_no_difference(name: str, depth: Any) -
 
 
 def test_the_reason_and_the_summary_give_one_figure() -> None:
-    """On an ordinary input, if it shows a difference: very large, tiny and constant ones may differ by more."""
+    """On an ordinary sample, if it shows a difference: very large, tiny and constant ones may differ by more."""
     before, after, cuts = pair()
     verdict = verify(before, after, cuts=cuts, runtime="none", samples=8)
     (row,) = verdict.outputs

@@ -36,7 +36,7 @@ from bnfold.verification.subgraphs.shapes import (
     says_more,
     subgraph_shapes,
 )
-from bnfold.verification.subgraphs.sides import is_same_constant, sides_of
+from bnfold.verification.subgraphs.sides import is_constant, sides_of
 from bnfold.verification.subgraphs.trials import (
     MOST_SAMPLES,
     Found,
@@ -114,7 +114,7 @@ class SubgraphVerifier:
         return cover_whole(*sides, made, self._clock.work, seconds)
 
     def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> Found:
-        if not hidden and all(is_same_constant(self._graphs, cut.graph, name) for name in cut.outputs):
+        if not hidden and is_constant(self._graphs, cut):
             return Difference()
         sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, Skip):
