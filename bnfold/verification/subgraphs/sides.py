@@ -31,15 +31,6 @@ def sides_of(graphs: Sequence[Graphs], cut: ir.Cut, defaults: Collection[str]) -
     return sides_of(graphs, ir.Cut(cut.graph, shared, cut.outputs, cut.label), defaults) if apart else (old, new)
 
 
-def is_constant(graphs: Sequence[Graphs], cut: ir.Cut) -> bool:
-    """Whether all outputs of a cut are the same constants in every run of both models, so no inputs reveal more."""
-    for name in cut.outputs:
-        one, other = (fixed(each[cut.graph].values.get(name)) if cut.graph in each else None for each in graphs)
-        if one is None or other is None or not same(one, other):
-            return False
-    return True
-
-
 def _extracted(graphs: Graphs, cut: ir.Cut, inputs: Sequence[str], defaults: Collection[str]) -> Subgraph | Skip:
     graph = graphs.get(cut.graph)
     if graph is None:
@@ -49,3 +40,9 @@ def _extracted(graphs: Graphs, cut: ir.Cut, inputs: Sequence[str], defaults: Col
         return Skip(f"its boundary values {missing} are not in both models")
     stops = [value for name in inputs if name not in defaults if (value := visible(graph, name)) is not None]
     return Subgraph([graph.values[name] for name in cut.outputs], stops, defaults)
+
+
+def is_same_constant(graphs: Sequence[Graphs], path: str, name: str) -> bool:
+    """Whether a value is the same constant in every run of both models, so that no inputs reveal more."""
+    one, other = (fixed(each[path].values.get(name)) if path in each else None for each in graphs)
+    return one is not None and other is not None and same(one, other)

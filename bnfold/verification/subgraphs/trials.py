@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from bnfold.verification.inputs.drawing import Feeds
 from bnfold.verification.subgraphs.runnable import FEW
-from bnfold.verification.subgraphs.shapes import Trial
+from bnfold.verification.subgraphs.shapes import Shapes, Trial
 from bnfold.verification.tolerance.compare import Difference
 
 
@@ -35,6 +36,12 @@ kind at most twice."""
 def fails(found: Found | None) -> bool:
     """Whether the results differ."""
     return isinstance(found, Difference) and found.excess > 1
+
+
+def first_passed(tried: Sequence[tuple[Feeds, bool, Found]]) -> Shapes:
+    """Return the first shapes at which the results were equal."""
+    passed = (feeds for feeds, _, found in tried if isinstance(found, Difference))
+    return next({name: array.shape for name, array in feeds.items()} for feeds in passed)
 
 
 def samples_needed(shapes: Mapping[str, tuple[int, ...]], first: Found) -> int:

@@ -36,8 +36,16 @@ from bnfold.verification.subgraphs.shapes import (
     says_more,
     subgraph_shapes,
 )
-from bnfold.verification.subgraphs.sides import is_constant, sides_of
-from bnfold.verification.subgraphs.trials import MOST_SAMPLES, Found, Skip, SubgraphTrials, fails, samples_needed
+from bnfold.verification.subgraphs.sides import is_same_constant, sides_of
+from bnfold.verification.subgraphs.trials import (
+    MOST_SAMPLES,
+    Found,
+    Skip,
+    SubgraphTrials,
+    fails,
+    first_passed,
+    samples_needed,
+)
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.unscaled import unscaled
@@ -92,25 +100,21 @@ class SubgraphVerifier:
             found = Skip(self._clock.over())
         except BnfoldError as error:
             found = Skip(str(error))
-        if isinstance(found, Skip):
-            return LocalRow(cut.label, cut.graph, cut.outputs, "skipped", note=found.reason, is_same=found.is_same)
         about = cut.label, cut.graph, cut.outputs
+        if isinstance(found, Skip):
+            return LocalRow(*about, "skipped", note=found.reason, is_same=found.is_same)
         return LocalRow(*about, "failed" if fails(found) else "verified", found.relative, found.allowed, found.fault)
 
     def coverage(self, cut: ir.Cut, seconds: float) -> Coverage:
-        """Return all that comparing whole models has to show of a cut: what it makes, and its constants.
-
-        Raises Unsupported for a cut that is not in both models.
-        """
+        """Return what comparing whole models has to show of a cut. Raises Unsupported if one does not have it."""
         sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, Skip):
             raise Unsupported(sides.reason)
-        old, new = sides
         made = [self._graphs[1][cut.graph].values[name] for name in cut.outputs]
-        return cover_whole(old, new, made, self._clock.work, seconds)
+        return cover_whole(*sides, made, self._clock.work, seconds)
 
     def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> Found:
-        if not hidden and is_constant(self._graphs, cut):
+        if not hidden and all(is_same_constant(self._graphs, cut.graph, name) for name in cut.outputs):
             return Difference()
         sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, Skip):
@@ -186,7 +190,7 @@ class SubgraphVerifier:
 
     def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], old: Subgraph) -> Skip | None:
         """Return why equal results do not count if only the rewritten model states the sizes; it may be wrong."""
-        near = nearby(_passed(subgraphs), self._shapes.claimed(subgraphs.cut.graph))
+        near = nearby(first_passed(subgraphs.tried), self._shapes.claimed(subgraphs.cut.graph))
         with self._shapes.without_claims(subgraphs.cut.graph):
             usual = islice(subgraph_shapes(fed, old.nodes), _UNCLAIMED)
             trials = (self._sampled(subgraphs, fed, trial.shapes, guessed=True) for trial in usual)
@@ -203,7 +207,7 @@ class SubgraphVerifier:
 
     def _at_further_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
         """Return why equal results do not count if results differ at other sizes that callers may feed; else None."""
-        usual = _passed(subgraphs)
+        usual = first_passed(subgraphs.tried)
         with self._shapes.without_claims(subgraphs.cut.graph):
             nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
             others = list(further_shapes(fed, usual, nodes, self._shapes.inferred))
@@ -292,9 +296,3 @@ class SubgraphVerifier:
             latest = subgraphs.attempt(feeds, guessed=guessed)
             subgraphs.tried.append((feeds, guessed, latest))
         return latest
-
-
-def _passed(subgraphs: SubgraphPair) -> Shapes:
-    """Return the first shapes at which the results were equal."""
-    passed = (feeds for feeds, _, found in subgraphs.tried if isinstance(found, Difference))
-    return next({name: array.shape for name, array in feeds.items()} for feeds in passed)
