@@ -31,8 +31,7 @@ def along_one_axis(conversion: NodeConversion) -> None:
     if axis == -1 and conversion.target >= 11:
         conversion.node.set_attr("axis", -1)
         return
-    made = conversion.output().shape  # which a file often states: then nothing has to be inferred
-    rank = conversion.context.types.rank(data) if made is None else len(made)
+    rank = conversion.context.types.rank(data)
     if rank is None:
         raise Inexpressible(f"has axis {axis}, and the rank of {data.name!r} is not known")
     if not -rank <= axis < rank:
