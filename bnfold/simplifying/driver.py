@@ -35,7 +35,6 @@ from bnfold.simplifying.plan import Plan
 from bnfold.simplifying.products import find_addition
 from bnfold.simplifying.reshaping import RESHAPING, find_reshaping
 from bnfold.simplifying.slicing import find_slice
-from bnfold.simplifying.states import RECURRENT, find_states
 from bnfold.simplifying.transposing import find_transpose, keeps_order
 
 Finder = Callable[[ir.Node, Proven], Plan | None]
@@ -73,7 +72,6 @@ FINDERS: Mapping[str, Finder] = {
     **dict.fromkeys(BOUNDING, find_bounds),
     **dict.fromkeys(("Mul", "Div", "Sub"), find_neutral),
     **dict.fromkeys(("Sum", "Mean", "Split"), find_alone),
-    **dict.fromkeys(RECURRENT, find_states),
     **dict.fromkeys(RESHAPING, find_reshaping),
     **dict.fromkeys(("Squeeze", "Unsqueeze"), find_reshaping_or_axes),
 }
