@@ -171,7 +171,7 @@ def _plan(node: ir.Node, known: Proven, first: dict[Hashable, ir.Node], finders:
     try:
         plan = finder(node, known) if finder is not None else None
         plan = plan if plan is not None else find_broadcast(node, known)
-        return plan if plan is not None else find_equal(node, known, first)
+        return plan if plan is not None else find_equal(node, first)
     except BnfoldError:  # an attribute of a type that the operator never had
         return None
 
