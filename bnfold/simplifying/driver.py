@@ -36,7 +36,6 @@ from bnfold.simplifying.plan import Plan
 from bnfold.simplifying.products import find_addition
 from bnfold.simplifying.reshaping import RESHAPING, find_reshaping
 from bnfold.simplifying.slicing import find_slice
-from bnfold.simplifying.states import RECURRENT, find_states
 from bnfold.simplifying.transposing import find_transpose, keeps_order
 
 Finder = Callable[[ir.Node, Proven], Plan | None]
@@ -75,7 +74,6 @@ FINDERS: Mapping[str, Finder] = {
     **dict.fromkeys(BOUNDING, find_bounds),
     **dict.fromkeys(("Mul", "Div", "Sub"), find_neutral),
     **dict.fromkeys(("Sum", "Mean", "Split"), find_alone),
-    **dict.fromkeys(RECURRENT, find_states),
     **dict.fromkeys(RESHAPING, find_reshaping),
     **dict.fromkeys(("Squeeze", "Unsqueeze"), find_reshaping_or_axes),
 }
@@ -175,7 +173,7 @@ def _plan(node: ir.Node, known: Proven, first: dict[Hashable, ir.Node], finders:
     try:
         plan = finder(node, known) if finder is not None else None
         plan = plan if plan is not None else find_broadcast(node, known)
-        return plan if plan is not None else find_equal(node, known, first)
+        return plan if plan is not None else find_equal(node, first)
     except BnfoldError:  # an attribute of a type that the operator never had
         return None
 

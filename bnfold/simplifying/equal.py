@@ -6,7 +6,6 @@ from collections.abc import Hashable
 
 from bnfold import ir
 from bnfold.ir.elements import RAW_TYPES
-from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.traits import DRAWING
 from bnfold.simplifying.computed import QUANTIZING
 from bnfold.simplifying.plan import Unite, can_replace
@@ -17,11 +16,8 @@ _NEVER = DRAWING | QUANTIZING | {"Dropout", "BatchNormalization", "Constant"}
 """Operators that draw numbers, perhaps; a BatchNormalization has an event of its own in the report."""
 
 
-def find_equal(node: ir.Node, known: Proven, first: dict[Hashable, ir.Node]) -> Unite | None:
-    """Plan to use the first node that is equal; ``first`` are those before, and learns this one.
-
-    Nodes that return equal dynamic sizes are equal, whatever they read them of.
-    """
+def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Unite | None:
+    """Plan to use the first node that is equal; ``first`` are those before, and learns this one."""
     if node.domain or node.subgraphs or node.op_type in _NEVER or node.has_references:
         return None
     if not any(value is not None for value in node.inputs):
@@ -33,10 +29,6 @@ def find_equal(node: ir.Node, known: Proven, first: dict[Hashable, ir.Node]) -> 
         tuple(sorted(node.spelled)),
     )
     twin = first.setdefault(key, node)
-    told = known.integers(node.output(0)) if len(node.outputs) == 1 else None
-    if told is not None and None not in told.items:
-        sizes = "sizes", told.dtype, told.dims, tuple(told.items)
-        twin = first.setdefault(sizes, node) if twin is node else twin
     if twin is node:
         return None
     pairs = zip(node.outputs, twin.outputs, strict=True)

@@ -58,24 +58,3 @@ def test_strings_are_not_compared_by_where_they_lie() -> None:
     for name, text in (("p", "one"), ("q", "two")):
         before.graph.initializer.append(onnx.helper.make_tensor(name, 8, [1], np.array([text], object)))
     assert len(operators(simplified(before)[0])) == 3
-
-
-SIZES = {
-    "of a value and of what is computed from it": ("r", "Shape", 0, ""),
-    "by other operators": ("r", "Gather", 0, "s = Shape (r)"),
-    "of another axis": ("r", "Shape", 1, ""),
-}
-
-
-@pytest.mark.parametrize("case", SIZES)
-def test_sizes_are_computed_once(case: str) -> None:
-    """Of ``x`` alone, whatever has the same sizes."""
-    value, op_type, axis, more = SIZES[case]
-    second = f"Gather (s, i{axis})" if op_type == "Gather" else f"Shape <start = {axis}, end = {axis + 1}> ({value})"
-    body = f"n = Shape <start = 0, end = 1> (x) r = Relu (x) {more} m = {second}"
-    body += " p = ConstantOfShape (n) q = ConstantOfShape (m) y = Concat <axis = 0> (p, q)"
-    before = model("(float[N,M] x) => (float[A] y)", body, "int64[1] i0 = {0}, int64[1] i1 = {1}")
-    after, _ = simplified(before)
-    assert operators(after).count("Shape") == (2 if axis else 1)
-    assert "Relu" not in operators(after) or axis
-    assert_equal(before, after, (2, 3), (0, 1))

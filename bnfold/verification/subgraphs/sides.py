@@ -31,6 +31,15 @@ def sides_of(graphs: Sequence[Graphs], cut: ir.Cut, defaults: Collection[str]) -
     return sides_of(graphs, ir.Cut(cut.graph, shared, cut.outputs, cut.label), defaults) if apart else (old, new)
 
 
+def is_constant(graphs: Sequence[Graphs], cut: ir.Cut) -> bool:
+    """Whether all outputs of a cut are the same constants in every run of both models, so no inputs reveal more."""
+    for name in cut.outputs:
+        one, other = (fixed(each[cut.graph].values.get(name)) if cut.graph in each else None for each in graphs)
+        if one is None or other is None or not same(one, other):
+            return False
+    return True
+
+
 def _extracted(graphs: Graphs, cut: ir.Cut, inputs: Sequence[str], defaults: Collection[str]) -> Subgraph | Skip:
     graph = graphs.get(cut.graph)
     if graph is None:

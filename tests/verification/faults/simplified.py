@@ -88,25 +88,6 @@ def narrow() -> Rewrite:
     )
 
 
-def states() -> Rewrite:
-    """A recurrent layer that begins with one state of zeros and another one of ones."""
-    head, rng = "(float[4,N,5] x) => (float[P,Q,R,S] y)", numbers(11)
-    weights = {"w": single(rng.normal(size=(1, 8, 5))), "v": single(rng.normal(size=(1, 8, 2)))}
-    sizes = {"one": np.array([1]), "two": np.array([2])}
-    filled = "s = Shape (x)  n = Gather (s, one)  u = Concat <axis = 0> (one, n, two)  z = ConstantOfShape (u)"
-
-    def layer(operands: str, before: str = f"{filled}  o = Exp (z)") -> onnx.ModelProto:
-        text = f"{head} {{ {before}  y, i, j = LSTM <hidden_size = 2> (x, w, v{operands}) }}"
-        return model(text, weights | (sizes if before else {}))
-
-    return Rewrite(
-        "LSTM from states of zeros",
-        layer(", , , z, o"),
-        layer(", , , , o"),
-        {"both left out": layer("", ""), "one in the other's place": layer(", , , o")},
-    )
-
-
 def twins() -> Rewrite:
     """Nodes that are equal but for a constant, computed once for all."""
     weights = {"p": single(numbers(5).normal(size=(5,))), "q": single(numbers(6).normal(size=(5,)))}
@@ -318,7 +299,6 @@ def rewrites() -> list[Rewrite]:
         targets(),
         sizes(),
         narrow(),
-        states(),
         twins(),
         additions(),
         slices(),
