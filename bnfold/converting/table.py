@@ -70,6 +70,7 @@ ADAPTERS: dict[tuple[str, int], Adapter] = {
     ("GlobalLpPool", 2): attributes.whole_power,
     ("LpPool", 2): attributes.whole_power,
     ("GridSample", 20): partial(attributes.respell, "mode", {"bilinear": "linear", "bicubic": "cubic"}),
+    **{(op_type, 11): softmax.behind_all_axes for op_type in ("Softmax", "LogSoftmax", "Hardmax")},
     **{(op_type, 13): softmax.flattened for op_type in ("Softmax", "LogSoftmax", "Hardmax")},
     ("Pad", 2): attributes.pad_pads,
     ("Pad", 11): inputs.pad_values,

@@ -57,6 +57,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("Split", 13): computed.given_lengths,
     ("Squeeze", 13): partial(to_attributes.ints, "axes"),
     ("Unsqueeze", 13): partial(to_attributes.ints, "axes"),
+    **{(op_type, 11): to_attributes.as_it_stands for op_type in ("Softmax", "LogSoftmax", "Hardmax")},
     **{(op_type, 13): softmax.along_one_axis for op_type in ("Softmax", "LogSoftmax", "Hardmax")},
     ("Gelu", 20): compositions.gelu,
     ("HardSwish", 14): compositions.hard_swish,

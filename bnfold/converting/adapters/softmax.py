@@ -1,4 +1,4 @@
-"""Softmax, LogSoftmax, Hardmax 11 → 13: from "all axes behind ``axis`` are one" to "along ``axis``"."""
+"""Softmax, LogSoftmax, Hardmax: from "all axes behind ``axis`` are one" (until 12) to "along ``axis``", and back."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ def flattened(conversion: NodeConversion) -> None:
     conversion.node.set_input(0, flat)
     conversion.node.set_attr("axis", 1)
     conversion.restore_shape(conversion.divert(0, "rows"), data, output)
+
+
+def behind_all_axes(conversion: NodeConversion) -> None:
+    """Convert 1 → 11, which allows no axis behind the last: there, each number is a row of its own."""
+    shape = conversion.shape(conversion.input(0))
+    if shape is not None and conversion.node.attr("axis", 1) == len(shape):
+        flattened(conversion)
 
 
 def along_one_axis(conversion: NodeConversion) -> None:

@@ -148,3 +148,14 @@ def test_down_along_the_last_axis_needs_no_rank(lowered: Converted, text: Text) 
 def test_down_with_an_axis_that_is_not_there(text: Text) -> None:
     with pytest.raises(UpgradeBlocked, match="has axis 4, over an input of rank 2"):
         upgrade(ir.load(onnx.parser.parse_model(text(13, "float[2, 3] x", "y = Softmax <axis = 4> (x)"))), 12)
+
+
+@pytest.mark.parametrize(("op_type", "only"), [("Softmax", 1), ("LogSoftmax", 0), ("Hardmax", 1)])
+@pytest.mark.parametrize(("shape", "attrs"), [("7", ""), ("2, 3", "<axis = 2>"), ("n", ""), ("n, m", "<axis = 2>")])
+@pytest.mark.parametrize("target", [11, 12, 13])
+def test_an_axis_behind_the_last_makes_rows_of_one_number(
+    upgraded: Converted, text: Text, op_type: str, only: int, shape: str, attrs: str, target: int
+) -> None:
+    outcome = upgraded(text(10, f"float[{shape}] x", f"y = {op_type} {attrs} (x)"), target)
+    assert "Flatten" in outcome.ops
+    assert np.array_equal(next(iter(outcome.results.values())), np.full_like(next(iter(outcome.feeds.values())), only))
