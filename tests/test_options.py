@@ -113,11 +113,12 @@ ROWS: Mapping[str, Row] = {
 ELSEWHERE = {
     "verify_seconds": "tests/verification/test_verify.py",
     "keep_failed": "tests/pipeline/test_job.py",
+    "ml_opset": "tests/converting/adapters/test_tree_ensemble.py",
     "jobs": "tests/test_machines.py",
     "latency": "tests/cli/test_latency.py",
     "scheduler": "tests/batch/test_cluster.py",
 }
-"""Options that need a failure, a cluster, a runtime or a long run to matter: where they are tried."""
+"""Options that need trees, a failure, a cluster, a runtime or a long run to matter: where they are tried."""
 
 HALF = """
 import sys, numpy, onnx
