@@ -25,10 +25,12 @@ def find_computed(graph: ir.Graph, known: Proven, room: Room) -> list[Store]:
         return []
     found: dict[ir.Node, Store] = {}
     quantized: set[ir.Value] = set()
+    # What reads a size may be an operator that nobody can evaluate, and then the result cannot be verified.
+    followed = () if any(node.domain for node in graph.model.nodes()) else ("Shape", "Size")
     with ir.evaluated_once(graph.model):
         for node in graph.nodes:
             if node.op_type in QUANTIZING or (
-                not node.is_op("Shape", "Size") and any(value in quantized for value in node.inputs)
+                not node.is_op(*followed) and any(value in quantized for value in node.inputs)
             ):
                 quantized.update(value for value in node.outputs if value is not None)
                 continue

@@ -102,6 +102,18 @@ def test_the_size_of_what_is_quantized_is_known() -> None:
     assert_equal(before, after, (4, 4), (2, 4))
 
 
+def test_the_size_of_what_is_quantized_stays_beside_operators_that_nobody_can_evaluate() -> None:
+    """What reads it may be one of them, and then the result could not be verified."""
+    body = """
+        q, k, z = DynamicQuantizeLinear (x)  s = Shape (q)  n = Gather (s, second)  c = Concat <axis = 0> (n, far)
+        y = com.example.Secret (q, c)
+    """
+    before = model("(float[N,4] x) => (float[A,B] y)", body, NUMBERS)
+    before.opset_import.add(domain="com.example", version=1)
+    after, _ = simplified(before)
+    assert "Shape" in operators(after)
+
+
 def test_what_is_quantized_stays() -> None:
     body = "d = DequantizeLinear (q, s, z) t = Transpose (d) y = MatMul (x, t)"
     before = model(
