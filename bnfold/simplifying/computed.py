@@ -25,7 +25,7 @@ def find_computed(graph: ir.Graph, known: Proven, room: Room) -> list[Store]:
         return []
     found: dict[ir.Node, Store] = {}
     quantized: set[ir.Value] = set()
-    # What reads a size may be an operator that nobody can evaluate, and then the result cannot be verified.
+    # An operator of another domain cannot be evaluated, so a constant among its inputs could not be verified.
     followed = () if any(node.domain for node in graph.model.nodes()) else ("Shape", "Size")
     with ir.evaluated_once(graph.model):
         for node in graph.nodes:
