@@ -33,9 +33,12 @@ def fold_affines(run: PassContext) -> None:
 
 
 def fold_again(run: PassContext) -> None:
-    """Fold what depends on sizes that are known by now. After `simplify`, which stores them."""
+    """Fold BatchNormalization that depends on sizes that are known by now. After `simplify`, which stores them.
+
+    Other arithmetic stays: verification would have to show it together with what computed the sizes.
+    """
     if run.has_stored and run.budget is not None and not run.options.equalize:
-        _fold(run, run.live(), _limits(run)._replace(growth=run.budget.left))
+        _fold(run, run.live(), _limits(run)._replace(growth=run.budget.left, all_affines=run.options.all_affines))
 
 
 def _limits(run: PassContext) -> folding.Limits:
