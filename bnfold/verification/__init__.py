@@ -20,7 +20,7 @@ from bnfold.verification.changes.pairing import paired
 from bnfold.verification.changes.renamed import verdict_on_names
 from bnfold.verification.decision import judge
 from bnfold.verification.inputs.cost import session_seconds
-from bnfold.verification.request import RUNTIME_SHARE, Clock, Request
+from bnfold.verification.request import RUNTIME_SHARE, Clock, Request, budget_of
 from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.threads import one_thread
 from bnfold.verification.unscaled import Scaled
@@ -33,7 +33,7 @@ Source = ir.Model | str | PathLike[str]
 
 def start(checks: VerifyOptions, model: ir.Model) -> None:
     """Start the runtime that `verify` will use. Importing it takes as long as verifying a small model."""
-    if checks.runtime != "none" and session_seconds(model) < checks.verify_seconds * RUNTIME_SHARE:
+    if checks.runtime != "none" and session_seconds(model) < budget_of(checks.verify_seconds) * RUNTIME_SHARE:
         helpers.start(sys.executable, checks.runtime)
 
 

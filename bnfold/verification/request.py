@@ -27,17 +27,22 @@ RUNTIME_SHARE = 1 / 12
 """Share of the budget for a runtime beside the reference evaluator."""
 
 
+def budget_of(limit_seconds: float) -> float:
+    """Return the counted seconds of work that a limit on the clock leaves: of a long one, a fifth."""
+    return max(min(limit_seconds, _QUICK), limit_seconds / _BUSY)
+
+
 class Clock:
-    """Where the time went, and how much of the budget is left. It starts when it is made; phases add up by name.
+    """Where the time went, and how much is left. It starts when it is made; phases add up by name.
 
     ``work`` counts what is evaluated. The ``budget``, in counted seconds, decides what is tried, whatever else the
-    machine does; the limit on the clock decides when all ends. Of a long limit, a fifth is the budget.
+    machine does; the ``limit``, on the clock, decides when all ends.
     """
 
     def __init__(self, limit_seconds: float) -> None:
         self._start = time.monotonic()
-        self._limit = limit_seconds
-        self.budget = max(min(limit_seconds, _QUICK), limit_seconds / _BUSY)
+        self.limit = limit_seconds
+        self.budget = budget_of(limit_seconds)
         self.end = self._start + limit_seconds
         self._needed = limit_seconds
         self.share = 0.0
@@ -60,9 +65,9 @@ class Clock:
 
         That follows from the ``seconds`` that what was cut off needs, or from how much had been compared.
         """
-        missing = self._limit * (1 / self.share - 1) if self.share else 3 * self._limit
+        missing = self.limit * (1 / self.share - 1) if self.share else 3 * self.limit
         self._needed = max(self._needed, seconds if math.isfinite(seconds) else missing)
-        return f"the limit of {self._limit:g} s struck: raise it with --verify-seconds {self.enough(self._needed)}"
+        return f"the limit of {self.limit:g} s struck: raise it with --verify-seconds {self.enough(self._needed)}"
 
     def enough(self, seconds: float) -> int:
         """Return a limit with time for what should take so many seconds more, and may take twice as many."""

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from bnfold import ir, reference
-from bnfold.verification import verify
+from bnfold.settings import VerifyOptions
+from bnfold.verification import start, verify
 from bnfold.verification.request import Clock
 from bnfold.verification.runtimes.runtime import RuntimeProcess
 from tests.verification.graphs import model, numbers, single
@@ -102,3 +103,15 @@ def test_of_a_long_limit_a_fifth_is_for_counted_work_whatever_else_the_machine_d
     for seconds in (30.0, 100.0):
         enough = int(clock.too_long(seconds).rsplit(" ", 1)[1])
         assert Clock(enough).budget >= seconds
+
+
+@pytest.mark.parametrize(("seconds", "is_started"), [(4.0, True), (10.0, False)])
+def test_a_runtime_that_will_not_be_asked_is_not_started(
+    seconds: float, is_started: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is asked follows from the budget, not from the limit on the clock."""
+    started: list[tuple[str, ...]] = []
+    monkeypatch.setattr("bnfold.verification.session_seconds", lambda _: seconds)
+    monkeypatch.setattr("bnfold.verification.helpers.start", lambda *command: started.append(command))
+    start(VerifyOptions(verify_seconds=300), pair()[0])
+    assert bool(started) == is_started

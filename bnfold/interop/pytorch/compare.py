@@ -106,7 +106,7 @@ def _candidates(before: ir.Model, example: Any, checks: VerifyOptions) -> Iterat
 def _further(run: ModuleComparison, inputs: Inputs, seed: int, sample: int) -> None:
     """Compare one more sample. If the module accepts it, dynamic dims get other sizes."""
     if run.beside.clock.is_over:
-        raise _Skip(f"only {sample} samples were compared in {run.beside.clock.budget:.0f} s")
+        raise _Skip(f"only {sample} samples were compared in {run.beside.clock.limit:.0f} s")
     obstacle: _Skip | None = None
     for leaves in inputs.draws(seed, sample):
         try:

@@ -13,9 +13,7 @@ _SIGNED = (TP.INT8, TP.INT16, TP.INT32, TP.INT64)
 
 
 def small_integers(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, *, signed: bool = False) -> Array:
-    """Draw small integers, of both signs if ``signed`` or where nothing is done with them that asks for a count.
-
-    Floats are made of them.
+    """Draw small integers, of both signs if ``signed`` or if consumers take any sign, as those that make floats do.
 
     If ``signed``, one is too large for a narrower type that they are cast to.
     """
