@@ -167,11 +167,14 @@ class Evaluation:
     altered: Alterations
     prepared: Prepared
     work: Work
-    _started: float = field(default_factory=time.monotonic)
+    _started: float = field(init=False)
     _share: float = 0.0
     _inside: float = 0.0
     _turns: float = 0.0
     _running: list[ir.Graph] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._started = time.monotonic()
 
     def run(
         self, graph: ir.Graph, environment: Environment, wanted: Sequence[ir.Value], bindings: Bindings
