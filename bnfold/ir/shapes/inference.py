@@ -168,20 +168,23 @@ Unsure = dict[Node, onnx.TypeProto]
 
 
 def _unsure(model: Model, inferred: onnx.ModelProto) -> Unsure:
-    if not any(may_be_unsure(node) or _merges_branches(node) for node in model.nodes()):
+    asked = {node for node in model.nodes() if may_be_unsure(node) or _merges_branches(node)}
+    if not asked:
         return {}
     found: Unsure = {}
-    kinds: dict[str, onnx.TypeProto] = {}
+    infos: dict[str, onnx.ValueInfoProto] = {}
     for graph, message in _pairs(model, inferred.graph):
-        kinds.update((info.name, info.type) for info in (*message.input, *message.value_info, *message.output))
+        infos.update((info.name, info) for info in (*message.input, *message.value_info, *message.output))
         for node, inner in zip(graph.nodes, message.node, strict=True):
             x, made = node.input(0), node.output(0)
-            kind = kinds.get(made.name) if made is not None else None
-            told = shape_of(kinds.get(x.name)) if x is not None else None
+            if node not in asked or made is None or made.name not in infos:
+                continue
+            kind = infos[made.name].type
+            told = shape_of(infos[x.name].type) if x is not None and x.name in infos else None
             dims = [None] * len(shape_of(kind) or ()) if told is None else told
-            if kind is not None and (axes := unsure_axes(node, dims)):
+            if axes := unsure_axes(node, dims):
                 found[node] = without_sizes(kind, axes)
-            elif kind is not None and _merges_branches(node) and (unlike := _unlike_axes(inner, kind)):
+            elif _merges_branches(node) and (unlike := _unlike_axes(inner, kind)):
                 found[node] = without_sizes(kind, unlike)
     return found
 

@@ -9,8 +9,9 @@ in every run makes everything unknown that is computed from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +20,11 @@ import onnx
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.elements import Array
-from bnfold.ir.index import graphs_of
 from bnfold.ir.shapes.proven import proven_types
 from bnfold.ir.traits import BROADCASTING, CHOOSING, DRAWING, KEEPS_SHAPE, REARRANGING
 from bnfold.ir.value import shape_of
 from bnfold.verification.changes.extract import Subgraph
+from bnfold.verification.changes.flattened import Flattened, only_output
 
 _FEW = 64
 """Nodes that a condition may be computed by."""
@@ -47,25 +48,33 @@ def in_one_form(model: ir.Model, rewritten: ir.Model | None = None) -> ir.Model:
 
     An If that could be decided in the ``rewritten`` model as well stays: both of its branches are to be compared.
     """
+    left = None if rewritten is None else cache(partial(_taken, rewritten))
     for _ in range(_ROUNDS):
-        found = _with_less(model, rewritten)
+        found = _with_less(model, left)
         if found is model:
             break
         model = found
     return model
 
 
-def _with_less(model: ir.Model, rewritten: ir.Model | None) -> ir.Model:
-    """Return a copy without the Ifs whose conditions are known, and without copied ends; the model if it has none."""
+def _taken(model: ir.Model) -> set[str]:
+    """Return the names of what the Ifs make whose conditions are known."""
+    return {name for node in _Conditions(model).taken() for name in node.proto.output if name}
+
+
+def _with_less(model: ir.Model, left: Callable[[], set[str]] | None) -> ir.Model:
+    """Return a copy without the Ifs whose conditions are known, and without copied ends; the model if it has none.
+
+    The Ifs that make what is ``left`` stay; without it, all of them.
+    """
     if model.proto.training_info or not any(node.subgraphs for node in model.nodes()):
         return model
     with suppress(BnfoldError, ValueError):
-        taken = {} if rewritten is None else _Conditions(model).taken()
-        left = _Conditions(rewritten).taken() if taken and rewritten is not None else {}
-        kept = {name for node in left for name in node.proto.output if name}
+        taken = {} if left is None else _Conditions(model).taken()
+        kept = left() if taken and left is not None else set()
         taken = {node: branch for node, branch in taken.items() if kept.isdisjoint(node.proto.output)}
         copied = _copied_ends(model)
-        return _Flattened(model, taken, copied).copy() if taken or copied else model
+        return Flattened(model, taken, copied).copy() if taken or copied else model
     return model
 
 
@@ -107,7 +116,7 @@ class _Conditions:
         known: dict[ir.Value, _Partly] = {}
         try:
             for node in order:
-                known[_only(node)] = self._evaluated(node, known)
+                known[only_output(node)] = self._evaluated(node, known)
             found = self._operand(condition, known)
         except (BnfoldError, ValueError):
             return None
@@ -191,12 +200,8 @@ def _is_plain(node: ir.Node) -> bool:
     return has_one and not (node.domain or node.subgraphs or node.has_references or node.is_call or draws)
 
 
-def _only(node: ir.Node) -> ir.Value:
-    return next(value for value in node.outputs if value is not None)
-
-
 def _run(node: ir.Node, fed: Mapping[ir.Value, Array]) -> Array:
-    made = _only(node)
+    made = only_output(node)
     subgraph = Subgraph([made], list(fed))
     arrays = {value.name: array for value, array in fed.items()}
     result: object = reference.evaluate(subgraph.model, arrays, [made.name], precision="stored")[made.name]
@@ -215,83 +220,3 @@ def _may_move(node: ir.Node, branch: ir.Graph) -> bool:
         and len(node.outputs) == len(branch.outputs)
         and all(value.producer is not None or value.is_initializer for value in branch.values.values())
     )
-
-
-class _Flattened:
-    """A model being written anew, without some of its Ifs."""
-
-    def __init__(self, model: ir.Model, taken: Mapping[ir.Node, ir.Graph], copied: Mapping[ir.Node, ir.Value]) -> None:
-        self._model, self._taken, self._copied = model, taken, copied
-        self._used = [name for graph in model.graphs() for name in graph.values]
-        self._fresh: set[str] = set()
-
-    def copy(self) -> ir.Model:
-        """Return a copy of the model in which the branches stand."""
-        self._model.sync()
-        proto = onnx.ModelProto()
-        proto.CopyFrom(self._model.proto)
-        self._fill(self._model.graph, proto.graph, {})
-        copy = ir.Model(proto, self._model.payloads, self._model.path)
-        copy.has_external_data, copy.is_detached = self._model.has_external_data, self._model.is_detached
-        copy.freeze_overridable = self._model.freeze_overridable
-        return copy
-
-    def _fill(self, graph: ir.Graph, message: onnx.GraphProto, names: Mapping[str, str]) -> None:
-        """Write the nodes of a graph into its message; ``names`` are those that outer values have now."""
-        nodes = list(self._nodes(graph, message, names))
-        del message.node[:]
-        message.node.extend(nodes)
-        for info in message.output:
-            info.name = names.get(info.name, info.name)
-
-    def _nodes(self, graph: ir.Graph, into: onnx.GraphProto, names: Mapping[str, str]) -> Iterator[onnx.NodeProto]:
-        ends = {self._copied[node].name: _only(node).name for node in graph.nodes if node in self._copied}
-        names = {**names, **{name: names.get(end, end) for name, end in ends.items()}}
-        for node in graph.nodes:
-            if node in self._copied:
-                continue
-            if node in self._taken:
-                yield from self._branch(node, self._taken[node], into, names)
-                continue
-            copy = onnx.NodeProto()
-            copy.CopyFrom(node.proto)
-            copy.input[:] = [names.get(name, name) for name in copy.input]
-            copy.output[:] = [names.get(name, name) for name in copy.output]
-            held = graphs_of(copy) if node.subgraphs else {}
-            for key, bodies in node.subgraphs.items():
-                for body, inner in zip(bodies, held[key], strict=True):
-                    self._fill(body, inner, {old: new for old, new in names.items() if old not in body.values})
-            yield copy
-
-    def _branch(
-        self, node: ir.Node, branch: ir.Graph, into: onnx.GraphProto, names: Mapping[str, str]
-    ) -> Iterator[onnx.NodeProto]:
-        """Yield the nodes of a branch, in which each result has the name of the If's output."""
-        ends = [names.get(value.name, value.name) if value is not None else "" for value in node.outputs]
-        own: dict[str, str] = {}
-        for result, end in zip(branch.outputs, ends, strict=True):
-            if end and result.graph is branch and result.producer is not None:
-                own.setdefault(result.name, end)
-        for name in branch.values:
-            own.setdefault(name, self._name(name))
-        inner = {**names, **own}
-        assert isinstance(branch.proto, onnx.GraphProto), "as was looked at"
-        for tensor in branch.proto.initializer:
-            stored = into.initializer.add()
-            stored.CopyFrom(tensor)
-            stored.name = own[tensor.name]
-        yield from self._nodes(branch, into, inner)
-        for result, end in zip(branch.outputs, ends, strict=True):
-            source = inner.get(result.name, result.name)
-            if end and source != end:
-                yield onnx.NodeProto(op_type="Identity", input=[source], output=[end])
-
-    def _name(self, name: str) -> str:
-        """Return the name of a value that moves out of its branch; another one if several graphs have it."""
-        if self._used.count(name) == 1:
-            return name
-        number = 1
-        while f"{name}_{number}" in self._fresh or self._model.has_name(f"{name}_{number}"):
-            number += 1
-        self._fresh.add(f"{name}_{number}")
-        return f"{name}_{number}"

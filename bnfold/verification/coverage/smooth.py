@@ -7,11 +7,12 @@ from typing import Any
 from bnfold import ir
 from bnfold.ir.node import attribute_value
 from bnfold.ir.tensor import FLOATS, TP
-from bnfold.ir.traits import SINGULAR
+from bnfold.ir.traits import MOVING, SINGULAR
 from bnfold.reference.dispatch import meaning
 from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.unchanged import defaults, meaningful_attributes
+from bnfold.verification.tolerance.floats import is_float
 
 _SMOOTH = {
     "Add", "Affine", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "Crop", "DepthToSpace",
@@ -34,6 +35,20 @@ def is_smooth(node: ir.Node) -> bool:
     if node.is_op("Div") and (made := node.output(0)) is not None and made.dtype in _COUNTS:
         return False  # it rounds
     return node.is_op(*_SMOOTH)
+
+
+def only_moves(*parts: Subgraph) -> bool:
+    """Whether results are floats that the parts are fed, at places that no number fed to them decides."""
+    for part in parts:
+        moved = set(part.fed)
+        for node in part.nodes:
+            slots = [slot for slot, value in enumerate(node.inputs) if value in moved]
+            if not slots or node.is_op("Shape", "Size"):
+                continue
+            if node.is_call or not node.has_trait(MOVING) or (any(slots) and not node.is_op("Concat")):
+                return False
+            moved.update(value for value in node.outputs if value is not None)
+    return all(is_float(value.dtype) for part in parts for value in part.fed)
 
 
 def settings(node: ir.Node) -> dict[str, Any]:

@@ -48,6 +48,8 @@ class SubgraphPair:
     evaluate: Evaluate
     samples: int = 1
     """How many sets of activations have to give equal results."""
+    only_moves: bool = False
+    """Whether results are activations at other places."""
     tried: list[tuple[Feeds, bool, Found]] = field(default_factory=list)
     is_known_to_react: bool = False
     """Whether the results depend on the activations whatever the weights are: equal parts with other weights did."""
@@ -123,7 +125,8 @@ class SubgraphPair:
         try:
             expected = sides.old(noise=noise)
         except Unsupported as error:
-            return Skip(f"the original part cannot be run: {error}")
+            is_misfit = isinstance(error, reference.Misfit) and all(map(_is_floats, sides.old.feeds.values()))
+            return Skip(f"the original part cannot be run: {error}", is_misfit=is_misfit)
         if guessed and not all(self._has_declared_rank(name, result) for name, result in expected.items()):
             return Skip("assumed input shapes give outputs of another rank than declared")
         return expected

@@ -17,13 +17,15 @@ class Skip(NamedTuple):
     """A region that cannot be compared, and why; ``only_after`` says that the original's region ran.
 
     ``is_same`` says that it was compared, and agreed; ``is_coarse``, that the results differ, by no more
-    than rounding the new weights may cause and by too much to call them equal.
+    than rounding the new weights may cause and by too much to call them equal; ``is_misfit``, that the original does
+    not run at these sizes, or on these numbers.
     """
 
     reason: str
     only_after: bool = False
     is_same: bool = False
     is_coarse: bool = False
+    is_misfit: bool = False
 
 
 Found = Difference | Skip
@@ -31,6 +33,9 @@ Found = Difference | Skip
 MOST_SAMPLES = 10
 """A region is tried on several samples where something that it is fed or makes has fewer than FEW elements, of every
 kind at most twice."""
+
+_MISFITS = 2
+"""Samples after which sizes do not fit, whatever the numbers are."""
 
 
 def fails(found: Found | None) -> bool:
@@ -44,11 +49,15 @@ def first_passed(tried: Sequence[tuple[Feeds, bool, Found]]) -> Shapes:
     return next({name: array.shape for name, array in feeds.items()} for feeds in passed)
 
 
-def samples_needed(shapes: Mapping[str, tuple[int, ...]], first: Found) -> int:
-    """Return how many samples to try, more of few numbers: all may be negative, or hide behind the largest."""
+def samples_needed(shapes: Mapping[str, tuple[int, ...]], first: Found, *, only_moves: bool) -> int:
+    """Return how many samples to try, more of few numbers: all may be negative, or hide behind the largest.
+
+    Where floats ``only_moves``, one of them at a wrong place shows in any sample.
+    """
     made = [first.elements] if isinstance(first, Difference) else []
     smallest = min([*map(math.prod, shapes.values()), *made], default=FEW)
-    return max(1, min(MOST_SAMPLES, FEW // max(smallest, 1)))
+    most = _MISFITS if isinstance(first, Skip) and first.is_misfit else 1 if only_moves else MOST_SAMPLES
+    return max(1, min(most, FEW // max(smallest, 1)))
 
 
 @dataclass(slots=True, eq=False)

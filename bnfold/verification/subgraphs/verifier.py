@@ -16,7 +16,7 @@ from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import changed_defaults
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.comparing.sides import evaluator
-from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind
+from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind, only_moves
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, choosing, random_value, smaller
 from bnfold.verification.inputs.sized import SharedShapes
 from bnfold.verification.request import Request
@@ -152,8 +152,8 @@ class SubgraphVerifier:
         coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
         first, second = (runnable(side, side.stored) for side in (old, new))
         graphs = [graphs[cut.graph].values for graphs in self._graphs]
-        samples = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1
-        subgraphs = SubgraphPair(cut, first, second, graphs, coverage, self._draws, self._evaluate, samples)
+        samples, moves = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1, only_moves(old, new)
+        subgraphs = SubgraphPair(cut, first, second, graphs, coverage, self._draws, self._evaluate, samples, moves)
         reshapes = any(node.is_op("Reshape") for node in old.nodes)
         attempts = SubgraphTrials(unranked=lacks_rank(fed), reshapes=reshapes)
         equal: Difference | None = None
@@ -267,8 +267,8 @@ class SubgraphVerifier:
             before = subgraphs.coverage.uncovered
             found.append(self._attempt(subgraphs, inputs, shapes, (kind or 0) + len(found), guessed=guessed))
             samples = subgraphs.samples if isinstance(found[0], Difference) and kind is None else 1
-            wanted = max(samples_needed(shapes, found[0]), samples)
-            if not subgraphs.coverage.is_over and not isinstance(found[-1], Skip):
+            wanted = max(samples_needed(shapes, found[0], only_moves=subgraphs.only_moves), samples)
+            if not (subgraphs.coverage.is_over or subgraphs.only_moves or isinstance(found[-1], Skip)):
                 wanted = max(wanted, MOST_SAMPLES) if subgraphs.coverage.uncovered == before else len(found) + 1
             never_finite = subgraphs.never_finite()
             wanted = MOST_SAMPLES if never_finite else wanted
