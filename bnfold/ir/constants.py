@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -118,12 +118,14 @@ class ConstantEvaluation:
     """The values of chains of constants, kept until the graph changes; long chains do not recurse.
 
     `ir.shapes.queries` fills ``channels``, the sizes of axis 1 that follow from weights. `changes.from_constants` of
-    verification fills ``others``, the values that need more than this room's evaluators.
+    verification fills ``others``, the values that need more than this room's evaluators, and ``partly``, what is known
+    of values that are computed from sizes.
     """
 
     def __init__(self) -> None:
         self.channels: dict[Value, int] = {}
         self.others: dict[Value, Tensor | None] = {}
+        self.partly: Any = None
         self._known: dict[Value, Tensor | None] = {}
 
     def of(self, target: Value) -> Tensor | None:

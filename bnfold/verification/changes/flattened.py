@@ -8,11 +8,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.index import graphs_of
-
-
-def only_output(node: ir.Node) -> ir.Value:
-    """Return the output of a node that has one."""
-    return next(value for value in node.outputs if value is not None)
+from bnfold.verification.changes.partly import only_output
 
 
 class Flattened:

@@ -12,6 +12,8 @@ from bnfold.verification.changes.from_constants import fixed_or_default
 
 OPEN_END = 2**31 - 1
 """From here on, all sizes and ends mean "to the end"."""
+_SHORT = 64
+"""Elements of the longest vector of sizes."""
 _NO_EFFECT = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 """What a window has along each axis without the attribute."""
 
@@ -75,7 +77,9 @@ def is_ratio(node: ir.Node, slot: int) -> bool:
 
 
 def selects_the_same(node: ir.Node, slot: int, goal: Array) -> bool:
-    """Whether a Slice of a vector of known length selects the same elements if its start, end or step is ``goal``.
+    """Whether a Slice of a vector selects the same elements if its start, end or step is ``goal``.
+
+    Of a vector of unknown length, a start and an end that are counted from its front select the same at any length.
 
     A Slice that takes all of an axis has no effect along any axis.
     """
@@ -86,13 +90,20 @@ def selects_the_same(node: ir.Node, slot: int, goal: Array) -> bool:
     if slot == 3:
         return _takes_all(*old)
     length = data.shape[0] if data.shape is not None and len(data.shape) == 1 else None
-    if not isinstance(length, int) or any(array.size != 1 for array in (goal, *old)):
+    if any(array.size != 1 for array in (goal, *old)):
         return False
     if slot == 4 and not goal[0]:  # no step at all
         return False
     new = [goal if place == slot - 1 else array for place, array in enumerate(old)]
+    bounds = [int(array[0]) for row in (old, new) for array in row[:2]]
+    if isinstance(length, int):
+        lengths = range(length, length + 1)
+    elif min(bounds) < 0 or max(bounds) > _SHORT:
+        return False
+    else:
+        lengths = range(max(bounds) + 2)
     first, second = (slice(*(int(array[0]) for array in (*row[:2], *row[3:]))) for row in (old, new))
-    return range(length)[first] == range(length)[second]
+    return all(range(size)[first] == range(size)[second] for size in lengths)
 
 
 def _takes_all(starts: Array, ends: Array, _: Array, *steps: Array) -> bool:

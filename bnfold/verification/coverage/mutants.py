@@ -18,6 +18,7 @@ from bnfold.ir.tensor import TP
 from bnfold.ir.traits import CHOOSING
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed_or_default
+from bnfold.verification.changes.partly import known_of
 from bnfold.verification.changes.unchanged import defaults, identity
 from bnfold.verification.coverage.effects import OPEN_END, is_ratio, is_unread, normalised, selects_the_same, types
 from bnfold.verification.coverage.moves import (
@@ -245,6 +246,8 @@ class _Side:
                 different &= (array < OPEN_END) | (goal < OPEN_END)
             if was is None and value.uses and all(selects_the_same(*use, goal) for use in value.uses):
                 return
+            if was is None and array.size <= _SMALL:
+                different &= ~known_of(value.graph.model).idle(value, array.size, set(self.nodes.values()))
             if value.uses and all(node.is_op("AffineGrid") and slot for node, slot in value.uses):
                 different[1:2] = False  # it says where each place is, for any number of channels
         if value.name in self.selectable and np.count_nonzero(different) > FEW:

@@ -1,0 +1,238 @@
+"""What is known of small values that are computed from constants and sizes, whatever the inputs are.
+
+The few nodes that compute a value are evaluated. A size that is not the same in every run makes every element unknown
+that is computed from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+
+from bnfold import ir, reference
+from bnfold.errors import BnfoldError, Unsupported
+from bnfold.ir.elements import Array
+from bnfold.ir.shapes.proven import proven_types
+from bnfold.ir.traits import BROADCASTING, CHOOSING, DRAWING, KEEPS_SHAPE, REARRANGING
+from bnfold.ir.value import shape_of
+from bnfold.verification.changes.extract import Subgraph
+
+_FEW = 64
+"""Nodes that a value may be computed by, beyond those that are known."""
+_MOVING = REARRANGING | CHOOSING | {"Cast", "Concat", "Identity"}
+"""Operators whose results are elements of their inputs, one for each."""
+_PLACEHOLDER = 5
+"""Stands for a size that is not known."""
+_MOST = 1 << 10
+"""Elements of a value that is evaluated."""
+_STEPS, _LARGEST = 1 << 10, 1 << 14
+"""Floats that are multiples of 1/1024, and not larger than this, are the same in whatever way they are computed."""
+
+
+class Partly(NamedTuple):
+    """Elements, a mask of those that are not the same in every run, and whether rounding decides none of them.
+
+    What is unknown in ``sizes`` are sizes, which are never negative.
+    """
+
+    elements: Array
+    unknown: Array
+    is_exact: bool = True
+    sizes: bool = False
+
+
+class PartlyKnown:
+    """What is known of the values of one model."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self._model = model
+        self._known: dict[ir.Value, Partly | None] = {}
+
+    @cached_property
+    def _types(self) -> Mapping[ir.Value, onnx.TypeProto]:
+        return proven_types(self._model)
+
+    def of(self, value: ir.Value) -> Partly | None:
+        """Return what is known of a value; None if not even its shape is, or if it is not computed by a few nodes."""
+        for node in self._computing(value) or ():
+            made = only_output(node)
+            try:
+                self._known[made] = self._evaluated(node)
+            except (BnfoldError, ValueError):
+                self._known[made] = None
+                break
+        return self._read(value)
+
+    def _computing(self, value: ir.Value) -> list[ir.Node] | None:
+        """Return the nodes that compute a value from constants and shapes, in order; None for others."""
+        order: dict[ir.Node, None] = {}
+        entered: set[ir.Node] = set()
+        stack: list[tuple[ir.Value | None, ir.Node | None]] = [(value, None)]
+        while stack:
+            read, done = stack.pop()
+            if done is not None:
+                order[done] = None
+            if read is None or read in self._known or ir.constant(read) is not None:
+                continue
+            node = read.producer
+            if node is None or len(entered) > _FEW or not _is_plain(node):
+                self._known[value] = None
+                return None
+            if node not in entered:
+                entered.add(node)
+                stack.append((None, node))
+                stack.extend((source, None) for source in node.inputs if not node.is_op("Shape"))
+        return list(order)
+
+    def _read(self, value: ir.Value) -> Partly | None:
+        if value in self._known:
+            return self._known[value]
+        held = ir.constant(value)
+        return None if held is None or held.size > _MOST else _fully(held.numpy(), is_exact=True)
+
+    def _operand(self, value: ir.Value) -> Partly:
+        known = self._read(value)
+        if known is None:
+            raise ValueError("nothing is known of an operand")
+        return known
+
+    def _evaluated(self, node: ir.Node) -> Partly:
+        if node.is_op("Shape"):
+            return self._shape(node)
+        operands = {value: self._operand(value) for value in node.inputs if value is not None}
+        is_exact = all(operand.is_exact for operand in operands.values())
+        if node.is_op("Size") and (shape := node.inputs[0]) is not None and _is_shape(shape):
+            return _fully(np.array(operands[shape].elements.size, np.int64), is_exact=is_exact)  # a rank
+        elements = _run(node, {value: operand.elements for value, operand in operands.items()})
+        partly = [value for value, operand in operands.items() if operand.unknown.any()]
+        if not partly:
+            return _fully(elements, is_exact=is_exact)
+        if node.has_trait(BROADCASTING):
+            masks = np.broadcast_arrays(*(operand.unknown for operand in operands.values()))
+            unknown = np.logical_or.reduce(masks)
+            if node.is_op("Equal") and all(operand.sizes for operand in operands.values() if operand.unknown.any()):
+                unknown &= ~np.logical_or.reduce(np.broadcast_arrays(*map(_is_no_size, operands.values())))
+            return Partly(elements, unknown, is_exact)
+        if node.has_trait(KEEPS_SHAPE - _MOVING):
+            return Partly(elements, np.ones(elements.shape, np.bool_), is_exact)
+        data = node.inputs if node.is_op("Concat") else node.inputs[:1]
+        if not node.has_trait(_MOVING) or any(value not in data for value in partly):
+            raise ValueError("not even the shape of the result is known")
+        marked = {
+            value: operand.unknown.astype(operand.elements.dtype) if value in data else operand.elements
+            for value, operand in operands.items()
+        }
+        sizes = all(operands[value].sizes for value in partly)
+        return Partly(elements, _run(node, marked).astype(np.bool_), is_exact, sizes)
+
+    def _shape(self, node: ir.Node) -> Partly:
+        source = node.inputs[0]
+        held = ir.constant(source)
+        dims = held.dims if held is not None else None if source is None else shape_of(self._types.get(source))
+        if dims is None:
+            raise ValueError("not even the rank is known")
+        dims = dims[slice(node.attr("start", 0), node.attr("end", None))]
+        sizes = [dim if isinstance(dim, int) else _PLACEHOLDER for dim in dims]
+        return Partly(
+            np.array(sizes, np.int64), np.array([not isinstance(dim, int) for dim in dims], np.bool_), sizes=True
+        )
+
+    def idle(self, constant: ir.Value, size: int, nodes: Collection[ir.Node]) -> Array:
+        """Return at which of its ``size`` places a constant vector may have any number without effect on these nodes."""
+        held = self._read(constant)
+        if held is None or held.elements.shape != (size,):
+            return np.zeros(size, np.bool_)
+        return np.array([self._is_idle(constant, np.arange(size) == place, nodes) for place in range(size)], np.bool_)
+
+    def _is_idle(self, constant: ir.Value, place: Array, nodes: Collection[ir.Node]) -> bool:
+        marks = {constant: place}
+        waiting = [constant]
+        while waiting:
+            value = waiting.pop()
+            for node, slot in value.uses:
+                if node not in nodes:
+                    continue
+                try:
+                    made = self._marked(node, slot, marks[value])
+                except (BnfoldError, ValueError):
+                    return False
+                if made.any():
+                    result = only_output(node)
+                    if result in marks or result.is_output:
+                        return False
+                    marks[result] = made
+                    waiting.append(result)
+        return True
+
+    def _marked(self, node: ir.Node, slot: int, mark: Array) -> Array:
+        """Return which elements of a result depend on the elements of an input that are marked."""
+        if not _is_plain(node):
+            raise Unsupported("not a plain operator")
+        given = [value for value in node.inputs if value is not None]
+        known = [self.of(value) for value in given]
+        arrays = [told.elements for told in known if told is not None]
+        if len(arrays) < len(node.inputs):
+            raise Unsupported("nothing is known of an operand")
+        if node.is_op("Gather") and slot == 1 and arrays[0].ndim == 1:
+            return mark
+        if not node.has_trait(_MOVING) or (slot and not node.is_op("Concat")):
+            raise Unsupported("every element may depend on it")
+        data = len(given) if node.is_op("Concat") else 1
+        marks = [np.zeros(array.shape, array.dtype) for array in arrays[:data]] + arrays[data:]
+        marks[slot] = mark.astype(arrays[slot].dtype)
+        return _run(node, dict(zip(given, marks, strict=True))).astype(np.bool_)
+
+
+def known_of(model: ir.Model) -> PartlyKnown:
+    """Return what is known of the values of a model, which is kept as long as its evaluated constants are."""
+    if model.evaluation is None:
+        return PartlyKnown(model)
+    if model.evaluation.partly is None:
+        model.evaluation.partly = PartlyKnown(model)
+    known: PartlyKnown = model.evaluation.partly
+    return known
+
+
+def only_output(node: ir.Node) -> ir.Value:
+    """Return the output of a node that has one."""
+    return next(value for value in node.outputs if value is not None)
+
+
+def _fully(elements: Array, *, is_exact: bool) -> Partly:
+    return Partly(elements, np.zeros(elements.shape, np.bool_), is_exact and _is_exact(elements))
+
+
+def _is_no_size(operand: Partly) -> Array:
+    """Return which elements are known to be negative."""
+    return ~operand.unknown & (operand.elements < 0)
+
+
+def _is_exact(elements: Array) -> bool:
+    if elements.dtype.kind != "f":
+        return True
+    wide = elements.astype(np.float64)
+    return bool(np.all((np.abs(wide) <= _LARGEST) & (wide * _STEPS == np.floor(wide * _STEPS))))
+
+
+def _is_shape(value: ir.Value) -> bool:
+    return value.producer is not None and value.producer.is_op("Shape")
+
+
+def _is_plain(node: ir.Node) -> bool:
+    draws = node.has_trait(DRAWING) or node.is_op("Dropout")
+    has_one = sum(value is not None for value in node.outputs) == 1 and bool(node.inputs)
+    return has_one and not (node.domain or node.subgraphs or node.has_references or node.is_call or draws)
+
+
+def _run(node: ir.Node, fed: Mapping[ir.Value, Array]) -> Array:
+    made = only_output(node)
+    subgraph = Subgraph([made], list(fed))
+    arrays = {value.name: array for value, array in fed.items()}
+    result: object = reference.evaluate(subgraph.model, arrays, [made.name], precision="stored")[made.name]
+    if not isinstance(result, np.ndarray) or result.size > _MOST:
+        raise Unsupported("no small tensor")
+    return result
