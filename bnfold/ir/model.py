@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -205,15 +205,15 @@ class Model:
             gone += graph.remove_initializers(values)
         return gone
 
-    def infer_shapes(self, *, strict: bool = False) -> None:
+    def infer_shapes(self, *, strict: bool = False, known: Mapping[Value, Tensor] | None = None) -> None:
         """Fill in the types of values that carry none, by onnx's shape inference over the skeleton.
 
         Only the index learns them, the file's own annotations stay as they are. Failing inference leaves them unknown,
-        or raises Unsupported if it is ``strict``.
+        or raises Unsupported if it is ``strict``. The numbers of computed values may be ``known``.
         """
         from bnfold.ir.shapes.inference import infer
 
-        infer(self, strict=strict)
+        infer(self, strict=strict, known=known)
 
     def learn_types(self, other: Model) -> None:
         """Take over the known facts about values from a numerically equivalent model with the same names."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from functools import partial
 from itertools import chain
@@ -22,7 +22,7 @@ from bnfold.ir.shapes.expansion import is_bounded
 from bnfold.ir.shapes.propagation import ELSEWHERE, SMALL, infer_shapes, needs_propagation, shown_constant
 from bnfold.ir.shapes.types import filled, forget_shapes, without_sizes, without_zeros
 from bnfold.ir.shapes.weights import contradicts_weights
-from bnfold.ir.tensor import Inline
+from bnfold.ir.tensor import Inline, Tensor
 from bnfold.ir.traits import READS_VALUES
 from bnfold.ir.value import Value, shape_of
 
@@ -48,8 +48,11 @@ def is_damaged(value: Value) -> bool:
     return False
 
 
-def infer(model: Model, *, strict: bool = False) -> None:
-    """Give every value that has no type, or one without a rank, what inference says. The skeleton is not changed."""
+def infer(model: Model, *, strict: bool = False, known: Mapping[Value, Tensor] | None = None) -> None:
+    """Give every value that has no type, or one without a rank, what inference says. The skeleton is not changed.
+
+    Computed values may be ``known``, whatever inference finds out about them.
+    """
     model.sync()
     if not is_bounded(model.proto):
         return  # inference would follow the calls for ever, or until the stack ends
@@ -65,7 +68,7 @@ def infer(model: Model, *, strict: bool = False) -> None:
         _state_stored(model, proto)
         _show_numbers(model, proto)
         with evaluated_once(model):
-            _show_constants(model, proto)
+            _show_constants(model, proto, known or {})
             run = partial(infer_shapes, strict=strict, propagate=needs_propagation(model))
         slices = any(node.op_type == "Slice" for node in model.nodes())
         plain = inferred = _inferred(proto, run, slices=slices)
@@ -243,8 +246,8 @@ def _show_numbers(model: Model, proto: onnx.ModelProto) -> None:
             tensor.data_location = onnx.TensorProto.EXTERNAL  # inference then leaves them alone
 
 
-def _show_constants(model: Model, proto: onnx.ModelProto) -> None:
-    """Store what is computed from constants where the main graph's operators read its values."""
+def _show_constants(model: Model, proto: onnx.ModelProto, told: Mapping[Value, Tensor]) -> None:
+    """Store what is computed from constants, or ``told``, where the main graph's operators read its values."""
     consumers = [
         (index, slot, value)
         for index, node in enumerate(model.graph.nodes)
@@ -252,7 +255,7 @@ def _show_constants(model: Model, proto: onnx.ModelProto) -> None:
         for slot, value in enumerate(node.inputs)
         if value is not None and value.producer is not None and not value.producer.is_op("Constant")
     ]
-    known = {value: shown_constant(value) for _, _, value in consumers}
+    known = {value: told.get(value) or shown_constant(value) for _, _, value in consumers}
     for index, slot, value in consumers:
         held, name = known[value], f"{value.name}:{index}:{slot}"
         if held is not None and not model.has_name(name):

@@ -35,10 +35,10 @@ def needs_propagation(model: Model) -> bool:
     """Whether the size of a value follows from numbers that nodes compute, and not from constants."""
     if model.proto.functions:
         return True
-    return any(not _is_shown(value, model) for node in model.nodes() for value in _numbers(node))
+    return any(not _is_shown(value, model) for node in model.nodes() for value in numbers_read(node))
 
 
-def _numbers(node: Node) -> list[Value]:
+def numbers_read(node: Node) -> list[Value]:
     """Return the inputs whose numbers determine a size."""
     if node.op_type not in READS_VALUES or node.domain:
         return []

@@ -142,7 +142,7 @@ class PartlyKnown:
         )
 
     def idle(self, constant: ir.Value, size: int, nodes: Collection[ir.Node]) -> Array:
-        """Return at which of its ``size`` places a constant vector may have any number without effect on these nodes."""
+        """Return at which of its ``size`` places any number in a constant vector has no effect on these nodes."""
         held = self._read(constant)
         if held is None or held.elements.shape != (size,):
             return np.zeros(size, np.bool_)

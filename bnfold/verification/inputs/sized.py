@@ -11,6 +11,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import Unsupported
+from bnfold.ir.shapes.computed import infer_what_is_computed
 from bnfold.ir.shapes.types import filled, forget_shapes
 from bnfold.ir.shapes.unification import Dims, Known, is_known, learn_shapes
 from bnfold.ir.value import shape_of
@@ -30,7 +31,7 @@ def sized(model: ir.Model, shapes: Mapping[str, Known | None], *, strict: bool =
     """
     copy = model.clone(partial(_state, shapes))
     if len(copy.graph.nodes) <= MANY_NODES:
-        copy.infer_shapes(strict=strict)
+        infer_what_is_computed(copy, strict=strict)
     if strict and any(map(_loses_elements, copy.graph.nodes)):
         raise Unsupported("a Reshape would make more or fewer elements than there are")
     return copy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from onnx import TensorProto
@@ -148,14 +148,15 @@ def _broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:
     return {(size, len(each) - axis) for each in dims for axis, size in enumerate(each) if size > 1}
 
 
-def nearby(usual: Shapes, names: Container[str]) -> Iterator[Shapes]:
-    """Yield shapes with one axis of ``names`` one smaller, or twice as large.
+def nearby(usual: Shapes, known: Mapping[str, Known | None]) -> Iterator[Shapes]:
+    """Yield shapes with one open axis of what is ``known`` one smaller, or twice as large.
 
     A smaller one fits a table with more rows than are read; a Reshape may accept multiples only.
     """
-    for name, shape in usual.items():
-        for axis, size in enumerate(shape if name in names else ()):
-            for other in (size - 1, 2 * size):
+    for name, dims in known.items():
+        shape = usual[name]
+        for axis, size in enumerate(shape):
+            for other in (size - 1, 2 * size) if dims is None or not isinstance(dims[axis], int) else ():
                 shapes = {**usual, name: (*shape[:axis], other, *shape[axis + 1 :])}
                 if other and may_be_fed_at(shapes):
                     yield shapes

@@ -190,8 +190,11 @@ class SubgraphVerifier:
 
     def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], old: Subgraph) -> Skip | None:
         """Return why equal results do not count if only the rewritten model states the sizes; it may be wrong."""
-        near = nearby(first_passed(subgraphs.tried), self._shapes.claimed(subgraphs.cut.graph))
-        with self._shapes.without_claims(subgraphs.cut.graph):
+        path, usual_shapes = subgraphs.cut.graph, first_passed(subgraphs.tried)
+        with self._shapes.without_claims(path):
+            values = self._graphs[0][path].values
+            known = {name: values[name].shape for name in usual_shapes if name in self._shapes.claimed(path)}
+            near = nearby(usual_shapes, known)
             usual = islice(subgraph_shapes(fed, old.nodes), _UNCLAIMED)
             trials = (self._sampled(subgraphs, fed, trial.shapes, guessed=True) for trial in usual)
             first = next((it for it in trials if isinstance(it, Difference) or it.only_after), None)
