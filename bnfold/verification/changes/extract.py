@@ -51,6 +51,11 @@ class Subgraph:
                 is_stored = sparse_of(value) is not None
             (self.stored if is_stored else self.fed).append(value)
 
+    def with_outputs(self, values: Iterable[ir.Value]) -> Subgraph:
+        """Return the same part with some of its inner values as further outputs."""
+        kept = {value.name for value in self.stored}
+        return Subgraph([*self.outputs, *values], self.fed, kept)
+
     @property
     def inputs(self) -> dict[str, ir.Value]:
         """The values to feed, by name."""

@@ -25,7 +25,7 @@ def cover_part(
 
     ``hidden`` are values inside that differ. Each of them has to show, whether it is smooth or not.
     """
-    mutants = Mutants(old, new, () if hidden else compared)
+    mutants = Mutants(old, new, are_compared=not hidden)
     found = [*mutants.found, *all_taken_over(old, new, hidden, compared)]
     return Coverage(found, tables(old, new), work, follows_from_structure=mutants.follow_from_structure)
 
@@ -37,5 +37,5 @@ def cover_whole(
 
     ``seconds`` is the most counted work for that.
     """
-    found = [*(nudged(1, value) for value in made), *Mutants(old, new, ()).found]
+    found = [*(nudged(1, value) for value in made), *Mutants(old, new, are_compared=False).found]
     return Coverage(found, tables(old, new, are_alone=False), work, seconds)

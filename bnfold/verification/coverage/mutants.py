@@ -46,10 +46,11 @@ _NO_BOUND = float_type(TP.FLOAT).largest
 
 
 class Mutants:
-    """The mutants (``found``) to which a comparison of the values ``compared`` has to react."""
+    """The mutants (``found``) to which a comparison of the outputs has to react, or of what depends on them."""
 
-    def __init__(self, old: Subgraph, new: Subgraph, compared: Collection[str]) -> None:
-        self._sides = before, after = _Side(0, old, compared), _Side(1, new, compared)
+    def __init__(self, old: Subgraph, new: Subgraph, *, are_compared: bool) -> None:
+        ends = ({value.name for value in side.outputs if are_compared} for side in (old, new))
+        self._sides = before, after = _Side(0, old, next(ends)), _Side(1, new, next(ends))
         before.match_against(after)
         after.match_against(before)
         self.found = list(_between(before, after, before.contents() & after.contents()))

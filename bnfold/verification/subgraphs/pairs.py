@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -37,15 +37,15 @@ GROUPS = 3
 
 @dataclass(frozen=True, slots=True)
 class SubgraphPair:
-    """The two parts of a cut, the graphs that they come from, and what comparing them has shown so far."""
+    """The two parts of a cut, and what comparing them has shown so far."""
 
     cut: ir.Cut
     old: Runnable
     new: Runnable
-    graphs: Sequence[Mapping[str, ir.Value]]
     coverage: Coverage
     draws: PerturbedWeights
     evaluate: Evaluate
+    seed: int
     samples: int = 1
     """How many sets of activations have to give equal results."""
     only_moves: bool = False
@@ -68,7 +68,7 @@ class SubgraphPair:
 
     def attempt(self, feeds: Feeds, *, guessed: bool) -> Found:
         """Compare the results on some activations; ``guessed`` says that their shapes are assumed."""
-        sides = self._fed(feeds)
+        sides = self.fed(feeds)
         noise = reference.Noise()
         expected = self._expected(sides, noise, guessed=guessed)
         if isinstance(expected, Skip):
@@ -103,7 +103,8 @@ class SubgraphPair:
         """
         return next((name for name, finite in self.finite.items() if not _reaches_everywhere(finite)), None)
 
-    def _fed(self, feeds: Feeds) -> ModelRuns:
+    def fed(self, feeds: Feeds) -> ModelRuns:
+        """Return both parts with the activations that they are fed."""
         old, new = (
             ModelRun(one.subgraph.model, feeds, self.cut.outputs, partial(self._run, one))
             for one in (self.old, self.new)
@@ -132,7 +133,8 @@ class SubgraphPair:
         return expected
 
     def _has_declared_rank(self, name: str, result: Array) -> bool:
-        declared = [values[name].shape for values in self.graphs]
+        place = self.cut.outputs.index(name)
+        declared = [one.subgraph.outputs[place].shape for one in (self.old, self.new)]
         return all(shape is None or len(shape) == np.ndim(result) for shape in declared)
 
     def _actual(self, sides: ModelRuns, noise: reference.Noise, *, guessed: bool) -> Results | Found:
@@ -155,7 +157,7 @@ class SubgraphPair:
         if self.is_known_to_react or shapes in self.reacting or not any(map(_is_floats, feeds.values())):
             return True
         try:
-            results = self._fed({name: _other(array) for name, array in feeds.items()}).old()
+            results = self.fed({name: _other(array) for name, array in feeds.items()}).old()
         except Unsupported:
             return True
         if any(_differ_much(expected[output], results[output]) for output in self.cut.outputs):
@@ -178,9 +180,12 @@ class SubgraphPair:
             return found
         return Skip(f"rounding the new weights changes {coarse!r} too much to compare it", is_coarse=True)
 
+    def _dtype(self, name: str) -> int | None:
+        return self.old.subgraph.outputs[self.cut.outputs.index(name)].dtype
+
     def _is_coarse(self, name: str, sides: ModelRuns, expected: Results, actual: Results) -> bool:
         """Whether a difference is larger than rounding may cause, and larger than the original's own errors."""
-        dtype = self.graphs[0][name].dtype
+        dtype = self._dtype(name)
         found = compare_values(expected[name], actual[name], (), dtype, by_channel=True)
         if found.relative <= largest_difference(dtype):
             return False
@@ -193,7 +198,7 @@ class SubgraphPair:
                 expected[name],
                 actual[name],
                 [[draw[name] for draw in draws] for draws in rounds],
-                self.graphs[0][name].dtype,
+                self._dtype(name),
                 by_channel=True,
             )
             for name in self.cut.outputs
@@ -210,7 +215,7 @@ class SubgraphPair:
 
         If all activations are zero, often an epsilon is all that is left; that is negligible.
         """
-        unit = min(float_type(self.graphs[0][name].dtype).roundoff, float_type(None).roundoff)
+        unit = min(float_type(self._dtype(name)).roundoff, float_type(None).roundoff)
         made = [result[name] for result in results]
         return len(set(map(shape_of, made))) == 1 and all(
             _is_floats(array) and np.isfinite(array).all() and magnitude(array) <= unit * self.usual.get(name, 0.0)
@@ -233,7 +238,10 @@ class SubgraphPair:
                 held[value.name] = change(held[value.name])
         held.update((value.name, feeds[value.name]) for value in model.graph.inputs)
         prepared = one.prepared if model is one.subgraph.model else None
-        return self.evaluate(model, held, outputs, altered=altered, prepared=prepared, **options)
+        own = dict(zip(self.cut.outputs, (value.name for value in one.subgraph.outputs), strict=True))
+        names = [own.get(name, name) for name in outputs]
+        made = self.evaluate(model, held, names, altered=altered, prepared=prepared, **options)
+        return {name: made[own.get(name, name)] for name in outputs}
 
 
 def _other(array: Array) -> Array:

@@ -17,17 +17,18 @@ from bnfold.verification.changes.boundaries import changed_defaults
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind, only_moves
-from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, choosing, random_value, smaller
+from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS
 from bnfold.verification.inputs.sized import SharedShapes
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import sizes_in_turn
+from bnfold.verification.subgraphs.inside import with_equal_values_inside
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.repeated import MOST, repeatable, repeated, signature
 from bnfold.verification.subgraphs.runnable import runnable, takes_long
+from bnfold.verification.subgraphs.sampling import sampled
 from bnfold.verification.subgraphs.shapes import (
     Shapes,
     Trial,
-    fed_shapes,
     further_shapes,
     has_guesses,
     is_static,
@@ -38,13 +39,11 @@ from bnfold.verification.subgraphs.shapes import (
 )
 from bnfold.verification.subgraphs.sides import is_constant, sides_of
 from bnfold.verification.subgraphs.trials import (
-    MOST_SAMPLES,
     Found,
     Skip,
     SubgraphTrials,
     fails,
     first_passed,
-    samples_needed,
 )
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
@@ -74,7 +73,7 @@ class SubgraphVerifier:
         self.request = replace(request, after=after)
         self._shapes = SharedShapes(before, after)
         self._graphs = self._shapes.graphs
-        self._seed, self._clock = request.checks.seed, request.clock
+        self._clock = request.clock
         self._rows: dict[tuple[ir.Cut, frozenset[str]], LocalRow] = {}
         self._compared_in_full: dict[Hashable, SubgraphPair | None] = {}
         self._draws = draws
@@ -145,15 +144,23 @@ class SubgraphVerifier:
         return Skip(f"it is equivalent only at the default of input {names}", is_same=True)
 
     def _compare_alone(
-        self, cut: ir.Cut, old: Subgraph, new: Subgraph, hidden: Collection[str], key: Hashable = None
+        self,
+        cut: ir.Cut,
+        old: Subgraph,
+        new: Subgraph,
+        hidden: Collection[str],
+        key: Hashable = None,
+        *,
+        is_wider: bool = False,
     ) -> Found:
         # The rewritten model has a newer opset, for which inference finds more sizes.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if says_more(value, new.inputs)}}
         coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
         first, second = (runnable(side, side.stored) for side in (old, new))
-        graphs = [graphs[cut.graph].values for graphs in self._graphs]
         samples, moves = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1, only_moves(old, new)
-        subgraphs = SubgraphPair(cut, first, second, graphs, coverage, self._draws, self._evaluate, samples, moves)
+        subgraphs = SubgraphPair(
+            cut, first, second, coverage, self._draws, self._evaluate, self.request.checks.seed, samples, moves
+        )
         reshapes = any(node.is_op("Reshape") for node in old.nodes)
         attempts = SubgraphTrials(unranked=lacks_rank(fed), reshapes=reshapes)
         equal: Difference | None = None
@@ -178,27 +185,52 @@ class SubgraphVerifier:
         coverage.close(conclusive if own else 0, is_static=is_static(fed))
         outcome = equal or attempts.outcome()
         passes = isinstance(outcome, Difference) and not fails(outcome)
-        if passes and not own and (doubt := self._at_unclaimed_sizes(subgraphs, fed, old)):
-            return doubt
-        if passes and (doubt := self._at_further_sizes(subgraphs, fed)):
+        if passes and (doubt := self._doubt(subgraphs, fed, own=own)):
             return doubt
         if key is not None and equal is not None and len(self._compared_in_full) < MOST:
             self._compared_in_full.setdefault(key, repeatable(subgraphs))
-        if coverage.uncovered and passes:
-            return Skip(f"the test inputs would not reveal an error in {coverage.example}", is_same=True)
-        return outcome
+        return self._covered(subgraphs, outcome, hidden, is_wider=is_wider) if passes else outcome
 
-    def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], old: Subgraph) -> Skip | None:
+    def _covered(self, subgraphs: SubgraphPair, equal: Found, hidden: Collection[str], *, is_wider: bool) -> Found:
+        """Return the result, unless a fault would not have shown, not even in values inside the part."""
+        if not subgraphs.coverage.uncovered:
+            return equal
+        wider = None if is_wider else with_equal_values_inside(subgraphs)
+        found = None if wider is None else self._compare_alone(*wider, hidden, is_wider=True)
+        if isinstance(found, Difference) and not fails(found):
+            return equal
+        return Skip(f"the test inputs would not reveal an error in {subgraphs.coverage.example}", is_same=True)
+
+    def _doubt(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], *, own: bool) -> Skip | None:
+        """Return why equal results do not count. Without ``own``, only the rewritten model states the sizes."""
+        doubt = None if own else self._at_unclaimed_sizes(subgraphs, fed)
+        return doubt or self._at_other_ranks(subgraphs, fed) or self._at_further_sizes(subgraphs, fed)
+
+    def _at_other_ranks(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
+        """Return why equal results do not count where a part has branches, and a rank that may choose among them."""
+        nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
+        if not lacks_rank(fed) or not any(node.subgraphs for node in nodes):
+            return None
+        by_rank: dict[tuple[int, ...], Shapes] = {}
+        for trial in subgraph_shapes(fed, subgraphs.old.subgraph.nodes):
+            by_rank.setdefault(tuple(map(len, trial.shapes.values())), trial.shapes)
+        for shapes in by_rank.values():
+            found = sampled(subgraphs, fed, shapes, guessed=True)
+            if fails(found) or (isinstance(found, Skip) and found.only_after):
+                return Skip("it is equivalent at some ranks only, and the model does not declare which it gets")
+        return None
+
+    def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
         """Return why equal results do not count if only the rewritten model states the sizes; it may be wrong."""
         path, usual_shapes = subgraphs.cut.graph, first_passed(subgraphs.tried)
         with self._shapes.without_claims(path):
             values = self._graphs[0][path].values
             known = {name: values[name].shape for name in usual_shapes if name in self._shapes.claimed(path)}
             near = nearby(usual_shapes, known)
-            usual = islice(subgraph_shapes(fed, old.nodes), _UNCLAIMED)
-            trials = (self._sampled(subgraphs, fed, trial.shapes, guessed=True) for trial in usual)
+            usual = islice(subgraph_shapes(fed, subgraphs.old.subgraph.nodes), _UNCLAIMED)
+            trials = (sampled(subgraphs, fed, trial.shapes, guessed=True) for trial in usual)
             first = next((it for it in trials if isinstance(it, Difference) or it.only_after), None)
-            others = (self._sampled(subgraphs, fed, shapes, guessed=True) for shapes in near)
+            others = (sampled(subgraphs, fed, shapes, guessed=True) for shapes in near)
             runs = False
             for found in chain([first] if first is not None else [], others):
                 if isinstance(found, Skip) and found.only_after:
@@ -215,14 +247,14 @@ class SubgraphVerifier:
             nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
             others = list(further_shapes(fed, usual, nodes, self._shapes.inferred))
         for shapes in others:
-            if fails(self._sampled(subgraphs, fed, shapes, guessed=False)):
+            if fails(sampled(subgraphs, fed, shapes, guessed=False)):
                 told = ", ".join(f"{name!r} of shape {shape}" for name, shape in shapes.items())
                 return Skip(f"it is not equivalent with {told}", is_same=True)
         return None
 
     def _tried(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], trial: Trial, *, guessed: bool) -> Found:
         before = self._clock.work.seconds
-        latest = self._sampled(subgraphs, fed, trial.shapes, guessed=guessed)
+        latest = sampled(subgraphs, fed, trial.shapes, guessed=guessed)
         takes_time = self._clock.work.seconds - before > _LITTLE_TIME
         kinds = cycle(_VARYING if subgraphs.samples > 1 else (0,))
         for other in trial.quick if takes_time and trial.quick else trial.others:
@@ -247,55 +279,5 @@ class SubgraphVerifier:
         model = subgraphs.old.subgraph.model
         if (has_guesses(fed, others) and not guessed) or takes_long(model, others, first.elements):
             return first
-        found = self._sampled(subgraphs, fed, others, guessed=guessed, kind=kind)
+        found = sampled(subgraphs, fed, others, guessed=guessed, kind=kind)
         return found if fails(found) or (isinstance(found, Skip) and found.only_after) else first
-
-    def _sampled(
-        self,
-        subgraphs: SubgraphPair,
-        inputs: Mapping[str, ir.Value],
-        shapes: Shapes,
-        *,
-        guessed: bool,
-        kind: int | None = None,
-    ) -> Found:
-        """Return the largest difference over a few samples, of all kinds that the part asks for, or of one ``kind``.
-
-        If none could be compared, return why the first could not.
-        """
-        found: list[Found] = []
-        wanted = 1
-        subgraphs.start(keep_usual=kind is not None)
-        while len(found) < wanted and not (found and fails(found[-1])):
-            before = subgraphs.coverage.uncovered
-            found.append(self._attempt(subgraphs, inputs, shapes, (kind or 0) + len(found), guessed=guessed))
-            samples = subgraphs.samples if isinstance(found[0], Difference) and kind is None else 1
-            wanted = max(samples_needed(shapes, found[0], only_moves=subgraphs.only_moves), samples)
-            if not (subgraphs.coverage.is_over or subgraphs.only_moves or isinstance(found[-1], Skip)):
-                wanted = max(wanted, MOST_SAMPLES) if subgraphs.coverage.uncovered == before else len(found) + 1
-            never_finite = subgraphs.never_finite()
-            wanted = MOST_SAMPLES if never_finite else wanted
-        if never_finite and not fails(found[-1]):
-            return Skip(f"{never_finite!r} has places that are NaN or infinite whatever it is made from")
-        differences = [latest for latest in found if isinstance(latest, Difference)]
-        worst = max(differences, key=lambda difference: difference.excess, default=found[0])
-        coarse = next((latest for latest in found if isinstance(latest, Skip) and latest.is_coarse), worst)
-        return worst if fails(worst) else coarse
-
-    def _attempt(
-        self, subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, sample: int, *, guessed: bool
-    ) -> Found:
-        """Compare one sample. If rounding hides too much where activations are large, they are drawn smaller."""
-        is_large = SAMPLE_KINDS[sample % len(SAMPLE_KINDS)] == "large"
-        feeds = {
-            name: random_value(value, shapes[name], self._seed, sample, fed_shapes(shapes), signed=is_large)
-            for name, value in inputs.items()
-        }
-        feeds = choosing(inputs.values(), feeds, self._draws.rows, sample)
-        latest = subgraphs.attempt(feeds, guessed=guessed)
-        subgraphs.tried.append((feeds, guessed, latest))
-        if is_large and isinstance(latest, Skip) and latest.is_coarse:
-            feeds = smaller(inputs, feeds)
-            latest = subgraphs.attempt(feeds, guessed=guessed)
-            subgraphs.tried.append((feeds, guessed, latest))
-        return latest

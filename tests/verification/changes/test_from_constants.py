@@ -11,7 +11,7 @@ from bnfold.ir import evaluators
 from bnfold.verification import verify
 from bnfold.verification.changes import from_constants
 from bnfold.verification.changes.boundaries import uncovered
-from tests.verification.graphs import Weights, model
+from tests.verification.graphs import Weights, model, single
 
 HEAD = "(float[N,3] x) => (float[N,M] y)"
 FILLED = "w = ConstantOfShape <value = {value}> (dims) y = MatMul (x, w)"
@@ -171,7 +171,7 @@ def test_integers_in_bodies_follow_from_constants_too() -> None:
 SHAPED = "(float[N] x) => (int64[D] y) {{ {} y = Add (s, s) }}"
 TARGETS: Weights = {"t": np.array([2, 3]), "o": np.array([2, -1]), "k": np.array([0, 3]), "z": np.array([3, 2, 1])}
 TARGETS |= {"w": np.ones((3, 5)), **{f"k{number}": np.array([number]) for number in (0, 1, 2, 3, 9)}}
-TARGETS |= {"z2": np.array([1, 0]), "half": np.float32(0.5), "tenth": np.float32(0.1)}
+TARGETS |= {"z2": np.array([1, 0]), "half": single(np.array(0.5)), "tenth": single(np.array(0.1))}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,91 @@
+"""Values inside two parts that turn out to be equal, in front of equal operators that may hide a difference.
+
+Where a Relu is 0 on every input that was tried, what it is fed still shows an error in a weight before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import NamedTuple
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.errors import BnfoldError
+from bnfold.ir.elements import Array
+from bnfold.verification.changes.extract import Subgraph
+from bnfold.verification.changes.from_constants import fixed
+from bnfold.verification.coverage.smooth import settings
+from bnfold.verification.subgraphs.pairs import SubgraphPair
+from bnfold.verification.tolerance.bits import same
+from bnfold.verification.tolerance.compare import Difference
+
+_HIDING = frozenset(
+    ["Abs", "Clip", "Elu", "HardSigmoid", "HardSwish", "LeakyRelu", "Max", "MaxPool", "Min", "PRelu", "Relu", "Selu"]
+)
+"""Continuous operators that may give one result for many inputs."""
+_NEAR = 1e-5
+"""How far two values that are to be compared may be apart, relative to the largest number."""
+
+
+class Wider(NamedTuple):
+    """The cut with the values inside as outputs as well, and its regions; they have the original's names."""
+
+    cut: ir.Cut
+    old: Subgraph
+    new: Subgraph
+
+
+def with_equal_values_inside(parts: SubgraphPair) -> Wider | None:
+    """Return the regions with further outputs to compare; None where there are none."""
+    feeds = next((feeds for feeds, _, found in parts.tried if isinstance(found, Difference)), None)
+    old, new = parts.old.subgraph, parts.new.subgraph
+    ones, others = ([*_in_front(side)] for side in (old, new))
+    if feeds is None or not ones or not others:
+        return None
+    runs = parts.fed(feeds)
+    try:
+        made = runs.old([read.name for read, _ in ones])
+        made_anew = runs.new([read.name for read, _ in others])
+    except BnfoldError:
+        return None
+    pairs: dict[ir.Value, ir.Value] = {}
+    for one, node in ones:
+        equal = (other for other, like in others if _alike(node, like) and _near(made[one.name], made_anew[other.name]))
+        if (found := next(equal, None)) is not None and one.name not in parts.cut.outputs:
+            pairs[one] = found
+    if not pairs:
+        return None
+    cut = parts.cut._replace(outputs=(*parts.cut.outputs, *(value.name for value in pairs)))
+    return Wider(cut, old.with_outputs(pairs), new.with_outputs(pairs.values()))
+
+
+def _in_front(side: Subgraph) -> Iterator[tuple[ir.Value, ir.Node]]:
+    """Yield what is fed to operators that may hide a difference, if the part computes it."""
+    nodes = set(side.nodes)
+    for node in side.nodes:
+        read = node.input(0)
+        if node.has_trait(_HIDING) and not node.is_call and read is not None and read.producer in nodes:
+            yield read, node
+
+
+def _alike(one: ir.Node, other: ir.Node) -> bool:
+    """Whether two nodes compute the same of equal first inputs."""
+    rest = zip_longest(one.inputs[1:], other.inputs[1:])
+    return (
+        one.op_type == other.op_type
+        and settings(one) == settings(other)
+        and all(left is right or _is_one_constant(left, right) for left, right in rest)
+    )
+
+
+def _is_one_constant(one: ir.Value | None, other: ir.Value | None) -> bool:
+    held, given = fixed(one), fixed(other)
+    return held is not None and given is not None and same(held, given)
+
+
+def _near(one: Array, other: Array) -> bool:
+    if one.shape != other.shape or one.dtype.kind != "f" or other.dtype.kind != "f" or not np.isfinite(one).all():
+        return False
+    return bool(np.abs(one - other).max(initial=0.0) <= _NEAR * np.abs(one).max(initial=0.0))

@@ -1,0 +1,63 @@
+"""Compare two parts on as many samples of one shape as it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bnfold import ir
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, choosing, random_value, smaller
+from bnfold.verification.subgraphs.pairs import SubgraphPair
+from bnfold.verification.subgraphs.shapes import Shapes, fed_shapes
+from bnfold.verification.subgraphs.trials import MOST_SAMPLES, Found, Skip, fails, samples_needed
+from bnfold.verification.tolerance.compare import Difference
+
+
+def sampled(
+    subgraphs: SubgraphPair,
+    inputs: Mapping[str, ir.Value],
+    shapes: Shapes,
+    *,
+    guessed: bool,
+    kind: int | None = None,
+) -> Found:
+    """Return the largest difference over a few samples, of all kinds that the part asks for, or of one ``kind``.
+
+    If none could be compared, return why the first could not.
+    """
+    found: list[Found] = []
+    wanted = 1
+    subgraphs.start(keep_usual=kind is not None)
+    while len(found) < wanted and not (found and fails(found[-1])):
+        before = subgraphs.coverage.uncovered
+        found.append(_attempt(subgraphs, inputs, shapes, (kind or 0) + len(found), guessed=guessed))
+        samples = subgraphs.samples if isinstance(found[0], Difference) and kind is None else 1
+        wanted = max(samples_needed(shapes, found[0], only_moves=subgraphs.only_moves), samples)
+        if not (subgraphs.coverage.is_over or subgraphs.only_moves or isinstance(found[-1], Skip)):
+            wanted = max(wanted, MOST_SAMPLES) if subgraphs.coverage.uncovered == before else len(found) + 1
+        never_finite = subgraphs.never_finite()
+        wanted = MOST_SAMPLES if never_finite else wanted
+    if never_finite and not fails(found[-1]):
+        return Skip(f"{never_finite!r} has places that are NaN or infinite whatever it is made from")
+    differences = [latest for latest in found if isinstance(latest, Difference)]
+    worst = max(differences, key=lambda difference: difference.excess, default=found[0])
+    coarse = next((latest for latest in found if isinstance(latest, Skip) and latest.is_coarse), worst)
+    return worst if fails(worst) else coarse
+
+
+def _attempt(
+    subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, sample: int, *, guessed: bool
+) -> Found:
+    """Compare one sample. If rounding hides too much where activations are large, they are drawn smaller."""
+    is_large = SAMPLE_KINDS[sample % len(SAMPLE_KINDS)] == "large"
+    feeds = {
+        name: random_value(value, shapes[name], subgraphs.seed, sample, fed_shapes(shapes), signed=is_large)
+        for name, value in inputs.items()
+    }
+    feeds = choosing(inputs.values(), feeds, subgraphs.draws.rows, sample)
+    latest = subgraphs.attempt(feeds, guessed=guessed)
+    subgraphs.tried.append((feeds, guessed, latest))
+    if is_large and isinstance(latest, Skip) and latest.is_coarse:
+        feeds = smaller(inputs, feeds)
+        latest = subgraphs.attempt(feeds, guessed=guessed)
+        subgraphs.tried.append((feeds, guessed, latest))
+    return latest

@@ -1,0 +1,41 @@
+"""Values inside of two parts, where what follows hides a difference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bnfold import ir
+from bnfold.verification import verify
+from tests.verification.graphs import model, numbers, single
+
+HEAD = "(float[N,3,H,W] x) => (float[N,4,H,W] y)"
+PLAIN = f"{HEAD} {{ c = Conv (x, w)  a = Add (c, b)  r = Relu (a)  y = Transpose <perm = [0, 1, 3, 2]> (r) }}"
+FOLDED = f"{HEAD} {{ f = Conv (x, w, k)  q = Relu (f)  y = Transpose <perm = [0, 1, 3, 2]> (q) }}"
+
+
+@pytest.mark.parametrize(("wrong", "status"), [(0.0, "verified"), (3.0, "unverified")])
+def test_a_dead_channel_shows_an_error_in_front_of_the_relu(wrong: float, status: str) -> None:
+    """One bias is so low that no input makes its channel positive; behind it, no bias as low shows."""
+    rng = numbers(3)
+    weight, bias = single(rng.normal(size=(4, 3, 1, 1))), single(rng.normal(size=4))
+    bias[1] = -1e9
+    low = bias.copy()
+    low[1] *= 1 + wrong
+    before = model(PLAIN, {"w": weight, "b": bias.reshape(4, 1, 1)})
+    after = model(FOLDED, {"w": weight, "k": low})
+    verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
+    assert verdict.status == status, verdict.reason
+
+
+def test_what_stands_beside_the_first_input_has_to_be_equal() -> None:
+    rng = numbers(3)
+    weight, bias = single(rng.normal(size=(4, 3, 1, 1))), single(rng.normal(size=4))
+    bias[1] = -1e9
+    weights = {"w": weight, "b": bias.reshape(4, 1, 1), "k": bias, "low": single(np.array(0.0))}
+    verdicts = []
+    for second in (0.0, -1e8):
+        before = model(PLAIN.replace("Relu (a)", "Max (a, low)"), weights)
+        after = model(FOLDED.replace("Relu (f)", "Max (f, low)"), {**weights, "low": single(np.array(second))})
+        verdicts.append(verify(ir.load(before), ir.load(after), depth="local", runtime="none").status)
+    assert verdicts == ["verified", "failed"]
