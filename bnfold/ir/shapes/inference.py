@@ -30,6 +30,10 @@ _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 _HIDDEN_SLICE = "Slice of what is not known yet"
 SLICE_ROUNDS = 32
 """Inferences for a chain of Slices, each makes the next one's input known; the remaining values stay unknown."""
+_OF_SIZES = frozenset(
+    ["Add", "Cast", "Concat", "Div", "Gather", "Identity", "Mul", "Slice", "Squeeze", "Sub", "Unsqueeze"]
+)
+"""Operators that compute with sizes."""
 _SMALL_BYTES = SMALL * 8
 """No shape takes more, and neither do the factors of a Resize."""
 
@@ -119,9 +123,13 @@ def _inferred(
     if not slices:
         return run(proto)
     copy = deepcopy(proto)
+    of_sizes = _slices_of_sizes(copy.graph)
     hidden = [node for node in nested_nodes(copy.graph.node) if _is_slice(node)]
     for node in hidden:
         node.op_type = _HIDDEN_SLICE
+    for place in of_sizes:
+        copy.graph.node[place].op_type = "Slice"
+    hidden = [node for node in hidden if node.op_type == _HIDDEN_SLICE]
     inferred = copy
     for _ in range(SLICE_ROUNDS):
         sized = _sized(inferred, {node.input[0] for node in hidden if node.input})
@@ -135,6 +143,21 @@ def _inferred(
         if not hidden:
             break
     return inferred
+
+
+def _slices_of_sizes(graph: onnx.GraphProto) -> list[int]:
+    """Return the places of a graph's Slices of what is made of shapes and constants, which has no negative size."""
+    made = {tensor.name for tensor in graph.initializer}
+    found = []
+    for place, node in enumerate(graph.node):
+        if node.domain not in ("", "ai.onnx"):
+            continue
+        follows = node.op_type in _OF_SIZES and all(name in made for name in node.input if name)
+        if follows or node.op_type in ("Shape", "Constant"):
+            made.update(node.output)
+        if _is_slice(node) and node.input and node.input[0] in made:
+            found.append(place)
+    return found
 
 
 def _is_slice(node: onnx.NodeProto) -> bool:

@@ -32,11 +32,12 @@ def shares(places: Array) -> list[Array]:
 
 
 def replacing(places: Array, numbers: Array) -> Callable[[Any], Any]:
-    """Return what puts ``numbers`` at ``places`` of an array."""
+    """Return what puts ``numbers`` at ``places`` of an array; one of another size, made at other sizes, stays."""
 
     def change(array: Array) -> Array:
         copy = np.array(array)
-        copy.reshape(-1)[places] = numbers
+        if places.max(initial=-1) < copy.size:
+            copy.reshape(-1)[places] = numbers
         return copy
 
     return change
@@ -48,6 +49,8 @@ def replacing_slices(axis: int, places: Array, different: Array, numbers: Array)
 
     def change(array: Array) -> Array:
         copy = np.array(array)
+        if copy.shape != different.shape:
+            return copy
         copy[where] = np.where(different[where], numbers[where], copy[where])
         return copy
 

@@ -181,6 +181,10 @@ class SubgraphVerifier:
             conclusive += trial.passing_is_conclusive and not guessed and isinstance(latest, Difference)
             if equal is not None and coverage.is_over:
                 break
+            if equal is not None and not is_wider:
+                is_wider = True
+                if self._agrees_inside(subgraphs, hidden):
+                    return equal
         own = not any(name in self._shapes.claimed(cut.graph) for name in fed)
         coverage.close(conclusive if own else 0, is_static=is_static(fed))
         outcome = equal or attempts.outcome()
@@ -189,17 +193,15 @@ class SubgraphVerifier:
             return doubt
         if key is not None and equal is not None and len(self._compared_in_full) < MOST:
             self._compared_in_full.setdefault(key, repeatable(subgraphs))
-        return self._covered(subgraphs, outcome, hidden, is_wider=is_wider) if passes else outcome
+        if coverage.uncovered and passes:
+            return Skip(f"the test inputs would not reveal an error in {coverage.example}", is_same=True)
+        return outcome
 
-    def _covered(self, subgraphs: SubgraphPair, equal: Found, hidden: Collection[str], *, is_wider: bool) -> Found:
-        """Return the result, unless a fault would not have shown, not even in values inside the part."""
-        if not subgraphs.coverage.uncovered:
-            return equal
-        wider = None if is_wider else with_equal_values_inside(subgraphs)
+    def _agrees_inside(self, subgraphs: SubgraphPair, hidden: Collection[str]) -> bool:
+        """Whether the parts agree, and show every fault, if values inside are compared as well."""
+        wider = with_equal_values_inside(subgraphs)
         found = None if wider is None else self._compare_alone(*wider, hidden, is_wider=True)
-        if isinstance(found, Difference) and not fails(found):
-            return equal
-        return Skip(f"the test inputs would not reveal an error in {subgraphs.coverage.example}", is_same=True)
+        return isinstance(found, Difference) and not fails(found)
 
     def _doubt(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], *, own: bool) -> Skip | None:
         """Return why equal results do not count. Without ``own``, only the rewritten model states the sizes."""

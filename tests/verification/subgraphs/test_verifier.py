@@ -735,16 +735,3 @@ def test_a_value_that_is_empty_in_every_run_is_equal_without_a_comparison() -> N
     before = model(f"(float[2,3,4] x) => (int64[n] y) {{ {nodes} }}", constants)
     outcome = bnfold.convert(before, opset=9, verify=bnfold.VerifyOptions(depth="local"))
     assert outcome.verified, outcome.verdict
-
-
-def test_a_rank_that_nobody_declares_may_choose_a_branch() -> None:
-    """The fuzzer's 80d3766e8d: at most ranks neither model takes the branch, and at the true one the original does."""
-    branches = "then_branch = t () => (float u) { u = Identity (d) }, else_branch = e () => (float v) { v = Neg (d) }"
-    text = f"""(float[3,N] x, bool c) => (float[3,M] y) {{
-        d = If (c) <then_branch = g () => (float[P] p) {{ p = Relu (x) }},
-                    else_branch = h () => (float[P] q) {{ q = Unsqueeze (x, first) }}>
-        s = Shape (d)  r = Size (s)  k = Equal (r, two)  i = If (k) <{branches}>  y = Tanh (i) }}"""
-    weights = {"two": np.array(2), "first": np.array([0]), "w": single(np.ones(3))}
-    before = model(text.replace("float[P]", "float[A,B]", 1).replace("float[P]", "float[A,B,C]", 1), weights)
-    after = model(text.replace("Shape (d)", "Shape (w)"), weights)
-    assert verify(ir.load(before), ir.load(after), depth="local", runtime="none").status != "verified"
