@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import replace
+from functools import cache
 from itertools import chain, cycle, islice
 
 from bnfold import ir, reference
@@ -18,7 +19,8 @@ from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind, only_moves
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS
-from bnfold.verification.inputs.sized import SharedShapes
+from bnfold.verification.inputs.shapes import elements
+from bnfold.verification.inputs.sized import SharedShapes, fitted
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import sizes_in_turn
 from bnfold.verification.subgraphs.inside import with_equal_values_inside
@@ -54,6 +56,9 @@ EVALUATIONS = 20  # of a region, more or less
 
 _LITTLE_TIME = 0.1
 """Counted seconds at the first sizes; beyond, fewer others are tried."""
+
+_MANY = 1 << 16
+"""Elements of activations beyond which it is asked first whether they fit together."""
 
 _VARYING = [number for number, kind in enumerate(SAMPLE_KINDS) if kind not in FLAT]
 """The kinds of numbers that are compared at other sizes: a statistic of flat ones may not depend on them."""
@@ -163,6 +168,7 @@ class SubgraphVerifier:
         )
         reshapes = any(node.is_op("Reshape") for node in old.nodes)
         attempts = SubgraphTrials(unranked=lacks_rank(fed), reshapes=reshapes)
+        agree_inside = cache(lambda: not is_wider and self._agree_inside(subgraphs, hidden))
         equal: Difference | None = None
         conclusive, uncovered = 0, -1
         for trial in sizes_in_turn(self.request, cut.graph, fed, old.nodes, attempts):
@@ -179,12 +185,8 @@ class SubgraphVerifier:
             if equal is None and attempts.decide(latest, guessed=guessed, rank=rank) and isinstance(latest, Difference):
                 equal = latest
             conclusive += trial.passing_is_conclusive and not guessed and isinstance(latest, Difference)
-            if equal is not None and coverage.is_over:
+            if equal is not None and (coverage.is_over or agree_inside()):
                 break
-            if equal is not None and not is_wider:
-                is_wider = True
-                if self._agrees_inside(subgraphs, hidden):
-                    return equal
         own = not any(name in self._shapes.claimed(cut.graph) for name in fed)
         coverage.close(conclusive if own else 0, is_static=is_static(fed))
         outcome = equal or attempts.outcome()
@@ -193,11 +195,11 @@ class SubgraphVerifier:
             return doubt
         if key is not None and equal is not None and len(self._compared_in_full) < MOST:
             self._compared_in_full.setdefault(key, repeatable(subgraphs))
-        if coverage.uncovered and passes:
+        if passes and coverage.uncovered and not agree_inside():
             return Skip(f"the test inputs would not reveal an error in {coverage.example}", is_same=True)
         return outcome
 
-    def _agrees_inside(self, subgraphs: SubgraphPair, hidden: Collection[str]) -> bool:
+    def _agree_inside(self, subgraphs: SubgraphPair, hidden: Collection[str]) -> bool:
         """Whether the parts agree, and show every fault, if values inside are compared as well."""
         wider = with_equal_values_inside(subgraphs)
         found = None if wider is None else self._compare_alone(*wider, hidden, is_wider=True)
@@ -255,6 +257,8 @@ class SubgraphVerifier:
         return None
 
     def _tried(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], trial: Trial, *, guessed: bool) -> Found:
+        if guessed and elements(trial.shapes) > _MANY and fitted(subgraphs.old.subgraph.model, trial.shapes) is None:
+            return Skip("the original part cannot be run: its operators do not fit together", is_misfit=True)
         before = self._clock.work.seconds
         latest = sampled(subgraphs, fed, trial.shapes, guessed=guessed)
         takes_time = self._clock.work.seconds - before > _LITTLE_TIME
