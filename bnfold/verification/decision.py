@@ -137,9 +137,9 @@ def _in_layers(
         parts = _parts(request, subgraphs, None)
         with request.clock.phase("witness"):
             found = wait()
-    open_row = next((row for row in parts.rows if row.status != "verified"), None)
-    if found.fault or found.doubt or open_row is not None:
-        why = found.fault or found.doubt or (_sentence(open_row) if open_row is not None else "")
+    # What changed in an announced part that cannot be compared is among the others.
+    open_row = _failed(parts.rows) or next((row for row in parts.others if row.status != "verified"), None)
+    if why := found.fault or found.doubt or (_sentence(open_row) if open_row is not None else ""):
         return Dearer(why, found.fault, parts)
     verdict = _by_parts(request, None, found.left_out, parts)
     if found.witness is not None and not found.left_out:

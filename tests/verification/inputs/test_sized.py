@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from bnfold import ir
@@ -21,3 +22,16 @@ def test_a_copy_is_indexed_once_with_its_sizes(monkeypatch: pytest.MonkeyPatch) 
     assert indexed == [copy]
     assert copy.graph.values["a"].shape == (2, 3)
     assert original.graph.values["x"].shape == ("N", 3)
+
+
+FLATTENED = """(float[N,4,1,W] x) => (float[A,B,C] y) {
+    s = Shape (x)  h = Slice (s, zero, two, zero)  c = Cast <to = 6> (h)  d = Cast <to = 7> (c)
+    t = Concat <axis = 0> (d, rest)  r = Reshape (x, t)  y = Transpose <perm = [0, 2, 1]> (r) }"""
+
+
+def test_sizes_follow_from_numbers_that_are_computed() -> None:
+    """PaddlePaddle's flatten, whose target onnx's inference does not follow."""
+    weights = {"zero": np.array([0]), "two": np.array([2]), "rest": np.array([-1])}
+    original = ir.load(model(FLATTENED, weights))
+    assert sized(original, {"x": (2, 4, 1, 6)}).graph.values["y"].shape == (2, 6, 4)
+    assert original.graph.nodes[-2].inputs[1] is original.graph.values["t"], "the model itself is as it was"

@@ -1,0 +1,78 @@
+"""What is known of values that are computed from sizes, and which numbers decide nothing there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bnfold import ir
+from bnfold.verification import verify
+from bnfold.verification.changes.partly import PartlyKnown
+from tests.verification.graphs import Depth, Weights, model
+
+HEAD = "(float[N,7,7,5] x, int64[1] fed) => (float[A,B] y)"
+NUMBERS: Weights = {
+    **{f"k{number}": np.array([number]) for number in (0, 1, 2, 3, 9)},
+    "turned": np.array([0, 2, 3, 1]),
+    "rest": np.array([245]),
+    "minus": np.array([-1]),
+}
+
+
+def loaded(body: str) -> ir.Model:
+    return ir.load(model(f"{HEAD} {{ {body} }}", NUMBERS))
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("v = Shape (x)", [None, 7, 7, 5]),
+        ("s = Shape (x)  v = Gather (s, turned)", [None, 7, 5, 7]),
+        ("s = Shape (x)  m = Mul (s, k2)  v = Slice (m, k0, k2)", [None, 14]),
+        ("s = Shape (x)  v = Equal (s, minus)", [False, False, False, False]),
+        ("s = Shape (x)  v = Equal (s, k1)", [None, False, False, False]),
+        ("s = Shape (x)  m = Sub (s, k9)  v = Equal (m, minus)", [None, False, False, False]),
+        ("s = Shape (x)  v = Add (s, fed)", "nothing"),
+        ("s = Shape (x)  g = Gather (s, k0)  v = Slice (s, k0, g)", "nothing"),
+    ],
+)
+def test_what_is_known_element_by_element(body: str, expected: object) -> None:
+    one = loaded(f"{body}  y = Reshape (x, k9)")
+    found = PartlyKnown(one).of(one.graph.values["v"])
+    if found is None:
+        assert expected == "nothing"
+        return
+    assert [None if unknown else item for item, unknown in zip(found.elements, found.unknown, strict=True)] == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "idle"),
+    [
+        ("s = Shape (x)  g = Gather (s, turned)  h = Slice (g, k0, k1)", "turned", [False, True, True, True]),
+        ("s = Shape (x)  g = Gather (s, turned)  h = Slice (g, k1, k9)", "turned", [True, False, False, False]),
+        ("s = Shape (x)  g = Gather (s, turned)  h = Identity (g)", "turned", [False] * 4),
+        ("s = Shape (x)  h = Slice (s, k0, k1)", "k0", [False]),
+    ],
+)
+def test_numbers_that_decide_nothing(body: str, name: str, idle: list[bool]) -> None:
+    one = loaded(f"{body}  t = Concat <axis = 0> (h, rest)  y = Reshape (x, t)")
+    constant = one.graph.values[name]
+    assert PartlyKnown(one).idle(constant, len(idle), {*one.graph.nodes}).tolist() == idle
+
+
+@pytest.mark.parametrize("depth", ["auto", "local"])
+@pytest.mark.parametrize(("target", "status"), [([0, 245], "verified"), ([-1, 245], "verified"), ([0, -1], "verified")])
+def test_a_flatten_of_keras(target: list[int], status: str, depth: Depth) -> None:
+    """Tf2onnx gathers all sizes and takes the first of them."""
+    body = "s = Shape (x)  g = Gather (s, turned)  h = Slice (g, k0, k1, k0)  t = Concat <axis = 0> (h, rest)"
+    before = model(f"{HEAD} {{ {body}  y = Reshape (x, t) }}", NUMBERS)
+    after = model(f"{HEAD} {{ y = Reshape (x, t) }}", {"t": np.array(target)})
+    verdict = verify(ir.load(before), ir.load(after), depth=depth, runtime="none")
+    assert verdict.status == status, verdict.reason
+
+
+def test_a_flatten_to_a_fixed_batch_is_not_verified() -> None:
+    body = "s = Shape (x)  g = Gather (s, turned)  h = Slice (g, k0, k1, k0)  t = Concat <axis = 0> (h, rest)"
+    before = model(f"{HEAD} {{ {body}  y = Reshape (x, t) }}", NUMBERS)
+    after = model(f"{HEAD} {{ y = Reshape (x, t) }}", {"t": np.array([3, 245])})
+    assert verify(ir.load(before), ir.load(after), depth="local", runtime="none").status != "verified"
