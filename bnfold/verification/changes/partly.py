@@ -179,6 +179,9 @@ class PartlyKnown:
             raise Unsupported("nothing is known of an operand")
         if node.is_op("Gather") and slot == 1 and arrays[0].ndim == 1:
             return mark
+        if node.is_op("Where") and slot == 0:
+            unknown = np.logical_or(*(told.unknown for told in known[1:] if told is not None))
+            return np.asarray(mark & (unknown | (arrays[1] != arrays[2])), np.bool_)
         if not node.has_trait(_MOVING) or (slot and not node.is_op("Concat")):
             raise Unsupported("every element may depend on it")
         data = len(given) if node.is_op("Concat") else 1

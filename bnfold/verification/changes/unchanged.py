@@ -10,12 +10,14 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.node import attribute_value
+from bnfold.ir.tensor import TP
 from bnfold.ir.time_limit import look_at_clock
 from bnfold.ir.traits import DRAWING
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.changes.from_constants import fixed
+from bnfold.verification.changes.partly import known_of
 from bnfold.verification.tolerance.bits import same
 
 _FAR = 64
@@ -131,12 +133,15 @@ def _copied(value: ir.Value | None) -> ir.Value | None:
 def _handed_on(producer: ir.Node) -> ir.Value | None:
     """Return the input that the first output is a copy of; None if it is no copy.
 
-    Dropout copies if it has no input for training mode.
+    Dropout copies if it has no input for training mode. A vector of sizes is copied by a Reshape to a vector, and by a
+    Where that takes all from one side.
     """
     if producer.is_call:
         return None
     if producer.is_op("Concat"):
         return _only_one(producer)
+    if producer.is_op("Reshape", "Where"):
+        return _whole_vector(producer)
     is_idle = producer.is_op("Dropout") and meaning(producer)[2] >= _TRAINS_BY_INPUT and producer.input(2) is None
     return producer.input(0) if producer.is_op("Identity") or is_idle else None
 
@@ -145,6 +150,20 @@ def _only_one(concat: ir.Node) -> ir.Value | None:
     """Return the operand, if only one is not known to be empty."""
     others = [value for value in concat.inputs if (held := fixed(value)) is None or held.size]
     return others[0] if len(others) == 1 else None
+
+
+def _whole_vector(node: ir.Node) -> ir.Value | None:
+    made, source = node.output(0), node.input(0)
+    if made is None or made.dtype not in (TP.INT64, TP.INT32):
+        return None
+    if node.is_op("Where"):
+        held = fixed(node.input(0))
+        truths = set(held.numpy().reshape(-1).tolist()) if held is not None else set()
+        source = node.input(1 if truths == {True} else 2) if len(truths) == 1 else None
+    known = known_of(node.graph.model)
+    before, after = (known.of(value) if value is not None else None for value in (source, made))
+    is_vector = before is not None and after is not None and before.elements.shape == after.elements.shape
+    return source if is_vector and after is not None and after.elements.ndim == 1 else None
 
 
 def same_value(old: ir.Value | None, new: ir.Value | None) -> bool:

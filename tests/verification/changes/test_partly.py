@@ -16,6 +16,10 @@ NUMBERS: Weights = {
     "turned": np.array([0, 2, 3, 1]),
     "rest": np.array([245]),
     "minus": np.array([-1]),
+    "no": np.zeros(4, np.bool_),
+    "two": np.zeros(2, np.bool_),
+    "ones": np.ones(4, np.int64),
+    "both": np.ones(2, np.int64),
 }
 
 
@@ -48,6 +52,8 @@ def test_what_is_known_element_by_element(body: str, expected: object) -> None:
 @pytest.mark.parametrize(
     ("body", "name", "idle"),
     [
+        ("s = Shape (x)  h = Where (no, ones, s)", "no", [False] * 4),
+        ("s = Concat <axis = 0> (k1, k2)  h = Where (two, both, s)", "two", [True, False]),
         ("s = Shape (x)  g = Gather (s, turned)  h = Slice (g, k0, k1)", "turned", [False, True, True, True]),
         ("s = Shape (x)  g = Gather (s, turned)  h = Slice (g, k1, k9)", "turned", [True, False, False, False]),
         ("s = Shape (x)  g = Gather (s, turned)  h = Identity (g)", "turned", [False] * 4),
@@ -76,3 +82,24 @@ def test_a_flatten_to_a_fixed_batch_is_not_verified() -> None:
     before = model(f"{HEAD} {{ {body}  y = Reshape (x, t) }}", NUMBERS)
     after = model(f"{HEAD} {{ y = Reshape (x, t) }}", {"t": np.array([3, 245])})
     assert verify(ir.load(before), ir.load(after), depth="local", runtime="none").status != "verified"
+
+
+EXPANDED = """(int64[1,L] atoms, float[1,1,1,L] x) => (float[1,4,L,M] y) {
+    s = Shape (atoms)  l = Slice (s, k1, k2)  c = Concat <axis = 0> (k1, k4, l, l)
+    r = Reshape (c, minus)  n = Shape (r)  o = ConstantOfShape <value = int64[1] {1}> (n)
+    m = Mul (o, minus)  e = Equal (r, m)  w = Where (e, o, r)  y = Expand (x, w) }"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(4, "verified"), (5, "failed")])
+def test_an_expand_of_torch(number: int, status: str) -> None:
+    """A size of -1 would mean the input's; it is looked for in each run, although sizes are never negative."""
+    weights = NUMBERS | {"k4": np.array([4])}
+    before = model(EXPANDED, weights)
+    after = model(
+        "(int64[1,L] atoms, float[1,1,1,L] x) => (float[1,4,L,M] y) { s = Shape (atoms)  l = Slice (s, k1, k2)"
+        "  c = Concat <axis = 0> (k1, k4, l, l)  y = Expand (x, c) }",
+        weights | {"k4": np.array([number])},
+    )
+    verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
+    assert verdict.status == status, verdict.reason
+    assert number == 5 or verdict.local == (), "nothing changed"
