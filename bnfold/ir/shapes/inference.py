@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from functools import partial
-from itertools import chain
 
 import onnx
 
@@ -14,12 +13,13 @@ from bnfold.ir.constants import evaluated_once
 from bnfold.ir.elements import to_raw
 from bnfold.ir.graph import Graph, state_opset
 from bnfold.ir.index import graphs_of
-from bnfold.ir.messages import nested_graphs, nested_nodes, tensors_of
+from bnfold.ir.messages import tensors_of
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.shapes.disputed import may_be_unsure, unsure_axes
 from bnfold.ir.shapes.expansion import is_bounded
 from bnfold.ir.shapes.propagation import ELSEWHERE, SMALL, infer_shapes, needs_propagation, shown_constant
+from bnfold.ir.shapes.slices import infer_with_slices
 from bnfold.ir.shapes.types import filled, forget_shapes, without_sizes, without_zeros
 from bnfold.ir.shapes.weights import contradicts_weights
 from bnfold.ir.tensor import Inline, Tensor
@@ -27,13 +27,6 @@ from bnfold.ir.traits import READS_VALUES
 from bnfold.ir.value import Value, shape_of
 
 _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
-_HIDDEN_SLICE = "Slice of what is not known yet"
-SLICE_ROUNDS = 32
-"""Inferences for a chain of Slices, each makes the next one's input known; the remaining values stay unknown."""
-_OF_SIZES = frozenset(
-    ["Add", "Cast", "Concat", "Div", "Gather", "Identity", "Mul", "Slice", "Squeeze", "Sub", "Unsqueeze"]
-)
-"""Operators that compute with sizes."""
 _SMALL_BYTES = SMALL * 8
 """No shape takes more, and neither do the factors of a Resize."""
 
@@ -74,14 +67,13 @@ def infer(model: Model, *, strict: bool = False, known: Mapping[Value, Tensor] |
         with evaluated_once(model):
             _show_constants(model, proto, known or {})
             run = partial(infer_shapes, strict=strict, propagate=needs_propagation(model))
-        slices = any(node.op_type == "Slice" for node in model.nodes())
-        plain = inferred = _inferred(proto, run, slices=slices)
+        plain = inferred = infer_with_slices(proto, run)
         unsure = _unsure(model, inferred)
         is_wrong = contradicts_weights(model)
         if unsure or is_wrong:
             _hide(model, proto, unsure)
             _state_stored(model, proto)
-            inferred = _inferred(proto, run, slices=slices)
+            inferred = infer_with_slices(proto, run)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         if strict:
             first = str(error).split("\n", 1)[0].removeprefix("[ShapeInferenceError] Inference error(s): ")
@@ -114,67 +106,6 @@ def _learn(model: Model, inferred: onnx.ModelProto, *, annotated: bool) -> None:
             if content not in shared:
                 shared[content] = deepcopy(fresh)  # which does not keep the whole inferred model in memory
             target.types[info.name] = shared[content]
-
-
-def _inferred(
-    proto: onnx.ModelProto, run: Callable[[onnx.ModelProto], onnx.ModelProto], *, slices: bool
-) -> onnx.ModelProto:
-    """Infer by onnx. Its Slice ends the process at a negative size, so each is shown once its input is known."""
-    if not slices:
-        return run(proto)
-    copy = deepcopy(proto)
-    of_sizes = _slices_of_sizes(copy.graph)
-    hidden = [node for node in nested_nodes(copy.graph.node) if _is_slice(node)]
-    for node in hidden:
-        node.op_type = _HIDDEN_SLICE
-    for place in of_sizes:
-        copy.graph.node[place].op_type = "Slice"
-    hidden = [node for node in hidden if node.op_type == _HIDDEN_SLICE]
-    inferred = copy
-    for _ in range(SLICE_ROUNDS):
-        sized = _sized(inferred, {node.input[0] for node in hidden if node.input})
-        shown = [node for node in hidden if node.input and node.input[0] in sized]
-        for node in shown:
-            node.op_type = "Slice"
-        if not shown and inferred is not copy:
-            break
-        hidden = [node for node in hidden if node.op_type == _HIDDEN_SLICE]
-        inferred = run(copy)
-        if not hidden:
-            break
-    return inferred
-
-
-def _slices_of_sizes(graph: onnx.GraphProto) -> list[int]:
-    """Return the places of a graph's Slices of what is made of shapes and constants, which has no negative size."""
-    made = {tensor.name for tensor in graph.initializer}
-    found = []
-    for place, node in enumerate(graph.node):
-        if node.domain not in ("", "ai.onnx"):
-            continue
-        follows = node.op_type in _OF_SIZES and all(name in made for name in node.input if name)
-        if follows or node.op_type in ("Shape", "Constant"):
-            made.update(node.output)
-        if _is_slice(node) and node.input and node.input[0] in made:
-            found.append(place)
-    return found
-
-
-def _is_slice(node: onnx.NodeProto) -> bool:
-    return node.op_type == "Slice" and node.domain in ("", "ai.onnx")
-
-
-def _sized(proto: onnx.ModelProto, names: Collection[str]) -> set[str]:
-    """Return those of ``names`` with a rank and no negative size; what Shape makes has neither in any scope."""
-    found = {tensor.name for tensor in proto.graph.initializer}
-    negative: set[str] = set()
-    for graph in nested_graphs(proto.graph):
-        found.update(name for node in graph.node if node.op_type in ("Shape", "Constant") for name in node.output)
-        for info in chain(graph.input, graph.value_info, graph.output):
-            if info.name in names and info.type.tensor_type.HasField("shape"):
-                found.add(info.name)
-                negative.update(info.name for dim in info.type.tensor_type.shape.dim if dim.dim_value < 0)
-    return found - negative
 
 
 def _pairs(model: Model, message: onnx.GraphProto) -> Iterator[tuple[Graph, onnx.GraphProto]]:
