@@ -27,7 +27,7 @@ CUT = "Slice ({}, one, three, two)"
         (f"s = {CUT.format('x')}  a = Conv (s, w)  y = {CUT.format('a')}", None),
         (f"s = {CUT.format('x')}  a = Conv (s, w)  b = Add (a, x)  c = {CUT.format('b')}  y = Neg (c)", None),
         (f's = {CUT.format("x")}  a = Pad <mode = "constant"> (s, pads)  y = {CUT.format("a")}', None),
-        (f"s = {CUT.format('x')}  t = Transpose (s)  y = {CUT.format('t')}", (4, 2, 2, 1)),
+        (f"s = {CUT.format('x')}  t = Transpose (s)  y = {CUT.format('t')}", (4, 2, 1, 1)),
     ],
 )
 def test_no_order_of_operators_ends_the_process(nodes: str, shape: tuple[int, ...] | None) -> None:
@@ -38,7 +38,7 @@ def test_no_order_of_operators_ends_the_process(nodes: str, shape: tuple[int, ..
     assert found == shape or (shape is None and not all(isinstance(dim, int) for dim in found or ()))
 
 
-def test_layers_of_slices_are_inferred_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_of_slices_are_inferred_at_once() -> None:
     """Without an operator that may make negative sizes there is nothing to wait for."""
     layers = "".join(f"s{n} = {CUT.format(f'a{n}')}  a{n + 1} = Concat <axis = 2> (s{n}, s{n})  " for n in range(9))
     loaded = ir.load(model(f"(float[1,2,4,4] a0) => (float[a,b,c,d] y) {{ {layers} y = Neg (a9) }}", W, opset=13))
