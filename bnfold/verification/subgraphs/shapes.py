@@ -26,6 +26,9 @@ LARGEST_FEED = 1 << 23
 LARGEST_OTHER = 1 << 20
 """Elements of activations at further sizes, at which several samples are compared."""
 
+LARGEST_ROW = 1 << 16
+"""Places of an image up to which several rows are compared at once."""
+
 _EVEN = 8
 """What halves three times must meet again what did not."""
 
@@ -79,8 +82,9 @@ def needs_other_sizes(nodes: Sequence[ir.Node]) -> bool:
 def _trials(
     inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], full: Mapping[str, Known], *, is_guess: bool
 ) -> Iterator[Trial]:
-    reach = reach_of(nodes)
-    further: list[dict[str, int]] = [{"more": 1}] if has_strides(nodes) or _reads_places(nodes) else []
+    reach, rows = reach_of(nodes), 1 if any(map(_makes_large, nodes)) else _BATCH
+    further: list[dict[str, int]] = [{"batch": 2}] if rows == 1 else []
+    further += [{"more": 1}] if rows > 1 and (has_strides(nodes) or _reads_places(nodes)) else []
     beyond = largest_bound(nodes) + 1
     if depend_on_sizes(nodes):
         further += [{"batch": 1}, {"least": beyond}, {"batch": max(beyond, _BATCH)}]
@@ -88,12 +92,12 @@ def _trials(
     for by_axis, steps in ((False, (1,)), (True, (1, _EVEN))):
         inferred = _inferred(inputs, nodes, small, by_axis=by_axis)
         for step in steps:
-            shapes = _sizes(inferred, 3 + reach, step=step)
+            shapes = _sizes(inferred, 3 + reach, step=step, batch=rows)
             others = [_sizes(inferred, **{"least": 3 + reach, "step": step, **changed}) for changed in further]
             if any(elements(other) > LARGEST_OTHER for other in others):
                 others += _one_axis_longer(inferred, shapes, beyond)
             distinct = (other for place, other in enumerate(others) if other not in (shapes, *others[:place]))
-            single = _sizes(inferred, max(3 + reach, beyond), step=step, more=1, batch=1)
+            single = _sizes(inferred, max(3 + reach, beyond), step=step, more=1, batch=1 if rows > 1 else 2)
             quick = (single,) if further and elements(single) <= LARGEST_OTHER else ()
             yield Trial(
                 shapes, is_guess, tuple(other for other in distinct if elements(other) <= LARGEST_OTHER), quick=quick
@@ -282,6 +286,11 @@ def _one_axis_longer(learned: Mapping[str, Sequence[Dim]], usual: Shapes, size: 
         {name: tuple(size if dim == longer else known for dim, known in dims) for name, dims in placed.items()}
         for longer in names
     ]
+
+
+def _makes_large(node: ir.Node) -> bool:
+    """Whether a result is large, however small the activations are; then even a few rows take long."""
+    return node.is_op("ConvTranspose") and math.prod(node.attr("output_shape", [0])) > LARGEST_ROW
 
 
 def _reads_places(nodes: Sequence[ir.Node]) -> bool:
