@@ -574,7 +574,7 @@ def test_sizes_at_which_a_region_makes_much_of_little_are_left_out(monkeypatch: 
         depth="local",
     )
     assert verdict.verified, verdict.reason
-    assert 3 in batches
+    assert {1, 2} <= set(batches)
     assert max(batches) < 361
 
 
