@@ -111,7 +111,7 @@ def substitute(model: ir.Model, names: list[str]) -> tuple[ir.Model, dict[str, s
     Discontinuous operators read the new inputs in place of the values.
     """
     copy = model.clone()
-    stand_ins = {name: _new_input(copy, f"{name}@before") for name in names}
+    stand_ins = {name: _new_input(copy, f"{name}@before", copy.graph.values[name].dtype) for name in names}
     for node in copy.nodes():
         for slot in discontinuous_slots(node):
             value = node.input(slot)
@@ -120,12 +120,17 @@ def substitute(model: ir.Model, names: list[str]) -> tuple[ir.Model, dict[str, s
     return copy, {name: value.name for name, value in stand_ins.items()}
 
 
-def _new_input(model: ir.Model, hint: str) -> ir.Value:
-    """Add an input, also to the message: copies of the model then keep it even if only a body reads it."""
+def _new_input(model: ir.Model, hint: str, dtype: int | None) -> ir.Value:
+    """Add an input, also to the message: copies of the model then keep it even if only a body reads it.
+
+    It has the element type of what it stands for: a float32 that is rounded may tie as one.
+    """
     value = model.graph.fresh(hint)
     value.is_input = True
     model.graph.inputs.append(value)
-    model.proto.graph.input.add(name=value.name)
+    kind = onnx.helper.make_tensor_type_proto(dtype or onnx.TensorProto.UNDEFINED, None)
+    model.graph.types[value.name] = kind
+    model.proto.graph.input.add(name=value.name, type=kind)
     return value
 
 
