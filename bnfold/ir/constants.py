@@ -124,7 +124,7 @@ class ConstantEvaluation:
 
     def __init__(self) -> None:
         self.channels: dict[Value, int] = {}
-        self.others: dict[Value, Tensor | None] = {}
+        self.others: dict[tuple[Value, bool], Tensor | None] = {}
         self.partly: Any = None
         self._known: dict[Value, Tensor | None] = {}
 

@@ -60,6 +60,8 @@ NORMALISING = _named(
 """It divides by what it computes from the values themselves."""
 SINGULAR = _named("Div Pow Reciprocal Sqrt")
 """Smooth, but another function at zero or below."""
+HIDING = _named("Abs Clip Elu HardSigmoid HardSwish LeakyRelu Max MaxPool Min PRelu Relu Selu")
+"""Continuous, and of one result for many inputs."""
 CHOOSING = _named("Compress Gather GatherElements GatherND Slice")
 """Of the first input no more than what the others say."""
 REDUCING = _named(

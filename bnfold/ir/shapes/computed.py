@@ -15,7 +15,7 @@ from bnfold.ir.tensor import InMemory, numpy_type
 from bnfold.ir.value import Value
 
 _ROUNDS = 8
-"""Inferences, of which each may tell sizes that others follow from."""
+"""Inferences; each may find sizes that others follow from."""
 
 
 def infer_what_is_computed(model: Model, *, strict: bool = False) -> None:
@@ -30,7 +30,7 @@ def infer_what_is_computed(model: Model, *, strict: bool = False) -> None:
 
 
 def _computed(model: Model) -> dict[Value, InMemory]:
-    """Return the numbers that operators of the main graph read, where their result has an open size."""
+    """Return the numbers that operators of the main graph read, where their result has a dynamic size."""
     sizes, found = _Inferred(model), {}
     for node in model.graph.nodes:
         made = node.output(0)

@@ -200,8 +200,8 @@ def _show_numbers(model: Model, proto: onnx.ModelProto) -> None:
             tensor.data_location = onnx.TensorProto.EXTERNAL  # inference then leaves them alone
 
 
-def _show_constants(model: Model, proto: onnx.ModelProto, told: Mapping[Value, Tensor]) -> None:
-    """Store what is computed from constants, or ``told``, where the main graph's operators read its values."""
+def _show_constants(model: Model, proto: onnx.ModelProto, numbers: Mapping[Value, Tensor]) -> None:
+    """Store what is computed from constants, and what is given, where the main graph's operators read its values."""
     consumers = [
         (index, slot, value)
         for index, node in enumerate(model.graph.nodes)
@@ -209,7 +209,7 @@ def _show_constants(model: Model, proto: onnx.ModelProto, told: Mapping[Value, T
         for slot, value in enumerate(node.inputs)
         if value is not None and value.producer is not None and not value.producer.is_op("Constant")
     ]
-    known = {value: told.get(value) or shown_constant(value) for _, _, value in consumers}
+    known = {value: numbers.get(value) or shown_constant(value) for _, _, value in consumers}
     for index, slot, value in consumers:
         held, name = known[value], f"{value.name}:{index}:{slot}"
         if held is not None and not model.has_name(name):

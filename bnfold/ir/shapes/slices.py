@@ -15,7 +15,7 @@ from bnfold.ir.messages import nested_graphs, nested_nodes
 from bnfold.ir.traits import BROADCASTING, CHOOSING, KEEPS_SHAPE, REARRANGING, REDUCING
 
 SLICE_ROUNDS = 32
-"""Inferences of a model, each of which may make the inputs of further Slices known; the rest stays unknown."""
+"""Inferences of a model; each may make the inputs of further Slices known, and the rest stays unknown."""
 _HIDDEN = "Slice of what is not known yet"
 _POSITIVE = KEEPS_SHAPE | BROADCASTING | CHOOSING | REARRANGING | REDUCING | {"Concat", "Gemm", "MatMul", _HIDDEN}
 """Operators that make no negative size if their inputs have none."""
@@ -49,9 +49,9 @@ def _is_slice(node: onnx.NodeProto) -> bool:
 
 
 def _positive(graph: onnx.GraphProto, inferred: onnx.GraphProto) -> set[str]:
-    """Return the values of which no size is negative: those of known rank, and what follows from such values.
+    """Return the values without a negative size: those of known rank, and what follows from such values.
 
-    A name counts only if it is not another value's in another scope, of which that is not certain.
+    A name that another scope gives to an uncertain value does not count.
     """
     known, negative = set[str](), set[str]()
     for name, kind in _typed(inferred):

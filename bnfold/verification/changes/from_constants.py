@@ -18,7 +18,7 @@ from bnfold.ir.evaluators import filled
 from bnfold.ir.tensor import TP, InMemory
 from bnfold.ir.traits import DRAWING, MOVING
 from bnfold.verification.changes.extract import Subgraph, constant_of
-from bnfold.verification.changes.partly import known_of
+from bnfold.verification.changes.partly import Partly, known_of
 from bnfold.verification.tolerance.floats import is_float
 
 _FEW = 64
@@ -32,40 +32,41 @@ _MOVING = MOVING - {"Pad"} | {"Identity"}
 """Operators that only move numbers: they are exact in any precision."""
 
 
-def fixed_or_default(value: ir.Value | None) -> ir.Tensor | None:
+def fixed_or_default(value: ir.Value | None, *, by_sizes: bool = True) -> ir.Tensor | None:
     """Return the tensor of a value that is the same in every run, or that only a caller can override."""
-    return constant_of(value) or fixed(value)
+    return constant_of(value) or fixed(value, by_sizes=by_sizes)
 
 
-def fixed(value: ir.Value | None) -> ir.Tensor | None:
+def fixed(value: ir.Value | None, *, by_sizes: bool = True) -> ir.Tensor | None:
     """Return the tensor of a value that is the same in every run; None if that is not certain.
 
-    The answer is kept as long as the model's evaluated constants are.
+    The answer is kept as long as the model's evaluated constants are. Sizes count as constants only ``by_sizes``.
     """
     tensor = ir.constant(value)
     if value is None or tensor is not None or value.producer is None:
         return tensor
     evaluation = value.graph.model.evaluation
     known = evaluation.others if evaluation is not None else {}
-    if value not in known:
-        known[value] = _filled(value.producer) or _integers(value)
-    return known[value]
+    key = value, by_sizes
+    if key not in known:
+        known[key] = _filled(value.producer, by_sizes) or _integers(value, by_sizes)
+    return known[key]
 
 
-def _filled(producer: ir.Node) -> ir.Tensor | None:
+def _filled(producer: ir.Node, by_sizes: bool) -> ir.Tensor | None:
     """Return the tensor of a ConstantOfShape of known size, which may be larger than a constant that is evaluated."""
     shape = producer.input(0) if producer.is_op("ConstantOfShape") else None
     if shape is None or len(producer.outputs) != 1 or producer.is_call:
         return None
-    dims = ir.constant(shape) or _integers(shape)
+    dims = ir.constant(shape) or _integers(shape, by_sizes)
     with suppress(BnfoldError, ValueError, TypeError, AttributeError):  # damaged, set by a caller, or too large
         return filled(producer, tuple(dims.numpy().reshape(-1).tolist())) if dims is not None else None
     return None
 
 
-def _integers(value: ir.Value) -> ir.Tensor | None:
+def _integers(value: ir.Value, by_sizes: bool) -> ir.Tensor | None:
     shapes: dict[ir.Value, Array] = {}
-    if not _follows_from_constants(value, shapes):
+    if not _follows_from_constants(value, shapes if by_sizes else None):
         return None
     if value in shapes:
         return InMemory(onnx.helper.np_dtype_to_tensor_dtype(shapes[value].dtype), shapes[value])
@@ -78,11 +79,11 @@ def _integers(value: ir.Value) -> ir.Tensor | None:
     return None
 
 
-def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array]) -> bool:
+def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array] | None) -> bool:
     """Whether a value is computed from constants alone, by a few nodes.
 
     Integers that follow from sizes count as constants where these are the same in every run; they are added to
-    ``shapes``.
+    ``shapes``, if it is given.
     """
     stack, seen = [value], {value}
     while stack:
@@ -92,10 +93,10 @@ def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array]) -> b
             return False
         if producer.has_trait(DRAWING) or (is_float(read.dtype) and not producer.has_trait(_MOVING)):
             return False
-        found = known_of(read.graph.model).of(read) if not is_float(read.dtype) else None
+        found = known_of(read.graph.model).of(read) if shapes is not None and not is_float(read.dtype) else None
         if found is not None and not found.is_exact:
             return False
-        if found is not None and not found.unknown.any() and found.elements.dtype.kind in "iub":
+        if shapes is not None and found is not None and _is_known(found):
             shapes[read] = found.elements
             continue
         for source in producer.inputs:
@@ -106,3 +107,7 @@ def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array]) -> b
                 seen.add(source)
                 stack.append(source)
     return True
+
+
+def _is_known(found: Partly) -> bool:
+    return not found.unknown.any() and found.elements.dtype.kind in "iub"

@@ -8,6 +8,7 @@ that agree at random points agree everywhere.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,13 @@ from bnfold.verification.coverage.moves import (
     WITHOUT,
     elsewhere,
     flat,
-    nudge,
     replacing,
     replacing_slices,
     shares,
 )
 from bnfold.verification.coverage.record import STEP, Mutant
 from bnfold.verification.coverage.smooth import is_smooth, settings
+from bnfold.verification.coverage.values import nudged
 from bnfold.verification.tolerance.bits import same
 from bnfold.verification.tolerance.floats import float_type, is_float
 
@@ -49,11 +50,11 @@ class Mutants:
     """The mutants (``found``) to which a comparison of the outputs has to react, or of what depends on them."""
 
     def __init__(self, old: Subgraph, new: Subgraph, *, are_compared: bool) -> None:
-        ends = ({value.name for value in side.outputs if are_compared} for side in (old, new))
-        self._sides = before, after = _Side(0, old, next(ends)), _Side(1, new, next(ends))
-        before.match_against(after)
-        after.match_against(before)
-        self.found = list(_between(before, after, before.contents() & after.contents()))
+        self._sides, self.found = _matched(old, new, are_compared, by_sizes=True)
+        unmatched = (value for side in self._sides for value, _ in side.unmatched_constants)
+        if any(fixed_or_default(value, by_sizes=False) is None for value in unmatched):
+            computed = _matched(old, new, are_compared, by_sizes=False)
+            self._sides, self.found = min((self._sides, self.found), computed, key=lambda one: len(one[1]))
 
     def follow_from_structure(self) -> bool:
         """Whether there are no mutants, and would be none with other numbers in the float constants."""
@@ -64,7 +65,7 @@ class Mutants:
             not is_float(tensor.dtype) or (name in side.observable and name not in side.nonsmooth)
             for side in sides
             for name, (_, tensor) in side.constants.items()
-        ) and not any(True for _ in _between(*sides, ()))
+        ) and not any(True for _ in _between(sides[0], sides[1], ()))
 
 
 def _between(before: _Side, after: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
@@ -75,24 +76,13 @@ def _between(before: _Side, after: _Side, moved: Collection[tuple[float, ...]]) 
         yield from _results_of_bodies(side, other)
 
 
-def nudged(side: int, value: ir.Value) -> Mutant:
-    """Return a mutant that moves a computed value a little."""
-    return Mutant(side, f"value {value.name!r}", value, nudge)
-
-
-def all_taken_over(
-    old: Subgraph, new: Subgraph, hidden: Collection[str], compared: Collection[str]
-) -> Iterator[Mutant]:
-    """Yield mutants that replace values of the rewritten part by those of the original with the same name.
-
-    Only values that differ and are not ``compared`` are replaced. A comparison has to notice that.
-    """
-    made, others = (
-        {value.name: value for node in side.nodes for value in node.outputs if value} for side in (new, old)
-    )
-    for name in hidden:
-        if name in made and name in others and name not in compared:
-            yield Mutant(1, f"value {name!r}", made[name])
+def _matched(old: Subgraph, new: Subgraph, are_compared: bool, *, by_sizes: bool) -> tuple[list[_Side], list[Mutant]]:
+    """Return both parts and the mutants. What follows from sizes is computed, or, ``by_sizes``, a constant."""
+    ends = ({value.name for value in side.outputs if are_compared} for side in (old, new))
+    before, after = (_Side(place, side, next(ends), by_sizes) for place, side in enumerate((old, new)))
+    before.match_against(after)
+    after.match_against(before)
+    return [before, after], list(_between(before, after, before.contents() & after.contents()))
 
 
 class _Side:
@@ -105,8 +95,9 @@ class _Side:
     ``unmatched_nodes`` have no counterpart in the other part.
     """
 
-    def __init__(self, number: int, subgraph: Subgraph, compared: Collection[str]) -> None:
+    def __init__(self, number: int, subgraph: Subgraph, compared: Collection[str], by_sizes: bool) -> None:
         self.number = number
+        self._fixed = partial(fixed_or_default, by_sizes=by_sizes)
         self.nodes: dict[tuple[object, ...], ir.Node] = {}
         self.constants: dict[str, tuple[ir.Value, ir.Tensor]] = {}
         self.nonsmooth: set[str] = set()
@@ -119,15 +110,13 @@ class _Side:
         self.unmatched_constants: list[tuple[ir.Value, ir.Tensor]] = []
         self.unmatched_nodes: list[ir.Node] = []
         for node in reversed(subgraph.nodes):
-            if not all(value is None or fixed_or_default(value) for value in node.outputs):
+            if not all(value is None or self._fixed(value) for value in node.outputs):
                 self._add(node, compared)
 
     def _add(self, node: ir.Node, compared: Collection[str]) -> None:
         made = [value for value in node.outputs if value is not None]
         smooth = is_smooth(node)
-        selects = node.has_trait(CHOOSING) and not all(
-            value is None or fixed_or_default(value) for value in node.inputs[1:]
-        )
+        selects = node.has_trait(CHOOSING) and not all(value is None or self._fixed(value) for value in node.inputs[1:])
         self.carries &= (smooth or node.is_op("Relu", "LeakyRelu", "Sigmoid", "Tanh")) and not selects
         is_selected = any(not self.selected.isdisjoint(value.consumers) for value in made)
         if selects or is_selected:
@@ -138,7 +127,7 @@ class _Side:
         if is_reachable and not selects:  # a value in front of the selection may never be selected
             self.reachable.add(node)
         for slot, value in enumerate(node.inputs):
-            tensor = fixed_or_default(value)
+            tensor = self._fixed(value)
             if value is not None and tensor is not None and not is_ratio(node, slot):
                 self.constants[value.name] = value, tensor
                 # The sizes and scales of a Resize decide which numbers it reads.
@@ -165,14 +154,14 @@ class _Side:
 
         Tools that merge equal constants keep only one of their names.
         """
-        tensor = fixed_or_default(constant)
+        tensor = self._fixed(constant)
         for node, slot in constant.uses:
             if self.nodes.get(identity(node)) is not node:
                 if self.has_bodies:  # a body may read it
                     return False
                 continue
             counterpart = other.nodes.get(identity(node))
-            given = fixed_or_default(counterpart.input(slot)) if counterpart is not None else None
+            given = self._fixed(counterpart.input(slot)) if counterpart is not None else None
             if tensor is None or given is None or not same(tensor, given):
                 return False
         return True

@@ -14,17 +14,14 @@ import numpy as np
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
+from bnfold.ir.traits import HIDING
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed
-from bnfold.verification.coverage.smooth import settings
+from bnfold.verification.coverage import settings
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.tolerance.bits import same
 from bnfold.verification.tolerance.compare import Difference
 
-_HIDING = frozenset(
-    ["Abs", "Clip", "Elu", "HardSigmoid", "HardSwish", "LeakyRelu", "Max", "MaxPool", "Min", "PRelu", "Relu", "Selu"]
-)
-"""Continuous operators that may give one result for many inputs."""
 _NEAR = 1e-5
 """How far two values that are to be compared may be apart, relative to the largest number."""
 
@@ -66,12 +63,12 @@ def _in_front(side: Subgraph) -> Iterator[tuple[ir.Value, ir.Node]]:
     nodes = set(side.nodes)
     for node in side.nodes:
         read = node.input(0)
-        if node.has_trait(_HIDING) and not node.is_call and read is not None and read.producer in nodes:
+        if node.has_trait(HIDING) and not node.is_call and read is not None and read.producer in nodes:
             yield read, node
 
 
 def _alike(one: ir.Node, other: ir.Node) -> bool:
-    """Whether two nodes compute the same of equal first inputs."""
+    """Whether two nodes have equal results for equal first inputs."""
     rest = zip_longest(one.inputs[1:], other.inputs[1:])
     return (
         one.op_type == other.op_type

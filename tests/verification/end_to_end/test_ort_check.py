@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -121,11 +122,12 @@ def test_what_a_runtime_cannot_show_is_no_doubt_about_parts(tail: str) -> None:
 def test_float64_looks_at_the_whole_where_a_part_cannot_be_compared(
     runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    skipped = Parts((LocalRow("fold", "", ("z",), "skipped", note="it cannot be run"),))
-    monkeypatch.setattr(judge, "check_parts", lambda *_: skipped)
+    skipped = LocalRow("fold", "", ("z",), "skipped", note="it cannot be run")
+    monkeypatch.setattr(judge, "check_parts", lambda *_: Parts((), (skipped,)))
     verdict = verify(*pair(), runtime=runtime)
-    assert verdict.decided_by == "float64"
     assert verdict.notes[-1] == "the whole models were compared in float64: fold: it cannot be run"
+    monkeypatch.setattr(judge, "check_parts", lambda *_: Parts((skipped,), (replace(skipped, status="verified"),)))
+    assert verify(*pair(), runtime=runtime).decided_by == "local", "what changed there was compared by itself"
 
 
 def test_a_runtime_that_runs_the_original_alone_is_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
