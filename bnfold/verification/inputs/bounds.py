@@ -21,7 +21,9 @@ MOST_BOUND = 4096
 _ANY_SIZE = frozenset(
     [
         *("Add", "Sub", "Mul", "Div", "Neg", "Sqrt", "Identity", "Constant", "Cast", "Dropout", "Relu", "LeakyRelu"),
-        *("PRelu", "Clip", "Sigmoid", "Tanh", "BatchNormalization", "Gemm", "MatMul"),
+        *("PRelu", "Clip", "Sigmoid", "Tanh", "BatchNormalization", "Gemm", "MatMul", "Abs", "Ceil", "Celu", "Elu"),
+        *("Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "Log", "Max", "Min", "Mish", "Pow", "Reciprocal"),
+        *("Round", "Selu", "Softplus", "Softsign", "Sum", "Swish", "Where"),
     ]
 )
 """Operators that behave alike at all sizes."""
@@ -102,7 +104,10 @@ def _numbers(node: ir.Node) -> Iterator[bytes]:
     So an attribute equals the input that replaces it in later versions.
     """
     for attribute in node.proto.attribute:
-        if attribute.name == "hidden_size":  # the weights state it, and no axis of an activation is open to it
+        if attribute.name in (
+            "group",
+            "hidden_size",
+        ):  # the weights state it, and no axis of an activation is open to it
             continue
         if attribute.type in (onnx.AttributeProto.INT, onnx.AttributeProto.INTS):
             yield np.array([*attribute.ints] or [attribute.i], np.int64).tobytes()
