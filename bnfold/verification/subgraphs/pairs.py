@@ -31,7 +31,7 @@ from bnfold.verification.tolerance.compare import (
 from bnfold.verification.tolerance.floats import float_type
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 
-_LARGE = 1 << 20
+_LARGE = 1 << 18
 """Elements of results that are not computed once more."""
 GROUPS = 3
 """New weights are disturbed in so many groups, one after the other, so that a weight and a bias cannot cancel."""

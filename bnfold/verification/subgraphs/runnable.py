@@ -12,8 +12,8 @@ from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.inputs.cost import estimate
 from bnfold.verification.inputs.sized import sized
 
-LARGEST_HELD = 1 << 22
-"""Elements of a weight that is held in float64; larger ones are read anew for each evaluation."""
+LARGEST_HELD = 10 << 20
+"""Elements of a weight that is held in float64, in 80 MB; larger ones are read anew for each evaluation."""
 
 
 REGION_SECONDS = 1.0
