@@ -70,8 +70,6 @@ def _pointwise(x: Array, w: Array, groups: int) -> Array:
 def grouped(padded: Array, w: Array, win: Window, groups: int) -> Array:
     """Return columns (group, C/group · kernel, positions) against W as (group, M/group, C/group · kernel)."""
     batch, outs = padded.shape[0], w.shape[0]
-    if groups == outs == padded.shape[1]:
-        return _by_channel(padded, w, win)
     y = np.empty((batch, groups, outs // groups, *win.size), np.result_type(padded, w))
     matrix = w.reshape(groups, outs // groups, math.prod(w.shape[1:]))
     for items, rows in _chunks(batch, win, matrix.shape[2] * groups):
@@ -79,15 +77,6 @@ def grouped(padded: Array, w: Array, win: Window, groups: int) -> Array:
         part = np.moveaxis(y[items, :, :, rows], 0, 2)
         part[...] = (matrix @ columns).reshape(part.shape)
     return y.reshape(batch, outs, *win.size)
-
-
-def _by_channel(padded: Array, w: Array, win: Window) -> Array:
-    """Do as `grouped` with a group for each channel: a product for each tap, not for each channel."""
-    y = np.zeros((padded.shape[0], w.shape[0], *win.size), np.result_type(padded, w))
-    for offset in win.offsets():
-        place: Index = (slice(None), 0, *offset)
-        y += win.view(padded, offset) * w[place].reshape(-1, *[1] * len(win.size))
-    return y
 
 
 def _by_rows(padded: Array, w: StreamedWeight, win: Window) -> Array:
