@@ -18,7 +18,7 @@ import onnx
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.verification.changes.flattened import Flattened
-from bnfold.verification.changes.partly import PartlyKnown
+from bnfold.verification.changes.partly import PartlyKnown, known_of
 
 _ROUNDS = 8
 """Times that Ifs are decided: what stood in a branch may show which one another If takes."""
@@ -77,7 +77,7 @@ def _decided(model: ir.Model) -> dict[ir.Node, ir.Graph]:
     """Return the branch that each If takes in every run, where that is known."""
     found: dict[ir.Node, ir.Graph] = {}
     with ir.evaluated_once(model):
-        known = PartlyKnown(model)
+        known = known_of(model)
         for node in model.nodes():
             truth = _truth(known, node.input(0)) if node.is_op("If") and not node.is_call else None
             branches = node.subgraphs.get("then_branch" if truth else "else_branch", ())
@@ -88,7 +88,7 @@ def _decided(model: ir.Model) -> dict[ir.Node, ir.Graph]:
 
 def _truth(known: PartlyKnown, condition: ir.Value | None) -> bool | None:
     found = known.of(condition) if condition is not None else None
-    if found is None or found.unknown.any() or found.elements.dtype != np.bool_ or found.elements.size != 1:
+    if found is None or not found.is_certain or found.elements.dtype != np.bool_ or found.elements.size != 1:
         return None
     return bool(found.elements.reshape(-1)[0])
 

@@ -18,7 +18,7 @@ from bnfold.ir.evaluators import filled
 from bnfold.ir.tensor import TP, InMemory
 from bnfold.ir.traits import DRAWING, MOVING
 from bnfold.verification.changes.extract import Subgraph, constant_of
-from bnfold.verification.changes.partly import Partly, known_of
+from bnfold.verification.changes.partly import known_of
 from bnfold.verification.tolerance.floats import is_float
 
 _FEW = 64
@@ -93,12 +93,12 @@ def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array] | Non
             return False
         if producer.has_trait(DRAWING) or (is_float(read.dtype) and not producer.has_trait(_MOVING)):
             return False
-        found = known_of(read.graph.model).of(read) if shapes is not None and not is_float(read.dtype) else None
-        if found is not None and not found.is_exact:
-            return False
-        if shapes is not None and found is not None and _is_known(found):
-            shapes[read] = found.elements
-            continue
+        if shapes is not None and not is_float(read.dtype) and (found := known_of(read.graph.model).of(read)):
+            if not found.is_exact:
+                return False
+            if found.is_certain and found.elements.dtype.kind in "iub":
+                shapes[read] = found.elements
+                continue
         for source in producer.inputs:
             constant = ir.constant(source)
             if constant is not None and constant.size > _MOST:
@@ -107,7 +107,3 @@ def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array] | Non
                 seen.add(source)
                 stack.append(source)
     return True
-
-
-def _is_known(found: Partly) -> bool:
-    return not found.unknown.any() and found.elements.dtype.kind in "iub"

@@ -6,7 +6,7 @@ that is computed from it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -43,6 +43,11 @@ class Partly(NamedTuple):
     unknown: Array
     is_exact: bool = True
     sizes: bool = False
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether every element is the same in every run."""
+        return not self.unknown.any()
 
 
 class PartlyKnown:
@@ -94,40 +99,36 @@ class PartlyKnown:
         held = ir.constant(value)
         return None if held is None or held.size > _MOST else _fully(held.numpy(), is_exact=True)
 
-    def _operand(self, value: ir.Value) -> Partly:
-        known = self._read(value)
-        if known is None:
+    def _operands(self, node: ir.Node) -> dict[ir.Value, Partly]:
+        """Return what is known of the inputs. Raises ValueError where nothing is known of one."""
+        operands = {value: self._read(value) for value in node.inputs if value is not None}
+        found = {value: known for value, known in operands.items() if known is not None}
+        if len(found) < len(operands):
             raise ValueError("nothing is known of an operand")
-        return known
+        return found
 
     def _evaluated(self, node: ir.Node) -> Partly:
         if node.is_op("Shape"):
             return self._shape(node)
-        operands = {value: self._operand(value) for value in node.inputs if value is not None}
-        is_exact = all(operand.is_exact for operand in operands.values())
+        operands = self._operands(node)
+        known = [*operands.values()]
+        is_exact = all(operand.is_exact for operand in known)
         if node.is_op("Size") and (shape := node.inputs[0]) is not None and _is_shape(shape):
             return _fully(np.array(operands[shape].elements.size, np.int64), is_exact=is_exact)  # a rank
         elements = _run(node, {value: operand.elements for value, operand in operands.items()})
-        partly = [value for value, operand in operands.items() if operand.unknown.any()]
+        partly = [operand for operand in known if not operand.is_certain]
         if not partly:
             return _fully(elements, is_exact=is_exact)
+        sizes = all(operand.sizes for operand in partly)
         if node.has_trait(BROADCASTING):
-            masks = np.broadcast_arrays(*(operand.unknown for operand in operands.values()))
-            unknown = np.logical_or.reduce(masks)
-            if node.is_op("Equal") and all(operand.sizes for operand in operands.values() if operand.unknown.any()):
-                unknown &= ~np.logical_or.reduce(np.broadcast_arrays(*map(_is_no_size, operands.values())))
+            unknown = _any(operand.unknown for operand in known)
+            if node.is_op("Equal") and sizes:
+                unknown &= ~_any(map(_is_negative, known))
             return Partly(elements, unknown, is_exact)
         if node.has_trait(KEEPS_SHAPE - _MOVING):
             return Partly(elements, np.ones(elements.shape, np.bool_), is_exact)
-        data = node.inputs if node.is_op("Concat") else node.inputs[:1]
-        if not node.has_trait(_MOVING) or any(value not in data for value in partly):
-            raise ValueError("not even the shape of the result is known")
-        marked = {
-            value: operand.unknown.astype(operand.elements.dtype) if value in data else operand.elements
-            for value, operand in operands.items()
-        }
-        sizes = all(operands[value].sizes for value in partly)
-        return Partly(elements, _run(node, marked).astype(np.bool_), is_exact, sizes)
+        marks = {value: operand.unknown for value, operand in operands.items()}
+        return Partly(elements, _moved(node, operands, marks), is_exact, sizes)
 
     def _shape(self, node: ir.Node) -> Partly:
         source = node.inputs[0]
@@ -137,9 +138,8 @@ class PartlyKnown:
             raise ValueError("not even the rank is known")
         dims = dims[slice(node.attr("start", 0), node.attr("end", None))]
         sizes = [dim if isinstance(dim, int) else _PLACEHOLDER for dim in dims]
-        return Partly(
-            np.array(sizes, np.int64), np.array([not isinstance(dim, int) for dim in dims], np.bool_), sizes=True
-        )
+        unknown = np.array([not isinstance(dim, int) for dim in dims], np.bool_)
+        return Partly(np.array(sizes, np.int64), unknown, sizes=True)
 
     def idle(self, constant: ir.Value, size: int, nodes: Collection[ir.Node]) -> Array:
         """Return at which of its ``size`` places any number in a constant vector has no effect on these nodes."""
@@ -155,7 +155,9 @@ class PartlyKnown:
             value = waiting.pop()
             for node, slot in value.uses:
                 if node not in nodes:
-                    continue
+                    if value is constant and node.graph is value.graph:
+                        continue  # another part reads the constant as well
+                    return False
                 try:
                     made = self._marked(node, slot, marks[value])
                 except (BnfoldError, ValueError):
@@ -172,22 +174,20 @@ class PartlyKnown:
         """Return which elements of a result depend on the elements of an input that are marked."""
         if not _is_plain(node):
             raise Unsupported("not a plain operator")
-        given = [value for value in node.inputs if value is not None]
-        known = [self.of(value) for value in given]
-        arrays = [told.elements for told in known if told is not None]
-        if len(arrays) < len(node.inputs):
-            raise Unsupported("nothing is known of an operand")
-        if node.is_op("Gather") and slot == 1 and arrays[0].ndim == 1:
+        for value in filter(None, node.inputs):
+            self.of(value)
+        operands = self._operands(node)
+        given = [operands[value] for value in node.inputs if value is not None]
+        if node.is_op("Gather") and slot == 1 and given[0].elements.ndim == 1:
             return mark
         if node.is_op("Where") and slot == 0:
-            unknown = np.logical_or(*(told.unknown for told in known[1:] if told is not None))
-            return np.asarray(mark & (unknown | (arrays[1] != arrays[2])), np.bool_)
-        if not node.has_trait(_MOVING) or (slot and not node.is_op("Concat")):
+            _, yes, no = given
+            return np.asarray(mark & (yes.unknown | no.unknown | (yes.elements != no.elements)), np.bool_)
+        if slot and not node.is_op("Concat"):
             raise Unsupported("every element may depend on it")
-        data = len(given) if node.is_op("Concat") else 1
-        marks = [np.zeros(array.shape, array.dtype) for array in arrays[:data]] + arrays[data:]
-        marks[slot] = mark.astype(arrays[slot].dtype)
-        return _run(node, dict(zip(given, marks, strict=True))).astype(np.bool_)
+        marked = node.inputs[slot]
+        marks = {value: mark if value is marked else np.zeros_like(known.unknown) for value, known in operands.items()}
+        return _moved(node, operands, marks)
 
 
 def known_of(model: ir.Model) -> PartlyKnown:
@@ -209,7 +209,27 @@ def _fully(elements: Array, *, is_exact: bool) -> Partly:
     return Partly(elements, np.zeros(elements.shape, np.bool_), is_exact and _is_exact(elements))
 
 
-def _is_no_size(operand: Partly) -> Array:
+def _any(masks: Iterable[Array]) -> Array:
+    """Return which elements of a result are made of one that is marked, element by element."""
+    return np.asarray(np.logical_or.reduce(np.broadcast_arrays(*masks)), np.bool_)
+
+
+def _moved(node: ir.Node, operands: Mapping[ir.Value, Partly], marks: Mapping[ir.Value, Array]) -> Array:
+    """Return where a node that moves elements puts those that are marked.
+
+    Raises ValueError where it moves none, or where marks decide about the shape of the result.
+    """
+    data = node.inputs if node.is_op("Concat") else node.inputs[:1]
+    if not node.has_trait(_MOVING) or any(mark.any() for value, mark in marks.items() if value not in data):
+        raise ValueError("not even the shape of the result is known")
+    fed = {
+        value: marks[value].astype(operand.elements.dtype) if value in data else operand.elements
+        for value, operand in operands.items()
+    }
+    return _run(node, fed).astype(np.bool_)
+
+
+def _is_negative(operand: Partly) -> Array:
     """Return which elements are known to be negative."""
     return ~operand.unknown & (operand.elements < 0)
 
