@@ -95,10 +95,6 @@ def state_shapes(model: Model) -> list[str]:
             continue
         if name in stated:
             stated[name].type.CopyFrom(filled(stated[name].type, kind))
-        elif not _is_open(value):
+        elif not value.is_dynamic:
             proto.value_info.add(name=name).type.CopyFrom(deepcopy(kind))
-    return [f"{value.name} ({written(value.shape)})" for value in graph.outputs if _is_open(value)]
-
-
-def _is_open(value: Value) -> bool:
-    return value.shape is None or not all(isinstance(dim, int) for dim in value.shape)
+    return [f"{value.name} ({written(value.shape)})" for value in graph.outputs if value.is_dynamic]

@@ -198,6 +198,11 @@ class Value:
             self._described, self._dims = kind, shape_of(kind)
         return self._dims
 
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether the rank or a size is not known as a number."""
+        return self.shape is None or not all(isinstance(dim, int) for dim in self.shape)
+
     def takes(self, shape: tuple[int, ...]) -> bool:
         """Whether the dims of an array are those that are declared, as far as they are."""
         dims = self.shape

@@ -34,7 +34,7 @@ def _computed(model: Model) -> dict[Value, InMemory]:
     sizes, found = _Inferred(model), {}
     for node in model.graph.nodes:
         made = node.output(0)
-        if made is None or (made.shape is not None and all(isinstance(dim, int) for dim in made.shape)):
+        if made is None or not made.is_dynamic:
             continue
         for value in numbers_read(node):
             told = sizes.integers(value) if value.producer is not None else None

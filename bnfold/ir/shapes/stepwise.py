@@ -45,7 +45,7 @@ class Types:
 
     def shape(self, value: ir.Value) -> Dims | None:
         """Return dims of ``value`` as far as the file or inference knows them; None for an unknown rank."""
-        if value.shape is None or not all(isinstance(dim, int) for dim in value.shape):
+        if value.is_dynamic:
             self._infer_back(value)
         return value.shape
 
@@ -114,7 +114,7 @@ class Types:
             return False
         if value.producer is None and operand_of(value) is None:
             return False
-        return value.dtype is None or value.shape is None or not all(isinstance(dim, int) for dim in value.shape)
+        return value.dtype is None or value.is_dynamic
 
     def _infer(self, node: ir.Node) -> None:
         outputs = [value for value in node.outputs if value is not None]

@@ -19,6 +19,7 @@ from bnfold.ir.tensor import TP, InMemory
 from bnfold.ir.traits import DRAWING, MOVING
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.partly import known_of
+from bnfold.verification.tolerance.bits import same
 from bnfold.verification.tolerance.floats import is_float
 
 _FEW = 64
@@ -51,6 +52,12 @@ def fixed(value: ir.Value | None, *, by_sizes: bool = True) -> ir.Tensor | None:
     if key not in known:
         known[key] = _filled(value.producer, by_sizes) or _integers(value, by_sizes)
     return known[key]
+
+
+def are_one_constant(old: ir.Value | None, new: ir.Value | None) -> bool:
+    """Whether two values are the same constant in every run."""
+    one, other = fixed(old), fixed(new)
+    return one is not None and other is not None and same(one, other)
 
 
 def _filled(producer: ir.Node, by_sizes: bool) -> ir.Tensor | None:

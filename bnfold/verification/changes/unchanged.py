@@ -16,7 +16,7 @@ from bnfold.ir.traits import DRAWING
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.changes.extract import constant_of
-from bnfold.verification.changes.from_constants import fixed
+from bnfold.verification.changes.from_constants import are_one_constant, fixed
 from bnfold.verification.changes.partly import known_of
 from bnfold.verification.tolerance.bits import same
 
@@ -51,11 +51,7 @@ def unchanged(old: ir.Node, new: ir.Node) -> bool:
 
 
 def _are_equivalent(old: ir.Node, new: ir.Node) -> bool:
-    return (
-        _same_operator(old, new)
-        and _same_attributes(old, new)
-        and all(_same_input(a, b) for a, b in zip_longest(old.inputs, new.inputs))
-    )
+    return is_same_function(old, new) and all(_same_input(a, b) for a, b in zip_longest(old.inputs, new.inputs))
 
 
 def identity(node: ir.Node) -> tuple[object, ...]:
@@ -91,8 +87,7 @@ def _is_made_twice(old: ir.Value, counterpart: ir.Value) -> bool:
         if one is None or other is None or len(seen) == _MANY:
             return False
         seen.add((one, other))
-        held = fixed(one), fixed(other)
-        if held[0] is not None and held[1] is not None and same(held[0], held[1]):
+        if are_one_constant(one, other):
             continue
         if one.producer is None or other.producer is None or one.slot != other.slot:
             return False
@@ -107,8 +102,7 @@ def _are_alike(one: ir.Node, other: ir.Node) -> bool:
     return (
         one.graph is other.graph
         and _is_repeatable(one)
-        and _same_operator(one, other)
-        and _same_attributes(one, other)
+        and is_same_function(one, other)
         and [value is None for value in one.outputs] == [value is None for value in other.outputs]
     )
 
@@ -183,6 +177,11 @@ def _names(values: list[ir.Value | None]) -> list[str]:
     while names and not names[-1]:
         names.pop()
     return names
+
+
+def is_same_function(old: ir.Node, new: ir.Node) -> bool:
+    """Whether two nodes have equal results for equal inputs; the nodes of bodies are compared separately."""
+    return _same_operator(old, new) and _same_attributes(old, new)
 
 
 def _same_attributes(old: ir.Node, new: ir.Node) -> bool:

@@ -12,11 +12,11 @@ from bnfold import ir, reference
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.coverage.mutants import Mutants
 from bnfold.verification.coverage.record import Coverage, same_place
-from bnfold.verification.coverage.smooth import differ_in_kind, only_moves, settings
+from bnfold.verification.coverage.smooth import differ_in_kind, only_moves
 from bnfold.verification.coverage.tables import tables
 from bnfold.verification.coverage.values import all_taken_over, nudged
 
-__all__ = ["Coverage", "cover_part", "cover_whole", "differ_in_kind", "only_moves", "same_place", "settings"]
+__all__ = ["Coverage", "cover_part", "cover_whole", "differ_in_kind", "only_moves", "same_place"]
 
 
 def cover_part(

@@ -79,8 +79,6 @@ def is_ratio(node: ir.Node, slot: int) -> bool:
 def selects_the_same(node: ir.Node, slot: int, goal: Array) -> bool:
     """Whether a Slice of a vector selects the same elements if its start, end or step is ``goal``.
 
-    Of a vector of unknown length, a start and an end that are counted from its front select the same at any length.
-
     A Slice that takes all of an axis has no effect along any axis.
     """
     data, given = node.input(0), [fixed_or_default(value) for value in node.inputs[1:]]
@@ -89,21 +87,26 @@ def selects_the_same(node: ir.Node, slot: int, goal: Array) -> bool:
     old = [tensor.numpy().reshape(-1) for tensor in given if tensor is not None]
     if slot == 3:
         return _takes_all(*old)
-    length = data.shape[0] if data.shape is not None and len(data.shape) == 1 else None
     if any(array.size != 1 for array in (goal, *old)):
         return False
     if slot == 4 and not goal[0]:  # no step at all
         return False
     new = [goal if place == slot - 1 else array for place, array in enumerate(old)]
-    bounds = [int(array[0]) for row in (old, new) for array in row[:2]]
-    if isinstance(length, int):
-        lengths = range(length, length + 1)
-    elif min(bounds) < 0 or max(bounds) > _SHORT:
-        return False
-    else:
-        lengths = range(max(bounds) + 2)
     first, second = (slice(*(int(array[0]) for array in (*row[:2], *row[3:]))) for row in (old, new))
-    return all(range(size)[first] == range(size)[second] for size in lengths)
+    lengths = _lengths(data, first, second)
+    return bool(lengths) and all(range(length)[first] == range(length)[second] for length in lengths)
+
+
+def _lengths(data: ir.Value, *slices: slice) -> Sequence[int]:
+    """Return the length of a vector, or, if it is unknown, lengths at which slices differ if they do at any.
+
+    Beyond starts and ends that are counted from the front, they select as they do there.
+    """
+    length = data.shape[0] if data.shape is not None and len(data.shape) == 1 else None
+    if isinstance(length, int):
+        return [length]
+    bounds = [bound for each in slices for bound in (each.start, each.stop)]
+    return range(max(bounds) + 2) if min(bounds) >= 0 and max(bounds) <= _SHORT else []
 
 
 def _takes_all(starts: Array, ends: Array, _: Array, *steps: Array) -> bool:

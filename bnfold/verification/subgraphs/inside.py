@@ -16,10 +16,9 @@ from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.ir.traits import HIDING
 from bnfold.verification.changes.extract import Subgraph
-from bnfold.verification.changes.from_constants import fixed
-from bnfold.verification.coverage import settings
+from bnfold.verification.changes.from_constants import are_one_constant
+from bnfold.verification.changes.unchanged import is_same_function
 from bnfold.verification.subgraphs.pairs import SubgraphPair
-from bnfold.verification.tolerance.bits import same
 from bnfold.verification.tolerance.compare import Difference
 
 _NEAR = 1e-5
@@ -70,16 +69,7 @@ def _in_front(side: Subgraph) -> Iterator[tuple[ir.Value, ir.Node]]:
 def _alike(one: ir.Node, other: ir.Node) -> bool:
     """Whether two nodes have equal results for equal first inputs."""
     rest = zip_longest(one.inputs[1:], other.inputs[1:])
-    return (
-        one.op_type == other.op_type
-        and settings(one) == settings(other)
-        and all(left is right or _is_one_constant(left, right) for left, right in rest)
-    )
-
-
-def _is_one_constant(one: ir.Value | None, other: ir.Value | None) -> bool:
-    held, given = fixed(one), fixed(other)
-    return held is not None and given is not None and same(held, given)
+    return is_same_function(one, other) and all(left is right or are_one_constant(left, right) for left, right in rest)
 
 
 def _near(one: Array, other: Array) -> bool:

@@ -7,9 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from bnfold import ir
 from bnfold.verification.changes.boundaries import may_be_fed_in, visible
 from bnfold.verification.changes.extract import Subgraph, fed_apart
-from bnfold.verification.changes.from_constants import fixed
+from bnfold.verification.changes.from_constants import are_one_constant
 from bnfold.verification.subgraphs.trials import Skip
-from bnfold.verification.tolerance.bits import same
 
 Graphs = Mapping[str, ir.Graph]
 
@@ -33,11 +32,8 @@ def sides_of(graphs: Sequence[Graphs], cut: ir.Cut, defaults: Collection[str]) -
 
 def is_constant(graphs: Sequence[Graphs], cut: ir.Cut) -> bool:
     """Whether all outputs of a cut are the same constants in every run of both models, so no inputs reveal more."""
-    for name in cut.outputs:
-        one, other = (fixed(each[cut.graph].values.get(name)) if cut.graph in each else None for each in graphs)
-        if one is None or other is None or not same(one, other):
-            return False
-    return True
+    values = [each[cut.graph].values if cut.graph in each else {} for each in graphs]
+    return all(are_one_constant(*(known.get(name) for known in values)) for name in cut.outputs)
 
 
 def _extracted(graphs: Graphs, cut: ir.Cut, inputs: Sequence[str], defaults: Collection[str]) -> Subgraph | Skip:
