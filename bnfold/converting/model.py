@@ -20,6 +20,7 @@ from bnfold.ir.ordering import sort_nodes
 from bnfold.ir.shapes.disputed import may_be_unsure
 from bnfold.ir.shapes.inference import may_be_misstated
 from bnfold.ir.shapes.stepwise import Types
+from bnfold.ir.value import shape_of
 from bnfold.semantics import Policy, Repair
 
 
@@ -91,6 +92,7 @@ def upgrade(
     if is_called or (may_be_misstated(model) if given is not None else any(map(may_be_unsure, model.nodes()))):
         # The type rules of single operators do not cover calls, and annotations may be wrong.
         model.infer_shapes()
+        repairs = [*repairs, *_drop_false_ranks(model)]
         recall = None
     else:  # what follows a node that cannot be lowered has to be known too
         recall = given.tell_types if given is not None else None
@@ -117,6 +119,26 @@ def upgrade(
         operators=walk.operators(),
         note=note,
     )
+
+
+def _drop_false_ranks(model: ir.Model) -> list[Repair]:
+    """Drop declarations of inner values that say another rank than inference found; runtimes would believe them."""
+    repairs = []
+    for graph in model.graphs():
+        for info in getattr(graph.proto, "value_info", ()):
+            declared, value = shape_of(info.type), graph.values.get(info.name)
+            found = None if value is None else value.shape
+            if value is None or declared is None or found is None or len(declared) == len(found):
+                continue
+            kind = graph.types[info.name]
+            graph.forget_type(value)
+            graph.types[info.name] = kind
+            text = (
+                f"{info.name!r} is declared with {len(declared)} axes and has {len(found)}: the declaration is dropped"
+            )
+            label = info.name if value.producer is None else value.producer.label
+            repairs.append(Repair("false-rank", label, text))
+    return repairs
 
 
 def _uses_default_domain(graph: ir.Graph) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx
 
 from bnfold import ir
 from bnfold.converting.context import FIX_SHAPES, Inexpressible, numeric_type
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
-from bnfold.ir.value import Dims
+from bnfold.ir.elements import MAX_RANK
+from bnfold.ir.value import Dims, shape_of
 
 
 def no_zeros(conversion: NodeConversion) -> None:
@@ -16,40 +19,77 @@ def no_zeros(conversion: NodeConversion) -> None:
     data, shape = conversion.input(0), conversion.input(1)
     if not conversion.take("allowzero", 0):
         return
-    known, tensor = conversion.shape(data), ir.constant(shape)
-    parts = [] if tensor is not None else _elements(conversion, shape)
+    _drop_false_rank(conversion, shape)
+    known, tensor = conversion.shape(data), conversion.context.integers(shape)
+    parts = _elements(conversion, shape) if tensor is None else tensor.numpy().reshape(-1).tolist()
     if _is_never_empty(known) or -1 in parts:  # beside a -1, allowzero allows no zero
         return
-    if parts.count(None) == 1 and all(size is None or size > 0 for size in parts):
-        dims = [-1 if size is None else size for size in parts]  # of nothing, -1 is 0 beside other sizes
+    unsure = [place for place, size in enumerate(parts) if not size]
+    if len(unsure) == 1:
+        dims = [
+            -1 if place in unsure else size for place, size in enumerate(parts)
+        ]  # of nothing, -1 is 0 beside others
         conversion.node.set_input(1, conversion.ints(dims, "shape"))
         return
-    sizes = _sizes_of_constant(tensor) if tensor is not None else _declared(conversion)
-    if sizes is None or not all(_means_itself(place, size, known) for place, size in enumerate(sizes)):
+    sizes = tuple(parts) if tensor is not None else _declared(conversion)
+    if sizes is not None and all(_means_itself(place, size, known) for place, size in enumerate(sizes)):
+        return
+    if 0 in parts:
+        _spread_nothing(conversion, data, shape, parts)
+    else:
         _ask_whether_empty(conversion, data, shape)
+
+
+def _drop_false_rank(conversion: NodeConversion, shape: ir.Value) -> None:
+    """Drop a declaration of the result that has another number of axes than ``shape`` has elements.
+
+    Raises Inexpressible for an output of the graph, whose declaration callers read.
+    """
+    made, (count, *_) = conversion.output(), conversion.shape(shape) or [None]
+    declared = _shape_of_output(made) if made.is_output else made.shape
+    if not isinstance(count, int) or declared is None or len(declared) == count:
+        return
+    text = f"{made.name!r} is declared with {len(declared)} axes and has {count}"
+    if made.is_output:
+        raise Inexpressible(f"its output {text}: correct the declaration")
+    conversion.graph.forget_type(made)
+    conversion.repair("false-rank", f"{text}: the declaration is dropped")
+
+
+def _shape_of_output(value: ir.Value) -> Dims | None:
+    """Return the shape that the graph declares of an output, whatever inference found since."""
+    infos = value.graph.proto.output if isinstance(value.graph.proto, onnx.GraphProto) else ()
+    return next((shape_of(info.type) for info in infos if info.name == value.name), value.shape)
+
+
+def _spread_nothing(conversion: NodeConversion, data: ir.Value, shape: ir.Value, parts: Sequence[int | None]) -> None:
+    """Give an input that has to be empty, because a size is always 0, one axis of 0 elements, and expand the others."""
+    if conversion.target < 8:
+        raise Inexpressible(_MAY_BE_ZERO)
+    dims = [-1 if place == parts.index(0) else 1 for place in range(len(parts))]
+    conversion.become("Expand", [conversion.add("Reshape", [data, conversion.ints(dims, "axis")], "nothing"), shape])
+
+
+_MAY_BE_ZERO = f"has allowzero=1, and sizes that may be 0: {FIX_SHAPES}"
 
 
 def _elements(conversion: NodeConversion, shape: ir.Value) -> list[int | None]:
     """Return the elements of a shape that is put together from parts: None for one that is computed; [] if unknown."""
     producer, found = shape.producer, list[int | None]()
     for part in producer.inputs if producer is not None and producer.is_op("Concat") else ():
-        tensor = None if part is None else ir.constant(part)
+        tensor = None if part is None else conversion.context.integers(part)
+        count = None if part is None else conversion.shape(part)
         if tensor is not None:
             found += tensor.numpy().reshape(-1).tolist()
-        elif part is None or conversion.shape(part) != (1,):
+        elif count is None or len(count) != 1 or not isinstance(count[0], int):
             return []
         else:
-            found.append(None)
+            found += [None] * min(count[0], MAX_RANK + 1)
     return found
 
 
 def _is_never_empty(shape: Dims | None) -> bool:
     return shape is not None and all(isinstance(size, int) and size > 0 for size in shape)
-
-
-def _sizes_of_constant(tensor: ir.Tensor) -> Dims:
-    """Return the sizes that a constant shape asks for; what is to be inferred counts as one of them."""
-    return tuple(abs(int(size)) for size in tensor.numpy().reshape(-1))
 
 
 def _declared(conversion: NodeConversion) -> Dims | None:
@@ -66,7 +106,7 @@ def _means_itself(place: int, size: int | str | None, known: Dims | None) -> boo
 def _ask_whether_empty(conversion: NodeConversion, data: ir.Value, shape: ir.Value) -> None:
     """Make, of an input without elements, an output without elements of the shape that is asked for."""
     if conversion.target < 9:
-        raise Inexpressible(f"has allowzero=1, and sizes that may be 0: {FIX_SHAPES}")
+        raise Inexpressible(_MAY_BE_ZERO)
     zero = conversion.constant(np.array(0, np.int64), "zero")
     is_empty = conversion.add("Equal", [conversion.add("Size", [data], "size"), zero], "is_empty")
     nothing = onnx.numpy_helper.from_array(np.zeros(1, numeric_type(conversion.dtype(data))))

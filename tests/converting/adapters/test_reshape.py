@@ -53,11 +53,46 @@ def test_an_open_size_asks_whether_there_is_something(
     assert lowered(source, target, feeds=feeds).ops == ["Size", "Equal", "If"]
 
 
-def test_a_constant_zero_stays_one(lowered: Converted, text: Text) -> None:
+def test_a_constant_zero_is_inferred_from_nothing(lowered: Converted, text: Text) -> None:
     source = reshaped(text, "n, 3", "", "int64[2] s = {3, 0}")
-    assert lowered(source, 13, feeds={"x": np.ones((0, 3), np.float32)}).ops == ["Size", "Equal", "If"]
+    outcome = lowered(source, 13, feeds={"x": np.ones((0, 3), np.float32)})
+    assert (outcome.ops, outcome.results["y"].shape) == (["Reshape"], (3, 0))
     copied = reshaped(text, "2, 0", "", "int64[2] s = {7, 0}", outputs="float[7, 0] y")
     assert lowered(copied, 13, feeds={"x": np.ones((2, 0), np.float32)}).results["y"].shape == (7, 0)
+
+
+@pytest.mark.parametrize("target", [13, 10, 8])
+@pytest.mark.parametrize("sizes", ["0, 0", "0, 3, 0", "2, 0, 4, 0"])
+def test_several_constant_zeros_are_spread_from_one(lowered: Converted, text: Text, sizes: str, target: int) -> None:
+    source = reshaped(text, "n", "", f"int64[{sizes.count(',') + 1}] s = {{{sizes}}}")
+    outcome = lowered(source, target, feeds={"x": np.ones(0, np.float32)})
+    assert outcome.ops == ["Reshape", "Expand"]
+    assert str(outcome.results["y"].shape) == f"({sizes})"
+
+
+def test_a_zero_beside_computed_sizes_is_spread(lowered: Converted, text: Text) -> None:
+    body = "i = Shape (x) o = Constant <value_ints = [0]> () s = Concat <axis = 0> (i, o)"
+    source = text(15, "float[n, m] x", f"{body} y = Reshape <allowzero = 1> (x, s)", outputs="float[a, b, c] y")
+    outcome = lowered(source, 12, feeds={"x": np.ones((5, 0), np.float32)})
+    assert outcome.ops.count("If") == 0
+    assert outcome.results["y"].shape == (5, 0, 0)
+
+
+@pytest.mark.parametrize("target", [13, 9])
+@pytest.mark.parametrize("declared", ["float y", "float[a, b, c] y"])
+def test_a_false_rank_inside_is_dropped(lowered: Converted, text: Text, declared: str, target: int) -> None:
+    body = "y = Reshape <allowzero = 1> (x, s) z = Flatten (y)"
+    source = text(14, "float[n, m] x, int64[2] s", body, outputs="float[a, b] z")
+    source = source.replace(") { ", f") <{declared}> {{ ", 1)
+    outcome = lowered(source, target, feeds={"x": np.ones((0, 3), np.float32), "s": np.array([3, 0])})
+    assert outcome.ops == ["Size", "Equal", "If", "Flatten"]
+    assert not outcome.model.proto.graph.value_info
+
+
+def test_a_false_rank_of_an_output_is_refused(lowered: Converted, text: Text) -> None:
+    source = reshaped(text, "n, m", ", int64[2] s", outputs="float[a, b, c] y")
+    with pytest.raises(UpgradeBlocked, match="its output 'y' is declared with 3 axes and has 2"):
+        lowered(source, 13, feeds={"s": np.array([7, 5])})
 
 
 def test_sizes_that_may_be_zero_below_opset_9(lowered: Converted, text: Text) -> None:
