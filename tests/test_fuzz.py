@@ -19,7 +19,9 @@ from _fuzz import (
     modes,
     near_misses,
     outside,
+    promises,
     rewriting,
+    runtime,
     sabotage,
     showing,
     smaller,
@@ -272,6 +274,28 @@ def test_a_declared_size_of_zero_is_tried_as_such_and_as_an_unknown_one(tmp_path
     assert feeding.emptied(sized(), drawn) is None
     assert showing.truth(tmp_path / "before", tmp_path / "before", drawn) == "same"
     assert showing.truth(tmp_path / "before", tmp_path / "after", drawn) == "shows"
+
+
+@pytest.mark.parametrize(
+    ("pool", "declared", "is_broken"),
+    [
+        ("auto_pad = 'SAME_UPPER', dilations = [2]", 4, False),  # as ONNX's text says; onnxruntime makes 3
+        ("auto_pad = 'SAME_LOWER', dilations = [2]", 4, False),
+        ("auto_pad = 'SAME_UPPER', dilations = [2]", 5, True),  # nobody says so
+        ("auto_pad = 'SAME_UPPER', dilations = [1]", 3, True),  # no dispute: both make 4
+        ("pads = [1, 1], dilations = [2]", 2, True),
+    ],
+)
+def test_a_declared_size_that_follows_the_text_is_not_broken(pool: str, declared: int, is_broken: bool) -> None:
+    kind = pool.replace("'", '"')
+    body = f"y = MaxPool <kernel_shape = [3], strides = [2], {kind}> (x)"
+    head = '<ir_version: 8, opset_import: ["" : 15]> g (float[1, 1, 8] x) =>'
+    before, after = (
+        onnx.parser.parse_model(f"{head} (float[1, 1, {size}] y) {{ {body} }}") for size in ("n", declared)
+    )
+    session = runtime.session(before.SerializeToString())
+    (made,) = session.run(None, {"x": np.zeros((1, 1, 8), np.float32)})
+    assert promises.is_broken(promises.of_outputs(before, after)["y"], made.shape) == is_broken
 
 
 def test_near_misses_find_their_place() -> None:
