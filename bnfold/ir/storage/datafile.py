@@ -13,13 +13,13 @@ from bnfold.ir.storage import locked_file
 from bnfold.ir.storage.locked_file import LockedFile
 from bnfold.ir.storage.payloads import TOKEN_LENGTH, Payloads
 from bnfold.ir.storage.skeleton import insert_payloads
+from bnfold.ir.storage.source import FileSource
 from bnfold.ir.storage.stored import Stored
-from bnfold.ir.storage.stream import Progress, write_payloads
+from bnfold.ir.storage.stream import PAGE, Progress, is_written, write_payloads
 from bnfold.ir.tensor import Tensor, sources_of
 
-PAGE = 4096
-"""Tensors of a page or more start on a page, so that a runtime can map them; smaller ones on a cache line."""
 LINE = 64
+"""Tensors of a page or more start on a page, so that a runtime can map them; smaller ones on a cache line."""
 
 Choice = Callable[[Tensor, bool], bool]
 """(tensor, is it in an attribute) -> does it go to the data file."""
@@ -80,6 +80,28 @@ def write(path: Path, places: dict[bytes, tuple[int, int]], payloads: Payloads, 
     """Write the payloads at their offsets into an empty file."""
     by_offset = {start: payloads.held(token) for token, (start, _) in places.items()}
     write_payloads(path, [(held, start) for start, held in by_offset.items()], as_stored=False, progress=progress)
+
+
+def reuse(
+    path: Path, places: dict[bytes, tuple[int, int]], payloads: Payloads, progress: Progress | None
+) -> LockedFile | None:
+    """Return the data file at ``path``, held, if writing it anew would change nothing; what differs is found early."""
+    held = locked_file.open_shared(path) if path.is_file() else None
+    if held is None:
+        return None
+    try:
+        source = FileSource(path)
+        by_offset = {start: payloads.held(token) for token, (start, _) in places.items()}
+        is_same = source.size == max(map(sum, places.values()))
+        if not is_same or not all(is_written(tensor, source, start) for start, tensor in by_offset.items()):
+            held.release()
+            return None
+    except BaseException:
+        held.release()
+        raise
+    if progress is not None:
+        progress(sum(tensor.nbytes for tensor in by_offset.values()))
+    return held
 
 
 def default_name(target: Path) -> str:

@@ -136,9 +136,12 @@ def _place(
     else:
         raise OutputError(f"{staged.target}: what has to stay in the model file is beyond protobuf's 2 GB")
     if places:
-        staged.data = locked_file.temporary(staged.target.parent)
-        datafile.write(staged.data.path, places, model.payloads, progress)
-        staged.data, staged.owns_data = datafile.place_data_file(staged.data, wanted)
+        staged.data = datafile.reuse(wanted, places, model.payloads, progress)
+        staged.owns_data = staged.data is None
+        if staged.data is None:
+            staged.data = locked_file.temporary(staged.target.parent)
+            datafile.write(staged.data.path, places, model.payloads, progress)
+            staged.data, staged.owns_data = datafile.place_data_file(staged.data, wanted)
         wanted = staged.data.path
     return _segments(model, skeleton, places, wanted.name)
 

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from bnfold import ir
 from bnfold.errors import OutputError
 from bnfold.ir.storage.save import encode, stage
-from bnfold.ir.tensor import Exact
+from bnfold.ir.tensor import Exact, Scaled
 from tests.ir.build import LARGE, chain, info, model, names, read, weight, written
 
 save_module = sys.modules["bnfold.ir.storage.save"]  # `bnfold.ir.save` itself is the function
@@ -173,6 +173,38 @@ def test_discarding_keeps_a_data_file_that_was_there(place: Path) -> None:
     with stage(ir.load(chain()), target, external_data="w.bin") as staged:
         (place / "w.bin").unlink()
         with pytest.raises(OutputError, match="removed"):
+            staged.commit()
+
+
+@pytest.mark.parametrize("change", ["nothing", "a byte", "the end"])
+def test_a_data_file_is_written_only_if_it_changes(place: Path, change: str) -> None:
+    target, data = place / "m.onnx", place / "w.bin"
+    ir.save(ir.load(chain()), target, external_data="w.bin")
+    content = data.read_bytes()
+    if change == "a byte":
+        data.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    elif change == "the end":
+        data.write_bytes(content + b"more")
+    before = data.stat()
+    told = list[int]()
+    with stage(ir.load(chain()), target, external_data="w.bin", progress=told.append) as staged:
+        assert (staged.data_path == data) == (change == "nothing")
+        staged.commit()
+    if change == "nothing":
+        assert (data.stat().st_ino, data.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert read(target) == chain()
+    assert sum(told) >= sum(len(tensor.raw_data) for tensor in chain().graph.initializer)
+
+
+def test_a_computed_weight_is_compared_too(place: Path) -> None:
+    for factor, is_new in ((2.0, True), (2.0, False), (3.0, True)):
+        model = ir.load(chain())
+        value = model.graph.values["w0"]
+        assert value.tensor is not None
+        value.tensor = Scaled(value.tensor, [(0, np.full(LARGE, factor))])
+        old = {path: path.stat().st_ino for path in place.iterdir()}
+        with stage(model, place / "m.onnx", external_data="w.bin") as staged:
+            assert (staged.data_path not in old) == is_new
             staged.commit()
 
 

@@ -105,6 +105,7 @@ def test_a_full_disk_leaves_the_old_state(
         monkeypatch.setattr("bnfold.ir.storage.stream.copy_range", fail)
     elif failing == "kernel":
         monkeypatch.setattr(os, "copy_file_range", fail, raising=False)
+        monkeypatch.setattr("bnfold.ir.storage.stream._piece_copy", fail)
     else:
         monkeypatch.setattr(save_module, "_write_segments", fail)
     with pytest.raises(OutputError, match="cannot be written: No space left on device"):

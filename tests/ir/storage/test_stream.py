@@ -44,6 +44,9 @@ def _copied(source: FileSource | BufferSource, path: Path, *spans: tuple[int, in
 
 SPANS = ((5, 200_001), (0, 3), (100_000, 70_000), (299_999, 1), (7, 0))
 EXPECTED = b"".join(b"<" + CONTENT[offset : offset + length] + b">" for offset, length in SPANS)
+SAME_IN_PAGE = ((1, 200_001), (85_316, 70_000), (7, 3))
+"""Spans that begin in a page of the result where they begin in one of the source; only such ones the kernel copies."""
+IN_PAGE = b"".join(b"<" + CONTENT[offset : offset + length] + b">" for offset, length in SAME_IN_PAGE)
 
 
 def test_ranges_are_copied(source: FileSource, tmp_path: Path) -> None:
@@ -53,6 +56,30 @@ def test_ranges_are_copied(source: FileSource, tmp_path: Path) -> None:
 
 def test_without_help_from_the_kernel(source: FileSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "copy_file_range", raising=False)
+    assert _copied(source, tmp_path / "out", *SAME_IN_PAGE) == IN_PAGE
+    monkeypatch.delattr(os, "preadv", raising=False)
+    assert _copied(source, tmp_path / "out", *SPANS) == EXPECTED
+
+
+def test_the_kernel_copies_what_begins_alike_in_a_page(
+    source: FileSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = list[int]()
+
+    def copy(descriptor: int, target: int, count: int, offset: int) -> int:
+        lengths.append(count)
+        return os.write(target, os.pread(descriptor, count, offset))
+
+    monkeypatch.setattr(os, "copy_file_range", copy, raising=False)
+    assert _copied(source, tmp_path / "out", *SAME_IN_PAGE) == IN_PAGE
+    assert lengths == [200_001, 70_000]
+    assert _copied(source, tmp_path / "out", *SPANS) == EXPECTED
+    assert lengths == [200_001, 70_000]
+
+
+def test_pieces_that_are_written_in_part(source: FileSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda target, data: write(target, data[:7_000]))
     assert _copied(source, tmp_path / "out", *SPANS) == EXPECTED
 
 
@@ -72,7 +99,7 @@ def test_where_the_kernel_does_not_copy_these_files(
         return os.write(target, os.pread(descriptor, min(count, 40_000), offset))
 
     monkeypatch.setattr(os, "copy_file_range", copy, raising=False)
-    assert _copied(source, tmp_path / "out", *SPANS) == EXPECTED
+    assert _copied(source, tmp_path / "out", *SAME_IN_PAGE) == IN_PAGE
     assert calls > after
 
 
@@ -82,7 +109,7 @@ def test_a_full_disk_is_an_error(source: FileSource, tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(os, "copy_file_range", copy, raising=False)
     with pytest.raises(OSError, match="No space left"):
-        _copied(source, tmp_path / "out", *SPANS)
+        _copied(source, tmp_path / "out", *SAME_IN_PAGE)
 
 
 def test_a_source_that_shrinks_is_an_error(source: FileSource, tmp_path: Path) -> None:
