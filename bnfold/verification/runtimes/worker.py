@@ -76,6 +76,8 @@ def run_onnxruntime(path: str, samples: Sequence[Sample], initializers: Sample) 
     # Threads that spin while they wait would take the processor from the evaluator, which works meanwhile.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.intra_op_num_threads = processors()
+    if not samples:  # the model is only opened, and weights stay in their file unless they are packed for a run
+        options.add_session_config_entry("session.disable_prepacking", "1")
     moved = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in initializers.items()}
     for name, value in moved.items():  # which have to outlive the session
         options.add_initializer(name, value)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 from bnfold import ir
@@ -250,3 +251,21 @@ def test_errors_in_storage_precision_are_reported_for_both() -> None:
     assert verdict.witnesses[0].agrees
     assert 0 < (row.error_before or 0) < 1e-5
     assert 0 < (row.error_after or 0) < 1e-5
+
+
+@pytest.mark.parametrize("is_run", [True, False])
+def test_weights_are_packed_for_a_run_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_run: bool) -> None:
+    source = '<ir_version: 8, opset_import: ["" : 17]> g (float[2, 2] x) => (float[2, 2] y) { y = MatMul (x, x) }'
+    onnx.save(onnx.parser.parse_model(source), tmp_path / "m.onnx")
+    entries = dict[str, str]()
+
+    class Recorded(onnxruntime.SessionOptions):  # type: ignore[misc] # it has no types
+        def add_session_config_entry(self, name: str, value: str) -> None:
+            entries[name] = value
+            super().add_session_config_entry(name, value)
+
+    monkeypatch.setattr(onnxruntime, "SessionOptions", Recorded)
+    samples = [{"x": np.eye(2, dtype=np.float32)}] if is_run else []
+    _, results = worker.run_onnxruntime(str(tmp_path / "m.onnx"), samples, {})
+    assert len(results) == is_run
+    assert ("session.disable_prepacking" in entries) != is_run
