@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from bnfold import ir
 from bnfold.ir.elements import Array
-from bnfold.ir.traits import WINDOWED
+from bnfold.ir.traits import BROADCASTING, KEEPS_CHANNELS, READS_VALUES, REARRANGING, WEIGHTED, WINDOWED
+from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed_or_default
 
 OPEN_END = 2**31 - 1
@@ -16,6 +17,9 @@ _SHORT = 64
 """Elements of the longest vector of sizes."""
 _NO_EFFECT = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 """What a window has along each axis without the attribute."""
+
+_SIZED_BY_SIZES = KEEPS_CHANNELS | BROADCASTING | REARRANGING | WEIGHTED
+"""Operators whose result has sizes that follow from no float that they read."""
 
 
 def types(node: ir.Node) -> list[int | None]:
@@ -66,6 +70,24 @@ def normalised(node: ir.Node, name: str, setting: Any) -> Any:
         return setting
     axes = setting if isinstance(setting, list) else [setting]
     return [axis + len(shape) if isinstance(axis, int) and axis < 0 else axis for axis in axes]
+
+
+def read_for_sizes(part: Subgraph) -> set[ir.Node]:
+    """Return the nodes of which only the sizes reach a result: no float that they read has an effect."""
+    if any(node.subgraphs for node in part.nodes):  # a body may read the numbers
+        return set()
+    inside, ends, found = set(part.nodes), set(part.outputs), set[ir.Node]()
+    for node in reversed(part.nodes):
+        made = [value for value in node.outputs if value is not None]
+        uses = [use for value in made for use in value.uses if use[0] in inside]
+        is_end = not uses or not ends.isdisjoint(made) or not node.has_trait(_SIZED_BY_SIZES)
+        if not is_end and all(_reads_sizes(*use, found) for use in uses):
+            found.add(node)
+    return found
+
+
+def _reads_sizes(node: ir.Node, slot: int, found: Container[ir.Node]) -> bool:
+    return node.is_op("Shape", "Size") or (node in found and not (slot and node.has_trait(READS_VALUES)))
 
 
 def is_ratio(node: ir.Node, slot: int) -> bool:

@@ -21,7 +21,8 @@ from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed_or_default
 from bnfold.verification.changes.partly import known_of
 from bnfold.verification.changes.unchanged import defaults, identity
-from bnfold.verification.coverage.effects import OPEN_END, is_ratio, is_unread, normalised, selects_the_same, types
+from bnfold.verification.coverage import effects
+from bnfold.verification.coverage.effects import OPEN_END, is_unread, normalised, types
 from bnfold.verification.coverage.moves import (
     FEW,
     SHARES,
@@ -109,11 +110,12 @@ class _Side:
         self.has_bodies = False
         self.unmatched_constants: list[tuple[ir.Value, ir.Tensor]] = []
         self.unmatched_nodes: list[ir.Node] = []
+        measured = effects.read_for_sizes(subgraph)
         for node in reversed(subgraph.nodes):
             if not all(value is None or self._fixed(value) for value in node.outputs):
-                self._add(node, compared)
+                self._add(node, compared, has_floats=node not in measured)
 
-    def _add(self, node: ir.Node, compared: Collection[str]) -> None:
+    def _add(self, node: ir.Node, compared: Collection[str], *, has_floats: bool) -> None:
         made = [value for value in node.outputs if value is not None]
         smooth = is_smooth(node)
         selects = node.has_trait(CHOOSING) and not all(value is None or self._fixed(value) for value in node.inputs[1:])
@@ -128,7 +130,9 @@ class _Side:
             self.reachable.add(node)
         for slot, value in enumerate(node.inputs):
             tensor = self._fixed(value)
-            if value is not None and tensor is not None and not is_ratio(node, slot):
+            if value is None or tensor is None or effects.is_ratio(node, slot):
+                continue
+            if has_floats or not is_float(tensor.dtype):
                 self.constants[value.name] = value, tensor
                 # The sizes and scales of a Resize decide which numbers it reads.
                 if not smooth or (slot and node.is_op("Resize", "Upsample")):
@@ -196,8 +200,9 @@ class _Side:
 
     def moved_a_little(self, other: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
         """Yield mutants of what ``other`` lacks, but for constants behind which all operators are smooth."""
+        own = set(self.nodes.values())
         for value, tensor in self.unmatched_constants:
-            ends = any(node.is_op("Slice") for node, slot in value.uses if slot)
+            ends = any(node.is_op("Slice") for node, slot in value.uses if slot and node in own)
             if value.name in self.nonsmooth or ends or value.name not in self.observable:
                 array = tensor.numpy()
                 if array.size > _SMALL or array.dtype.kind not in "fiub" or _numbers(array) not in moved:
@@ -234,7 +239,7 @@ class _Side:
             different = array != goal
             if array.dtype.kind in "iu":
                 different &= (array < OPEN_END) | (goal < OPEN_END)
-            if was is None and value.uses and all(selects_the_same(*use, goal) for use in value.uses):
+            if was is None and value.uses and all(effects.selects_the_same(*use, goal) for use in value.uses):
                 return
             if was is None and array.size <= _SMALL:
                 different &= ~known_of(value.graph.model).idle(value, array.size, set(self.nodes.values()))

@@ -12,6 +12,7 @@ from bnfold.reference.dispatch import meaning
 from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.unchanged import defaults, meaningful_attributes
+from bnfold.verification.inputs.bounds import follow_from_sizes
 from bnfold.verification.tolerance.floats import is_float
 
 _SMOOTH = {
@@ -67,9 +68,14 @@ def differ_in_kind(old: Subgraph, new: Subgraph) -> bool:
 
 
 def _rough(subgraph: Subgraph) -> set[tuple[object, ...]]:
-    """Return the meaning of such nodes, with the names of their inputs and outputs."""
-    nodes = (node for node in subgraph.nodes if constant_of(node.output(0)) is None)
-    return {(*meaning(node), *_names(node)) for node in nodes if _is_singular(node) or not is_smooth(node)}
+    """Return the meaning of such nodes, with the names of their inputs and outputs; not of what sizes decide."""
+    nodes = (node for node in subgraph.nodes if _is_singular(node) or not is_smooth(node))
+    return {(*meaning(node), *_names(node)) for node in nodes if not _is_of_sizes(node)}
+
+
+def _is_of_sizes(node: ir.Node) -> bool:
+    """Whether its results follow from constants and sizes, whatever the numbers are."""
+    return follow_from_sizes([value for value in node.outputs if value is not None])
 
 
 def _is_singular(node: ir.Node) -> bool:

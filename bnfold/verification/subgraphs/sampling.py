@@ -30,7 +30,8 @@ def sampled(
     while len(found) < wanted and not (found and fails(found[-1])):
         before = subgraphs.coverage.uncovered
         found.append(_attempt(subgraphs, inputs, shapes, (kind or 0) + len(found), guessed=guessed))
-        samples = subgraphs.samples if isinstance(found[0], Difference) and kind is None else 1
+        is_any_kind = isinstance(found[0], Difference) and kind is None and not subgraphs.only_moves
+        samples = subgraphs.samples if is_any_kind else 1
         wanted = max(samples_needed(shapes, found[0], only_moves=subgraphs.only_moves), samples)
         if not (subgraphs.coverage.is_over or subgraphs.only_moves or isinstance(found[-1], Skip)):
             wanted = max(wanted, MOST_SAMPLES) if subgraphs.coverage.uncovered == before else len(found) + 1
