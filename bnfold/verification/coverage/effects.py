@@ -7,7 +7,16 @@ from typing import Any
 
 from bnfold import ir
 from bnfold.ir.elements import Array
-from bnfold.ir.traits import BROADCASTING, KEEPS_CHANNELS, READS_VALUES, REARRANGING, WEIGHTED, WINDOWED
+from bnfold.ir.traits import (
+    BROADCASTING,
+    CHOOSING,
+    KEEPS_CHANNELS,
+    MOVING,
+    READS_VALUES,
+    REDUCING,
+    WEIGHTED,
+    WINDOWED,
+)
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed_or_default
 
@@ -18,7 +27,7 @@ _SHORT = 64
 _NO_EFFECT = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 """What a window has along each axis without the attribute."""
 
-_SIZED_BY_SIZES = KEEPS_CHANNELS | BROADCASTING | REARRANGING | WEIGHTED
+_SIZED_BY_SIZES = KEEPS_CHANNELS | BROADCASTING | MOVING | REDUCING | WEIGHTED
 """Operators whose result has sizes that follow from no float that they read."""
 
 
@@ -87,7 +96,7 @@ def read_for_sizes(part: Subgraph) -> set[ir.Node]:
 
 
 def _reads_sizes(node: ir.Node, slot: int, found: Container[ir.Node]) -> bool:
-    return node.is_op("Shape", "Size") or (node in found and not (slot and node.has_trait(READS_VALUES)))
+    return node.is_op("Shape", "Size") or (node in found and not (slot and node.has_trait(READS_VALUES | CHOOSING)))
 
 
 def is_ratio(node: ir.Node, slot: int) -> bool:

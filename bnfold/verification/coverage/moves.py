@@ -81,7 +81,7 @@ def elsewhere(value: ir.Value, array: Array) -> Array:
     """
     goal = nudge(array)
     for node, slot in value.uses:
-        if node.is_op("Reshape") and slot == 1:
+        if array.dtype.kind == "i" and _becomes_shape(node, slot):
             goal = np.where(array == -1, array.dtype.type(_NO_SIZE), goal)
         if node.is_op("Resize", "Upsample") and array.dtype.kind == "f" and array.size == len(array) > 1:
             goal = np.where(array == 1, 2.0, goal)
@@ -92,6 +92,14 @@ def elsewhere(value: ir.Value, array: Array) -> Array:
     if array.dtype.kind == "f" and np.isneginf(array).any():
         goal = np.where(array == 0, -np.inf, goal)
     return np.asarray(goal)
+
+
+def _becomes_shape(node: ir.Node, slot: int, depth: int = 4) -> bool:
+    """Whether a Reshape reads what this input is put together to."""
+    if node.is_op("Reshape"):
+        return slot == 1
+    made = node.output(0) if depth and node.is_op("Cast", "Concat", "Identity", "Squeeze", "Unsqueeze") else None
+    return made is not None and any(_becomes_shape(*use, depth - 1) for use in made.uses)
 
 
 def _becomes_whole(node: ir.Node) -> bool:

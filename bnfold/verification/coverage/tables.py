@@ -9,6 +9,7 @@ from bnfold.ir.elements import Array
 from bnfold.ir.traits import CHOOSING
 from bnfold.verification.changes.extract import Subgraph, constant_of, producer_of_elements
 from bnfold.verification.changes.unchanged import identity
+from bnfold.verification.coverage.effects import read_for_sizes
 from bnfold.verification.coverage.record import Table
 from bnfold.verification.inputs.bounds import follow_from_sizes
 from bnfold.verification.tolerance.floats import is_float
@@ -28,11 +29,14 @@ def tables(old: Subgraph, new: Subgraph, *, are_alone: bool = True) -> list[Tabl
         }
         for side in (old, new)
     ]
+    measured = [read_for_sizes(side) for side in (old, new)]
     lone = [(0, key, node) for key, node in nodes[0].items() if key not in nodes[1]]
     found = []
     for side, key, node in [*lone, *((1, key, node) for key, node in nodes[1].items())]:
         value, tensor, others = node.input(0), constant_of(node.input(0)), [other for other in node.inputs[1:] if other]
         if not node.has_trait(CHOOSING) or value is None or tensor is None or all(map(constant_of, others)):
+            continue
+        if is_float(tensor.dtype) and node in measured[side]:
             continue
         if value in (old, new)[side].fed:  # a default, in whose place there are other numbers
             continue

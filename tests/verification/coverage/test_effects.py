@@ -68,3 +68,25 @@ def test_an_axis_that_a_slice_elsewhere_reads_is_no_end(last: str, status: str) 
     old = model(f"{SHARED} {{ {begin} {chain}  y = Sub (x, k) }}", AXES, opset=17)
     new = model(f"{SHARED} {{ {begin}  y = Sub (x, {last}) }}", AXES, opset=17)
     assert verify(ir.load(old), ir.load(new), depth="local", runtime="none").status == status
+
+
+TOKENS = "(int64[N,L] i, float[M,P] z) => (float[A,B,C] y)"
+TABLE = {"e": np.arange(80.0).reshape(20, 4), "last": np.array([-1]), "l": np.array([1]), "o": np.array([0])}
+
+
+@pytest.mark.parametrize(("made", "status"), [("j", "verified"), ("r", "failed")])
+def test_a_size_that_is_inferred_is_no_size_that_is_copied(made: str, status: str) -> None:
+    """A Reshape to -1 and the length: what the -1 is moved by must not say "as it was"."""
+    text = "s = Shape (i)  n = Gather (s, l)  t = Concat <axis = 0> (last, n)  j = Reshape (i, t)"
+    old = model(f"(int64[N,L] i) => (float[A,B,4] y) {{ {text}  y = Gather (e, j) }}", TABLE)
+    end = "y = Gather (e, i)" if made == "j" else "r = Transpose <perm = [1, 0]> (i)  y = Gather (e, r)"
+    new = model(f"(int64[N,L] i) => (float[A,B,4] y) {{ {end} }}", TABLE)
+    assert verify(ir.load(old), ir.load(new), depth="local", runtime="none").status == status
+
+
+@pytest.mark.parametrize(("rows", "status"), [("i", "verified"), ("z", "failed")])
+def test_a_table_that_gives_sizes_may_be_read_anywhere(rows: str, status: str) -> None:
+    old = model(f"{TOKENS} {{ g = Gather (e, i)  h = Tanh (g)  s = Shape (h)  y = Expand (z, s) }}", TABLE)
+    sizes = f"n = Shape ({rows})  f = Constant <value = int64[1] {{4}}> ()  t = Concat <axis = 0> (n, f)"
+    new = model(f"{TOKENS} {{ {sizes}  y = Expand (z, t) }}", TABLE)
+    assert verify(ir.load(old), ir.load(new), depth="local", runtime="none").status == status
