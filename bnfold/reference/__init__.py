@@ -5,6 +5,7 @@ right, and for what real networks spend their time in; onnx's reference implemen
 operators on a list that was checked. An operator version on neither is refused (`CannotEvaluate`), never guessed.
 """
 
+from bnfold.reference.dispatch import unknown_operator
 from bnfold.reference.evaluate import Alterations, Observer, OutOfTime, Prepared, evaluate
 from bnfold.reference.registry import CannotEvaluate, Misfit, Noise, Random, TooShort
 from bnfold.reference.work import Work
@@ -23,4 +24,5 @@ __all__ = [
     "TooShort",
     "Work",
     "evaluate",
+    "unknown_operator",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -200,6 +200,20 @@ def _without_default(function: Kernel) -> tuple[bool, ...]:
     """Say which inputs a kernel cannot do without, where no schema says so."""
     _, *inputs = inspect.signature(function).parameters.values()
     return tuple(parameter.default is parameter.empty for parameter in inputs)
+
+
+def unknown_operator(nodes: Iterable[ir.Node]) -> CannotEvaluate | None:
+    """Return the error of the first node of another domain that nothing can compute; None if there is none."""
+    for node in nodes:
+        if not node.domain or node.is_call:
+            continue
+        opset = node.graph.opset(node.domain)
+        known = definition(node.domain, node.op_type, opset)
+        version = opset if known is None else known.version
+        operator = node.domain, node.op_type, version
+        if find_kernel(*operator) is None and not fallback.is_listed(*operator):
+            return refused(node, version or opset, "")
+    return None
 
 
 def meaning(node: ir.Node) -> tuple[str, str, int]:

@@ -89,6 +89,11 @@ LEGAL["SoftmaxCrossEntropyLoss"] = LEGAL["NegativeLogLikelihoodLoss"]
 """What the text asks of the inputs, and neither of the two looks at."""
 
 
+def is_listed(domain: str, op: str, version: int) -> bool:
+    """Whether there is a kernel around onnx's function, or its implementation."""
+    return version in FUNCTIONS.get((domain, op), ()) or version in PROVEN.get((domain, op), ())
+
+
 def find_fallback(domain: str, op: str, version: int, evaluate: Evaluate) -> Kernel | None:
     """Return a kernel around onnx's function, or its implementation, if that version is on a list."""
     if version in FUNCTIONS.get((domain, op), ()):

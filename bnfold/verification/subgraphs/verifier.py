@@ -123,6 +123,9 @@ class SubgraphVerifier:
         sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, Skip):
             return sides
+        unknown = reference.unknown_operator(node for side in sides for node in side.nodes)
+        if unknown is not None:  # which is known before any sizes are looked for
+            return Skip(f"the original part cannot be run: {unknown}")
         found = self._compare_sides(cut, sides, hidden)
         if isinstance(found, Skip) or fails(found):
             return found
