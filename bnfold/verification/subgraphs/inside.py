@@ -1,11 +1,12 @@
 """Values inside two parts that turn out to be equal, in front of equal operators that may hide a difference.
 
-Where a Relu is 0 on every input that was tried, what it is fed still shows an error in a weight before it.
+Where a Relu is 0 on every input that was tried, what it is fed still shows an error in a weight before it. So it does
+where one part scales in front of the Relu by the number that the other part scales by behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -25,12 +26,20 @@ _NEAR = 1e-5
 """How far two values that are to be compared may be apart, relative to the largest number."""
 
 
+_HOMOGENEOUS = ("LeakyRelu", "PRelu", "Relu")
+"""Operators that scale their result as their first input is scaled by a positive number."""
+
+
 class Wider(NamedTuple):
-    """The cut with the values inside as outputs as well, and its regions; they have the original's names."""
+    """The cut with the values inside as outputs as well, and its regions; they have the original's names.
+
+    In the new region, a value is as many times as large as ``factors`` says.
+    """
 
     cut: ir.Cut
     old: Subgraph
     new: Subgraph
+    factors: Mapping[str, float]
 
 
 def with_equal_values_inside(parts: SubgraphPair) -> Wider | None:
@@ -47,14 +56,19 @@ def with_equal_values_inside(parts: SubgraphPair) -> Wider | None:
     except BnfoldError:
         return None
     pairs: dict[ir.Value, ir.Value] = {}
+    factors: dict[str, float] = {}
     for one, node in ones:
-        equal = (other for other, like in others if _alike(node, like) and _near(made[one.name], made_anew[other.name]))
-        if (found := next(equal, None)) is not None and one.name not in parts.cut.outputs:
-            pairs[one] = found
+        if one.name in parts.cut.outputs:
+            continue
+        for other in (other for other, like in others if _alike(node, like)):
+            factor = _factor(made[one.name], made_anew[other.name]) if node.is_op(*_HOMOGENEOUS) else 1.0
+            if _near(made[one.name] * factor, made_anew[other.name]):
+                pairs[one], factors[one.name] = other, factor
+                break
     if not pairs:
         return None
     cut = parts.cut._replace(outputs=(*parts.cut.outputs, *(value.name for value in pairs)))
-    return Wider(cut, old.with_outputs(pairs), new.with_outputs(pairs.values()))
+    return Wider(cut, old.with_outputs(pairs), new.with_outputs(pairs.values()), factors)
 
 
 def _in_front(side: Subgraph) -> Iterator[tuple[ir.Value, ir.Node]]:
@@ -70,6 +84,16 @@ def _alike(one: ir.Node, other: ir.Node) -> bool:
     """Whether two nodes have equal results for equal first inputs."""
     rest = zip_longest(one.inputs[1:], other.inputs[1:])
     return is_same_function(one, other) and all(left is right or are_one_constant(left, right) for left, right in rest)
+
+
+def _factor(one: Array, other: Array) -> float:
+    """Return by which positive number the one is scaled to the other, if it is; else 1."""
+    if not one.size or one.shape != other.shape or one.dtype.kind != "f":
+        return 1.0
+    place = np.abs(one).argmax()
+    first, second = float(one.flat[place]), float(other.flat[place])
+    factor = second / first if first else 1.0
+    return factor if 0 < factor < np.inf and abs(factor - 1) > _NEAR else 1.0
 
 
 def _near(one: Array, other: Array) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -48,6 +48,8 @@ class SubgraphPair:
     draws: PerturbedWeights
     evaluate: Evaluate
     seed: int
+    factors: Mapping[str, float] = field(default_factory=dict)
+    """How many times as large the results of the new part are that are larger."""
     samples: int = 1
     """How many sets of activations have to give equal results."""
     only_moves: bool = False
@@ -247,7 +249,9 @@ class SubgraphPair:
         own = dict(zip(self.cut.outputs, (value.name for value in one.subgraph.outputs), strict=True))
         names = [own.get(name, name) for name in outputs]
         made = self.evaluate(model, held, names, altered=altered, prepared=prepared, **options)
-        return {name: made[own.get(name, name)] for name in outputs}
+        results = {name: made[own.get(name, name)] for name in outputs}
+        factors = self.factors if one is self.new else {}
+        return {name: array / factors[name] if name in factors else array for name, array in results.items()}
 
 
 def _other(array: Array) -> Array:

@@ -23,7 +23,7 @@ from bnfold.verification.inputs.shapes import elements
 from bnfold.verification.inputs.sized import SharedShapes, fitted
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import sizes_in_turn
-from bnfold.verification.subgraphs.inside import with_equal_values_inside
+from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.repeated import MOST, repeatable, repeated, signature
 from bnfold.verification.subgraphs.runnable import runnable, takes_long
@@ -159,19 +159,20 @@ class SubgraphVerifier:
         hidden: Collection[str],
         key: Hashable = None,
         *,
-        is_wider: bool = False,
+        wider: Wider | None = None,
     ) -> Found:
         # The rewritten model has a newer opset, for which inference finds more sizes.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if says_more(value, new.inputs)}}
         coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
         first, second = (runnable(side, side.stored) for side in (old, new))
         samples, moves = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1, only_moves(old, new)
+        seed, factors = self.request.checks.seed, {} if wider is None else wider.factors
         subgraphs = SubgraphPair(
-            cut, first, second, coverage, self._draws, self._evaluate, self.request.checks.seed, samples, moves
+            cut, first, second, coverage, self._draws, self._evaluate, seed, factors, samples, moves
         )
         reshapes = any(node.is_op("Reshape") for node in old.nodes)
         attempts = SubgraphTrials(unranked=lacks_rank(fed), reshapes=reshapes)
-        agree_inside = cache(lambda: not is_wider and self._agree_inside(subgraphs, hidden))
+        agree_inside = cache(lambda: wider is None and self._agree_inside(subgraphs, hidden))
         equal: Difference | None = None
         conclusive, uncovered = 0, -1
         for trial in sizes_in_turn(self.request, cut.graph, fed, old.nodes, attempts):
@@ -205,7 +206,9 @@ class SubgraphVerifier:
     def _agree_inside(self, subgraphs: SubgraphPair, hidden: Collection[str]) -> bool:
         """Whether the parts agree, and show every fault, if values inside are compared as well."""
         wider = with_equal_values_inside(subgraphs)
-        found = None if wider is None else self._compare_alone(*wider, hidden, is_wider=True)
+        if wider is None:
+            return False
+        found = self._compare_alone(wider.cut, wider.old, wider.new, hidden, wider=wider)
         return isinstance(found, Difference) and not fails(found)
 
     def _doubt(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], *, own: bool) -> Skip | None:

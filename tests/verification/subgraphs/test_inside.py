@@ -39,3 +39,26 @@ def test_what_stands_beside_the_first_input_has_to_be_equal() -> None:
         after = model(FOLDED.replace("Relu (f)", "Max (f, low)"), {**weights, "low": single(np.array(second))})
         verdicts.append(verify(ir.load(before), ir.load(after), depth="local", runtime="none").status)
     assert verdicts == ["verified", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("node", "wrong", "status"),
+    [
+        ("Relu ({})", 0.0, "verified"),
+        ("Relu ({})", 3.0, "unverified"),
+        ("LeakyRelu <alpha = 0.0> ({})", 0.0, "verified"),
+        ("LeakyRelu <alpha = 0.0> ({})", 3.0, "unverified"),
+        ("Clip ({}, zero)", 0.0, "unverified"),  # scaled, its bound would be another one
+    ],
+)
+def test_a_factor_may_stand_on_either_side_of_the_relu(node: str, wrong: float, status: str) -> None:
+    rng = numbers(3)
+    weight, bias = single(rng.normal(size=(4, 3, 1, 1))), single(rng.normal(size=4))
+    bias[1] = -1e9
+    low = bias / 2
+    low[1] *= 1 + wrong
+    weights = {"w": weight, "b": bias, "half": np.float32(0.5), "zero": np.float32(0.0)}
+    behind = model(f"{HEAD} {{ c = Conv (x, w, b)  r = {node.format('c')}  y = Mul (r, half) }}", weights)
+    front = model(f"{HEAD} {{ d = Conv (x, w, b)  y = {node.format('d')} }}", {**weights, "w": weight / 2, "b": low})
+    verdict = verify(ir.load(behind), ir.load(front), depth="local", runtime="none")
+    assert verdict.status == status, verdict.reason
