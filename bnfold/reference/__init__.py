@@ -6,7 +6,7 @@ operators on a list that was checked. An operator version on neither is refused 
 """
 
 from bnfold.reference.dispatch import unknown_operator
-from bnfold.reference.evaluate import Alterations, Observer, OutOfTime, Prepared, evaluate
+from bnfold.reference.evaluate import Alterations, Observer, OutOfTime, Prepared, Replacement, evaluate
 from bnfold.reference.registry import CannotEvaluate, Misfit, Noise, Random, TooShort
 from bnfold.reference.work import Work
 from bnfold.settings import Policy
@@ -21,6 +21,7 @@ __all__ = [
     "Policy",
     "Prepared",
     "Random",
+    "Replacement",
     "TooShort",
     "Work",
     "evaluate",

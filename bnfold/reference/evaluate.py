@@ -24,6 +24,18 @@ from bnfold.reference.work import Work
 from bnfold.settings import Policy
 
 Observer = Callable[[str, Datum], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A change of a value to another one, whatever it is: it is not read for that."""
+
+    datum: Datum
+
+    def __call__(self, _: Datum) -> Datum:
+        return self.datum
+
+
 Alterations = Mapping[ir.Value, Callable[[Datum], Datum]]
 Environment = dict[ir.Value, Datum]
 
@@ -216,6 +228,10 @@ class Evaluation:
         """Return a value's array; a weight is read from disk now and kept until its last consumer has run."""
         if value in environment:
             return environment[value]
+        change = self.altered.get(value)
+        if isinstance(change, Replacement):
+            environment[value] = change.datum
+            return change.datum
         stored = _stored(value)
         if stored is None:
             raise _undefined(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,7 +19,7 @@ _BLOCK = 1 << 19
 
 
 class StreamedWeight:
-    """The weight of a Conv, of the dims that the file states, as rows: one an output channel."""
+    """The weight of a Conv, of the dims that the file states, as rows: one an output channel. Or a table of rows."""
 
     dtype = DOUBLE
 
@@ -35,6 +36,17 @@ class StreamedWeight:
             block = self._tensor.read(start * width, (stop - start) * width)
             yield slice(start, stop), block.reshape(-1, width).astype(np.float64, copy=False)
 
+    def take(self, places: Array) -> Array:
+        """Return the rows at these places, which are not negative; only they are read."""
+        width = math.prod(self.shape[1:])
+        chosen, where = np.unique(places, return_inverse=True)
+        found = np.empty((chosen.size, width))
+        ends = np.flatnonzero(np.diff(chosen) != 1) + 1
+        for start, stop in pairwise((0, *ends.tolist(), chosen.size)):
+            read = self._tensor.read(int(chosen[start]) * width, (stop - start) * width)
+            found[start:stop] = read.reshape(-1, width)
+        return found[where.reshape(-1)].reshape(*places.shape, *self.shape[1:])
+
     def whole(self) -> Array:
         """Return the weight as one array."""
         return self._tensor.float64()
@@ -42,7 +54,8 @@ class StreamedWeight:
 
 def streamed(node: ir.Node, slot: int) -> StreamedWeight | None:
     """Return the input of a node as such a weight; None where it has to be an array."""
-    if slot != 1 or not node.is_op("Conv") or node.attr("group", 1) != 1:
+    is_table = slot == 0 and node.is_op("Gather") and not node.has_references and node.attr("axis", 0) == 0
+    if not is_table and (slot != 1 or not node.is_op("Conv") or node.attr("group", 1) != 1):
         return None
     value = node.input(slot)
     tensor = value.tensor if value is not None else None

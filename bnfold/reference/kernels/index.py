@@ -10,12 +10,20 @@ import numpy as np
 
 from bnfold.reference.precision import Datum
 from bnfold.reference.registry import Array, Call, Result, dims_to_make, kernel, normal_axis, require
+from bnfold.reference.streamed import StreamedWeight
 
 
 @kernel("Gather", 1, 11, 13)
-def gather(call: Call, x: Array, indices: Array) -> Result:
+def gather(call: Call, x: Array | StreamedWeight, indices: Array) -> Result:
     """Gather whole slices along ``axis``."""
-    return np.take(x, indices, normal_axis(call.attr("axis"), x.ndim))
+    if isinstance(x, StreamedWeight):
+        size = x.shape[0]
+        require(((-size <= indices) & (indices < size)).all(), f"an index beyond {size} rows")
+        return x.take(indices % size)
+    axis = normal_axis(call.attr("axis"), x.ndim)
+    if x.flags.c_contiguous:
+        return np.take(x, indices, axis)
+    return x[(*[slice(None)] * axis, indices)]  # np.take would copy all of it first
 
 
 @kernel("GatherElements", 11, 13)

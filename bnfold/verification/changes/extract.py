@@ -7,13 +7,14 @@ outward, which makes the region of an If or Loop body a flat model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import onnx
 
 from bnfold import ir
 from bnfold.errors import Unsupported
+from bnfold.ir.elements import Array
 from bnfold.ir.tensor import InMemory
 from bnfold.ir.traits import REARRANGING
 from bnfold.reference.attributes import dense
@@ -31,20 +32,27 @@ class Subgraph:
     """The nodes that compute some values, what these nodes store, and what has to be fed.
 
     It ends at ``stops``, at weights, and at inputs of the graph. Inputs named in ``defaults`` keep their default; other
-    inputs are fed, even if they have one. The model must be in sync (`ir.Model.sync`). Raises Unsupported if two values
-    of the part share one name.
+    inputs are fed, even if they have one. What is ``known`` is stored. The model must be in sync (`ir.Model.sync`).
+    Raises Unsupported if two values of the part share one name.
     """
 
     def __init__(
-        self, outputs: Sequence[ir.Value], stops: Collection[ir.Value], defaults: Collection[str] = ()
+        self,
+        outputs: Sequence[ir.Value],
+        stops: Collection[ir.Value],
+        defaults: Collection[str] = (),
+        known: Mapping[ir.Value, Array] | None = None,
     ) -> None:
-        stopped = set(stops)
+        stopped = {*stops, *(known or ())}
         self.outputs = outputs
         self.nodes, leaves = walk(outputs, stopped)
         _check_names([*leaves, *(value for node in self.nodes for value in node.outputs if value is not None)])
         self.stored: list[ir.Value] = []
         self.fed: list[ir.Value] = []
+        self.known = {value: array for value, array in (known or {}).items() if value in leaves}
         for value in leaves:
+            if value in self.known:
+                continue
             if value.tensor_proto is not None:
                 is_stored = value not in stopped and (value.name in defaults or not _is_free(value))
             else:
@@ -53,8 +61,14 @@ class Subgraph:
 
     def with_outputs(self, values: Iterable[ir.Value]) -> Subgraph:
         """Return the same part with some of its inner values as further outputs."""
-        kept = {value.name for value in self.stored}
-        return Subgraph([*self.outputs, *values], self.fed, kept)
+        return self._again([*self.outputs, *values], self.known)
+
+    def with_known(self, known: Mapping[ir.Value, Array]) -> Subgraph:
+        """Return the same part without what computes these values."""
+        return self._again(self.outputs, {**self.known, **known})
+
+    def _again(self, outputs: Sequence[ir.Value], known: Mapping[ir.Value, Array]) -> Subgraph:
+        return Subgraph(outputs, self.fed, {value.name for value in self.stored}, known)
 
     @property
     def inputs(self) -> dict[str, ir.Value]:
@@ -73,6 +87,8 @@ class Subgraph:
                 proto.graph.initializer.append(value.tensor_proto)
             elif (sparse := sparse_of(value)) is not None:
                 proto.graph.sparse_initializer.append(sparse)
+        for value, array in self.known.items():
+            proto.graph.initializer.append(onnx.numpy_helper.from_array(array, value.name))
         proto.graph.input.extend(map(_info, self.fed))
         proto.graph.node.extend(node.proto for node in self.nodes)
         proto.graph.output.extend(map(_info, self.outputs))

@@ -44,6 +44,8 @@ def signature(path: str, sides: Sequence[Subgraph]) -> Hashable | None:
             if (content := _content(value)) is None:
                 return None
             found.append((numbers.get(value.name), *content))
+        for value, array in side.known.items():
+            found.append((numbers.get(value.name), array.shape, *array.reshape(-1).tolist()))
         for value in (*side.fed, *side.outputs):
             found.append((numbers.get(value.name), value.dtype, value.shape, value.is_initializer))
     return tuple(found)

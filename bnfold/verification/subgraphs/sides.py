@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from bnfold import ir
+from bnfold.ir.elements import Array
 from bnfold.verification.changes.boundaries import may_be_fed_in, visible
 from bnfold.verification.changes.extract import Subgraph, fed_apart
 from bnfold.verification.changes.from_constants import are_one_constant
+from bnfold.verification.changes.partly import known_of
+from bnfold.verification.coverage import read_for_sizes
 from bnfold.verification.subgraphs.trials import Skip
 
 Graphs = Mapping[str, ir.Graph]
@@ -27,7 +30,29 @@ def sides_of(graphs: Sequence[Graphs], cut: ir.Cut, defaults: Collection[str]) -
         return new
     apart = fed_apart(old, new, inputs)
     shared = tuple(name for name in inputs if name not in apart)
-    return sides_of(graphs, ir.Cut(cut.graph, shared, cut.outputs, cut.label), defaults) if apart else (old, new)
+    return (
+        sides_of(graphs, ir.Cut(cut.graph, shared, cut.outputs, cut.label), defaults)
+        if apart
+        else (_measured(old), _measured(new))
+    )
+
+
+def _measured(part: Subgraph) -> Subgraph:
+    """Return the part without what it computes for its sizes alone, where these are the same in every run."""
+    measured = read_for_sizes(part)
+    known: dict[ir.Value, Array] = {}
+    sizes: set[ir.Value] = set()
+    for node in part.nodes if measured else ():
+        is_size = node.is_op("Shape") and node.inputs[0] is not None and node.inputs[0].producer in measured
+        made = node.output(0)
+        if made is None or not (is_size or not sizes.isdisjoint(node.inputs)):
+            continue
+        found = known_of(made.graph.model).of(made)
+        if found is not None and found.is_certain and found.is_exact and found.elements.dtype.kind == "i":
+            known[made] = found.elements
+        else:
+            sizes.update(value for value in node.outputs if value is not None)
+    return part.with_known(known) if known else part
 
 
 def is_constant(graphs: Sequence[Graphs], cut: ir.Cut) -> bool:
