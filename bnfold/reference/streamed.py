@@ -42,7 +42,7 @@ class StreamedWeight:
         chosen, where = np.unique(places, return_inverse=True)
         found = np.empty((chosen.size, width))
         ends = np.flatnonzero(np.diff(chosen) != 1) + 1
-        for start, stop in pairwise((0, *ends.tolist(), chosen.size)):
+        for start, stop in pairwise((0, *ends.tolist(), chosen.size) if chosen.size else ()):
             read = self._tensor.read(int(chosen[start]) * width, (stop - start) * width)
             found[start:stop] = read.reshape(-1, width)
         return found[where.reshape(-1)].reshape(*places.shape, *self.shape[1:])

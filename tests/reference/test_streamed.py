@@ -1,4 +1,4 @@
-"""Convolutions whose weight is read a few rows at a time."""
+"""Convolutions whose weight is read a few rows at a time, and tables of which only the chosen rows are read."""
 
 from __future__ import annotations
 
@@ -113,3 +113,66 @@ def test_small_and_grouped_weights_are_held(tmp_path: Path, monkeypatch: pytest.
     whole = _convolution(tmp_path, (1, 2, 5), (6, 2, 3))
     assert streamed.streamed(whole.graph.nodes[0], 1) is not None
     assert streamed.streamed(whole.graph.nodes[0], 2) is None
+
+
+def _table(folder: Path, axis: int = 0) -> ir.Model:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (int64[N,M] i) => (float[A,B,C,D] y) '
+        f"{{ y = Gather <axis = {axis}> (t, i) }}"
+    )
+    rows = np.random.default_rng(2).standard_normal((50, 6, 4)).astype(np.float32)
+    proto.graph.initializer.append(numpy_helper.from_array(rows, "t"))
+    onnx.save(proto, folder / "model.onnx", save_as_external_data=True, location="data", size_threshold=0)
+    return ir.load(folder / "model.onnx")
+
+
+@pytest.mark.parametrize("places", [[[3, 4, 5], [-1, 0, 4]], [[7, 7, 7], [7, 7, 7]], [[], []]])
+def test_only_the_rows_that_are_chosen_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: list[list[int]]
+) -> None:
+    model, feeds = _table(tmp_path), {"i": np.array(places, np.int64)}
+    expected = reference.evaluate(model, feeds)["y"]
+    monkeypatch.setattr(streamed, "_LARGE", 0)
+    reads: list[int] = []
+    read = Stored.read
+
+    def counted(self: Stored, start: int, count: int) -> Array:
+        reads.append(count // 24)
+        return read(self, start, count)
+
+    monkeypatch.setattr(Stored, "read", counted)
+    found = reference.evaluate(model, feeds)["y"]
+    assert (found.shape, found.dtype) == (expected.shape, np.dtype(np.float64))
+    np.testing.assert_array_equal(found, expected)
+    assert sum(reads) == len({place % 50 for row in places for place in row})
+
+
+@pytest.mark.parametrize("place", [50, -51])
+def test_a_row_that_is_not_there_is_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int) -> None:
+    model = _table(tmp_path)
+    for size in (1 << 25, 0):
+        monkeypatch.setattr(streamed, "_LARGE", size)
+        with pytest.raises(reference.Misfit):
+            reference.evaluate(model, {"i": np.array([[place]], np.int64)})
+
+
+def test_other_slices_than_rows_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamed, "_LARGE", 0)
+    assert streamed.streamed(_table(tmp_path, axis=1).graph.nodes[0], 0) is None
+
+
+@pytest.mark.usefixtures("everything_is_large")
+@pytest.mark.parametrize(("row", "status"), [(None, "verified"), (31, "failed")])
+def test_every_row_of_a_large_table_is_compared(tmp_path: Path, row: int | None, status: str) -> None:
+    """A sum that went into the table, or not into one of its rows."""
+    rows = np.random.default_rng(2).standard_normal((50, 64)).astype(np.float32)
+    moved = rows + np.float32(1)
+    if row is not None:
+        moved[row] = rows[row]
+    head = '<ir_version: 8, opset_import: ["" : 17]> g (int64[1,4] i) => (float[A,B,C] y)'
+    for name, table, body in (("a", rows, "h = Gather (t, i)  y = Add (h, one)"), ("b", moved, "y = Gather (t, i)")):
+        proto = onnx.parser.parse_model(f"{head} {{ {body} }}")
+        proto.graph.initializer.append(numpy_helper.from_array(table, "t"))
+        proto.graph.initializer.append(numpy_helper.from_array(np.array(1, np.float32), "one"))
+        onnx.save(proto, tmp_path / f"{name}.onnx", save_as_external_data=True, location=f"{name}.data")
+    assert bnfold.verify(tmp_path / "a.onnx", tmp_path / "b.onnx").status == status

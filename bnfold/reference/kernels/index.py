@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,8 @@ def gather(call: Call, x: Array | StreamedWeight, indices: Array) -> Result:
     axis = normal_axis(call.attr("axis"), x.ndim)
     if x.flags.c_contiguous:
         return np.take(x, indices, axis)
-    return x[(*[slice(None)] * axis, indices)]  # np.take would copy all of it first
+    place: tuple[Any, ...] = (*[slice(None)] * axis, indices)
+    return x[place]  # np.take would copy all of it first
 
 
 @kernel("GatherElements", 11, 13)

@@ -113,8 +113,8 @@ class PartlyKnown:
         operands = self._operands(node)
         known = [*operands.values()]
         is_exact = all(operand.is_exact for operand in known)
-        if node.is_op("Size") and (shape := node.inputs[0]) is not None and _is_shape(shape):
-            return _fully(np.array(operands[shape].elements.size, np.int64), is_exact=is_exact)  # a rank
+        if node.is_op("Size"):  # as of a shape: a rank
+            return _fully(np.array(known[0].elements.size, np.int64), is_exact=is_exact)
         elements = _run(node, {value: operand.elements for value, operand in operands.items()})
         partly = [operand for operand in known if not operand.is_certain]
         if not partly:
@@ -239,10 +239,6 @@ def _is_exact(elements: Array) -> bool:
         return True
     wide = elements.astype(np.float64)
     return bool(np.all((np.abs(wide) <= _LARGEST) & (wide * _STEPS == np.floor(wide * _STEPS))))
-
-
-def _is_shape(value: ir.Value) -> bool:
-    return value.producer is not None and value.producer.is_op("Shape")
 
 
 def _is_plain(node: ir.Node) -> bool:

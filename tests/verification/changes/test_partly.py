@@ -36,6 +36,8 @@ def loaded(body: str) -> ir.Model:
         ("s = Shape (x)  v = Equal (s, minus)", [False, False, False, False]),
         ("s = Shape (x)  v = Equal (s, k1)", [None, False, False, False]),
         ("s = Shape (x)  m = Sub (s, k9)  v = Equal (m, minus)", [None, False, False, False]),
+        ("s = Shape (x)  g = Concat <axis = 0> (s, k1)  z = Size (g)  v = Unsqueeze (z, k0)", [5]),
+        ("s = Shape (x)  g = Slice (s, k0, fed)  z = Size (g)  v = Unsqueeze (z, k0)", "nothing"),
         ("s = Shape (x)  v = Add (s, fed)", "nothing"),
         ("s = Shape (x)  g = Gather (s, k0)  v = Slice (s, k0, g)", "nothing"),
     ],

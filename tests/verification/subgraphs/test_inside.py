@@ -57,7 +57,7 @@ def test_a_factor_may_stand_on_either_side_of_the_relu(node: str, wrong: float, 
     bias[1] = -1e9
     low = bias / 2
     low[1] *= 1 + wrong
-    weights = {"w": weight, "b": bias, "half": np.float32(0.5), "zero": np.float32(0.0)}
+    weights = {"w": weight, "b": bias, "half": np.array(0.5), "zero": np.array(0.0)}
     behind = model(f"{HEAD} {{ c = Conv (x, w, b)  r = {node.format('c')}  y = Mul (r, half) }}", weights)
     front = model(f"{HEAD} {{ d = Conv (x, w, b)  y = {node.format('d')} }}", {**weights, "w": weight / 2, "b": low})
     verdict = verify(ir.load(behind), ir.load(front), depth="local", runtime="none")

@@ -735,3 +735,32 @@ def test_a_value_that_is_empty_in_every_run_is_equal_without_a_comparison() -> N
     before = model(f"(float[2,3,4] x) => (int64[n] y) {{ {nodes} }}", constants)
     outcome = bnfold.convert(before, opset=9, verify=bnfold.VerifyOptions(depth="local"))
     assert outcome.verified, outcome.verdict
+
+
+@pytest.mark.parametrize(("size", "status"), [(5, "verified"), (4, "failed")])
+def test_what_only_gives_sizes_that_are_the_same_in_every_run_is_not_computed(
+    monkeypatch: pytest.MonkeyPatch, size: int, status: str
+) -> None:
+    from bnfold.reference.work import Work
+
+    computed: list[str] = []
+    add = Work.add
+
+    def noted(self: Work, node: ir.Node, *given: Any) -> None:
+        computed.append(node.op_type)
+        add(self, node, *given)
+
+    monkeypatch.setattr(Work, "add", noted)
+    head = "(float[N,3,5,5] x, float[N,20] z) => (float[N,A,B] y)"
+    sizes = "c = Conv (x, w)  s = Shape (c)  g = Gather (s, two)  t = Concat <axis = 0> (b, g, rest)"
+    rows = "n = Shape (z)  b = Gather (n, zero)"
+    weights = {"w": np.ones((4, 3, 1, 1)), "two": np.array([2]), "zero": np.array([0]), "rest": np.array([-1])}
+    before = model(f"{head} {{ {rows}  {sizes}  y = Reshape (z, t) }}", weights)
+    given = {"k": np.array([size, -1]), "zero": np.array([0])}
+    after = model(
+        f"{head} {{ {rows}  t = Concat <axis = 0> (b, k)  r = Reshape (z, t)  m = Neg (r)  y = Neg (m) }}", given
+    )
+    verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
+    assert verdict.status == status, verdict.reason
+    assert "Conv" not in computed
+    assert "Reshape" in computed
