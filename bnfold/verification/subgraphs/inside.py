@@ -19,8 +19,8 @@ from bnfold.ir.traits import HIDING
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import are_one_constant
 from bnfold.verification.changes.unchanged import is_same_function
+from bnfold.verification.inputs.drawing import Feeds
 from bnfold.verification.subgraphs.pairs import SubgraphPair
-from bnfold.verification.tolerance.compare import Difference
 
 _NEAR = 1e-5
 """How far two values that are to be compared may be apart, relative to the largest number."""
@@ -42,12 +42,11 @@ class Wider(NamedTuple):
     factors: Mapping[str, float]
 
 
-def with_equal_values_inside(parts: SubgraphPair) -> Wider | None:
-    """Return the regions with further outputs to compare; None where there are none."""
-    feeds = next((feeds for feeds, _, found in parts.tried if isinstance(found, Difference)), None)
+def with_equal_values_inside(parts: SubgraphPair, feeds: Feeds) -> Wider | None:
+    """Return the regions with further outputs to compare; None where there are none. ``feeds`` show which are equal."""
     old, new = parts.old.subgraph, parts.new.subgraph
     ones, others = ([*_in_front(side)] for side in (old, new))
-    if feeds is None or not ones or not others:
+    if not ones or not others:
         return None
     runs = parts.fed(feeds)
     try:

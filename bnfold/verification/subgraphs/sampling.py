@@ -1,13 +1,13 @@
-"""Compare two parts on as many samples of one shape as it takes."""
+"""Compare two parts on as many samples of one shape as it takes, and at other ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from bnfold import ir
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, choosing, random_value, smaller
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, choosing, random_value, smaller
 from bnfold.verification.subgraphs.pairs import SubgraphPair
-from bnfold.verification.subgraphs.shapes import Shapes, fed_shapes
+from bnfold.verification.subgraphs.shapes import Shapes, fed_shapes, lacks_rank, subgraph_shapes
 from bnfold.verification.subgraphs.trials import MOST_SAMPLES, Found, Skip, fails, samples_needed
 from bnfold.verification.tolerance.compare import Difference
 
@@ -49,16 +49,40 @@ def _attempt(
     subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, sample: int, *, guessed: bool
 ) -> Found:
     """Compare one sample. If rounding hides too much where activations are large, they are drawn smaller."""
-    is_large = SAMPLE_KINDS[sample % len(SAMPLE_KINDS)] == "large"
-    feeds = {
-        name: random_value(value, shapes[name], subgraphs.seed, sample, fed_shapes(shapes), signed=is_large)
-        for name, value in inputs.items()
-    }
-    feeds = choosing(inputs.values(), feeds, subgraphs.draws.rows, sample)
+    feeds = drawn(subgraphs, inputs, shapes, sample)
     latest = subgraphs.attempt(feeds, guessed=guessed)
     subgraphs.tried.append((feeds, guessed, latest))
-    if is_large and isinstance(latest, Skip) and latest.is_coarse:
+    if _is_large(sample) and isinstance(latest, Skip) and latest.is_coarse:
         feeds = smaller(inputs, feeds)
         latest = subgraphs.attempt(feeds, guessed=guessed)
         subgraphs.tried.append((feeds, guessed, latest))
     return latest
+
+
+def drawn(subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, sample: int) -> Feeds:
+    """Return the activations of one sample."""
+    feeds = {
+        name: random_value(value, shapes[name], subgraphs.seed, sample, fed_shapes(shapes), signed=_is_large(sample))
+        for name, value in inputs.items()
+    }
+    return choosing(inputs.values(), feeds, subgraphs.draws.rows, sample)
+
+
+def _is_large(sample: int) -> bool:
+    return SAMPLE_KINDS[sample % len(SAMPLE_KINDS)] == "large"
+
+
+def at_other_ranks(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
+    """Return why equal results do not count where callers choose a rank, or where a rank may choose a branch."""
+    nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
+    is_chosen = any(value.is_input and value.shape is None for value in fed.values())
+    if not lacks_rank(fed) or not (is_chosen or any(node.subgraphs for node in nodes)):
+        return None
+    by_rank: dict[tuple[int, ...], Shapes] = {}
+    for trial in subgraph_shapes(fed, subgraphs.old.subgraph.nodes):
+        by_rank.setdefault(tuple(map(len, trial.shapes.values())), trial.shapes)
+    for shapes in by_rank.values():
+        found = sampled(subgraphs, fed, shapes, guessed=True)
+        if fails(found) or (isinstance(found, Skip) and found.only_after):
+            return Skip("it is equivalent at some ranks only, and the model does not declare which it gets")
+    return None

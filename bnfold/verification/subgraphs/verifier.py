@@ -18,7 +18,7 @@ from bnfold.verification.changes.boundaries import changed_defaults
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind, only_moves
-from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS
+from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, Feeds
 from bnfold.verification.inputs.shapes import elements
 from bnfold.verification.inputs.sized import SharedShapes, fitted
 from bnfold.verification.request import Request
@@ -27,7 +27,7 @@ from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.repeated import MOST, repeatable, repeated, signature
 from bnfold.verification.subgraphs.runnable import runnable, takes_long
-from bnfold.verification.subgraphs.sampling import sampled
+from bnfold.verification.subgraphs.sampling import at_other_ranks, drawn, sampled
 from bnfold.verification.subgraphs.shapes import (
     Shapes,
     Trial,
@@ -62,6 +62,9 @@ _MANY = 1 << 16
 
 _VARYING = [number for number, kind in enumerate(SAMPLE_KINDS) if kind not in FLAT]
 """The kinds of numbers that are compared at other sizes: a statistic of flat ones may not depend on them."""
+
+_MANY_DOUBTS = 8
+"""Possible faults that the results have to show, beyond which it is looked first for values inside that show them."""
 
 _UNCLAIMED = 8
 """Sizes to try until the original runs, if sizes that only the rewritten model states are not relied on."""
@@ -170,6 +173,8 @@ class SubgraphVerifier:
         subgraphs = SubgraphPair(
             cut, first, second, coverage, self._draws, self._evaluate, seed, factors, samples, moves
         )
+        if wider is None and (inside := self._found_inside_first(subgraphs, fed, hidden)) is not None:
+            return inside
         reshapes = any(node.is_op("Reshape") for node in old.nodes)
         attempts = SubgraphTrials(unranked=lacks_rank(fed), reshapes=reshapes)
         agree_inside = cache(lambda: wider is None and self._agree_inside(subgraphs, hidden))
@@ -204,32 +209,29 @@ class SubgraphVerifier:
         return outcome
 
     def _agree_inside(self, subgraphs: SubgraphPair, hidden: Collection[str]) -> bool:
-        """Whether the parts agree, and show every fault, if values inside are compared as well."""
-        wider = with_equal_values_inside(subgraphs)
+        feeds = next((feeds for feeds, _, found in subgraphs.tried if isinstance(found, Difference)), None)
+        return feeds is not None and self._found_inside(subgraphs, feeds, hidden) is not None
+
+    def _found_inside_first(
+        self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], hidden: Collection[str]
+    ) -> Difference | None:
+        """Do as `_found_inside` where the results alone would have to show many faults, one after the other."""
+        many = len(subgraphs.coverage.mutants) > _MANY_DOUBTS
+        trial = next(subgraph_shapes(fed, subgraphs.old.subgraph.nodes), None) if many else None
+        return None if trial is None else self._found_inside(subgraphs, drawn(subgraphs, fed, trial.shapes, 0), hidden)
+
+    def _found_inside(self, subgraphs: SubgraphPair, feeds: Feeds, hidden: Collection[str]) -> Difference | None:
+        """Return the finding if values inside are compared as well; None if they differ or do not show every fault."""
+        wider = with_equal_values_inside(subgraphs, feeds)
         if wider is None:
-            return False
+            return None
         found = self._compare_alone(wider.cut, wider.old, wider.new, hidden, wider=wider)
-        return isinstance(found, Difference) and not fails(found)
+        return found if isinstance(found, Difference) and not fails(found) else None
 
     def _doubt(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], *, own: bool) -> Skip | None:
         """Return why equal results do not count. Without ``own``, only the rewritten model states the sizes."""
         doubt = None if own else self._at_unclaimed_sizes(subgraphs, fed)
-        return doubt or self._at_other_ranks(subgraphs, fed) or self._at_further_sizes(subgraphs, fed)
-
-    def _at_other_ranks(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
-        """Return why equal results do not count where callers choose a rank, or where a rank may choose a branch."""
-        nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
-        is_chosen = any(value.is_input and value.shape is None for value in fed.values())
-        if not lacks_rank(fed) or not (is_chosen or any(node.subgraphs for node in nodes)):
-            return None
-        by_rank: dict[tuple[int, ...], Shapes] = {}
-        for trial in subgraph_shapes(fed, subgraphs.old.subgraph.nodes):
-            by_rank.setdefault(tuple(map(len, trial.shapes.values())), trial.shapes)
-        for shapes in by_rank.values():
-            found = sampled(subgraphs, fed, shapes, guessed=True)
-            if fails(found) or (isinstance(found, Skip) and found.only_after):
-                return Skip("it is equivalent at some ranks only, and the model does not declare which it gets")
-        return None
+        return doubt or at_other_ranks(subgraphs, fed) or self._at_further_sizes(subgraphs, fed)
 
     def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
         """Return why equal results do not count if only the rewritten model states the sizes; it may be wrong."""

@@ -7,6 +7,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import verify
+from bnfold.verification.coverage import record
 from tests.verification.graphs import model, numbers, single
 
 HEAD = "(float[N,3,H,W] x) => (float[N,4,H,W] y)"
@@ -62,3 +63,20 @@ def test_a_factor_may_stand_on_either_side_of_the_relu(node: str, wrong: float, 
     front = model(f"{HEAD} {{ d = Conv (x, w, b)  y = {node.format('d')} }}", {**weights, "w": weight / 2, "b": low})
     verdict = verify(ir.load(behind), ir.load(front), depth="local", runtime="none")
     assert verdict.status == status, verdict.reason
+
+
+def test_values_inside_spare_the_question_whether_each_fault_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(*_: object) -> bool:
+        raise AssertionError("a fault behind the Relu was looked for")
+
+    monkeypatch.setattr(record, "_shows", asked)
+    rng = numbers(3)
+    weight, bias = single(rng.normal(size=(12, 3, 1, 1))), single(rng.normal(size=12))
+    head = "(float[N,3,H,W] x) => (float[N,12,H,W] y)"
+    body = "c = Conv (x, w)  a = Add (c, b)  m = Mul (a, two)  r = Relu (m)  y = Transpose <perm = [0, 1, 3, 2]> (r)"
+    before = model(f"{head} {{ {body} }}", {"w": weight, "b": bias.reshape(12, 1, 1), "two": np.array(2.0)})
+    for factor, status in ((2.0, "verified"), (2.01, "failed")):
+        folded = FOLDED.replace("float[N,4,H,W]", "float[N,12,H,W]")
+        after = model(folded, {"w": weight * 2, "k": single(bias * factor)})
+        verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
+        assert verdict.status == status, verdict.reason
