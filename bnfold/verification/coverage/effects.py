@@ -108,7 +108,7 @@ def is_ratio(node: ir.Node, slot: int) -> bool:
 
 
 def selects_the_same(node: ir.Node, slot: int, goal: Array) -> bool:
-    """Whether a Slice of a vector selects the same elements if its start, end or step is ``goal``.
+    """Whether a Slice along one axis of known size selects the same elements if its start, end or step is ``goal``.
 
     A Slice that takes all of an axis has no effect along any axis.
     """
@@ -124,17 +124,19 @@ def selects_the_same(node: ir.Node, slot: int, goal: Array) -> bool:
         return False
     new = [goal if place == slot - 1 else array for place, array in enumerate(old)]
     first, second = (slice(*(int(array[0]) for array in (*row[:2], *row[3:]))) for row in (old, new))
-    lengths = _lengths(data, first, second)
+    axis = int(old[2][0]) if len(old) > 2 else 0
+    lengths = _lengths(data, axis, first, second)
     return bool(lengths) and all(range(length)[first] == range(length)[second] for length in lengths)
 
 
-def _lengths(data: ir.Value, *slices: slice) -> Sequence[int]:
-    """Return the length of a vector, or, if it is unknown, lengths at which slices differ if they do at any.
+def _lengths(data: ir.Value, axis: int, *slices: slice) -> Sequence[int]:
+    """Return the length of an axis, or, if that is unknown, lengths at which slices differ if they do at any.
 
     Beyond starts and ends that are counted from the front, they select as they do there.
     """
-    length = data.shape[0] if data.shape is not None and len(data.shape) == 1 else None
-    if isinstance(length, int):
+    rank = len(data.shape or ())
+    length = data.shape[axis] if data.shape is not None and -rank <= axis < rank else None
+    if isinstance(length, int) and length > 0:
         return [length]
     bounds = [bound for each in slices for bound in (each.start, each.stop)]
     return range(max(bounds) + 2) if min(bounds) >= 0 and max(bounds) <= _SHORT else []

@@ -90,3 +90,17 @@ def test_a_table_that_gives_sizes_may_be_read_anywhere(rows: str, status: str) -
     sizes = f"n = Shape ({rows})  f = Constant <value = int64[1] {{4}}> ()  t = Concat <axis = 0> (n, f)"
     new = model(f"{TOKENS} {{ {sizes}  y = Expand (z, t) }}", TABLE)
     assert verify(ir.load(old), ir.load(new), depth="local", runtime="none").status == status
+
+
+HALVES = "(float[N,{},L] x) => (float[N,2,L] y)"
+PLACES = {"one": np.array([1]), "two": np.array([2]), "four": np.array([4]), "five": np.array([5])}
+
+
+@pytest.mark.parametrize(("channels", "status"), [("4", "verified"), ("C", "failed")])
+def test_an_end_at_the_end_of_an_axis_may_lie_beyond_it(channels: str, status: str) -> None:
+    """The end follows from the size of the axis; where that is not known, 4 would be another end than 5."""
+    end = "s = Shape (x)  g = Gather (s, one)" if channels == "4" else "g = Identity (five)"
+    head = HALVES.format(channels)
+    old = model(f"{head} {{ {end}  y = Slice (x, two, g, one) }}", PLACES)
+    new = model(f"{head} {{ y = Slice (x, two, four, one) }}", PLACES)
+    assert verify(ir.load(old), ir.load(new), depth="local", runtime="none").status == status
