@@ -28,7 +28,7 @@ _NO_EFFECT = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 """What a window has along each axis without the attribute."""
 
 _SIZED_BY_SIZES = KEEPS_CHANNELS | BROADCASTING | MOVING | REDUCING | WEIGHTED
-"""Operators whose result has sizes that follow from no float that they read."""
+"""Operators whose result has sizes that follow from those of the inputs, and from shapes and axes."""
 
 
 def types(node: ir.Node) -> list[int | None]:
@@ -82,7 +82,10 @@ def normalised(node: ir.Node, name: str, setting: Any) -> Any:
 
 
 def read_for_sizes(part: Subgraph) -> set[ir.Node]:
-    """Return the nodes of which only the sizes reach a result: no float that they read has an effect."""
+    """Return the nodes of which only the sizes reach a result: the numbers that they read have no effect.
+
+    Of the numbers, shapes and axes do: the operators read the values of such inputs.
+    """
     if any(node.subgraphs for node in part.nodes):  # a body may read the numbers
         return set()
     inside, ends, found = set(part.nodes), set(part.outputs), set[ir.Node]()

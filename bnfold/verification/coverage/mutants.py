@@ -16,7 +16,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
-from bnfold.ir.traits import CHOOSING
+from bnfold.ir.traits import CHOOSING, READS_VALUES
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed_or_default
 from bnfold.verification.changes.partly import known_of
@@ -113,9 +113,9 @@ class _Side:
         measured = effects.read_for_sizes(subgraph)
         for node in reversed(subgraph.nodes):
             if not all(value is None or self._fixed(value) for value in node.outputs):
-                self._add(node, compared, has_floats=node not in measured)
+                self._add(node, compared, is_measured=node in measured)
 
-    def _add(self, node: ir.Node, compared: Collection[str], *, has_floats: bool) -> None:
+    def _add(self, node: ir.Node, compared: Collection[str], *, is_measured: bool) -> None:
         made = [value for value in node.outputs if value is not None]
         smooth = is_smooth(node)
         selects = node.has_trait(CHOOSING) and not all(value is None or self._fixed(value) for value in node.inputs[1:])
@@ -132,7 +132,7 @@ class _Side:
             tensor = self._fixed(value)
             if value is None or tensor is None or effects.is_ratio(node, slot):
                 continue
-            if has_floats or not is_float(tensor.dtype):
+            if not is_measured or (slot and node.has_trait(READS_VALUES)):
                 self.constants[value.name] = value, tensor
                 # The sizes and scales of a Resize decide which numbers it reads.
                 if not smooth or (slot and node.is_op("Resize", "Upsample")):

@@ -36,7 +36,7 @@ def tables(old: Subgraph, new: Subgraph, *, are_alone: bool = True) -> list[Tabl
         value, tensor, others = node.input(0), constant_of(node.input(0)), [other for other in node.inputs[1:] if other]
         if not node.has_trait(CHOOSING) or value is None or tensor is None or all(map(constant_of, others)):
             continue
-        if is_float(tensor.dtype) and node in measured[side]:
+        if node in measured[side]:
             continue
         if value in (old, new)[side].fed:  # a default, in whose place there are other numbers
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from bnfold import ir
@@ -67,6 +68,19 @@ def test_an_axis_that_a_slice_elsewhere_reads_is_no_end(last: str, status: str) 
     chain = "p = Unsqueeze (m, a)  q = Reshape (p, six)  o = Squeeze (q, a)  k = Reshape (o, r)"
     old = model(f"{SHARED} {{ {begin} {chain}  y = Sub (x, k) }}", AXES, opset=17)
     new = model(f"{SHARED} {{ {begin}  y = Sub (x, {last}) }}", AXES, opset=17)
+    assert verify(ir.load(old), ir.load(new), depth="local", runtime="none").status == status
+
+
+FIRST = {"o": np.array(0), "v": np.array([0])}
+
+
+@pytest.mark.parametrize(("batch", "status"), [("x", "verified"), ("z", "unverified")])
+def test_which_row_gives_a_size_does_not_matter(batch: str, status: str) -> None:
+    head = "(float[N,2,2] x, float[M,3] z, float[1] u) => (float[K] y)"
+    old = model(f"{head} {{ g = Gather (x, o)  h = Gather (g, o)  s = Shape (h)  y = Expand (u, s) }}", FIRST)
+    new = model(f"{head} {{ n = Shape ({batch})  s = Gather (n, v)  y = Expand (u, s) }}", FIRST)
+    old.graph.node[0].attribute.append(onnx.helper.make_attribute("axis", 1))
+    old.graph.node[1].attribute.append(onnx.helper.make_attribute("axis", 1))
     assert verify(ir.load(old), ir.load(new), depth="local", runtime="none").status == status
 
 
