@@ -57,6 +57,11 @@ def find_concat_or_joined(node: ir.Node, known: Proven) -> Plan | None:
     return find_concat(node, known) or find_joined(node, known)
 
 
+def find_neutral_or_addition(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan what `find_neutral` plans, or else what `find_addition` does."""
+    return find_neutral(node, known) or find_addition(node, known)
+
+
 FINDERS: Mapping[str, Finder] = {
     "Identity": find_identity,
     "Dropout": find_dropout,
@@ -70,7 +75,7 @@ FINDERS: Mapping[str, Finder] = {
     "Tile": find_tile,
     "Transpose": find_transpose_or_reshaping,
     "Where": find_chosen,
-    "Add": find_addition,
+    "Add": find_neutral_or_addition,
     **dict.fromkeys(BOUNDING, find_bounds),
     **dict.fromkeys(("Mul", "Div", "Sub"), find_neutral),
     **dict.fromkeys(("Sum", "Mean", "Split"), find_alone),
@@ -95,8 +100,8 @@ class Simplified(NamedTuple):
 
 
 def find_group_norm_or_addition(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan a GroupNormalization that ends in this Add, or else what `find_addition` plans."""
-    return find_group_norm(node, known) or find_addition(node, known)
+    """Plan a GroupNormalization that ends in this Add, or else what is planned without the option."""
+    return find_group_norm(node, known) or find_neutral_or_addition(node, known)
 
 
 def decide_branches(model: ir.Model, report: Report, withheld: frozenset[str]) -> Simplified:
