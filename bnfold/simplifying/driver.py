@@ -8,6 +8,7 @@ from typing import NamedTuple
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.shapes.arithmetic import Proven
+from bnfold.ir.traits import STATES
 from bnfold.report.events import Report
 from bnfold.report.other_events import SimplifyEvent
 from bnfold.simplifying.apply import Editor
@@ -36,6 +37,7 @@ from bnfold.simplifying.plan import Plan
 from bnfold.simplifying.products import find_addition
 from bnfold.simplifying.reshaping import RESHAPING, find_reshaping
 from bnfold.simplifying.slicing import find_slice
+from bnfold.simplifying.states import find_states
 from bnfold.simplifying.transposing import find_transpose, keeps_order
 
 Finder = Callable[[ir.Node, Proven], Plan | None]
@@ -75,6 +77,7 @@ FINDERS: Mapping[str, Finder] = {
     "Tile": find_tile,
     "Transpose": find_transpose_or_reshaping,
     "Where": find_chosen,
+    **dict.fromkeys(STATES, find_states),
     "Add": find_neutral_or_addition,
     **dict.fromkeys(BOUNDING, find_bounds),
     **dict.fromkeys(("Mul", "Div", "Sub"), find_neutral),
@@ -172,15 +175,21 @@ def _round(model: ir.Model, known: Proven, editor: Editor, report: Report, finde
 
 
 def _plan(node: ir.Node, known: Proven, first: dict[Hashable, ir.Node], finders: Mapping[str, Finder]) -> Plan | None:
-    if node.domain or node.has_references or known.calls(node):
+    if (node.domain and not _has_states(node)) or node.has_references or known.calls(node):
         return None
     finder = finders.get(node.op_type)
     try:
         plan = finder(node, known) if finder is not None else None
+        if node.domain:
+            return plan
         plan = plan if plan is not None else find_broadcast(node, known)
         return plan if plan is not None else find_equal(node, first)
     except BnfoldError:  # an attribute of a type that the operator never had
         return None
+
+
+def _has_states(node: ir.Node) -> bool:
+    return node.is_known and node.op_type in STATES
 
 
 def _remove_unread(model: ir.Model, report: Report) -> None:
