@@ -32,6 +32,7 @@ from bnfold.verification.coverage.moves import (
     replacing_slices,
     shares,
 )
+from bnfold.verification.coverage.neutral import are_neutral
 from bnfold.verification.coverage.record import STEP, Mutant
 from bnfold.verification.coverage.smooth import is_smooth, settings
 from bnfold.verification.coverage.values import nudged
@@ -92,7 +93,7 @@ class _Side:
     lie between them and a compared value; constants that they read are ``observable``. From values that depend on a
     ``selectable`` constant, an operator selects at computed places, and may leave out any of them; its nodes are
     ``selected``. If the part ``carries`` NaN, every result that depends on a NaN is NaN. ``unmatched_constants`` and
-    ``unmatched_nodes`` have no counterpart in the other part.
+    ``unmatched_nodes`` have no counterpart in the other part. A constant that has no effect needs none.
     """
 
     def __init__(self, number: int, subgraph: Subgraph, compared: Collection[str], by_sizes: bool) -> None:
@@ -145,9 +146,13 @@ class _Side:
         self.unmatched_constants = [
             found
             for name, found in self.constants.items()
-            if not _are_alike(found, other.constants.get(name)) and not self._is_read_alike(found[0], other)
+            if not _are_alike(found, other.constants.get(name)) and not self._is_idle(*found, other)
         ]
         self.unmatched_nodes = [node for key, node in self.nodes.items() if key not in other.nodes]
+
+    def _is_idle(self, value: ir.Value, tensor: ir.Tensor, other: _Side) -> bool:
+        uses = [use for use in value.uses if self.nodes.get(identity(use[0])) is use[0]]
+        return self._is_read_alike(value, other) or (not self.has_bodies and are_neutral(value, tensor, uses))
 
     def _is_read_alike(self, constant: ir.Value, other: _Side) -> bool:
         """Whether the same nodes read equal numbers at the same input slots of the other part.
