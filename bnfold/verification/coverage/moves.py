@@ -9,6 +9,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.ir.elements import Array
+from bnfold.verification.changes.partly import known_of
 from bnfold.verification.coverage.record import STEP
 from bnfold.verification.tolerance.compare import magnitude
 from bnfold.verification.tolerance.floats import is_float
@@ -75,14 +76,15 @@ _NO_SIZE = 1048583
 def elsewhere(value: ir.Value, array: Array) -> Array:
     """Return other numbers for those of a constant: slightly larger ones, except where these have no effect.
 
-    A Reshape copies a size for 0, which may be the size that it infers for -1. A scale of 1 has an effect from 2 on.
-    The first Tile has counts that are floats. In a mask of 0 and -inf, another place is hidden. The limit of a number
-    that is cast to an integer moves by one.
+    A Reshape copies a size for 0, which may be the size that it infers for -1, or 1 in every run. A scale of 1 has an
+    effect from 2 on. The first Tile has counts that are floats. In a mask of 0 and -inf, another place is hidden. The
+    limit of a number that is cast to an integer moves by one.
     """
     goal = nudge(array)
     for node, slot in value.uses:
         if node.is_op("Reshape") and slot == 1:
             goal = np.where(array == -1, array.dtype.type(_NO_SIZE), goal)
+            goal = np.where((array == 0) & _is_one(node.input(0), array.size), array.dtype.type(2), goal)
         if node.is_op("Resize", "Upsample") and array.dtype.kind == "f" and array.size == len(array) > 1:
             goal = np.where(array == 1, 2.0, goal)
         if node.is_op("Tile") and slot and array.dtype.kind == "f":
@@ -92,6 +94,12 @@ def elsewhere(value: ir.Value, array: Array) -> Array:
     if array.dtype.kind == "f" and np.isneginf(array).any():
         goal = np.where(array == 0, -np.inf, goal)
     return np.asarray(goal)
+
+
+def _is_one(value: ir.Value | None, rank: int) -> Array:
+    """Return on which of its first ``rank`` axes a value has size 1 in every run."""
+    dims = known_of(value.graph.model).dims(value) if value is not None else None
+    return np.array([dim == 1 for dim in [*(dims or ()), *[None] * rank][:rank]], np.bool_)
 
 
 def _becomes_whole(node: ir.Node) -> bool:

@@ -32,7 +32,6 @@ from bnfold.verification.coverage.moves import (
     replacing_slices,
     shares,
 )
-from bnfold.verification.coverage.neutral import are_neutral
 from bnfold.verification.coverage.record import STEP, Mutant
 from bnfold.verification.coverage.smooth import is_smooth, settings
 from bnfold.verification.coverage.values import nudged
@@ -93,7 +92,7 @@ class _Side:
     lie between them and a compared value; constants that they read are ``observable``. From values that depend on a
     ``selectable`` constant, an operator selects at computed places, and may leave out any of them; its nodes are
     ``selected``. If the part ``carries`` NaN, every result that depends on a NaN is NaN. ``unmatched_constants`` and
-    ``unmatched_nodes`` have no counterpart in the other part. A constant that has no effect needs none.
+    ``unmatched_nodes`` have no counterpart in the other part.
     """
 
     def __init__(self, number: int, subgraph: Subgraph, compared: Collection[str], by_sizes: bool) -> None:
@@ -110,6 +109,7 @@ class _Side:
         self.has_bodies = False
         self.unmatched_constants: list[tuple[ir.Value, ir.Tensor]] = []
         self.unmatched_nodes: list[ir.Node] = []
+        self._within = set(subgraph.nodes)
         for node in reversed(subgraph.nodes):
             if not all(value is None or self._fixed(value) for value in node.outputs):
                 self._add(node, compared)
@@ -146,13 +146,9 @@ class _Side:
         self.unmatched_constants = [
             found
             for name, found in self.constants.items()
-            if not _are_alike(found, other.constants.get(name)) and not self._is_idle(*found, other)
+            if not _are_alike(found, other.constants.get(name)) and not self._is_read_alike(found[0], other)
         ]
         self.unmatched_nodes = [node for key, node in self.nodes.items() if key not in other.nodes]
-
-    def _is_idle(self, value: ir.Value, tensor: ir.Tensor, other: _Side) -> bool:
-        uses = [use for use in value.uses if self.nodes.get(identity(use[0])) is use[0]]
-        return self._is_read_alike(value, other) or (not self.has_bodies and are_neutral(value, tensor, uses))
 
     def _is_read_alike(self, constant: ir.Value, other: _Side) -> bool:
         """Whether the same nodes read equal numbers at the same input slots of the other part.
@@ -252,10 +248,18 @@ class _Side:
             what = f"{places.size} elements" if places.size > 1 else f"element {places[0]}"
             change = replacing(places, goal[places])
             if not is_float(tensor.dtype):
-                yield Mutant(self.number, f"{what} of {value.name!r}", value, change, sizes=sizes)
+                uses = self._uses(value)
+                yield Mutant(self.number, f"{what} of {value.name!r}", value, change, sizes=sizes, uses=uses)
             else:
                 poison = replacing(places, np.full(places.size, np.nan)) if self.carries else None
                 yield Mutant(self.number, f"{what} of {value.name!r}", value, change, poison=poison)
+
+    def _uses(self, value: ir.Value) -> tuple[tuple[ir.Value, int], ...]:
+        """Return the uses of a constant that other nodes of this part read, too; not those that make constants."""
+        uses = [(node, slot) for node, slot in value.uses if node in self._within]
+        ends = [(node.output(0), slot) for node, slot in uses if self.nodes.get(identity(node)) is node]
+        found = tuple((made, slot) for made, slot in ends if made is not None)
+        return found if len(uses) > 1 and len(ends) == len(found) <= FEW and not self.has_bodies else ()
 
     def _of_slices(self, value: ir.Value, different: Array, goal: Array, *, sizes: bool) -> Iterator[Mutant]:
         """Change each slice along each axis, alone: a choice may leave out any of them. Of many, change shares."""

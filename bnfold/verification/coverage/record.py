@@ -48,6 +48,10 @@ class Mutant(NamedTuple):
     the array that the other model has under this name. With ``sizes``, only other sizes may reveal it. It is settled
     once enough of the declared sizes were compared. If even ``poison`` shows in no result, the elements have no
     consumer; it is None once it may have shown, or if it proves nothing.
+
+    Changes that several consumers read may cancel: times and by one number, or all before and all from one place on.
+    So the mutant is settled as well once a change at each of ``uses`` alone has shown; those left are in it. A use is
+    the first output of the consumer, and the input slot.
     """
 
     side: int
@@ -58,12 +62,16 @@ class Mutant(NamedTuple):
     setting: Any = None
     sizes: bool = False
     poison: Callable[[Any], Any] | None = None
+    uses: tuple[tuple[ir.Value, int], ...] = ()
+    is_apart: bool = False
 
     def of(self, model: ir.Model, find: Find, theirs: Callable[[str], Any]) -> tuple[ir.Model, reference.Alterations]:
         """Return ``model`` (the part, or a copy of it) with the change, and the values to alter in a run.
 
         ``find`` returns the value of the model for one of the part, and ``theirs`` the other model's result of a name.
         """
+        if self.is_apart:
+            return self._at(self.uses[0], model.clone(), find)
         if not self.attribute:
             return model, {find(model, self.value): self.change or (lambda _: theirs(self.value.name))}
         copy = model.clone()
@@ -74,6 +82,17 @@ class Mutant(NamedTuple):
         else:
             node.set_attr(self.attribute, self.setting)
         return copy, {}
+
+    def _at(self, use: tuple[ir.Value, int], copy: ir.Model, find: Find) -> tuple[ir.Model, reference.Alterations]:
+        """Let one consumer read a value of its own, and change that."""
+        made, slot = use
+        node = find(copy, made).producer
+        assert node is not None, "it reads the constant"
+        assert self.change is not None, "that is what it is for"
+        own = node.graph.fresh(self.value.name)
+        node.graph.insert("Identity", [node.input(slot)], [own], before=node)
+        node.set_input(slot, own)
+        return copy, {own: self.change}
 
 
 @dataclass(slots=True)
@@ -154,6 +173,11 @@ class Coverage:
         if self.is_over:
             yield mutant._replace(poison=None)
         elif not _shows(mutant, run, results):
+            apart = [mutant._replace(uses=(use,), is_apart=True) for use in mutant.uses]
+            left = tuple(use for each, use in zip(apart, mutant.uses, strict=True) if not _shows(each, run, results))
+            if mutant.uses and not left:
+                return
+            mutant = mutant._replace(uses=left)
             is_read = mutant.poison is None or _shows(mutant._replace(change=mutant.poison), run, results)
             yield mutant._replace(poison=None) if is_read else mutant
 

@@ -1,0 +1,67 @@
+"""A constant that several nodes read, whose change at all of them cancels, need only show at each of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import numpy_helper
+
+import bnfold
+from tests.simplifying.small import model
+
+SIZES = "s = Shape (x) g = Gather (s, zero)"
+ENDS = "c = Concat <axis = 0> (n, rest) y = Reshape (x, c)"
+NUMBERS = "int64[1] zero = {0}, int64[1] none = {0}, int64[1] rest = {-1}, int64[1] two = {2}"
+
+
+def verdict(body: str, one: str, target: list[int]) -> str:
+    """What is said of a Reshape to stored sizes, in place of one to computed sizes."""
+    head = "(float[N,4,6] x) => (float[A,B] y)"
+    before = model(head, f"{SIZES} {body} {ENDS}", f"{NUMBERS}, {one}")
+    after = model(head, "y = Reshape (x, c)")
+    after.graph.initializer.append(numpy_helper.from_array(np.array(target), "c"))
+    return str(bnfold.verify(before, after).status)
+
+
+@pytest.mark.parametrize(
+    ("body", "one"),
+    [
+        ("a = Mul (g, o) n = Div (a, o)", "int64[1] o = {1}"),
+        ("a = Mul (o, g) n = Div (a, o)", "int64 o = {1}"),
+        ("a = Add (g, o) n = Sub (a, o)", "int64[1] o = {0}"),
+        ("a = Add (g, o) n = Sub (a, o)", "int64[1] o = {3}"),
+        ("a = Mul (g, o) n = Div (a, o)", "int64[1] o = {2}"),
+        (
+            "a = Slice (s, zero, o) b = Slice (s, o, two) d = Concat <axis = 0> (a, b) n = Gather (d, none)",
+            "int64[1] o = {1}",
+        ),
+    ],
+)
+def test_changes_that_cancel(body: str, one: str) -> None:
+    assert verdict(body, one, [0, -1]) == "verified"
+    assert verdict(body, one, [2, -1]) == "failed"
+
+
+def test_a_use_at_which_no_change_shows() -> None:
+    body = "a = Mul (g, o) b = Div (a, o) t = Sub (g, o) i = Mul (t, none) n = Add (b, i)"
+    assert verdict(body, "int64[1] o = {1}", [0, -1]) == "unverified"
+
+
+def test_a_use_that_makes_a_difference() -> None:
+    assert verdict("a = Mul (g, o) n = Sub (a, o)", "int64[1] o = {1}", [0, -1]) == "failed"
+
+
+@pytest.mark.parametrize(
+    ("dim", "stored", "expected"),
+    [("1", [0, 1, -1], "verified"), ("1", [0, 2, -1], "failed"), ("M", [0, 1, -1], "failed")],
+)
+def test_a_size_of_1_that_is_copied(dim: str, stored: list[int], expected: str) -> None:
+    """A Reshape that copies a size of 1 is equivalent to one that states it, so that 1 for 0 shows nowhere."""
+    sizes = "r = Reshape (x, t) s = Shape (r) g = Gather (s, both) c = Concat <axis = 0> (g, rest) f = Flatten (x)"
+    head = f"(float[N,{dim},2,3] x) => (float[A,B,C] y)"
+    before = model(
+        head, f"{sizes} y = Reshape (f, c)", "int64[3] t = {0, 0, -1}, int64[2] both = {0, 1}, int64[1] rest = {-1}"
+    )
+    after = model(head, "f = Flatten (x) y = Reshape (f, c)")
+    after.graph.initializer.append(numpy_helper.from_array(np.array(stored), "c"))
+    assert bnfold.verify(before, after).status == expected
