@@ -67,6 +67,8 @@ NORMALISING = _named(
     "RMSNormalization",
 )
 """It divides by what it computes from the values themselves."""
+LIKE = {"DynamicQuantizeLSTM": "LSTM"}
+"""Operators of com.microsoft, and those of the default domain that make results of the same types and shapes."""
 SINGULAR = _named("Div Pow Reciprocal Sqrt")
 """Smooth, but another function at zero or below."""
 HIDING = _named("Abs Clip Elu HardSigmoid HardSwish LeakyRelu Max MaxPool Min PRelu Relu Selu")
