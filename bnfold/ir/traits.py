@@ -37,10 +37,6 @@ BROADCASTING = _named(
 """Element by element over operands that are broadcast to one shape."""
 ARITHMETIC = _named("Add Div Mul Neg Sub")
 """Affines of the one operand that is no constant; but for what divides by it."""
-NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
-"""The second operand beside which the first one stays as it is; where operands may be swapped, the first as well."""
-SWAPPABLE = _named("Add Mul")
-"""Arithmetic in which the order of two operands makes no difference."""
 COMBINING = _named("Add Max Mean Min Sub Sum")
 """Of operands that are broadcast to one shape, all on one scale."""
 WEIGHTED = _named("Conv ConvTranspose Gemm MatMul")

@@ -11,7 +11,6 @@ from bnfold import ir
 from bnfold.ir.evaluators import INTEGERS
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import FLOATS, TP, Array
-from bnfold.ir.traits import NEUTRAL, SWAPPABLE
 from bnfold.ir.value import Dim
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip
 
@@ -104,7 +103,8 @@ def find_neutral(node: ir.Node, known: Proven) -> Plan | None:
 
     An integer to which 0 is added is read, too. Adding 0 to a float would change -0.
     """
-    neutral, slots = NEUTRAL[node.op_type], (0, 1) if node.op_type in SWAPPABLE else (0,)
+    neutral = 0 if node.op_type in ("Add", "Sub") else 1
+    slots = (0, 1) if node.op_type in ("Add", "Mul") else (0,)
     types = INTEGERS if node.op_type == "Add" else FLOATS | INTEGERS
     for slot in slots if len(node.inputs) == 2 and node.graph.opset() >= 7 else ():
         source, other = node.inputs[slot], node.inputs[1 - slot]
