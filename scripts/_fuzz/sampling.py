@@ -52,12 +52,22 @@ def recurrent(b: Builder, x: Drawn) -> list[Drawn] | None:
 
 
 def _state(b: Builder, x: Drawn, sizes: Sequence[int]) -> str:
-    """Append an initial state, mostly of zeros, that is as long as the batch."""
+    """Append an initial state, mostly of zeros, that is as long as the batch: filled, a part of that, or expanded."""
+    shape, number = (sizes[0], x.shape[1], sizes[1]), b.pick([0, 0, 0, 0, 1, -0.0])
     batch = b.derive("Shape", [x.name], TensorProto.INT64, [3])
     batch = b.derive("Gather", [batch, b.integers([1])], TensorProto.INT64, [1], axis=0)
-    dims = b.derive("Concat", [b.integers(sizes[:1]), batch, b.integers(sizes[1:])], TensorProto.INT64, [3], axis=0)
-    number = numpy_helper.from_array(np.array([b.pick([0, 0, 0, 1])], helper.tensor_dtype_to_np_dtype(b.dtype)))
-    return b.derive("ConstantOfShape", [dims], b.dtype, (sizes[0], x.shape[1], sizes[1]), value=number)
+    kind, count = b.rng.random(), 2 * sizes[0]
+    first = b.integers([count if kind < 0.3 else sizes[0]])
+    dims = b.derive("Concat", [first, batch, b.integers(sizes[1:])], TensorProto.INT64, [3], axis=0)
+    fill = np.array([number], helper.tensor_dtype_to_np_dtype(b.dtype))
+    if kind > 0.8:
+        return b.derive("Expand", [b.weight(fill, "fill"), dims], b.dtype, shape)
+    filled = (count if kind < 0.3 else sizes[0], *shape[1:])
+    made = b.derive("ConstantOfShape", [dims], b.dtype, filled, value=numpy_helper.from_array(fill))
+    if kind < 0.3:
+        bounds = [b.integers([bound]) for bound in (sizes[0], count, 0)]
+        made = b.derive("Slice", [made, *bounds], b.dtype, shape)
+    return made
 
 
 def reverse_sequence(b: Builder, x: Drawn) -> list[Drawn] | None:
