@@ -81,9 +81,10 @@ def elsewhere(value: ir.Value, array: Array) -> Array:
     limit of a number that is cast to an integer moves by one.
     """
     goal = nudge(array)
+    if array.dtype.kind == "i" and (array == -1).any() and _is_part_of_target(value):
+        goal = np.where(array == -1, array.dtype.type(_NO_SIZE), goal)
     for node, slot in value.uses:
         if node.is_op("Reshape") and slot == 1:
-            goal = np.where(array == -1, array.dtype.type(_NO_SIZE), goal)
             goal = np.where((array == 0) & _is_one(node.input(0), array.size), array.dtype.type(2), goal)
         if node.is_op("Resize", "Upsample") and array.dtype.kind == "f" and array.size == len(array) > 1:
             goal = np.where(array == 1, 2.0, goal)
@@ -94,6 +95,20 @@ def elsewhere(value: ir.Value, array: Array) -> Array:
     if array.dtype.kind == "f" and np.isneginf(array).any():
         goal = np.where(array == 0, -np.inf, goal)
     return np.asarray(goal)
+
+
+def _is_part_of_target(value: ir.Value) -> bool:
+    """Whether a Reshape takes its sizes from a value, put beside others, perhaps."""
+    waiting, seen = [value], {value}
+    while waiting and len(seen) <= FEW:
+        for node, slot in waiting.pop().uses:
+            if node.is_op("Reshape") and slot == 1:
+                return True
+            made = node.output(0) if node.is_op("Concat", "Identity", "Unsqueeze") else None
+            if made is not None and made not in seen:
+                seen.add(made)
+                waiting.append(made)
+    return False
 
 
 def _is_one(value: ir.Value | None, rank: int) -> Array:

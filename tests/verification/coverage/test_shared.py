@@ -76,3 +76,18 @@ def test_integers_that_are_multiplied_and_divided(dtype: str, expected: str) -> 
     assert bnfold.verify(before, after).status == expected
     after = model(head, "b = Mul (x, x) y = Div (b, o)", f"{dtype} o = {{2}}")
     assert bnfold.verify(before, after).status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [("far, n", "verified"), ("n, far", "failed"), ("zero, n", "verified")],
+)
+def test_an_inferred_size_that_is_put_beside_others(target: str, expected: str) -> None:
+    """A 0 in place of the -1 would copy the same size."""
+    before = model(
+        "(int64[N,M] x) => (float[A,B,2] y)",
+        f"s = Shape (x) n = Gather (s, one) t = Concat <axis = 0> ({target}) r = Reshape (x, t) y = Gather (w, r)",
+        "int64[1] one = {1}, int64[1] far = {-1}, int64[1] zero = {0}, float[3,2] w = {1, 2, 3, 4, 5, 6}",
+    )
+    after = model("(int64[N,M] x) => (float[A,B,2] y)", "y = Gather (w, x)", "float[3,2] w = {1, 2, 3, 4, 5, 6}")
+    assert bnfold.verify(before, after).status == expected
