@@ -17,6 +17,7 @@ from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
 from bnfold.ir.traits import CHOOSING
+from bnfold.reference.schedule import read_by
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed_or_default
 from bnfold.verification.changes.partly import known_of
@@ -105,13 +106,14 @@ class _Side:
         self.reachable: set[ir.Node] = set()
         self.selected: set[ir.Node] = set()
         self.selectable: set[str] = set()
-        self.carries = True
-        self.has_bodies = False
+        self.carries, self.has_bodies = True, False
         self.unmatched_constants: list[tuple[ir.Value, ir.Tensor]] = []
         self.unmatched_nodes: list[ir.Node] = []
-        self._within = set(subgraph.nodes)
+        self._within, needed = set(subgraph.nodes), set(subgraph.outputs)
         for node in reversed(subgraph.nodes):
-            if not all(value is None or self._fixed(value) for value in node.outputs):
+            made = {value for value in node.outputs if value is not None and not self._fixed(value)}
+            if not made.isdisjoint(needed):  # what only constants are computed from has no effect
+                needed.update(read_by(node))
                 self._add(node, compared)
 
     def _add(self, node: ir.Node, compared: Collection[str]) -> None:
@@ -256,7 +258,7 @@ class _Side:
 
     def _uses(self, value: ir.Value) -> tuple[tuple[ir.Value, int], ...]:
         """Return the uses of a constant that other nodes of this part read, too; not those that make constants."""
-        uses = [(node, slot) for node, slot in value.uses if node in self._within]
+        uses = [use for use in value.uses if use[0] in self._within]
         ends = [(node.output(0), slot) for node, slot in uses if self.nodes.get(identity(node)) is node]
         found = tuple((made, slot) for made, slot in ends if made is not None)
         return found if len(uses) > 1 and len(ends) == len(found) <= FEW and not self.has_bodies else ()

@@ -91,3 +91,18 @@ def test_an_inferred_size_that_is_put_beside_others(target: str, expected: str) 
     )
     after = model("(int64[N,M] x) => (float[A,B,2] y)", "y = Gather (w, x)", "float[3,2] w = {1, 2, 3, 4, 5, 6}")
     assert bnfold.verify(before, after).status == expected
+
+
+@pytest.mark.parametrize(("size", "expected"), [(4, "verified"), (2, "failed")])
+def test_what_only_a_size_that_never_changes_is_computed_from(size: int, expected: str) -> None:
+    """The numbers of a table, and how often it is repeated, have no effect on how wide it is."""
+    head = "(float[N,4] x, float[N,2,2] z) => (float[A,B] y)"
+    before = model(
+        head,
+        "s = Shape (x) n = Gather (s, zero) e = Concat <axis = 0> (n, four) w = Expand (t, e) "
+        "j = Concat <axis = 0> (w, x) u = Shape (j) k = Gather (u, one) d = Concat <axis = 0> (far, k) "
+        "y = Reshape (z, d)",
+        "int64[1] zero = {0}, int64[1] one = {1}, int64[1] four = {4}, int64[1] far = {-1}, float t = {0.5}",
+    )
+    after = model(head, "y = Reshape (z, d)", f"int64[2] d = {{-1, {size}}}")
+    assert bnfold.verify(before, after).status == expected
