@@ -33,7 +33,7 @@ def deform_conv(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("DeformConv", operands, kernel_shape=[2, 2], group=group)
 
 
-def recurrent(b: Builder, x: Drawn) -> list[Drawn] | None:
+def recurrent(b: Builder, x: Drawn, stated: float = 0.5) -> list[Drawn] | None:
     """Append a recurrent layer, often after a Transpose that makes the channels the steps' input."""
     if x.rank != 3 or not min(x.shape):
         return None
@@ -46,9 +46,14 @@ def recurrent(b: Builder, x: Drawn) -> list[Drawn] | None:
     about: dict[str, Any] = {"direction": "bidirectional" if both else b.pick(["forward", "reverse"])}
     if op == "GRU" and b.chance(0.5):
         about["linear_before_reset"] = 1
-    states = ["", *[_state(b, x, [1 + both, hidden])] * b.pick([1, 1 + (op == "LSTM")])] if b.chance(0.5) else []
+    states = ["", *[_state(b, x, [1 + both, hidden])] * b.pick([1, 1 + (op == "LSTM")])] if b.chance(stated) else []
     rest = [*(bias or [""] * bool(states)), *states]
     return b.node(op, [x.name, *(b.weight(b.numbers(shape)) for shape in shapes), *rest], hidden_size=hidden, **about)
+
+
+def from_state(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """Append a recurrent layer to a value of three axes, which is fed if there is none."""
+    return recurrent(b, x if x.rank == 3 else b.feed(b.numbers((3, 2, 4))))
 
 
 def _state(b: Builder, x: Drawn, sizes: Sequence[int]) -> str:

@@ -12,10 +12,10 @@ SLOT = 5
 
 
 def _are_unchanged(before: bytes, after: bytes) -> bool:
-    sides = [ir.load(side) for side in (before, after)]
-    for side in sides:
+    old, new = ir.load(before), ir.load(after)
+    for side in (old, new):
         side.sync()
-    return not [*uncovered(*sides, [])]
+    return not [*uncovered(old, new, [])]
 
 
 @pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
