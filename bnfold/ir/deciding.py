@@ -29,7 +29,7 @@ from bnfold.ir.evaluators import (
     stored,
 )
 from bnfold.ir.node import Node
-from bnfold.ir.tensor import TP, Array, Exact, InMemory, Tensor, numpy_type
+from bnfold.ir.tensor import FLOATS, TP, Array, Exact, InMemory, Tensor, numpy_type
 
 _FLOATS = frozenset({TP.FLOAT, TP.DOUBLE})
 """Those that numpy rounds and compares itself."""
@@ -65,6 +65,26 @@ def _rounding(function: Callable[..., Any]) -> Evaluator:
         return stored(source.dtype, function, source) if source.dtype in _FLOATS and _are_as_stored(source) else None
 
     return evaluate
+
+
+def _cast(node: Node, operands: Operands) -> Tensor | None:
+    """Return stored floats as integers, cut towards zero, or as truths. What else a Cast makes decides nothing."""
+    source, to = need(operands, 0), node.attr("to")
+    if source.dtype not in FLOATS or to not in INTEGERS | {TP.BOOL}:
+        return _WITHOUT_DECISION(node, operands)
+    values = source.float64() if _are_as_stored(source) else np.full(1, np.nan)
+    if not np.isfinite(values).all():
+        return None
+    if to == TP.BOOL:
+        return stored(to, lambda array: array != 0, source)
+    limits = np.iinfo(numpy_type(to))
+    whole = np.trunc(values)
+    if ((whole < float(limits.min)) | (whole >= float(limits.max + 1))).any():
+        return None  # what a runtime makes of a number that does not fit is its own
+    return stored(to, lambda array: np.trunc(array.astype(np.float64)).astype(numpy_type(to)), source)
+
+
+_WITHOUT_DECISION = EVALUATORS["Cast"]
 
 
 def _range(_: Node, operands: Operands) -> Tensor | None:
@@ -166,6 +186,7 @@ EVALUATORS.update(
     Or=_comparison(np.logical_or, frozenset({TP.BOOL})),
     Xor=_comparison(np.logical_xor, frozenset({TP.BOOL})),
     Not=_not,
+    Cast=_cast,
     Range=_range,
     GatherElements=_gather_elements,
     ScatterElements=_scatter_elements,

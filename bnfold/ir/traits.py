@@ -49,7 +49,12 @@ FACTOR = {
 """Sums of products, and the input whose dims say how many there are for an element of the other."""
 OTHER_PRODUCTS = _named("Attention DFT DeformConv Einsum LinearAttention STFT")
 """Sums of products whose number no one input says."""
-OF_ONNXRUNTIME = _named("FusedConv FusedMatMul")
+STATES = {
+    **dict.fromkeys(("RNN", "GRU"), (5,)),
+    **dict.fromkeys(("LSTM", "DynamicQuantizeLSTM"), (5, 6)),
+}
+"""Recurrent operators, and their inputs of one state for each direction, batch and hidden unit; left out, it is 0."""
+OF_ONNXRUNTIME = _named("DynamicQuantizeLSTM FusedConv FusedMatMul")
 """Not of the default domain, but of com.microsoft."""
 DRAWING = _named("Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike")
 """Random numbers."""
@@ -58,6 +63,8 @@ NORMALISING = _named(
     "RMSNormalization",
 )
 """It divides by what it computes from the values themselves."""
+LIKE = {"DynamicQuantizeLSTM": "LSTM"}
+"""Operators of com.microsoft, and those of the default domain that make results of the same types and shapes."""
 SINGULAR = _named("Div Pow Reciprocal Sqrt")
 """Smooth, but another function at zero or below."""
 HIDING = _named("Abs Clip Elu HardSigmoid HardSwish LeakyRelu Max MaxPool Min PRelu Relu Selu")

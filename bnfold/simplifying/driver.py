@@ -8,6 +8,7 @@ from typing import NamedTuple
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.shapes.arithmetic import Proven
+from bnfold.ir.traits import STATES
 from bnfold.report.events import Report
 from bnfold.report.other_events import SimplifyEvent
 from bnfold.simplifying.apply import Editor
@@ -36,6 +37,7 @@ from bnfold.simplifying.plan import Plan
 from bnfold.simplifying.products import find_addition
 from bnfold.simplifying.reshaping import RESHAPING, find_reshaping
 from bnfold.simplifying.slicing import find_slice
+from bnfold.simplifying.states import find_states
 from bnfold.simplifying.transposing import find_transpose, keeps_order
 
 Finder = Callable[[ir.Node, Proven], Plan | None]
@@ -57,6 +59,11 @@ def find_concat_or_joined(node: ir.Node, known: Proven) -> Plan | None:
     return find_concat(node, known) or find_joined(node, known)
 
 
+def find_neutral_or_addition(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan what `find_neutral` plans, or else what `find_addition` does."""
+    return find_neutral(node, known) or find_addition(node, known)
+
+
 FINDERS: Mapping[str, Finder] = {
     "Identity": find_identity,
     "Dropout": find_dropout,
@@ -70,7 +77,8 @@ FINDERS: Mapping[str, Finder] = {
     "Tile": find_tile,
     "Transpose": find_transpose_or_reshaping,
     "Where": find_chosen,
-    "Add": find_addition,
+    **dict.fromkeys(STATES, find_states),
+    "Add": find_neutral_or_addition,
     **dict.fromkeys(BOUNDING, find_bounds),
     **dict.fromkeys(("Mul", "Div", "Sub"), find_neutral),
     **dict.fromkeys(("Sum", "Mean", "Split"), find_alone),
@@ -95,8 +103,8 @@ class Simplified(NamedTuple):
 
 
 def find_group_norm_or_addition(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan a GroupNormalization that ends in this Add, or else what `find_addition` plans."""
-    return find_group_norm(node, known) or find_addition(node, known)
+    """Plan a GroupNormalization that ends in this Add, or else what is planned without the option."""
+    return find_group_norm(node, known) or find_neutral_or_addition(node, known)
 
 
 def decide_branches(model: ir.Model, report: Report, withheld: frozenset[str]) -> Simplified:
@@ -167,15 +175,21 @@ def _round(model: ir.Model, known: Proven, editor: Editor, report: Report, finde
 
 
 def _plan(node: ir.Node, known: Proven, first: dict[Hashable, ir.Node], finders: Mapping[str, Finder]) -> Plan | None:
-    if node.domain or node.has_references or known.calls(node):
+    if (node.domain and not _has_states(node)) or node.has_references or known.calls(node):
         return None
     finder = finders.get(node.op_type)
     try:
         plan = finder(node, known) if finder is not None else None
+        if node.domain:
+            return plan
         plan = plan if plan is not None else find_broadcast(node, known)
         return plan if plan is not None else find_equal(node, first)
     except BnfoldError:  # an attribute of a type that the operator never had
         return None
+
+
+def _has_states(node: ir.Node) -> bool:
+    return node.is_known and node.op_type in STATES
 
 
 def _remove_unread(model: ir.Model, report: Report) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir
+from bnfold.ir.evaluators import INTEGERS
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import FLOATS, TP, Array
 from bnfold.ir.value import Dim
@@ -98,19 +99,31 @@ def find_pad(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def find_neutral(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan to read the operand that is multiplied or divided by 1, or has 0 subtracted; adding 0 would change -0."""
-    neutral = 0 if node.op_type == "Sub" else 1
-    slots = (0, 1) if node.op_type == "Mul" else (0,)
+    """Plan to read the operand that is multiplied or divided by 1, or has 0 subtracted.
+
+    An integer to which 0 is added is read, too. Adding 0 to a float would change -0.
+    """
+    neutral = 0 if node.op_type in ("Add", "Sub") else 1
+    slots = (0, 1) if node.op_type in ("Add", "Mul") else (0,)
+    types = INTEGERS if node.op_type == "Add" else FLOATS | INTEGERS
     for slot in slots if len(node.inputs) == 2 and node.graph.opset() >= 7 else ():
         source, other = node.inputs[slot], node.inputs[1 - slot]
         if source is None or other is None or other.stored_bytes > _MOST_BYTES or not can_skip(node, source):
             continue
         held = ir.constant(other) if other.tensor_proto is not None else None
-        if held is None or held.dtype not in FLOATS or not (held.numpy() == neutral).all():
+        if held is None or held.dtype not in types or not (held.numpy() == neutral).all():
             continue
-        if not held.dims or same_dims(known, source, node.output(0)):
+        if _keeps_dims(known.dims(source), held.dims):
             return LeaveOut(f"{node.op_type} {NO_EFFECT}", node, source)
     return None
+
+
+def _keeps_dims(dims: tuple[Dim, ...] | None, other: tuple[int, ...]) -> bool:
+    """Whether a value of these dims keeps them beside an operand of ``other`` dims that is broadcast."""
+    if dims is None or len(other) > len(dims):
+        return not other
+    behind = dims[len(dims) - len(other) :]
+    return all(size in (1, dim) for dim, size in zip(behind, other, strict=True))
 
 
 def find_chosen(node: ir.Node, known: Proven) -> Plan | None:

@@ -27,6 +27,8 @@ def alike(b: Builder, x: Drawn) -> list[Drawn] | None:
         _pad,
         _concat,
         _where,
+        _places,
+        _places,
         *[_resize] * (x.rank == 4),
     ]
     return b.pick(kinds)(b, x)  # type: ignore[no-any-return]
@@ -106,6 +108,32 @@ def _where(b: Builder, x: Drawn) -> list[Drawn]:
         chosen.flat[0] = not chosen.flat[0]
     operands = [x.name, b.weight(b.numbers(shapes[1]))]
     return b.node("Where", [b.weight(chosen), *(operands if b.chance(0.5) else operands[::-1])])
+
+
+NEUTRAL = (("Add", 0), ("Sub", 0), ("Mul", 1), ("Div", 1))
+CHANGING = (("Mul", 0), ("Sub", 1), ("Div", 2))
+
+
+def _places(b: Builder, x: Drawn) -> list[Drawn]:
+    """Append a Gather at places that are fed, or stored as floats, behind arithmetic that changes few or none."""
+    axis = int(b.rng.integers(x.rank))
+    numbers = b.rng.integers(0, x.shape[axis], 3)
+    if b.chance(0.6):
+        made = b.feed(numbers.astype(np.int64)).name
+    else:
+        stored = b.weight((numbers + b.pick([0, 0.5, -0.4])).astype(np.float32), "i")
+        made = b.derive("Cast", [stored], TensorProto.INT64, (3,), to=TensorProto.INT64)
+    one = b.weight(np.array(1), "i")
+    steps = [b.pick(NEUTRAL) for _ in range(int(b.rng.integers(1, 4)))] + [b.pick(CHANGING)] * b.chance(0.3)
+    for op, number in steps:
+        dims = b.pick([(), (1,), (3,)])
+        other = one if number == 1 and b.chance(0.5) else b.weight(np.full(dims, number), "i")
+        swapped = op in ("Add", "Mul") and b.chance(0.5)
+        made = b.derive(op, [other, made] if swapped else [made, other], TensorProto.INT64, (3,))
+    shape = (*x.shape[:axis], 3, *x.shape[axis + 1 :])
+    chosen = Drawn(b.derive("Gather", [x.name, made], x.dtype, shape, axis=axis), x.dtype, shape)
+    b.values.append(chosen)
+    return [chosen]
 
 
 def _resize(b: Builder, x: Drawn) -> list[Drawn]:

@@ -22,6 +22,7 @@ TARGETS = {
     ("Reshape", 1), ("Expand", 1), ("Tile", 1), ("Slice", 1), ("Slice", 2), ("Pad", 1), ("Resize", 3),
     ("ConstantOfShape", 0),
 }  # fmt: skip
+RECURRENT = ("RNN", "GRU", "LSTM")
 CHOOSING = ("Slice", "Gather", "GatherND", "GatherElements", "Where")
 
 
@@ -158,12 +159,20 @@ def nudge_scale(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
 
+def drop_state(model: onnx.ModelProto, rng: np.random.Generator) -> None:
+    """Leave out an initial state of a recurrent operator: no fault if it is zero in every run."""
+    found = [(node, slot) for node in nodes(model) for op in RECURRENT for slot in (5, 6) if reads(node, op, slot)]
+    node, slot = pick(rng, [(node, slot) for node, slot in found if node.input[slot]]) or (None, 0)
+    if node is not None:
+        node.input[slot] = ""
+
+
 INTERFACE: tuple[Fault, ...] = (
     reorder_inputs, reorder_outputs, narrow_output, narrow_output, narrow_input, drop_default
 )  # fmt: skip
 RARE: tuple[Fault, ...] = (
     freeze_default, leave_out_keeping, change_target, other_shape, change_chosen, clip_by_bounds, nudge_scale,
-    change_filled, store_filled,
+    change_filled, store_filled, drop_state,
 )  # fmt: skip
 """Changes that few models have a place for."""
 

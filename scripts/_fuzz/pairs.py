@@ -1,4 +1,4 @@
-"""Two nodes in a row that one may stand for: bounds, casts, Concats, a reduction and its axes, a Pad and its Conv."""
+"""Two nodes in a row that one may stand for: bounds, casts, Concats, a reduction and its axes, a Pad and its Convs."""
 
 from __future__ import annotations
 
@@ -83,6 +83,9 @@ def _padded(b: Builder, x: Drawn) -> list[Drawn]:
     kernel = b.numbers([3, padded.shape[1], *b.rng.integers(1, 3, size=x.rank - 2)])
     spatial = x.rank - 2
     own = b.pick([{}, {"auto_pad": "VALID"}, {"auto_pad": "SAME_UPPER"}, {"pads": [1] * spatial + [0] * spatial}])
+    if b.chance(0.4):  # something else reads what is padded, often another Conv
+        more = {"strides": [2] * spatial} if b.chance(0.5) else {"auto_pad": "SAME_LOWER"} if b.chance(0.2) else {}
+        b.node("Conv", [padded.name, b.weight(kernel)], **more) if b.chance(0.8) else b.node("Neg", [padded.name])
     return b.node("Conv", [padded.name, b.weight(kernel)], **own)
 
 

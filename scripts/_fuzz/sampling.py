@@ -33,7 +33,7 @@ def deform_conv(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("DeformConv", operands, kernel_shape=[2, 2], group=group)
 
 
-def recurrent(b: Builder, x: Drawn) -> list[Drawn] | None:
+def recurrent(b: Builder, x: Drawn, stated: float = 0.5) -> list[Drawn] | None:
     """Append a recurrent layer, often after a Transpose that makes the channels the steps' input."""
     if x.rank != 3 or not min(x.shape):
         return None
@@ -46,18 +46,33 @@ def recurrent(b: Builder, x: Drawn) -> list[Drawn] | None:
     about: dict[str, Any] = {"direction": "bidirectional" if both else b.pick(["forward", "reverse"])}
     if op == "GRU" and b.chance(0.5):
         about["linear_before_reset"] = 1
-    states = ["", *[_state(b, x, [1 + both, hidden])] * b.pick([1, 1 + (op == "LSTM")])] if b.chance(0.5) else []
+    states = ["", *[_state(b, x, [1 + both, hidden])] * b.pick([1, 1 + (op == "LSTM")])] if b.chance(stated) else []
     rest = [*(bias or [""] * bool(states)), *states]
     return b.node(op, [x.name, *(b.weight(b.numbers(shape)) for shape in shapes), *rest], hidden_size=hidden, **about)
 
 
+def from_state(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """Append a recurrent layer to a value of three axes, which is fed if there is none."""
+    return recurrent(b, x if x.rank == 3 else b.feed(b.numbers((3, 2, 4))))
+
+
 def _state(b: Builder, x: Drawn, sizes: Sequence[int]) -> str:
-    """Append an initial state, mostly of zeros, that is as long as the batch."""
+    """Append an initial state, mostly of zeros, that is as long as the batch: filled, a part of that, or expanded."""
+    shape, number = (sizes[0], x.shape[1], sizes[1]), b.pick([0, 0, 0, 0, 1, -0.0])
     batch = b.derive("Shape", [x.name], TensorProto.INT64, [3])
     batch = b.derive("Gather", [batch, b.integers([1])], TensorProto.INT64, [1], axis=0)
-    dims = b.derive("Concat", [b.integers(sizes[:1]), batch, b.integers(sizes[1:])], TensorProto.INT64, [3], axis=0)
-    number = numpy_helper.from_array(np.array([b.pick([0, 0, 0, 1])], helper.tensor_dtype_to_np_dtype(b.dtype)))
-    return b.derive("ConstantOfShape", [dims], b.dtype, (sizes[0], x.shape[1], sizes[1]), value=number)
+    kind, count = b.rng.random(), 2 * sizes[0]
+    first = b.integers([count if kind < 0.3 else sizes[0]])
+    dims = b.derive("Concat", [first, batch, b.integers(sizes[1:])], TensorProto.INT64, [3], axis=0)
+    fill = np.array([number], helper.tensor_dtype_to_np_dtype(b.dtype))
+    if kind > 0.8:
+        return b.derive("Expand", [b.weight(fill, "fill"), dims], b.dtype, shape)
+    filled = (count if kind < 0.3 else sizes[0], *shape[1:])
+    made = b.derive("ConstantOfShape", [dims], b.dtype, filled, value=numpy_helper.from_array(fill))
+    if kind < 0.3:
+        bounds = [b.integers([bound]) for bound in (sizes[0], count, 0)]
+        made = b.derive("Slice", [made, *bounds], b.dtype, shape)
+    return made
 
 
 def reverse_sequence(b: Builder, x: Drawn) -> list[Drawn] | None:

@@ -81,6 +81,11 @@ CASES: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
     ("Clip", (np.arange(-6, 6, dtype=np.int8), np.array(-3, np.int8)), {}),
     ("Cast", (np.array([-3, 100], np.int32),), {"to": TensorProto.INT8}),
     ("Cast", (ints(-3, 2**53 - 1),), {"to": TensorProto.FLOAT}),
+    ("Cast", (of(np.float32, -2.9, -0.5, 0.0, 3, 7.9),), {"to": TensorProto.INT64}),
+    ("Cast", (of(np.float32, -(2.0**63), 2.0**62),), {"to": TensorProto.INT64}),
+    ("Cast", (of(np.float64, -128.9, 127.9),), {"to": TensorProto.INT8}),
+    ("Cast", (of(np.float16, 0.9, 255),), {"to": TensorProto.UINT8}),
+    ("Cast", (of(np.float32, 0, -0.0, 0.5, -3),), {"to": TensorProto.BOOL}),
     ("Add", (np.array([100, -7], np.int8), np.array([100, -100], np.int8)), {}),
     ("Sub", (ints(3, -5), ints(7)), {}),
     ("Mul", (np.array([3, -5], np.int32), np.array(7, np.int32)), {}),
@@ -204,11 +209,14 @@ def test_what_is_not_rounded_decides_nothing() -> None:
     """The model rounds the quotient before it compares, or cuts it off."""
     nodes = [helper.make_node("Div", ["w0", "w1"], ["q"]), helper.make_node("Floor", ["q"], ["y"])]
     nodes.append(helper.make_node("Less", ["q", "w1"], ["z"]))
+    nodes += [helper.make_node("Cast", ["q"], [f"c{to}"], to=to) for to in (TensorProto.INT64, TensorProto.BOOL)]
     weights = [numpy_helper.from_array(of(np.float32, number), f"w{at}") for at, number in enumerate((1, 3))]
     values = ir.load(model(nodes, weights, inputs=[], opset=15)).graph.values
     assert ir.constant(values["q"]) is not None
     assert ir.constant(values["y"]) is None
     assert ir.constant(values["z"]) is None
+    assert ir.constant(values[f"c{TensorProto.INT64}"]) is None
+    assert ir.constant(values[f"c{TensorProto.BOOL}"]) is None
 
 
 def test_old_versions_mean_what_they_meant() -> None:
@@ -265,7 +273,6 @@ REFUSED: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
     ("Where", (np.array([True]), f32(3)), {}),
     ("Cast", (np.arange(3, dtype=np.int8),), {"to": TensorProto.FLOAT}),
     ("Cast", (ints(2**53),), {"to": TensorProto.FLOAT}),
-    ("Cast", (f32(3),), {"to": TensorProto.BOOL}),
     ("Floor", (f32(3).astype(np.float16),), {}),
     ("Equal", (f32(3), f32(3).astype(np.float64)), {}),
     ("Less", (f32(3), f32(3), f32(3)), {}),
@@ -291,7 +298,15 @@ REFUSED: list[tuple[str, tuple[Array | None, ...], dict[str, Any]]] = [
     ("Add", (ints(3),), {}),
     ("Exp", (f32(3), f32(3)), {}),
     ("Sum", (), {}),
-    ("Cast", (f32(3),), {"to": TensorProto.INT64}),
+    ("Cast", (of(np.float32, 1, np.inf),), {"to": TensorProto.INT64}),
+    ("Cast", (of(np.float32, 1, np.nan),), {"to": TensorProto.INT32}),
+    ("Cast", (of(np.float32, np.nan),), {"to": TensorProto.BOOL}),
+    ("Cast", (of(np.float32, 2.0**63),), {"to": TensorProto.INT64}),
+    ("Cast", (of(np.float64, 2.0**64),), {"to": TensorProto.UINT64}),
+    ("Cast", (of(np.float32, 128),), {"to": TensorProto.INT8}),
+    ("Cast", (of(np.float32, -129),), {"to": TensorProto.INT8}),
+    ("Cast", (of(np.float16, -1),), {"to": TensorProto.UINT8}),
+    ("Cast", (of(np.float32, 3),), {"to": TensorProto.STRING}),
     ("Cast", (np.array([200]),), {"to": TensorProto.INT8}),
     ("QuantizeLinear", (f32(3).astype(np.float16), np.array(0.1, np.float16)), {"opset": 21}),
     ("QuantizeLinear", (f32(3), np.array(0.1, np.float32)), {"output_dtype": TensorProto.FLOAT8E4M3FN, "opset": 21}),

@@ -7,7 +7,8 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from tests.simplifying.small import model, operators, run, simplified
+import bnfold
+from tests.simplifying.small import assert_equal, model, operators, run, simplified
 
 TYPES = {
     kind: getattr(TensorProto, kind.upper())
@@ -115,3 +116,19 @@ def test_a_fill_that_is_read_as_it_is_stays() -> None:
     body = f"c = ConstantOfShape (x) y = Cast <to = {TensorProto.DOUBLE}> (c) z = Neg (c)"
     after, _ = simplified(model("(int64[2] x) => (double[A,B] y, float[A,B] z)", body))
     assert operators(after) == ["ConstantOfShape", "Cast", "Neg"]
+
+
+def test_casts_in_the_body_of_a_loop() -> None:
+    """Types are known there where operators say them, or what the Loop reads does."""
+    before = model(
+        "(float[4] x) => (float[4] y, bool[4] z)",
+        """y, z = Loop (n, b, w, e) <body = l (int64 s, bool c, float[4] p, bool[4] h) =>
+            (bool d, float[4] q, bool[4] k) { d = Identity (c) p0 = Add (p, x) q = Cast <to = 1> (p0)
+            m = Cast <to = 6> (h) g = Cast <to = 9> (m) k = Not (g) }>""",
+        "int64 n = {3}, bool b = {1}, float[4] w = {1, 2, 3, 4}, bool[4] e = {1, 0, 0, 1}",
+    )
+    after, _ = simplified(before)
+    body = after.graph.node[0].attribute[0].g
+    assert [node.op_type for node in body.node] == ["Identity", "Add", "Not"]
+    assert_equal(before, after, (4,))
+    assert bnfold.verify(before, after).status == "verified"

@@ -7,7 +7,8 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from tests.simplifying.small import assert_equal, model, operators, simplified
+import bnfold
+from tests.simplifying.small import assert_equal, model, operators, run, simplified
 
 NUMBERS = (
     "int64 zero = {0}, int64 one = {1}, int64[1] front = {0}, int64[1] second = {1}, int64[1] two = {2}, "
@@ -64,6 +65,29 @@ def test_an_expand_to_a_known_size_keeps_the_open_one() -> None:
     after, _ = simplified(before)
     assert operators(after) == ["Relu"]
     assert_equal(before, after, (3, 4), (0, 4))
+
+
+CASTS = {
+    "indices": ("int64[3]", "7", "float[3] f = {1.9, 0, -1}", True),
+    "one that is too large": ("int8[3]", "3", "float[3] f = {1, 0, 300}", False),
+}
+
+
+@pytest.mark.parametrize("case", CASTS)
+def test_stored_floats_that_fit_an_integer_type_are_integers(case: str) -> None:
+    dtype, to, constant, goes = CASTS[case]
+    before = model(f"({dtype} x) => ({dtype} y)", f"c = Cast <to = {to}> (f) y = Mul (x, c)", constant)
+    outcome = bnfold.optimize(before)
+    assert outcome.status == "verified"
+    after = outcome.to_proto()
+    assert operators(after) == (["Mul"] if goes else ["Cast", "Mul"])
+    if goes:
+        x = np.array([5, 6, 7], "int64")
+        np.testing.assert_array_equal(run(after, x=x), [5, 0, -7])
+        after.graph.initializer[0].CopyFrom(
+            numpy_helper.from_array(np.array([2, 0, -1]), after.graph.initializer[0].name)
+        )
+        assert bnfold.verify(before, after).status == "failed"
 
 
 def test_a_small_result_of_constants_is_stored() -> None:

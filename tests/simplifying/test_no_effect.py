@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import pytest
 
 import bnfold
-from tests.simplifying.small import assert_equal, model, operators, simplified
+from tests.simplifying.small import assert_equal, model, operators, run, simplified
 
 WITHOUT_EFFECT = {
     "Identity": ("y0 = Identity (x) y = Relu (y0)", "", ["Relu"]),
@@ -100,6 +101,65 @@ def test_what_has_no_effect_goes(case: str) -> None:
     assert_equal(
         before, after, *[(size, 4) for size in ((3,) if "open size" in case and "Expand" in case else (0, 1, 3))]
     )
+
+
+WHOLE = {
+    "Add of 0": ("y0 = Add (x, o)", "o = {0}", []),
+    "Add to 0": ("y0 = Add (o, x)", "o = {0}", []),
+    "Add of zeros": ("y0 = Add (x, o)", "[1, 4] o = {0, 0, 0, 0}", []),
+    "Add of nearly zeros": ("y0 = Add (x, o)", "[4] o = {0, 0, 1, 0}", ["Add"]),
+    "Sub of 0": ("y0 = Sub (x, o)", "[1] o = {0}", []),
+    "Sub from 0": ("y0 = Sub (o, x)", "o = {0}", ["Sub"]),
+    "Mul by 1": ("y0 = Mul (x, o)", "o = {1}", []),
+    "Mul of 1": ("y0 = Mul (o, x)", "[1] o = {1}", []),
+    "Mul by 0": ("y0 = Mul (x, o)", "o = {0}", ["Mul"]),
+    "Div by 1": ("y0 = Div (x, o)", "[1, 1] o = {1}", []),
+    "Div of 1": ("y0 = Div (o, x)", "o = {1}", ["Div"]),
+    "Add of 0 that is broadcast": ("y0 = Add (x, o)", "[3, 1] o = {0, 0, 0}", ["Add"]),
+    "Mul by 1 that adds an axis": ("y0 = Mul (x, o)", "[1, 1, 1] o = {1}", ["Mul"]),
+}
+"""Integers: what stands before Neg, the constant, and what is left before it."""
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
+@pytest.mark.parametrize("case", WHOLE)
+def test_integers_without_effect_go(case: str, dtype: str) -> None:
+    body, constant, left = WHOLE[case]
+    end = "L,M,K" if "axis" in case else "M,K"
+    gap = "" if constant.startswith("[") else " "
+    before = model(f"({dtype}[N,4] x) => ({dtype}[{end}] y)", f"{body} y = Mul (y0, y0)", f"{dtype}{gap}{constant}")
+    after, report = simplified(before)
+    assert operators(after) == [*left, "Mul"]
+    assert len(report.simplified) == 1 - len(left)
+    x = np.arange(12, dtype=dtype).reshape(3, 4) + np.array(1, dtype)
+    np.testing.assert_array_equal(run(before, x=x), run(after, x=x))
+
+
+@pytest.mark.parametrize(("dims", "left"), [("", []), ("[1]", []), ("[1,1]", ["Add"]), ("[4]", ["Add"])])
+def test_a_neutral_integer_keeps_sizes_that_are_known_in_part(dims: str, left: list[str]) -> None:
+    """NonZero counts what no shape says; of the axis of its result that is squeezed, only the rank is known."""
+    filling = "{0, 0, 0, 0}" if dims == "[4]" else "{0}"
+    before = model(
+        "(float[N] x) => (int64 y)",
+        "i = NonZero (x) f = Squeeze (i, a) s = Add (f, o) y = ReduceSum <keepdims = 0> (s)",
+        f"int64{dims}{'' if dims else ' '} o = {filling}, int64[1] a = {{0}}",
+    )
+    assert operators(simplified(before)[0]) == ["NonZero", "Squeeze", *left, "ReduceSum"]
+
+
+def test_a_neutral_integer_that_callers_may_override_stays() -> None:
+    before = model("(int64[N] x, int64 o) => (int64[N] y)", "s = Add (x, o) y = Neg (s)", "int64 o = {0}")
+    assert operators(simplified(before)[0]) == ["Add", "Neg"]
+
+
+@pytest.mark.parametrize("operator", ["Mul", "Div"])
+def test_one_constant_of_a_product_and_a_quotient_is_verified(operator: str) -> None:
+    before = model(
+        "(float[N,4] x) => (float[N,4] y)", f"a = Div (x, o) b = {operator} (a, o) y = Neg (b)", "float o = {1}"
+    )
+    outcome = bnfold.optimize(before)
+    assert outcome.status == "verified"
+    assert operators(outcome.to_proto()) == ["Neg"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
 
+import bnfold
 from tests.simplifying.small import model, operators, run, simplified
 
 KERNEL = (3, 2, 2, 3)
@@ -37,6 +39,68 @@ CASES = {
                         "int64[8] q={0,0,1,2,0,0,0,3}",
                         ["Pad", "Conv", "ReduceSum", "Add"]),
 }  # fmt: skip
+
+SEVERAL = {
+    "two": ("y = Conv (p, w) z = Conv <pads = [1, 0, 0, 1]> (p, w)", True),
+    "other strides": ("y = Conv <strides = [1, 2]> (p, w) z = Conv <dilations = [2, 1]> (p, w)", True),
+    "one that pads for itself": ('y = Conv (p, w) z = Conv <auto_pad = "SAME_LOWER"> (p, w)', False),
+    "another operator": ("y = Conv (p, w) z = Relu (p)", False),
+    "one that reads it as a weight": ("y = Conv (p, w) z = Conv (p, p)", False),
+}
+
+
+@pytest.mark.parametrize("case", SEVERAL)
+def test_a_pad_before_several_convolutions(case: str) -> None:
+    body, goes = SEVERAL[case]
+    before = _two(body)
+    after, report = simplified(before)
+    assert ("Pad" not in operators(after)) == goes
+    assert [event.rewrite for event in report.simplified].count("Pad + Conv → Conv") == 2 * goes
+    x = np.random.default_rng(0).normal(size=(1, 2, 4, 5)).astype(np.float32)
+    for old, new in zip(*(ReferenceEvaluator(proto).run(None, {"x": x}) for proto in (before, after)), strict=True):
+        np.testing.assert_allclose(new, old, 1e-5, 1e-5)
+    assert bnfold.optimize(before).status == "verified"
+
+
+def _two(body: str) -> onnx.ModelProto:
+    """A Pad, and two consumers of it."""
+    before = model(
+        "(float[1,2,4,5] x) => (float[A,B,C,D] y, float[E,F,G,H] z)",
+        f"p = Pad (x, q) {body}",
+        "int64[8] q = {0, 0, 1, 2, 0, 0, 0, 3}",
+    )
+    kernel = np.random.default_rng(0).normal(size=KERNEL).astype(np.float32)
+    before.graph.initializer.append(numpy_helper.from_array(kernel, "w"))
+    return before
+
+
+def test_a_pad_that_is_an_output_stays() -> None:
+    before = model(
+        "(float[N,2,4,5] x) => (float[M,3,H,W] y, float[A,B,C,D] p)",
+        "p = Pad (x, q) y = Conv (p, w)",
+        "int64[8] q = {0, 0, 1, 2, 0, 0, 0, 3}",
+    )
+    _compare(before, STAYS)
+
+
+def test_a_pad_that_a_branch_reads_as_well_stays() -> None:
+    before = model(
+        "(float[1,2,4,5] x, bool c) => (float[M,3,H,W] y, float[A,B,C,D] z)",
+        "p = Pad (x, q) y = Conv (p, w) z = If (c) <then_branch = t () => (float[A,B,C,D] d) { d = Conv (p, w) }, "
+        "else_branch = e () => (float[A,B,C,D] r) { r = Relu (p) }>",
+        "int64[8] q = {0, 0, 1, 2, 0, 0, 0, 3}",
+    )
+    before.graph.initializer.append(numpy_helper.from_array(np.ones(KERNEL, np.float32), "w"))
+    assert operators(simplified(before)[0]) == ["Pad", "Conv", "If"]
+
+
+@pytest.mark.parametrize("wrong", [[0, 2, 1, 3], [1, 2, 0, 2], [2, 1, 0, 3], [0, 0, 0, 0]])
+def test_a_convolution_that_does_not_take_all_of_the_pad_is_no_equivalent(wrong: list[int]) -> None:
+    before = _two("y = Conv (p, w) z = Conv (p, w)")
+    after, _ = simplified(before)
+    assert bnfold.verify(before, after).status == "verified"
+    after.graph.node[1].attribute[0].ints[:] = wrong
+    assert bnfold.verify(before, after).status == "failed"
 
 
 @pytest.mark.parametrize("case", CASES)

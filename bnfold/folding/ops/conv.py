@@ -57,6 +57,8 @@ def down(node: ir.Node, _: int, affine: Affine, *, reads_zeros: bool = False) ->
         return scaled
     if reads_zeros or window.pads(node):
         return scaled.plus(shift_before(node, affine))
+    if 0 in kernel.dims:
+        raise Declined(Reason.UNREADABLE, f"the weight of {facts.where(node)} has no elements")
     reach = kernel.float64().reshape(group, outputs // group, kernel.dims[1], -1).sum(axis=3)
     moved = np.einsum("goi,gi->go", reach, t.reshape(group, -1)).reshape(outputs)
     return scaled.plus(*new_bias(node, kernel, np.ones(outputs), moved))

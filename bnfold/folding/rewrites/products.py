@@ -61,7 +61,8 @@ Edits = tuple[SetConstant, ...]
 
 def _convs(first: ir.Node, second: ir.Node, one: ir.Tensor, two: ir.Tensor) -> tuple[ir.Node, Edits]:
     """Return ``W[o,c,k] = Σ V[o,m]·U[m,c,k]``, the 1×1 one on either side; a bias before padding would be diluted."""
-    if len(one.dims) != len(two.dims) or two.dims[1] != one.dims[0] or first.attr("group", 1) != 1:
+    fit = len(one.dims) == len(two.dims) and two.dims[1] == one.dims[0] and 0 not in (*one.dims, *two.dims)
+    if not fit or first.attr("group", 1) != 1:
         raise Declined(Reason.AXIS, facts.where(second))
     if second.attr("group", 1) != 1 or not (window.is_pointwise(second, two) or window.is_pointwise(first, one)):
         raise Declined(Reason.AXIS, facts.where(second))

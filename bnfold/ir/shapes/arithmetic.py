@@ -23,6 +23,7 @@ from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.shapes.items import are_equal, chosen, comparison, conjunction, disjunction, is_true, quotient
 from bnfold.ir.shapes.proven import proven_types
+from bnfold.ir.shapes.ties import tied_type
 from bnfold.ir.tensor import InMemory, Tensor
 from bnfold.ir.value import Dim, Value, shape_of
 
@@ -118,10 +119,8 @@ class Proven:
         """Return the element type of a value; None where it is not proven."""
         if value is None:
             return None
-        if value.tensor_proto is not None:
-            return value.tensor_proto.data_type
-        kind = self._types.get(value)
-        return kind.tensor_type.elem_type or None if kind is not None else None
+        kind = self._types.get(value) if value.tensor_proto is None else None
+        return (kind.tensor_type.elem_type if kind is not None else 0) or tied_type(value)
 
     def integers(self, value: Value | None) -> Integers | None:
         """Return the integers of a small value as far as they are known."""

@@ -13,10 +13,12 @@ import onnx
 
 from bnfold.ir.graph import Graph
 from bnfold.ir.index import graphs_of
+from bnfold.ir.messages import nested_nodes
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.shapes.branching import known_by_branches
 from bnfold.ir.shapes.types import forget_shapes
+from bnfold.ir.traits import LIKE
 from bnfold.ir.value import Dims, Value
 
 _OPAQUE = "bnfold.opaque"
@@ -53,10 +55,18 @@ def _inferred(model: Model, known: Mapping[Value, Dims]) -> Mapping[Value, onnx.
                 dim.dim_param = f"{place}:{axis}"
     proto.opset_import.add(domain=_OPAQUE, version=1)
     _forget(model.graph, graph, known)
+    _rename(graph)
     counterpart = Model(proto, model.payloads, model.path)
     counterpart.has_external_data = model.has_external_data
     counterpart.infer_shapes()
     return dict(_paired(model.graph, counterpart.graph))
+
+
+def _rename(graph: onnx.GraphProto) -> None:
+    """Give nodes of onnxruntime's the names of operators whose results inference knows."""
+    for node in nested_nodes(graph.node):
+        if node.domain == "com.microsoft" and node.op_type in LIKE:
+            node.domain, node.op_type = "", LIKE[node.op_type]
 
 
 def _forget(graph: Graph, message: onnx.GraphProto, known: Mapping[Value, Dims]) -> None:

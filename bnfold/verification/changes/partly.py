@@ -18,7 +18,7 @@ from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.ir.shapes.proven import proven_types
 from bnfold.ir.traits import BROADCASTING, CHOOSING, DRAWING, KEEPS_SHAPE, REARRANGING
-from bnfold.ir.value import shape_of
+from bnfold.ir.value import Dims, shape_of
 from bnfold.verification.changes.extract import Subgraph
 
 _FEW = 64
@@ -60,6 +60,11 @@ class PartlyKnown:
     @cached_property
     def _types(self) -> Mapping[ir.Value, onnx.TypeProto]:
         return proven_types(self._model)
+
+    def dims(self, value: ir.Value) -> Dims | None:
+        """Return the dims of a value as they are proven; equal names are equal sizes in every run."""
+        held = ir.constant(value)
+        return held.dims if held is not None else shape_of(self._types.get(value))
 
     def of(self, value: ir.Value) -> Partly | None:
         """Return what is known of a value; None if not even its shape is, or if it is not computed by a few nodes."""
@@ -132,8 +137,7 @@ class PartlyKnown:
 
     def _shape(self, node: ir.Node) -> Partly:
         source = node.inputs[0]
-        held = ir.constant(source)
-        dims = held.dims if held is not None else None if source is None else shape_of(self._types.get(source))
+        dims = self.dims(source) if source is not None else None
         if dims is None:
             raise ValueError("not even the rank is known")
         dims = dims[slice(node.attr("start", 0), node.attr("end", None))]

@@ -18,6 +18,7 @@ from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.changes.from_constants import are_one_constant, fixed
 from bnfold.verification.changes.partly import known_of
+from bnfold.verification.changes.states import is_left_out
 from bnfold.verification.tolerance.bits import same
 
 _FAR = 64
@@ -51,7 +52,10 @@ def unchanged(old: ir.Node, new: ir.Node) -> bool:
 
 
 def _are_equivalent(old: ir.Node, new: ir.Node) -> bool:
-    return is_same_function(old, new) and all(_same_input(a, b) for a, b in zip_longest(old.inputs, new.inputs))
+    return is_same_function(old, new) and all(
+        _same_input(a, b) or is_left_out(old, new, slot)
+        for slot, (a, b) in enumerate(zip_longest(old.inputs, new.inputs))
+    )
 
 
 def identity(node: ir.Node) -> tuple[object, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.ir.elements import Array
+from bnfold.verification.changes.partly import known_of
 from bnfold.verification.coverage.record import STEP
 from bnfold.verification.tolerance.compare import magnitude
 from bnfold.verification.tolerance.floats import is_float
@@ -75,14 +76,16 @@ _NO_SIZE = 1048583
 def elsewhere(value: ir.Value, array: Array) -> Array:
     """Return other numbers for those of a constant: slightly larger ones, except where these have no effect.
 
-    A Reshape copies a size for 0, which may be the size that it infers for -1. A scale of 1 has an effect from 2 on.
-    The first Tile has counts that are floats. In a mask of 0 and -inf, another place is hidden. The limit of a number
-    that is cast to an integer moves by one.
+    A Reshape copies a size for 0, which may be the size that it infers for -1, or 1 in every run. A scale of 1 has an
+    effect from 2 on. The first Tile has counts that are floats. In a mask of 0 and -inf, another place is hidden. The
+    limit of a number that is cast to an integer moves by one.
     """
     goal = nudge(array)
+    if array.dtype.kind == "i" and (array == -1).any() and _is_part_of_target(value):
+        goal = np.where(array == -1, array.dtype.type(_NO_SIZE), goal)
     for node, slot in value.uses:
-        if array.dtype.kind == "i" and _becomes_shape(node, slot):
-            goal = np.where(array == -1, array.dtype.type(_NO_SIZE), goal)
+        if node.is_op("Reshape") and slot == 1:
+            goal = np.where((array == 0) & _is_one(node.input(0), array.size), array.dtype.type(2), goal)
         if node.is_op("Resize", "Upsample") and array.dtype.kind == "f" and array.size == len(array) > 1:
             goal = np.where(array == 1, 2.0, goal)
         if node.is_op("Tile") and slot and array.dtype.kind == "f":
@@ -94,12 +97,24 @@ def elsewhere(value: ir.Value, array: Array) -> Array:
     return np.asarray(goal)
 
 
-def _becomes_shape(node: ir.Node, slot: int, depth: int = 4) -> bool:
-    """Whether a Reshape reads what this input is put together to."""
-    if node.is_op("Reshape"):
-        return slot == 1
-    made = node.output(0) if depth and node.is_op("Cast", "Concat", "Identity", "Squeeze", "Unsqueeze") else None
-    return made is not None and any(_becomes_shape(*use, depth - 1) for use in made.uses)
+def _is_part_of_target(value: ir.Value) -> bool:
+    """Whether a Reshape takes its sizes from a value, put beside others, perhaps."""
+    waiting, seen = [value], {value}
+    while waiting and len(seen) <= FEW:
+        for node, slot in waiting.pop().uses:
+            if node.is_op("Reshape") and slot == 1:
+                return True
+            made = node.output(0) if node.is_op("Cast", "Concat", "Identity", "Squeeze", "Unsqueeze") else None
+            if made is not None and made not in seen:
+                seen.add(made)
+                waiting.append(made)
+    return False
+
+
+def _is_one(value: ir.Value | None, rank: int) -> Array:
+    """Return on which of its first ``rank`` axes a value has size 1 in every run."""
+    dims = known_of(value.graph.model).dims(value) if value is not None else None
+    return np.array([dim == 1 for dim in [*(dims or ()), *[None] * rank][:rank]], np.bool_)
 
 
 def _becomes_whole(node: ir.Node) -> bool:

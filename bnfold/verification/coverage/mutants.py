@@ -17,6 +17,7 @@ from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
 from bnfold.ir.traits import CHOOSING, READS_VALUES
+from bnfold.reference.schedule import read_by
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed_or_default
 from bnfold.verification.changes.partly import known_of
@@ -35,7 +36,7 @@ from bnfold.verification.coverage.moves import (
 )
 from bnfold.verification.coverage.record import STEP, Mutant
 from bnfold.verification.coverage.smooth import is_smooth, settings
-from bnfold.verification.coverage.values import nudged
+from bnfold.verification.coverage.values import results_of_bodies
 from bnfold.verification.tolerance.bits import same
 from bnfold.verification.tolerance.floats import float_type, is_float
 
@@ -74,7 +75,7 @@ def _between(before: _Side, after: _Side, moved: Collection[tuple[float, ...]]) 
     yield from after.changed_back(before)
     for side, other in ((after, before), (before, after)):
         yield from side.moved_a_little(other, moved)
-        yield from _results_of_bodies(side, other)
+        yield from results_of_bodies(side.number, side.nodes.values(), other.nodes.values())
 
 
 def _matched(old: Subgraph, new: Subgraph, are_compared: bool, *, by_sizes: bool) -> tuple[list[_Side], list[Mutant]]:
@@ -106,13 +107,15 @@ class _Side:
         self.reachable: set[ir.Node] = set()
         self.selected: set[ir.Node] = set()
         self.selectable: set[str] = set()
-        self.carries = True
-        self.has_bodies = False
+        self.carries, self.has_bodies = True, False
         self.unmatched_constants: list[tuple[ir.Value, ir.Tensor]] = []
         self.unmatched_nodes: list[ir.Node] = []
         measured = effects.read_for_sizes(subgraph)
+        self._within, needed = set(subgraph.nodes), set(subgraph.outputs)
         for node in reversed(subgraph.nodes):
-            if not all(value is None or self._fixed(value) for value in node.outputs):
+            made = {value for value in node.outputs if value is not None and not self._fixed(value)}
+            if not made.isdisjoint(needed):  # what only constants are computed from has no effect
+                needed.update(read_by(node))
                 self._add(node, compared, is_measured=node in measured)
 
     def _add(self, node: ir.Node, compared: Collection[str], *, is_measured: bool) -> None:
@@ -252,10 +255,18 @@ class _Side:
             what = f"{places.size} elements" if places.size > 1 else f"element {places[0]}"
             change = replacing(places, goal[places])
             if not is_float(tensor.dtype):
-                yield Mutant(self.number, f"{what} of {value.name!r}", value, change, sizes=sizes)
+                uses = self._uses(value)
+                yield Mutant(self.number, f"{what} of {value.name!r}", value, change, sizes=sizes, uses=uses)
             else:
                 poison = replacing(places, np.full(places.size, np.nan)) if self.carries else None
                 yield Mutant(self.number, f"{what} of {value.name!r}", value, change, poison=poison)
+
+    def _uses(self, value: ir.Value) -> tuple[tuple[ir.Value, int], ...]:
+        """Return the uses of a constant that other nodes of this part read, too; not those that make constants."""
+        uses = [use for use in value.uses if use[0] in self._within]
+        ends = [(node.output(0), slot) for node, slot in uses if self.nodes.get(identity(node)) is node]
+        found = tuple((made, slot) for made, slot in ends if made is not None)
+        return found if len(uses) > 1 and len(ends) == len(found) <= FEW and not self.has_bodies else ()
 
     def _of_slices(self, value: ir.Value, different: Array, goal: Array, *, sizes: bool) -> Iterator[Mutant]:
         """Change each slice along each axis, alone: a choice may leave out any of them. Of many, change shares."""
@@ -279,16 +290,3 @@ def _of_attribute(side: int, node: ir.Node, name: str, setting: Any, *, sizes: b
     value = next(value for value in node.outputs if value is not None)
     what = f"attribute {name!r} of {node.op_type} {node.label!r}"
     return Mutant(side, what, value, attribute=name, setting=setting, sizes=sizes)
-
-
-def _results_of_bodies(side: _Side, other: _Side) -> Iterator[Mutant]:
-    """Yield mutants of the results of bodies that only this part has.
-
-    A comparison proves nothing about a branch that was not taken.
-    """
-    nodes = [node for node in side.nodes.values() if node.subgraphs]
-    models = [node.graph.model for node in other.nodes.values()] if nodes else []
-    known = {graph.path for model in models[:1] for graph in model.graphs()}
-    for node in nodes:
-        for body in (body for bodies in node.subgraphs.values() for body in bodies if body.path not in known):
-            yield from (nudged(side.number, value) for value in body.outputs if value.graph is body)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -25,6 +26,9 @@ share of its tolerance: then a number that is wrong altogether moves it beyond."
 
 SECONDS = 5.0
 """Of counted work, for all mutants of one comparison."""
+
+_STEPS = (1, -2)
+"""How far integers are moved beyond the first change of them: by one step more, and to the other side."""
 
 Results = Mapping[str, Array]
 Find = Callable[[ir.Model, ir.Value], ir.Value]
@@ -48,6 +52,10 @@ class Mutant(NamedTuple):
     the array that the other model has under this name. With ``sizes``, only other sizes may reveal it. It is settled
     once enough of the declared sizes were compared. If even ``poison`` shows in no result, the elements have no
     consumer; it is None once it may have shown, or if it proves nothing.
+
+    Changes that several consumers read may cancel: times and by one number, or all before and all from one place on.
+    So the mutant is settled as well once a change at each of ``uses`` alone has shown, if another change of all shows
+    neither; uses that are left are in it. A use is the first output of the consumer, and the input slot.
     """
 
     side: int
@@ -58,12 +66,16 @@ class Mutant(NamedTuple):
     setting: Any = None
     sizes: bool = False
     poison: Callable[[Any], Any] | None = None
+    uses: tuple[tuple[ir.Value, int], ...] = ()
+    is_apart: bool = False
 
     def of(self, model: ir.Model, find: Find, theirs: Callable[[str], Any]) -> tuple[ir.Model, reference.Alterations]:
         """Return ``model`` (the part, or a copy of it) with the change, and the values to alter in a run.
 
         ``find`` returns the value of the model for one of the part, and ``theirs`` the other model's result of a name.
         """
+        if self.is_apart:
+            return self._at(self.uses[0], model.clone(), find)
         if not self.attribute:
             return model, {find(model, self.value): self.change or (lambda _: theirs(self.value.name))}
         copy = model.clone()
@@ -74,6 +86,17 @@ class Mutant(NamedTuple):
         else:
             node.set_attr(self.attribute, self.setting)
         return copy, {}
+
+    def _at(self, use: tuple[ir.Value, int], copy: ir.Model, find: Find) -> tuple[ir.Model, reference.Alterations]:
+        """Let one consumer read a value of its own, and change that."""
+        made, slot = use
+        node = find(copy, made).producer
+        assert node is not None, "it reads the constant"
+        assert self.change is not None, "that is what it is for"
+        own = node.graph.fresh(self.value.name)
+        node.graph.insert("Identity", [node.input(slot)], [own], before=node)
+        node.set_input(slot, own)
+        return copy, {own: self.change}
 
 
 @dataclass(slots=True)
@@ -154,6 +177,9 @@ class Coverage:
         if self.is_over:
             yield mutant._replace(poison=None)
         elif not _shows(mutant, run, results):
+            mutant, cancels = _apart(mutant, run, results)
+            if cancels:
+                return
             is_read = mutant.poison is None or _shows(mutant._replace(change=mutant.poison), run, results)
             yield mutant._replace(poison=None) if is_read else mutant
 
@@ -170,6 +196,25 @@ def _chosen(table: Table, side: Run, find: Find) -> Array:
     """Return what is chosen of the marks that stand for the table's numbers."""
     name = table.chosen.name
     return side([name], altered={find(side.model, table.value): reference.Replacement(table.marks)})[name]
+
+
+def _apart(mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> tuple[Mutant, bool]:
+    """Return the mutant with the uses at which no change alone shows, and whether changes of all uses cancel."""
+    apart = [mutant._replace(uses=(use,), is_apart=True) for use in mutant.uses]
+    left = tuple(use for each, use in zip(apart, mutant.uses, strict=True) if not _shows(each, run, results))
+    others = (mutant._replace(change=partial(_moved_on, mutant, steps)) for steps in _STEPS)
+    cancels = bool(apart) and not left and not all(_shows(other, run, results) for other in others)
+    return mutant._replace(uses=left if apart and left else mutant.uses), cancels
+
+
+def _moved_on(mutant: Mutant, steps: int, array: Array) -> Array:
+    """Move by some steps more what a mutant moves; there is nothing beyond the other truth."""
+    assert mutant.change is not None, "it is a constant's"
+    moved = np.asarray(mutant.change(array))
+    if moved.dtype.kind == "b":
+        return moved
+    with np.errstate(over="ignore"):  # a small integer may wrap around
+        return np.where(moved != array, moved + np.asarray(steps).astype(moved.dtype), moved)
 
 
 def _shows(mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from bnfold import ir
 from bnfold.verification.changes.extract import Subgraph
@@ -28,3 +28,16 @@ def all_taken_over(
     for name in hidden:
         if name in made and name in others and name not in compared:
             yield Mutant(1, f"value {name!r}", made[name])
+
+
+def results_of_bodies(side: int, nodes: Iterable[ir.Node], others: Iterable[ir.Node]) -> Iterator[Mutant]:
+    """Yield mutants of the results of bodies that only this part has, and not the one with the ``others``.
+
+    A comparison proves nothing about a branch that was not taken.
+    """
+    holding = [node for node in nodes if node.subgraphs]
+    models = [node.graph.model for node in others] if holding else []
+    known = {graph.path for model in models[:1] for graph in model.graphs()}
+    for node in holding:
+        for body in (body for bodies in node.subgraphs.values() for body in bodies if body.path not in known):
+            yield from (nudged(side, value) for value in body.outputs if value.graph is body)

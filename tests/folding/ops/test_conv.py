@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bnfold.folding import facts
 from tests.folding.nets import Net, declined, folded
 
 SIZES = {3: (5,), 4: (6, 7), 5: (5, 6, 7)}
@@ -131,3 +132,14 @@ def test_an_affine_along_another_axis() -> None:
     y = net.node("Conv", net.input(5, 3, 5, 5), net.const(5, 3, 1, 1))
     turned = net.node("Transpose", y, perm=[0, 2, 1, 3])
     assert declined(net, net.batchnorm(turned, 5)) == ["axis"]
+
+
+@pytest.mark.parametrize("shift", [0.0, 3.0])
+def test_a_weight_without_elements(shift: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shift of no channels at all: there is nothing to sum over, and no run would show a fault."""
+    monkeypatch.setattr(facts, "MISFIT", ())
+    net = Net()
+    x = net.node("Mul", net.input(2, 0, 5, 7), net.const(value=np.full((1, 1, 1, 1), 2.0)))
+    x = net.node("Add", x, net.const(value=np.full((1, 1, 1, 1), shift)))
+    result = folded(net, net.node("Conv", x, net.const(4, 0, 1, 1), net.const(4)), all_affines=True)
+    assert ("Add" in result.ops) == (shift != 0)

@@ -68,3 +68,17 @@ def test_a_scalar_is_none_of_the_vectors() -> None:
 )
 def test_what_is_not_known_is_none(body: str) -> None:
     assert integers(body) is None
+
+
+@pytest.mark.parametrize(("domain", "expected"), [("com.microsoft", ("0:0", 2, "0:1", 3)), ("elsewhere", None)])
+def test_an_operator_of_onnxruntime_makes_what_its_counterpart_does(domain: str, expected: object) -> None:
+    loaded = ir.load(
+        onnx.parser.parse_model(
+            f"""<ir_version: 8, opset_import: ["": 15, "{domain}": 1]>
+            g (float[S,N,2] x) => (float[A,B,C,D] y) <uint8[2,2,12] w = {{{", ".join(["1"] * 48)}}}> {{
+                y0 = {domain}.DynamicQuantizeLSTM <direction = "bidirectional", hidden_size = 3> (x, w, w)
+                y = Abs (y0)
+            }}"""
+        ).SerializeToString()
+    )
+    assert Proven(loaded).dims(loaded.graph.values["y"]) == expected

@@ -1,0 +1,20 @@
+"""Initial states of zeros, from which recurrent operators start anyway."""
+
+from __future__ import annotations
+
+from bnfold import ir
+from bnfold.ir.shapes.arithmetic import Proven
+from bnfold.ir.traits import STATES
+from bnfold.ir.zeros import is_idle_state
+from bnfold.simplifying.plan import Plan, Respell
+
+
+def find_states(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan to leave out initial states that are zero in every run."""
+    idle = [slot for slot in STATES[node.op_type] if is_idle_state(node, slot, known.dims)]
+    if not idle:
+        return None
+    inputs = [None if slot in idle else value for slot, value in enumerate(node.inputs)]
+    while inputs[-1] is None:
+        inputs.pop()
+    return Respell(f"{node.op_type} from zeros", node, node.op_type, inputs, None)
