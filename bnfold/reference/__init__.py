@@ -5,8 +5,9 @@ right, and for what real networks spend their time in; onnx's reference implemen
 operators on a list that was checked. An operator version on neither is refused (`CannotEvaluate`), never guessed.
 """
 
+from bnfold.reference.alterations import Alterations, Substitute
 from bnfold.reference.dispatch import unknown_operator
-from bnfold.reference.evaluate import Alterations, Observer, OutOfTime, Prepared, Replacement, evaluate
+from bnfold.reference.evaluate import Observer, OutOfTime, Prepared, evaluate
 from bnfold.reference.registry import CannotEvaluate, Misfit, Noise, Random, TooShort
 from bnfold.reference.work import Work
 from bnfold.settings import Policy
@@ -21,7 +22,7 @@ __all__ = [
     "Policy",
     "Prepared",
     "Random",
-    "Replacement",
+    "Substitute",
     "TooShort",
     "Work",
     "evaluate",

@@ -1,4 +1,4 @@
-"""Attribute values as kernels want them: tensors as arrays, references to a function's attributes resolved."""
+"""Attribute values and stored tensors as kernels want them: as arrays, references to attributes resolved."""
 
 from __future__ import annotations
 
@@ -66,3 +66,13 @@ def dense(graph: ir.Graph, proto: onnx.SparseTensorProto) -> Array:
     else:
         full[tuple(indices.T)] = values
     return full
+
+
+def stored_array(value: ir.Value) -> Array | None:
+    """Return what the file stores under a value's name; None if a node computes it, or a caller feeds it."""
+    if value.tensor is not None:
+        return value.tensor.numpy()
+    for sparse in getattr(value.graph.proto, "sparse_initializer", ()):
+        if sparse.values.name == value.name:
+            return dense(value.graph, sparse)
+    return None

@@ -14,7 +14,8 @@ from bnfold import ir
 from bnfold.errors import BadInput, BnfoldError, MalformedModel, Unsupported
 from bnfold.ir.messages import FunctionKey, function_key
 from bnfold.reference import control
-from bnfold.reference.attributes import Bindings, dense, function_bindings, resolve
+from bnfold.reference.alterations import Alterations, Substitute
+from bnfold.reference.attributes import Bindings, function_bindings, resolve, stored_array
 from bnfold.reference.dispatch import Bound, apply_kernel, bind, refused
 from bnfold.reference.precision import Datum, Precision, admitted, as_array, as_declared, jittered
 from bnfold.reference.registry import Array, Noise
@@ -24,19 +25,6 @@ from bnfold.reference.work import Work
 from bnfold.settings import Policy
 
 Observer = Callable[[str, Datum], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Replacement:
-    """A change of a value to another one, whatever it is: it is not read for that."""
-
-    datum: Datum
-
-    def __call__(self, _: Datum) -> Datum:
-        return self.datum
-
-
-Alterations = Mapping[ir.Value, Callable[[Datum], Datum]]
 Environment = dict[ir.Value, Datum]
 
 
@@ -144,15 +132,6 @@ def _named(graph: ir.Graph, name: str) -> ir.Value:
     return value
 
 
-def _stored(value: ir.Value) -> Array | None:
-    if value.tensor is not None:
-        return value.tensor.numpy()
-    for sparse in getattr(value.graph.proto, "sparse_initializer", ()):
-        if sparse.values.name == value.name:
-            return dense(value.graph, sparse)
-    return None
-
-
 def _undefined(value: ir.Value) -> BnfoldError:
     node = value.producer
     if value.is_input:
@@ -229,10 +208,10 @@ class Evaluation:
         if value in environment:
             return environment[value]
         change = self.altered.get(value)
-        if isinstance(change, Replacement):
+        if isinstance(change, Substitute):
             environment[value] = change.datum
             return change.datum
-        stored = _stored(value)
+        stored = stored_array(value)
         if stored is None:
             raise _undefined(value)
         environment[value] = self._altered(value, admitted(stored, self.precision))

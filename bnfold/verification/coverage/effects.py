@@ -82,7 +82,7 @@ def normalised(node: ir.Node, name: str, setting: Any) -> Any:
 
 
 def read_for_sizes(part: Subgraph) -> set[ir.Node]:
-    """Return the nodes of which only the sizes reach a result: the numbers that they read have no effect.
+    """Return the nodes whose results are read for their sizes alone: the numbers that they read have no effect.
 
     Of the numbers, shapes and axes do: the operators read the values of such inputs.
     """

@@ -195,7 +195,7 @@ def same_place(model: ir.Model, value: ir.Value) -> ir.Value:
 def _chosen(table: Table, side: Run, find: Find) -> Array:
     """Return what is chosen of the marks that stand for the table's numbers."""
     name = table.chosen.name
-    return side([name], altered={find(side.model, table.value): reference.Replacement(table.marks)})[name]
+    return side([name], altered={find(side.model, table.value): reference.Substitute(table.marks)})[name]
 
 
 def _apart(mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> tuple[Mutant, bool]:
