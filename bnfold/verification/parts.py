@@ -107,12 +107,12 @@ def _others(verifier: SubgraphVerifier, cuts: list[ir.Cut], whole: Whole | None)
     if whole is None:
         return [row for _, row in kept] + larger
     seconds, differs = verifier.request.clock.budget, cache(partial(_differs_elsewhere, whole))
-    seen = [
-        row
-        if row.status == "verified" or (row.status == "failed" and differs())
-        else _in_whole(verifier, cut, row, whole, seconds)
-        for cut, row in kept
-    ]
+    seen: list[LocalRow] = []
+    for cut, row in kept:
+        is_shown = row.status == "verified" or (row.status == "failed" and differs())
+        # Where one part stays open, the result is unverified, whatever is found out about the others.
+        is_idle = row.status == "skipped" and any(other.status == "skipped" for other in seen)
+        seen.append(row if is_shown or is_idle else _in_whole(verifier, cut, row, whole, seconds))
     return seen + larger
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
 
 from bnfold import ir
-from bnfold.verification import verify
+from bnfold.verification import parts, verify
+from bnfold.verification.verdict import LocalRow
 from tests.verification.graphs import Array, Depth, model, numbers
 
 DEPTHS: tuple[Depth, ...] = ("auto", "full", "local")
@@ -173,3 +176,20 @@ def test_a_row_that_a_lost_operator_changes_is_read(indices: str, depth: Depth) 
         model(f"{head} {{ h = Gather (T, i)  y = {node} (h) }}", {"T": table}) for node in ("Abs", "Identity")
     )
     assert status(before, after, depth) != "verified"
+
+
+def test_one_part_that_stays_open_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole models agree, and do not show either bound; it is not asked twice whether they would."""
+    asked: list[str] = []
+    in_whole = parts._in_whole
+
+    def noted(*given: Any) -> LocalRow:
+        asked.append(given[1].label)
+        return in_whole(*given)
+
+    monkeypatch.setattr(parts, "_in_whole", noted)
+    head = "(float[N,3] x, float[N,3] z) => (float[N,3] y, float[N,3] v)"
+    before = model(f"{head} {{ y = Clip (x, low)  v = Clip (z, low) }}", {"low": np.array(-1e9)})
+    after = model(f"{head} {{ y = Identity (x)  v = Identity (z) }}", {})
+    assert status(before, after, "auto") == "unverified"
+    assert len(asked) == 1
