@@ -256,7 +256,8 @@ class _Side:
             change = replacing(places, goal[places])
             if not is_float(tensor.dtype):
                 uses = self._uses(value)
-                yield Mutant(self.number, f"{what} of {value.name!r}", value, change, sizes=sizes, uses=uses)
+                found = Mutant(self.number, f"{what} of {value.name!r}", value, change, sizes=sizes)
+                yield found._replace(uses=uses, cancels=True) if uses else found
             else:
                 poison = replacing(places, np.full(places.size, np.nan)) if self.carries else None
                 yield Mutant(self.number, f"{what} of {value.name!r}", value, change, poison=poison)

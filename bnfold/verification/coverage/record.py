@@ -27,8 +27,8 @@ share of its tolerance: then a number that is wrong altogether moves it beyond."
 SECONDS = 5.0
 """Of counted work, for all mutants of one comparison."""
 
-_STEPS = (1, -2)
-"""How far integers are moved beyond the first change of them: by one step more, and to the other side."""
+_OTHERS = (1, 2, 3, 5, 7, -3)
+"""Other numbers for those that a mutant changes: sizes and places that occur, and one that is counted from the end."""
 
 Results = Mapping[str, Array]
 Find = Callable[[ir.Model, ir.Value], ir.Value]
@@ -54,8 +54,9 @@ class Mutant(NamedTuple):
     consumer; it is None once it may have shown, or if it proves nothing.
 
     Changes that several consumers read may cancel: times and by one number, or all before and all from one place on.
-    So the mutant is settled as well once a change at each of ``uses`` alone has shown, if another change of all shows
-    neither; uses that are left are in it. A use is the first output of the consumer, and the input slot.
+    So the mutant is settled as well if a change at each use alone has shown, and no change of all of them in any
+    comparison (``cancels``, None for what has one use). ``uses`` are those at which none has shown yet: the first
+    output of the consumer, and the input slot.
     """
 
     side: int
@@ -68,6 +69,7 @@ class Mutant(NamedTuple):
     poison: Callable[[Any], Any] | None = None
     uses: tuple[tuple[ir.Value, int], ...] = ()
     is_apart: bool = False
+    cancels: bool | None = None
 
     def of(self, model: ir.Model, find: Find, theirs: Callable[[str], Any]) -> tuple[ir.Model, reference.Alterations]:
         """Return ``model`` (the part, or a copy of it) with the change, and the values to alter in a run.
@@ -155,7 +157,8 @@ class Coverage:
         Two sizes distinguish any two operators on sizes. They do not show how many rows of a table are read.
         """
         enough = sizes >= (1 if is_static else 2)
-        self.mutants = [m for m in self.mutants if m.poison is None and not (m.sizes and enough)]
+        left = (m for m in self.mutants if m.poison is None and not (m.cancels and not m.uses))
+        self.mutants = [m for m in left if not (m.sizes and enough)]
         self.tables = [table for table in self.tables if not (table.sizes and enough and is_static)]
 
     def observe(self, sides: Sequence[Run], find: Find, results: Sequence[Results]) -> None:
@@ -177,9 +180,7 @@ class Coverage:
         if self.is_over:
             yield mutant._replace(poison=None)
         elif not _shows(mutant, run, results):
-            mutant, cancels = _apart(mutant, run, results)
-            if cancels:
-                return
+            mutant = _apart(mutant, run, results)
             is_read = mutant.poison is None or _shows(mutant._replace(change=mutant.poison), run, results)
             yield mutant._replace(poison=None) if is_read else mutant
 
@@ -198,23 +199,22 @@ def _chosen(table: Table, side: Run, find: Find) -> Array:
     return side([name], altered={find(side.model, table.value): reference.Substitute(table.marks)})[name]
 
 
-def _apart(mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> tuple[Mutant, bool]:
-    """Return the mutant with the uses at which no change alone shows, and whether changes of all uses cancel."""
+def _apart(mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> Mutant:
+    """Return the mutant with the uses at which no change alone has shown, and whether changes of all uses cancel."""
     apart = [mutant._replace(uses=(use,), is_apart=True) for use in mutant.uses]
     left = tuple(use for each, use in zip(apart, mutant.uses, strict=True) if not _shows(each, run, results))
-    others = (mutant._replace(change=partial(_moved_on, mutant, steps)) for steps in _STEPS)
-    cancels = bool(apart) and not left and not all(_shows(other, run, results) for other in others)
-    return mutant._replace(uses=left if apart and left else mutant.uses), cancels
+    others = (mutant._replace(change=partial(_replaced, mutant, number)) for number in _OTHERS)
+    cancels = mutant.cancels and not any(_shows(other, run, results) for other in others)
+    return mutant._replace(uses=left, cancels=cancels)
 
 
-def _moved_on(mutant: Mutant, steps: int, array: Array) -> Array:
-    """Move by some steps more what a mutant moves; there is nothing beyond the other truth."""
+def _replaced(mutant: Mutant, number: int, array: Array) -> Array:
+    """Put another number in the places that a mutant changes; there is nothing beyond the other truth."""
     assert mutant.change is not None, "it is a constant's"
     moved = np.asarray(mutant.change(array))
     if moved.dtype.kind == "b":
         return moved
-    with np.errstate(over="ignore"):  # a small integer may wrap around
-        return np.where(moved != array, moved + np.asarray(steps).astype(moved.dtype), moved)
+    return np.where(moved != array, np.asarray(number).astype(moved.dtype), moved)
 
 
 def _shows(mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> bool:

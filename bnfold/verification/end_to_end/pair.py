@@ -129,7 +129,9 @@ class ModelPair:
     def observe(self, coverage: Coverage, feeds: Feeds, expected: Mapping[str, Array]) -> None:
         """Let the coverage see the results of mutants of either model."""
         pair = self._fed(feeds, expected)
-        coverage.observe((pair.old, pair.new), same_place, (expected, pair.new()))
+        actual = pair.new()
+        own = {name: expected[name] for name in actual}  # a pair that watches more may have made the others
+        coverage.observe((pair.old, pair.new), same_place, (own, actual))
 
     def _compared(
         self, name: str, sample: int, expected: Array, actual: Array, rounds: Sequence[Sequence[Results]]

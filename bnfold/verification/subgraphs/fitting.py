@@ -67,6 +67,20 @@ def _fitting(request: Request, path: str, fed: Mapping[str, ir.Value], nodes: Se
         yield Trial(shapes, passing_is_conclusive=False, others=tuple(small))
 
 
+def nearby(usual: Shapes, known: Mapping[str, Known | None]) -> Iterator[Shapes]:
+    """Yield shapes with one open axis of what is ``known`` one smaller, or twice as large.
+
+    A smaller one fits a table with more rows than are read; a Reshape may accept multiples only.
+    """
+    for name, dims in known.items():
+        shape = usual[name]
+        for axis, size in enumerate(shape):
+            for other in (size - 1, 2 * size) if dims is None or not isinstance(dims[axis], int) else ():
+                shapes = {**usual, name: (*shape[:axis], other, *shape[axis + 1 :])}
+                if other and may_be_fed_at(shapes):
+                    yield shapes
+
+
 def _with_batch(shapes: Shapes, factor: int) -> Shapes:
     """Return the shapes with so many times the batch, but at least one row."""
     return {

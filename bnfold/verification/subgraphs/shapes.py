@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from onnx import TensorProto
@@ -82,18 +83,21 @@ def needs_other_sizes(nodes: Sequence[ir.Node]) -> bool:
 def _trials(
     inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], full: Mapping[str, Known], *, is_guess: bool
 ) -> Iterator[Trial]:
-    reach, rows = reach_of(nodes), 1 if any(map(_makes_large, nodes)) else _BATCH
+    usual = _usual_rows(full)
+    reach, rows = reach_of(nodes), 1 if any(map(_makes_large, nodes)) else usual
     further: list[dict[str, int]] = [{"batch": 2}] if rows == 1 else []
     further += [{"more": 1}] if rows > 1 and (has_strides(nodes) or _reads_places(nodes)) else []
     beyond = largest_bound(nodes) + 1
     if depend_on_sizes(nodes):
-        further += [{"batch": 1}, {"least": beyond}, {"batch": max(beyond, _BATCH)}]
+        further += [{"batch": 1}, {"least": beyond}, {"batch": max(beyond, usual)}]
     small = {name: _small(inputs[name], shape) for name, shape in full.items()}
     for by_axis, steps in ((False, (1,)), (True, (1, _EVEN))):
         inferred = _inferred(inputs, nodes, small, by_axis=by_axis)
         for step in steps:
             shapes = _sizes(inferred, 3 + reach, step=step, batch=rows)
-            others = [_sizes(inferred, **{"least": 3 + reach, "step": step, **changed}) for changed in further]
+            others = [
+                _sizes(inferred, **{"least": 3 + reach, "step": step, "batch": usual, **changed}) for changed in further
+            ]
             if any(elements(other) > LARGEST_OTHER for other in others):
                 others += _one_axis_longer(inferred, shapes, beyond)
             distinct = (other for place, other in enumerate(others) if other not in (shapes, *others[:place]))
@@ -104,9 +108,9 @@ def _trials(
             )
     inferred = _inferred(inputs, nodes, full, by_axis=True)
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
-    for batch in (_BATCH, *_OTHER_BATCHES):
+    for batch in (usual, *(size for size in (_BATCH, *_OTHER_BATCHES) if size != usual)):
         shapes, *rest = (_sizes(inferred, 3 + reach, step=_EVEN, batch=size) for size in (batch, 1, 2 * batch))
-        others = [other for other in rest if batch != _BATCH and other != shapes]
+        others = [other for other in rest if batch != usual and other != shapes]
         yield Trial(shapes, is_guess or is_static, tuple(others), is_another_batch=True)
     if any(map(chooses_by_sizes, nodes)):
         every, few = (_sizes(inferred, least, step=1) for least in (largest_bound(nodes) + 1, 2))
@@ -115,6 +119,12 @@ def _trials(
     if depend_on_sizes(nodes):  # what lies behind a bound is empty at the sizes above
         beyond_each = _sizes(inferred, max(3 + reach, beyond), batch=max(beyond, _BATCH))
         yield Trial(beyond_each, is_guess or is_static, is_another_batch=True)
+
+
+def _usual_rows(full: Mapping[str, Known]) -> int:
+    """Return a number of rows that no other axis is declared to have, and that cannot be mistaken for its size."""
+    declared = {dim for shape in full.values() for dim in shape[1:]}
+    return next(size for size in count(_BATCH) if size not in declared)
 
 
 def further_shapes(
@@ -150,20 +160,6 @@ def _broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:
         target = ir.constant(node.input(1)) if node.is_op("Expand") else None
         dims += [target.numpy().reshape(-1).tolist()] if target is not None else []
     return {(size, len(each) - axis) for each in dims for axis, size in enumerate(each) if size > 1}
-
-
-def nearby(usual: Shapes, known: Mapping[str, Known | None]) -> Iterator[Shapes]:
-    """Yield shapes with one open axis of what is ``known`` one smaller, or twice as large.
-
-    A smaller one fits a table with more rows than are read; a Reshape may accept multiples only.
-    """
-    for name, dims in known.items():
-        shape = usual[name]
-        for axis, size in enumerate(shape):
-            for other in (size - 1, 2 * size) if dims is None or not isinstance(dims[axis], int) else ():
-                shapes = {**usual, name: (*shape[:axis], other, *shape[axis + 1 :])}
-                if other and may_be_fed_at(shapes):
-                    yield shapes
 
 
 def may_be_fed_at(shapes: Shapes) -> bool:

@@ -22,7 +22,7 @@ from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, Feeds
 from bnfold.verification.inputs.shapes import elements
 from bnfold.verification.inputs.sized import SharedShapes, fitted
 from bnfold.verification.request import Request
-from bnfold.verification.subgraphs.fitting import sizes_in_turn
+from bnfold.verification.subgraphs.fitting import nearby, sizes_in_turn
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.repeated import MOST, repeatable, repeated, signature
@@ -35,7 +35,6 @@ from bnfold.verification.subgraphs.shapes import (
     has_guesses,
     is_static,
     lacks_rank,
-    nearby,
     says_more,
     subgraph_shapes,
 )

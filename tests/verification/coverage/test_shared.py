@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from onnx import numpy_helper
 
 import bnfold
+from bnfold import ir
+from bnfold.verification import verify
 from tests.simplifying.small import model
 
 SIZES = "s = Shape (x) g = Gather (s, zero)"
@@ -106,3 +110,28 @@ def test_what_only_a_size_that_never_changes_is_computed_from(size: int, expecte
     )
     after = model(head, "y = Reshape (z, d)", f"int64[2] d = {{-1, {size}}}")
     assert bnfold.verify(before, after).status == expected
+
+
+BESIDE = "s = Shape (x) n = Gather (s, one) d = Sub (k, n) p = Concat <axis = 0> (z, z, z, d)"
+HIDDEN = {
+    "a size that inputs seldom have": (
+        "(float[N,S] x) => (float[N,Q] y)",
+        f"{BESIDE} l = Pad (x, p) e = Sub (k, d) y = Slice (l, z, e, one)",
+        "int64[1] k = {{{}}}, int64[1] z = {{0}}, int64[1] one = {{1}}",
+        (512, 1024),
+    ),
+    "a turn by two or back by one, of three rows": (
+        "(float[N,4] x) => (float[A,B] y)",
+        "a = Slice (x, p, e, z) b = Slice (x, z, p, z) y = Concat <axis = 0> (a, b)",
+        "int64[1] p = {{{}}}, int64[1] z = {{0}}, int64[1] e = {{9223372036854775807}}",
+        (2, -1),
+    ),
+}
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+@pytest.mark.parametrize("case", HIDDEN)
+def test_changes_that_cancel_at_some_sizes_only(case: str, depth: Literal["auto", "full", "local"]) -> None:
+    head, body, numbers, both = HIDDEN[case]
+    before, after = (ir.load(model(head, body, numbers.format(number))) for number in both)
+    assert verify(before, after, depth=depth, runtime="none").status != "verified"

@@ -68,3 +68,20 @@ def test_a_runtime_that_takes_the_original_alone_leaves_it_unverified(monkeypatc
     row = LocalRow("Max a", "", ("a",), "failed", 1.0, 0.0, "differs")
     monkeypatch.setattr(decision, "_parts", lambda *_: Parts(announced=(row,)))
     assert verify(before, after, runtime="none").status == "failed", "a part that differs is worse"
+
+
+def test_values_that_had_another_meaning_are_left_out_of_what_has_to_show() -> None:
+    """``v`` is another number of the same sign, so that both take the same branch, of equal ones."""
+    head = "(float[N,S] x) => (float[A,B,C] y)"
+    text = (
+        "r = Relu (x)  {s} = Shape (r)  {g} = Gather ({s}, c4)  v = Mul ({g}, c6)  {a} = Greater (v, c8)"
+        "  {b} = Greater (v, c4)  {o} = Or ({a}, {b})"
+        "  {i} = If ({o}) <else_branch = eb () => (float[D,E,F] e) {{ e = Unsqueeze (r, at) }},"
+        " then_branch = tb () => (float[D,E,F] t) {{ t = Unsqueeze (r, at) }}>  y = Mul ({i}, c16)"
+    )
+    names = dict.fromkeys("sgaboi", "")
+    old, new = ({name: f"{prefix}{name}" for name in names} for prefix in ("old_", "new_"))
+    weights = {"c4": np.array(0), "c6": np.array(2), "c8": np.array(2), "at": np.array([0]), "c16": np.array([1.5])}
+    before = model(f"{head} {{ {text.format(**old)} }}", weights)
+    after = model(f"{head} {{ {text.format(**new)} }}", {**weights, "c6": np.array(5)})
+    assert verify(ir.load(before), ir.load(after), runtime="none").status != "failed"

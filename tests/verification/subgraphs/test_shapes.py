@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import onnx
+import pytest
 
 from bnfold import ir
+from bnfold.verification import verify
 from bnfold.verification.changes.boundaries import uncovered
 from bnfold.verification.inputs.bounds import largest_bound
 from bnfold.verification.subgraphs.shapes import subgraph_shapes
@@ -66,3 +70,12 @@ def test_a_region_that_takes_long_is_tried_once_more_with_one_row_of_larger_size
     assert quick["x"][0] == 1
     assert all(one > other for one, other in zip(quick["x"][2:], first.shapes["x"][2:], strict=True))
     assert len(first.others) > 1
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+def test_no_number_of_rows_is_mistaken_for_a_declared_size(depth: Literal["auto", "full", "local"]) -> None:
+    """Which size is read shows only where they differ: usually three rows are tried."""
+    head, weights = "(float[N,3,6] x) => (int64[K] y)", {"i": np.array([1]), "j": np.array([0])}
+    texts = (f"{head} {{ s = Shape (x)  n = Gather (s, {place})  y = Add (n, n) }}" for place in ("i", "j"))
+    before, after = (ir.load(model(text, weights)) for text in texts)
+    assert verify(before, after, depth=depth, runtime="none").status == "failed"
