@@ -90,7 +90,8 @@ def _trials(
     beyond = largest_bound(nodes) + 1
     if depend_on_sizes(nodes):
         further += [{"batch": 1}, {"least": beyond}, {"batch": max(beyond, usual)}]
-    small = {name: _small(inputs[name], shape) for name, shape in full.items()}
+    reads_sizes = any(node.is_op("Shape", "Size") for node in nodes)  # a size beside another one is then a number
+    small = full if reads_sizes else {name: _small(inputs[name], shape) for name, shape in full.items()}
     for by_axis, steps in ((False, (1,)), (True, (1, _EVEN))):
         inferred = _inferred(inputs, nodes, small, by_axis=by_axis)
         for step in steps:
@@ -110,7 +111,7 @@ def _trials(
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
     for batch in (usual, *(size for size in (_BATCH, *_OTHER_BATCHES) if size != usual)):
         shapes, *rest = (_sizes(inferred, 3 + reach, step=_EVEN, batch=size) for size in (batch, 1, 2 * batch))
-        others = [other for other in rest if batch != usual and other != shapes]
+        others = [other for other in rest if batch != _BATCH and other != shapes]
         yield Trial(shapes, is_guess or is_static, tuple(others), is_another_batch=True)
     if any(map(chooses_by_sizes, nodes)):
         every, few = (_sizes(inferred, least, step=1) for least in (largest_bound(nodes) + 1, 2))
@@ -124,7 +125,7 @@ def _trials(
 def _usual_rows(full: Mapping[str, Known]) -> int:
     """Return a number of rows that no other axis is declared to have, and that cannot be mistaken for its size."""
     declared = {dim for shape in full.values() for dim in shape[1:]}
-    return next(size for size in count(_BATCH) if size not in declared)
+    return next(size for size in count(_BATCH, 2) if size not in declared)  # an even one is split in halves
 
 
 def further_shapes(

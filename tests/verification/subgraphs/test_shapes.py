@@ -79,3 +79,13 @@ def test_no_number_of_rows_is_mistaken_for_a_declared_size(depth: Literal["auto"
     texts = (f"{head} {{ s = Shape (x)  n = Gather (s, {place})  y = Add (n, n) }}" for place in ("i", "j"))
     before, after = (ir.load(model(text, weights)) for text in texts)
     assert verify(before, after, depth=depth, runtime="none").status == "failed"
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+def test_a_declared_size_that_is_read_is_not_another_one(depth: Literal["auto", "full", "local"]) -> None:
+    """As many rows as the last axis is long, which is two, or all: with a longer axis, both are all."""
+    head, weights = "(float[N,S,2] x) => (float[A,B,C] y)", {"z": np.array([0]), "two": np.array([2])}
+    sizes = "s = Shape (x)  e = Gather (s, two)  h = Relu (x)"
+    texts = (f"{head} {{ {sizes}  c = Slice (h, z, e, {axis})  y = Neg (c) }}" for axis in ("z", "two"))
+    before, after = (ir.load(model(text, weights)) for text in texts)
+    assert verify(before, after, depth=depth, runtime="none").status == "failed"
