@@ -63,7 +63,8 @@ class RuntimeRow:
 class LocalRow:
     """One rewrite that was checked separately: ``verified``, ``failed`` or ``skipped`` (``note`` has the reason).
 
-    If the results are equal (``is_same``) but a fault would not have changed them, the rewrite counts as skipped.
+    If the results are equal (``is_same``) but a fault would not have changed them, the rewrite counts as skipped. So it
+    does if they are equal at some sizes only (``at_some_sizes``) of those that callers may feed.
     """
 
     label: str
@@ -74,6 +75,7 @@ class LocalRow:
     allowed: float = 0.0
     note: str = ""
     is_same: bool = False
+    at_some_sizes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

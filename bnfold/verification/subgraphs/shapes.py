@@ -90,6 +90,7 @@ def _trials(
     beyond = largest_bound(nodes) + 1
     if depend_on_sizes(nodes):
         further += [{"batch": 1}, {"least": beyond}, {"batch": max(beyond, usual)}]
+    is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
     reads_sizes = any(node.is_op("Shape", "Size") for node in nodes)  # a size beside another one is then a number
     small = full if reads_sizes else {name: _small(inputs[name], shape) for name, shape in full.items()}
     for by_axis, steps in ((False, (1,)), (True, (1, _EVEN))):
@@ -105,10 +106,12 @@ def _trials(
             single = _sizes(inferred, max(3 + reach, beyond), step=step, more=1, batch=1 if rows > 1 else 2)
             quick = (single,) if further and elements(single) <= LARGEST_OTHER else ()
             yield Trial(
-                shapes, is_guess, tuple(other for other in distinct if elements(other) <= LARGEST_OTHER), quick=quick
+                shapes,
+                is_guess or (small is full and is_static),
+                tuple(other for other in distinct if elements(other) <= LARGEST_OTHER),
+                quick=quick,
             )
     inferred = _inferred(inputs, nodes, full, by_axis=True)
-    is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
     for batch in (usual, *(size for size in (_BATCH, *_OTHER_BATCHES) if size != usual)):
         shapes, *rest = (_sizes(inferred, 3 + reach, step=_EVEN, batch=size) for size in (batch, 1, 2 * batch))
         others = [other for other in rest if batch != _BATCH and other != shapes]
@@ -156,7 +159,7 @@ def _broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:
     """Return the sizes that operands are broadcast to by constants, each with its axis counted from the end."""
     dims: list[Sequence[int]] = []
     for node in nodes:
-        held = [ir.constant(value) for value in node.inputs] if node.has_trait(BROADCASTING) else []
+        held = [ir.constant(value) for value in node.inputs] if node.has_trait(BROADCASTING | {"MatMul"}) else []
         dims += [tensor.dims for tensor in held if tensor is not None]
         target = ir.constant(node.input(1)) if node.is_op("Expand") else None
         dims += [target.numpy().reshape(-1).tolist()] if target is not None else []

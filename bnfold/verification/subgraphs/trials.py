@@ -16,14 +16,15 @@ from bnfold.verification.tolerance.compare import Difference
 class Skip(NamedTuple):
     """A region that cannot be compared, and why; ``only_after`` says that the original's region ran.
 
-    ``is_same`` says that it was compared, and agreed; ``is_coarse``, that the results differ, by no more
-    than rounding the new weights may cause and by too much to call them equal; ``is_misfit``, that the original does
-    not run at these sizes, or on these numbers.
+    ``is_same`` says that it was compared, and agreed, perhaps ``at_some_sizes`` only; ``is_coarse``, that the results
+    differ, by no more than rounding the new weights may cause and by too much to call them equal; ``is_misfit``, that
+    the original does not run at these sizes, or on these numbers.
     """
 
     reason: str
     only_after: bool = False
     is_same: bool = False
+    at_some_sizes: bool = False
     is_coarse: bool = False
     is_misfit: bool = False
 

@@ -108,7 +108,8 @@ class SubgraphVerifier:
             found = Skip(str(error))
         about = cut.label, cut.graph, cut.outputs
         if isinstance(found, Skip):
-            return LocalRow(*about, "skipped", note=found.reason, is_same=found.is_same)
+            row = LocalRow(*about, "skipped", note=found.reason, is_same=found.is_same)
+            return replace(row, at_some_sizes=found.at_some_sizes)
         return LocalRow(*about, "failed" if fails(found) else "verified", found.relative, found.allowed, found.fault)
 
     def coverage(self, cut: ir.Cut, seconds: float) -> Coverage:
@@ -261,7 +262,7 @@ class SubgraphVerifier:
         for shapes in others:
             if fails(sampled(subgraphs, fed, shapes, guessed=False)):
                 told = ", ".join(f"{name!r} of shape {shape}" for name, shape in shapes.items())
-                return Skip(f"it is not equivalent with {told}", is_same=True)
+                return Skip(f"it is not equivalent with {told}", is_same=True, at_some_sizes=True)
         return None
 
     def _tried(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], trial: Trial, *, guessed: bool) -> Found:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import onnx
 import pytest
@@ -118,3 +120,17 @@ def test_an_end_at_the_end_of_an_axis_may_lie_beyond_it(channels: str, status: s
     old = model(f"{head} {{ {end}  y = Slice (x, two, g, one) }}", PLACES)
     new = model(f"{head} {{ y = Slice (x, two, four, one) }}", PLACES)
     assert verify(ir.load(old), ir.load(new), depth="local", runtime="none").status == status
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+@pytest.mark.parametrize(("node", "rest"), [("Mul", (1,)), ("MatMul", (4, 1))])
+def test_a_constant_that_stretches_an_open_size_gives_that_size(
+    node: str, rest: tuple[int, ...], depth: Literal["auto", "full", "local"]
+) -> None:
+    """Of three rows or one, which shows with one row only; no number of the constant does."""
+    head = "(float[N,4] x) => (float[P] y)" if node == "Mul" else "(float[N,4,4] x) => (float[P] y)"
+    body = f"t = {node} (x, c)  s = Shape (t)  n = Gather (s, v)  r = ReduceSum <keepdims = 0> (x)  y = Expand (r, n)"
+    before, after = (
+        ir.load(model(f"{head} {{ {body} }}", {"c": np.ones((rows, *rest)), "v": np.array([0])})) for rows in (3, 1)
+    )
+    assert verify(before, after, depth=depth, runtime="none").status != "verified"

@@ -120,6 +120,12 @@ HIDDEN = {
         "int64[1] k = {{{}}}, int64[1] z = {{0}}, int64[1] one = {{1}}",
         (512, 1024),
     ),
+    "a size beyond the padded one": (
+        "(float[N,S] x) => (float[A,B] y)",
+        BESIDE.replace("d = Sub (k, n)", "m = Max (n, k) d = Sub (m, k)") + " y = Pad (x, p)",
+        "int64[1] k = {{{}}}, int64[1] z = {{0}}, int64[1] one = {{1}}",
+        (8, 9),
+    ),
     "a turn by two or back by one, of three rows": (
         "(float[N,4] x) => (float[A,B] y)",
         "a = Slice (x, p, e, z) b = Slice (x, z, p, z) y = Concat <axis = 0> (a, b)",
