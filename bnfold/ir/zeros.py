@@ -16,6 +16,8 @@ _FEW = 32
 """Nodes that are visited to find out what a value is made of."""
 _MOST_BYTES = 1 << 20
 """Bytes of a stored tensor that is read: weights are not loaded."""
+_RANK = 3
+"""Of a state: directions, batch, hidden units."""
 _MOVING = MOVING - {"Pad"} | {"Cast", "Identity"}
 """Operators that make zeros of zeros."""
 
@@ -68,9 +70,6 @@ def is_idle_state(node: Node, slot: int, dims_of: Callable[[Value | None], Dims]
     hidden = node.attr("hidden_size", None if node.domain else recurrence[2])
     batch = steps[1] if steps is not None and len(steps) == _RANK else None
     return all(map(_may_be_equal, dims, (recurrence[0], batch, hidden)))
-
-
-_RANK = 3
 
 
 def _may_be_equal(one: Dim, other: Dim) -> bool:

@@ -19,7 +19,7 @@ _BLOCK = 1 << 19
 
 
 class StreamedWeight:
-    """The weight of a Conv, of the dims that the file states, as rows: one an output channel. Or a table of rows."""
+    """The weight of a Conv, of the dims that the file states, as rows: one an output channel. Or a table's rows."""
 
     dtype = DOUBLE
 
@@ -54,8 +54,9 @@ class StreamedWeight:
 
 def streamed(node: ir.Node, slot: int) -> StreamedWeight | None:
     """Return the input of a node as such a weight; None where it has to be an array."""
+    is_weight = slot == 1 and node.is_op("Conv") and node.attr("group", 1) == 1
     is_table = slot == 0 and node.is_op("Gather") and not node.has_references and node.attr("axis", 0) == 0
-    if not is_table and (slot != 1 or not node.is_op("Conv") or node.attr("group", 1) != 1):
+    if not (is_weight or is_table):
         return None
     value = node.input(slot)
     tensor = value.tensor if value is not None else None

@@ -24,12 +24,8 @@ def no_zeros(conversion: NodeConversion) -> None:
     parts = _elements(conversion, shape) if tensor is None else tensor.numpy().reshape(-1).tolist()
     if _is_never_empty(known) or -1 in parts:  # beside a -1, allowzero allows no zero
         return
-    unsure = [place for place, size in enumerate(parts) if not size]
-    if len(unsure) == 1:
-        dims = [
-            -1 if place in unsure else size for place, size in enumerate(parts)
-        ]  # of nothing, -1 is 0 beside others
-        conversion.node.set_input(1, conversion.ints(dims, "shape"))
+    if sum(not size for size in parts) == 1:  # of nothing, -1 is 0 beside others
+        conversion.node.set_input(1, conversion.ints([size or -1 for size in parts], "shape"))
         return
     sizes = tuple(parts) if tensor is not None else _declared(conversion)
     if sizes is not None and all(_means_itself(place, size, known) for place, size in enumerate(sizes)):

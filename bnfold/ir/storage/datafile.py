@@ -19,7 +19,7 @@ from bnfold.ir.storage.stream import PAGE, Progress, is_written, write_payloads
 from bnfold.ir.tensor import Tensor, sources_of
 
 LINE = 64
-"""Tensors of a page or more start on a page, so that a runtime can map them; smaller ones on a cache line."""
+"""Smaller tensors than a page start on a cache line."""
 
 Choice = Callable[[Tensor, bool], bool]
 """(tensor, is it in an attribute) -> does it go to the data file."""

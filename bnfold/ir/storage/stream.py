@@ -18,6 +18,7 @@ from bnfold.ir.storage.stored import Stored
 from bnfold.ir.tensor import Computed, Tensor
 
 PAGE = 4096
+"""Tensors of a page or more start on a page of their file, so that a runtime can map them."""
 BUFFER = CHUNK = 1 << 20
 PIECE = 1 << 18
 """Bytes that are read and written in turn: so few stay in the processor's cache."""

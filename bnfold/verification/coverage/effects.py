@@ -89,6 +89,8 @@ def read_for_sizes(part: Subgraph) -> set[ir.Node]:
     """
     if any(node.subgraphs for node in part.nodes):  # a body may read the numbers
         return set()
+    if not any(node.is_op("Shape", "Size") for node in part.nodes):  # as in most parts
+        return set()
     inside, ends, found = set(part.nodes), set(part.outputs), set[ir.Node]()
     for node in reversed(part.nodes):
         made = [value for value in node.outputs if value is not None]

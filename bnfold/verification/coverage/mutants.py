@@ -117,6 +117,7 @@ class _Side:
             if not made.isdisjoint(needed):  # what only constants are computed from has no effect
                 needed.update(read_by(node))
                 self._add(node, compared, is_measured=node in measured)
+        self._own = set(self.nodes.values())
 
     def _add(self, node: ir.Node, compared: Collection[str], *, is_measured: bool) -> None:
         made = [value for value in node.outputs if value is not None]
@@ -203,9 +204,8 @@ class _Side:
 
     def moved_a_little(self, other: _Side, moved: Collection[tuple[float, ...]]) -> Iterator[Mutant]:
         """Yield mutants of what ``other`` lacks, but for constants behind which all operators are smooth."""
-        own = set(self.nodes.values())
         for value, tensor in self.unmatched_constants:
-            ends = any(node.is_op("Slice") for node, slot in value.uses if slot and node in own)
+            ends = any(node.is_op("Slice") for node, slot in value.uses if slot and node in self._own)
             if value.name in self.nonsmooth or ends or value.name not in self.observable:
                 array = tensor.numpy()
                 if array.size > _SMALL or array.dtype.kind not in "fiub" or _numbers(array) not in moved:
@@ -245,7 +245,7 @@ class _Side:
             if was is None and value.uses and all(effects.selects_the_same(*use, goal) for use in value.uses):
                 return
             if was is None and array.size <= _SMALL:
-                different &= ~known_of(value.graph.model).idle(value, array.size, set(self.nodes.values()))
+                different &= ~known_of(value.graph.model).idle(value, array.size, self._own)
             if value.uses and all(node.is_op("AffineGrid") and slot for node, slot in value.uses):
                 different[1:2] = False  # it says where each place is, for any number of channels
         if value.name in self.selectable and np.count_nonzero(different) > FEW:
@@ -255,9 +255,9 @@ class _Side:
             what = f"{places.size} elements" if places.size > 1 else f"element {places[0]}"
             change = replacing(places, goal[places])
             if not is_float(tensor.dtype):
-                uses = self._uses(value)
                 found = Mutant(self.number, f"{what} of {value.name!r}", value, change, sizes=sizes)
-                yield found._replace(uses=uses, cancels=True) if uses else found
+                uses = self._uses(value)
+                yield found._replace(uses=uses, cancels=bool(uses))
             else:
                 poison = replacing(places, np.full(places.size, np.nan)) if self.carries else None
                 yield Mutant(self.number, f"{what} of {value.name!r}", value, change, poison=poison)

@@ -55,7 +55,7 @@ class Mutant(NamedTuple):
 
     Changes that several consumers read may cancel: times and by one number, or all before and all from one place on.
     So the mutant is settled as well if a change at each use alone has shown, and no change of all of them in any
-    comparison (``cancels``, None for what has one use). ``uses`` are those at which none has shown yet: the first
+    comparison (``cancels``, never true of what has one use). ``uses`` are those at which none has shown yet: the first
     output of the consumer, and the input slot.
     """
 
@@ -69,7 +69,7 @@ class Mutant(NamedTuple):
     poison: Callable[[Any], Any] | None = None
     uses: tuple[tuple[ir.Value, int], ...] = ()
     is_apart: bool = False
-    cancels: bool | None = None
+    cancels: bool = False
 
     def of(self, model: ir.Model, find: Find, theirs: Callable[[str], Any]) -> tuple[ir.Model, reference.Alterations]:
         """Return ``model`` (the part, or a copy of it) with the change, and the values to alter in a run.

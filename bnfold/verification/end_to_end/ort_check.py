@@ -98,7 +98,7 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
     costs = [estimate_pair(original_at(request, choice), request.after, choice.shapes) for choice in sizes]
     if not sizes or _RUNS * costs[-1].seconds < LITTLE_TIME or _is_narrower(request, sizes[-1].model):
         yield None
-    elif request.checks.runtime == "none" or not _is_changed(request):  # no part can be wrong
+    elif request.checks.runtime == "none" or not request.once(_is_changed):  # no part can be wrong
         yield Guard
     elif any(discontinuous_inputs(request.before, request.after)):  # rounding may change what follows by any amount
         yield lambda: Guard(left_out="results of discontinuous operators (Round, ArgMax, …) differ in a runtime")
@@ -156,7 +156,7 @@ def _is_narrower(request: Request, model: ir.Model) -> bool:
     """Whether only whole models show a fault: numbers may overflow between nodes, or an input may have no effect."""
     values = (*model.graph.values.values(), *request.after.graph.values.values())
     has_halves = any(value.dtype in HALVES for value in values)
-    return (has_halves and _is_changed(request)) or bool(unread(request.before, request.after, ()))
+    return (has_halves and request.once(_is_changed)) or bool(unread(request.before, request.after, ()))
 
 
 def _seconds(choice: Choice, cost: Cost) -> float:

@@ -30,11 +30,9 @@ def sides_of(graphs: Sequence[Graphs], cut: ir.Cut, defaults: Collection[str]) -
         return new
     apart = fed_apart(old, new, inputs)
     shared = tuple(name for name in inputs if name not in apart)
-    return (
-        sides_of(graphs, ir.Cut(cut.graph, shared, cut.outputs, cut.label), defaults)
-        if apart
-        else (_measured(old), _measured(new))
-    )
+    if apart:
+        return sides_of(graphs, ir.Cut(cut.graph, shared, cut.outputs, cut.label), defaults)
+    return _measured(old), _measured(new)
 
 
 def _measured(part: Subgraph) -> Subgraph:

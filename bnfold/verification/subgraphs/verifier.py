@@ -108,8 +108,8 @@ class SubgraphVerifier:
             found = Skip(str(error))
         about = cut.label, cut.graph, cut.outputs
         if isinstance(found, Skip):
-            row = LocalRow(*about, "skipped", note=found.reason, is_same=found.is_same)
-            return replace(row, at_some_sizes=found.at_some_sizes)
+            kinds = found.is_same, found.at_some_sizes
+            return LocalRow(*about, "skipped", 0.0, 0.0, found.reason, *kinds)
         return LocalRow(*about, "failed" if fails(found) else "verified", found.relative, found.allowed, found.fault)
 
     def coverage(self, cut: ir.Cut, seconds: float) -> Coverage:
@@ -209,6 +209,7 @@ class SubgraphVerifier:
         return outcome
 
     def _agree_inside(self, subgraphs: SubgraphPair, hidden: Collection[str]) -> bool:
+        """Whether the parts agree, and show every fault, if values inside are compared as well."""
         feeds = next((feeds for feeds, _, found in subgraphs.tried if isinstance(found, Difference)), None)
         return feeds is not None and self._found_inside(subgraphs, feeds, hidden) is not None
 
