@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -87,9 +88,9 @@ class ModelRuns(NamedTuple):
         is_in_doubt: Callable[[Found], bool],
     ) -> Found:
         """Return the results compared beside what rounding does to them."""
-        return explained(self._rounds(expected, actual), compare, is_in_doubt)
+        return explained(map(list, self.rounds(expected, actual)), compare, is_in_doubt)
 
-    def _rounds(self, expected: Mapping[str, Array], actual: Mapping[str, Array]) -> Iterator[list[Results]]:
+    def rounds(self, expected: Mapping[str, Array], actual: Mapping[str, Array]) -> Iterator[Iterator[Results]]:
         """Yield what rounding does to the new model's results: `ROUNDS` draws of its weights, then all other errors.
 
         Evaluations in float64 have errors of their own, and perturbed weights do not always show them. A normaliser
@@ -101,17 +102,17 @@ class ModelRuns(NamedTuple):
         ``removed`` weights perturbed. The latter are applied to the results of the rewritten model.
         """
         for number in range(ROUNDS):
-            yield [self.new(altered=altered) for altered in self.moved(number)]
+            yield (self.new(altered=altered) for altered in self.moved(number))
         jittered = (that_run(self.old(jitter=seed) for seed in range(JITTERS)), LARGEST_ERROR)
         without = (that_run(self.old(altered=altered) for altered in self._errs()), LARGEST_MOVE)
-        yield [
-            *that_run(self.new(jitter=seed) for seed in range(JITTERS)),
-            *(
+        yield chain(
+            that_run(self.new(jitter=seed) for seed in range(JITTERS)),
+            (
                 {name: _beside(actual[name], expected[name], draw[name], largest) for name in actual}
                 for draws, largest in (jittered, without)
                 for draw in draws
             ),
-        ]
+        )
 
     def _errs(self) -> list[reference.Alterations]:
         """Return perturbations of the original: removed weights moved, and computed constants rounded at every node.

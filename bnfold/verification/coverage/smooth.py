@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from bnfold import ir
 from bnfold.ir.node import attribute_value
 from bnfold.ir.tensor import FLOATS, TP
-from bnfold.ir.traits import MOVING, SINGULAR
+from bnfold.ir.traits import HIDING, MOVING, SINGULAR
 from bnfold.reference.dispatch import meaning
 from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.changes.extract import Subgraph, constant_of
@@ -23,6 +24,9 @@ _SMOOTH = {
     "Resize", "Slice", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tile", "Transpose", "Unsqueeze",
     "Upsample",
 }  # fmt: skip
+
+_IDLE = HIDING - {"HardSigmoid", "Selu"} | {"Cast", "Ceil", "Celu", "Floor", "Mod", "Round", "ThresholdedRelu", "Where"}
+"""Operators that return what they are fed, as long as it is within bounds, of one sign, or whole."""
 
 _COUNTS = {TP.INT8, TP.INT16, TP.INT32, TP.INT64, TP.UINT8, TP.UINT16, TP.UINT32, TP.UINT64}
 
@@ -63,14 +67,39 @@ def settings(node: ir.Node) -> dict[str, Any]:
 
 
 def differ_in_kind(old: Subgraph, new: Subgraph) -> bool:
-    """Whether only one part has a node that may behave differently on numbers of another kind."""
-    return _rough(old) != _rough(new)
+    """Whether parts that agree on usual numbers may differ on those of another kind.
+
+    Only one of them has an operator that behaves differently there. Or both have it, and one reads what it limits where
+    the other one reads its result.
+    """
+    return _rough(old) != _rough(new) or _is_passed_by(old) or _is_passed_by(new)
+
+
+def _is_passed_by(subgraph: Subgraph) -> bool:
+    """Whether an operator that may change nothing reads a value that others compute with as well."""
+    nodes = {node for node in subgraph.nodes if not node.is_op("Shape", "Size")}
+    idle = (node for node in nodes if node.is_op(*_IDLE) and not is_smooth(node) and not _is_of_sizes(node))
+    return any(
+        len(nodes.intersection(reader for reader, _ in value.uses)) > 1
+        for node in idle
+        for value in node.inputs
+        if value is not None and constant_of(value) is None
+    )
 
 
 def _rough(subgraph: Subgraph) -> set[tuple[object, ...]]:
-    """Return the meaning of such nodes, with the names of their inputs and outputs; not of what sizes decide."""
-    nodes = (node for node in subgraph.nodes if _is_singular(node) or not is_smooth(node))
-    return {(*meaning(node), *_names(node)) for node in nodes if not _is_of_sizes(node)}
+    """Return the meaning of such nodes, with the names of what they read and make; not of what sizes decide.
+
+    Values that are compared count as what they are compared with.
+    """
+    nodes = [node for node in subgraph.nodes if _is_singular(node) or not is_smooth(node)]
+    places = {value: place for place, value in reversed([*enumerate(subgraph.outputs)])}
+
+    def names(node: ir.Node) -> Iterator[object]:
+        for value in (*node.outputs, *node.inputs):
+            yield "" if value is None else places.get(value, value.name)
+
+    return {(*meaning(node), *names(node)) for node in nodes if not _is_of_sizes(node)}
 
 
 def _is_of_sizes(node: ir.Node) -> bool:
@@ -81,7 +110,3 @@ def _is_of_sizes(node: ir.Node) -> bool:
 def _is_singular(node: ir.Node) -> bool:
     """Whether it is another function at zero or below; a division by constants is the same everywhere."""
     return node.has_trait(SINGULAR) and not (node.is_op("Div") and constant_of(node.input(1)) is not None)
-
-
-def _names(node: ir.Node) -> list[str]:
-    return [value.name if value is not None else "" for value in (*node.outputs, *node.inputs)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import Array
 from bnfold.verification.comparing.outputs import largest_difference
-from bnfold.verification.comparing.sides import Evaluate, ModelRun, ModelRuns, Results
+from bnfold.verification.comparing.sides import Evaluate, ModelRun, ModelRuns, Results, explained
 from bnfold.verification.coverage import Coverage
 from bnfold.verification.inputs.drawing import Feeds
 from bnfold.verification.subgraphs.runnable import Runnable
@@ -179,14 +180,25 @@ class SubgraphPair:
         found = self._worst(expected, actual, ())
         if found.excess <= 1:  # within the smallest tolerance
             return found
-        worst = partial(self._worst, expected, actual)
-        found = sides.explained(expected, actual, worst, lambda found: found.is_in_doubt)
+        found = self._explained(sides, expected, actual)
         if found.excess > 1:
             return found
         coarse = next((name for name in self.cut.outputs if self._is_coarse(name, sides, expected, actual)), None)
         if coarse is None:
             return found
         return Skip(f"rounding the new weights changes {coarse!r} too much to compare it", is_coarse=True)
+
+    def _explained(self, sides: ModelRuns, expected: Results, actual: Results) -> Difference:
+        """Compare the results beside what rounding does to them; mostly, one perturbed share of the weights will do."""
+        rounds = sides.rounds(expected, actual)
+        worst = partial(self._worst, expected, actual)
+        drawn: list[Results] = []
+        for draw in next(rounds):
+            drawn.append(draw)
+            found = worst([drawn])
+            if found.excess <= 1:
+                return found
+        return explained(chain([drawn], map(list, rounds)), worst, lambda found: found.is_in_doubt)
 
     def _dtype(self, name: str) -> int | None:
         return self.old.subgraph.outputs[self.cut.outputs.index(name)].dtype

@@ -28,6 +28,8 @@ LOST = [
     ("g = Mul (x, k)  h = Add (g, c)  y = Relu (h)", "g = Mul (x, k)  y = Add (g, c)"),
     ("e = Exp (x)  y = Log (e)", "y = Identity (x)"),
     ("n = IsNaN (x)  m = Where (n, z, x)  y = Max (m, z)", "y = Max (x, z)"),
+    ("m = Min (x, t)  y = Add (x, m)", "m = Min (x, t)  y = Add (m, m)"),
+    ("m = Min (x, t)  y = Mul (m, m)", "m = Min (x, t)  y = Mul (x, m)"),
     ("y = Round (x)", "h = Add (x, half)  y = Floor (h)"),
 ]
 
