@@ -44,6 +44,23 @@ from bnfold.ir.tensor import Float64
 from tests.folding.nets import Net, folded
 
 SEEDS = 3000
+FIRST = {
+    "input channels not dealt out by group": 35,
+    "zeros that count in a mean": 32,
+    "an operand that is broadcast": 626,
+    "stretches that are none": 109,
+    "elements picked elsewhere": 176,
+    "an axis that is padded": 245,
+    "an axis that is resized": 378,
+    "a permutation the wrong way round": 66,
+    "elements tiled instead of repeated": 89,
+    "a mean that is a sum": 52,
+    "operands of a sum that are scaled differently": 92,
+    "integers that keep their sign": 51,
+    "floats that are rounded to other integers": 76,
+    "a scale before a normaliser": 109,
+}
+"""The seed that found a fault last; if graphs are drawn otherwise since, the search takes seconds."""
 FOUND = re.compile(r"v\d+: |ValueError|IndexError")
 """A wrong number or shape at an output, or arrays that do not fit each other on the way."""
 
@@ -156,6 +173,7 @@ def mostly_quantised(b: VariedBuilder, array: Array, hint: str = "w") -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover  # takes twice as long measured, and reaches no branch that other tests do not reach
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, name, faulty = FAULTS[fault]
@@ -168,7 +186,8 @@ def test_a_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if fault in QUANTISED:
         monkeypatch.setattr(VariedBuilder, "weight", mostly_quantised)
     monkeypatch.setattr(drawing, "CARRIERS", THROUGH.get(fault, drawing.CARRIERS))
-    assert any(FOUND.match(judge(*drawing.draw(seed)).error) for seed in range(SEEDS))
+    seeds = (FIRST.get(fault, 0), *range(SEEDS))
+    assert any(FOUND.match(judge(*drawing.draw(seed)).error) for seed in seeds)
 
 
 def test_the_value_of_a_dead_channel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
