@@ -1,0 +1,58 @@
+"""Reshapes that give the same elements the same shape, whatever computes their targets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bnfold import ir
+from bnfold.verification import verify
+from bnfold.verification.changes.unchanged import unchanged
+from bnfold.verification.subgraphs.verifier import SubgraphVerifier
+from tests.verification.graphs import Depth, Weights, model
+
+HEAD = "(float[N,4,6] x) => (float[a,b,c] y)"
+STORED: Weights = {
+    "two": np.array([2]), "zero": np.array([0]), "twelve": np.array([12]),
+    "t": np.array([0, -1, 2]), "u": np.array([-1, 12, 2]), "v": np.array([0, -1, 3]), "w": np.array([-1, 0, 2]),
+}  # fmt: skip
+COMPUTED = "s = Shape <end = 1> (x)  g = Concat <axis = 0> (s, twelve, two)  y = Reshape (x, g)"
+ALIKE = {
+    "stored": (COMPUTED, "y = Reshape (x, t)"),
+    "another size is open": (COMPUTED, "y = Reshape (x, u)"),
+    "in two steps": ("f = Flatten (x)  y = Reshape (f, t)", "y = Reshape (x, t)"),
+    "by another operator": ("f = Reshape (x, h)  y = Unsqueeze (f, zero)", "y = Reshape (x, i)"),
+}
+UNLIKE = {
+    "other sizes": (COMPUTED, "y = Reshape (x, v)"),
+    "the size of another axis": (COMPUTED, "y = Reshape (x, w)"),
+    "another order": (COMPUTED, "p = Transpose <perm = [0, 2, 1]> (x)  y = Reshape (p, u)"),
+    "other elements": (COMPUTED, "b = Neg (x)  y = Reshape (b, t)"),
+}
+MORE: Weights = {**STORED, "h": np.array([-1, 8]), "i": np.array([1, -1, 8])}
+
+
+def pair(old: str, new: str) -> tuple[ir.Model, ir.Model]:
+    one, other = (ir.load(model(f"{HEAD} {{ {body} }}", MORE, opset=17)) for body in (old, new))
+    return one, other
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_the_shape_is_proven_and_nothing_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, after = pair(*ALIKE[name])
+    monkeypatch.setattr(SubgraphVerifier, "_compare_alone", None)
+    verdict = verify(before, after, depth="local", runtime="none")
+    assert verdict.verified, verdict.reason
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+@pytest.mark.parametrize("name", UNLIKE)
+def test_anything_else_is_another_shape(name: str, depth: Depth) -> None:
+    before, after = pair(*UNLIKE[name])
+    assert not unchanged(before.graph.nodes[-1], after.graph.nodes[-1])
+    assert not verify(before, after, depth=depth, runtime="none").verified
+
+
+def test_a_zero_is_a_size_where_the_node_says_so() -> None:
+    before, after = pair(COMPUTED, "y = Reshape <allowzero = 1> (x, t)")
+    assert not unchanged(before.graph.nodes[-1], after.graph.nodes[-1])
