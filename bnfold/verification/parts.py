@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.time_limit import LimitStruck
-from bnfold.verification.changes.boundaries import apart, beyond, deepened, uncovered, widened, with_changes
+from bnfold.verification.changes.boundaries import uncovered, with_changes
+from bnfold.verification.changes.enlarged import apart, beyond, deepened, widened
 from bnfold.verification.comparing.outputs import UNSEEN
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier

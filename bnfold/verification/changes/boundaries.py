@@ -19,9 +19,6 @@ from bnfold.verification.changes.unchanged import same_value, signature, unchang
 
 _T = onnx.TensorProto
 
-_NEARBY = 256
-"""Nodes that are visited to find out whether one boundary value depends on the others."""
-
 
 def uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) -> Iterator[ir.Cut]:
     """Yield cuts around all changes that the given cuts do not contain."""
@@ -31,9 +28,10 @@ def uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) ->
         covered.setdefault(cut.graph, set()).update(_inside(new.get(cut.graph), cut))
     calls = _changed_functions(before, after)
     with ir.evaluated_once(before), ir.evaluated_once(after):
-        for path, graph in new.items():
-            if path in old:  # any other graph belongs to a node that has changed itself
-                yield from _changed(graph, old[path], covered.get(path, set()), calls)
+        pairs = {path: (old[path], graph) for path, graph in new.items() if path in old}
+        stops = stops_of(pairs.values())
+        for path, (original, graph) in pairs.items():  # any other graph belongs to a node that has changed itself
+            yield from _changed(graph, original, covered.get(path, set()), calls, stops)
 
 
 def with_changes(before: ir.Model, after: ir.Model, cuts: Iterable[ir.Cut]) -> list[ir.Cut]:
@@ -105,7 +103,8 @@ def _inside(graph: ir.Graph | None, cut: ir.Cut) -> set[ir.Node]:
     if graph is None:
         return set()
     outputs = {graph.values[name] for name in cut.outputs if name in graph.values}
-    nodes = set(walk(list(outputs), {graph.values[name] for name in cut.inputs if name in graph.values})[0])
+    stops = {value for name in cut.inputs if (value := visible(graph, name)) is not None}
+    nodes = set(walk(list(outputs), stops)[0])
     made = {node: [value for value in node.outputs if value is not None and value not in outputs] for node in nodes}
     return {
         node
@@ -153,56 +152,18 @@ def _is_dequantized(value: ir.Value | None) -> bool:
     return producer is not None and producer.is_op("DequantizeLinear")
 
 
-def beyond(before: ir.Model, after: ir.Model, failed: Sequence[ir.Cut]) -> list[ir.Cut]:
-    """Return the next larger cuts around unannounced changes whose values differ.
-
-    A tool may give a name inside a graph to another value. That is no fault as long as everything computed from the
-    value is equal. So such values are hidden, and the first values behind them are compared instead. A value that is
-    compared for that reason is not hidden itself. Outputs of graphs are never hidden, because callers read them by
-    name.
-    """
-    originals = {graph.path: graph for graph in before.graphs()}
-    cuts: list[ir.Cut] = []
-    for graph in after.graphs():
-        inputs = {cut.outputs[0]: set(cut.inputs) for cut in failed if cut.graph == graph.path}
-        original = originals.get(graph.path)
-        if not inputs or original is None:
-            continue
-        hidden: dict[str, None] = {}
-        for name, read in inputs.items():  # in the order of nodes, so that a compared value follows a hidden one
-            if not (read & hidden.keys() or graph.values[name].is_output or original.values[name].is_output):
-                hidden[name] = None
-        common = {name for name in graph.values if name not in hidden and _is_activation(graph, original, name)}
-        stops = _stops(graph, original, common)
-        shown = dict.fromkeys(name for name in inputs if name not in hidden)
-        for side in (original, graph):
-            shown |= dict.fromkeys(_first_behind([side.values[name] for name in hidden], common))
-        cuts += [_around(graph, original, [name], "what makes", stops) for name in shown]
-    return cuts
-
-
-def _first_behind(values: Sequence[ir.Value], common: set[str]) -> Iterator[str]:
-    """Yield names of the first common values that are computed from ``values``."""
-    stack, seen = list(values), set(values)
-    while stack:
-        made = [output for node in stack.pop().consumers for output in node.outputs if output is not None]
-        for value in made:
-            if value.name in common:
-                yield value.name
-            elif value not in seen:
-                seen.add(value)
-                stack.append(value)
-
-
 def _changed(
-    graph: ir.Graph, original: ir.Graph, covered: Collection[ir.Node], calls: Collection[tuple[str, str]]
+    graph: ir.Graph,
+    original: ir.Graph,
+    covered: Collection[ir.Node],
+    calls: Collection[tuple[str, str]],
+    stops: Sequence[set[ir.Value]],
 ) -> Iterator[ir.Cut]:
     """Yield cuts around the changed nodes of a graph.
 
     Outputs get a cut as well if they are an input or a weight in one model only.
     """
-    common = {name for name in graph.values if _is_activation(graph, original, name)}
-    stops = _stops(graph, original, common)
+    common = {name for name in graph.values if is_activation(graph, original, name)}
     for node in graph.nodes:
         if node in covered or constant_of(node.output(0)) is not None:  # a constant is compared with its consumers
             continue
@@ -214,23 +175,41 @@ def _changed(
             # The outputs of a body, or of a recurrent operator, share one cut, so that it runs only once.
             is_long = node.subgraphs or node.is_op("LSTM", "GRU", "RNN")
             together = [made] if is_long and made else [[name] for name in made]
-            yield from (_around(graph, original, names, node.op_type, stops) for names in together)
+            yield from (around(graph, original, names, node.op_type, stops) for names in together)
     for value, former in zip(graph.outputs, original.outputs, strict=False):
         if value.graph is graph and former.graph is original and not _same_output(former, value):
-            yield _around(graph, original, [value.name], "output", stops)
+            yield around(graph, original, [value.name], "output", stops)
 
 
 def _same_output(old: ir.Value, new: ir.Value) -> bool:
     return (old.producer is None) == (new.producer is None) and same_value(old, new)
 
 
-def _stops(graph: ir.Graph, original: ir.Graph, common: set[str]) -> list[set[ir.Value]]:
-    """Return the values at which cuts may begin: those of both models that may be fed in both."""
-    fed = [name for name in common if may_be_fed(graph.values[name]) and may_be_fed(original.values[name])]
-    return [{side.values[name] for name in fed} for side in (original, graph)]
+def stops_of(
+    pairs: Iterable[tuple[ir.Graph, ir.Graph]], *, besides: Collection[str] = ()
+) -> tuple[set[ir.Value], set[ir.Value]]:
+    """Return the values at which cuts may begin, of either side of the graphs: those that may be fed in both models."""
+    found: tuple[set[ir.Value], set[ir.Value]] = set(), set()
+    for original, graph in pairs:
+        for name, value in graph.values.items():
+            if name in besides or not is_activation(graph, original, name):
+                continue
+            if may_be_fed(value) and may_be_fed(original.values[name]):
+                found[0].add(original.values[name])
+                found[1].add(value)
+    return found
 
 
-def _around(
+def outwards(original: ir.Graph, graph: ir.Graph) -> Iterator[tuple[ir.Graph, ir.Graph]]:
+    """Yield two graphs, and the pairs around them as far as they have the same paths."""
+    while True:
+        yield original, graph
+        if original.parent is None or graph.parent is None or original.parent.graph.path != graph.parent.graph.path:
+            return
+        original, graph = original.parent.graph, graph.parent.graph
+
+
+def around(
     graph: ir.Graph, original: ir.Graph, names: Sequence[str], what: str, stops: Sequence[set[ir.Value]]
 ) -> ir.Cut:
     """Return the smallest cut with the outputs ``names``; it begins at values of both models."""
@@ -241,57 +220,9 @@ def _around(
     return ir.Cut(graph.path, tuple(leaves), tuple(names), f"{what} {names[0]}")
 
 
-def apart(cut: ir.Cut) -> list[ir.Cut]:
-    """Return a cut for each output of ``cut``."""
-    if len(cut.outputs) == 1:
-        return [cut]
-    kind = cut.label.partition(" ")[0]
-    return [cut._replace(outputs=(name,), label=f"{kind} {name}") for name in cut.outputs]
-
-
-def widened(before: ir.Model, cut: ir.Cut) -> ir.Cut:
-    """Return the cut without inputs that depend on others: fed together, they could contradict each other."""
-    values = next(graph for graph in before.graphs() if graph.path == cut.graph).values
-    leaves = [values[name] for name in cut.inputs]
-    return cut._replace(inputs=tuple(leaf.name for leaf in leaves if not _depends(leaf, set(leaves))))
-
-
-def deepened(before: ir.Model, after: ir.Model, cut: ir.Cut) -> ir.Cut:
-    """Return the cut without inputs that only one model reads: the other may read an equal value of another name."""
-    sides = [next(graph for graph in model.graphs() if graph.path == cut.graph) for model in (before, after)]
-    stops = [{side.values[name] for name in cut.inputs} for side in sides]
-    read = [
-        {leaf.name for leaf in walk([side.values[name] for name in cut.outputs], stop)[1] if leaf in stop}
-        for side, stop in zip(sides, stops, strict=True)
-    ]
-    lone = {name for name in read[0] ^ read[1] if _is_activation(sides[1], sides[0], name)}
-    common = {name for name in sides[1].values if name not in lone and _is_activation(sides[1], sides[0], name)}
-    deeper = _around(sides[1], sides[0], cut.outputs, "", _stops(sides[1], sides[0], common))
-    return deeper._replace(label=cut.label) if lone else cut
-
-
-def _is_activation(graph: ir.Graph, original: ir.Graph, name: str) -> bool:
+def is_activation(graph: ir.Graph, original: ir.Graph, name: str) -> bool:
     """Whether both graphs have the value, and in both it is an input or computed by a node."""
-    old = original.values.get(name)
-    return old is not None and all(
-        value.tensor_proto is None and (value.is_input or value.producer is not None)
-        for value in (graph.values[name], old)
+    return all(
+        value is not None and value.tensor_proto is None and (value.is_input or value.producer is not None)
+        for value in (graph.values.get(name), original.values.get(name))
     )
-
-
-def _depends(value: ir.Value, others: set[ir.Value]) -> bool:
-    """Whether a value is computed, within a few nodes, from other boundary values and weights only."""
-    stops = others - {value}
-    if value.producer is None:
-        return False
-    stack, seen = [value], {value}
-    while stack:
-        producer = stack.pop().producer
-        for read in producer.inputs if producer is not None else ():
-            if read is None or read in seen or read in stops or constant_of(read) is not None:
-                continue
-            if read.producer is None or len(seen) > _NEARBY:
-                return False
-            seen.add(read)
-            stack.append(read)
-    return True

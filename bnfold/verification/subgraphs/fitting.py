@@ -15,6 +15,7 @@ from typing import NamedTuple
 from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.shapes.unification import Known
+from bnfold.verification.changes.boundaries import visible
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Choice, other_choices
@@ -92,7 +93,7 @@ def _shapes(graphs: Graphs, path: str, fed: Mapping[str, ir.Value]) -> Shapes | 
     """Return the sizes of these values, unless one is unknown, or has another rank than is declared."""
     found: Shapes = {}
     for name, known in fed.items():
-        value = graphs[path].values.get(name) if path in graphs else None
+        value = visible(graphs[path], name) if path in graphs else None
         sizes = [dim for dim in value.shape or () if isinstance(dim, int)] if value is not None else []
         if value is None or value.shape is None or len(sizes) < len(value.shape):
             return None

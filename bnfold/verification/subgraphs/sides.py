@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bnfold import ir
 from bnfold.ir.elements import Array
@@ -33,6 +33,14 @@ def sides_of(graphs: Sequence[Graphs], cut: ir.Cut, defaults: Collection[str]) -
     if apart:
         return sides_of(graphs, ir.Cut(cut.graph, shared, cut.outputs, cut.label), defaults)
     return _measured(old), _measured(new)
+
+
+def proven_outside(graphs: Sequence[Graphs], cut: ir.Cut, claimed: Callable[[str], Collection[str]]) -> ir.Cut:
+    """Return the cut without values of outer graphs whose sizes only the rewritten model states (``claimed``)."""
+    graph = graphs[0].get(cut.graph)
+    read = {name: visible(graph, name) if graph is not None else None for name in cut.inputs}
+    kept = (n for n, value in read.items() if not value or value.graph is graph or n not in claimed(value.graph.path))
+    return cut._replace(inputs=tuple(kept))
 
 
 def _measured(part: Subgraph) -> Subgraph:

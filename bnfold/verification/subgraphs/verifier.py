@@ -38,7 +38,7 @@ from bnfold.verification.subgraphs.shapes import (
     says_more,
     subgraph_shapes,
 )
-from bnfold.verification.subgraphs.sides import is_constant, sides_of
+from bnfold.verification.subgraphs.sides import is_constant, proven_outside, sides_of
 from bnfold.verification.subgraphs.trials import (
     Found,
     Skip,
@@ -123,6 +123,7 @@ class SubgraphVerifier:
     def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> Found:
         if not hidden and is_constant(self._graphs, cut):
             return Difference()
+        cut = proven_outside(self._graphs, cut, self._shapes.claimed)
         sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, Skip):
             return sides

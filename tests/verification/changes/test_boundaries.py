@@ -445,3 +445,21 @@ def test_attributes_of_one_text_are_not_compared_one_by_one(monkeypatch: pytest.
 
     monkeypatch.setattr(comparing, "_attributes", never)
     assert changes(model(BODY, WEIGHTS), model(BODY, WEIGHTS)) == []
+
+
+CAPTURED = (
+    "(bool c, float[N,3] x) => (float[N,4] y) {{ a = Relu (x)  b = MatMul (a, W)  r = Relu (b)"
+    " y = If (c) <then_branch = t () => (float[N,4] u) {{ m = Mul (r, {}) u = Neg (m) }},"
+    " else_branch = e () => (float[N,4] v) {{ v = Abs (r) }}> }}"
+)
+
+
+@pytest.mark.parametrize(("second", "status"), [("q", "verified"), ("p", "failed")])
+def test_a_branch_is_cut_at_the_outer_values_that_it_reads(second: str, status: str) -> None:
+    """Otherwise, all that is in front of a Loop would be computed for each change in its body."""
+    weights = {**WEIGHTS, "q": np.array(2.0), "p": np.array(2.5)}
+    before = model(CAPTURED.format("q"), weights)
+    after = model(CAPTURED.format(second).replace("m = Mul (r, q)", "m = Add (r, r)"), weights)
+    (cut,) = changes(before, after)
+    assert (cut.inputs, cut.outputs) == (("r",), ("m",))
+    assert verify(ir.load(before), ir.load(after), depth="local", runtime="none").status == status

@@ -1,0 +1,99 @@
+"""Other cuts around differences that the first cut does not decide: apart, wider, deeper, or behind a new name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bnfold import ir
+from bnfold.verification.changes.boundaries import around, is_activation, outwards, stops_of, visible
+from bnfold.verification.changes.extract import constant_of, walk
+
+_NEARBY = 256
+"""Nodes that are visited to find out whether one boundary value depends on the others."""
+
+
+def beyond(before: ir.Model, after: ir.Model, failed: Sequence[ir.Cut]) -> list[ir.Cut]:
+    """Return the next larger cuts around unannounced changes whose values differ.
+
+    A tool may give a name inside a graph to another value. That is no fault as long as everything computed from the
+    value is equal. So such values are hidden, and the first values behind them are compared instead. A value that is
+    compared for that reason is not hidden itself. Outputs of graphs are never hidden, because callers read them by
+    name.
+    """
+    originals = {graph.path: graph for graph in before.graphs()}
+    cuts: list[ir.Cut] = []
+    for graph in after.graphs():
+        inputs = {cut.outputs[0]: set(cut.inputs) for cut in failed if cut.graph == graph.path}
+        original = originals.get(graph.path)
+        if not inputs or original is None:
+            continue
+        hidden: dict[str, None] = {}
+        for name, read in inputs.items():  # in the order of nodes, so that a compared value follows a hidden one
+            if not (read & hidden.keys() or graph.values[name].is_output or original.values[name].is_output):
+                hidden[name] = None
+        common = {name for name in graph.values if name not in hidden and is_activation(graph, original, name)}
+        stops = stops_of(outwards(original, graph), besides=hidden)
+        shown = dict.fromkeys(name for name in inputs if name not in hidden)
+        for side in (original, graph):
+            shown |= dict.fromkeys(_first_behind([side.values[name] for name in hidden], common))
+        cuts += [around(graph, original, [name], "what makes", stops) for name in shown]
+    return cuts
+
+
+def _first_behind(values: Sequence[ir.Value], common: set[str]) -> Iterator[str]:
+    """Yield names of the first common values that are computed from ``values``."""
+    stack, seen = list(values), set(values)
+    while stack:
+        made = [output for node in stack.pop().consumers for output in node.outputs if output is not None]
+        for value in made:
+            if value.name in common:
+                yield value.name
+            elif value not in seen:
+                seen.add(value)
+                stack.append(value)
+
+
+def apart(cut: ir.Cut) -> list[ir.Cut]:
+    """Return a cut for each output of ``cut``."""
+    if len(cut.outputs) == 1:
+        return [cut]
+    kind = cut.label.partition(" ")[0]
+    return [cut._replace(outputs=(name,), label=f"{kind} {name}") for name in cut.outputs]
+
+
+def widened(before: ir.Model, cut: ir.Cut) -> ir.Cut:
+    """Return the cut without inputs that depend on others: fed together, they could contradict each other."""
+    graph = next(graph for graph in before.graphs() if graph.path == cut.graph)
+    leaves = [value for name in cut.inputs if (value := visible(graph, name)) is not None]
+    return cut._replace(inputs=tuple(leaf.name for leaf in leaves if not _depends(leaf, set(leaves))))
+
+
+def deepened(before: ir.Model, after: ir.Model, cut: ir.Cut) -> ir.Cut:
+    """Return the cut without inputs that only one model reads: the other may read an equal value of another name."""
+    sides = [next(graph for graph in model.graphs() if graph.path == cut.graph) for model in (before, after)]
+    stops = [{value for name in cut.inputs if (value := visible(side, name)) is not None} for side in sides]
+    read = [
+        {leaf.name for leaf in walk([side.values[name] for name in cut.outputs], stop)[1] if leaf in stop}
+        for side, stop in zip(sides, stops, strict=True)
+    ]
+    lone = {name for name in read[0] ^ read[1] if is_activation(sides[1], sides[0], name)}
+    deeper = around(sides[1], sides[0], cut.outputs, "", stops_of(outwards(*sides), besides=lone))
+    return deeper._replace(label=cut.label) if lone else cut
+
+
+def _depends(value: ir.Value, others: set[ir.Value]) -> bool:
+    """Whether a value is computed, within a few nodes, from other boundary values and weights only."""
+    stops = others - {value}
+    if value.producer is None:
+        return False
+    stack, seen = [value], {value}
+    while stack:
+        producer = stack.pop().producer
+        for read in producer.inputs if producer is not None else ():
+            if read is None or read in seen or read in stops or constant_of(read) is not None:
+                continue
+            if read.producer is None or len(seen) > _NEARBY:
+                return False
+            seen.add(read)
+            stack.append(read)
+    return True
