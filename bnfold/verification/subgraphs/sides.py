@@ -54,7 +54,7 @@ def _measured(part: Subgraph) -> Subgraph:
         if made is None or not (is_size or not sizes.isdisjoint(node.inputs)):
             continue
         found = known_of(made.graph.model).of(made)
-        if found is not None and found.is_certain and found.is_exact and found.elements.dtype.kind == "i":
+        if found is not None and found.is_certain and found.is_exact and found.elements.dtype.kind in "bi":
             known[made] = found.elements
         else:
             sizes.update(value for value in node.outputs if value is not None)
