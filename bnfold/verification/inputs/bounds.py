@@ -28,6 +28,9 @@ _ANY_SIZE = frozenset(
 )
 """Operators that behave alike at all sizes."""
 
+_ENDLESS = frozenset({"Expand", "Reshape", "Transpose"})
+"""Operators whose numbers are sizes that any other size contradicts, or axes."""
+
 
 def size_changes(before: ir.Model, after: ir.Model) -> Kinds:
     """Return the operators that depend on sizes and that only one of two models has."""
@@ -77,11 +80,10 @@ def _last_places(nodes: Iterable[ir.Node]) -> Iterator[int]:
 
 
 def bounds(kinds: Kinds) -> Iterator[int]:
-    """Yield the sizes and indices in attributes and small constants."""
-    for _, stated in kinds:
-        for held in stated:
-            numbers = np.abs(np.frombuffer(held, np.int64)) if len(held) % 8 == 0 else np.zeros(0, np.int64)
-            yield from numbers[numbers <= MOST_BOUND].tolist()
+    """Yield the sizes and indices in attributes and small constants at which something may end."""
+    for held in (held for kind, stated in kinds if kind not in _ENDLESS for held in stated):
+        numbers = np.abs(np.frombuffer(held, np.int64)) if len(held) % 8 == 0 else np.zeros(0, np.int64)
+        yield from numbers[numbers <= MOST_BOUND].tolist()
 
 
 def kinds_of(nodes: Iterable[ir.Node]) -> Kinds:

@@ -46,6 +46,14 @@ def test_the_hidden_size_of_a_recurrent_operator_bounds_no_sequence() -> None:
     assert largest_bound(ir.load(model(stated, _WEIGHTS | lengths)).graph.nodes) == 77
 
 
+def test_a_target_is_no_bound_and_an_end_is_one() -> None:
+    """Any size beside the one that a Reshape fixes shows that it does; that a Slice ends, only larger ones show."""
+    body = "(float[N,M] x) => (float[a,768] y) { s = Slice (x, zero, end, zero)  y = Reshape (s, to) }"
+    numbers = {"zero": np.array([0]), "end": np.array([9]), "to": np.array([-1, 768])}
+    sliced, reshaped = ir.load(model(body, numbers)).graph.nodes
+    assert (largest_bound([sliced]), largest_bound([reshaped])) == (9, 0)
+
+
 def test_the_outputs_of_a_recurrent_operator_are_compared_at_once() -> None:
     doubled = {name: weight * 2 for name, weight in _WEIGHTS.items()}
     (cut,) = uncovered(ir.load(model(_LSTM, _WEIGHTS)), ir.load(model(_LSTM, doubled)), ())
