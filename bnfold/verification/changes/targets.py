@@ -2,42 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+
 from bnfold import ir
+from bnfold.ir.traits import REARRANGING
+from bnfold.ir.value import Dims
 from bnfold.verification.changes.from_constants import fixed
 from bnfold.verification.changes.partly import known_of
 
-_KEEPING_ORDER = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+_KEEPING_ORDER = REARRANGING - {"Transpose"}
 _FAR = 64
 """How many such nodes in a row are followed back."""
 
 
-def is_asked_for(old: ir.Node, new: ir.Node) -> bool:
+def is_asked_for(old: ir.Node, new: ir.Node, are_equal: Callable[[ir.Value, ir.Value | None], bool]) -> bool:
     """Whether a Reshape of the rewritten model asks for the shape that is proven of the original's result.
 
-    One size may be open. It is what the others leave of the elements, in both models.
+    It reads what the original's node reads, or what that is made from by such nodes; ``are_equal`` compares values. One
+    size may be open. It is what the others leave of the elements, in both models.
     """
     made, target = old.output(0), fixed(new.input(1)) if new.is_op("Reshape") else None
-    if not old.is_op(*_KEEPING_ORDER) or made is None or target is None:
+    if not old.has_trait(_KEEPING_ORDER) or made is None or target is None:
         return False
     known, goals = known_of(old.graph.model), target.numpy().reshape(-1).tolist()
     dims = known.dims(made)
     if dims is None or len(dims) != len(goals) or goals.count(-1) > 1:
         return False
-    read = new.input(0) if not new.attr("allowzero", 0) else None
-    given = old.graph.values.get(read.name) if read is not None else None
-    copied = (*((known.dims(given) if given is not None else None) or ()), *[None] * len(goals))
-    sizes = (copied[axis] if goal == 0 else goal for axis, goal in enumerate(goals))
+    if -1 in goals and 0 in goals and not _is_open(old, goals.index(-1)):
+        return False  # of no elements, it would not be known how many are left
+    data = next((value for value in _in_order(old.input(0)) if are_equal(value, new.input(0))), None)
+    if data is None:
+        return False
+    sizes = _asked(goals, known.dims(data) if not new.attr("allowzero", 0) else None)
     return all(goal == -1 or goal == dim is not None for goal, dim in zip(sizes, dims, strict=True))
 
 
-def in_order(value: ir.Value | None) -> ir.Value | None:
-    """Return the value whose elements these are, in the same order, through any number of nodes."""
+def _asked(goals: Sequence[int], given: Dims | None) -> Iterator[int | str | None]:
+    """Yield the sizes of a target; 0 stands for the input's."""
+    copied = (*(given or ()), *[None] * len(goals))
+    for axis, goal in enumerate(goals):
+        yield copied[axis] if goal == 0 else goal
+
+
+def _is_open(node: ir.Node, axis: int) -> bool:
+    """Whether a Reshape leaves the size of an axis to be inferred as well."""
+    target = known_of(node.graph.model).of(node.inputs[1]) if node.is_op("Reshape") and node.inputs[1] else None
+    return target is not None and not target.unknown[axis] and target.elements[axis] == -1
+
+
+def _in_order(value: ir.Value | None) -> Iterator[ir.Value]:
+    """Yield the value, and those whose elements it has in the same order, through any number of nodes."""
     for _ in range(_FAR):
-        producer = value.producer if value is not None else None
-        if producer is None or not (producer.is_op(*_KEEPING_ORDER) or _moves_ones(producer)):
-            break
+        if value is None:
+            return
+        yield value
+        producer = value.producer
+        if producer is None or not (producer.has_trait(_KEEPING_ORDER) or _moves_ones(producer)):
+            return
         value = producer.input(0)
-    return value
 
 
 def _moves_ones(node: ir.Node) -> bool:

@@ -14,19 +14,21 @@ from tests.verification.graphs import Depth, Weights, model
 HEAD = "(float[N,4,6] x) => (float[a,b,c] y)"
 STORED: Weights = {
     "two": np.array([2]), "zero": np.array([0]), "twelve": np.array([12]),
-    "t": np.array([0, -1, 2]), "u": np.array([-1, 12, 2]), "v": np.array([0, -1, 3]), "w": np.array([-1, 0, 2]),
+    "t": np.array([0, 12, 2]), "u": np.array([-1, 12, 2]), "v": np.array([0, -1, 3]), "w": np.array([-1, 0, 2]),
+    "r": np.array([0, -1, 2]), "one": np.array([1, 24]), "from": np.array([-1, 12, 2]), "rest": np.array([-1]),
 }  # fmt: skip
 COMPUTED = "s = Shape <end = 1> (x)  g = Concat <axis = 0> (s, twelve, two)  y = Reshape (x, g)"
 ALIKE = {
     "stored": (COMPUTED, "y = Reshape (x, t)"),
     "another size is open": (COMPUTED, "y = Reshape (x, u)"),
-    "in two steps": ("f = Flatten (x)  y = Reshape (f, t)", "y = Reshape (x, t)"),
+    "in two steps": ("f = Flatten (x)  y = Reshape (f, r)", "y = Reshape (x, r)"),
     "by another operator": ("f = Reshape (x, h)  y = Unsqueeze (f, zero)", "y = Reshape (x, i)"),
 }
 UNLIKE = {
     "other sizes": (COMPUTED, "y = Reshape (x, v)"),
     "the size of another axis": (COMPUTED, "y = Reshape (x, w)"),
     "another order": (COMPUTED, "p = Transpose <perm = [0, 2, 1]> (x)  y = Reshape (p, u)"),
+    "a step in between that fixes a size": (COMPUTED, "f = Reshape (x, one)  y = Reshape (f, from)"),
     "other elements": (COMPUTED, "b = Neg (x)  y = Reshape (b, t)"),
 }
 MORE: Weights = {**STORED, "h": np.array([-1, 8]), "i": np.array([1, -1, 8])}
@@ -51,6 +53,23 @@ def test_anything_else_is_another_shape(name: str, depth: Depth) -> None:
     before, after = pair(*UNLIKE[name])
     assert not unchanged(before.graph.nodes[-1], after.graph.nodes[-1])
     assert not verify(before, after, depth=depth, runtime="none").verified
+
+
+def test_of_no_elements_no_size_can_be_inferred_beside_a_copied_one() -> None:
+    """The original has a batch of none, and the rewritten model an error."""
+    before, after = pair(COMPUTED, "y = Reshape (x, r)")
+    assert not unchanged(before.graph.nodes[-1], after.graph.nodes[-1])
+
+
+def test_a_name_that_means_something_else_tells_no_size() -> None:
+    weights = {**MORE, "f": np.ones((3, 5))}
+    old = "q = Reshape (f, rest)  n = ReduceSum <keepdims = 0> (q)  y = Reshape (x, u)"
+    new = "f = Reshape (x, one)  n = ReduceSum <keepdims = 0> (f)  y = Reshape (f, t)"
+    before, after = (
+        ir.load(model(f"{HEAD} {{ {body} }}", {k: v for k, v in weights.items() if k != "f" or body is old}, opset=17))
+        for body in (old, new)
+    )
+    assert not unchanged(before.graph.nodes[-1], after.graph.nodes[-1])
 
 
 def test_a_zero_is_a_size_where_the_node_says_so() -> None:
