@@ -8,7 +8,7 @@ from typing import Any
 from bnfold import ir
 from bnfold.ir.node import attribute_value
 from bnfold.ir.tensor import FLOATS, TP
-from bnfold.ir.traits import HIDING, MOVING, SINGULAR
+from bnfold.ir.traits import MOVING, NORMALISING, SINGULAR
 from bnfold.reference.dispatch import meaning
 from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.changes.extract import Subgraph, constant_of
@@ -25,8 +25,8 @@ _SMOOTH = {
     "Upsample",
 }  # fmt: skip
 
-_IDLE = HIDING - {"HardSigmoid", "Selu"} | {"Cast", "Ceil", "Celu", "Floor", "Mod", "Round", "ThresholdedRelu", "Where"}
-"""Operators that return what they are fed, as long as it is within bounds, of one sign, or whole."""
+_FIXED = {"MeanVarianceNormalization": 1e-9}
+"""The epsilons of normalisers that do not state one."""
 
 _COUNTS = {TP.INT8, TP.INT16, TP.INT32, TP.INT64, TP.UINT8, TP.UINT16, TP.UINT32, TP.UINT64}
 
@@ -70,21 +70,46 @@ def differ_in_kind(old: Subgraph, new: Subgraph) -> bool:
     """Whether parts that agree on usual numbers may differ on those of another kind.
 
     Only one of them has an operator that behaves differently there. Or both have it, and one reads what it limits where
-    the other one reads its result.
+    the other one reads its result. Or an epsilon is another one.
     """
-    return _rough(old) != _rough(new) or _is_passed_by(old) or _is_passed_by(new)
+    one, other = _epsilons(old), _epsilons(new)
+    return (
+        _rough(old) != _rough(new) or _is_passed_by(old) or _is_passed_by(new) or bool(one and other and one != other)
+    )
+
+
+def _epsilons(subgraph: Subgraph) -> set[float]:
+    """Return what normalisers add to variances, which only tiny numbers show."""
+    return {
+        _FIXED.get(node.op_type, settings(node).get("epsilon", 0.0))
+        for node in subgraph.nodes
+        if node.has_trait(NORMALISING)
+    }
 
 
 def _is_passed_by(subgraph: Subgraph) -> bool:
-    """Whether an operator that may change nothing reads a value that others compute with as well."""
-    nodes = {node for node in subgraph.nodes if not node.is_op("Shape", "Size")}
-    idle = (node for node in nodes if node.is_op(*_IDLE) and not is_smooth(node) and not _is_of_sizes(node))
-    return any(
-        len(nodes.intersection(reader for reader, _ in value.uses)) > 1
-        for node in idle
-        for value in node.inputs
-        if value is not None and constant_of(value) is None
-    )
+    """Whether an operator that may change nothing, or all to one number, does not stand between all that is read.
+
+    What is computed from the same values beside it may be exchanged for its result.
+    """
+    inside = {node for node in subgraph.nodes if not _is_of_sizes(node)}
+    rough = [node for node in subgraph.nodes if node in inside and not is_smooth(node)]
+    return any(_has_branch(node, inside) for node in rough)
+
+
+def _has_branch(node: ir.Node, inside: set[ir.Node]) -> bool:
+    """Whether something else reads what an operator is computed from; constants do not count."""
+    before, waiting = {node}, [node]
+    read: set[ir.Value] = set()
+    while waiting:
+        for value in filter(None, waiting.pop().inputs):
+            if value in read or constant_of(value) is not None:
+                continue
+            read.add(value)
+            if value.producer in inside and value.producer not in before:
+                before.add(value.producer)
+                waiting.append(value.producer)
+    return any(reader in inside and reader not in before for value in read for reader, _ in value.uses)
 
 
 def _rough(subgraph: Subgraph) -> set[tuple[object, ...]]:

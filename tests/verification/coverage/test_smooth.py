@@ -19,7 +19,14 @@ def status(before: onnx.ModelProto, after: onnx.ModelProto, depth: Depth) -> str
     return verify(ir.load(before), ir.load(after), depth=depth, runtime="none").status
 
 
-FAR = {"c": np.array(5.0), "k": np.array(0.001), "t": np.array(40.0), "z": np.array(0.0), "half": np.array(0.5)}
+FAR = {
+    "c": np.array(5.0),
+    "k": np.array(0.001),
+    "t": np.array(40.0),
+    "z": np.array(0.0),
+    "half": np.array(0.5),
+    "less": np.array(2.5),
+}
 LOST = [
     ("h = Add (x, c)  y = Relu (h)", "y = Add (x, c)"),
     ("h = Add (x, c)  y = Abs (h)", "y = Add (x, c)"),
@@ -30,6 +37,13 @@ LOST = [
     ("n = IsNaN (x)  m = Where (n, z, x)  y = Max (m, z)", "y = Max (x, z)"),
     ("m = Min (x, t)  y = Add (x, m)", "m = Min (x, t)  y = Add (m, m)"),
     ("m = Min (x, t)  y = Mul (m, m)", "m = Min (x, t)  y = Mul (x, m)"),
+    ("u = Identity (x)  m = Min (u, t)  y = Add (m, m)", "u = Identity (x)  m = Min (u, t)  y = Add (x, m)"),
+    (
+        "u = Mul (x, c)  m = Min (u, t)  h = Mul (m, half)  y = Add (h, m)",
+        "u = Mul (x, c)  m = Min (u, t)  h = Mul (x, less)  y = Add (h, m)",
+    ),
+    ("u = Add (x, t)  m = Softplus (u)  y = Add (m, m)", "u = Add (x, t)  m = Softplus (u)  y = Add (u, m)"),
+    ("m = Shrink <lambd = 0.0001> (x)  y = Add (m, m)", "m = Shrink <lambd = 0.0001> (x)  y = Add (m, x)"),
     ("y = Round (x)", "h = Add (x, half)  y = Floor (h)"),
 ]
 
@@ -59,6 +73,20 @@ def test_a_factor_that_went_in_front_of_a_jump_has_to_show(jump: str, depth: Dep
 @pytest.mark.parametrize(("old", "new"), LOST)
 def test_what_usual_numbers_do_not_show_is_not_verified(old: str, new: str, depth: Depth) -> None:
     assert status(model(f"{HEAD} {{ {old} }}", FAR), model(f"{HEAD} {{ {new} }}", FAR), depth) != "verified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize(("epsilon", "expected"), [("0.0000001", True), ("0.000000000001", False)])
+def test_tiny_numbers_show_another_epsilon(epsilon: str, expected: bool, depth: Depth) -> None:
+    old, new = (
+        model(
+            f"(float[N,256] x) => (float[N,256] y) {{ y = LayerNormalization <epsilon = {each}> (x, g, b) }}",
+            {"g": np.ones(256), "b": np.zeros(256)},
+            opset=17,
+        )
+        for each in ("0.0000001", epsilon)
+    )
+    assert (status(old, new, depth) == "verified") == expected
 
 
 @pytest.mark.parametrize("depth", DEPTHS)

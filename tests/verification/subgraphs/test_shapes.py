@@ -97,3 +97,13 @@ def test_a_declared_size_that_is_read_is_not_another_one(depth: Literal["auto", 
     texts = (f"{head} {{ {sizes}  c = Slice (h, z, e, {axis})  y = Neg (c) }}" for axis in ("z", "two"))
     before, after = (ir.load(model(text, weights)) for text in texts)
     assert verify(before, after, depth=depth, runtime="none").status == "failed"
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+def test_a_batch_that_a_target_fixes_shows_at_another_one(rows: int) -> None:
+    """Three rows are what parts are tried with."""
+    head = "(float[N,8,8,8] x) => (float[A,B] y)"
+    before = model(f"{head} {{ q = Relu (x)  y = Flatten (q) }}", {})
+    after = model(f"{head} {{ q = Relu (x)  y = Reshape (q, s) }}", {"s": np.array([rows, -1])})
+    verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
+    assert verdict.status == "failed", verdict.reason
