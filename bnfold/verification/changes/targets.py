@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
+
 from bnfold import ir
 from bnfold.ir.traits import REARRANGING
 from bnfold.ir.value import Dims
 from bnfold.verification.changes.from_constants import fixed
-from bnfold.verification.changes.partly import known_of
+from bnfold.verification.changes.partly import Partly, known_of
 
 _KEEPING_ORDER = REARRANGING - {"Transpose"}
 _FAR = 64
@@ -25,7 +27,7 @@ def is_asked_for(old: ir.Node, new: ir.Node, are_equal: Callable[[ir.Value, ir.V
     if not old.has_trait(_KEEPING_ORDER) or made is None or target is None:
         return False
     known, goals = known_of(old.graph.model), target.numpy().reshape(-1).tolist()
-    dims = known.dims(made)
+    dims = _proven(old, made)
     if dims is None or len(dims) != len(goals) or goals.count(-1) > 1:
         return False
     if -1 in goals and 0 in goals and not _is_open(old, goals.index(-1)):
@@ -37,6 +39,22 @@ def is_asked_for(old: ir.Node, new: ir.Node, are_equal: Callable[[ir.Value, ir.V
     return all(goal == -1 or goal == dim is not None for goal, dim in zip(sizes, dims, strict=True))
 
 
+def _proven(node: ir.Node, made: ir.Value) -> Dims | None:
+    """Return the sizes of a result, as inferred, or as the target of a Reshape states them."""
+    known = known_of(node.graph.model)
+    dims, target = known.dims(made), _target(node)
+    if target is None or (dims is not None and len(dims) != target.elements.size):
+        return dims
+    stated = np.where(target.unknown, 0, target.elements).tolist()
+    return tuple(size if size > 0 else dim for size, dim in zip(stated, dims or [None] * len(stated), strict=True))
+
+
+def _target(node: ir.Node) -> Partly | None:
+    """Return what is known of the target of a Reshape."""
+    found = known_of(node.graph.model).of(node.inputs[1]) if node.is_op("Reshape") and node.inputs[1] else None
+    return found if found is not None and found.elements.ndim == 1 else None
+
+
 def _asked(goals: Sequence[int], given: Dims | None) -> Iterator[int | str | None]:
     """Yield the sizes of a target; 0 stands for the input's."""
     copied = (*(given or ()), *[None] * len(goals))
@@ -46,7 +64,7 @@ def _asked(goals: Sequence[int], given: Dims | None) -> Iterator[int | str | Non
 
 def _is_open(node: ir.Node, axis: int) -> bool:
     """Whether a Reshape leaves the size of an axis to be inferred as well."""
-    target = known_of(node.graph.model).of(node.inputs[1]) if node.is_op("Reshape") and node.inputs[1] else None
+    target = _target(node)
     return target is not None and not target.unknown[axis] and target.elements[axis] == -1
 
 

@@ -27,6 +27,7 @@ from bnfold.verification.changes.boundaries import uncovered
 from bnfold.verification.changes.interface import broken_promise, narrowed, unproven_promise, unread
 from bnfold.verification.comparing.sizes import original_at, sizes_of_original
 from bnfold.verification.end_to_end.runtime_rejects import refusal
+from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.cost import Cost, estimate_pair, memory_there_is, session_seconds
 from bnfold.verification.inputs.drawing import Feeds, random_feeds
@@ -116,8 +117,10 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
 
 
 def _is_changed(request: Request) -> bool:
-    """Whether the models differ in anything; the first change is enough."""
-    return bool(request.cuts) or any(True for _ in uncovered(request.before, request.after, ()))
+    """Whether the models differ in anything, shapes that are proven included; the first change is enough."""
+    if request.cuts or size_changes(request.before, request.after):
+        return True
+    return any(True for _ in uncovered(request.before, request.after, ()))
 
 
 def _weight_bytes(model: ir.Model) -> int:
