@@ -6,7 +6,7 @@ If a part is fed values from several levels of a network, nodes outside the part
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache
 from itertools import islice, tee
@@ -15,6 +15,7 @@ from typing import NamedTuple
 from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.shapes.unification import Known
+from bnfold.ir.traits import REARRANGING
 from bnfold.verification.changes.boundaries import visible
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.inputs.bounds import size_changes
@@ -80,6 +81,28 @@ def nearby(usual: Shapes, known: Mapping[str, Known | None]) -> Iterator[Shapes]
                 shapes = {**usual, name: (*shape[:axis], other, *shape[axis + 1 :])}
                 if other and may_be_fed_at(shapes):
                     yield shapes
+
+
+def doubled(passed: Sequence[Shapes], known: Mapping[str, Known | None], nodes: Iterable[ir.Node]) -> Iterator[Shapes]:
+    """Yield the first shapes with an open size twice as large that was the same in all: a Reshape may take multiples.
+
+    Axes of one name are one size. One without a name may depend on other inputs, if there are some.
+    """
+    if not any(node.has_trait(REARRANGING) for node in nodes):
+        return
+    places: dict[str, list[tuple[str, int]]] = {}
+    for name, dims in known.items():
+        for axis, dim in enumerate(dims or ()):
+            if isinstance(dim, str) or (not dim and len(known) == 1):
+                places.setdefault(dim or f"{name} {axis}", []).append((name, axis))
+    for open_ in places.values():
+        if len({shapes[name][axis] for shapes in passed for name, axis in open_}) == 1:
+            grown = {name: [*shape] for name, shape in passed[0].items()}
+            for name, axis in open_:
+                grown[name][axis] *= 2
+            shapes = {name: tuple(shape) for name, shape in grown.items()}
+            if may_be_fed_at(shapes):
+                yield shapes
 
 
 def _with_batch(shapes: Shapes, factor: int) -> Shapes:

@@ -44,10 +44,10 @@ def fails(found: Found | None) -> bool:
     return isinstance(found, Difference) and found.excess > 1
 
 
-def first_passed(tried: Sequence[tuple[Feeds, bool, Found]]) -> Shapes:
-    """Return the first shapes at which the results were equal."""
-    passed = (feeds for feeds, _, found in tried if isinstance(found, Difference))
-    return next({name: array.shape for name, array in feeds.items()} for feeds in passed)
+def passed(tried: Sequence[tuple[Feeds, bool, Found]]) -> list[Shapes]:
+    """Return the shapes at which the results were equal, in order."""
+    equal = (feeds for feeds, _, found in tried if isinstance(found, Difference))
+    return [{name: array.shape for name, array in feeds.items()} for feeds in equal]
 
 
 def samples_needed(shapes: Mapping[str, tuple[int, ...]], first: Found, *, only_moves: bool) -> int:

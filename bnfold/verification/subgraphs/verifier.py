@@ -22,7 +22,7 @@ from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, Feeds
 from bnfold.verification.inputs.shapes import elements
 from bnfold.verification.inputs.sized import SharedShapes, fitted
 from bnfold.verification.request import Request
-from bnfold.verification.subgraphs.fitting import nearby, sizes_in_turn
+from bnfold.verification.subgraphs.fitting import doubled, nearby, sizes_in_turn
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.repeated import MOST, repeatable, repeated, signature
@@ -44,7 +44,7 @@ from bnfold.verification.subgraphs.trials import (
     Skip,
     SubgraphTrials,
     fails,
-    first_passed,
+    passed,
 )
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
@@ -171,9 +171,8 @@ class SubgraphVerifier:
         first, second = (runnable(side, side.stored) for side in (old, new))
         samples, moves = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1, only_moves(old, new)
         seed, factors = self.request.checks.seed, {} if wider is None else wider.factors
-        subgraphs = SubgraphPair(
-            cut, first, second, coverage, self._draws, self._evaluate, seed, factors, samples, moves
-        )
+        tools = self._draws, self._evaluate
+        subgraphs = SubgraphPair(cut, first, second, coverage, *tools, seed, factors, samples, moves)
         if wider is None and (inside := self._found_inside_first(subgraphs, fed, hidden)) is not None:
             return inside
         reshapes = any(node.is_op("Reshape") for node in old.nodes)
@@ -237,7 +236,7 @@ class SubgraphVerifier:
 
     def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
         """Return why equal results do not count if only the rewritten model states the sizes; it may be wrong."""
-        path, usual_shapes = subgraphs.cut.graph, first_passed(subgraphs.tried)
+        path, usual_shapes = subgraphs.cut.graph, passed(subgraphs.tried)[0]
         with self._shapes.without_claims(path):
             values = self._graphs[0][path].values
             known = {name: values[name].shape for name in usual_shapes if name in self._shapes.claimed(path)}
@@ -257,10 +256,11 @@ class SubgraphVerifier:
 
     def _at_further_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
         """Return why equal results do not count if results differ at other sizes that callers may feed; else None."""
-        usual = first_passed(subgraphs.tried)
+        equal = passed(subgraphs.tried)
         with self._shapes.without_claims(subgraphs.cut.graph):
             nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
-            others = list(further_shapes(fed, usual, nodes, self._shapes.inferred))
+            known = {name: self._shapes.inferred(value) for name, value in fed.items()}
+            others = [*further_shapes(fed, equal[0], nodes, self._shapes.inferred), *doubled(equal, known, nodes)]
         for shapes in others:
             if fails(sampled(subgraphs, fed, shapes, guessed=False)):
                 told = ", ".join(f"{name!r} of shape {shape}" for name, shape in shapes.items())

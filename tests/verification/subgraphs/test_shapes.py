@@ -107,3 +107,14 @@ def test_a_batch_that_a_target_fixes_shows_at_another_one(rows: int) -> None:
     after = model(f"{head} {{ q = Relu (x)  y = Reshape (q, s) }}", {"s": np.array([rows, -1])})
     verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
     assert verdict.status == "failed", verdict.reason
+
+
+@pytest.mark.parametrize("size", ["H", "0"])
+def test_a_reshape_that_takes_multiples_is_compared_at_two_of_them(size: str) -> None:
+    """At the first one, it has no effect; exporters write a size of 0 for an open one."""
+    head = f"(float[3,{size},4] x) => (float[A,B,C] y)"
+    before = model(f"{head} {{ y = Reshape (x, s) }}", {"s": np.array([-1, 7, 4])})
+    after = model(f"{head} {{ y = Identity (x) }}", {})
+    verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
+    assert verdict.status == "unverified", verdict.reason
+    assert "(3, 14, 4)" in verdict.reason
