@@ -17,8 +17,11 @@ _NEVER = DRAWING | QUANTIZING | {"Dropout", "BatchNormalization", "Constant"}
 
 
 def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Unite | None:
-    """Plan to use the first node that is equal; ``first`` are those before, and learns this one."""
-    if node.domain or node.subgraphs or node.op_type in _NEVER or node.has_references:
+    """Plan to use the first node that is equal; ``first`` are those before, and learns this one.
+
+    None of them has attributes that are references.
+    """
+    if node.domain or node.subgraphs or node.op_type in _NEVER:
         return None
     if not any(value is not None for value in node.inputs):
         return None
@@ -41,7 +44,11 @@ def _key(value: ir.Value | None) -> Hashable:
     """Return a key that equal operands share: the value, or the content if it is a small constant."""
     if value is None or value.tensor_proto is None or value.stored_bytes > _SMALL:
         return value
-    held = ir.constant(value)
+    model, message = value.graph.model, value.tensor_proto
+    if not model.is_constant_initializer(value):
+        return value
+    # A message that is in step holds the result of what a fold would compute anew.
+    held = value.tensor if value in value.graph.touched_tensors else model.tensor(message)
     if held is None or held.dtype not in RAW_TYPES:  # of texts the places in memory would be compared
         return value
     return held.dtype, held.dims, held.numpy().tobytes()
