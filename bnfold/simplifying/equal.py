@@ -25,13 +25,13 @@ def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Unite | None:
         return None
     if not any(value is not None for value in node.inputs):
         return None
-    key = (
-        node.op_type,
-        tuple(value is not None for value in node.outputs),
-        tuple(map(_key, node.inputs)),
-        tuple(sorted(node.spelled)),
-    )
-    twin = first.setdefault(key, node)
+    # To spell nodes out takes long, and few are alike: two of them are, before either is.
+    rough = (node.op_type, tuple(None if _is_small(value) else value for value in node.inputs))
+    alike = first.setdefault(rough, node)
+    if alike is node:
+        return None
+    first.setdefault(_spelled(alike), alike)
+    twin = first.setdefault(_spelled(node), node)
     if twin is node:
         return None
     pairs = zip(node.outputs, twin.outputs, strict=True)
@@ -40,15 +40,21 @@ def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Unite | None:
     return Unite("duplicate node", node, twin)
 
 
+def _is_small(value: ir.Value | None) -> bool:
+    return value is not None and value.tensor_proto is not None and value.stored_bytes <= _SMALL
+
+
+def _spelled(node: ir.Node) -> Hashable:
+    """Return a key that equal nodes share."""
+    outputs = tuple(value is not None for value in node.outputs)
+    return node.op_type, outputs, tuple(map(_key, node.inputs)), tuple(sorted(node.spelled))
+
+
 def _key(value: ir.Value | None) -> Hashable:
     """Return a key that equal operands share: the value, or the content if it is a small constant."""
-    if value is None or value.tensor_proto is None or value.stored_bytes > _SMALL:
+    if value is None or not _is_small(value):
         return value
-    model, message = value.graph.model, value.tensor_proto
-    if not model.is_constant_initializer(value):
-        return value
-    # A message that is in step holds the result of what a fold would compute anew.
-    held = value.tensor if value in value.graph.touched_tensors else model.tensor(message)
+    held = ir.constant(value)
     if held is None or held.dtype not in RAW_TYPES:  # of texts the places in memory would be compared
         return value
     return held.dtype, held.dims, held.numpy().tobytes()
