@@ -46,8 +46,6 @@ RAW_TYPES: dict[int, type[Any]] = {
 # By number: the oldest onnx that bnfold runs with does not know all of these names.
 _UINT4, _INT4, _FLOAT4E2M1, _UINT2, _INT2 = 21, 22, 23, 25, 26
 _PER_BYTE = {_UINT4: 2, _INT4: 2, _FLOAT4E2M1: 2, _UINT2: 4, _INT2: 4}
-
-
 _ITEM_SIZES = {dtype: np.dtype(kind).itemsize for dtype, kind in RAW_TYPES.items()}
 
 
