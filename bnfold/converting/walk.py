@@ -16,7 +16,7 @@ from bnfold.converting.adapters import batchnorm, broadcast, normalization, pres
 from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.errors import Unsupported, UpgradeBlocked
-from bnfold.ir.forms import form_of
+from bnfold.ir.forms import fits, form_of
 from bnfold.ir.ordering import producers_first
 from bnfold.ir.schemas import attribute_type, schema_of, version_at
 from bnfold.semantics import Repair, Unreadable
@@ -173,6 +173,8 @@ class GraphConverter:
 
     def _meant(self, node: ir.Node, version: int) -> int:
         """Return the version that the node has the form of; another one than its opset says is reported."""
+        if fits(node, version):  # as nearly all
+            return version
         if node.op_type not in table.BY_HAND and (repair := exporter_quirks.drop_consumed_inputs(node, version)):
             self.context.repairs.append(repair)
         meant = exporter_quirks.version_meant(node, version, self.context.target)

@@ -138,7 +138,8 @@ def finish(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
         len(builder.undone),
     )
     _check_extra_adds(plan)
-    return plan._replace(cost=builder.budget.check(builder.edits, adds_spatial_constant=bool(builder.form)))
+    cost = builder.budget.check(builder.edits, adds_spatial_constant=bool(builder.form))
+    return plan._replace(cost=cost) if cost else plan
 
 
 def _with_image(plans: list[Plan], refusals: Iterable[Declined], find: Callable[[str], Plan]) -> list[Plan]:

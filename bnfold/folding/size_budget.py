@@ -218,10 +218,10 @@ def growth_budget(model: ir.Model, nodes: Iterable[ir.Node]) -> Callable[[], int
     Counted when it is called, because few models share weights; the parameters are remembered now.
     """
     parameters = {value for node in nodes for value in node.inputs[1:] if value is not None and value.is_initializer}
-    whole = {value: value.tensor_proto for value in parameters}
+    whole = [value.tensor_proto for value in parameters]  # the values themselves are to go as soon as they are folded
 
     def count() -> int:
-        freed = sum(model.tensor(proto).nbytes for proto in whole.values() if proto is not None)
+        freed = sum(model.tensor(proto).nbytes for proto in whole if proto is not None)
         whole_model = model.parameter_bytes()
         return freed + max(_SMALL, min(_LARGE, whole_model // 4), whole_model // 100)
 

@@ -46,6 +46,7 @@ RAW_TYPES: dict[int, type[Any]] = {
 # By number: the oldest onnx that bnfold runs with does not know all of these names.
 _UINT4, _INT4, _FLOAT4E2M1, _UINT2, _INT2 = 21, 22, 23, 25, 26
 _PER_BYTE = {_UINT4: 2, _INT4: 2, _FLOAT4E2M1: 2, _UINT2: 4, _INT2: 4}
+_ITEM_SIZES = {dtype: np.dtype(kind).itemsize for dtype, kind in RAW_TYPES.items()}
 
 
 @cache
@@ -64,8 +65,8 @@ def finfo(dtype: int) -> Any:
 
 def raw_length(dtype: int, size: int) -> int | None:
     """Return bytes of ``size`` elements as raw_data; None for strings and for types that are not known here."""
-    if dtype in RAW_TYPES:
-        return size * numpy_type(dtype).itemsize
+    if dtype in _ITEM_SIZES:
+        return size * _ITEM_SIZES[dtype]
     return -(-size // _PER_BYTE[dtype]) if dtype in _PER_BYTE else None
 
 

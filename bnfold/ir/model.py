@@ -201,6 +201,7 @@ class Model:
                     node.graph.remove(node)
             elif value.tensor_proto is not None and not value.is_input:
                 unread.setdefault(value.graph, []).append(value)
+        self.maybe_dead.clear()  # what is popped leaves its room behind
         for graph, values in unread.items():
             gone += graph.remove_initializers(values)
         return gone

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from bnfold.ir.graph import Graph
 from bnfold.ir.node import Node
@@ -18,7 +18,7 @@ def producers_first(nodes: Iterable[Node]) -> list[Node]:
         stack = [node]
         while stack:
             top = stack[-1]
-            producers = (value.producer for value in _reads(top))
+            producers = [value.producer for value in _reads(top)]
             waiting = [producer for producer in producers if producer in place and producer not in entered]
             entered.add(top)
             if waiting:
@@ -37,9 +37,10 @@ def sort_nodes(graph: Graph) -> bool:
     return bool(unsorted)
 
 
-def _reads(node: Node) -> Iterator[Value]:
-    yield from (value for value in node.inputs if value is not None)
-    for body in node.bodies:
-        yield from body.outputs
+def _reads(node: Node) -> list[Value]:
+    read = [value for value in node.inputs if value is not None]
+    for body in node.bodies if node.subgraphs else ():
+        read += body.outputs
         for inner in body.nodes:
-            yield from _reads(inner)
+            read += _reads(inner)
+    return read

@@ -171,7 +171,7 @@ def _round(model: ir.Model, known: Proven, editor: Editor, report: Report, finde
                 editor.carry_out(plan)
     report.removed_names += model.remove_dead_nodes()
     editor.room.is_open = True
-    return len(editor.events) > before or not was_open
+    return len(editor.events) > before or (not was_open and (editor.room.is_short or known.has_learned))
 
 
 def _plan(node: ir.Node, known: Proven, first: dict[Hashable, ir.Node], finders: Mapping[str, Finder]) -> Plan | None:

@@ -17,18 +17,21 @@ _NEVER = DRAWING | QUANTIZING | {"Dropout", "BatchNormalization", "Constant"}
 
 
 def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Unite | None:
-    """Plan to use the first node that is equal; ``first`` are those before, and learns this one."""
-    if node.domain or node.subgraphs or node.op_type in _NEVER or node.has_references:
+    """Plan to use the first node that is equal; ``first`` are those before, and learns this one.
+
+    None of them has attributes that are references.
+    """
+    if node.domain or node.subgraphs or node.op_type in _NEVER:
         return None
     if not any(value is not None for value in node.inputs):
         return None
-    key = (
-        node.op_type,
-        tuple(value is not None for value in node.outputs),
-        tuple(map(_key, node.inputs)),
-        tuple(sorted(node.spelled)),
-    )
-    twin = first.setdefault(key, node)
+    # To spell nodes out takes long, and few are alike: two of them are, before either is.
+    rough = (node.op_type, tuple(None if _is_small(value) else value for value in node.inputs))
+    alike = first.setdefault(rough, node)
+    if alike is node:
+        return None
+    first.setdefault(_spelled(alike), alike)
+    twin = first.setdefault(_spelled(node), node)
     if twin is node:
         return None
     pairs = zip(node.outputs, twin.outputs, strict=True)
@@ -37,9 +40,19 @@ def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Unite | None:
     return Unite("duplicate node", node, twin)
 
 
+def _is_small(value: ir.Value | None) -> bool:
+    return value is not None and value.tensor_proto is not None and value.stored_bytes <= _SMALL
+
+
+def _spelled(node: ir.Node) -> Hashable:
+    """Return a key that equal nodes share."""
+    outputs = tuple(value is not None for value in node.outputs)
+    return node.op_type, outputs, tuple(map(_key, node.inputs)), tuple(sorted(node.spelled))
+
+
 def _key(value: ir.Value | None) -> Hashable:
     """Return a key that equal operands share: the value, or the content if it is a small constant."""
-    if value is None or value.tensor_proto is None or value.stored_bytes > _SMALL:
+    if value is None or not _is_small(value):
         return value
     held = ir.constant(value)
     if held is None or held.dtype not in RAW_TYPES:  # of texts the places in memory would be compared

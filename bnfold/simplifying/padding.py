@@ -11,7 +11,7 @@ def find_padding(node: ir.Node, known: Proven) -> Plan | None:
     """Plan a convolution that pads its input itself, in place of a Pad that only such convolutions read."""
     padded = node.input(0)
     first = padded.producer if padded is not None and not padded.is_output else None
-    if padded is None or first is None or first.has_references or not first.is_op("Pad") or not _pads_zeros(first):
+    if padded is None or first is None or not first.is_op("Pad") or first.has_references or not _pads_zeros(first):
         return None
     uses = [(consumer, slot) for consumer, slot in padded.uses if consumer is not node]
     if any(slot or _total(consumer, first, known) is None for consumer, slot in uses):

@@ -26,6 +26,8 @@ class Room:
     def __init__(self, model: ir.Model) -> None:
         self.is_open = False
         """Whether the model may grow already: equal nodes are to be united before room is spent on each of them."""
+        self.is_short = False
+        """Whether there was no room for some result."""
         self.left = max(_LITTLE, model.parameter_bytes() // _SHARE)
 
     def stored(self, plans: Mapping[ir.Node, Store]) -> list[Store]:
@@ -38,6 +40,8 @@ class Room:
             if growth <= 0 or (self.is_open and growth <= self.left and taken <= _MEDIUM):
                 self.left -= max(growth, 0)
                 kept += [large[node] for node in group]
+            else:
+                self.is_short = True
         return kept
 
 

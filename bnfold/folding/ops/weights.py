@@ -8,7 +8,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
-from bnfold.folding.affine import Affine, make, vector
+from bnfold.folding.affine import Affine, every, make, vector
 from bnfold.folding.step import SetAttr, SetConstant, Step
 from bnfold.ir.tensor import TP, Exact, Float64, Scaled, Tensor
 from bnfold.report.reasons import Declined, Reason
@@ -16,7 +16,7 @@ from bnfold.report.reasons import Declined, Reason
 
 def scaled(node: ir.Node, slot: int, weight: Tensor, axis: int, factors: Float64) -> Step:
     """Return the ``weight`` at ``slot`` scaled along ``axis``: a new constant, or wanted of what widens it."""
-    if (factors == 1).all():  # a mere shift needs no copy of a weight that others share
+    if every(factors == 1):  # a mere shift needs no copy of a weight that others share
         return Step()
     if factors.size != weight.dims[axis]:
         detail = f"{facts.where(node)} has a weight for {weight.dims[axis]} channels and reads {factors.size}"

@@ -53,7 +53,7 @@ class Integers(InMemory):
 
 
 class Proven:
-    """What is proven of one model's values."""
+    """What is proven of one model's values; if it ``has_learned``, questions may have other answers than before."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -62,7 +62,7 @@ class Proven:
         self._integers: dict[Value, Integers | None] = {}
         self._learned: dict[str, int | str] = {}
         """What sizes are to which inference gave names of its own; the names of inputs' sizes have a colon."""
-        self._depth = 0
+        self._depth, self.has_learned = 0, False
 
     @cached_property
     def _types(self) -> Mapping[Value, onnx.TypeProto]:
@@ -102,6 +102,7 @@ class Proven:
             old = (None,) * len(dims)
         if len(old) != len(dims):
             return
+        self.has_learned = True
         for known, new in zip(old, dims, strict=True):
             if isinstance(known, str) and ":" not in known and new not in (None, known):
                 self._rename(known, new)

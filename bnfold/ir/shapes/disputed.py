@@ -43,10 +43,16 @@ def scales_slot(node: Node) -> int:
     return 2 if node.op_type == "Resize" and node.graph.opset() >= 11 else 1
 
 
+_TELLING = frozenset({"auto_pad", "ceil_mode", "output_shape"})
+"""The attributes without which every runtime counts the windows alike."""
+
+
 def may_be_unsure(node: Node) -> bool:
     """Whether the size of what a node makes may take arithmetic that runtimes do differently."""
     try:
         if node.has_trait(WINDOWED):
+            if _TELLING.isdisjoint(attribute.name for attribute in node.proto.attribute[:]):
+                return False  # as nearly all
             stated = node.attr("ceil_mode", 0) or node.attr("output_shape")
             return bool(stated) or _is_ambiguous(node) or any(_is_padded_oddly(node))
         is_slice = node.is_op("Slice")
