@@ -84,7 +84,7 @@ def nearby(usual: Shapes, known: Mapping[str, Known | None]) -> Iterator[Shapes]
 
 
 def doubled(passed: Sequence[Shapes], known: Mapping[str, Known | None], nodes: Iterable[ir.Node]) -> Iterator[Shapes]:
-    """Yield the first shapes with an open size twice as large that was the same in all: a Reshape may take multiples.
+    """Yield the first shapes with a dynamic size twice as large that was the same in all: a Reshape may take multiples.
 
     Axes of one name are one size. One without a name may depend on other inputs, if there are some.
     """
