@@ -42,9 +42,8 @@ def compare(before: Path, after: Path) -> tuple[str, bool]:
         return "", False  # kernels of a version may be missing: bnfold's verification reports it too
     found = _run(second, feeds)
     if found is None:
-        return "" if _misfits(
-            before, feeds, expected
-        ) else "runtime: the result does not run where the original did", True
+        wrong = "" if _misfits(before, feeds, expected) else "runtime: the result does not run where the original did"
+        return wrong, True
     error = _difference(expected, found)
     if error and (_errs(before, feeds, expected) or _is_tie(before, feeds, found)):
         return "", False
@@ -78,7 +77,7 @@ def _errs(before: Path, feeds: dict[str, Array], results: dict[str, Array]) -> b
 
 
 def _misfits(before: Path, feeds: dict[str, Array], results: dict[str, Array]) -> bool:
-    """Whether the original is wrong at these sizes: onnxruntime averages over a window that is larger than the image."""
+    """Whether the original does not fit these sizes: onnxruntime averages over a window larger than the image."""
     try:
         reference.evaluate(ir.load(before), feeds, list(results))
     except reference.Misfit:
