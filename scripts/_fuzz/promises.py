@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -43,7 +43,9 @@ def shape_of(info: Any) -> Shape:
 def of_outputs(before: onnx.ModelProto, after: onnx.ModelProto) -> Told:
     """Return the shapes of outputs as both models declare them, without the sizes that runtimes dispute."""
     old = {info.name: shape_of(info) for info in before.graph.output}
-    specified = _as_specified(before) if any(map(_is_disputed, parts.nodes(before))) else {}
+    empty = {tensor.name for tensor in before.graph.initializer if 0 in tensor.dims}
+    disputed = any(_is_disputed(node, empty) for node in parts.nodes(before))
+    specified = _as_specified(before) if disputed else {}
     return {
         info.name: (old.get(info.name), _without(shape_of(info), specified.get(info.name)))
         for info in after.graph.output
@@ -58,12 +60,15 @@ def is_broken(declared: tuple[Shape, Shape], shape: Sequence[int]) -> bool:
 POOLS = ("MaxPool", "AveragePool", "LpPool")
 
 
-def _is_disputed(node: onnx.NodeProto) -> bool:
-    """Whether ONNX and onnxruntime give a pool different sizes: auto_pad SAME_UPPER or SAME_LOWER beside dilations.
+def _is_disputed(node: onnx.NodeProto, empty: Collection[str]) -> bool:
+    """Whether ONNX and onnxruntime give a node different sizes.
 
-    ONNX's text says ceil(size / stride), whatever the dilations are. onnxruntime pads for a kernel without dilations,
-    and then takes away what the dilated kernel covers.
+    One is a pool with auto_pad SAME_UPPER or SAME_LOWER beside dilations: ONNX's text says ceil(size / stride), however
+    large these are. onnxruntime pads for a kernel without dilations, and then takes away what the dilated kernel
+    covers. The other is a Concat of a tensor without elements, whose other sizes onnxruntime does not look at.
     """
+    if node.op_type == "Concat":
+        return any(name in empty for name in node.input)
     if node.op_type not in POOLS:
         return False
     attributes = {attribute.name: attribute for attribute in node.attribute}
