@@ -12,7 +12,7 @@ from onnx import TensorProto
 from bnfold import ir
 from bnfold.ir.shapes.rules import Dim
 from bnfold.ir.shapes.unification import Dims, Known
-from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, REARRANGING
+from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, REARRANGING, WINDOWED
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.inputs.bounds import chooses_by_sizes, depend_on_sizes, largest_bound
 from bnfold.verification.inputs.domains import ShapeOf
@@ -87,9 +87,10 @@ def _trials(
     reach, rows = reach_of(nodes), 1 if any(map(_makes_large, nodes)) else usual
     further: list[dict[str, int]] = [{"batch": 2}] if rows == 1 else []
     further += [{"more": 1}] if rows > 1 and (has_strides(nodes) or _reads_places(nodes)) else []
-    beyond = largest_bound(nodes) + 1
+    sliding = [node for node in nodes if node.has_trait(WINDOWED)]  # none along the batch
+    beyond, many = largest_bound(nodes) + 1, largest_bound([node for node in nodes if node not in sliding]) + 1
     if depend_on_sizes(nodes):
-        further += [{"batch": 1}, {"least": beyond}, {"batch": max(beyond, usual)}]
+        further += [{"batch": 1}, {"least": beyond}, {"batch": max(many, usual)}]
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
     reads_sizes = any(node.is_op("Shape", "Size") for node in nodes)  # a size beside another one is then a number
     small = full if reads_sizes else {name: _small(inputs[name], shape) for name, shape in full.items()}
@@ -113,7 +114,6 @@ def _trials(
             )
     inferred = _inferred(inputs, nodes, full, by_axis=True)
     for batch in (usual, *(size for size in (_BATCH, *_OTHER_BATCHES) if size != usual)):
-        # Smaller sizes may have been tried at other batches, but not if a target fixes all the others.
         more = (1, 2 * batch) if batch != _BATCH else (1,) if any(node.has_trait(REARRANGING) for node in nodes) else ()
         shapes, *rest = (_sizes(inferred, 3 + reach, step=_EVEN, batch=size) for size in (batch, *more))
         others = [other for other in rest if other != shapes]
@@ -123,7 +123,7 @@ def _trials(
         yield Trial(every, is_guess or is_static, (few,) if few != every else ())
         yield Trial(few, is_guess or is_static)
     if depend_on_sizes(nodes):  # what lies behind a bound is empty at the sizes above
-        beyond_each = _sizes(inferred, max(3 + reach, beyond), batch=max(beyond, _BATCH))
+        beyond_each = _sizes(inferred, max(3 + reach, beyond), batch=max(many, _BATCH))
         yield Trial(beyond_each, is_guess or is_static, is_another_batch=True)
 
 
