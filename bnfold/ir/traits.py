@@ -24,7 +24,9 @@ KEEPS_TYPE = KEEPS_SHAPE - _named("Cast CastLike DequantizeLinear IsInf IsNaN Qu
 KEEPS_CHANNELS = KEEPS_SHAPE | _named("AveragePool GlobalAveragePool GlobalLpPool GlobalMaxPool LpPool MaxPool")
 """Its axes 0 and 1 at least."""
 KEEPS_RANK = KEEPS_CHANNELS | _named("Concat Pad Transpose")
-REARRANGING = _named("Flatten Reshape Squeeze Transpose Unsqueeze")
+RESHAPING = _named("Flatten Reshape Squeeze Unsqueeze")
+"""Every element of the first input is an element of the output, in the same order."""
+REARRANGING = RESHAPING | _named("Transpose")
 """Every element of the first input is an element of the output, elsewhere."""
 MOVING = REARRANGING | _named("Concat Expand Gather Pad Slice Split Tile")
 """Every element of the output is one of the first input, or of others that are put beside it."""

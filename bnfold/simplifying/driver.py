@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.ir.traits import STATES
+from bnfold.ir.traits import RESHAPING, STATES
 from bnfold.report.events import Report
 from bnfold.report.other_events import SimplifyEvent
 from bnfold.simplifying.apply import Editor
@@ -35,7 +35,7 @@ from bnfold.simplifying.no_effect import (
 from bnfold.simplifying.padding import find_padding
 from bnfold.simplifying.plan import Plan
 from bnfold.simplifying.products import find_addition
-from bnfold.simplifying.reshaping import RESHAPING, find_reshaping
+from bnfold.simplifying.reshaping import find_reshaping
 from bnfold.simplifying.slicing import find_slice
 from bnfold.simplifying.states import find_states
 from bnfold.simplifying.transposing import find_transpose, keeps_order

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
+from bnfold.ir.traits import RESHAPING
 from bnfold.ir.value import Dim
 from bnfold.simplifying.no_effect import NO_EFFECT, integers, same_dims, store_target
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip, only_above
 from bnfold.simplifying.reducing import find_reduction
 from bnfold.simplifying.transposing import keeps_order
 
-RESHAPING = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 _FAR = 8
 """Such nodes in a row that are looked at."""
 

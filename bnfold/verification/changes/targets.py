@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from bnfold import ir
-from bnfold.ir.traits import REARRANGING
+from bnfold.ir.traits import RESHAPING
 from bnfold.ir.value import Dims
 from bnfold.verification.changes.from_constants import fixed
 from bnfold.verification.changes.partly import Partly, known_of
 
-_KEEPING_ORDER = REARRANGING - {"Transpose"}
 _FAR = 64
 """How many such nodes in a row are followed back."""
 
@@ -24,7 +23,7 @@ def is_asked_for(old: ir.Node, new: ir.Node, are_equal: Callable[[ir.Value, ir.V
     size may be open. It is what the others leave of the elements, in both models.
     """
     made, target = old.output(0), fixed(new.input(1)) if new.is_op("Reshape") else None
-    if not old.has_trait(_KEEPING_ORDER) or made is None or target is None:
+    if not old.has_trait(RESHAPING) or made is None or target is None:
         return False
     known, goals = known_of(old.graph.model), target.numpy().reshape(-1).tolist()
     dims = _proven(old, made)
@@ -75,7 +74,7 @@ def _in_order(value: ir.Value | None) -> Iterator[ir.Value]:
             return
         yield value
         producer = value.producer
-        if producer is None or not (producer.has_trait(_KEEPING_ORDER) or _moves_ones(producer)):
+        if producer is None or not (producer.has_trait(RESHAPING) or _moves_ones(producer)):
             return
         value = producer.input(0)
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.shapes.unification import Known
-from bnfold.ir.traits import REARRANGING
+from bnfold.ir.traits import RESHAPING
 from bnfold.verification.changes.boundaries import visible
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.inputs.bounds import size_changes
@@ -86,9 +86,10 @@ def nearby(usual: Shapes, known: Mapping[str, Known | None]) -> Iterator[Shapes]
 def doubled(passed: Sequence[Shapes], known: Mapping[str, Known | None], nodes: Iterable[ir.Node]) -> Iterator[Shapes]:
     """Yield the first shapes with a dynamic size twice as large that was the same in all: a Reshape may take multiples.
 
-    Axes of one name are one size. One without a name may depend on other inputs, if there are some.
+    Axes of one name are one size. One without a name may depend on other inputs, if there are some, and sizes inside a
+    network on what makes them.
     """
-    if not any(node.has_trait(REARRANGING) for node in nodes):
+    if known.keys() != passed[0].keys() or not any(node.has_trait(RESHAPING) for node in nodes):
         return
     places: dict[str, list[tuple[str, int]]] = {}
     for name, dims in known.items():

@@ -12,7 +12,7 @@ from onnx import TensorProto
 from bnfold import ir
 from bnfold.ir.shapes.rules import Dim
 from bnfold.ir.shapes.unification import Dims, Known
-from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, REARRANGING, WINDOWED
+from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, RESHAPING, WINDOWED
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.inputs.bounds import chooses_by_sizes, depend_on_sizes, largest_bound
 from bnfold.verification.inputs.domains import ShapeOf
@@ -114,7 +114,7 @@ def _trials(
             )
     inferred = _inferred(inputs, nodes, full, by_axis=True)
     for batch in (usual, *(size for size in (_BATCH, *_OTHER_BATCHES) if size != usual)):
-        more = (1, 2 * batch) if batch != _BATCH else (1,) if any(node.has_trait(REARRANGING) for node in nodes) else ()
+        more = (1, 2 * batch) if batch != _BATCH else (1,) if any(node.has_trait(RESHAPING) for node in nodes) else ()
         shapes, *rest = (_sizes(inferred, 3 + reach, step=_EVEN, batch=size) for size in (batch, *more))
         others = [other for other in rest if other != shapes]
         yield Trial(shapes, is_guess or is_static, tuple(others), is_another_batch=True)

@@ -259,7 +259,7 @@ class SubgraphVerifier:
         equal = passed(subgraphs.tried)
         with self._shapes.without_claims(subgraphs.cut.graph):
             nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
-            known = {name: self._shapes.inferred(value) for name, value in fed.items()}
+            known = {name: self._shapes.inferred(value) for name, value in fed.items() if value.is_input}
             others = [*further_shapes(fed, equal[0], nodes, self._shapes.inferred), *doubled(equal, known, nodes)]
         for shapes in others:
             if fails(sampled(subgraphs, fed, shapes, guessed=False)):
