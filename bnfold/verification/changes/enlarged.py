@@ -16,41 +16,46 @@ def beyond(before: ir.Model, after: ir.Model, failed: Sequence[ir.Cut]) -> list[
     """Return the next larger cuts around unannounced changes whose values differ.
 
     A tool may give a name inside a graph to another value. That is no fault as long as everything computed from the
-    value is equal. So such values are hidden, and the first values behind them are compared instead. A value that is
-    compared for that reason is not hidden itself. Outputs of graphs are never hidden, because callers read them by
-    name.
+    value is equal, in bodies as well. So such values are hidden, and the first values behind them are compared instead.
+    A value that is compared for that reason is not hidden itself. Outputs of graphs are never hidden, because callers
+    read them by name.
     """
     originals = {graph.path: graph for graph in before.graphs()}
-    cuts: list[ir.Cut] = []
-    for graph in after.graphs():
-        inputs = {cut.outputs[0]: set(cut.inputs) for cut in failed if cut.graph == graph.path}
-        original = originals.get(graph.path)
-        if not inputs or original is None:
-            continue
-        hidden: dict[str, None] = {}
-        for name, read in inputs.items():  # in the order of nodes, so that a compared value follows a hidden one
-            if not (read & hidden.keys() or graph.values[name].is_output or original.values[name].is_output):
+    pairs = {graph.path: (originals[graph.path], graph) for graph in after.graphs() if graph.path in originals}
+    hidden: dict[str, None] = {}
+    values: list[ir.Value] = []
+    shown: dict[tuple[str, str], None] = {}
+    for path, sides in pairs.items():
+        for cut in (cut for cut in failed if cut.graph == path):  # a compared value follows a hidden one
+            name, own = cut.outputs[0], [side.values[cut.outputs[0]] for side in sides]
+            if any(value.is_output for value in own) or not hidden.keys().isdisjoint(cut.inputs):
+                shown[path, name] = None
+            else:
                 hidden[name] = None
-        common = {name for name in graph.values if name not in hidden and is_activation(graph, original, name)}
-        stops = stops_of(outwards(original, graph), besides=hidden)
-        shown = dict.fromkeys(name for name in inputs if name not in hidden)
-        for side in (original, graph):
-            shown |= dict.fromkeys(_first_behind([side.values[name] for name in hidden], common))
-        cuts += [around(graph, original, [name], "what makes", stops) for name in shown]
-    return cuts
+                values += own
+    common = {
+        (path, name)
+        for path, (original, graph) in pairs.items()
+        for name in (graph.values if values else ())
+        if name not in hidden and is_activation(graph, original, name)
+    }
+    shown |= dict.fromkeys(_first_behind(values, common))
+    stops = stops_of(pairs.values(), besides=hidden) if shown else (set[ir.Value](), set[ir.Value]())
+    return [around(pairs[path][1], pairs[path][0], [name], "what makes", stops) for path, name in shown]
 
 
-def _first_behind(values: Sequence[ir.Value], common: set[str]) -> Iterator[str]:
-    """Yield names of the first common values that are computed from ``values``."""
+def _first_behind(values: Sequence[ir.Value], common: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield graphs and names of the first common values that are computed from ``values``."""
     stack, seen = list(values), set(values)
     while stack:
-        made = [output for node in stack.pop().consumers for output in node.outputs if output is not None]
-        for value in made:
-            if value.name in common:
-                yield value.name
-            elif value not in seen:
-                seen.add(value)
-                stack.append(value)
+        value = stack.pop()
+        readers = [*value.consumers, *([value.graph.parent] if value.is_output and value.graph.parent else [])]
+        for made in (made for node in readers for made in node.outputs if made is not None):
+            if (made.graph.path, made.name) in common:
+                yield made.graph.path, made.name
+            elif made not in seen:
+                seen.add(made)
+                stack.append(made)
 
 
 def apart(cut: ir.Cut) -> list[ir.Cut]:

@@ -29,6 +29,8 @@ _PLACEHOLDER = 5
 """Stands for a size that is not known."""
 _MOST = 1 << 10
 """Elements of a value that is evaluated."""
+_WIDE = 4
+"""Bytes of an integer that has room for any size."""
 _STEPS, _LARGEST = 1 << 10, 1 << 14
 """Floats that are multiples of 1/1024, and not larger than this, are the same in whatever way they are computed."""
 
@@ -133,6 +135,7 @@ class PartlyKnown:
         if node.has_trait(KEEPS_SHAPE - _MOVING):
             return Partly(elements, np.ones(elements.shape, np.bool_), is_exact)
         marks = {value: operand.unknown for value, operand in operands.items()}
+        sizes &= elements.dtype.itemsize >= _WIDE  # one that is cast to fewer bits may become negative
         return Partly(elements, _moved(node, operands, marks), is_exact, sizes)
 
     def _shape(self, node: ir.Node) -> Partly:

@@ -90,7 +90,7 @@ def _trials(
     sliding = [node for node in nodes if node.has_trait(WINDOWED)]  # none along the batch
     beyond, many = largest_bound(nodes) + 1, largest_bound([node for node in nodes if node not in sliding]) + 1
     if depend_on_sizes(nodes):
-        further += [{"batch": 1}, {"least": beyond}, {"batch": max(many, usual)}]
+        further += [{"batch": 1}, {"least": beyond}, {"batch": max(many, usual) + max(many, usual) % 2}]
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
     reads_sizes = any(node.is_op("Shape", "Size") for node in nodes)  # a size beside another one is then a number
     small = full if reads_sizes else {name: _small(inputs[name], shape) for name, shape in full.items()}

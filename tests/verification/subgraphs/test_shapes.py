@@ -118,3 +118,13 @@ def test_a_reshape_that_takes_multiples_is_compared_at_two_of_them(size: str) ->
     verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
     assert verdict.status == "unverified", verdict.reason
     assert "(3, 14, 4)" in verdict.reason
+
+
+def test_half_of_an_odd_number_of_rows_is_rounded() -> None:
+    """The usual numbers of rows are odd, so that halves are not mistaken for each other."""
+    head = "(float[N,4] x) => (float[P,4] y) { s = Shape (x)  n = Gather (s, z)"
+    numbers = {"z": np.array([0]), "one": np.array([1]), "two": np.array([2])}
+    before = model(f"{head}  e = Div (n, two)  y = Slice (x, z, e, z) }}", numbers)
+    after = model(f"{head}  m = Sub (n, one)  e = Div (m, two)  y = Slice (x, z, e, z) }}", numbers)
+    verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
+    assert verdict.status == "failed", verdict.reason
