@@ -50,7 +50,8 @@ def _proven(node: ir.Node, made: ir.Value) -> Dims | None:
 
 def _target(node: ir.Node) -> Partly | None:
     """Return what is known of the target of a Reshape."""
-    found = known_of(node.graph.model).of(node.inputs[1]) if node.is_op("Reshape") and node.inputs[1] else None
+    stated = node.input(1) if node.is_op("Reshape") else None  # up to opset 4, it is an attribute
+    found = known_of(node.graph.model).of(stated) if stated is not None else None
     return found if found is not None and found.elements.ndim == 1 else None
 
 

@@ -75,3 +75,11 @@ def test_a_name_that_means_something_else_tells_no_size() -> None:
 def test_a_zero_is_a_size_where_the_node_says_so() -> None:
     before, after = pair(COMPUTED, "y = Reshape <allowzero = 1> (x, t)")
     assert not unchanged(before.graph.nodes[-1], after.graph.nodes[-1])
+
+
+@pytest.mark.parametrize(("sizes", "status"), [([-1, 12, 2], "verified"), ([-1, 2, 12], "failed")])
+def test_an_old_target_is_an_attribute(sizes: list[int], status: str) -> None:
+    before = model(f"{HEAD} {{ y = Reshape <shape = [-1, 12, 2]> (x) }}", {}, opset=4)
+    after = model(f"{HEAD} {{ y = Reshape (x, s) }}", {"s": np.array(sizes)}, opset=17)
+    verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
+    assert verdict.status == status, verdict.reason
