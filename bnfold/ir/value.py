@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import onnx
@@ -243,3 +243,9 @@ def _dim(message: onnx.TensorShapeProto.Dimension) -> Dim:
     size: int = message.dim_value
     is_size = size > 0 or (size == 0 and message.HasField("dim_value"))
     return size if is_size else message.dim_param or None
+
+
+def moves_ones(order: Sequence[int], dims: Dims) -> bool:
+    """Whether a Transpose to this order of axes moves only axes of one element, so that it is a Reshape."""
+    moved = [axis for axis in order if axis < len(dims) and dims[axis] != 1]
+    return len(order) == len(dims) and moved == sorted(moved)

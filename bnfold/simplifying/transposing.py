@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
+from bnfold.ir.value import moves_ones
 from bnfold.simplifying.no_effect import skip
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_skip
 
@@ -19,10 +20,7 @@ def find_transpose(node: ir.Node, known: Proven) -> Plan | None:
 def keeps_order(node: ir.Node, known: Proven) -> bool:
     """Whether a Transpose moves only axes of one element, so that it is a Reshape."""
     dims, order = known.dims(node.input(0)), _order(node, known)
-    if dims is None or order is None or len(order) != len(dims):
-        return False
-    moved = [axis for axis in order if dims[axis] != 1]
-    return moved == sorted(moved)
+    return dims is not None and order is not None and moves_ones(order, dims)
 
 
 def _one_of_two(node: ir.Node, order: list[int], known: Proven) -> Plan | None:

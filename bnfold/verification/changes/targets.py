@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 
 import numpy as np
 
 from bnfold import ir
 from bnfold.ir.traits import RESHAPING
-from bnfold.ir.value import Dims
+from bnfold.ir.value import Dims, moves_ones
 from bnfold.verification.changes.from_constants import fixed
 from bnfold.verification.changes.partly import Partly, known_of
 
@@ -23,7 +24,7 @@ def is_asked_for(old: ir.Node, new: ir.Node, are_equal: Callable[[ir.Value, ir.V
     size may be open. It is what the others leave of the elements, in both models.
     """
     made, target = old.output(0), fixed(new.input(1)) if new.is_op("Reshape") else None
-    if not old.has_trait(RESHAPING) or made is None or target is None:
+    if not old.has_trait(RESHAPING) or made is None or target is None or old.has_references or new.has_references:
         return False
     known, goals = known_of(old.graph.model), target.numpy().reshape(-1).tolist()
     dims = _proven(old, made)
@@ -34,7 +35,7 @@ def is_asked_for(old: ir.Node, new: ir.Node, are_equal: Callable[[ir.Value, ir.V
     data = next((value for value in _in_order(old.input(0)) if are_equal(value, new.input(0))), None)
     if data is None:
         return False
-    sizes = _asked(goals, known.dims(data) if not new.attr("allowzero", 0) else None)
+    sizes = _asked(goals, () if new.attr("allowzero", 0) else known.dims(data) or ())
     return all(goal == -1 or goal == dim is not None for goal, dim in zip(sizes, dims, strict=True))
 
 
@@ -55,11 +56,10 @@ def _target(node: ir.Node) -> Partly | None:
     return found if found is not None and found.elements.ndim == 1 else None
 
 
-def _asked(goals: Sequence[int], given: Dims | None) -> Iterator[int | str | None]:
-    """Yield the sizes of a target; 0 stands for the input's."""
-    copied = (*(given or ()), *[None] * len(goals))
-    for axis, goal in enumerate(goals):
-        yield copied[axis] if goal == 0 else goal
+def _asked(goals: Sequence[int], given: Dims) -> Iterator[int | str | None]:
+    """Yield the sizes of a target; 0 stands for the size that is ``given`` on this axis, None for one not known."""
+    for goal, size in zip_longest(goals, given[: len(goals)]):
+        yield size if goal == 0 else goal
 
 
 def _is_open(node: ir.Node, axis: int) -> bool:
@@ -84,7 +84,6 @@ def _moves_ones(node: ir.Node) -> bool:
     """Whether a node is a Transpose that moves only axes of one element."""
     source = node.input(0) if node.is_op("Transpose") else None
     dims = known_of(node.graph.model).dims(source) if source is not None else None
-    if dims is None:
+    if dims is None or node.has_references:
         return False
-    order = [axis for axis in node.attr("perm", range(len(dims) - 1, -1, -1)) if dims[axis] != 1]
-    return order == sorted(order)
+    return moves_ones(node.attr("perm", [*reversed(range(len(dims)))]), dims)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from bnfold import ir
@@ -83,3 +84,15 @@ def test_an_old_target_is_an_attribute(sizes: list[int], status: str) -> None:
     after = model(f"{HEAD} {{ y = Reshape (x, s) }}", {"s": np.array(sizes)}, opset=17)
     verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
     assert verdict.status == status, verdict.reason
+
+
+@pytest.mark.parametrize(("sizes", "status"), [("8, 3", "verified"), ("-1, 3", "unverified")])
+def test_what_a_caller_sets_proves_nothing(sizes: str, status: str) -> None:
+    """In a function, allowzero may be a reference to its attribute."""
+    text = (
+        '<ir_version: 9, opset_import: ["" : 17, "own" : 1]> g (float[4,6] x) => (float[a,b] y) { y = own.f (x) }'
+        '<domain: "own", opset_import: ["" : 17]> f <z: int = 0> (p) => (r)'
+        " { s = Constant <value_ints = [SIZES]> ()  r = Reshape <allowzero: int = @z> (p, s) }"
+    )
+    before, after = (ir.load(onnx.parser.parse_model(text.replace("SIZES", each))) for each in ("8, 3", sizes))
+    assert verify(before, after, runtime="none").status == status
