@@ -77,4 +77,4 @@ class Plan(NamedTuple):
     @property
     def exchanges(self) -> bool:
         """Whether an Add takes the place of the row; one that was there may stay."""
-        return self.extra_adds > 0 and self.extra_adds > self.bypassed
+        return self.extra_adds > 0 and self.extra_adds > self.bypassed  # mostly none is planned: nothing to count

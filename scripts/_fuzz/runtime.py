@@ -80,10 +80,8 @@ def _misfits(before: Path, feeds: dict[str, Array], results: dict[str, Array]) -
     """Whether the original does not fit these sizes: onnxruntime averages over a window larger than the image."""
     try:
         reference.evaluate(ir.load(before), feeds, list(results))
-    except reference.Misfit:
-        return True
-    except BnfoldError:
-        return False
+    except BnfoldError as error:
+        return isinstance(error, reference.Misfit)
     return False
 
 

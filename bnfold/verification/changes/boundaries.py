@@ -200,15 +200,6 @@ def stops_of(
     return found
 
 
-def outwards(original: ir.Graph, graph: ir.Graph) -> Iterator[tuple[ir.Graph, ir.Graph]]:
-    """Yield two graphs, and the pairs around them as far as they have the same paths."""
-    while True:
-        yield original, graph
-        if original.parent is None or graph.parent is None or original.parent.graph.path != graph.parent.graph.path:
-            return
-        original, graph = original.parent.graph, graph.parent.graph
-
-
 def around(
     graph: ir.Graph, original: ir.Graph, names: Sequence[str], what: str, stops: Sequence[set[ir.Value]]
 ) -> ir.Cut:

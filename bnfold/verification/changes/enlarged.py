@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bnfold import ir
-from bnfold.verification.changes.boundaries import around, is_activation, outwards, stops_of, visible
+from bnfold.verification.changes.boundaries import around, is_activation, stops_of, visible
 from bnfold.verification.changes.extract import constant_of, walk
 
 _NEARBY = 256
@@ -20,6 +20,8 @@ def beyond(before: ir.Model, after: ir.Model, failed: Sequence[ir.Cut]) -> list[
     A value that is compared for that reason is not hidden itself. Outputs of graphs are never hidden, because callers
     read them by name.
     """
+    if not failed:
+        return []
     originals = {graph.path: graph for graph in before.graphs()}
     pairs = {graph.path: (originals[graph.path], graph) for graph in after.graphs() if graph.path in originals}
     hidden: dict[str, None] = {}
@@ -36,11 +38,11 @@ def beyond(before: ir.Model, after: ir.Model, failed: Sequence[ir.Cut]) -> list[
     common = {
         (path, name)
         for path, (original, graph) in pairs.items()
-        for name in (graph.values if values else ())
+        for name in graph.values
         if name not in hidden and is_activation(graph, original, name)
     }
     shown |= dict.fromkeys(_first_behind(values, common))
-    stops = stops_of(pairs.values(), besides=hidden) if shown else (set[ir.Value](), set[ir.Value]())
+    stops = stops_of(pairs.values(), besides=hidden)
     return [around(pairs[path][1], pairs[path][0], [name], "what makes", stops) for path, name in shown]
 
 
@@ -82,8 +84,17 @@ def deepened(before: ir.Model, after: ir.Model, cut: ir.Cut) -> ir.Cut:
         for side, stop in zip(sides, stops, strict=True)
     ]
     lone = {name for name in read[0] ^ read[1] if is_activation(sides[1], sides[0], name)}
-    deeper = around(sides[1], sides[0], cut.outputs, "", stops_of(outwards(*sides), besides=lone))
+    deeper = around(sides[1], sides[0], cut.outputs, "", stops_of(_outwards(*sides), besides=lone))
     return deeper._replace(label=cut.label) if lone else cut
+
+
+def _outwards(original: ir.Graph, graph: ir.Graph) -> Iterator[tuple[ir.Graph, ir.Graph]]:
+    """Yield two graphs, and the pairs around them as far as they have the same paths."""
+    while True:
+        yield original, graph
+        if original.parent is None or graph.parent is None or original.parent.graph.path != graph.parent.graph.path:
+            return
+        original, graph = original.parent.graph, graph.parent.graph
 
 
 def _depends(value: ir.Value, others: set[ir.Value]) -> bool:

@@ -53,12 +53,11 @@ def unchanged(old: ir.Node, new: ir.Node) -> bool:
 
 
 def _are_equivalent(old: ir.Node, new: ir.Node) -> bool:
-    if is_asked_for(old, new, _same_input):
-        return True
-    return is_same_function(old, new) and all(
+    is_same = is_same_function(old, new) and all(
         _same_input(a, b) or is_left_out(old, new, slot)
         for slot, (a, b) in enumerate(zip_longest(old.inputs, new.inputs))
     )
+    return is_same or is_asked_for(old, new, _same_input)  # which infers sizes
 
 
 def identity(node: ir.Node) -> tuple[object, ...]:

@@ -92,8 +92,10 @@ def _is_passed_by(subgraph: Subgraph) -> bool:
 
     What is computed from the same values beside it may be exchanged for its result.
     """
+    rough = [node for node in subgraph.nodes if not is_smooth(node) and not _is_of_sizes(node)]
+    if not rough:
+        return False
     inside = {node for node in subgraph.nodes if not _is_of_sizes(node)}
-    rough = [node for node in subgraph.nodes if node in inside and not is_smooth(node)]
     return any(_has_branch(node, inside) for node in rough)
 
 

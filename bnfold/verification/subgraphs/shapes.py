@@ -87,8 +87,8 @@ def _trials(
     reach, rows = reach_of(nodes), 1 if any(map(_makes_large, nodes)) else usual
     further: list[dict[str, int]] = [{"batch": 2}] if rows == 1 else []
     further += [{"more": 1}] if rows > 1 and (has_strides(nodes) or _reads_places(nodes)) else []
-    sliding = [node for node in nodes if node.has_trait(WINDOWED)]  # none along the batch
-    beyond, many = largest_bound(nodes) + 1, largest_bound([node for node in nodes if node not in sliding]) + 1
+    still = [node for node in nodes if not node.has_trait(WINDOWED)]  # no window slides along the batch
+    beyond, many = largest_bound(nodes) + 1, largest_bound(still) + 1
     if depend_on_sizes(nodes):
         further += [{"batch": 1}, {"least": beyond}, {"batch": max(many, usual) + max(many, usual) % 2}]
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])

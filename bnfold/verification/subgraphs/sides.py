@@ -38,9 +38,11 @@ def sides_of(graphs: Sequence[Graphs], cut: ir.Cut, defaults: Collection[str]) -
 def proven_outside(graphs: Sequence[Graphs], cut: ir.Cut, claimed: Callable[[str], Collection[str]]) -> ir.Cut:
     """Return the cut without values of outer graphs whose sizes only the rewritten model states (``claimed``)."""
     graph = graphs[0].get(cut.graph)
-    read = {name: visible(graph, name) if graph is not None else None for name in cut.inputs}
-    kept = (n for n, value in read.items() if not value or value.graph is graph or n not in claimed(value.graph.path))
-    return cut._replace(inputs=tuple(kept))
+    if graph is None or graph.parent is None:
+        return cut
+    read = {name: visible(graph, name) for name in cut.inputs}
+    outer = {name: value.graph.path for name, value in read.items() if value is not None and value.graph is not graph}
+    return cut._replace(inputs=tuple(n for n in cut.inputs if n not in outer or n not in claimed(outer[n])))
 
 
 def _measured(part: Subgraph) -> Subgraph:

@@ -39,13 +39,7 @@ from bnfold.verification.subgraphs.shapes import (
     subgraph_shapes,
 )
 from bnfold.verification.subgraphs.sides import is_constant, proven_outside, sides_of
-from bnfold.verification.subgraphs.trials import (
-    Found,
-    Skip,
-    SubgraphTrials,
-    fails,
-    passed,
-)
+from bnfold.verification.subgraphs.trials import Found, Skip, SubgraphTrials, fails, passed
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.unscaled import unscaled
@@ -171,8 +165,9 @@ class SubgraphVerifier:
         first, second = (runnable(side, side.stored) for side in (old, new))
         samples, moves = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1, only_moves(old, new)
         seed, factors = self.request.checks.seed, {} if wider is None else wider.factors
-        tools = self._draws, self._evaluate
-        subgraphs = SubgraphPair(cut, first, second, coverage, *tools, seed, factors, samples, moves)
+        subgraphs = SubgraphPair(
+            cut, first, second, coverage, self._draws, self._evaluate, seed, factors, samples, moves
+        )
         if wider is None and (inside := self._found_inside_first(subgraphs, fed, hidden)) is not None:
             return inside
         reshapes = any(node.is_op("Reshape") for node in old.nodes)
