@@ -33,10 +33,10 @@ def _computed(model: Model) -> dict[Value, InMemory]:
     """Return the numbers that operators of the main graph read, where their result has a dynamic size."""
     sizes, found = _Inferred(model), {}
     for node in model.graph.nodes:
-        made = node.output(0)
-        if made is None or not made.is_dynamic:
+        read, made = numbers_read(node), node.output(0)
+        if not read or made is None or not made.is_dynamic:
             continue
-        for value in numbers_read(node):
+        for value in read:
             told = sizes.integers(value) if value.producer is not None else None
             if told is not None and told.numbers is not None:
                 array = np.array(told.numbers, numpy_type(told.dtype)).reshape(told.dims)

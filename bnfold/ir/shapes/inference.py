@@ -99,6 +99,8 @@ def _learn(model: Model, inferred: onnx.ModelProto, *, annotated: bool) -> None:
     for target, source in _pairs(model, inferred.graph):
         for info in (info for info in (*source.value_info, *source.output) if info.HasField("type")):
             known = target.types.get(info.name)
+            if known is not None and known == info.type:
+                continue
             fresh = filled(known if annotated else None, info.type)
             if fresh is known:
                 continue

@@ -6,7 +6,6 @@ So each is hidden until its input is known, or cannot be negative whatever is fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from itertools import chain
 
 import onnx
@@ -23,24 +22,26 @@ _POSITIVE = KEEPS_SHAPE | BROADCASTING | CHOOSING | REARRANGING | REDUCING | {"C
 
 def infer_with_slices(proto: onnx.ModelProto, run: Callable[[onnx.ModelProto], onnx.ModelProto]) -> onnx.ModelProto:
     """Infer by ``run``, again where that shows further Slices."""
-    if not any(map(_is_slice, nested_nodes(proto.graph.node))):
+    hidden = [node for node in nested_nodes(proto.graph.node) if _is_slice(node)]
+    if not hidden:
         return run(proto)
-    copy = deepcopy(proto)
-    hidden = [node for node in nested_nodes(copy.graph.node) if _is_slice(node)]
     for node in hidden:
         node.op_type = _HIDDEN
-    inferred = copy
-    for _ in range(SLICE_ROUNDS):
-        positive = _positive(copy.graph, inferred.graph)
+    known = _Positive(proto.graph)
+    inferred = proto
+    for turn in range(SLICE_ROUNDS):
+        positive = known.after(inferred.graph)
         shown = [node for node in hidden if node.input and node.input[0] in positive]
         for node in shown:
             node.op_type = "Slice"
-        if not shown and inferred is not copy:
+        if not shown and turn:
             break
         hidden = [node for node in hidden if node.op_type == _HIDDEN]
-        inferred = run(copy)
+        inferred = run(proto)
         if not hidden:
             break
+    for node in hidden:
+        node.op_type = "Slice"
     return inferred
 
 
@@ -48,32 +49,44 @@ def _is_slice(node: onnx.NodeProto) -> bool:
     return node.op_type == "Slice" and node.domain in ("", "ai.onnx")
 
 
-def _positive(graph: onnx.GraphProto, inferred: onnx.GraphProto) -> set[str]:
-    """Return the values without a negative size: those of known rank, and what follows from such values.
+class _Positive:
+    """The values without a negative size: those of known rank, and what follows from such values.
 
     A name that another scope gives to an uncertain value does not count.
     """
-    known, negative = set[str](), set[str]()
-    for name, kind in _typed(inferred):
-        if kind.tensor_type.HasField("shape"):
-            known.add(name)
-            negative.update(name for dim in kind.tensor_type.shape.dim if dim.dim_value < 0)
-    known -= negative
-    known |= {tensor.name for scope in nested_graphs(graph) for tensor in scope.initializer}
-    uncertain = {info.name for scope in nested_graphs(graph) for info in scope.input} - known
-    for node in nested_nodes(graph.node):
-        is_op = node.domain in ("", "ai.onnx")
-        follows = node.op_type in ("Constant", "Shape") or (
-            node.op_type in _POSITIVE and all(name in known and name not in uncertain for name in node.input if name)
-        )
-        if is_op and follows:
-            known.update(node.output)
-        else:
-            uncertain.update(name for name in node.output if name not in known)
-    return known - uncertain
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        scopes = [*nested_graphs(graph)]
+        self._is_flat = len(scopes) == 1
+        self._stored = {tensor.name for scope in scopes for tensor in scope.initializer}
+        self._inputs = {info.name for scope in scopes for info in scope.input}
+        self._steps = [_step(node) for node in nested_nodes(graph.node)]
+
+    def after(self, inferred: onnx.GraphProto) -> set[str]:
+        """Return these values, by the types in the graph: after an inference, or before the first."""
+        known, negative = set[str](), set[str]()
+        for name, kind in self._typed(inferred):
+            if kind.tensor_type.HasField("shape"):
+                known.add(name)
+                negative.update(name for dim in kind.tensor_type.shape.dim if dim.dim_value < 0)
+        known = (known - negative) | self._stored
+        uncertain = self._inputs - known
+        for sources, made in self._steps:
+            if sources is not None and known.issuperset(sources) and uncertain.isdisjoint(sources):
+                known.update(made)
+            else:
+                uncertain.update(name for name in made if name not in known)
+        return known - uncertain
+
+    def _typed(self, graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TypeProto]]:
+        for scope in (graph,) if self._is_flat else nested_graphs(graph):
+            for info in chain(scope.input, scope.value_info, scope.output):
+                yield info.name, info.type
 
 
-def _typed(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TypeProto]]:
-    for scope in nested_graphs(graph):
-        for info in chain(scope.input, scope.value_info, scope.output):
-            yield info.name, info.type
+def _step(node: onnx.NodeProto) -> tuple[list[str] | None, list[str]]:
+    """Return the values that have to be positive for the outputs to be so, None if none suffice, and the outputs."""
+    is_op, made = node.domain in ("", "ai.onnx"), [*node.output]
+    if is_op and node.op_type in ("Constant", "Shape"):
+        return [], made
+    return [name for name in node.input if name] if is_op and node.op_type in _POSITIVE else None, made

@@ -40,6 +40,7 @@ class Dims:
     def __init__(self, *, declared: bool = True) -> None:
         self._declared = declared
         self._shapes: dict[ir.Value, list[Dim]] = {}
+        self._untold: set[ir.Value] = set()
         self._same: dict[str, Dim] = {}
         self._facts = 0
         self._mute: set[tuple[object, ...]] = set()
@@ -54,16 +55,21 @@ class Dims:
         if value is None:
             return None
         if value not in self._shapes:
-            if is_damaged(value):
-                return None
-            shape = value.shape if self._declared or value.is_initializer else None
-            held = ir.constant(value) if shape is None else None
-            dims = held.dims if held is not None else shape
+            dims = self._stated(value) if value not in self._untold else None
             if dims is None:
+                self._untold.add(value)
                 return None
             self._put(value, dims)
         known = self._shapes[value]
         return [self._now(dim) for dim in known] if self._same else known
+
+    def _stated(self, value: ir.Value) -> Known | None:
+        """Return the shape that the model states, which stays the same."""
+        if is_damaged(value):
+            return None
+        shape = value.shape if self._declared or value.is_initializer else None
+        held = ir.constant(value) if shape is None else None
+        return held.dims if held is not None else shape
 
     def tell(self, value: ir.Value | None, shape: Known) -> None:
         """Note the value's shape, as far as it is known; what was known before wins."""
