@@ -119,12 +119,13 @@ class ConstantEvaluation:
 
     `ir.shapes.queries` fills ``channels``, the sizes of axis 1 that follow from weights. `changes.from_constants` of
     verification fills ``others``, the values that need more than this room's evaluators, and ``partly``, what is known
-    of values that are computed from sizes.
+    of values that are computed from sizes. `inputs.bounds` fills ``of_sizes``: whether values are computed from sizes.
     """
 
     def __init__(self) -> None:
         self.channels: dict[Value, int] = {}
         self.others: dict[tuple[Value, bool], Tensor | None] = {}
+        self.of_sizes: dict[Value, bool] = {}
         self.partly: Any = None
         self._known: dict[Value, Tensor | None] = {}
 

@@ -57,20 +57,34 @@ def chooses_by_sizes(node: ir.Node) -> bool:
     return is_table and not all(map(ir.constant, places)) and follow_from_sizes(places)
 
 
-def follow_from_sizes(values: Sequence[ir.Value]) -> bool:
+def follow_from_sizes(values: Iterable[ir.Value]) -> bool:
     """Whether the values are computed from sizes and constants alone."""
-    stack, seen = [*values], {*values}
+    return all(map(_follows_from_sizes, values))
+
+
+def _follows_from_sizes(value: ir.Value) -> bool:
+    evaluation = value.graph.model.evaluation
+    known = evaluation.of_sizes if evaluation is not None else {}
+    stack, begun = [value], set[ir.Value]()
     while stack:
-        value = stack.pop()
-        if ir.constant(value) is not None:
-            continue
-        if value.producer is None or value.producer.subgraphs:
-            return False
-        if not value.producer.is_op("Shape", "Size"):
-            read = {other for other in value.producer.inputs if other is not None} - seen
-            seen |= read
-            stack += read
-    return True
+        at = stack[-1]
+        node = at.producer
+        if at in known:
+            stack.pop()
+        elif ir.constant(at) is not None:
+            known[at] = True
+        elif node is None or node.subgraphs:
+            known[at] = False
+        elif node.is_op("Shape", "Size"):
+            known[at] = True
+        else:
+            read = [known.get(source) for source in node.inputs if source is not None]
+            if None in read and False not in read and at not in begun:  # a damaged graph has circles
+                begun.add(at)
+                stack += [source for source in node.inputs if source is not None and source not in known]
+            else:
+                known[at] = all(read)
+    return known[value]
 
 
 def _last_places(nodes: Iterable[ir.Node]) -> Iterator[int]:
