@@ -6,22 +6,23 @@ If a part is fed values from several levels of a network, nodes outside the part
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache
-from itertools import islice, tee
+from itertools import tee
 from typing import NamedTuple
 
 from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.shapes.unification import Known
-from bnfold.ir.traits import RESHAPING
+from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, RESHAPING
 from bnfold.verification.changes.boundaries import visible
+from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Choice, other_choices
 from bnfold.verification.inputs.shapes import elements, sizings
-from bnfold.verification.inputs.sized import fitted
+from bnfold.verification.inputs.sized import fitted, sized
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.shapes import (
     LARGEST_OTHER,
@@ -32,6 +33,11 @@ from bnfold.verification.subgraphs.shapes import (
     subgraph_shapes,
 )
 from bnfold.verification.subgraphs.trials import SubgraphTrials
+
+_MEETING = BROADCASTING | {"Concat", "Reshape"}
+"""Operators that read values of equal sizes, or a value and a shape for it."""
+_MOST_MET = 8
+"""Inputs of a part up to which they are fitted to each other; each takes an inference of the part."""
 
 _LARGE = 128
 """Sides of images that are longer are tried shorter first, although they are declared; so are batches of several."""
@@ -47,14 +53,88 @@ class SizedGraphs(NamedTuple):
 
 
 def sizes_in_turn(
-    request: Request, path: str, fed: Mapping[str, ir.Value], nodes: Sequence[ir.Node], attempts: SubgraphTrials
+    request: Request, path: str, fed: Mapping[str, ir.Value], part: Subgraph, attempts: SubgraphTrials
 ) -> Iterator[Trial]:
-    """Yield sizes for a part; if it does not run at the first ones, then those that follow from the whole original."""
-    trials = subgraph_shapes(fed, nodes)
-    yield from islice(trials, 1)
+    """Yield sizes for a part; if it does not run at the first, then those that follow from it, or from the whole."""
+    trials = subgraph_shapes(fed, part.nodes)
+    first = next(trials, None)
+    if first is not None:
+        yield first
     if not attempts.has_run:
-        yield from _fitting(request, path, fed, nodes)
+        if first is not None and (other := _meeting(part, first)) != first:
+            yield other
+        if not attempts.has_passed:  # they are guesses
+            yield from _fitting(request, path, fed, part.nodes)
     yield from trials
+
+
+def _meeting(part: Subgraph, trial: Trial) -> Trial:
+    """Return the trial with inputs as large as values that they meet inside the part, behind a stride perhaps."""
+    return trial._replace(
+        shapes=_met(part, trial.shapes),
+        others=tuple(_met(part, shapes) for shapes in trial.others),
+        quick=tuple(_met(part, shapes) for shapes in trial.quick),
+    )
+
+
+def _met(part: Subgraph, shapes: Shapes) -> Shapes:
+    """Return the shapes with that of one operand taken from another one, which the part computes."""
+    found, met = {**shapes}, set[str]()
+    for node in part.nodes if 1 < len(shapes) <= _MOST_MET else ():
+        is_meant = node.has_trait(_MEETING) and not node.has_references
+        read = [_behind(value, found) for value in node.inputs if value is not None] if is_meant else []
+        given = [value for value in read if value.name in found]
+        made = next((value for value in read if value.name not in found and constant_of(value) is None), None)
+        if len(given) == 1 and made is not None and given[0].name not in met:
+            met.add(given[0].name)
+            found[given[0].name] = _as_met(part, node, given[0], made, found)
+    return found
+
+
+def _as_met(part: Subgraph, node: ir.Node, given: ir.Value, made: ir.Value, shapes: Shapes) -> tuple[int, ...]:
+    """Return the shape of a ``given`` value that a node reads beside one that the part has ``made``."""
+    own, is_target = shapes[given.name], node.is_op("Reshape")
+    at = node.output(0) if is_target else made
+    opened = _opened_last(given, own) if is_target else [None] * len(own)
+    sizes = sized(part.model, {**shapes, given.name: opened}).graph.values[at.name].shape if at is not None else None
+    if sizes is None or not own:
+        return own
+    return _as_many(opened, own, sizes) if is_target else _as_large(node, own, sizes)
+
+
+def _behind(value: ir.Value, fed: Collection[str]) -> ir.Value:
+    """Return the value that a part is fed and that has the same shape, or else the value itself."""
+    at, node = value, value.producer
+    while at.name not in fed and node is not None and node.has_trait(KEEPS_SHAPE) and node.inputs[0] is not None:
+        at, node = node.inputs[0], node.inputs[0].producer
+    return at if at.name in fed else value
+
+
+def _as_large(node: ir.Node, own: tuple[int, ...], sizes: Known) -> tuple[int, ...]:
+    """Return a shape with these sizes, as far as they are known; what is 1 may be broadcast."""
+    if len(sizes) != len(own):
+        return own
+    apart = node.attr("axis", 0) % len(own) if node.is_op("Concat") else None
+    return tuple(
+        size if isinstance(size, int) and axis != apart and (old != 1 or apart is not None) else old
+        for axis, (old, size) in enumerate(zip(own, sizes, strict=True))
+    )
+
+
+def _opened_last(value: ir.Value, own: tuple[int, ...]) -> Known:
+    """Return a value's sizes with the last of those open that its type leaves so, behind the batch."""
+    dims = value.shape or own
+    last = max((axis for axis, dim in enumerate(dims) if axis and not isinstance(dim, int)), default=None)
+    return [None if axis == last else size for axis, size in enumerate(own)]
+
+
+def _as_many(opened: Known, own: tuple[int, ...], sizes: Known) -> tuple[int, ...]:
+    """Return the opened shape with as many elements as the sizes have."""
+    total = math.prod(size if isinstance(size, int) else 0 for size in sizes)
+    rest = math.prod(size for size in opened if isinstance(size, int))
+    if None not in opened or not rest or not total or total % rest:
+        return own
+    return tuple(size if isinstance(size, int) else total // rest for size in opened)
 
 
 def _fitting(request: Request, path: str, fed: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[Trial]:

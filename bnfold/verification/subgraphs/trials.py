@@ -88,6 +88,11 @@ class SubgraphTrials:
         """Whether the part ran at any sizes."""
         return self._equal is not None or not isinstance(self._first, Skip) or self._first.only_after
 
+    @property
+    def has_passed(self) -> bool:
+        """Whether the results were equal at any sizes."""
+        return self._equal is not None
+
     def need(self, trial: Trial, *, guessed: bool) -> bool:
         """Whether to try these sizes. After a difference, only sizes where passing is conclusive matter."""
         if self._is_binding and not trial.passing_is_conclusive:

@@ -175,7 +175,7 @@ class SubgraphVerifier:
         agree_inside = cache(lambda: wider is None and self._agree_inside(subgraphs, hidden))
         equal: Difference | None = None
         conclusive, uncovered = 0, -1
-        for trial in sizes_in_turn(self.request, cut.graph, fed, old.nodes, attempts):
+        for trial in sizes_in_turn(self.request, cut.graph, fed, old, attempts):
             guessed = has_guesses(fed, trial.shapes)
             # Beyond two sizes, another batch reveals nothing if the last one has not.
             is_repetition = trial.is_another_batch and conclusive > 1 and coverage.uncovered == uncovered

@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 from bnfold import ir
+from bnfold.verification.subgraphs import fitting
 from tests.verification.graphs import Weights, model, numbers, single
 from tests.verification.subgraphs.test_verifier import check
 
@@ -39,3 +40,58 @@ def test_levels_of_a_network_fit_together(size: str, factor: float, status: str)
     before, after = _pair(factor, LEVELS.replace("S,S", f"{size},{size}"))
     (row,) = check(before, after, ir.Cut("", ("a", "b"), ("y",), "fold"))
     assert row.status == status
+
+
+MEETINGS = {
+    "Mul": """(float[N,4,S,T] x, float[N,4,U,V] g) => (float[N,4,A,B] y) {
+        a = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [2, 1]> (x, W)
+        c = Mul (a, k)
+        i = Identity (g)
+        y = Mul (c, i)
+    }""",
+    "Concat": """(float[N,4,S,T] x, float[N,4,1,V] g) => (float[N,8,A,B] y) {
+        a = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [2, 1]> (x, W)
+        c = Mul (a, k)
+        y = Concat <axis = 1> (g, c)
+    }""",
+    "Reshape": """(float[N,4,1,S] x, float[N,L,4] g) => (float[N,1,A,4] y) {
+        a = Conv <kernel_shape = [1, 3], pads = [0, 0, 0, 0]> (x, W)
+        c = Mul (a, k)
+        s = Shape (c)
+        t = Transpose <perm = [0, 2, 3, 1]> (c)
+        r = Shape (t)
+        h = Reshape (g, r)
+        y = Add (h, t)
+    }""",
+}
+"""A value of the network meets one that the part computes behind a stride."""
+
+
+@pytest.mark.parametrize(("factor", "status"), [(1.0, "verified"), (1 + 1e-4, "failed")])
+@pytest.mark.parametrize("operator", MEETINGS)
+def test_inputs_are_as_large_as_what_they_meet(
+    operator: str, factor: float, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if status == "verified":
+        monkeypatch.setattr(fitting, "_fitting", lambda *_: pytest.fail("the whole network was looked at"))
+    width = 1 if operator == "Reshape" else 3
+    weights: Weights = {"W": single(numbers(2).normal(size=(4, 4, width, 3)))}
+    before = model(MEETINGS[operator], {**weights, "k": np.array(1.5)})
+    folded = MEETINGS[operator].replace("a = Conv", "c = Conv").replace("c = Mul (a, k)", "")
+    after = model(folded, {"W": weights["W"] * 1.5 * factor})
+    (row,) = check(before, after, ir.Cut("", ("x", "g"), ("y",), "fold"))
+    assert row.status == status, row.note
+
+
+def test_guessed_sizes_do_not_decide_where_a_rewrite_relies_on_the_declared_ones() -> None:
+    head = "(float[N,4,8,8] x, float[N,4,4,4] g) => (float[N,4,4,4] y) "
+    nodes = """{
+        a = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [2, 2]> (x, W)
+        c = NODE
+        y = Mul (c, g)
+    }"""
+    weights: Weights = {"W": single(numbers(2).normal(size=(4, 4, 3, 3)))}
+    before = model(head + nodes.replace("NODE", "GlobalAveragePool (a)"), weights)
+    after = model(head + nodes.replace("NODE", "AveragePool <kernel_shape = [4, 4]> (a)"), weights)
+    (row,) = check(before, after, ir.Cut("", ("x", "g"), ("y",), "fold"))
+    assert row.status == "verified", row.note
