@@ -51,6 +51,8 @@ def fixed(value: ir.Value | None, *, by_sizes: bool = True) -> ir.Tensor | None:
     key = value, by_sizes
     if key not in known:
         known[key] = _filled(value.producer, by_sizes) or _integers(value, by_sizes)
+        if by_sizes and known[key] is None:  # of floats of any size, nothing is known beside sizes
+            known[key] = fixed(value, by_sizes=False)
     return known[key]
 
 

@@ -265,3 +265,13 @@ def test_sizes_that_weights_state_are_constants(nodes: str, axis: int, is_known:
 
 def changes_of(before: onnx.ModelProto, after: onnx.ModelProto) -> list[ir.Cut]:
     return [*uncovered(ir.load(before), ir.load(after), ())]
+
+
+@pytest.mark.parametrize("by_sizes", [False, True])
+def test_a_comparison_of_constants_of_any_size_is_one(by_sizes: bool) -> None:
+    body = "(float[2] x) => (float[2] y) { h = Less (peak, lowest)  y = Where (h, peak, x) }"
+    weights = {"peak": single(np.array([0.0, -np.inf])), "lowest": single(np.finfo(np.float32).min)}
+    proto = ir.load(model(body, weights))
+    found = from_constants.fixed(proto.graph.values["h"], by_sizes=by_sizes)
+    assert found is not None
+    assert found.numpy().tolist() == [False, True]
