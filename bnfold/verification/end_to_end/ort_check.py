@@ -172,13 +172,15 @@ def _seconds(choice: Choice, cost: Cost) -> float:
 def _guard(request: Request, sizes: Sequence[Choice], moved: Feeds, has_new: bool, unless_run: Guard) -> Guard:
     """Return the result at the first sizes at which the runtime runs the original.
 
-    If there are none, return ``unless_run`` if it has a reason, else the last result.
+    Smaller sizes than declared only count where the results agree: a rewrite may rely on the declared ones. If nothing
+    counts, return ``unless_run`` if it has a reason, else the last result.
     """
     found = unless_run
     try:
         for choice in sizes:
             found = _guard_at(request, choice, moved, has_new)
-            if found.witness is None or found.witness.ran_before:
+            has_run = found.witness is None or found.witness.ran_before
+            if has_run and not ((found.doubt or found.fault) and _is_resized(request.before, choice)):
                 return found
     except LimitStruck:
         return Guard(left_out=request.clock.over())
