@@ -17,7 +17,7 @@ import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
-from bnfold.ir.elements import Array
+from bnfold.ir.elements import TP, Array
 from bnfold.verification.tolerance.compare import compare_values
 
 STEP = 2.0**-10
@@ -26,6 +26,9 @@ share of its tolerance: then a number that is wrong altogether moves it beyond."
 
 SECONDS = 5.0
 """Of counted work, for all mutants of one comparison."""
+
+_PART = 0.5
+"""Of a run, which a mutant of a size or place takes."""
 
 _OTHERS = (1, 2, 3, 5, 7, -3)
 """Other numbers for those that a mutant changes: sizes and places that occur, and one that is counted from the end."""
@@ -150,6 +153,13 @@ class Coverage:
     def is_over(self) -> bool:
         """Whether nothing is uncovered, or the time for looking is used up."""
         return not self.uncovered or self.work.seconds > self._until
+
+    def needs(self, seconds: Sequence[float]) -> float:
+        """Return what running all mutants takes if a run of each model takes so many ``seconds``.
+
+        Many other sizes and places do not fit, so that such a run ends early.
+        """
+        return sum(seconds[it.side] * (_PART if it.value.dtype in (TP.INT32, TP.INT64) else 1.0) for it in self.mutants)
 
     def close(self, sizes: int, *, is_static: bool) -> None:
         """Note that enough sizes were compared: two that may be declared, or one if all sizes are static.

@@ -29,6 +29,9 @@ from bnfold.verification.verdict import Location, OutputRow, RuntimeRow
 
 _TINY = SAMPLE_KINDS.index("tiny")
 
+_MANY = 16
+"""Possible faults of one part, beyond which it is found out first how long looking for them takes."""
+
 _OTHER_KINDS = ((1, True), *((number, False) for number in range(1, len(SAMPLE_KINDS))))
 """Samples of all kinds but the ordinary one, and an ordinary one with integers of both signs."""
 
@@ -54,6 +57,13 @@ class Whole:
     seen: tuple[Sample, ...]
     another: Callable[..., Sample] | None
     location: Location | None
+
+    def needs(self, coverage: Coverage) -> float:
+        """Return about how many counted seconds `observe` takes; 0 for a few faults, which are just looked for."""
+        if len(coverage.mutants) < _MANY:
+            return 0.0
+        first = self.seen[0]
+        return coverage.needs(self.pair.seconds(coverage.work, first.feeds, first.expected))
 
     def observe(self, coverage: Coverage) -> None:
         """Let the coverage see the comparison, sample by sample."""

@@ -126,6 +126,15 @@ class ModelPair:
             lambda: self._sources.removed.of(self.before, self.groups, 0),
         )
 
+    def seconds(self, work: reference.Work, feeds: Feeds, expected: Mapping[str, Array]) -> list[float]:
+        """Return the counted seconds of a run of either model, as the evaluator counts them in ``work``."""
+        found = []
+        for run in self._fed(feeds, expected)[:2]:
+            begin = work.seconds
+            run()
+            found.append(work.seconds - begin)
+        return found
+
     def observe(self, coverage: Coverage, feeds: Feeds, expected: Mapping[str, Array]) -> None:
         """Let the coverage see the results of mutants of either model."""
         pair = self._fed(feeds, expected)
