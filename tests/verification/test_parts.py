@@ -11,6 +11,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import Verdict, parts, verify
+from bnfold.verification.changes import boundaries
 from bnfold.verification.end_to_end import examine, ort_check
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
@@ -126,6 +127,6 @@ def test_faults_that_take_too_long_to_look_for_are_not_begun(monkeypatch: pytest
 
 def test_changes_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found(monkeypatch, b="skipped")
-    monkeypatch.setattr(parts, "uncovered", uncovered := Mock(wraps=parts.uncovered))
+    monkeypatch.setattr(parts, "uncovered", uncovered := Mock(wraps=boundaries.uncovered))
     assert verdict().verified
     uncovered.assert_called_once()
