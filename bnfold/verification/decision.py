@@ -41,8 +41,8 @@ _LIMIT = "--verify-seconds"
 class Dearer(NamedTuple):
     """The cheap tests do not decide, so the whole models are compared in float64.
 
-    ``why`` is the reason, empty for small models; ``fault`` is a difference that a runtime showed. ``parts`` were
-    compared, and are not looked for again if the whole models cannot be.
+    ``why`` is the reason, empty for small models; ``fault`` is a difference that a runtime showed. All ``parts``
+    were compared, and are not looked for again if the whole models cannot be; None if some were not.
     """
 
     why: str = ""
@@ -134,13 +134,13 @@ def _in_layers(
     with start_guard(request, draws) as wait:
         if wait is None:
             return Dearer()
-        parts = _parts(request, subgraphs, None)
+        parts = _parts(request, subgraphs, None, True)
         with request.clock.phase("witness"):
             found = wait()
     # What changed in an announced part that cannot be compared is among the others.
     open_row = _failed(parts.rows) or next((row for row in parts.others if row.status != "verified"), None)
     if why := found.fault or found.doubt or (_sentence(open_row) if open_row is not None else ""):
-        return Dearer(why, found.fault, parts)
+        return Dearer(why, found.fault, parts if parts.are_all else None)
     verdict = _by_parts(request, None, found.left_out, parts)
     if found.witness is not None and not found.left_out:
         whole = f"{found.witness.witness}: {'; '.join(found.witness.notes)}"
@@ -195,13 +195,13 @@ def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str
         return None, request.clock.over()
 
 
-def _parts(request: Request, subgraphs: SubgraphPair, whole: Whole | None) -> Parts:
+def _parts(request: Request, subgraphs: SubgraphPair, whole: Whole | None, is_first: bool = False) -> Parts:
     """Compare the changed parts. After the whole models, only those that they do not show, or to locate a fault."""
     if request.checks.depth == "full" and (whole is None or (whole.doubt and not whole.fault)):
         return Parts()
     with request.clock.phase("local"):
         try:
-            return check_parts(subgraphs(), whole)
+            return check_parts(subgraphs(), whole, is_first)
         except LimitStruck:
             return Parts(others=cut_off(request))
 

@@ -22,11 +22,18 @@ if TYPE_CHECKING:
     from bnfold.verification.end_to_end.examine import Whole
 
 
+_LOOKING = "finding out whether the whole models would show each fault in it"
+
+
 class Parts(NamedTuple):
-    """``announced`` has a row for each rewrite that says where it happened, ``others`` one for each further change."""
+    """``announced`` has a row for each rewrite that says where it happened, ``others`` one for each further change.
+
+    If not ``are_all``, a change stays open, and those after it were not compared.
+    """
 
     announced: tuple[LocalRow, ...] = ()
     others: tuple[LocalRow, ...] = ()
+    are_all: bool = True
 
     @property
     def rows(self) -> tuple[LocalRow, ...]:
@@ -34,13 +41,17 @@ class Parts(NamedTuple):
         return self.announced + self.others
 
 
-def check_parts(verifier: SubgraphVerifier, whole: Whole | None) -> Parts:
-    """Compare each part; if the whole models differ, stop at the first part that differs."""
+def check_parts(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool = False) -> Parts:
+    """Compare each part; if the whole models differ, stop at the first part that differs.
+
+    If they agree, or if they are compared next (``is_first``), stop at the first change that stays open: what comes
+    after it decides nothing.
+    """
     with ir.evaluated_once(verifier.request.before), ir.evaluated_once(verifier.request.after):
-        return _compared(verifier, whole)
+        return _compared(verifier, whole, is_first)
 
 
-def _compared(verifier: SubgraphVerifier, whole: Whole | None) -> Parts:
+def _compared(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool) -> Parts:
     before, after = verifier.request.before, verifier.request.after
     announced: list[LocalRow] = []
     try:
@@ -50,10 +61,16 @@ def _compared(verifier: SubgraphVerifier, whole: Whole | None) -> Parts:
         if whole is not None and whole.fault and any(row.status == "failed" for row in announced):
             return Parts(tuple(announced))
         same = [cut for cut, row in zip(cuts, announced, strict=True) if row.status == "verified"]
-        further = list(uncovered(before, after, same))
+        if (key := tuple(same)) not in verifier.further:
+            verifier.further[key] = list(uncovered(before, after, same))
+        further = verifier.further[key]
         # Where no output reacts to new weights, it may still react to all else that differs in a part.
         decided = whole if whole is not None and not whole.fault and whole.doubt in ("", UNSEEN) else None
-        return Parts(tuple(announced), tuple(_others(verifier, further, decided)))
+        stops = is_first or (decided is not None and not decided.doubt)
+        found = _looked_into(verifier, further, decided, stops=stops)
+        if stops and any(row.status == "skipped" for _, row in found):
+            return Parts(tuple(announced), tuple(row for _, row in found if row.status != "failed"), are_all=False)
+        return Parts(tuple(announced), tuple(_others(verifier, found, decided)))
     except LimitStruck:
         return Parts(tuple(announced), cut_off(verifier.request))
 
@@ -72,49 +89,72 @@ def _rows(verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], phase: str) -> lis
     return rows
 
 
-def _others(verifier: SubgraphVerifier, cuts: list[ir.Cut], whole: Whole | None) -> list[LocalRow]:
-    """Compare changes that no rewrite announced, and look further if they differ.
+def _looked_into(
+    verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], whole: Whole | None, *, stops: bool
+) -> list[tuple[ir.Cut, LocalRow]]:
+    """Compare changes that no rewrite announced, if it ``stops``, up to the first that stays open.
 
-    A value may have another meaning than before; then values computed from it decide. A part may agree only on the
-    values that occur in the model, or not be comparable. It counts as equal if the whole models agree and would show a
-    fault in it. If a part differs, the whole models have to agree on numbers of every kind.
+    A part may agree only on the values that occur in the model, or not be comparable. It counts as equal if the whole
+    models agree and would show a fault in it.
+    """
+    found: list[tuple[ir.Cut, LocalRow]] = []
+    for number, cut in enumerate(cuts, 1):
+        for single in apart(cut) if verifier.check(cut).status == "failed" else [cut]:
+            used, row = _at_other_cuts(verifier, single)
+            # Where one part stays open, the result is unverified, whatever is found out about the others.
+            if whole is not None and row.status == "skipped" and not any(it.status == "skipped" for _, it in found):
+                row = _in_whole(verifier, used, row, whole)
+            found.append((used, row))
+        verifier.request.clock.share = number / len(cuts)
+        verifier.request.progress("changes", number, len(cuts))
+        if stops and any(row.status == "skipped" for _, row in found):
+            break
+    return found
+
+
+def _at_other_cuts(verifier: SubgraphVerifier, cut: ir.Cut) -> tuple[ir.Cut, LocalRow]:
+    """Compare a change; if it is not equal, at a wider cut, and if it differs there, at a deeper one."""
+    before, after = verifier.request.before, verifier.request.after
+    row = verifier.check(cut)
+    if verifier.request.clock.is_over:
+        return cut, row
+    if row.status != "verified" and (wider := widened(before, cut)) != cut:
+        cut, row = wider, verifier.check(wider)
+    if row.status == "failed" and (deeper := deepened(before, after, cut)) != cut:
+        again = verifier.check(deeper)
+        if again.status == "verified":
+            return deeper, again
+    return cut, row
+
+
+def _others(verifier: SubgraphVerifier, found: list[tuple[ir.Cut, LocalRow]], whole: Whole | None) -> list[LocalRow]:
+    """Look further where changes differ.
+
+    A value may have another meaning than before; then values computed from it decide. If a part differs, the whole
+    models have to agree on numbers of every kind, and have to show a fault in it.
     """
     before, after = verifier.request.before, verifier.request.after
-    rows = _rows(verifier, cuts, "changes")
-    cuts = [
-        single
-        for cut, row in zip(cuts, rows, strict=True)
-        for single in (apart(cut) if row.status == "failed" else [cut])
-    ]
-    rows = [verifier.check(cut) for cut in cuts]
-    for place, row in enumerate(rows):
-        if verifier.request.clock.is_over:
-            break
-        if row.status != "verified" and (wider := widened(before, cuts[place])) != cuts[place]:
-            cuts[place], rows[place] = wider, verifier.check(wider)
-        if rows[place].status == "failed" and (deeper := deepened(before, after, cuts[place])) != cuts[place]:
-            again = verifier.check(deeper)
-            if again.status == "verified":
-                cuts[place], rows[place] = deeper, again
-    failed = [cut for cut, row in zip(cuts, rows, strict=True) if row.status == "failed"]
+    failed = [cut for cut, row in found if row.status == "failed"]
     behind = [widened(before, cut) for cut in beyond(before, after, failed)]
     larger = [verifier.check(cut, hidden=[name for cut in failed for name in cut.outputs]) for cut in behind]
     if larger and all(row.status == "verified" or row.is_same for row in larger):
-        kept = [(cut, row) for cut, row in zip(cuts, rows, strict=True) if row.status != "failed"]
+        kept = [(cut, row) for cut, row in found if row.status != "failed"]
     else:
         doubt = next((row.note for row in larger if row.status == "skipped" and not row.is_same), "")
-        if doubt and all(row.status != "failed" for row in larger):  # the names may have other values, and no more
-            rows = [replace(row, status="skipped", note=doubt) if row.status == "failed" else row for row in rows]
-        kept, larger = list(zip(cuts, rows, strict=True)), []
+        is_open = doubt and all(row.status != "failed" for row in larger)  # the names may have other values, no more
+        kept = [
+            (cut, replace(row, status="skipped", note=doubt) if is_open and row.status == "failed" else row)
+            for cut, row in found
+        ]
+        larger = []
     if whole is None:
         return [row for _, row in kept] + larger
-    seconds, differs = verifier.request.clock.budget, cache(partial(_differs_elsewhere, whole))
+    differs = cache(partial(_differs_elsewhere, whole))
     seen: list[LocalRow] = []
     for cut, row in kept:
-        is_shown = row.status == "verified" or (row.status == "failed" and differs())
-        # Where one part stays open, the result is unverified, whatever is found out about the others.
+        is_settled = cut not in failed or (row.status == "failed" and differs())
         is_idle = row.status == "skipped" and any(other.status == "skipped" for other in seen)
-        seen.append(row if is_shown or is_idle else _in_whole(verifier, cut, row, whole, seconds))
+        seen.append(row if is_settled or is_idle else _in_whole(verifier, cut, row, whole))
     return seen + larger
 
 
@@ -126,11 +166,14 @@ def _differs_elsewhere(whole: Whole) -> bool:
         return True
 
 
-def _in_whole(verifier: SubgraphVerifier, cut: ir.Cut, row: LocalRow, whole: Whole, seconds: float) -> LocalRow:
+def _in_whole(verifier: SubgraphVerifier, cut: ir.Cut, row: LocalRow, whole: Whole) -> LocalRow:
     if row.at_some_sizes and len({tuple(map(shape_of, sample.feeds.values())) for sample in whole.seen}) == 1:
         return row
+    clock = verifier.request.clock
     try:
-        coverage = verifier.coverage(cut, seconds)
+        coverage = verifier.coverage(cut, clock.budget)
+        if (needed := whole.needs(coverage)) > clock.budget:
+            return replace(row, note=f"{row.note}; {clock.too_long(needed, _LOOKING)}")
         whole.observe(coverage)
     except BnfoldError:
         return row

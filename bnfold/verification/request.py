@@ -73,10 +73,10 @@ class Clock:
         """Return a limit with time for what should take so many seconds more, and may take twice as many."""
         return _rounded(time.monotonic() - self._start + 2 * seconds)
 
-    def too_long(self, seconds: float) -> str:
+    def too_long(self, seconds: float, what: str = "running both models") -> str:
         """Say that what takes so many counted seconds is not begun, and which limit leaves the time for it."""
         enough = _rounded((2 if seconds <= _QUICK else _BUSY) * seconds)
-        needed = f"running both models needs about {seconds:.0f} s, and there are {self.budget:.0f} s for it"
+        needed = f"{what} needs about {seconds:.0f} s, and there are {self.budget:.0f} s for it"
         return f"{needed}: raise the limit with --verify-seconds {enough}"
 
     @contextmanager

@@ -12,12 +12,21 @@ from bnfold import ir, reference
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.coverage.effects import read_for_sizes
 from bnfold.verification.coverage.mutants import Mutants
-from bnfold.verification.coverage.record import Coverage, same_place
+from bnfold.verification.coverage.record import Comparison, Coverage, same_place
 from bnfold.verification.coverage.smooth import differ_in_kind, only_moves
 from bnfold.verification.coverage.tables import tables
 from bnfold.verification.coverage.values import all_taken_over, nudged
 
-__all__ = ["Coverage", "cover_part", "cover_whole", "differ_in_kind", "only_moves", "read_for_sizes", "same_place"]
+__all__ = [
+    "Comparison",
+    "Coverage",
+    "cover_part",
+    "cover_whole",
+    "differ_in_kind",
+    "only_moves",
+    "read_for_sizes",
+    "same_place",
+]
 
 
 def cover_part(

@@ -8,7 +8,7 @@ some result has to change with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -17,7 +17,7 @@ import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
-from bnfold.ir.elements import Array
+from bnfold.ir.elements import TP, Array
 from bnfold.verification.tolerance.compare import compare_values
 
 STEP = 2.0**-10
@@ -26,6 +26,9 @@ share of its tolerance: then a number that is wrong altogether moves it beyond."
 
 SECONDS = 5.0
 """Of counted work, for all mutants of one comparison."""
+
+_PART = 0.5
+"""Of a run, which a mutant of a size or place takes."""
 
 _OTHERS = (1, 2, 3, 5, 7, -3)
 """Other numbers for those that a mutant changes: sizes and places that occur, and one that is counted from the end."""
@@ -70,6 +73,8 @@ class Mutant(NamedTuple):
     uses: tuple[tuple[ir.Value, int], ...] = ()
     is_apart: bool = False
     cancels: bool = False
+    is_idle: bool = False
+    """Whether no result can change."""
 
     def of(self, model: ir.Model, find: Find, theirs: Callable[[str], Any]) -> tuple[ir.Model, reference.Alterations]:
         """Return ``model`` (the part, or a copy of it) with the change, and the values to alter in a run.
@@ -99,6 +104,10 @@ class Mutant(NamedTuple):
         node.graph.insert("Identity", [node.input(slot)], [own], before=node)
         node.set_input(slot, own)
         return copy, {own: self.change}
+
+
+Comparison = tuple[Sequence[Run], Sequence[Results]]
+"""Both models, and their equal results."""
 
 
 @dataclass(slots=True)
@@ -151,6 +160,13 @@ class Coverage:
         """Whether nothing is uncovered, or the time for looking is used up."""
         return not self.uncovered or self.work.seconds > self._until
 
+    def needs(self, seconds: Sequence[float]) -> float:
+        """Return what running all mutants takes if a run of each model takes so many ``seconds``.
+
+        Many other sizes and places do not fit, so that such a run ends early.
+        """
+        return sum(seconds[it.side] * (_PART if it.value.dtype in (TP.INT32, TP.INT64) else 1.0) for it in self.mutants)
+
     def close(self, sizes: int, *, is_static: bool) -> None:
         """Note that enough sizes were compared: two that may be declared, or one if all sizes are static.
 
@@ -163,14 +179,28 @@ class Coverage:
 
     def observe(self, sides: Sequence[Run], find: Find, results: Sequence[Results]) -> None:
         """Compare mutants with the equal ``results`` of the two models, and note what was chosen from tables."""
-
-        def run(mutant: Mutant) -> Results:
-            side, other = sides[mutant.side], sides[1 - mutant.side]
-            model, altered = mutant.of(side.model, find, lambda name: other([name])[name])
-            return side(model=model, altered=altered)
-
+        run = partial(_run, sides, find)
         self._until = min(self._until, self.work.seconds + self.seconds)
         self.mutants = [left for mutant in self.mutants for left in self._unseen(mutant, run, results[mutant.side])]
+        self._read(sides, find)
+
+    def observe_until_unseen(self, compared: Callable[[], Iterable[Comparison]], find: Find) -> None:
+        """Do as `observe` for all comparisons that there are, up to the first mutant that none of them shows.
+
+        If one stays uncovered, it does not matter which others do.
+        """
+        self._until = min(self._until, self.work.seconds + self.seconds)
+        for mutant in self.mutants:
+            if mutant.is_idle or not any(
+                not self.is_over and _shows(mutant, partial(_run, sides, find), results[mutant.side])
+                for sides, results in compared()
+            ):
+                return
+            self.mutants = self.mutants[1:]
+        for sides, _ in compared() if self.uncovered else ():
+            self._read(sides, find)
+
+    def _read(self, sides: Sequence[Run], find: Find) -> None:
         for table in self.tables:
             model = sides[table.side].model
             if table.unread.any() and find(model, table.chosen).graph is model.graph:  # in bodies it is not observed
@@ -191,6 +221,12 @@ def same_place(model: ir.Model, value: ir.Value) -> ir.Value:
     if value.name not in values:
         raise Unsupported(f"value {value.name!r} is not there as it was")
     return values[value.name]
+
+
+def _run(sides: Sequence[Run], find: Find, mutant: Mutant) -> Results:
+    side, other = sides[mutant.side], sides[1 - mutant.side]
+    model, altered = mutant.of(side.model, find, lambda name: other([name])[name])
+    return side(model=model, altered=altered)
 
 
 def _chosen(table: Table, side: Run, find: Find) -> Array:

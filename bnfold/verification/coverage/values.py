@@ -11,8 +11,9 @@ from bnfold.verification.coverage.record import Mutant
 
 
 def nudged(side: int, value: ir.Value) -> Mutant:
-    """Return a mutant that moves a computed value a little."""
-    return Mutant(side, f"value {value.name!r}", value, nudge)
+    """Return a mutant that moves a computed value a little, in vain if nothing but its sizes is read."""
+    is_idle = not value.is_output and all(node.is_op("Shape", "Size") for node, _ in value.uses)
+    return Mutant(side, f"value {value.name!r}", value, nudge, is_idle=is_idle)
 
 
 def all_taken_over(

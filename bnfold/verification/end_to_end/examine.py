@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from bnfold import reference
 from bnfold.errors import Unsupported
 from bnfold.verification.changes.interface import broken_promise, contradicted, declared_otherwise
 from bnfold.verification.comparing.outputs import Compared, inconclusive, output_rows
 from bnfold.verification.comparing.sides import evaluator
-from bnfold.verification.coverage import Coverage
+from bnfold.verification.coverage import Comparison, Coverage, same_place
 from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.further import EVALUATIONS
 from bnfold.verification.end_to_end.obstacles import Broken, Impossible
@@ -28,6 +28,9 @@ from bnfold.verification.tolerance.storage import WORST_AGREEMENT, StorageErrors
 from bnfold.verification.verdict import Location, OutputRow, RuntimeRow
 
 _TINY = SAMPLE_KINDS.index("tiny")
+
+_MANY = 16
+"""Possible faults of one part, beyond which it is found out first how long looking for them takes."""
 
 _OTHER_KINDS = ((1, True), *((number, False) for number in range(1, len(SAMPLE_KINDS))))
 """Samples of all kinds but the ordinary one, and an ordinary one with integers of both signs."""
@@ -54,12 +57,25 @@ class Whole:
     seen: tuple[Sample, ...]
     another: Callable[..., Sample] | None
     location: Location | None
+    _kept: list[Comparison] = field(default_factory=list)
+
+    def needs(self, coverage: Coverage) -> float:
+        """Return about how many counted seconds `observe` takes; 0 for a few faults, which are just looked for."""
+        if len(coverage.mutants) < _MANY:
+            return 0.0
+        first = self.seen[0]
+        return coverage.needs(self.pair.seconds(coverage.work, first.feeds, first.expected))
 
     def observe(self, coverage: Coverage) -> None:
         """Let the coverage see the comparison, sample by sample."""
-        for sample in self.seen:
-            if not coverage.is_over:
-                self.pair.observe(coverage, sample.feeds, sample.expected)
+        coverage.observe_until_unseen(self._compared, same_place)
+
+    def _compared(self) -> Iterator[Comparison]:
+        """Yield the comparison of each sample; its runs are kept for the next part."""
+        for number, sample in enumerate(self.seen):
+            if number == len(self._kept):
+                self._kept.append(self.pair.comparison(sample.feeds, sample.expected))
+            yield self._kept[number]
 
     def differs_elsewhere(self) -> bool:
         """Whether a sample with numbers of another kind shows a difference.

@@ -14,7 +14,7 @@ from bnfold import ir, reference
 from bnfold.ir.elements import Array
 from bnfold.verification.comparing.outputs import Compared, compared
 from bnfold.verification.comparing.sides import Evaluate, ModelRun, ModelRuns, Results, that_run
-from bnfold.verification.coverage import Coverage, same_place
+from bnfold.verification.coverage import Comparison
 from bnfold.verification.inputs.drawing import Feeds
 from bnfold.verification.tolerance.discontinuities import discontinuous_inputs, substitute
 from bnfold.verification.tolerance.rounding import PerturbedWeights
@@ -126,12 +126,21 @@ class ModelPair:
             lambda: self._sources.removed.of(self.before, self.groups, 0),
         )
 
-    def observe(self, coverage: Coverage, feeds: Feeds, expected: Mapping[str, Array]) -> None:
-        """Let the coverage see the results of mutants of either model."""
+    def seconds(self, work: reference.Work, feeds: Feeds, expected: Mapping[str, Array]) -> list[float]:
+        """Return the counted seconds of a run of either model, as the evaluator counts them in ``work``."""
+        found = []
+        for run in self._fed(feeds, expected)[:2]:
+            begin = work.seconds
+            run()
+            found.append(work.seconds - begin)
+        return found
+
+    def comparison(self, feeds: Feeds, expected: Mapping[str, Array]) -> Comparison:
+        """Return both models, to be run once more with mutants, and their results; the first are known."""
         pair = self._fed(feeds, expected)
         actual = pair.new()
         own = {name: expected[name] for name in actual}  # a pair that watches more may have made the others
-        coverage.observe((pair.old, pair.new), same_place, (own, actual))
+        return (pair.old, pair.new), (own, actual)
 
     def _compared(
         self, name: str, sample: int, expected: Array, actual: Array, rounds: Sequence[Sequence[Results]]

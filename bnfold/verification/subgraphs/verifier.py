@@ -76,6 +76,8 @@ class SubgraphVerifier:
         self._graphs = self._shapes.graphs
         self._clock = request.clock
         self._rows: dict[tuple[ir.Cut, frozenset[str]], LocalRow] = {}
+        self.further: dict[tuple[ir.Cut, ...], list[ir.Cut]] = {}
+        """Changes outside some cuts, which are looked for once."""
         self._compared_in_full: dict[Hashable, SubgraphPair | None] = {}
         self._draws = draws
         self._evaluate = evaluator(request.policy, request.clock)

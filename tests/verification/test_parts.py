@@ -1,0 +1,132 @@
+"""Which changed parts are compared, and which need not be, because one stays open."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Literal
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+from bnfold import ir
+from bnfold.verification import Verdict, parts, verify
+from bnfold.verification.changes import boundaries
+from bnfold.verification.end_to_end import examine, ort_check
+from bnfold.verification.end_to_end.pair import ModelPair
+from bnfold.verification.subgraphs.verifier import SubgraphVerifier
+from bnfold.verification.verdict import LocalRow
+from tests.verification.graphs import Depth, model
+
+pytest.importorskip("onnxruntime")
+decision = import_module("bnfold.verification.decision")  # the package has a function of this name
+
+Status = Literal["verified", "failed", "skipped"]
+HEAD = "(float[N,3] x) => (float[N,3] y)"
+BEFORE = "a = Abs (x)  b = Mul (a, two)  c = Neg (b)  d = Mul (c, two)  e = Neg (d)  y = Mul (e, two)"
+AFTER = "a = Abs (x)  b = Add (a, a)  c = Neg (b)  d = Add (c, c)  e = Neg (d)  y = Add (e, e)"
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ort_check, "LITTLE_TIME", 0.0)
+
+
+def verdict(*, depth: Depth = "auto", after: str = AFTER) -> Verdict:
+    before = ir.load(model(f"{HEAD} {{ {BEFORE} }}", {"two": np.array(2.0)}))
+    return verify(before, ir.load(model(f"{HEAD} {{ {after} }}", {})), depth=depth, runtime="none")
+
+
+def found(monkeypatch: pytest.MonkeyPatch, **rows: Status) -> list[str]:
+    """Let the changes that make these values be found so; return which are looked at, in order."""
+    compared: list[str] = []
+    real = SubgraphVerifier._checked
+
+    def checked(self: SubgraphVerifier, cut: ir.Cut, hidden: Any) -> LocalRow:
+        compared.append(cut.outputs[0])
+        row = real(self, cut, hidden)
+        status = rows.get(cut.outputs[0], row.status)
+        return LocalRow(cut.label, "", cut.outputs, status, note="" if status == "verified" else "set by the test")
+
+    monkeypatch.setattr(SubgraphVerifier, "_checked", checked)
+    return compared
+
+
+def test_before_the_whole_models_nothing_is_compared_behind_a_part_that_stays_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared = found(monkeypatch, b="skipped")
+    seen: list[list[str]] = []
+    real = examine.examine_whole
+
+    def whole(*args: Any) -> Any:
+        seen.append([*compared])
+        return real(*args)
+
+    monkeypatch.setattr(examine, "examine_whole", whole)
+    assert verdict().verified, "the whole models show what b is, and the other parts are compared then"
+    assert seen == [["b"]]
+    assert compared == ["b", "d", "y"]
+
+
+@pytest.mark.parametrize("others", ["verified", "failed"])
+def test_where_the_whole_models_do_not_show_a_part_the_others_are_not_compared(
+    others: Status, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = found(monkeypatch, b=others, d="skipped")
+    monkeypatch.setattr(examine.Whole, "observe", lambda *_: None)
+    result = verdict()
+    assert result.status == "unverified"
+    assert "Add d: set by the test; a fault in value 'd' would not show in the whole models" in result.reason
+    assert [row.status for row in result.local] == [*(["verified"] if others == "verified" else []), "skipped"]
+    assert "y" not in compared
+
+
+def test_what_the_whole_models_do_not_show_is_unverified_whatever_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    found(monkeypatch, b="skipped", d="skipped", y="skipped")
+    assert verdict().verified
+    real = examine.Whole.observe
+    monkeypatch.setattr(
+        examine.Whole, "observe", lambda self, it: None if "'y'" in it.mutants[0].what else real(self, it)
+    )
+    assert verdict().status == "unverified"
+
+
+@pytest.mark.parametrize(("y", "status"), [("skipped", "unverified"), ("failed", "failed")])
+def test_where_the_whole_models_cannot_be_compared_all_parts_are(
+    y: Status, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def out_of_time(*_: object) -> None:
+        raise decision.Impossible("it takes too long")
+
+    found(monkeypatch, b="skipped", y=y)
+    monkeypatch.setattr(examine, "examine_whole", out_of_time)
+    result = verdict()
+    assert result.status == status
+    assert [row.outputs for row in result.local] == [("b",), ("d",), ("y",)]
+    assert "1 of 3" not in result.reason or y == "failed"
+    assert y == "failed" or "it takes too long; 2 of 3 changed parts could not be compared" in result.reason
+
+
+def test_a_fault_behind_a_part_that_stays_open_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    found(monkeypatch, b="skipped")
+    assert verdict(after=AFTER.replace("y = Add (e, e)", "y = Add (e, d)")).status == "failed"
+
+
+def test_faults_that_take_too_long_to_look_for_are_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them would be a run of the whole models."""
+    found(monkeypatch, b="skipped")
+    monkeypatch.setattr(ModelPair, "seconds", lambda *_: [100.0, 100.0])
+    assert verdict().verified, "of one part there are few of them, so nobody asks"
+    monkeypatch.setattr(examine, "_MANY", 0)
+    monkeypatch.setattr(examine.Whole, "observe", lambda *_: pytest.fail("it was begun"))
+    result = verdict()
+    assert result.status == "unverified"
+    assert "needs about 200 s, and there are 60 s for it: raise the limit with --verify-seconds 1000" in result.reason
+
+
+def test_changes_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found(monkeypatch, b="skipped")
+    monkeypatch.setattr(parts, "uncovered", uncovered := Mock(wraps=boundaries.uncovered))
+    assert verdict().verified
+    uncovered.assert_called_once()
