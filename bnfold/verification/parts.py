@@ -68,8 +68,8 @@ def _compared(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool) -
         decided = whole if whole is not None and not whole.fault and whole.doubt in ("", UNSEEN) else None
         stops = is_first or (decided is not None and not decided.doubt)
         found = _looked_into(verifier, further, decided, stops=stops)
-        if stops and any(row.status == "skipped" for _, row in found):
-            return Parts(tuple(announced), tuple(row for _, row in found if row.status != "failed"), are_all=False)
+        if stops and _stays_open(found):
+            return Parts(tuple(announced), tuple(row for _, row in found), are_all=False)
         return Parts(tuple(announced), tuple(_others(verifier, found, decided)))
     except LimitStruck:
         return Parts(tuple(announced), cut_off(verifier.request))
@@ -107,9 +107,15 @@ def _looked_into(
             found.append((used, row))
         verifier.request.clock.share = number / len(cuts)
         verifier.request.progress("changes", number, len(cuts))
-        if stops and any(row.status == "skipped" for _, row in found):
+        if stops and _stays_open(found):
             break
     return found
+
+
+def _stays_open(found: Sequence[tuple[ir.Cut, LocalRow]]) -> bool:
+    """Whether a change cannot be compared, and none differs, which would decide."""
+    kinds = {row.status for _, row in found}
+    return "skipped" in kinds and "failed" not in kinds
 
 
 def _at_other_cuts(verifier: SubgraphVerifier, cut: ir.Cut) -> tuple[ir.Cut, LocalRow]:
