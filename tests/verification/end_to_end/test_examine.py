@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bnfold import ir
+from bnfold.errors import Unsupported
 from bnfold.verification import decision, verify
 from bnfold.verification.end_to_end import examine
 from bnfold.verification.end_to_end.drawing import Sample
@@ -43,6 +44,14 @@ def test_outputs_that_no_input_changes_show_nothing(
 ) -> None:
     drawn = Samples(chosen, None if another is None else lambda _number: another)
     assert bool(examine._ignores_inputs(cast(Any, Outputs()), drawn)) is ignores
+
+
+def test_a_second_sample_on_which_the_original_does_not_run_shows_nothing() -> None:
+    def refused(_number: int) -> Sample:
+        raise Unsupported("a Reshape does not fit")
+
+    told = examine._ignores_inputs(cast(Any, Outputs()), Samples([sample(1.0, is_hollow=True)], refused))
+    assert told.startswith("the original runs on no second sample")
 
 
 BODY = "(float[N,3] x) => (float[N,3] y) { a = Relu (x)  y = Neg (a) }"

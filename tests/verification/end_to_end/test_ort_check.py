@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from bnfold import ir
@@ -142,6 +143,21 @@ def test_large_images_are_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = verify(*pair(head="(float[1,3,640,512] x) => (float[1,4,637,509] y)"))
     assert verdict.decided_by == "local"
     assert set(shapes) == {(1, 3, 160, 192)}
+
+
+def test_where_a_rewrite_relies_on_the_declared_size_smaller_images_decide_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shapes = fed(monkeypatch)
+    before, after = pair("s = Shape (z)  y = Reshape (z, s)", "(float[1,3,320,256] x) => (float[1,4,318,254] y)")
+    proto = onnx.ModelProto()
+    proto.CopyFrom(after.proto)
+    (shape,) = [node for node in proto.graph.node if node.op_type == "Shape"]
+    stored = onnx.numpy_helper.from_array(np.array([1, 4, 318, 254]), "s")
+    shape.CopyFrom(onnx.helper.make_node("Constant", [], ["s"], value=stored))
+    verdict = verify(before, ir.load(proto))
+    assert (verdict.status, verdict.decided_by) == ("verified", "local"), verdict.notes
+    assert set(shapes) == {(1, 3, 160, 192), (1, 3, 320, 256)}
 
 
 def test_images_that_the_operators_fix_keep_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
