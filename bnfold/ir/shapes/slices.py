@@ -11,13 +11,20 @@ from itertools import chain
 import onnx
 
 from bnfold.ir.messages import nested_graphs, nested_nodes
-from bnfold.ir.traits import BROADCASTING, CHOOSING, KEEPS_SHAPE, REARRANGING, REDUCING
+from bnfold.ir.traits import BROADCASTING, CHOOSING, KEEPS_SHAPE, REARRANGING, REDUCING, WINDOWED
 
 SLICE_ROUNDS = 32
 """Inferences of a model; each may make the inputs of further Slices known, and the rest stays unknown."""
 _HIDDEN = "Slice of what is not known yet"
-_POSITIVE = KEEPS_SHAPE | BROADCASTING | CHOOSING | REARRANGING | REDUCING | {"Concat", "Gemm", "MatMul", _HIDDEN}
+_POSITIVE = frozenset(
+    [
+        *(*KEEPS_SHAPE, *BROADCASTING, *CHOOSING, *REARRANGING, *REDUCING, _HIDDEN, "Concat", "Gemm"),
+        *("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "MatMul", "Range"),
+    ]
+)
 """Operators that make no negative size if their inputs have none."""
+_WINDOWED = WINDOWED - {"ConvTranspose"}
+"""Operators that do so as well where their windows fit into the padding."""
 
 
 def infer_with_slices(proto: onnx.ModelProto, run: Callable[[onnx.ModelProto], onnx.ModelProto]) -> onnx.ModelProto:
@@ -89,4 +96,17 @@ def _step(node: onnx.NodeProto) -> tuple[list[str] | None, list[str]]:
     is_op, made = node.domain in ("", "ai.onnx"), [*node.output]
     if is_op and node.op_type in ("Constant", "Shape"):
         return [], made
-    return [name for name in node.input if name] if is_op and node.op_type in _POSITIVE else None, made
+    follows = is_op and (node.op_type in _POSITIVE or _is_padded(node))
+    return [name for name in node.input if name] if follows else None, made
+
+
+def _is_padded(node: onnx.NodeProto) -> bool:
+    """Whether no window of a node is larger than what is padded around one element."""
+    if node.op_type not in _WINDOWED:
+        return False
+    known = {attribute.name: attribute for attribute in node.attribute}
+    taps, pads, steps = ([*known[name].ints] if name in known else [] for name in ("kernel_shape", "pads", "dilations"))
+    if not taps or "auto_pad" in known or len(pads) not in (0, 2 * len(taps)) or len(steps) not in (0, len(taps)):
+        return False
+    beside = [sum(pads[axis :: len(taps)]) for axis in range(len(taps))]
+    return all((tap - 1) * step <= pad for tap, step, pad in zip(taps, steps or [1] * len(taps), beside, strict=True))
