@@ -19,7 +19,7 @@ _HIDDEN = "Slice of what is not known yet"
 _POSITIVE = frozenset(
     [
         *(*KEEPS_SHAPE, *BROADCASTING, *CHOOSING, *REARRANGING, *REDUCING, _HIDDEN, "Concat", "Gemm"),
-        *("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "MatMul", "Range"),
+        *("ConstantOfShape", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "MatMul", "Range"),
     ]
 )
 """Operators that make no negative size if their inputs have none."""

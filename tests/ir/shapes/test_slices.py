@@ -15,6 +15,7 @@ W: Weights = {
     "one": np.array([1]),
     "three": np.array([3]),
     "two": np.array([2]),
+    "sizes": np.array([1, 2, 2, 4]),
 }
 CUT = "Slice ({}, one, three, two)"
 
@@ -27,12 +28,20 @@ CUT = "Slice ({}, one, three, two)"
         (f"s = {CUT.format('x')}  a = Conv (s, w)  y = {CUT.format('a')}", None),
         (f"s = {CUT.format('x')}  a = Conv (s, w)  b = Add (a, x)  c = {CUT.format('b')}  y = Neg (c)", None),
         (f's = {CUT.format("x")}  a = Pad <mode = "constant"> (s, pads)  y = {CUT.format("a")}', None),
+        (f"h = Shape (x)  k = Sub (h, sizes)  m = Sub (k, two)  a = ConstantOfShape (m)  y = {CUT.format('a')}", None),
+        (f"a = ConstantOfShape (negative)  y = {CUT.format('a')}", None),
         (f"s = {CUT.format('x')}  t = Transpose (s)  y = {CUT.format('t')}", (4, 2, 1, 1)),
     ],
 )
 def test_no_order_of_operators_ends_the_process(nodes: str, shape: tuple[int, ...] | None) -> None:
-    pads = np.array([0, 0, -9, 0, 0, 0, 0, 0])
-    loaded = ir.load(model(f"(float[1,2,4,4] x) => (float[a,b,c,d] y) {{ {nodes} }}", {**W, "pads": pads}, opset=13))
+    pads, negative = np.array([0, 0, -9, 0, 0, 0, 0, 0]), np.array([1, 2, -3, 4])
+    loaded = ir.load(
+        model(
+            f"(float[1,2,4,4] x) => (float[a,b,c,d] y) {{ {nodes} }}",
+            {**W, "pads": pads, "negative": negative},
+            opset=13,
+        )
+    )
     loaded.infer_shapes()
     found = loaded.graph.values["y"].shape
     assert found == shape or (shape is None and not all(isinstance(dim, int) for dim in found or ()))
@@ -50,6 +59,8 @@ TWICE = "Concat <axis = 2> ({0}, {0})"
         ("MaxPool <kernel_shape = [3, 2], pads = [1, 0, 1, 1], strides = [2, 1]> ({0})", 1),
         ("Conv <kernel_shape = [7, 7], pads = [3, 3, 3, 2]> ({0}, w)", 2),
         ("MaxPool <kernel_shape = [2, 2], pads = [1, 1, 0, 0], dilations = [1, 2]> ({0})", 2),
+        ("ConstantOfShape (sizes)", 1),
+        ("Expand ({0}, sizes)", 2),
         ("Conv <pads = [3, 3, 3, 3]> ({0}, w)", 2),
         ('Conv <kernel_shape = [7, 7], auto_pad = "VALID", pads = [3, 3, 3, 3]> ({0}, w)', 2),
     ],
