@@ -30,6 +30,8 @@ REARRANGING = RESHAPING | _named("Transpose")
 """Every element of the first input is an element of the output, elsewhere."""
 MOVING = REARRANGING | _named("Concat Expand Gather Pad Slice Split Tile")
 """Every element of the output is one of the first input, or of others that are put beside it."""
+COUNTED = _named("ConstantOfShape GlobalAveragePool GlobalLpPool GlobalMaxPool Range")
+"""Inference finds no negative size of the output, whatever it is made from."""
 WINDOWED = _named("AveragePool Conv ConvTranspose LpPool MaxPool")
 """A window of ``kernel_shape`` or of a weight's last axes moves over all axes but two."""
 BROADCASTING = _named(

@@ -11,17 +11,12 @@ from itertools import chain
 import onnx
 
 from bnfold.ir.messages import nested_graphs, nested_nodes
-from bnfold.ir.traits import BROADCASTING, CHOOSING, KEEPS_SHAPE, REARRANGING, REDUCING, WINDOWED
+from bnfold.ir.traits import BROADCASTING, CHOOSING, COUNTED, KEEPS_SHAPE, REARRANGING, REDUCING, WINDOWED
 
 SLICE_ROUNDS = 32
 """Inferences of a model; each may make the inputs of further Slices known, and the rest stays unknown."""
 _HIDDEN = "Slice of what is not known yet"
-_POSITIVE = frozenset(
-    [
-        *(*KEEPS_SHAPE, *BROADCASTING, *CHOOSING, *REARRANGING, *REDUCING, _HIDDEN, "Concat", "Gemm"),
-        *("ConstantOfShape", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "MatMul", "Range"),
-    ]
-)
+_POSITIVE = KEEPS_SHAPE | BROADCASTING | CHOOSING | COUNTED | REARRANGING | REDUCING | {"Concat", "Gemm", "MatMul"}
 """Operators that make no negative size if their inputs have none."""
 _WINDOWED = WINDOWED - {"ConvTranspose"}
 """Operators that do so as well where their windows fit into the padding."""
@@ -96,7 +91,7 @@ def _step(node: onnx.NodeProto) -> tuple[list[str] | None, list[str]]:
     is_op, made = node.domain in ("", "ai.onnx"), [*node.output]
     if is_op and node.op_type in ("Constant", "Shape"):
         return [], made
-    follows = is_op and (node.op_type in _POSITIVE or _is_padded(node))
+    follows = is_op and (node.op_type in _POSITIVE or node.op_type == _HIDDEN or _is_padded(node))
     return [name for name in node.input if name] if follows else None, made
 
 
