@@ -31,7 +31,7 @@ REARRANGING = RESHAPING | _named("Transpose")
 MOVING = REARRANGING | _named("Concat Expand Gather Pad Slice Split Tile")
 """Every element of the output is one of the first input, or of others that are put beside it."""
 COUNTED = _named("ConstantOfShape GlobalAveragePool GlobalLpPool GlobalMaxPool Range")
-"""Inference finds no negative size of the output, whatever it is made from."""
+"""Inference finds no negative size of the output, unless the input has one."""
 WINDOWED = _named("AveragePool Conv ConvTranspose LpPool MaxPool")
 """A window of ``kernel_shape`` or of a weight's last axes moves over all axes but two."""
 BROADCASTING = _named(

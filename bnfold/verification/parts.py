@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -68,7 +68,7 @@ def _compared(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool) -
         decided = whole if whole is not None and not whole.fault and whole.doubt in ("", UNSEEN) else None
         stops = is_first or (decided is not None and not decided.doubt)
         found = _looked_into(verifier, further, decided, stops=stops)
-        if stops and _stays_open(found):
+        if stops and _stays_open({row.status for _, row in found}):
             return Parts(tuple(announced), tuple(row for _, row in found), are_all=False)
         return Parts(tuple(announced), tuple(_others(verifier, found, decided)))
     except LimitStruck:
@@ -98,23 +98,24 @@ def _looked_into(
     models agree and would show a fault in it.
     """
     found: list[tuple[ir.Cut, LocalRow]] = []
+    kinds: set[str] = set()
     for number, cut in enumerate(cuts, 1):
         for single in apart(cut) if verifier.check(cut).status == "failed" else [cut]:
             used, row = _at_other_cuts(verifier, single)
             # Where one part stays open, the result is unverified, whatever is found out about the others.
-            if whole is not None and row.status == "skipped" and not any(it.status == "skipped" for _, it in found):
+            if whole is not None and row.status == "skipped" and "skipped" not in kinds:
                 row = _in_whole(verifier, used, row, whole)
             found.append((used, row))
+            kinds.add(row.status)
         verifier.request.clock.share = number / len(cuts)
         verifier.request.progress("changes", number, len(cuts))
-        if stops and _stays_open(found):
+        if stops and _stays_open(kinds):
             break
     return found
 
 
-def _stays_open(found: Sequence[tuple[ir.Cut, LocalRow]]) -> bool:
-    """Whether a change cannot be compared, and none differs, which would decide."""
-    kinds = {row.status for _, row in found}
+def _stays_open(kinds: Collection[str]) -> bool:
+    """Whether, by the kinds of rows, a change cannot be compared, and none differs, which would decide."""
     return "skipped" in kinds and "failed" not in kinds
 
 

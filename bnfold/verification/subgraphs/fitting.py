@@ -104,10 +104,10 @@ def _as_met(part: Subgraph, node: ir.Node, given: ir.Value, made: ir.Value, shap
 
 def _behind(value: ir.Value, fed: Collection[str]) -> ir.Value:
     """Return the value that a part is fed and that has the same shape, or else the value itself."""
-    at, node = value, value.producer
-    while at.name not in fed and node is not None and node.has_trait(KEEPS_SHAPE) and node.inputs[0] is not None:
-        at, node = node.inputs[0], node.inputs[0].producer
-    return at if at.name in fed else value
+    at: ir.Value | None = value
+    while at is not None and at.name not in fed:
+        at = at.producer.input(0) if at.producer is not None and at.producer.has_trait(KEEPS_SHAPE) else None
+    return value if at is None else at
 
 
 def _as_large(node: ir.Node, own: tuple[int, ...], sizes: Known) -> tuple[int, ...]:
