@@ -28,7 +28,7 @@ from bnfold.verification.changes.interface import broken_promise, narrowed, unpr
 from bnfold.verification.comparing.sizes import original_at, sizes_of_original
 from bnfold.verification.end_to_end.runtime_rejects import refusal
 from bnfold.verification.inputs.bounds import size_changes
-from bnfold.verification.inputs.choices import Choice
+from bnfold.verification.inputs.choices import Choice, Shapes
 from bnfold.verification.inputs.cost import Cost, estimate_pair, memory_there_is, session_seconds
 from bnfold.verification.inputs.drawing import Feeds, random_feeds
 from bnfold.verification.inputs.sized import fitted, sized
@@ -44,6 +44,12 @@ from bnfold.verification.verdict import RuntimeRow
 
 LITTLE_TIME = 0.1
 """Counted seconds: models that take less are compared whole in float64, which shows more."""
+
+MUCH_TIME = 1.5
+"""Counted seconds in a runtime: what would take more is left out, as comparing the parts decides by itself."""
+
+_WORTH_LESS = 0.5
+"""Counted seconds in a runtime from which one item of a batch is run, and not two."""
 
 _RUNS = 3
 
@@ -90,14 +96,13 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
     if not _is_asked(request) or narrowed(*sides) or unproven_promise(*sides):  # which only a run shows
         yield None
         return
-    most = request.clock.budget * RUNTIME_SHARE
+    most = min(request.clock.budget * RUNTIME_SHARE, MUCH_TIME)
     session = _RUNS * session_seconds(request.before)
     if session > most and request.checks.runtime != "none":
         yield lambda: Guard(left_out=f"running the models would take about {session:.0f} s")
         return
     sizes = _sizes(request)
-    costs = [estimate_pair(original_at(request, choice), request.after, choice.shapes) for choice in sizes]
-    if not sizes or _RUNS * costs[-1].seconds < LITTLE_TIME or _is_narrower(request, sizes[-1].model):
+    if not sizes or _RUNS * sizes[-1].cost.seconds < LITTLE_TIME or _is_narrower(request, sizes[-1].choice.model):
         yield None
     elif request.checks.runtime == "none" or not request.once(_is_changed):  # no part can be wrong
         yield Guard
@@ -106,10 +111,9 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
     elif _weight_bytes(request.before) > _MOST_BYTES:
         yield lambda: Guard(left_out="a runtime would load more than 1 GB of weights; --verify full runs whole models")
     else:
-        seconds = [_seconds(choice, cost) for choice, cost in zip(sizes, costs, strict=True)]
-        affordable = [choice for choice, needed in zip(sizes, seconds, strict=True) if needed < most]
-        too_long = f"running the models would take about {seconds[-1]:.0f} s"
-        unless_run = Guard(left_out="" if sizes[-1] in affordable else too_long)
+        affordable = [size.choice for size in sizes if size.seconds < most]
+        too_long = f"running the models would take about {sizes[-1].seconds:.0f} s"
+        unless_run = Guard(left_out="" if sizes[-1].seconds < most else too_long)
         moved = draws.removed.moved(_SMALL) if affordable else {}
         with ThreadPoolExecutor(1) as pool:
             has_new = not draws.removed.are_renamed
@@ -132,22 +136,47 @@ def _is_asked(request: Request) -> bool:
     return request.checks.data is None and request.checks.runtime in ("onnxruntime", "none")
 
 
-def _sizes(request: Request) -> list[Choice]:
+class _Size(NamedTuple):
+    """Sizes at which a runtime may run the models, and what one run of the evaluator costs there."""
+
+    choice: Choice
+    cost: Cost
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the check takes; infinite if memory does not suffice."""
+        if max(self.cost.memory, self.choice.elements * 8) > memory_there_is():
+            return math.inf
+        return _RUNS * (self.cost.seconds / _FASTER + session_seconds(self.choice.model))
+
+
+def _sizes(request: Request) -> list[_Size]:
     """Return the sizes to run at, one after the other until they fit.
 
     None where the whole is to be looked at otherwise.
     """
     try:
-        usual = next(sizes_of_original(request)[1], None)
+        known, choices = sizes_of_original(request)
+        usual = next(choices, None)
     except (BadInput, Unsupported):
         return []
     if usual is None:
         return []
-    shapes = {name: shape if name in request.checks.inputs else _smaller(shape) for name, shape in usual.shapes.items()}
+    first = _size(request, usual)
+    given = request.checks.inputs
+    shapes = {name: shape if name in given else _smaller(shape) for name, shape in usual.shapes.items()}
+    if first.seconds > _WORTH_LESS:
+        batches = {shape[0] for shape in known.values() if shape and isinstance(shape[0], str)}
+        shapes = {
+            name: tuple(1 if dim in batches else size for dim, size in zip(known[name], shape, strict=True))
+            for name, shape in shapes.items()
+        }
     if shapes == usual.shapes:
-        return [usual]
+        return [first]
     smaller = fitted(request.before, shapes)
-    return [usual] if smaller is None else [Choice(shapes, smaller), usual]
+    if smaller is None or (_is_resized(request.before, shapes) and fitted(request.after, shapes) is None):
+        return [first]
+    return [_size(request, Choice(shapes, smaller)), first]
 
 
 def _smaller(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -155,18 +184,15 @@ def _smaller(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*shape[:2], *_SIDES) if len(shape) == 4 and min(shape[2:]) > _USUAL else shape
 
 
+def _size(request: Request, choice: Choice) -> _Size:
+    return _Size(choice, estimate_pair(original_at(request, choice), request.after, choice.shapes))
+
+
 def _is_narrower(request: Request, model: ir.Model) -> bool:
     """Whether only whole models show a fault: numbers may overflow between nodes, or an input may have no effect."""
     values = (*model.graph.values.values(), *request.after.graph.values.values())
     has_halves = any(value.dtype in HALVES for value in values)
     return (has_halves and request.once(_is_changed)) or bool(unread(request.before, request.after, ()))
-
-
-def _seconds(choice: Choice, cost: Cost) -> float:
-    """Return the seconds that the check takes; infinite if memory does not suffice."""
-    if max(cost.memory, choice.elements * 8) > memory_there_is():
-        return math.inf
-    return _RUNS * (cost.seconds / _FASTER + session_seconds(choice.model))
 
 
 def _guard(request: Request, sizes: Sequence[Choice], moved: Feeds, has_new: bool, unless_run: Guard) -> Guard:
@@ -180,7 +206,7 @@ def _guard(request: Request, sizes: Sequence[Choice], moved: Feeds, has_new: boo
         for choice in sizes:
             found = _guard_at(request, choice, moved, has_new)
             has_run = found.witness is None or found.witness.ran_before
-            if has_run and not ((found.doubt or found.fault) and _is_resized(request.before, choice)):
+            if has_run and not ((found.doubt or found.fault) and _is_resized(request.before, choice.shapes)):
                 return found
     except LimitStruck:
         return Guard(left_out=request.clock.over())
@@ -190,7 +216,7 @@ def _guard(request: Request, sizes: Sequence[Choice], moved: Feeds, has_new: boo
 def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> Guard:
     feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, 0)
     sides = request.sources
-    if _is_resized(request.before, choice):
+    if _is_resized(request.before, choice.shapes):
         resized = original_at(request, choice), sized(request.after, choice.shapes)
         sides = as_read(resized[0], None, request.policy), as_read(resized[1], None, request.policy)
     before, after = (_run(request, side, feeds) for side in sides)
@@ -248,10 +274,10 @@ def _apart(one: Array, other: Array) -> float:
     return largest / scale if scale > 0 else float(largest > 0)
 
 
-def _is_resized(model: ir.Model, choice: Choice) -> bool:
+def _is_resized(model: ir.Model, shapes: Shapes) -> bool:
     """Whether a size is not the declared one."""
     return any(
         isinstance(dim, int) and 0 < dim != size
-        for name, shape in choice.shapes.items()
+        for name, shape in shapes.items()
         for dim, size in zip(model.graph.values[name].shape or (), shape, strict=False)
     )

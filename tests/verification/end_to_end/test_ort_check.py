@@ -15,6 +15,7 @@ import pytest
 from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.end_to_end import examine, ort_check
+from bnfold.verification.inputs.cost import Cost
 from bnfold.verification.parts import Parts
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.verdict import LocalRow
@@ -145,19 +146,42 @@ def test_large_images_are_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(shapes) == {(1, 3, 160, 192)}
 
 
+@pytest.mark.parametrize(
+    ("tail", "stored", "tried"),
+    [
+        pytest.param("s = Shape (z)  y = Reshape (z, s)", [1, 4, 318, 254], {320}, id="inference sees it"),
+        pytest.param(
+            "s = Size (z)  f = Cast <to = 1> (s)  y = Div (z, f)", 4 * 318 * 254, {160, 320}, id="a run shows it"
+        ),
+    ],
+)
 def test_where_a_rewrite_relies_on_the_declared_size_smaller_images_decide_nothing(
-    monkeypatch: pytest.MonkeyPatch,
+    tail: str, stored: object, tried: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shapes = fed(monkeypatch)
-    before, after = pair("s = Shape (z)  y = Reshape (z, s)", "(float[1,3,320,256] x) => (float[1,4,318,254] y)")
+    before, after = pair(tail, "(float[1,3,320,256] x) => (float[1,4,318,254] y)")
     proto = onnx.ModelProto()
     proto.CopyFrom(after.proto)
-    (shape,) = [node for node in proto.graph.node if node.op_type == "Shape"]
-    stored = onnx.numpy_helper.from_array(np.array([1, 4, 318, 254]), "s")
-    shape.CopyFrom(onnx.helper.make_node("Constant", [], ["s"], value=stored))
+    (shape,) = [node for node in proto.graph.node if node.op_type in ("Shape", "Size")]
+    shape.CopyFrom(
+        onnx.helper.make_node("Constant", [], ["s"], value=onnx.numpy_helper.from_array(np.array(stored), "s"))
+    )
     verdict = verify(before, ir.load(proto))
     assert (verdict.status, verdict.decided_by) == ("verified", "local"), verdict.notes
-    assert set(shapes) == {(1, 3, 160, 192), (1, 3, 320, 256)}
+    assert {shape[2] for shape in shapes} == tried
+
+
+def test_of_what_takes_long_one_item_of_a_batch_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = fed(monkeypatch)
+    assert verify(*pair()).decided_by == "local"
+    assert {shape[0] for shape in shapes} == {2}
+    shapes.clear()
+    monkeypatch.setattr(ort_check, "_WORTH_LESS", 0.0)
+    assert verify(*pair()).decided_by == "local"
+    assert {shape[0] for shape in shapes} == {1}
+    shapes.clear()
+    assert verify(*pair(), inputs={"x": (4, 3, 12, 12)}).decided_by == "local"
+    assert {shape[0] for shape in shapes} == {4}, "sizes that the caller gives stay"
 
 
 def test_images_that_the_operators_fix_keep_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +195,8 @@ def test_images_that_the_operators_fix_keep_their_size(monkeypatch: pytest.Monke
 def test_where_smaller_images_do_not_fit_and_larger_ones_take_too_long_nothing_is_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ort_check, "_seconds", lambda choice, _: 99.0 if choice.shapes["x"][2] == 240 else 0.0)
+    costs = {160: Cost(0.0, 0), 240: Cost(330.0, 0)}
+    monkeypatch.setattr(ort_check, "estimate_pair", lambda *sides: costs[sides[2]["x"][2]])
     tail = "r = Relu (z)  n = Neg (r)  e = Exp (n)  m = AveragePool <kernel_shape = [238, 238]> (e)  y = Neg (m)"
     verdict = verify(*pair(tail, "(float[1,3,240,240] x) => (float[1,4,1,1] y)"))
     assert (verdict.status, verdict.decided_by, verdict.outputs) == ("verified", "local", ())
