@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from bnfold.reference.streamed import StreamedWeight
 
 COLUMN_ELEMENTS = 1 << 22
 """Elements of the gathered columns that Conv holds at a time."""
+
+_SHORT_ROWS = 8
+"""Times the elements of a kernel's row: such rows of depthwise images are multiplied with matrices."""
 
 
 @kernel("Conv", 1)
@@ -30,8 +34,11 @@ def conv(call: Call, x: Array, w: Array | StreamedWeight, b: Array | None = None
         return biased(_by_rows(win.padded(x, 0), w, win), b)
     if win.size == x.shape[2:] and max((*win.kernel, *win.strides), default=1) == 1:
         return biased(_pointwise(x, w, groups), b)
-    product = _depthwise if w.shape[1] == 1 < groups else grouped
-    return biased(product(win.padded(x, 0), w, win, groups), b)
+    padded = win.padded(x, 0)
+    if w.shape[1] > 1 or groups == 1:
+        return biased(grouped(padded, w, win, groups), b)
+    multiply = _banded if _has_short_rows(padded, w, win) else _depthwise
+    return biased(multiply(padded, w, win, groups), b)
 
 
 @lru_cache(maxsize=64)
@@ -66,6 +73,28 @@ def _pointwise(x: Array, w: Array, groups: int) -> Array:
     columns = x.reshape(x.shape[0], groups, w.shape[1], math.prod(x.shape[2:]))
     matrix = w.reshape(groups, w.shape[0] // groups, w.shape[1])
     return np.asarray(matrix @ columns).reshape(x.shape[0], w.shape[0], *x.shape[2:])
+
+
+def _has_short_rows(padded: Array, w: Array, win: Window) -> bool:
+    """Whether a product with mostly zeros is quick, and all numbers are finite: infinity times zero is none."""
+    length = padded.shape[-1]
+    is_short = length <= _SHORT_ROWS * win.kernel[-1] and w.shape[0] * length * win.size[-1] <= COLUMN_ELEMENTS
+    return bool(is_short and np.isfinite(padded).all() and np.isfinite(w).all())
+
+
+def _banded(padded: Array, w: Array, win: Window, groups: int) -> Array:
+    """Do as `_depthwise` with one product for each row of a kernel, whose elements stand along a band of a matrix."""
+    outs, length, width = w.shape[0] // groups, padded.shape[-1], win.size[-1]
+    y = np.zeros((padded.shape[0], groups, outs, *win.size), np.result_type(padded, w))
+    taps, places = w.reshape(groups, outs, *win.kernel), np.arange(width)
+    for lead in product(*map(range, win.kernel[:-1])):
+        band = np.zeros((groups, outs, length, width), w.dtype)
+        for tap in range(win.kernel[-1]):
+            element: Index = (slice(None), slice(None), *lead, tap, None)
+            band[:, :, places * win.strides[-1] + tap * win.dilations[-1], places] = taps[element]
+        rows = padded[last_axes(*win.slices((*lead, 0))[:-1], slice(None))]
+        y += (rows.reshape(*rows.shape[:2], 1, math.prod(win.size[:-1]), length) @ band).reshape(y.shape)
+    return y.reshape(padded.shape[0], w.shape[0], *win.size)
 
 
 def _depthwise(padded: Array, w: Array, win: Window, groups: int) -> Array:
