@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, permutations
@@ -35,7 +36,7 @@ _SMALL_GUESS = 1 << 14
 """The same limit for the choices after that: fewer elements than any image has."""
 
 _LARGEST_SEARCHED = 1 << 20
-_MOST_INFERRED = 12_000
+MOST_INFERRED = 12_000
 """Nodes for which the search for sizes may infer shapes, in total; that takes about two seconds."""
 
 _MOST_NUMBERS = 24
@@ -75,7 +76,7 @@ def choices(model: ir.Model, known: Mapping[str, Known]) -> Iterator[Choice]:
             doubtful.append(shapes)
     if sound is not None and names:
         searched = ((sizing, _LARGEST_SEARCHED) for sizing in searched_sizings(names, _numbers_in(model)))
-        most = _MOST_INFERRED // (len(nodes) + 1)
+        most = MOST_INFERRED // (len(nodes) + 1)
         found = (_choice(model, shapes) for shapes in islice(_distinct(known, searched, tried), most))
         yield from islice((choice for choice in found if choice is not None), _MOST_SEARCHED)
     for shapes in doubtful:
@@ -98,13 +99,14 @@ def _numbers_in(model: ir.Model) -> list[int]:
 
 
 def other_choices(
-    model: ir.Model, known: Mapping[str, Known], main: Choice, changed: Kinds
+    model: ir.Model, known: Mapping[str, Known], main: Choice, changed: Kinds, *, most: int = sys.maxsize
 ) -> Iterator[Iterator[Choice]]:
     """Yield, for each kind of size that may reveal a difference in the ``changed`` operators, the choices that show it.
 
     The best choice of a kind comes first. The last one changes the batch alone, because all other sizes may have to
-    stay.
+    stay. Shapes are inferred at no more than ``most`` sizes.
     """
+    turns = iter(range(most))
     tried = [main.shapes]
     batches = {shape[0] for shape in known.values() if shape}
     sizes = chain.from_iterable(zip(shape, main.shapes[name], strict=True) for name, shape in known.items())
@@ -112,7 +114,7 @@ def other_choices(
     for goal in other_sizings(max([0, *bounds(changed)])):
         same = Sizing(goal[0].batch, goal[0].spatial, goal[0].other, dict(kept))
         shapes = _distinct(known, ((sizing, _LARGEST_SEARCHED) for sizing in (*goal, same)), tried)
-        yield (choice for one in shapes if (choice := _choice(model, one)) is not None)
+        yield (choice for one, _ in zip(shapes, turns, strict=False) if (choice := _choice(model, one)) is not None)
 
 
 def inferred_sizes(declared: Mapping[str, Known | None], known: Mapping[str, Known]) -> list[Places]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -213,3 +214,15 @@ def test_two_sizes_that_have_to_be_equal_are_tried_early_and_stay_equal() -> Non
 
 def _distinct_sizes(read: ir.Model, known: Mapping[str, Known]) -> Iterator[Shapes]:
     return module._distinct(known, module._usual([*read.nodes()], ["N", "M"]), [])
+
+
+@pytest.mark.parametrize("most", [0, 2, 100])
+def test_other_sizes_are_inferred_as_often_as_is_said(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = ir.load(model(f"{IMAGE} {{ y = Relu (x) }}", {}))
+    known: dict[str, Known] = {"x": ["N", 3, "H", "W"]}
+    main = Choice({"x": (2, 3, 8, 10)}, read)
+    asked: list[Shapes] = []
+    monkeypatch.setattr(module, "_choice", lambda _, shapes: (asked.append(shapes), main)[1])
+    groups = len([*module.other_choices(read, known, main, Counter())])
+    found = [next(found, None) for found in module.other_choices(read, known, main, Counter(), most=most)]
+    assert len(asked) == sum(choice is not None for choice in found) == min(most, groups)
