@@ -222,7 +222,12 @@ def test_other_sizes_are_inferred_as_often_as_is_said(most: int, monkeypatch: py
     known: dict[str, Known] = {"x": ["N", 3, "H", "W"]}
     main = Choice({"x": (2, 3, 8, 10)}, read)
     asked: list[Shapes] = []
-    monkeypatch.setattr(module, "_choice", lambda _, shapes: (asked.append(shapes), main)[1])
+
+    def count(_: ir.Model, shapes: Shapes) -> Choice:
+        asked.append(shapes)
+        return main
+
+    monkeypatch.setattr(module, "_choice", count)
     groups = len([*module.other_choices(read, known, main, Counter())])
     found = [next(found, None) for found in module.other_choices(read, known, main, Counter(), most=most)]
     assert len(asked) == sum(choice is not None for choice in found) == min(most, groups)
