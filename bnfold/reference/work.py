@@ -21,6 +21,9 @@ ELEMENT_SECONDS = 1e-8
 _RUN_SECONDS = 5e-5
 """Of a node that was looked up before."""
 
+STEP_SECONDS = 1e-4
+"""Of one step of a recurrent node, in one direction, beside its products."""
+
 
 @dataclass(slots=True)
 class Work:
@@ -33,6 +36,11 @@ class Work:
         """Count a node that has run."""
         made = sum(result.size for result in results if isinstance(result, np.ndarray))
         self.seconds += _RUN_SECONDS + made * (ELEMENT_SECONDS + _products(node, inputs) / PRODUCTS_A_SECOND)
+        if node.is_op("LSTM", "GRU", "RNN"):
+            data, weights, recurrence = inputs[:3]
+            steps = data.shape[1 if node.attr("layout") else 0] * recurrence.shape[0]
+            products = math.prod(data.shape[:2]) * (weights.size + recurrence.size)
+            self.seconds += steps * STEP_SECONDS + products / PRODUCTS_A_SECOND
 
 
 def _products(node: ir.Node, inputs: Sequence[Any]) -> float:

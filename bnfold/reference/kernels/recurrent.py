@@ -13,6 +13,7 @@ import numpy as np
 
 from bnfold.ir.time_limit import look_at_clock
 from bnfold.reference.kernels.activation import curve
+from bnfold.reference.kernels.window import Index
 from bnfold.reference.precision import Datum
 from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, require
 
@@ -30,6 +31,10 @@ class Direction(NamedTuple):
     peepholes: Array
     activations: tuple[Function, ...]
     clip: float
+
+    def bounded(self, gates: Array) -> Array:
+        """Return the gates within the limits of ``clip``, where there are some."""
+        return gates if self.clip == np.inf else np.clip(gates, -self.clip, self.clip)
 
 
 _ACTIVATIONS: dict[str, tuple[float, ...]] = {
@@ -95,8 +100,9 @@ def _run(
         inputs = x @ w[place].T + bias[place, : gates * size]
         for time in range(x.shape[0]):
             look_at_clock()
-            items = np.flatnonzero(time < steps)
-            spots = steps[items] - 1 - time if back else np.full(len(items), time)
+            items: Index = slice(None) if lengths is None else np.flatnonzero(time < steps)
+            ends_at: Index = x.shape[0] if lengths is None else steps[items]
+            spots = ends_at - 1 - time if back else time
             news = step(call, direction, inputs[spots, items], states[0][place, items], states[1][place, items])
             states[0][place, items], states[1][place, items] = news
             y[spots, place, items] = news[0]
@@ -113,7 +119,7 @@ def _initial(value: Array | None, shape: tuple[int, ...], x: Array, swapped: boo
 
 
 def _rnn(_: Call, d: Direction, gates: Array, h: Array, c: Array) -> tuple[Array, Array]:
-    return d.activations[0](np.clip(gates + h @ d.recurrence.T + d.bias, -d.clip, d.clip)), c
+    return d.activations[0](d.bounded(gates + h @ d.recurrence.T + d.bias)), c
 
 
 @kernel("RNN", 1, 7, 14, 22)
@@ -124,13 +130,13 @@ def rnn(call: Call, *tensors: Array | None) -> Result:
 
 def _gru(call: Call, d: Direction, gates: Array, h: Array, c: Array) -> tuple[Array, Array]:
     n = 2 * d.size
-    both = d.activations[0](np.clip(gates[:, :n] + h @ d.recurrence[:n].T + d.bias[:n], -d.clip, d.clip))
+    both = d.activations[0](d.bounded(gates[:, :n] + h @ d.recurrence[:n].T + d.bias[:n]))
     z, r = both[:, : d.size], both[:, d.size :]
     if call.attr("linear_before_reset"):
         inner = r * (h @ d.recurrence[n:].T + d.bias[n:])
     else:
         inner = (r * h) @ d.recurrence[n:].T + d.bias[n:]
-    new = d.activations[1](np.clip(gates[:, n:] + inner, -d.clip, d.clip))
+    new = d.activations[1](d.bounded(gates[:, n:] + inner))
     return (1 - z) * new + z * h, c
 
 
@@ -143,10 +149,10 @@ def gru(call: Call, *tensors: Array | None) -> Result:
 def _lstm(call: Call, d: Direction, gates: Array, h: Array, c: Array) -> tuple[Array, Array]:
     p_i, p_o, p_f = np.split(d.peepholes, 3)
     i, o, f, g = np.split(gates + h @ d.recurrence.T + d.bias, 4, 1)
-    i = d.activations[0](np.clip(i + p_i * c, -d.clip, d.clip))
-    f = 1 - i if call.attr("input_forget") else d.activations[0](np.clip(f + p_f * c, -d.clip, d.clip))
-    c = f * c + i * d.activations[1](np.clip(g, -d.clip, d.clip))
-    o = d.activations[0](np.clip(o + p_o * c, -d.clip, d.clip))
+    i = d.activations[0](d.bounded(i + p_i * c))
+    f = 1 - i if call.attr("input_forget") else d.activations[0](d.bounded(f + p_f * c))
+    c = f * c + i * d.activations[1](d.bounded(g))
+    o = d.activations[0](d.bounded(o + p_o * c))
     return o * d.activations[2](c), c
 
 

@@ -11,6 +11,9 @@ from bnfold.verification.subgraphs.shapes import Shapes, fed_shapes, lacks_rank,
 from bnfold.verification.subgraphs.trials import MOST_SAMPLES, Found, Skip, fails, samples_needed
 from bnfold.verification.tolerance.compare import Difference
 
+_DEAR = 0.02
+"""Counted seconds of a sample beyond which one is enough at sizes that are not the first."""
+
 
 def sampled(
     subgraphs: SubgraphPair,
@@ -25,7 +28,8 @@ def sampled(
     If none could be compared, return why the first could not.
     """
     found: list[Found] = []
-    wanted = 1
+    wanted, work = 1, subgraphs.coverage.work
+    start = work.seconds
     subgraphs.start(keep_usual=kind is not None)
     while len(found) < wanted and not (found and fails(found[-1])):
         before = subgraphs.coverage.uncovered
@@ -33,8 +37,11 @@ def sampled(
         is_any_kind = isinstance(found[0], Difference) and kind is None and not subgraphs.only_moves
         samples = subgraphs.samples if is_any_kind else 1
         wanted = max(samples_needed(shapes, found[0], only_moves=subgraphs.only_moves), samples)
-        if not (subgraphs.coverage.is_over or subgraphs.only_moves or isinstance(found[-1], Skip)):
-            wanted = max(wanted, MOST_SAMPLES) if subgraphs.coverage.uncovered == before else len(found) + 1
+        is_news = subgraphs.coverage.uncovered != before
+        if kind is not None and work.seconds - start > _DEAR and not is_news:
+            wanted = len(found)
+        elif not (subgraphs.coverage.is_over or subgraphs.only_moves or isinstance(found[-1], Skip)):
+            wanted = len(found) + 1 if is_news else max(wanted, MOST_SAMPLES)
         never_finite = subgraphs.never_finite()
         wanted = MOST_SAMPLES if never_finite else wanted
     if never_finite and not fails(found[-1]):
