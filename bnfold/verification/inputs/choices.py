@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, permutations
@@ -36,7 +35,7 @@ _SMALL_GUESS = 1 << 14
 """The same limit for the choices after that: fewer elements than any image has."""
 
 _LARGEST_SEARCHED = 1 << 20
-MOST_INFERRED = 12_000
+_MOST_INFERRED = 12_000
 """Nodes for which the search for sizes may infer shapes, in total; that takes about two seconds."""
 
 _MOST_NUMBERS = 24
@@ -76,7 +75,7 @@ def choices(model: ir.Model, known: Mapping[str, Known]) -> Iterator[Choice]:
             doubtful.append(shapes)
     if sound is not None and names:
         searched = ((sizing, _LARGEST_SEARCHED) for sizing in searched_sizings(names, _numbers_in(model)))
-        most = MOST_INFERRED // (len(nodes) + 1)
+        most = _MOST_INFERRED // (len(nodes) + 1)
         found = (_choice(model, shapes) for shapes in islice(_distinct(known, searched, tried), most))
         yield from islice((choice for choice in found if choice is not None), _MOST_SEARCHED)
     for shapes in doubtful:
@@ -99,14 +98,13 @@ def _numbers_in(model: ir.Model) -> list[int]:
 
 
 def other_choices(
-    model: ir.Model, known: Mapping[str, Known], main: Choice, changed: Kinds, *, most: int = sys.maxsize
+    model: ir.Model, known: Mapping[str, Known], main: Choice, changed: Kinds, turns: Iterator[int]
 ) -> Iterator[Iterator[Choice]]:
     """Yield, for each kind of size that may reveal a difference in the ``changed`` operators, the choices that show it.
 
     The best choice of a kind comes first. The last one changes the batch alone, because all other sizes may have to
-    stay. Shapes are inferred at no more than ``most`` sizes.
+    stay. Each inference of shapes takes one of the ``turns`` (`turns_for`).
     """
-    turns = iter(range(most))
     tried = [main.shapes]
     batches = {shape[0] for shape in known.values() if shape}
     sizes = chain.from_iterable(zip(shape, main.shapes[name], strict=True) for name, shape in known.items())
@@ -138,24 +136,38 @@ def inferred_sizes(declared: Mapping[str, Known | None], known: Mapping[str, Kno
 
 
 def further_choices(
-    model: ir.Model, known: Mapping[str, Known], main: Choice, inferred: Sequence[Places], changed: Kinds
+    model: ir.Model,
+    known: Mapping[str, Known],
+    main: Choice,
+    inferred: Sequence[Places],
+    changed: Kinds,
+    turns: Iterator[int],
 ) -> Iterator[Iterator[Choice]]:
     """Yield groups of choices beside the main one; trying one choice of each group is enough.
 
-    ``inferred`` are the axes that `inferred_sizes` returns.
+    ``inferred`` are the axes that `inferred_sizes` returns. Each inference of shapes takes one of the ``turns``.
     """
+
+    def resized(places: Places, change: Callable[[int], int]) -> Iterator[Choice]:
+        return _with(model, main, {(name, axis): change(main.shapes[name][axis]) for name, axis in places}, turns)
+
     # A broadcast operand may have size 1 on any such axis.
-    yield from (_resized(model, main, places, lambda _: 1) for places in inferred[:_MOST_NARROWED])
+    yield from (resized(places, lambda _: 1) for places in inferred[:_MOST_NARROWED])
     open_ = open_places(known)[:_MOST_NARROWED]
     for places in open_:
         name, axis = places[0]
         if changed or main.shapes[name][axis] == 1:  # at size 1 a sum equals a mean
             larger = (lambda size: size + 1, lambda size: 2 * size)  # a Reshape may accept multiples only
-            yield chain.from_iterable(_resized(model, main, places, change) for change in larger)
-    yield from other_choices(model, known, main, changed)
+            yield chain.from_iterable(resized(places, change) for change in larger)
+    yield from other_choices(model, known, main, changed, turns)
     if changed:  # an Expand may accept size 1, although inference does not say so
-        yield from (_resized(model, main, places, lambda _: 1) for places in open_ if places not in inferred)
-        yield from (_with(model, main, sizes) for sizes in islice(_exchanged(main, open_), _MOST_NARROWED))
+        yield from (resized(places, lambda _: 1) for places in open_ if places not in inferred)
+        yield from (_with(model, main, sizes, turns) for sizes in islice(_exchanged(main, open_), _MOST_NARROWED))
+
+
+def turns_for(model: ir.Model) -> Iterator[int]:
+    """Return as many turns as shapes may be inferred for other sizes of a model: fewer of a large one."""
+    return iter(range(_MOST_INFERRED // (sum(1 for _ in model.nodes()) + 1)))
 
 
 def _exchanged(main: Choice, open_: Iterable[Places]) -> Iterator[dict[tuple[str, int], int]]:
@@ -170,15 +182,14 @@ def _exchanged(main: Choice, open_: Iterable[Places]) -> Iterator[dict[tuple[str
             yield {**dict.fromkeys(one, large[place]), **dict.fromkeys(other, 1)}
 
 
-def _resized(model: ir.Model, main: Choice, places: Places, change: Callable[[int], int]) -> Iterator[Choice]:
-    return _with(model, main, {(name, axis): change(main.shapes[name][axis]) for name, axis in places})
-
-
-def _with(model: ir.Model, main: Choice, sizes: Mapping[tuple[str, int], int]) -> Iterator[Choice]:
+def _with(
+    model: ir.Model, main: Choice, sizes: Mapping[tuple[str, int], int], turns: Iterator[int]
+) -> Iterator[Choice]:
     shapes = {name: [*shape] for name, shape in main.shapes.items()}
     for (name, axis), size in sizes.items():
         shapes[name][axis] = size
-    choice = _choice(model, {name: tuple(shape) for name, shape in shapes.items()})
+    has_turn = next(turns, None) is not None
+    choice = _choice(model, {name: tuple(shape) for name, shape in shapes.items()}) if has_turn else None
     return iter(() if choice is None else (choice,))
 
 

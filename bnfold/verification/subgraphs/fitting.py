@@ -20,7 +20,7 @@ from bnfold.verification.changes.boundaries import visible
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.inputs.bounds import size_changes
-from bnfold.verification.inputs.choices import MOST_INFERRED, Choice, other_choices
+from bnfold.verification.inputs.choices import Choice, other_choices, turns_for
 from bnfold.verification.inputs.shapes import elements, sizings
 from bnfold.verification.inputs.sized import fitted, sized
 from bnfold.verification.request import Request
@@ -245,8 +245,7 @@ def _group(request: Request, known: Mapping[str, Known], main: Choice) -> SizedG
     def others() -> Sequence[Graphs]:
         """Infer the other sizes, for the first part that asks for them."""
         changed = size_changes(request.before, request.after)
-        most = MOST_INFERRED // (sum(1 for _ in request.before.nodes()) + 1)
-        groups = other_choices(request.before, known, main, changed, most=most)
+        groups = other_choices(request.before, known, main, changed, turns_for(request.before))
         found = (next(choices, None) for choices in groups)
         return [_by_path(choice) for choice in found if choice is not None]
 

@@ -228,6 +228,16 @@ def test_other_sizes_are_inferred_as_often_as_is_said(most: int, monkeypatch: py
         return main
 
     monkeypatch.setattr(module, "_choice", count)
-    groups = len([*module.other_choices(read, known, main, Counter())])
-    found = [next(found, None) for found in module.other_choices(read, known, main, Counter(), most=most)]
+    groups = len([*module.other_choices(read, known, main, Counter(), iter(()))])
+    turns = [iter(range(most)) for _ in range(2)]
+    found = [next(found, None) for found in module.other_choices(read, known, main, Counter(), turns[0])]
     assert len(asked) == sum(choice is not None for choice in found) == min(most, groups)
+    asked.clear()
+    changed = size_changes(read, ir.load(model(f"{IMAGE} {{ y = AveragePool <{POOL}> (x) }}", {})))
+    for group in module.further_choices(read, known, main, [], changed, turns[1]):
+        next(group, None)
+    assert len(asked) == most or (most == 100 and groups < len(asked) < most)
+
+
+def test_a_large_model_has_fewer_turns() -> None:
+    assert len([*module.turns_for(ir.load(model(f"{IMAGE} {{ y = Relu (x) }}", {})))]) == 6_000
