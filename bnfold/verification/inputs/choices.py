@@ -35,7 +35,7 @@ _SMALL_GUESS = 1 << 14
 """The same limit for the choices after that: fewer elements than any image has."""
 
 _LARGEST_SEARCHED = 1 << 20
-_MOST_INFERRED = 12_000
+_MOST_INFERRED = 8_000
 """Nodes for which the search for sizes may infer shapes, in total; that takes about two seconds."""
 
 _MOST_NUMBERS = 24

@@ -240,4 +240,4 @@ def test_other_sizes_are_inferred_as_often_as_is_said(most: int, monkeypatch: py
 
 
 def test_a_large_model_has_fewer_turns() -> None:
-    assert len([*module.turns_for(ir.load(model(f"{IMAGE} {{ y = Relu (x) }}", {})))]) == 6_000
+    assert len([*module.turns_for(ir.load(model(f"{IMAGE} {{ y = Relu (x) }}", {})))]) == 4_000
