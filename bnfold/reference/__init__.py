@@ -7,7 +7,8 @@ operators on a list that was checked. An operator version on neither is refused 
 
 from bnfold.reference.alterations import Alterations, Substitute
 from bnfold.reference.dispatch import unknown_operator
-from bnfold.reference.evaluate import Observer, OutOfTime, Prepared, evaluate
+from bnfold.reference.evaluate import Observer, OutOfTime, evaluate
+from bnfold.reference.prepared import KeptWeights, Prepared
 from bnfold.reference.registry import CannotEvaluate, Misfit, Noise, Random, TooShort
 from bnfold.reference.work import Work
 from bnfold.settings import Policy
@@ -15,6 +16,7 @@ from bnfold.settings import Policy
 __all__ = [
     "Alterations",
     "CannotEvaluate",
+    "KeptWeights",
     "Misfit",
     "Noise",
     "Observer",

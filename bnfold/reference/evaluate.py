@@ -18,6 +18,7 @@ from bnfold.reference.alterations import Alterations, Substitute
 from bnfold.reference.attributes import Bindings, function_bindings, resolve, stored_array
 from bnfold.reference.dispatch import Bound, apply_kernel, bind, refused
 from bnfold.reference.precision import Datum, Precision, admitted, as_array, as_declared, jittered
+from bnfold.reference.prepared import Prepared
 from bnfold.reference.registry import Array, Noise
 from bnfold.reference.schedule import Schedule, schedule
 from bnfold.reference.streamed import streamed
@@ -26,14 +27,6 @@ from bnfold.settings import Policy
 
 Observer = Callable[[str, Datum], None]
 Environment = dict[ir.Value, Datum]
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """What runs of one model in one precision have in common: orders of nodes, and their kernels outside functions."""
-
-    schedules: dict[tuple[ir.Graph, tuple[ir.Value, ...]], Schedule] = field(default_factory=dict)
-    bound: dict[tuple[ir.Node, int | None], Bound] = field(default_factory=dict)
 
 
 class OutOfTime(BnfoldError):
@@ -204,18 +197,24 @@ class Evaluation:
         return self.prepared.schedules[key]
 
     def read(self, value: ir.Value, environment: Environment) -> Datum:
-        """Return a value's array; a weight is read from disk now and kept until its last consumer has run."""
+        """Return a value's array; a weight is read now, and held until its last consumer has run unless it is kept."""
         if value in environment:
             return environment[value]
         change = self.altered.get(value)
         if isinstance(change, Substitute):
             environment[value] = change.datum
             return change.datum
+        environment[value] = self._altered(value, self._weight(value))
+        return environment[value]
+
+    def _weight(self, value: ir.Value) -> Datum:
+        kept = self.prepared.weights.get(value)
+        if kept is not None:
+            return kept
         stored = stored_array(value)
         if stored is None:
             raise _undefined(value)
-        environment[value] = self._altered(value, admitted(stored, self.precision))
-        return environment[value]
+        return self.prepared.weights.keep(value, admitted(stored, self.precision))
 
     def _input(self, node: ir.Node, slot: int, environment: Environment) -> Datum:
         """Return what a node reads; None where it has no such input."""

@@ -315,3 +315,16 @@ def test_what_follows_from_constants_is_rounded_where_it_becomes_wider() -> None
     exact = 3 * np.float64(np.float32(0.1))
     assert results["fixed"] == np.float32(exact) != exact
     assert results["fed"] == exact
+
+
+@pytest.mark.parametrize(("room", "kept"), [(0, 0), (2, 0), (3, 1), (6, 1)])
+def test_a_weight_that_is_kept_is_read_once(room: int, kept: int) -> None:
+    read = parse(MAIN)
+    prepared = reference.Prepared(reference.KeptWeights(room))
+    plain, again = (reference.evaluate(read, {"x": X}, keep=["w"], prepared=prepared) for _ in range(2))
+    assert (plain["w"] is again["w"]) == bool(kept)
+    np.testing.assert_array_equal(plain["y"], again["y"])
+    assert prepared.weights.room == room - 3 * kept
+    moved = {read.graph.values["w"]: lambda array: array * 2}
+    altered = reference.evaluate(read, {"x": X}, ["w"], prepared=prepared, altered=moved)
+    np.testing.assert_array_equal(altered["w"], [2, 4, 6])

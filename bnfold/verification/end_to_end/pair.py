@@ -22,6 +22,9 @@ from bnfold.verification.tolerance.rounding import PerturbedWeights
 FEW = 100_000
 """Fewer new weights (elements) than this are disturbed in two groups, because few can cancel each other."""
 
+_KEPT = 1 << 23
+"""Elements of a model's weights that are widened once for all runs, in 64 MB."""
+
 
 class ModelPair:
     """Two models that are prepared to be evaluated side by side. ``evaluate`` has the policy and the deadline."""
@@ -43,6 +46,7 @@ class ModelPair:
         self.patience = math.inf
         """The longest that an evaluation may take, in counted seconds."""
         self._prepared: dict[tuple[ir.Model, frozenset[str]], reference.Prepared] = {}
+        self._weights: dict[ir.Model, reference.KeptWeights] = {}
         self._has_reacted = False
 
     def pin(self, names: list[str]) -> None:
@@ -109,7 +113,11 @@ class ModelPair:
     def _run(self, model: ir.Model, feeds: Feeds, names: Sequence[str], /, **options: Any) -> Results:
         """Evaluate a model. What several runs of the two models share is kept; copies of them run only once."""
         if model in (self.before, self._acting):
-            options["prepared"] = self._prepared.setdefault((model, frozenset(feeds)), reference.Prepared())
+            key = model, frozenset(feeds)
+            if key not in self._prepared:
+                weights = self._weights.setdefault(model, reference.KeptWeights(_KEPT))
+                self._prepared[key] = reference.Prepared(weights)
+            options["prepared"] = self._prepared[key]
         return self._evaluate(model, feeds, names, **options)
 
     def _fed(self, feeds: Feeds, expected: Mapping[str, Array]) -> ModelRuns:
