@@ -10,7 +10,7 @@ from bnfold import ir
 from bnfold.ir.shapes.unification import Known
 from bnfold.verification.changes.control_flow import in_one_form
 from bnfold.verification.inputs.choices import Choice, choices
-from bnfold.verification.inputs.drawing import known_shapes
+from bnfold.verification.inputs.drawing import known_sizes
 from bnfold.verification.inputs.sized import sized
 from bnfold.verification.request import Request
 
@@ -18,7 +18,7 @@ from bnfold.verification.request import Request
 def sizes_of_original(request: Request) -> tuple[Mapping[str, Known], Iterator[Choice]]:
     """Return the shapes of its inputs as far as they are known, and the choices that these leave.
 
-    Raises as `known_shapes`.
+    Raises as `known_sizes`.
     """
     known, kept = request.once(_sizes)
     return known, copy(kept)
@@ -27,8 +27,8 @@ def sizes_of_original(request: Request) -> tuple[Mapping[str, Known], Iterator[C
 def _sizes(request: Request) -> tuple[Mapping[str, Known], Iterator[Choice]]:
     """Do as above; the choices are found on demand, and every copy begins with the first."""
     model = original_in_one_form(request)
-    known = known_shapes(model, request.checks.inputs)
-    (kept,) = tee(choices(model, known), 1)
+    known, followed = known_sizes(model, request.checks.inputs)
+    (kept,) = tee(choices(model, known, followed), 1)
     return known, kept
 
 

@@ -173,8 +173,11 @@ def _sizes(request: Request) -> list[_Size]:
         }
     if shapes == usual.shapes:
         return [first]
+    is_resized = _is_resized(request.before, shapes)
+    if not is_resized and first.seconds < MUCH_TIME:
+        return [_Size(Choice(shapes, usual.model), first.cost), first]
     smaller = fitted(request.before, shapes)
-    if smaller is None or (_is_resized(request.before, shapes) and fitted(request.after, shapes) is None):
+    if smaller is None or (is_resized and fitted(request.after, shapes) is None):
         return [first]
     return [_size(request, Choice(shapes, smaller)), first]
 

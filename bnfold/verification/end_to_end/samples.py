@@ -23,7 +23,7 @@ from bnfold.verification.inputs.data import load_data
 from bnfold.verification.inputs.drawing import (
     CannotFeed,
     input_shapes,
-    known_shapes,
+    known_sizes,
     random_feeds,
 )
 from bnfold.verification.inputs.relaxed import loosened
@@ -114,8 +114,8 @@ def _fitting(
 def _sizes(request: Request, model: ir.Model) -> tuple[Mapping[str, Known], Iterator[Choice]]:
     if model is request.before:
         return sizes_of_original(request)
-    known = known_shapes(model, request.checks.inputs)
-    return known, choices(model, known)
+    known, followed = known_sizes(model, request.checks.inputs)
+    return known, choices(model, known, followed)
 
 
 def _looser(request: Request) -> Iterator[ir.Model]:

@@ -56,14 +56,14 @@ class Choice(NamedTuple):
         return elements(self.shapes)
 
 
-def choices(model: ir.Model, known: Mapping[str, Known]) -> Iterator[Choice]:
+def choices(model: ir.Model, known: Mapping[str, Known], followed: ir.Model | None = None) -> Iterator[Choice]:
     """Yield the sizes worth trying until the model runs; those without a contradiction in inference come first.
 
-    A model without dynamic sizes has one choice.
+    A model without dynamic sizes has one choice. ``followed`` is a copy at the ``known`` shapes.
     """
     tried: list[Shapes] = []
     doubtful: list[Shapes] = []
-    sound = _followed(model, known)
+    sound = _followed(model, known, followed)
     names = list(dict.fromkeys(dim for shape in known.values() for dim in shape if isinstance(dim, str)))
     nodes = [*model.nodes()]
     for shapes in _distinct(known, _usual(nodes, names if sound is not None else ()), tried):
@@ -229,12 +229,14 @@ def _distinct(known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], t
             yield shapes
 
 
-def _followed(model: ir.Model, known: Mapping[str, Known]) -> ir.Model | None:
+def _followed(model: ir.Model, known: Mapping[str, Known], followed: ir.Model | None) -> ir.Model | None:
     """Return the model with inferred shapes; None if inference cannot follow it.
 
     If it cannot, its objections to some sizes mean nothing.
     """
-    return fitted(model, known) if len(model.graph.nodes) <= MANY_NODES else None
+    if len(model.graph.nodes) > MANY_NODES:
+        return None
+    return fitted(model, known) if followed is None else followed
 
 
 def _choice(model: ir.Model, shapes: Shapes) -> Choice | None:

@@ -18,7 +18,7 @@ from bnfold.verification.inputs.domains import ShapeOf, declared_shape, legal
 from bnfold.verification.inputs.integers import small_integers
 from bnfold.verification.inputs.roles import is_positive_for_some, role, uses
 from bnfold.verification.inputs.shapes import Sizing
-from bnfold.verification.inputs.sized import inferred_shapes
+from bnfold.verification.inputs.sized import followed
 from bnfold.verification.tolerance.floats import float_type, is_float
 
 Feeds = dict[str, Array]
@@ -58,6 +58,14 @@ def input_shapes(model: ir.Model, sizing: Sizing, given: Mapping[str, Sequence[i
 def known_shapes(model: ir.Model, given: Mapping[str, Sequence[int]]) -> dict[str, Known]:
     """Return the shape of every required input: as ``given``, else as declared, dynamic dims as operators require.
 
+    Raises as `known_sizes`.
+    """
+    return known_sizes(model, given)[0]
+
+
+def known_sizes(model: ir.Model, given: Mapping[str, Sequence[int]]) -> tuple[dict[str, Known], ir.Model | None]:
+    """Do as `known_shapes`; return a copy of the model at these shapes as well, if there is one that fits.
+
     Raises CannotFeed for inputs that are no tensors or have an unknown rank. Raises BadInput if a given shape does not
     fit, or its input does not exist.
     """
@@ -65,13 +73,13 @@ def known_shapes(model: ir.Model, given: Mapping[str, Sequence[int]]) -> dict[st
     if unknown:
         known = ", ".join(repr(value.name) for value in model.required_inputs())
         raise BadSetting("inputs", f"the model has no input {', '.join(map(repr, unknown))}; its inputs are {known}")
-    told = inferred_shapes(
+    told, copy = followed(
         model, {value.name: _declared(value, given.get(value.name)) for value in model.required_inputs()}
     )
     shapes = {name: shape for name, shape in told.items() if shape is not None}
     for name in (name for name in told if name not in shapes):
         raise CannotFeed(f"the rank of input {name!r} is unknown; give its shape with --input {name}=N,…")
-    return shapes
+    return shapes, copy
 
 
 def _declared(value: ir.Value, given: Sequence[int] | None) -> Known | None:

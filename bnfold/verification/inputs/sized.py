@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from typing import NamedTuple
 
 import onnx
 
@@ -68,7 +69,14 @@ def fitted(model: ir.Model, shapes: Mapping[str, Known | None]) -> ir.Model | No
         return None
 
 
-def inferred_shapes(model: ir.Model, shapes: Mapping[str, Known | None]) -> dict[str, Known | None]:
+class Followed(NamedTuple):
+    """Shapes of inputs as far as they follow, and a copy of the model at these; None if there is none that fits."""
+
+    shapes: dict[str, Known | None]
+    model: ir.Model | None = None
+
+
+def followed(model: ir.Model, shapes: Mapping[str, Known | None]) -> Followed:
     """Return the shapes of inputs, with dims and ranks that are open in ``shapes`` filled in from operators.
 
     Exporters write a size of 0 for an unknown one.
@@ -79,13 +87,14 @@ def inferred_shapes(model: ir.Model, shapes: Mapping[str, Known | None]) -> dict
     for _ in range(_MOST_ROUNDS):
         if all(isinstance(dim, int) for shape in told.values() for dim in (shape if shape is not None else (None,))):
             break
-        copy = sized(model, told)
+        fits = fitted(model, told)
+        copy = sized(model, told) if fits is None else fits
         dims = Dims()
         dims.follow([*copy.nodes()], guess=True)
         before, told = told, {name: dims.of(copy.graph.values[name]) for name in told}
         if told == before:
-            break
-    return told
+            return Followed(told, fits)
+    return Followed(told)
 
 
 class SharedShapes:

@@ -10,7 +10,7 @@ import pytest
 import bnfold
 from bnfold import ir
 from bnfold.ir.shapes.unification import Dims, learn_shapes
-from bnfold.verification.inputs.sized import fitted, inferred_shapes
+from bnfold.verification.inputs.sized import fitted, followed
 from tests.verification.graphs import model
 
 Shape = list[int | str | None]
@@ -24,7 +24,7 @@ def known(value: Any) -> Shape | None:
 def told(body: str, weights: dict[str, Any], *, opset: int = 13, rank_known: bool = True) -> dict[str, Shape | None]:
     loaded = ir.load(model(body, weights, opset=opset))
     inputs = [value for value in loaded.graph.inputs if not value.is_initializer]
-    shapes = inferred_shapes(loaded, {value.name: value.shape if rank_known else None for value in inputs})
+    shapes = followed(loaded, {value.name: value.shape if rank_known else None for value in inputs}).shapes
     return {name: known(shape) for name, shape in shapes.items()}
 
 
@@ -211,13 +211,13 @@ def test_a_recurrent_operator_tells_all_its_sizes() -> None:
 def test_what_is_placed_has_the_shape_of_its_places(nodes: str, wanted: dict[str, Shape]) -> None:
     rest = {"i": "int64[A,B,C] i", "u": "float[A] u"}
     body = f"(float[2,3,4] x, {', '.join(rest[name] for name in wanted)}) => (float[Q] y) {{ {nodes} }}"
-    shapes = inferred_shapes(ir.load(model(body, {})), {"x": [2, 3, 4], **dict.fromkeys(wanted)})
+    shapes = followed(ir.load(model(body, {})), {"x": [2, 3, 4], **dict.fromkeys(wanted)}).shapes
     assert {name: known(shapes[name]) for name in wanted} == wanted
 
 
 def test_a_size_that_no_file_can_hold_is_open() -> None:
     both = model("(float[N] x, float[M] z) => (float[O] y) { y = Concat <axis = 0> (x, z) }", {})
-    assert inferred_shapes(ir.load(both), {"x": [2**63], "z": [None]})["z"] is not None
+    assert followed(ir.load(both), {"x": [2**63], "z": [None]}).shapes["z"] is not None
 
 
 def test_a_number_beside_a_value_of_unknown_rank_does_not_make_it_a_number() -> None:

@@ -16,18 +16,18 @@ from tests.verification.graphs import model
 
 def test_who_runs_the_original_first_finds_the_sizes_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime")  # the guard of which is the first to ask
-    known_shapes, choices = drawing.known_shapes, module.choices
+    known_sizes, choices = drawing.known_sizes, module.choices
     asked: list[str] = []
 
     def watched(one: ir.Model, given: Any) -> Any:
         asked.append("shapes")
-        return known_shapes(one, given)
+        return known_sizes(one, given)
 
-    def chosen(one: ir.Model, known: Any) -> Any:
+    def chosen(one: ir.Model, *known: Any) -> Any:
         asked.append("choices")
-        return choices(one, known)
+        return choices(one, *known)
 
-    monkeypatch.setattr(sizes, "known_shapes", watched)
+    monkeypatch.setattr(sizes, "known_sizes", watched)
     monkeypatch.setattr(sizes, "choices", chosen)
     text = "(float[N,3] x) => (float[N,4] y) {{ a = {} (x)  y = MatMul (a, W) }}"
     old, new = (
@@ -78,7 +78,7 @@ DECIDED = """{} => (float[N,P] y) {{ c = Constant <value = bool {{1}}> ()
 def test_sizes_are_sought_where_branches_are_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[list[str]] = []
 
-    def chosen(one: ir.Model, known: Any) -> Any:
+    def chosen(one: ir.Model, known: Any, followed: Any) -> Any:
         found.append([node.op_type for node in one.graph.nodes])
         return module.choices(one, known)
 

@@ -17,7 +17,7 @@ from bnfold.verification.inputs import choices as module
 from bnfold.verification.inputs import sized
 from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Choice, Shapes, choices, united
-from bnfold.verification.inputs.drawing import known_shapes
+from bnfold.verification.inputs.drawing import known_shapes, known_sizes
 from tests.verification.graphs import model
 
 IMAGE = "(float[N,3,H,W] x) => (float[a,b,c,d] y)"
@@ -241,3 +241,20 @@ def test_other_sizes_are_inferred_as_often_as_is_said(most: int, monkeypatch: py
 
 def test_a_large_model_has_fewer_turns() -> None:
     assert len([*module.turns_for(ir.load(model(f"{IMAGE} {{ y = Relu (x) }}", {})))]) == 4_000
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_what_fits_at_open_sizes_is_inferred_once(is_shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = ir.load(model("(float[N,3] x) => (float[a,b] y) { y = Relu (x) }", {}))
+    known, copy = known_sizes(read, {})
+    assert copy is not None
+    asked: list[Mapping[str, Known | None]] = []
+    infer = module.fitted
+
+    def count(one: ir.Model, shapes: Mapping[str, Known | None]) -> ir.Model | None:
+        asked.append(shapes)
+        return infer(one, shapes)
+
+    monkeypatch.setattr(module, "fitted", count)
+    assert next(choices(read, known, copy if is_shared else None)).shapes["x"] == (2, 3)
+    assert len(asked) == (1 if is_shared else 2)
