@@ -78,9 +78,9 @@ DECIDED = """{} => (float[N,P] y) {{ c = Constant <value = bool {{1}}> ()
 def test_sizes_are_sought_where_branches_are_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[list[str]] = []
 
-    def chosen(one: ir.Model, known: Any, followed: Any) -> Any:
+    def chosen(one: ir.Model, *known: Any) -> Any:
         found.append([node.op_type for node in one.graph.nodes])
-        return module.choices(one, known)
+        return module.choices(one, *known)
 
     monkeypatch.setattr(sizes, "choices", chosen)
     head = "(float[N,3] x)"

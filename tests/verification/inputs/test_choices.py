@@ -249,7 +249,7 @@ def test_what_fits_at_open_sizes_is_inferred_once(is_shared: bool, monkeypatch: 
     known, copy = known_sizes(read, {})
     assert copy is not None
     asked: list[Mapping[str, Known | None]] = []
-    infer = module.fitted
+    infer = sized.fitted
 
     def count(one: ir.Model, shapes: Mapping[str, Known | None]) -> ir.Model | None:
         asked.append(shapes)
