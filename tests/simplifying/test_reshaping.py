@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
@@ -243,3 +244,30 @@ def test_sizes_that_are_equal_by_name_alone_are_not_believed() -> None:
     after, _ = simplified(before)
     assert operators(after) == ["Transpose", "Shape", "Reshape", "Relu"]
     assert_equal(before, after, (2, 3))
+
+
+LOOP = """
+    y, z = Loop (n, b, x) <body = l (int64 i, bool c, float[R,4] p) => (bool d, float[A,B] q, float[E,F] r) {{
+        d = Identity (c)  q = Concat <axis = 0> (p, p)
+        s = Shape ({read})  m = Gather (s, zero)  u = Unsqueeze (m, front)  t = Concat <axis = 0> (u, two, two)
+        v = Reshape ({read}, t)  r = ReduceSum <keepdims = 0> (v, two)
+    }}>
+"""
+
+
+@pytest.mark.parametrize(("read", "is_stored"), [("x", True), ("p", False)])
+def test_sizes_of_what_a_loop_captures_are_those_of_each_run_of_it(read: str, is_stored: bool) -> None:
+    """What the Loop carries may be of another size each time, whatever its body declares."""
+    before = model("(float[N,4] x, int64 n, bool b) => (float[A,B] y, float[E,F,G] z)", LOOP.format(read=read))
+    before.graph.initializer.extend(
+        [
+            numpy_helper.from_array(np.array(number), name)
+            for name, number in (("zero", 0), ("front", [0]), ("two", [2]))
+        ]
+    )
+    after, _ = simplified(before)
+    body = after.graph.node[-1].attribute[0].g
+    assert ("Shape" not in {node.op_type for node in body.node}) == is_stored
+    assert_equal(before, after, (2, 4), (3, 4), n=np.array(1), b=np.array(True))
+    if is_stored:
+        assert_equal(before, after, (2, 4), (3, 4), n=np.array(3), b=np.array(True))
