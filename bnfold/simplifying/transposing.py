@@ -71,7 +71,7 @@ def find_joined_axes(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def _groups(dims: Sequence[Dim], joined: Sequence[Dim]) -> list[range] | None:
-    """Return the axes that became each of the ``joined`` ones, of which one may stand for several.
+    """Return the axes that became each of the ``joined`` ones; one of these may stand for several.
 
     Where the others have their sizes, its size is the product of those that are left, or there are no elements at all.
     """

@@ -21,7 +21,7 @@ from bnfold.ir.evaluators import EVALUATORS, INTEGERS
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.shapes.items import are_equal, comparison, conjunction, disjunction, is_true, larger, quotient
-from bnfold.ir.shapes.products import is_product, multiplied, product, reduced
+from bnfold.ir.shapes.products import factors, is_product, multiplied, product, reduced, replaced
 from bnfold.ir.shapes.proven import proven_types
 from bnfold.ir.shapes.ties import tied_type
 from bnfold.ir.shapes.truths import negated, of_two, where
@@ -94,7 +94,7 @@ class Proven:
         dims = self._dims[value]
         if dims is None or not self._learned:
             return dims
-        return tuple(self._learned.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
+        return tuple(replaced(dim, self._learned) for dim in dims)
 
     def learn(self, value: Value, dims: Sequence[Dim]) -> None:
         """Note dims that follow from what inference does not follow, unless they are known."""
@@ -109,13 +109,21 @@ class Proven:
                 self._rename(known, new)
         self._dims[value] = tuple(new if known is None else known for known, new in zip(old, dims, strict=True))
         if self.dims(value) != old:
-            self._integers = {value: told for value, told in self._integers.items() if told and None not in told.items}
+            told = {value: told for value, told in self._integers.items() if told and None not in told.items}
+            self._integers = {value: self._renamed(integers) for value, integers in told.items()}
+
+    def _renamed(self, told: Integers) -> Integers:
+        """Return integers by the names that their sizes have now."""
+        items = [replaced(item, self._learned) for item in told.items]
+        return told if items == told.items else Integers(told.dtype, np.array(items, object).reshape(told.dims))
 
     def _rename(self, name: str, size: int | str) -> None:
         """Note what a size is to which inference gave a name of its own."""
-        size = self._learned.get(size, size) if isinstance(size, str) else size
-        if size != name:
-            self._learned = {other: size if old == name else old for other, old in self._learned.items()} | {name: size}
+        size = replaced(size, self._learned) or size
+        if name in factors([size])[0]:  # of a factor that is 1, or in a graph that no run gets through
+            return
+        learned = {other: replaced(old, {name: size}) or old for other, old in self._learned.items()}
+        self._learned = {**learned, name: size}
 
     def dtype(self, value: Value | None) -> int | None:
         """Return the element type of a value; None where it is not proven."""

@@ -1,4 +1,4 @@
-"""Products of sizes, of which some are dynamic: the name of such a product says its factors.
+"""Products of sizes; if a factor is dynamic, the product has a name, which says its factors.
 
 Equal products have equal names, and no name of one size has a sign of multiplication in it.
 """
@@ -6,7 +6,7 @@ Equal products have equal names, and no name of one size has a sign of multiplic
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,6 +61,16 @@ def named(names: Counter[str], number: int) -> Dim:
     if names.total() > _MOST:
         return None
     return _TIMES.join([*sorted(names.elements()), *([str(number)] if number != 1 else [])])
+
+
+def replaced(size: Dim, names: Mapping[str, int | str]) -> Dim:
+    """Return a size, or a product of sizes, whose ``names`` are others by now."""
+    if not isinstance(size, str) or size in names:
+        return names[size] if isinstance(size, str) else size
+    if _TIMES not in size:
+        return size
+    made = product(names.get(part, part) for part in size.split(_TIMES))
+    return size if made is None else made
 
 
 def is_product(size: Dim) -> bool:
