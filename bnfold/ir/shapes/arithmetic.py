@@ -109,13 +109,13 @@ class Proven:
                 self._rename(known, new)
         self._dims[value] = tuple(new if known is None else known for known, new in zip(old, dims, strict=True))
         if self.dims(value) != old:
-            told = {value: told for value, told in self._integers.items() if told and None not in told.items}
-            self._integers = {value: self._renamed(integers) for value, integers in told.items()}
+            known_whole = {value: found for value, found in self._integers.items() if found and None not in found.items}
+            self._integers = {value: self._renamed(found) for value, found in known_whole.items()}
 
-    def _renamed(self, told: Integers) -> Integers:
+    def _renamed(self, found: Integers) -> Integers:
         """Return integers by the names that their sizes have now."""
-        items = [replaced(item, self._learned) for item in told.items]
-        return told if items == told.items else Integers(told.dtype, np.array(items, object).reshape(told.dims))
+        items = [replaced(item, self._learned) for item in found.items]
+        return found if items == found.items else Integers(found.dtype, np.array(items, object).reshape(found.dims))
 
     def _rename(self, name: str, size: int | str) -> None:
         """Note what a size is to which inference gave a name of its own."""
