@@ -22,6 +22,7 @@ from bnfold.simplifying.group_norm import find_group_norm
 from bnfold.simplifying.in_a_row import find_axes, find_joined
 from bnfold.simplifying.inlining import Moved
 from bnfold.simplifying.no_effect import (
+    NEUTRAL,
     find_alone,
     find_chosen,
     find_concat,
@@ -38,14 +39,19 @@ from bnfold.simplifying.products import find_addition
 from bnfold.simplifying.reshaping import find_reshaping
 from bnfold.simplifying.slicing import find_slice
 from bnfold.simplifying.states import find_states
-from bnfold.simplifying.transposing import find_transpose, keeps_order
+from bnfold.simplifying.transposing import find_joined_axes, find_transpose, keeps_order
 
 Finder = Callable[[ir.Node, Proven], Plan | None]
 
 
 def find_reshaping_or_axes(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan what `find_reshaping` plans, or else one node for two where sizes are not known."""
-    return find_reshaping(node, known) or find_axes(node, known)
+    """Plan what `find_reshaping_or_joined` plans, or else one node for two where sizes are not known."""
+    return find_reshaping_or_joined(node, known) or find_axes(node, known)
+
+
+def find_reshaping_or_joined(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan what `find_reshaping` plans, or else one Transpose in place of three nodes."""
+    return find_reshaping(node, known) or find_joined_axes(node, known)
 
 
 def find_transpose_or_reshaping(node: ir.Node, known: Proven) -> Plan | None:
@@ -78,11 +84,11 @@ FINDERS: Mapping[str, Finder] = {
     "Transpose": find_transpose_or_reshaping,
     "Where": find_chosen,
     **dict.fromkeys(STATES, find_states),
+    **dict.fromkeys(NEUTRAL, find_neutral),
     "Add": find_neutral_or_addition,
     **dict.fromkeys(BOUNDING, find_bounds),
-    **dict.fromkeys(("Mul", "Div", "Sub"), find_neutral),
     **dict.fromkeys(("Sum", "Mean", "Split"), find_alone),
-    **dict.fromkeys(RESHAPING, find_reshaping),
+    **dict.fromkeys(RESHAPING, find_reshaping_or_joined),
     **dict.fromkeys(("Squeeze", "Unsqueeze"), find_reshaping_or_axes),
 }
 """What is tried on each node, by its operator."""

@@ -8,16 +8,22 @@ from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.value import Dim
 from bnfold.simplifying.no_effect import integers
-from bnfold.simplifying.plan import Operand, Plan, Respell, can_respell, only_above
+from bnfold.simplifying.plan import Operand, Plan, Respell, can_respell
 
 _AXES_READ = 13
 """The opset since which Squeeze and Unsqueeze have their axes as an input."""
 
 
 def find_axes(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan one Squeeze or Unsqueeze in place of two, whatever the shapes, if nothing else reads what is between."""
-    first = only_above(node)
-    if first is None or not first.is_op(node.op_type):
+    """Plan one Squeeze or Unsqueeze in place of two, whatever the shapes.
+
+    Nothing else reads what is between, or only such nodes, which need it no longer either.
+    """
+    middle = node.input(0)
+    first = middle.producer if middle is not None and not middle.is_output else None
+    if middle is None or first is None or first.graph is not node.graph or first.has_references:
+        return None
+    if not first.is_op(node.op_type) or not all(_can_follow(other, first, known) for other in middle.consumers):
         return None
     before, behind = _axes(first, known), _axes(node, known)
     if before is None or behind is None:
@@ -29,6 +35,12 @@ def find_axes(node: ir.Node, known: Proven) -> Plan | None:
     inputs: list[Operand] = [source, integers(merged)] if is_read else [source]
     attrs = {} if is_read else {"axes": merged}
     return Respell(f"{node.op_type} pair", node, node.op_type, inputs, attrs) if can_respell(node, inputs) else None
+
+
+def _can_follow(other: ir.Node, first: ir.Node, known: Proven) -> bool:
+    """Whether this consumer of the first node is one that can take its place as well."""
+    is_alike = other.is_op(first.op_type) and other.graph is first.graph and not other.has_references
+    return is_alike and other.inputs[0] is first.outputs[0] and _axes(other, known) is not None
 
 
 def find_joined(node: ir.Node, known: Proven) -> Plan | None:

@@ -17,6 +17,14 @@ from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_sk
 NO_EFFECT = "without effect"
 _MOST_BYTES = 1 << 16
 """Bytes of a constant that is looked at: factors of channels have no more, and weights are not loaded."""
+NEUTRAL = {
+    "Add": (0, INTEGERS),  # adding 0 to a float would change -0
+    "Sub": (0, FLOATS | INTEGERS),
+    **dict.fromkeys(("Mul", "Div"), (1, FLOATS | INTEGERS)),
+    "And": (True, {TP.BOOL}),
+    "Or": (False, {TP.BOOL}),
+}
+"""Operators, the operand that leaves the other one as it is, and its element types."""
 
 
 def skip(node: ir.Node, title: str = "") -> Plan | None:
@@ -99,13 +107,9 @@ def find_pad(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def find_neutral(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan to read the operand that is multiplied or divided by 1, or has 0 subtracted.
-
-    An integer to which 0 is added is read, too. Adding 0 to a float would change -0.
-    """
-    neutral = 0 if node.op_type in ("Add", "Sub") else 1
-    slots = (0, 1) if node.op_type in ("Add", "Mul") else (0,)
-    types = INTEGERS if node.op_type == "Add" else FLOATS | INTEGERS
+    """Plan to read the operand that the other one leaves as it is, such as one that is multiplied by 1."""
+    neutral, types = NEUTRAL[node.op_type]
+    slots = (0,) if node.op_type in ("Sub", "Div") else (0, 1)
     for slot in slots if len(node.inputs) == 2 and node.graph.opset() >= 7 else ():
         source, other = node.inputs[slot], node.inputs[1 - slot]
         if source is None or other is None or other.stored_bytes > _MOST_BYTES or not can_skip(node, source):

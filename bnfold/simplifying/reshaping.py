@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
+from bnfold.ir.shapes.products import factors, named
 from bnfold.ir.traits import RESHAPING
 from bnfold.ir.value import Dim
 from bnfold.simplifying.no_effect import NO_EFFECT, integers, same_dims, store_target
@@ -63,11 +62,17 @@ def _target(node: ir.Node, known: Proven) -> list[Dim] | None:
 
 
 def _learn_target(node: ir.Node, made: ir.Value, known: Proven) -> None:
-    target, dims = _target(node, known), known.dims(node.input(0))
+    target = _target(node, known)
     if target is not None:
-        copied = [_at(dims, place) if item == 0 else item for place, item in enumerate(target)]
-        rest = _rest(node, copied, known) if -1 in copied else None
-        known.learn(made, [rest if item == -1 else item for item in copied])
+        known.learn(made, _sizes(node, target, known))
+
+
+def _sizes(node: ir.Node, target: Sequence[Dim], known: Proven) -> list[Dim]:
+    """Return the sizes that a target makes."""
+    dims = known.dims(node.input(0))
+    copied = [_at(dims, place) if item == 0 else item for place, item in enumerate(target)]
+    rest = _rest(node, copied, known) if -1 in copied else None
+    return [rest if item == -1 else item for item in copied]
 
 
 def _rest(node: ir.Node, target: Sequence[Dim], known: Proven) -> Dim:
@@ -77,23 +82,15 @@ def _rest(node: ir.Node, target: Sequence[Dim], known: Proven) -> Dim:
     """
     if None in target:
         return None
-    names, number = _product(item for item in target if item != -1)
+    names, number = factors(item for item in target if item is not None and item != -1)
     for dims in (known.dims(source) for _, source in _above(node, known)):
         if dims is None or None in dims:
             continue
-        others, elements = _product(dims)
-        left = [*(others - names).elements()]
-        if names <= others and number > 0 and elements % number == 0 and len(left) <= 1:
-            size = left[0] if left and elements == number else None if left else elements // number
+        others, elements = factors(dim for dim in dims if dim is not None)
+        if names <= others and number > 0 and elements % number == 0:
+            size = named(others - names, elements // number)
             return size if size == 1 or not node.attr("allowzero", 0) else None
     return None
-
-
-def _product(dims: Iterable[Dim]) -> tuple[Counter[str], int]:
-    """Return the dynamic sizes, and the product of the others."""
-    told = [*dims]
-    names = Counter(dim for dim in told if isinstance(dim, str))
-    return names, math.prod(dim for dim in told if isinstance(dim, int))
 
 
 def _at(dims: Sequence[Dim] | None, place: int) -> Dim:
@@ -104,11 +101,29 @@ def _stored_target(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to store the target of a Reshape that is computed from dynamic sizes."""
     if node.op_type != "Reshape" or ir.constant(node.input(1)) is not None:
         return None
-    target = _target(node, known)
-    if target is not None and node.attr("allowzero", 0):  # onnxruntime infers a -1 beside a zero
+    target, source = _target(node, known), known.dims(node.input(0))
+    if target is None:
+        return None
+    if node.attr("allowzero", 0):  # onnxruntime infers a -1 beside a zero
         target = [None if item == -1 else item for item in target]
-    settled = _settled(target, known.dims(node.input(0)), known) if target is not None else None
+    settled = _settled(target, source, known)
+    if settled is None and -1 in target:
+        settled = _settled(_with_rest(node, target, known), source, known)
     return store_target(node, 1, list(settled), {}) if settled is not None else None
+
+
+def _with_rest(node: ir.Node, target: list[Dim], known: Proven) -> list[Dim]:
+    """Return a target with the size that its -1 stands for, if no size in it can be zero in a run that ends well.
+
+    A zero copies the size of the source; if that is zero as well, a -1 beside it stands for nothing.
+    """
+    source, rest = known.dims(node.input(0)), _sizes(node, target, known)[target.index(-1)]
+    for place, item in enumerate(target):
+        if isinstance(item, str):
+            beside = _at(source, place)
+            if beside is None or not factors([item])[0].keys() <= factors([beside])[0].keys():
+                return target
+    return [rest if item == -1 else item for item in target]
 
 
 def _settled(target: list[Dim], source: Sequence[Dim] | None, known: Proven) -> list[int] | None:

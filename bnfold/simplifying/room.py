@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from bnfold import ir
+from bnfold.ir.traits import WEIGHTED
 from bnfold.simplifying.plan import Store
 
 SMALL = 1024
@@ -14,6 +15,11 @@ _MEDIUM = 1 << 16
 """Bytes of a result that the model may grow by, while all that it grows by is little."""
 _LITTLE = 1 << 17
 """Bytes that any model may grow by: the tables of a Fourier transform of 1,024 samples, for instance."""
+_FILLED = 1 << 25
+"""Bytes that a model may grow by weights that it computes from next to nothing, such as one number in every place.
+
+A runtime holds them anyway, and many take only stored weights.
+"""
 _SHARE = 16
 """The part of its weights that a model may grow by."""
 _FAR = 64
@@ -29,6 +35,7 @@ class Room:
         self.is_short = False
         """Whether there was no room for some result."""
         self.left = max(_LITTLE, model.parameter_bytes() // _SHARE)
+        self.left_for_weights = _FILLED
 
     def stored(self, plans: Mapping[ir.Node, Store]) -> list[Store]:
         """Return the plans for which there is room; weights that several results share count once."""
@@ -39,6 +46,9 @@ class Room:
             growth = taken - sum(value.stored_bytes for value in _freed(group))
             if growth <= 0 or (self.is_open and growth <= self.left and taken <= _MEDIUM):
                 self.left -= max(growth, 0)
+                kept += [large[node] for node in group]
+            elif self.is_open and growth <= self.left_for_weights and all(map(_is_filled_weight, group)):
+                self.left_for_weights -= growth
                 kept += [large[node] for node in group]
             else:
                 self.is_short = True
@@ -69,6 +79,12 @@ def _weights(node: ir.Node) -> set[ir.Value]:
                 seen.add(value.producer)
                 stack.append(value.producer)
     return weights
+
+
+def _is_filled_weight(node: ir.Node) -> bool:
+    """Whether a result is read only as the weight of products, and no stored weight is behind it."""
+    uses = [use for value in node.outputs if value is not None for use in value.uses]
+    return all(consumer.has_trait(WEIGHTED) and slot == 1 for consumer, slot in uses) and not _weights(node)
 
 
 def _freed(nodes: Collection[ir.Node]) -> list[ir.Value]:

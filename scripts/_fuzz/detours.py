@@ -117,9 +117,32 @@ def unsqueezed_twice(d: Detour, rng: np.random.Generator) -> str:
     return d.node("Squeeze", [outer, d.held(np.array([second, first + (first >= second)]))])
 
 
+def joined_and_turned(d: Detour, rng: np.random.Generator) -> str:
+    """Turn the axes, and turn them back with some joined, whose sizes are read from what was turned first."""
+    rank = len(d.shape)
+    order = [int(axis) for axis in rng.permutation(rank)]
+    turned = d.node("Transpose", [d.value], perm=order)
+    first = int(rng.integers(rank))
+    last = int(rng.integers(first, rank)) + 1
+    groups = [[axis] for axis in range(first)] + [[*range(first, last)]] + [[axis] for axis in range(last, rank)]
+    sizes = d.node("Shape", [turned])
+    each = [d.node("Gather", [sizes, d.held(np.array([axis]))], axis=0) for axis in range(rank)]
+    product = d.node("ReduceProd", [d.node("Concat", each[first:last], axis=0)], keepdims=1)
+    parts = [product if group == groups[first] else each[group[0]] for group in groups]
+    joined = d.node("Reshape", [turned, d.node("Concat", parts, axis=0)])
+    perm = [int(place) for place in rng.permutation(len(groups))]
+    moved = [axis for place in perm for axis in groups[place]]
+    parted = d.node(
+        "Reshape", [d.node("Transpose", [joined], perm=perm), d.node("Concat", [each[a] for a in moved], axis=0)]
+    )
+    now = [order[axis] for axis in moved]
+    return d.node("Transpose", [parted], perm=[now.index(axis) for axis in range(rank)])
+
+
 OF_NUMBERS = (add_nothing, times_one)
 KINDS: tuple[Callable[[Detour, np.random.Generator], str], ...] = (
     *OF_NUMBERS, join_nothing, own_shape, own_size, whole_range, no_difference, in_a_branch, unsqueezed_twice,
+    joined_and_turned,
 )  # fmt: skip
 
 

@@ -214,3 +214,29 @@ def test_a_model_grows_by_a_little() -> None:
     after, _ = simplified(before)
     assert operators(after).count("Tile") == 4
     assert_equal(before, after, (512, 2))
+
+
+FILL = "w = ConstantOfShape <value = float[1] {0.5}> (shape)"
+
+
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        (f"{FILL}  y = MatMul (x, w)", ["MatMul"]),
+        (f"{FILL}  a = MatMul (x, w)  b = MatMul (a, w)  y = Relu (b)", ["MatMul", "MatMul", "Relu"]),
+        (f"{FILL}  a = Add (x, w)  y = MatMul (a, w)", ["ConstantOfShape", "Add", "MatMul"]),
+        (f"{FILL}  y = MatMul (w, x)", ["ConstantOfShape", "MatMul"]),
+        (f"{FILL}  v = Add (w, k)  y = MatMul (x, v)", ["ConstantOfShape", "Add", "MatMul"]),
+    ],
+)
+def test_a_weight_that_is_filled_is_stored(body: str, left: list[str]) -> None:
+    """Of 360,000 bytes; not if something else reads it, or if a stored weight is behind it that others read."""
+    extra = "  z = MatMul (y, k)" if "k)" in body else ""
+    before = model("(float[300,300] x) => (float[A,B] y)", body + extra, "int64[2] shape = {300, 300}")
+    if extra:
+        before.graph.output.append(onnx.ValueInfoProto(name="z", type=before.graph.output[0].type))
+        weight = np.random.default_rng(0).normal(size=(300, 300)).astype(np.float32)
+        before.graph.initializer.append(numpy_helper.from_array(weight, "k"))
+    after, _ = simplified(before)
+    assert [name for name in operators(after) if name][: len(left)] == left
+    assert_equal(before, after, (300, 300))

@@ -58,3 +58,31 @@ def test_strings_are_not_compared_by_where_they_lie() -> None:
     for name, text in (("p", "one"), ("q", "two")):
         before.graph.initializer.append(onnx.helper.make_tensor(name, 8, [1], np.array([text], object)))
     assert len(operators(simplified(before)[0])) == 3
+
+
+@pytest.mark.parametrize(
+    ("place", "stays"), [(None, False), (0, True), (-1, True)], ids=["equal", "the first number", "the last number"]
+)
+def test_large_constants_are_compared_to_their_ends(place: int | None, stays: bool) -> None:
+    before = model("(float[N,64] x) => (float[A,B] y)", "a = MatMul (x, p) b = MatMul (x, q) y = Add (a, b)")
+    weight = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+    other = weight.copy()
+    if place is not None:
+        other.reshape(-1)[place] += 1
+    before.graph.initializer.extend(
+        [onnx.numpy_helper.from_array(weight, "p"), onnx.numpy_helper.from_array(other, "q")]
+    )
+    after, _ = simplified(before)
+    assert (operators(after).count("MatMul") == 2) == stays
+    assert_equal(before, after, (1, 64), (3, 64))
+
+
+def test_a_large_constant_that_callers_may_override_equals_no_other() -> None:
+    before = model(
+        "(float[N,64] x, float[64,64] q) => (float[A,B] y)", "a = MatMul (x, p) b = MatMul (x, q) y = Add (a, b)"
+    )
+    weight = np.ones((64, 64), np.float32)
+    before.graph.initializer.extend(
+        [onnx.numpy_helper.from_array(weight, "p"), onnx.numpy_helper.from_array(weight, "q")]
+    )
+    assert operators(simplified(before)[0]).count("MatMul") == 2

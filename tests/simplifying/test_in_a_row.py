@@ -77,6 +77,53 @@ def test_of_an_unknown_rank() -> None:
     assert_equal(back, squeezed, (2, 3), t=np.array([1, 3, 1, 2]))
 
 
+MANY = {
+    "several": ("b = Unsqueeze (a, n0)  c = Unsqueeze (a, n2)  y = Add (b, c)", ["Unsqueeze", "Unsqueeze", "Add"]),
+    "another operator as well": (
+        "b = Unsqueeze (a, n0)  c = Neg (a)  y = Add (b, c)",
+        ["Unsqueeze", "Unsqueeze", "Neg", "Add"],
+    ),
+    "one whose axis counts from the back": (
+        "b = Unsqueeze (a, n0)  c = Unsqueeze (a, back)  y = Add (b, c)",
+        ["Unsqueeze", "Unsqueeze", "Unsqueeze", "Add"],
+    ),
+    "one of the axes that it reads": (
+        "b = Unsqueeze (a, n0)  o = Unsqueeze (n0, n0)  q = Squeeze (o, n0)  c = Unsqueeze (a, q)  y = Add (b, c)",
+        ["Unsqueeze", "Add"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MANY)
+def test_several_of_one(case: str) -> None:
+    """Of an unknown rank, so that no Reshape takes their place."""
+    body, left = MANY[case]
+    head = "(float[N,M] x, int64[R] t) => (float[A] y)"
+    before = model(head, f"r = Reshape (x, t)  a = Unsqueeze (r, n1)  {body}", NUMBERS)
+    before.graph.output[0].type.tensor_type.ClearField("shape")
+    after, _ = simplified(before)
+    assert operators(after) == ["Reshape", *left]
+    assert_equal(before, after, (2, 2), t=np.array([2, 2]))
+
+
+IN_A_BRANCH = """
+    b = Unsqueeze (a, n0)
+    y = If (c) <
+        then_branch = g () => (float[A] p) { p = Unsqueeze (a, n0) }, else_branch = h () => (float[A] q) { q = Neg (b) }
+    >
+"""
+
+
+@pytest.mark.parametrize(("result", "body"), [("", IN_A_BRANCH), ("float[A] a, ", "y = Unsqueeze (a, n0)")])
+def test_what_is_between_may_be_read_inside_or_be_an_output(result: str, body: str) -> None:
+    head = f"(float[N,M] x, int64[R] t, bool c) => ({result}float[A] y)"
+    before = model(head, f"r = Reshape (x, t)  a = Unsqueeze (r, n1)  {body}", NUMBERS)
+    for info in before.graph.output:
+        info.type.tensor_type.ClearField("shape")
+    after, _ = simplified(before)
+    assert operators(after)[:3] == ["Reshape", "Unsqueeze", "Unsqueeze"]
+
+
 INNER = "a = Abs (x)  b = Neg (x)  c = Concat <axis = 1> (a, x)"
 
 

@@ -46,6 +46,26 @@ WITHOUT_EFFECT = {
         "int64[1] a = {-1}, int64[1] e = {-9}, int64[1] c = {1}, int64[1] s = {-1}",
         ["Slice", "Relu"],
     ),
+    "And of true": (
+        "b = Greater (x, o) c = And (t, b) y = Cast <to = 1> (c)",
+        "float o = {0}, bool t = {1}",
+        ["Greater", "Cast"],
+    ),
+    "And of false": (
+        "b = Greater (x, o) c = And (b, f) y = Cast <to = 1> (c)",
+        "float o = {0}, bool[4] f = {0, 0, 0, 0}",
+        ["Greater", "And", "Cast"],
+    ),
+    "Or of false": (
+        "b = Greater (x, o) c = Or (b, f) y = Cast <to = 1> (c)",
+        "float o = {0}, bool[4] f = {0, 0, 0, 0}",
+        ["Greater", "Cast"],
+    ),
+    "Or of true": (
+        "b = Greater (x, o) c = Or (t, b) y = Cast <to = 1> (c)",
+        "float o = {0}, bool t = {1}",
+        ["Greater", "Or", "Cast"],
+    ),
     "Pad": ("y0 = Pad (x, p) y = Relu (y0)", "int64[4] p = {0, 0, 0, 0}", ["Relu"]),
     "Pad of something": ("y0 = Pad (x, p) y = Relu (y0)", "int64[4] p = {0, 0, 0, 1}", ["Pad", "Relu"]),
     "Expand": ("y0 = Expand (x, s) y = Relu (y0)", "int64[2] s = {1, 4}", ["Relu"]),

@@ -65,3 +65,31 @@ def test_an_addition_to_what_another_reads_stays() -> None:
     for name, dims in (("w", (4, 3)), ("b", (3,))):
         before.graph.initializer.append(numpy_helper.from_array(np.ones(dims, np.float32), name))
     assert operators(simplified(before)[0]) == ["MatMul", "Add"]
+
+
+BIASES = {
+    "reshaped": ("r = Reshape (b, t) c = Conv (x, w) y = Add (c, r)", ["Conv"]),
+    "unsqueezed": ("r = Unsqueeze (b, u) c = Conv (x, w) y = Add (r, c)", ["Conv"]),
+    "along its length": ("r = Reshape (b, l) c = Conv (x, w) y = Add (c, r)", ["Reshape", "Conv", "Add"]),
+    "of as many axes": ("r = Abs (d) c = Conv (x, w) y = Add (c, r)", ["Abs", "Conv", "Add"]),
+    "reshaped from two axes": ("r = Reshape (e, t) c = Conv (x, w) y = Add (c, r)", ["Reshape", "Conv", "Add"]),
+    "another reads the result": (
+        "r = Reshape (b, t) c = Conv (x, w) a = Add (c, r) y = Mul (a, c)",
+        ["Reshape", "Conv", "Add", "Mul"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BIASES)
+def test_a_bias_that_is_an_input(case: str) -> None:
+    body, left = BIASES[case]
+    head = "(float[N,4,4] x, float[3,4,2] w, float[3] b, float[3,1] d, float[1,3] e) => (float[N,3,3] y)"
+    sizes = "int64[3] t = {1, 3, 1}, int64[3] l = {1, 1, 3}, int64[1] u = {1}"
+    before = model(head, body, sizes)
+    after, _ = simplified(before)
+    assert operators(after) == left
+    rng = np.random.default_rng(0)
+    dims = {"x": (2, 4, 4), "w": (3, 4, 2), "b": (3,), "d": (3, 1), "e": (1, 3)}
+    fed = {name: rng.normal(size=size).astype(np.float32) for name, size in dims.items()}
+    made = [ReferenceEvaluator(proto).run(None, fed) for proto in (before, after)]
+    np.testing.assert_allclose(np.array(made[1]), np.array(made[0]), 1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
@@ -78,6 +79,48 @@ def test_a_zero_that_is_allowed_is_no_copy() -> None:
     after, _ = simplified(before)
     assert operators(after) == ["Reshape", "Reshape"]
     assert_equal(before, after, (0, 4))
+
+
+BY_PRODUCT = {
+    "one product and the rest": ("f = Gather (s, both) p = ReduceProd (f)", "p, rest, four", [-1, 6, 4]),
+    "a product that is multiplied": ("p = Mul (u, heads)", "p, rest, four", [-1, 6, 4]),
+    "a product, and every size told": ("p = Mul (u, heads)", "p, three, eight", [-1, 3, 8]),
+    "as many elements": ("z = Size (x) p = Unsqueeze (z, front)", "p, rest", [-1, 1]),
+}
+
+
+@pytest.mark.parametrize("case", BY_PRODUCT)
+def test_a_target_with_a_product_of_sizes_is_stored(case: str) -> None:
+    made, parts, told = BY_PRODUCT[case]
+    numbers = "int64[2] both = {0, 1}, int64[1] heads = {2}, int64[1] three = {3}, int64[1] eight = {8}"
+    body = f"{BATCH} {made} t = Concat <axis = 0> ({parts}) r = Reshape (x, t) y = Relu (r)"
+    before = model("(float[N,2,3,8] x) => (float y)", body, f"{SIZES}, {numbers}")
+    before.graph.output[0].type.tensor_type.ClearField("shape")
+    after, _ = simplified(before)
+    assert operators(after) == ["Reshape", "Relu"]
+    assert target(after) == told
+    assert_equal(before, after, (1, 2, 3, 8), (3, 2, 3, 8))
+
+
+@pytest.mark.parametrize(
+    ("x", "target"),
+    [
+        ("float[3,N,8]", "m, rest, four"),  # of no elements, its zero copies the 3
+        ("float[N,M,8]", "m, rest, four"),  # M may be zero where N is not
+        ("float[N,M,8]", "p, rest, four"),  # the rest is no number
+        ("float[M,N,8]", "q, rest, four"),  # of no element, N alone may be zero, and the 0 copies M
+    ],
+)
+def test_a_target_with_a_product_stays_if_a_zero_means_something_else(x: str, target: str) -> None:
+    body = f"""
+        s = Shape (x)  u = Gather (s, front)  w = Gather (s, second)
+        m = Mul (w, four)  p = Mul (u, four)  q = Mul (u, w)
+        t = Concat <axis = 0> ({target})  r = Reshape (x, t)  y = Relu (r)
+    """
+    before = model(f"({x} x) => (float y)", body, f"{SIZES}, int64[1] second = {{1}}")
+    before.graph.output[0].type.tensor_type.ClearField("shape")
+    after, _ = simplified(before)
+    assert operators(after)[-3:] == ["Concat", "Reshape", "Relu"]
 
 
 RESTS = {
@@ -201,3 +244,30 @@ def test_sizes_that_are_equal_by_name_alone_are_not_believed() -> None:
     after, _ = simplified(before)
     assert operators(after) == ["Transpose", "Shape", "Reshape", "Relu"]
     assert_equal(before, after, (2, 3))
+
+
+LOOP = """
+    y, z = Loop (n, b, x) <body = l (int64 i, bool c, float[R,4] p) => (bool d, float[A,B] q, float[E,F] r) {{
+        d = Identity (c)  q = Concat <axis = 0> (p, p)
+        s = Shape ({read})  m = Gather (s, zero)  u = Unsqueeze (m, front)  t = Concat <axis = 0> (u, two, two)
+        v = Reshape ({read}, t)  r = ReduceSum <keepdims = 0> (v, two)
+    }}>
+"""
+
+
+@pytest.mark.parametrize(("read", "is_stored"), [("x", True), ("p", False)])
+def test_sizes_of_what_a_loop_captures_are_those_of_each_run_of_it(read: str, is_stored: bool) -> None:
+    """What the Loop carries may be of another size each time, whatever its body declares."""
+    before = model("(float[N,4] x, int64 n, bool b) => (float[A,B] y, float[E,F,G] z)", LOOP.format(read=read))
+    before.graph.initializer.extend(
+        [
+            numpy_helper.from_array(np.array(number), name)
+            for name, number in (("zero", 0), ("front", [0]), ("two", [2]))
+        ]
+    )
+    after, _ = simplified(before)
+    body = after.graph.node[-1].attribute[0].g
+    assert ("Shape" not in {node.op_type for node in body.node}) == is_stored
+    assert_equal(before, after, (2, 4), (3, 4), n=np.array(1), b=np.array(True))
+    if is_stored:
+        assert_equal(before, after, (2, 4), (3, 4), n=np.array(3), b=np.array(True))

@@ -18,6 +18,9 @@ def flattened(conversion: NodeConversion) -> None:
         if len(wide) == 1 or (not wide and first < len(shape)):
             conversion.node.set_attr("axis", wide[0] if wide else first)
             return
+    elif axis == -1:  # of the last axis alone, whatever the rank
+        conversion.node.set_attr("axis", -1)
+        return
     flat = conversion.add("Flatten", [data], "flat", axis=axis)
     output = conversion.output()
     conversion.node.set_input(0, flat)

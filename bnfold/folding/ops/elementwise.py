@@ -43,7 +43,7 @@ def _into_constant(node: ir.Node, affine: Affine) -> Step:
 
 
 def down(node: ir.Node, slot: int, affine: Affine) -> Step:
-    """Take the node out and pass both maps on; a constant that is added takes a mere shift."""
+    """Take the node out and pass both maps on; a constant takes a mere shift, or the scale of the node before."""
     if not chains.has_constant(node):
         return elementwise_nary.down(node, slot, affine)
     link = chains.arithmetic(node)
@@ -51,7 +51,15 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
     if node.is_op("Add") and affine.is_shift_only:
         held = facts.weight(node, 1 - slot)
         return Step((SetConstant(node, 1 - slot, Exact(held.dtype, plainest(held.float64() + affine.t))),))
+    if node.is_op("Mul") and affine.is_scale_only and _is_scaled(node.input(slot)):
+        return _into_constant(node, affine)
     return leaves(link.affine.after(affine), Bypass(node, link.slot))
+
+
+def _is_scaled(value: ir.Value | None) -> bool:
+    """Whether a constant scales the value right before: both could not go further as one, or they would have."""
+    producer = value.producer if value is not None else None
+    return producer is not None and producer.is_op("Mul", "Div") and chains.has_constant(producer)
 
 
 def in_place(node: ir.Node, slot: int, affine: Affine) -> Step:

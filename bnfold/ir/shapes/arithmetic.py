@@ -6,7 +6,6 @@ sizes in every run. Each answer is computed once; rewrites keep what values are.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -21,9 +20,11 @@ from bnfold.ir.elements import TP
 from bnfold.ir.evaluators import EVALUATORS, INTEGERS
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
-from bnfold.ir.shapes.items import are_equal, chosen, comparison, conjunction, disjunction, is_true, quotient
+from bnfold.ir.shapes.items import are_equal, comparison, conjunction, disjunction, is_true, larger, quotient
+from bnfold.ir.shapes.products import factors, is_product, multiplied, product, reduced, replaced
 from bnfold.ir.shapes.proven import proven_types
 from bnfold.ir.shapes.ties import tied_type
+from bnfold.ir.shapes.truths import negated, of_two, where
 from bnfold.ir.tensor import InMemory, Tensor
 from bnfold.ir.value import Dim, Value, shape_of
 
@@ -93,7 +94,7 @@ class Proven:
         dims = self._dims[value]
         if dims is None or not self._learned:
             return dims
-        return tuple(self._learned.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
+        return tuple(replaced(dim, self._learned) for dim in dims)
 
     def learn(self, value: Value, dims: Sequence[Dim]) -> None:
         """Note dims that follow from what inference does not follow, unless they are known."""
@@ -108,13 +109,21 @@ class Proven:
                 self._rename(known, new)
         self._dims[value] = tuple(new if known is None else known for known, new in zip(old, dims, strict=True))
         if self.dims(value) != old:
-            self._integers = {value: told for value, told in self._integers.items() if told and None not in told.items}
+            known_whole = {value: found for value, found in self._integers.items() if found and None not in found.items}
+            self._integers = {value: self._renamed(found) for value, found in known_whole.items()}
+
+    def _renamed(self, found: Integers) -> Integers:
+        """Return integers by the names that their sizes have now."""
+        items = [replaced(item, self._learned) for item in found.items]
+        return found if items == found.items else Integers(found.dtype, np.array(items, object).reshape(found.dims))
 
     def _rename(self, name: str, size: int | str) -> None:
         """Note what a size is to which inference gave a name of its own."""
-        size = self._learned.get(size, size) if isinstance(size, str) else size
-        if size != name:
-            self._learned = {other: size if old == name else old for other, old in self._learned.items()} | {name: size}
+        size = replaced(size, self._learned) or size
+        if name in factors([size])[0]:  # of a factor that is 1, or in a graph that no run gets through
+            return
+        learned = {other: replaced(old, {name: size}) or old for other, old in self._learned.items()}
+        self._learned = {**learned, name: size}
 
     def dtype(self, value: Value | None) -> int | None:
         """Return the element type of a value; None where it is not proven."""
@@ -157,10 +166,18 @@ class Proven:
                 return None
         if found is None or found.size > MOST or len(found.dims) > 1 or found.dtype not in INTEGERS | {TP.BOOL}:
             return None
-        return Integers(found.dtype, np.array(_ITEM(found.numpy()), dtype=object))
+        item = _ITEM if found.dtype == TP.INT64 else _NARROW
+        return Integers(found.dtype, np.array(item(found.numpy()), dtype=object))
 
 
-_ITEM = np.frompyfunc(lambda item: item if item is None or isinstance(item, str) else int(item), 1, 1)
+def _plain(item: Any) -> Dim:
+    """Return an item as Python has it."""
+    return item if item is None or isinstance(item, str) else int(item)
+
+
+_ITEM = np.frompyfunc(_plain, 1, 1)
+_NARROW = np.frompyfunc(lambda item: None if is_product(item) else _plain(item), 1, 1)
+"""Of fewer bits than a product of sizes may have."""
 
 
 def _shape(node: Node, known: Proven) -> Tensor | None:
@@ -172,10 +189,7 @@ def _shape(node: Node, known: Proven) -> Tensor | None:
 
 def _size(node: Node, known: Proven) -> Tensor | None:
     dims = known.dims(node.input(0))
-    sizes = [dim for dim in dims or () if isinstance(dim, int)]
-    if dims is None or len(sizes) < len(dims):
-        return None
-    return InMemory(TP.INT64, np.array(math.prod(sizes), dtype=object))
+    return InMemory(TP.INT64, np.array(product(dims), dtype=object)) if dims is not None else None
 
 
 def _range(node: Node, known: Proven) -> Tensor:
@@ -240,6 +254,12 @@ def _arithmetic(function: Callable[[int, int], int], neutral: int | None, *, bot
             return one
         return other if both and one == neutral else None
 
+    return _of_numbers(item)
+
+
+def _of_numbers(item: Callable[[Dim, Dim], Dim]) -> Rule:
+    """Return the rule of an operator of two operands that makes numbers."""
+
     def compute(node: Node, known: Proven) -> Tensor:
         one, other = known.operand(node, 0), known.operand(node, 1)
         if node.graph.opset() < 7 or one.dtype not in (TP.INT32, TP.INT64):
@@ -247,31 +267,6 @@ def _arithmetic(function: Callable[[int, int], int], neutral: int | None, *, bot
         return InMemory(one.dtype, np.asarray(np.frompyfunc(item, 2, 1)(one.array, other.array), dtype=object))
 
     return compute
-
-
-def _of_two(item: Callable[[Any, Any], int | None], dtypes: frozenset[int]) -> Rule:
-    """Return the rule of an operator that makes truths of two operands of a type among ``dtypes``."""
-
-    def compute(node: Node, known: Proven) -> Tensor:
-        one, other = known.operand(node, 0), known.operand(node, 1)
-        if node.graph.opset() < 7 or one.dtype not in dtypes:  # operands are broadcast since then
-            raise ValueError("not followed")
-        return InMemory(TP.BOOL, np.asarray(np.frompyfunc(item, 2, 1)(one.array, other.array), dtype=object))
-
-    return compute
-
-
-def _not(node: Node, known: Proven) -> Tensor:
-    source = known.operand(node, 0)
-    if source.dtype != TP.BOOL:
-        raise ValueError("no truths")
-    turned = np.frompyfunc(lambda item: None if item is None else 1 - item, 1, 1)(source.array)
-    return InMemory(TP.BOOL, np.asarray(turned, dtype=object))
-
-
-def _where(node: Node, known: Proven) -> Tensor:
-    truth, yes, no = (known.operand(node, slot) for slot in range(3))
-    return InMemory(yes.dtype, np.asarray(np.frompyfunc(chosen, 3, 1)(truth.array, yes.array, no.array), dtype=object))
 
 
 Rule = Callable[[Node, Proven], Tensor | None]
@@ -286,15 +281,17 @@ _RULES: dict[str, Rule] = {
     "Concat": _concat,
     "Add": _arithmetic(lambda one, other: one + other, 0, both=True),
     "Sub": _arithmetic(lambda one, other: one - other, 0, both=False),
-    "Mul": _arithmetic(lambda one, other: one * other, 1, both=True),
+    "Mul": _of_numbers(multiplied),
+    "ReduceProd": reduced,
+    "Max": _of_numbers(larger),
     "Div": _arithmetic(quotient, 1, both=False),
-    "Equal": _of_two(are_equal, _NUMBERS | {TP.BOOL}),
-    "Where": _where,
-    "Less": _of_two(comparison(operator.lt, below=True), _NUMBERS),
-    "LessOrEqual": _of_two(comparison(operator.le, below=True), _NUMBERS),
-    "Greater": _of_two(comparison(operator.gt, below=False), _NUMBERS),
-    "GreaterOrEqual": _of_two(comparison(operator.ge, below=False), _NUMBERS),
-    "And": _of_two(conjunction, frozenset({TP.BOOL})),
-    "Or": _of_two(disjunction, frozenset({TP.BOOL})),
-    "Not": _not,
+    "Equal": of_two(are_equal, _NUMBERS | {TP.BOOL}),
+    "Where": where,
+    "Less": of_two(comparison(operator.lt, below=True), _NUMBERS),
+    "LessOrEqual": of_two(comparison(operator.le, below=True), _NUMBERS),
+    "Greater": of_two(comparison(operator.gt, below=False), _NUMBERS),
+    "GreaterOrEqual": of_two(comparison(operator.ge, below=False), _NUMBERS),
+    "And": of_two(conjunction, frozenset({TP.BOOL})),
+    "Or": of_two(disjunction, frozenset({TP.BOOL})),
+    "Not": negated,
 }

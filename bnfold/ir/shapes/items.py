@@ -17,6 +17,13 @@ def quotient(one: int, other: int) -> int:
     return one // other
 
 
+def larger(one: Dim, other: Dim) -> Dim:
+    """Return the larger item; of a dynamic size and another item only if they are the same."""
+    if isinstance(one, int) and isinstance(other, int):
+        return max(one, other)
+    return one if one == other else None
+
+
 def are_equal(one: Dim, other: Dim) -> int | None:
     """Compare; a dynamic size is no negative number."""
     if one is None or other is None:

@@ -27,10 +27,11 @@ _ROUNDS = 4
 
 
 def proven_types(model: Model) -> Mapping[Value, onnx.TypeProto]:
-    """Return the types of values of the main graph, and of the branches of If in it, as inferred.
+    """Return the types of values of the main graph, of the branches of If and of the bodies of Loop, as inferred.
 
-    Results of Loop and Scan have an unknown type: sizes may differ between iterations. Those of If have what its
-    branches have in common, as far as they can be taken.
+    Results of Loop and Scan have an unknown type: sizes may differ between iterations. So may those of what a Loop
+    carries: equal names in its body are equal sizes in every single iteration. Results of If have what its branches
+    have in common, as far as they can be taken.
     """
     known: dict[Value, Dims] = {}
     types = _inferred(model, known)
@@ -72,7 +73,7 @@ def _rename(graph: onnx.GraphProto) -> None:
 def _forget(graph: Graph, message: onnx.GraphProto, known: Mapping[Value, Dims]) -> None:
     """Forget what is declared for inner values, and what results of control flow are inferred to be, but for ``known``.
 
-    A node of an unknown domain makes these results. The If in front of it makes values that nothing reads.
+    A node of an unknown domain makes these results. The If or Loop in front of it makes values that nothing reads.
     """
     del message.value_info[:]
     forget_shapes(message.output)
@@ -83,15 +84,17 @@ def _forget(graph: Graph, message: onnx.GraphProto, known: Mapping[Value, Dims])
         if not node.subgraphs:
             continue
         opaque, changed = onnx.NodeProto(op_type=source.op_type, domain=_OPAQUE, output=source.output), True
-        if not _has_branches(node):
+        if not _is_followed(node):
             messages[-1] = opaque
             continue
         source.output[:] = [f"{_OPAQUE}:{name}" for name in source.output]
         messages.append(opaque)
-        branches = [*_branches(node, source)]
-        for inner, copy in branches:
+        bodies = [*_bodies(node, source)]
+        for inner, copy in bodies:
+            forget_shapes(copy.input)
             _forget(inner, copy, known)
-        message.value_info.extend(_elements(opaque.output, [copy for _, copy in branches]))
+        if node.is_op("If"):
+            message.value_info.extend(_elements(opaque.output, [copy for _, copy in bodies]))
     _state(graph, message, known)
     if changed:
         copies = [deepcopy(source) for source in messages]
@@ -116,23 +119,23 @@ def _state(graph: Graph, message: onnx.GraphProto, known: Mapping[Value, Dims]) 
         info.type.CopyFrom(onnx.helper.make_tensor_type_proto(kind.elem_type, known[value]))
 
 
-def _has_branches(node: Node) -> bool:
-    return node.is_op("If") and not node.is_call
+def _is_followed(node: Node) -> bool:
+    return node.is_op("If", "Loop") and not node.is_call
 
 
-def _branches(node: Node, message: onnx.NodeProto) -> Iterator[tuple[Graph, onnx.GraphProto]]:
+def _bodies(node: Node, message: onnx.NodeProto) -> Iterator[tuple[Graph, onnx.GraphProto]]:
     held = graphs_of(message)
     for name, graphs in node.subgraphs.items():
         yield from zip(graphs, held[name], strict=True)
 
 
 def _paired(graph: Graph, counterpart: Graph) -> Iterator[tuple[Value, onnx.TypeProto]]:
-    """Yield values with the types that their counterparts have, through the branches of If."""
+    """Yield values with the types that their counterparts have, through the bodies that are followed."""
     for name, kind in counterpart.types.items():
         if name in graph.values:
             yield graph.values[name], kind
     shown = [node for node in counterpart.nodes if node.domain != _OPAQUE]
-    hidden = (node for node in graph.nodes if _has_branches(node) or not node.subgraphs)
+    hidden = (node for node in graph.nodes if _is_followed(node) or not node.subgraphs)
     for node, other in zip(hidden, shown, strict=True):
         for name, graphs in node.subgraphs.items():
             for inner, copy in zip(graphs, other.subgraphs[name], strict=True):

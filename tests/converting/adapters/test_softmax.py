@@ -46,6 +46,20 @@ def test_static_shapes_need_no_shape_node(upgraded: Converted, text: Text) -> No
     assert symbolic.ops == ["Flatten", "Shape", "Softmax", "Reshape"]
 
 
+@pytest.mark.parametrize("axis", [-1, -2])
+def test_the_last_axis_is_the_last_of_any_rank(axis: int) -> None:
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 7, opset_import: ["" : 11]> g (float[N, M] x, int64[R] t) => (float y) {{
+            r = Reshape (x, t)  y = Softmax <axis = {axis}> (r)
+        }}"""
+    )
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    model = ir.load(proto.SerializeToString())
+    upgrade(model, 13)
+    ops = [node.op_type for node in model.graph.nodes]
+    assert (ops == ["Reshape", "Softmax"]) == (axis == -1)
+
+
 def test_below_13_nothing_changes(upgraded: Converted, text: Text) -> None:
     assert upgraded(text(1, "float[2, 3, 4] x", "y = Softmax (x)"), 12).ops == ["Softmax"]
 

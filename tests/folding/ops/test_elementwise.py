@@ -84,3 +84,19 @@ def test_legacy_broadcasting() -> None:
     y = net.node("Conv", net.input(2, 3, 5, 7), net.const(4, 3, 2, 2))
     y = net.node("Identity", net.node("Mul", y, net.const(4), broadcast=1, axis=1))
     assert declined(net, net.batchnorm(y, 4, is_test=1)) == ["legacy-broadcast"]
+
+
+@pytest.mark.parametrize("constant", [(), (5, 7), (3, 1, 1)])
+@pytest.mark.parametrize("op", ["Mul", "Div"])
+def test_two_scales_that_nothing_takes_are_one(op: str, constant: tuple[int, ...]) -> None:
+    net = Net()
+    y = net.node(op, net.node("Tanh", net.input(2, 3, 5, 7)), net.const(*constant))
+    y = net.node("Mul", y, net.const(1, 3, 5, 7))
+    assert folded(net, net.node("Exp", y), all_affines=True, tolerance=1e-8).ops == ["Tanh", "Mul", "Exp"]
+
+
+def test_a_shift_between_two_scales_keeps_them() -> None:
+    net = Net()
+    y = net.node("Mul", net.node("Tanh", net.input(2, 3, 5, 7)), net.const())
+    y = net.node("Mul", net.node("Abs", net.node("Add", y, net.const(3, 1, 1))), net.const(1, 3, 5, 7))
+    assert folded(net, net.node("Exp", y), all_affines=True).ops == ["Tanh", "Mul", "Add", "Abs", "Mul", "Exp"]

@@ -119,6 +119,29 @@ def additions() -> Rewrite:
     )
 
 
+def joined_axes() -> Rewrite:
+    """Axes that are joined for a Transpose, and parted behind it; other axes are exchanged instead, or none."""
+    head = "(float[N,2,3,5] x) => (float[P,Q,R,S] y)"
+    sizes = {"front": np.array([-1, 3, 5]), "place": np.array([0]), "rest": np.array([2, 5, 3])}
+    three = "j = Reshape (x, front)  t = Transpose <perm = [0,2,1]> (j)"
+    target = "s = Shape (x)  n = Gather (s, place)  p = Concat <axis = 0> (n, rest)"
+
+    def one(perm: str, more: str = "y = Relu (t)") -> onnx.ModelProto:
+        return model(f"{head} {{ t = Transpose <perm = {perm}> (x)  {more} }}", {})
+
+    return Rewrite(
+        "Reshape, Transpose, Reshape",
+        model(f"{head} {{ {three}  {target}  r = Reshape (t, p)  y = Relu (r) }}", sizes),
+        one("[0,1,3,2]"),
+        {
+            "other axes exchanged": one("[0,2,3,1]"),
+            "parted alone": model(
+                f"{head} {{ {target}  r = Reshape (x, p)  y = Relu (r) }}", {**sizes, "front": np.array([0])}
+            ),
+        },
+    )
+
+
 def slices() -> Rewrite:
     """A Slice that takes all of an axis, and one that takes nearly all of it."""
     sizes = {"start": np.array([0]), "end": np.array([5]), "axis": np.array([2])}
@@ -301,6 +324,7 @@ def rewrites() -> list[Rewrite]:
         narrow(),
         twins(),
         additions(),
+        joined_axes(),
         slices(),
         rows(),
         joined(),
