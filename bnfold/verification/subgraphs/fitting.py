@@ -24,9 +24,9 @@ from bnfold.verification.inputs.choices import Choice, other_choices
 from bnfold.verification.inputs.shapes import elements, sizings
 from bnfold.verification.inputs.sized import fitted, sized
 from bnfold.verification.request import Request
+from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.shapes import (
     LARGEST_OTHER,
-    Shapes,
     Trial,
     may_be_fed_at,
     needs_other_sizes,

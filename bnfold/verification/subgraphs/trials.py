@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.runnable import FEW
-from bnfold.verification.subgraphs.shapes import Shapes, Trial
+from bnfold.verification.subgraphs.shapes import Trial
 from bnfold.verification.tolerance.compare import Difference
 
 
