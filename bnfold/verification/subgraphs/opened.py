@@ -27,9 +27,9 @@ _MANY = 1 << 16
 def opened(
     inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], full: Mapping[str, Known], least: int
 ) -> dict[str, Known]:
-    """Return the shapes with all sizes open but those of channels.
+    """Return the shapes with all sizes free but those of channels.
 
-    Channels are axis 1. Where that makes many elements, with open sizes of ``least`` or more, they are the last axis if
+    Channels are axis 1. Where that makes many elements, if free ones are ``least`` or more, they are the last axis if
     weights tell its size and not that of axis 1, as in transformers.
     """
     small = {name: _but_axis_1(inputs[name], shape) for name, shape in full.items()}
