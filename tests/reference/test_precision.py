@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from bnfold.reference.precision import as_array, as_declared, computed_type, is_float, rounded, widen, workable
+from bnfold.reference.precision import (
+    as_array,
+    as_declared,
+    computed_type,
+    is_float,
+    jittered,
+    rounded,
+    widen,
+    workable,
+)
 from tests.reference.models import Array
 
 
@@ -59,3 +68,16 @@ def test_scalars_become_arrays() -> None:
     assert as_array(None) is None
     assert is_float(np.zeros(1, ml_dtypes.bfloat16))
     assert not is_float(np.zeros(1, np.int32))
+
+
+def test_jitter_moves_what_is_between_integers_to_either_neighbour() -> None:
+    kept = np.array([0.0, -0.0, 3.0, np.inf, -np.inf, 2.0**60])
+    between = np.linspace(-2.4, 2.3, 1001)[:-1:2]
+    moved = jittered(np.concatenate([kept, [np.nan], between]), np.random.default_rng(0))
+    assert isinstance(moved, np.ndarray)
+    assert moved[: kept.size].tolist() == kept.tolist()
+    assert np.isnan(moved[kept.size])
+    rest = moved[kept.size + 1 :]
+    up, down = (rest == np.nextafter(between, end) for end in (np.inf, -np.inf))
+    assert (up ^ down).all()
+    assert 0.4 < up.mean() < 0.6

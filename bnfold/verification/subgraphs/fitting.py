@@ -24,9 +24,10 @@ from bnfold.verification.inputs.choices import Choice, other_choices, turns_for
 from bnfold.verification.inputs.shapes import elements, sizings
 from bnfold.verification.inputs.sized import fitted, sized
 from bnfold.verification.request import Request
+from bnfold.verification.subgraphs.levels import at_levels
+from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.shapes import (
     LARGEST_OTHER,
-    Shapes,
     Trial,
     may_be_fed_at,
     needs_other_sizes,
@@ -63,6 +64,9 @@ def sizes_in_turn(
     if not attempts.has_run:
         if first is not None and (other := _meeting(part, first)) != first:
             yield other
+        scaled = at_levels(fed, part.nodes, first.shapes) if first is not None and not attempts.has_run else None
+        if scaled is not None:
+            yield scaled
         if not attempts.has_passed:  # they are guesses
             yield from _fitting(request, path, fed, part.nodes)
     yield from trials

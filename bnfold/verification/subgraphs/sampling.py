@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from bnfold import ir
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, choosing, random_value, smaller
+from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.pairs import SubgraphPair
-from bnfold.verification.subgraphs.shapes import Shapes, fed_shapes, lacks_rank, subgraph_shapes
+from bnfold.verification.subgraphs.shapes import fed_shapes, lacks_rank, subgraph_shapes
 from bnfold.verification.subgraphs.trials import MOST_SAMPLES, Found, Skip, fails, samples_needed
 from bnfold.verification.tolerance.compare import Difference
 

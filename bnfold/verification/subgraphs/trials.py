@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.runnable import FEW
-from bnfold.verification.subgraphs.shapes import Shapes, Trial
+from bnfold.verification.subgraphs.shapes import Trial
 from bnfold.verification.tolerance.compare import Difference
 
 
@@ -93,9 +94,15 @@ class SubgraphTrials:
         """Whether the results were equal at any sizes."""
         return self._equal is not None
 
+    @property
+    def _is_settled(self) -> bool:
+        """Whether the results differ at declared sizes, so that equality at no others would count."""
+        may_count = self.reshapes or self.unranked or self._declared_do_not_run or self._equal is not None
+        return self._is_binding and not may_count
+
     def need(self, trial: Trial, *, guessed: bool) -> bool:
         """Whether to try these sizes. After a difference, only sizes where passing is conclusive matter."""
-        if self._is_binding and not trial.passing_is_conclusive:
+        if self._is_settled or (self._is_binding and not trial.passing_is_conclusive):
             return False
         return self.unranked or not guessed or isinstance(self._first, Skip)
 

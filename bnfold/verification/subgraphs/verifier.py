@@ -23,15 +23,15 @@ from bnfold.verification.inputs.shapes import elements
 from bnfold.verification.inputs.sized import SharedShapes, fitted
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import doubled, nearby, sizes_in_turn
+from bnfold.verification.subgraphs.further import further_shapes
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
+from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.repeated import MOST, repeatable, repeated, signature
 from bnfold.verification.subgraphs.runnable import runnable, takes_long
 from bnfold.verification.subgraphs.sampling import at_other_ranks, drawn, sampled
 from bnfold.verification.subgraphs.shapes import (
-    Shapes,
     Trial,
-    further_shapes,
     has_guesses,
     is_static,
     lacks_rank,

@@ -13,7 +13,8 @@ from bnfold.verification import verify
 from bnfold.verification.changes.boundaries import uncovered
 from bnfold.verification.inputs.bounds import largest_bound
 from bnfold.verification.subgraphs.shapes import subgraph_shapes
-from tests.verification.graphs import model
+from tests.verification.graphs import Weights, model, numbers, single
+from tests.verification.subgraphs.test_verifier import check
 
 _LSTM = "(float[N,2,3] x) => (float[N,1,2,40] y, float[1,2,40] h) { y, h = LSTM <hidden_size = 40> (x, w, r) }"
 _WEIGHTS = {"w": np.ones((1, 160, 3)), "r": np.ones((1, 160, 40))}
@@ -128,3 +129,58 @@ def test_half_of_an_odd_number_of_rows_is_rounded() -> None:
     after = model(f"{head}  m = Sub (n, one)  e = Div (m, two)  y = Slice (x, z, e, z) }}", numbers)
     verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
     assert verdict.status == "failed", verdict.reason
+
+
+def _tried(body: str, weights: Weights) -> list[tuple[int, ...]]:
+    """Return the shapes of ``x`` in all trials of a model's nodes."""
+    read = ir.load(model(body, weights))
+    return [trial.shapes["x"] for trial in subgraph_shapes({"x": read.graph.values["x"]}, [*read.nodes()])]
+
+
+def test_windows_that_reach_far_slide_over_two_rows_that_are_no_longer_than_declared() -> None:
+    far = "(float[N,64,65000] x) => (float[N,1,P] y) { y = Conv <dilations = [32768]> (x, W) }"
+    assert _tried(far, {"W": np.ones((1, 64, 3))}) == [(2, 64, 65000)]
+    wide = far.replace("64,65000", "640,65000")
+    assert _tried(wide, {"W": np.ones((1, 640, 3))}) == []
+
+
+@pytest.mark.parametrize(("factor", "status"), [(1.0, "verified"), (1 + 1e-4, "failed")])
+def test_two_rows_are_compared_where_three_are_too_large(
+    factor: float, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bnfold.verification.subgraphs.shapes.LARGEST_FEED", 50)
+    weight = single(numbers(5).normal(size=(2, 4, 3)))
+    head = "(float[N,4,9] x) => (float[N,2,9] y)"
+    conv = "Conv <dilations = [4], pads = [4, 4]>"
+    before = model(f"{head} {{ c = {conv} (x, W)  y = Mul (c, k) }}", {"W": weight, "k": np.array(1.5)})
+    after = model(f"{head} {{ y = {conv} (x, W) }}", {"W": weight * 1.5 * factor})
+    (row,) = check(before, after, ir.Cut("", ("x",), ("y",), "fold"))
+    assert row.status == status
+
+
+def test_of_many_places_before_channels_few_are_drawn() -> None:
+    body = "(float[N,300,384] x) => (float[N,300,8] y) { y = MatMul (x, W) }"
+    weights: Weights = {"W": np.ones((384, 8))}
+    first, *_ = _tried(body, weights)
+    assert first[2] == 384
+    assert 1 < first[1] < 10
+    assert first[0] not in (1, first[1])  # rows and places that are exchanged have to show
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "a = Add (x, c)  y = MatMul (a, W)",  # a constant has a number for each place
+        "r = Reshape (x, s)  y = MatMul (r, W)",  # a target may ask for as many
+        "y = Relu (x)",  # channels may be axis 1
+    ],
+)
+def test_places_stay_where_their_number_may_matter(nodes: str) -> None:
+    weights: Weights = {"W": np.ones((384, 8)), "c": np.ones((300, 1)), "s": np.array([-1, 300, 384])}
+    first, *_ = _tried(f"(float[N,300,384] x) => (float[a,b,c0] y) {{ {nodes} }}", weights)
+    assert first[1] == 300
+
+
+def test_few_places_stay() -> None:
+    first, *_ = _tried("(float[N,30,8] x) => (float[N,30,8] y) { y = MatMul (x, W) }", {"W": np.ones((8, 8))})
+    assert first[1] == 30

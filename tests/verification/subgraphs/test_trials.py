@@ -31,3 +31,17 @@ def test_a_difference_at_a_guessed_size_binds_where_no_declared_one_can_answer(u
     trials.decide(DIFFERENT, guessed=True, rank=4)
     assert trials.need(Trial({}, passing_is_conclusive=False), guessed=False) is not unranked
     assert trials.need(Trial({}, passing_is_conclusive=True), guessed=True) is unranked
+
+
+@pytest.mark.parametrize("reshapes", [True, False])
+def test_a_difference_at_declared_sizes_ends_the_trials_unless_a_target_takes_one_batch_only(reshapes: bool) -> None:
+    trials = SubgraphTrials(unranked=False, reshapes=reshapes)
+    trials.decide(DIFFERENT, guessed=False, rank=4)
+    assert trials.need(Trial({}, passing_is_conclusive=True), guessed=False) is reshapes
+    assert trials.outcome() is DIFFERENT
+
+
+def test_a_difference_at_guessed_sizes_ends_no_trials() -> None:
+    trials = SubgraphTrials(unranked=False, reshapes=False)
+    trials.decide(DIFFERENT, guessed=True, rank=4)
+    assert trials.need(Trial({}, passing_is_conclusive=True), guessed=False)

@@ -1,0 +1,47 @@
+"""Other shapes that callers may feed to a part than those that it is compared at first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from bnfold import ir
+from bnfold.ir.shapes.unification import Known
+from bnfold.ir.traits import BROADCASTING
+from bnfold.verification.inputs.shapes import open_places
+from bnfold.verification.subgraphs.opened import Shapes
+
+
+def further_shapes(
+    fed: Mapping[str, ir.Value], usual: Shapes, nodes: Iterable[ir.Node], inferred: Callable[[ir.Value], Known | None]
+) -> Iterator[Shapes]:
+    """Yield other shapes that callers may feed.
+
+    Dynamic sizes as 1 beside another input or a constant of that size, one axis where the rank is unknown.
+    """
+    for name, value in fed.items():
+        if value.is_input and value.shape is None and len(usual[name]) > 1:
+            yield {**usual, name: (math.prod(usual[name]),)}
+    places = open_places({name: [dim or None for dim in inferred(value) or ()] for name, value in fed.items()})
+    stored = _broadcast_sizes(nodes) if places else set()
+    for same in places:
+        is_beside = len(usual) > 1 and all(fed[name].is_input for name, _ in same)
+        if not (is_beside or any((usual[name][axis], len(usual[name]) - axis) in stored for name, axis in same)):
+            continue
+        shapes = {
+            name: tuple(1 if (name, axis) in same else dim for axis, dim in enumerate(shape))
+            for name, shape in usual.items()
+        }
+        if shapes != usual:
+            yield shapes
+
+
+def _broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:
+    """Return the sizes that operands are broadcast to by constants, each with its axis counted from the end."""
+    dims: list[Sequence[int]] = []
+    for node in nodes:
+        held = [ir.constant(value) for value in node.inputs] if node.has_trait(BROADCASTING | {"MatMul"}) else []
+        dims += [tensor.dims for tensor in held if tensor is not None]
+        target = ir.constant(node.input(1)) if node.is_op("Expand") else None
+        dims += [target.numpy().reshape(-1).tolist()] if target is not None else []
+    return {(size, len(each) - axis) for each in dims for axis, size in enumerate(each) if size > 1}
