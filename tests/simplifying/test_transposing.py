@@ -162,3 +162,11 @@ def test_keys_of_attention_of_dynamic_sizes() -> None:
     after, _ = simplified(before)
     assert operators(after) == ["Reshape", "Transpose"]
     assert_equal(before, after, (2, 3, 8), (1, 5, 4))
+
+
+def test_joined_axes_of_a_value_of_unknown_rank_stay() -> None:
+    body = "q = Reshape (x, u) j = Reshape (q, front) t = Transpose <perm = [0, 2, 1]> (j) y = Reshape (t, v)"
+    before = model("(float[N,24] x, int64[R] u, int64[R] v) => (float y)", body, SIZES)
+    before.graph.output[0].type.tensor_type.ClearField("shape")
+    after, _ = simplified(before)
+    assert operators(after) == ["Reshape", "Transpose", "Reshape"]

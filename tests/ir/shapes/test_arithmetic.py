@@ -95,3 +95,36 @@ def test_an_operator_of_onnxruntime_makes_what_its_counterpart_does(domain: str,
         ).SerializeToString()
     )
     assert Proven(loaded).dims(loaded.graph.values["y"]) == expected
+
+
+@pytest.mark.parametrize(("attributes", "items"), [("", ["0:0*12"]), ("<noop_with_empty_axes = 1>", None)])
+def test_a_product_of_all_or_of_none(attributes: str, items: list[str] | None) -> None:
+    model = ir.load(
+        onnx.parser.parse_model(
+            f"""<ir_version: 8, opset_import: ["" : 18]> g (float[N,3,4] x) => (int64[M] y) {{
+                s = Shape (x)  y = ReduceProd {attributes} (s)
+            }}"""
+        ).SerializeToString()
+    )
+    found = Proven(model).integers(model.graph.values["y"])
+    assert (found.items if found is not None else None) == items
+
+
+def test_what_is_learned_of_a_size_holds_for_its_products() -> None:
+    model = ir.load(
+        onnx.parser.parse_model(
+            """<ir_version: 8, opset_import: ["" : 18]> g (float[N,3,4] x, int64[3] t) => (int64 y) {
+                r = Reshape (x, t)  s = Shape (r)  y = ReduceProd (s)
+            }"""
+        ).SerializeToString()
+    )
+    known, values = Proven(model), model.graph.values
+    before = known.integers(values["y"])
+    known.learn(values["r"], ["0:0", 3, 4])
+    after = known.integers(values["y"])
+    assert before is not None
+    assert before.items != ["0:0*12"]
+    assert after is not None
+    assert after.items == ["0:0*12"]
+    known.learn(values["r"], ["0:0*2", 3, 4])  # of a graph that no run gets through
+    assert known.dims(values["r"]) == ("0:0", 3, 4)
