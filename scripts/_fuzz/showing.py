@@ -15,14 +15,13 @@ import numpy as np
 import onnx
 from _upgrade.running import in_reference
 
-from _fuzz import distance, feeding, parts, promises, runtime
+from _fuzz import distance, feeding, promises, runtime
 from _fuzz.feeding import Feeds
 
 Truth = Literal["same", "shows", "does not run", "interface", "unclear"]
 RUNS, FEWEST = 10, 5
 SAME, DIFFERENT = 1e-4, 1e-2
 """Share of an output's scale."""
-MEANS = ("ReduceMean", "GlobalAveragePool", "InstanceNormalization", "LayerNormalization", "GroupNormalization")
 MOST_OPEN = 6
 """With more dynamic dims than these, the largest sizes are not searched."""
 WORST_FIRST: tuple[Truth, ...] = ("does not run", "shows", "interface", "unclear", "same")
@@ -65,7 +64,7 @@ Groups = Callable[[onnx.ModelProto, Feeds, Any], Iterable[Iterable[Feeds]]]
 
 
 def _in_groups(original: onnx.ModelProto, changed: onnx.ModelProto, drawn: Feeds, groups: Groups) -> list[Truth]:
-    if _averages(original) and any(np.size(array) == 0 for array in drawn.values()):
+    if runtime.averages_nothing(original, drawn):
         return []
     try:
         first = runtime.session(original.SerializeToString())
@@ -108,11 +107,6 @@ def _said(errors: Sequence[float]) -> Truth:
     return "shows" if np.mean(np.array(errors) > DIFFERENT) > 0.5 else "same" if max(errors) < SAME else "unclear"
 
 
-def _averages(model: onnx.ModelProto) -> bool:
-    """Whether the model may average no elements: ONNX leaves the mean undefined, onnxruntime returns 0, or dies."""
-    return any(node.op_type in MEANS for node in parts.nodes(model))
-
-
 def _names(values: Any) -> list[str]:
     return [value.name for value in values]
 
@@ -127,7 +121,7 @@ def _groups(model: onnx.ModelProto, drawn: Feeds, session: Any) -> Iterator[Iter
         for far in (feeding.FAR, -feeding.FAR):
             yield (feeding.far(feeding.numbers(left, rng), far) for _ in range(RUNS))
     if feeding.open_dims(model, left):
-        yield (feeding.resized(model, left, rng, empty=not _averages(model)) for _ in range(RUNS))
+        yield (feeding.resized(model, left, rng, empty=not runtime.averages(model)) for _ in range(RUNS))
         longest = _longest(model, left, session)
         yield (feeding.numbers(left, rng, longest) for _ in range(RUNS))
 
