@@ -43,13 +43,17 @@ def shape_of(info: Any) -> Shape:
 def of_outputs(before: onnx.ModelProto, after: onnx.ModelProto) -> Told:
     """Return the shapes of outputs as both models declare them, without the sizes that runtimes dispute."""
     old = {info.name: shape_of(info) for info in before.graph.output}
-    empty = {tensor.name for tensor in before.graph.initializer if 0 in tensor.dims}
-    disputed = any(_is_disputed(node, empty) for node in parts.nodes(before))
-    specified = _as_specified(before) if disputed else {}
+    specified = _as_specified(before) if has_disputed_sizes(before) else {}
     return {
         info.name: (old.get(info.name), _without(shape_of(info), specified.get(info.name)))
         for info in after.graph.output
     }
+
+
+def has_disputed_sizes(model: onnx.ModelProto) -> bool:
+    """Whether ONNX and onnxruntime give a node of the model different sizes."""
+    empty = {tensor.name for tensor in model.graph.initializer if 0 in tensor.dims}
+    return any(_is_disputed(node, empty) for node in parts.nodes(model))
 
 
 def is_broken(declared: tuple[Shape, Shape], shape: Sequence[int]) -> bool:
