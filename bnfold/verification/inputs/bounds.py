@@ -43,6 +43,10 @@ def depend_on_sizes(nodes: Iterable[ir.Node]) -> bool:
     return any(node.domain or node.op_type not in (*_ANY_SIZE, "Conv", "ConvTranspose") for node in nodes)
 
 
+BEYOND = 3
+"""Elements behind a bound: a single one there may be turned round, or two by two, and nothing changes."""
+
+
 def largest_bound(nodes: Sequence[ir.Node]) -> int:
     """Return the largest size or index in attributes, small constants or tables of the nodes; 0 if there is none."""
     # The output_shape of a ConvTranspose is no bound on its input.

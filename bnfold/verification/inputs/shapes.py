@@ -11,6 +11,10 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.ir.shapes.unification import Known
+from bnfold.verification.inputs.bounds import BEYOND
+
+_LARGE = 8
+"""What is larger is among the other sizes only if it is asked for."""
 
 _MOST_COMBINED = 1000
 _MOST_PAIRED = 5
@@ -155,12 +159,14 @@ def other_sizings(bound: int) -> tuple[tuple[Sizing, ...], ...]:
     however often they are halved, rounded down or up; sizes beyond a ``bound`` at which operators may end; an odd
     batch; and size 1 for all open dims.
     """
-    evens, usual, batch = (6, 4, 10, 8, 12), (7, 5, 11, 9, 13), 3 if bound > 8 else max(3, bound + 1)
-    beyond = tuple(bound + more for more in (1, 3, 2, 5, 4))
+    evens, usual, last = (6, 4, 10, 8, 12), (7, 5, 11, 9, 13), bound + BEYOND
+    is_large = last > _LARGE
+    batch = 3 if is_large or not bound else last
+    beyond = tuple(last + more for more in (0, 2, 1, 4, 3))
     large = (
-        (Sizing(batch, beyond, beyond), Sizing(1, (bound + 1, 35, 21), beyond)),
-        (Sizing(1, (35, bound + 1, bound + 2), evens), Sizing(1, (32,), beyond)),
-        (Sizing(bound + 1, (35, 51, 21), evens),),
+        (Sizing(batch, beyond, beyond), Sizing(1, (last, 35, 21), beyond)),
+        (Sizing(1, (35, last, last + 1), evens), Sizing(1, (32,), beyond)),
+        (Sizing(last, (35, 51, 21), evens),),
     )
     return (
         (
@@ -169,7 +175,7 @@ def other_sizings(bound: int) -> tuple[tuple[Sizing, ...], ...]:
             Sizing(1, (32, 64, 96), evens),
             Sizing(1, (64, 96, 32), usual),
         ),
-        *(large if bound > 8 else ()),
+        *(large if is_large else ()),
         (
             Sizing(batch, (65, 97, 33), (8, 3, 14, 10, 2)),
             Sizing(batch, (49, 81, 25), (8, 3, 14, 10, 2)),

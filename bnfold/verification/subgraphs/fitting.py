@@ -19,7 +19,7 @@ from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, RESHAPING
 from bnfold.verification.changes.boundaries import visible
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.comparing.sizes import sizes_of_original
-from bnfold.verification.inputs.bounds import size_changes
+from bnfold.verification.inputs.bounds import kinds_of, size_changes
 from bnfold.verification.inputs.choices import Choice, other_choices, turns_for
 from bnfold.verification.inputs.shapes import elements, sizings
 from bnfold.verification.inputs.sized import fitted, sized
@@ -54,10 +54,13 @@ class SizedGraphs(NamedTuple):
 
 
 def sizes_in_turn(
-    request: Request, path: str, fed: Mapping[str, ir.Value], part: Subgraph, attempts: SubgraphTrials
+    request: Request, path: str, fed: Mapping[str, ir.Value], sides: tuple[Subgraph, Subgraph], attempts: SubgraphTrials
 ) -> Iterator[Trial]:
     """Yield sizes for a part; if it does not run at the first, then those that follow from it, or from the whole."""
-    trials = subgraph_shapes(fed, part.nodes)
+    part, rewritten = sides
+    known = kinds_of(part.nodes).keys()
+    added = [node for node in rewritten.nodes if not kinds_of([node]).keys() <= known]
+    trials = subgraph_shapes(fed, part.nodes, added)
     first = next(trials, None)
     if first is not None:
         yield first
@@ -68,7 +71,7 @@ def sizes_in_turn(
         if scaled is not None:
             yield scaled
         if not attempts.has_passed:  # they are guesses
-            yield from _fitting(request, path, fed, part.nodes)
+            yield from _fitting(request, path, fed, [*part.nodes, *added])
     yield from trials
 
 

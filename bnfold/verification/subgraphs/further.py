@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from bnfold import ir
 from bnfold.ir.shapes.unification import Known
 from bnfold.ir.traits import BROADCASTING
+from bnfold.verification.inputs.bounds import BEYOND, largest_bound
 from bnfold.verification.inputs.shapes import open_places
 from bnfold.verification.subgraphs.opened import Shapes
+from bnfold.verification.subgraphs.shapes import may_be_fed_at
 
 
 def further_shapes(
@@ -33,6 +35,27 @@ def further_shapes(
             for name, shape in usual.items()
         }
         if shapes != usual:
+            yield shapes
+
+
+def beyond_bounds(
+    fed: Mapping[str, ir.Value], passed: Sequence[Shapes], nodes: Sequence[ir.Node], inputs: Iterable[ir.Value]
+) -> Iterator[Shapes]:
+    """Yield the first shapes with a dynamic size of the model's inputs behind all places at which nodes may end.
+
+    Where results differ at sizes that are not declared, no such size has been compared.
+    """
+    last = largest_bound(nodes) + BEYOND
+    named = {dim for value in inputs for dim in value.shape or () if isinstance(dim, str)}
+    for same in open_places({name: value.shape or () for name, value in fed.items()}):
+        is_named = (fed[same[0][0]].shape or ())[same[0][1]] in named
+        if not is_named or any(shapes[name][axis] >= last for shapes in passed for name, axis in same):
+            continue
+        shapes = {
+            name: tuple(last if (name, axis) in same else dim for axis, dim in enumerate(shape))
+            for name, shape in passed[0].items()
+        }
+        if may_be_fed_at(shapes):
             yield shapes
 
 

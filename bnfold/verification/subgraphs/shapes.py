@@ -13,7 +13,7 @@ from bnfold import ir
 from bnfold.ir.shapes.unification import Known
 from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, RESHAPING, WINDOWED
 from bnfold.verification.changes.extract import constant_of
-from bnfold.verification.inputs.bounds import chooses_by_sizes, depend_on_sizes, largest_bound
+from bnfold.verification.inputs.bounds import BEYOND, chooses_by_sizes, depend_on_sizes, largest_bound
 from bnfold.verification.inputs.domains import ShapeOf
 from bnfold.verification.inputs.shapes import elements
 from bnfold.verification.subgraphs.opened import (
@@ -45,6 +45,9 @@ _EVEN = 8
 _OTHER_BATCHES = (4, 5, 6, 7, 8, 2)
 """A Reshape to fixed sizes takes one batch only. In one row the last is the first."""
 
+_NEW_BATCH = 10
+"""None of the above; an even number, which halves show."""
+
 _GUESSED_RANKS = (4, 3, 2, 1, 5)
 
 
@@ -65,18 +68,22 @@ class Trial(NamedTuple):
     """In place of ``others`` where a region takes long: one row, of the largest sizes."""
 
 
-def subgraph_shapes(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[Trial]:
+def subgraph_shapes(
+    inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], added: Sequence[ir.Node] = ()
+) -> Iterator[Trial]:
     """Yield shapes to try until the part runs: small ones first, then the declared ones.
+
+    What is ``added`` to its nodes by a rewrite may differ at other sizes as well.
 
     A rewrite may rely on the declared shapes (no padding at this size, one row). So a difference at other sizes does
     not count if the declared sizes are all that can occur and show none. Without a known rank, the usual ranks are
     tried. A difference at a wrong guess means nothing. What makes a constant behaves alike at all sizes.
     """
-    nodes = [node for node in nodes if constant_of(node.output(0)) is None]
+    nodes, added = ([node for node in each if constant_of(node.output(0)) is None] for each in (nodes, added))
     known = {name: _known(value) for name, value in inputs.items()}
     tried: list[Shapes] = []
     for full in _guesses(known):
-        for trial in _trials(inputs, nodes, full, is_guess=None in known.values()):
+        for trial in _trials(inputs, nodes, added, full, is_guess=None in known.values()):
             if trial.shapes not in tried and may_be_fed_at(trial.shapes):
                 tried.append(trial.shapes)
                 yield trial
@@ -91,15 +98,20 @@ def needs_other_sizes(nodes: Sequence[ir.Node]) -> bool:
 
 
 def _trials(
-    inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], full: Mapping[str, Known], *, is_guess: bool
+    inputs: Mapping[str, ir.Value],
+    nodes: Sequence[ir.Node],
+    added: Sequence[ir.Node],
+    full: Mapping[str, Known],
+    *,
+    is_guess: bool,
 ) -> Iterator[Trial]:
-    usual = _usual_rows(full)
+    usual, both = _usual_rows(full), [*nodes, *added]
     reach, rows = reach_of(nodes), 1 if any(map(_makes_large, nodes)) else usual
     further: list[dict[str, int]] = [{"batch": 2}] if rows == 1 else []
-    further += [{"more": 1}] if rows > 1 and (has_strides(nodes) or _reads_places(nodes)) else []
-    still = [node for node in nodes if not node.has_trait(WINDOWED)]  # no window slides along the batch
-    beyond, many = largest_bound(nodes) + 1, largest_bound(still) + 1
-    if depend_on_sizes(nodes):
+    further += [{"more": 1}] if rows > 1 and (has_strides(both) or _reads_places(both)) else []
+    still = [node for node in both if not node.has_trait(WINDOWED)]  # no window slides along the batch
+    beyond, many = _behind(largest_bound(both)), _behind(largest_bound(still))
+    if depend_on_sizes(both):
         further += [{"batch": 1}, {"least": beyond}, {"batch": max(many, usual) + max(many, usual) % 2}]
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
     reads_sizes = any(node.is_op("Shape", "Size") for node in nodes)  # a size beside another one is then a number
@@ -129,13 +141,17 @@ def _trials(
         shapes, *rest = (concrete(inferred, 3 + reach, step=_EVEN, batch=size) for size in (batch, *more))
         others = [other for other in rest if other != shapes]
         yield Trial(shapes, is_guess or is_static, tuple(others), is_another_batch=True)
-    if any(map(chooses_by_sizes, nodes)):
-        every, few = (concrete(inferred, least, step=1) for least in (largest_bound(nodes) + 1, 2))
+    if any(map(chooses_by_sizes, both)):
+        every, few = (concrete(inferred, least, step=1) for least in (largest_bound(both) + 1, 2))
         yield Trial(every, is_guess or is_static, (few,) if few != every else ())
         yield Trial(few, is_guess or is_static)
-    if depend_on_sizes(nodes):  # what lies behind a bound is empty at the sizes above
-        beyond_each = concrete(inferred, max(3 + reach, beyond), batch=max(many, BATCH))
+    if depend_on_sizes(both):  # what lies behind a bound is empty at the sizes above
+        beyond_each = concrete(inferred, max(3 + reach, beyond), batch=max(many + many % 2, _NEW_BATCH))
         yield Trial(beyond_each, is_guess or is_static, is_another_batch=True)
+
+
+def _behind(bound: int) -> int:
+    return bound + BEYOND if bound else 1
 
 
 def _usual_rows(full: Mapping[str, Known]) -> int:

@@ -23,7 +23,7 @@ from bnfold.verification.inputs.shapes import elements
 from bnfold.verification.inputs.sized import SharedShapes, fitted
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import doubled, nearby, sizes_in_turn
-from bnfold.verification.subgraphs.further import further_shapes
+from bnfold.verification.subgraphs.further import beyond_bounds, further_shapes
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
 from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.pairs import SubgraphPair
@@ -177,7 +177,7 @@ class SubgraphVerifier:
         agree_inside = cache(lambda: wider is None and self._agree_inside(subgraphs, hidden))
         equal: Difference | None = None
         conclusive, uncovered = 0, -1
-        for trial in sizes_in_turn(self.request, cut.graph, fed, old, attempts):
+        for trial in sizes_in_turn(self.request, cut.graph, fed, (old, new), attempts):
             guessed = has_guesses(fed, trial.shapes)
             # Beyond two sizes, another batch reveals nothing if the last one has not.
             is_repetition = trial.is_another_batch and conclusive > 1 and coverage.uncovered == uncovered
@@ -258,6 +258,8 @@ class SubgraphVerifier:
             nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
             known = {name: self._shapes.inferred(value) for name, value in fed.items() if value.is_input}
             others = [*further_shapes(fed, equal[0], nodes, self._shapes.inferred), *doubled(equal, known, nodes)]
+            if any(fails(found) for _, _, found in subgraphs.tried):
+                others += beyond_bounds(fed, equal, nodes, self._graphs[0][""].inputs)
         for shapes in others:
             if fails(sampled(subgraphs, fed, shapes, guessed=False)):
                 told = ", ".join(f"{name!r} of shape {shape}" for name, shape in shapes.items())

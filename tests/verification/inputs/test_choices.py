@@ -191,6 +191,26 @@ def test_of_what_a_reshape_takes_only_multiples_of_one_is_tried(depth: Any) -> N
     assert compared(head, "y = Reshape (x, t)", "y = Identity (x)", held, depth=depth).status == "failed"
 
 
+@pytest.mark.parametrize(
+    ("head", "axis", "place"),
+    [
+        ("(float[N,3] x) => (float[a,b] y)", 0, 2),
+        ("(float[N,3] x) => (float[a,b] y)", 0, 33),
+        ("(float[N,T,8] x) => (float[a,b,c] y)", 1, 7),
+        ("(float[1,T,8] x) => (float[a,b,c] y)", 1, 100),
+    ],
+)
+def test_what_turns_round_all_behind_a_place_is_found(head: str, axis: int, place: int) -> None:
+    """Of a single element there, nobody sees it."""
+    held = {"zero": [0], "axis": [axis], "k": [place], "j": [place - 1], "last": [-1]}
+    turned = "p = Slice (n, zero, k, axis)  q = Slice (n, last, j, axis, last)"
+    nodes = "y = Neg (x)", f"n = Neg (x)  {turned}  y = Concat <axis = {axis}> (p, q)"
+    weights = {name: np.array(numbers) for name, numbers in held.items()}
+    for one, other in (nodes, nodes[::-1]):
+        assert compared(head, one, other, weights).status == "failed"
+        assert not compared(head, one, other, weights, depth="local").verified
+
+
 def test_where_one_is_the_first_size_that_fits_another_is_tried() -> None:
     """As much of the table is read as the input is long, and what is tried first is longer than the table."""
     nodes = "s = Shape (x)  n = Gather (s, last)  t = Slice (T, zero, n)  y = Add (x, t)"
