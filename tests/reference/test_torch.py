@@ -119,7 +119,8 @@ ACTIVATIONS: list[tuple[str, Callable[[Any], Any], dict[str, Any]]] = [
     ("Sigmoid", torch.sigmoid, {}),
     ("Tanh", torch.tanh, {}),
     ("Softplus", functional.softplus, {}),
-    ("HardSwish", functional.hardswish, {}),
+    # PyTorch divides by 6; the schema's function body multiplies by a sixth in float32.
+    ("HardSwish", lambda x: x * torch.clamp(x * float(np.float32(1 / 6)) + 0.5, 0, 1), {}),
     ("Softmax", lambda x: torch.softmax(x, 1), {"axis": 1}),
     ("LogSoftmax", lambda x: torch.log_softmax(x, 3), {"axis": -1}),
     ("Erf", torch.erf, {}),
