@@ -64,7 +64,7 @@ Groups = Callable[[onnx.ModelProto, Feeds, Any], Iterable[Iterable[Feeds]]]
 
 
 def _in_groups(original: onnx.ModelProto, changed: onnx.ModelProto, drawn: Feeds, groups: Groups) -> list[Truth]:
-    if runtime.averages_nothing(original, drawn) or promises.has_disputed_sizes(original):
+    if runtime.is_disputed_at(original, drawn) or promises.has_disputed_sizes(original):
         return []
     try:
         first = runtime.session(original.SerializeToString())
@@ -121,7 +121,7 @@ def _groups(model: onnx.ModelProto, drawn: Feeds, session: Any) -> Iterator[Iter
         for far in (feeding.FAR, -feeding.FAR):
             yield (feeding.far(feeding.numbers(left, rng), far) for _ in range(RUNS))
     if feeding.open_dims(model, left):
-        yield (feeding.resized(model, left, rng, empty=not runtime.averages(model)) for _ in range(RUNS))
+        yield (feeding.resized(model, left, rng, empty=not runtime.disputes_empty(model)) for _ in range(RUNS))
         longest = _longest(model, left, session)
         yield (feeding.numbers(left, rng, longest) for _ in range(RUNS))
 

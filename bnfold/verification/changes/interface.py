@@ -117,7 +117,7 @@ def unread(before: ir.Model, after: ir.Model, fed: Collection[str]) -> list[str]
     """Return names of inputs with a default, not ``fed``, that only nodes of ``before`` read."""
     values = after.graph.values
     free = (value for value in before.overridable_inputs() if value.name not in fed and not value.is_unread)
-    return [value.name for value in free if values[value.name].is_unread]
+    return [value.name for value in free if value.name in values and values[value.name].is_unread]
 
 
 def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bnfold import reference
 from bnfold.errors import Unsupported
-from bnfold.verification.changes.interface import broken_promise, contradicted, declared_otherwise
+from bnfold.verification.changes.interface import broken_promise, contradicted, declared_otherwise, unread
 from bnfold.verification.comparing.outputs import Compared, inconclusive, output_rows
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Comparison, Coverage, same_place
@@ -157,7 +157,7 @@ def _examine(request: Request, draws: PerturbedWeights) -> Whole:
         refusal=evidence.refusal,
         witnesses=(*evidence.rows, *recorded(request, pair, samples)),
         notes=(*_notes(pair), *evidence.notes, *hazards(request.after)),
-        fed=frozenset(name for sample in seen for name in sample.feeds),
+        fed=_compared_inputs(request, pair, seen),
         pair=pair,
         seen=tuple(seen),
         another=drawn.another,
@@ -206,6 +206,26 @@ def _guess_contradicted(request: Request, pair: ModelPair, sample: Sample) -> st
     if is_given or all(value.shape is not None for value in request.before.graph.inputs):
         return ""
     return declared_otherwise(request.before, _output_shapes(pair, sample))
+
+
+def _compared_inputs(request: Request, pair: ModelPair, seen: Sequence[Sample]) -> frozenset[str]:
+    """Return the inputs that samples fed. Of those that only the original reads, its results have to depend on them."""
+    fed = frozenset(name for sample in seen for name in sample.feeds)
+    idle = (
+        name
+        for name in unread(request.before, request.after, ())
+        if not any(_depends(pair, sample, name) for sample in seen if name in sample.feeds)
+    )
+    return fed - frozenset(idle)
+
+
+def _depends(pair: ModelPair, sample: Sample, name: str) -> bool:
+    """Whether the original has other results without this input, at its default."""
+    rest = {other: array for other, array in sample.feeds.items() if other != name}
+    try:
+        return not _same_outputs(pair, sample, replace(sample, expected=pair.expect(rest)))
+    except Unsupported:
+        return False
 
 
 def _about_shapes(find: Callable[..., str], request: Request, pair: ModelPair, seen: Sequence[Sample]) -> str:

@@ -135,5 +135,6 @@ def _numbers(node: ir.Node) -> Iterator[bytes]:
             yield attribute.SerializeToString(deterministic=True)
     for value in node.inputs[1:]:
         held = ir.constant(value)
-        if held is not None and held.size <= SMALL and (held.dtype in _INTEGERS or node.op_type in READS_VALUES):
+        is_read = held is not None and (held.dtype in _INTEGERS or node.op_type in READS_VALUES)
+        if held is not None and is_read and held.size <= SMALL and held.dtype != onnx.TensorProto.STRING:
             yield held.numpy().astype(np.int64 if held.dtype in _INTEGERS else np.float64).tobytes()
