@@ -139,7 +139,7 @@ def _trials(
     for batch in (usual, *(size for size in (BATCH, *_OTHER_BATCHES) if size != usual)):
         more = (1, 2 * batch) if batch != BATCH else (1,) if any(node.has_trait(RESHAPING) for node in nodes) else ()
         shapes, *rest = (concrete(inferred, 3 + reach, step=_EVEN, batch=size) for size in (batch, *more))
-        others = [other for other in rest if other != shapes]
+        others = [other for other in rest if other != shapes and may_be_fed_at(other)]
         yield Trial(shapes, is_guess or is_static, tuple(others), is_another_batch=True)
     if any(map(chooses_by_sizes, both)):
         every, few = (concrete(inferred, least, step=1) for least in (largest_bound(both) + 1, 2))
