@@ -70,7 +70,7 @@ def without_ties(proto: onnx.ModelProto, feeds: Feeds, expected: Feeds, found: F
         return expected
     if any(info.type.tensor_type.elem_type == TensorProto.FLOAT16 for info in proto.graph.input):
         # Rounded weights move many numbers across, in both directions, and what follows adds them up.
-        return {**settled, **{name: found[name] for name in _behind_jumps(proto) & settled.keys()}}
+        return {**settled, **{name: found[name] for name in _behind_discontinuous(proto) & settled.keys()}}
     for hair in (_HAIR, -_HAIR):
         try:
             beside = reference.evaluate(ir.load(_beside(proto, hair)), feeds)
@@ -83,7 +83,7 @@ def without_ties(proto: onnx.ModelProto, feeds: Feeds, expected: Feeds, found: F
     return settled
 
 
-def _behind_jumps(proto: onnx.ModelProto) -> set[str]:
+def _behind_discontinuous(proto: onnx.ModelProto) -> set[str]:
     """Return the values of the main graph that depend on a discontinuous operator."""
     behind: set[str] = set()
     for node in proto.graph.node:
