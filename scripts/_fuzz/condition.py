@@ -16,7 +16,18 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 
 _ROUNDOFF: dict[int, float] = {TensorProto.DOUBLE: 2.0**-53, TensorProto.FLOAT: 2.0**-24, TensorProto.FLOAT16: 2.0**-11}
-_JUMPS = ("Floor", "Ceil", "Round", "Sign", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "ArgMax", "ArgMin")
+DISCONTINUOUS = (
+    "Floor",
+    "Ceil",
+    "Round",
+    "Sign",
+    "Greater",
+    "Less",
+    "GreaterOrEqual",
+    "LessOrEqual",
+    "ArgMax",
+    "ArgMin",
+)
 _HAIR = 1e-7
 _DRAWS = 4
 _SLACK = 16
@@ -66,7 +77,7 @@ def without_ties(proto: onnx.ModelProto, feeds: Feeds, expected: Feeds, found: F
     Zeros of padding stay exactly zero through a network, and Floor turns a rounding error beside them into -1.
     """
     settled = dict(expected)
-    if not any(node.op_type in _JUMPS for node in proto.graph.node):
+    if not any(node.op_type in DISCONTINUOUS for node in proto.graph.node):
         return expected
     if any(info.type.tensor_type.elem_type == TensorProto.FLOAT16 for info in proto.graph.input):
         # Rounded weights move many numbers across, in both directions, and what follows adds them up.
@@ -87,7 +98,7 @@ def _behind_discontinuous(proto: onnx.ModelProto) -> set[str]:
     """Return the values of the main graph that depend on a discontinuous operator."""
     behind: set[str] = set()
     for node in proto.graph.node:
-        if node.op_type in _JUMPS or not behind.isdisjoint(node.input):
+        if node.op_type in DISCONTINUOUS or not behind.isdisjoint(node.input):
             behind.update(node.output)
     return behind
 
@@ -97,7 +108,7 @@ def _beside(proto: onnx.ModelProto, hair: float) -> onnx.ModelProto:
     copy = onnx.shape_inference.infer_shapes(proto)
     types = {info.name: info.type.tensor_type.elem_type for info in (*copy.graph.value_info, *copy.graph.input)}
     for place, node in reversed([*enumerate(copy.graph.node)]):
-        read = node.input[0] if node.op_type in _JUMPS else ""
+        read = node.input[0] if node.op_type in DISCONTINUOUS else ""
         dtype = types.get(read, TensorProto.FLOAT)
         if read and dtype in _ROUNDOFF:
             number = onnx.helper.make_tensor(f"hair {place}", dtype, [], [hair])

@@ -115,7 +115,8 @@ def is_disputed(path: Path) -> bool:
     """Whether the model has operators whose results in onnxruntime contradict the operator's text.
 
     One kind is the statistics of BatchNormalization up to version 9: onnxruntime returns 1/sqrt(var + epsilon), not the
-    variance. Another is integers made of float16, which change as soon as a rounding moves. The third is a linear
+    variance. Another is what a discontinuous operator makes of float16, which changes as soon as a rounding moves; that
+    depends on which casts onnxruntime leaves out. The third is a linear
     Resize with computed scales: they may apply to the first two axes of four, which onnxruntime leaves as they are.
     """
     model = onnx.load(path, load_external_data=False)
@@ -130,7 +131,8 @@ def is_disputed(path: Path) -> bool:
         node.op_type == "Resize" and not stored.issuperset(filter(None, node.input[2:])) and _is_smooth(node)
         for node in parts.nodes(model)
     )
-    return statistics or resized or (halves and any(node.op_type == "QuantizeLinear" for node in parts.nodes(model)))
+    moves = ("QuantizeLinear", *condition.DISCONTINUOUS)
+    return statistics or resized or (halves and any(node.op_type in moves for node in parts.nodes(model)))
 
 
 def _is_smooth(node: onnx.NodeProto) -> bool:
