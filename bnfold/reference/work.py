@@ -21,7 +21,7 @@ ELEMENT_SECONDS = 1e-8
 _RUN_SECONDS = 5e-5
 """Of a node that was looked up before."""
 
-STEP_SECONDS = 1e-4
+_STEP_SECONDS = 1e-4
 """Of one step of a recurrent node, in one direction, beside its products."""
 
 
@@ -40,7 +40,7 @@ class Work:
             data, weights, recurrence = inputs[:3]
             steps = data.shape[1 if node.attr("layout") else 0] * recurrence.shape[0]
             products = math.prod(data.shape[:2]) * (weights.size + recurrence.size)
-            self.seconds += steps * STEP_SECONDS + products / PRODUCTS_A_SECOND
+            self.seconds += steps * _STEP_SECONDS + products / PRODUCTS_A_SECOND
 
 
 def _products(node: ir.Node, inputs: Sequence[Any]) -> float:

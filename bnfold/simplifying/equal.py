@@ -67,6 +67,8 @@ def _content(value: ir.Value | None) -> ir.Tensor | None:
 
 
 def _beginning(held: ir.Tensor) -> Array:
+    if held.can_read and held.size:
+        return held.read(0, min(_FIRST, held.size))
     return next(held.blocks())[:_FIRST] if held.size else held.numpy()
 
 

@@ -17,17 +17,8 @@ from bnfold.errors import BnfoldError
 
 _ROUNDOFF: dict[int, float] = {TensorProto.DOUBLE: 2.0**-53, TensorProto.FLOAT: 2.0**-24, TensorProto.FLOAT16: 2.0**-11}
 DISCONTINUOUS = (
-    "Floor",
-    "Ceil",
-    "Round",
-    "Sign",
-    "Greater",
-    "Less",
-    "GreaterOrEqual",
-    "LessOrEqual",
-    "ArgMax",
-    "ArgMin",
-)
+    "Floor", "Ceil", "Round", "Sign", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "ArgMax", "ArgMin",
+)  # fmt: skip
 _HAIR = 1e-7
 _DRAWS = 4
 _SLACK = 16

@@ -32,12 +32,12 @@ TYPES = {
 
 def compare(before: Path, after: Path) -> tuple[str, bool]:
     """Compare; return the finding, and whether both models ran. Originals that onnxruntime rejects are not compared."""
-    if is_disputed(before):
+    original = onnx.load(before, load_external_data=False)
+    if is_disputed(original):
         return "", False
     first = _session(before)
     feeds = _feeds(first, _dynamic_size(before)) if first is not None else None
     expected = _run(first, feeds) if feeds is not None else None
-    original = onnx.load(before, load_external_data=False)
     if feeds is None or expected is None or is_disputed_at(original, feeds):
         return "", False
     second = _session(after)
@@ -111,15 +111,14 @@ def _is_tie(before: Path, feeds: dict[str, Array], found: dict[str, Array]) -> b
     return condition.explains(onnx.load(before), feeds, truth, found)
 
 
-def is_disputed(path: Path) -> bool:
+def is_disputed(model: onnx.ModelProto) -> bool:
     """Whether the model has operators whose results in onnxruntime contradict the operator's text.
 
     One kind is the statistics of BatchNormalization up to version 9: onnxruntime returns 1/sqrt(var + epsilon), not the
     variance. Another is what a discontinuous operator makes of float16, which changes as soon as a rounding moves; that
-    depends on which casts onnxruntime leaves out. The third is a linear
-    Resize with computed scales: they may apply to the first two axes of four, which onnxruntime leaves as they are.
+    depends on which casts onnxruntime leaves out. The third is a linear Resize with computed scales: they may apply to
+    the first two axes of four, which onnxruntime leaves as they are.
     """
-    model = onnx.load(path, load_external_data=False)
     opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
     statistics = opset < 14 and any(
         node.op_type == "BatchNormalization" and len(node.output) > 1 for node in parts.nodes(model)

@@ -36,7 +36,7 @@ def truth(before: Path, after: Path, drawn: Feeds) -> Truth:
     wrongly.
     """
     original, changed = onnx.load(before), onnx.load(after)
-    if runtime.is_disputed(before) or not original.graph.output:
+    if runtime.is_disputed(original) or not original.graph.output:
         return "unclear"
     found = _compared(original, changed, drawn)
     if not found:

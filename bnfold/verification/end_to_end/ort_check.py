@@ -45,7 +45,7 @@ from bnfold.verification.verdict import RuntimeRow
 LITTLE_TIME = 0.1
 """Counted seconds: models that take less are compared whole in float64, which shows more."""
 
-MUCH_TIME = 1.5
+_MUCH_TIME = 1.5
 """Counted seconds in a runtime: what would take more is left out, as comparing the parts decides by itself."""
 
 _WORTH_LESS = 0.5
@@ -96,7 +96,7 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
     if not _is_asked(request) or narrowed(*sides) or unproven_promise(*sides):  # which only a run shows
         yield None
         return
-    most = min(request.clock.budget * RUNTIME_SHARE, MUCH_TIME)
+    most = min(request.clock.budget * RUNTIME_SHARE, _MUCH_TIME)
     session = _RUNS * session_seconds(request.before)
     if session > most and request.checks.runtime != "none":
         yield lambda: Guard(left_out=f"running the models would take about {session:.0f} s")
@@ -174,7 +174,7 @@ def _sizes(request: Request) -> list[_Size]:
     if shapes == usual.shapes:
         return [first]
     is_resized = _is_resized(request.before, shapes)
-    if not is_resized and first.seconds < MUCH_TIME:
+    if not is_resized and first.seconds < _MUCH_TIME:
         return [_Size(Choice(shapes, usual.model), first.cost), first]
     smaller = fitted(request.before, shapes)
     if smaller is None or (is_resized and fitted(request.after, shapes) is None):

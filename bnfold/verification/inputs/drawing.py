@@ -51,23 +51,15 @@ class CannotFeed(BadInput):
 
 
 def input_shapes(model: ir.Model, sizing: Sizing, given: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every required input, open dims as ``sizing`` says. Raises as `known_shapes`."""
-    return {name: sizing.concrete(shape) for name, shape in known_shapes(model, given).items()}
-
-
-def known_shapes(model: ir.Model, given: Mapping[str, Sequence[int]]) -> dict[str, Known]:
-    """Return the shape of every required input: as ``given``, else as declared, dynamic dims as operators require.
-
-    Raises as `known_sizes`.
-    """
-    return known_sizes(model, given)[0]
+    """Return the shape of every required input, open dims as ``sizing`` says. Raises as `known_sizes`."""
+    return {name: sizing.concrete(shape) for name, shape in known_sizes(model, given)[0].items()}
 
 
 def known_sizes(model: ir.Model, given: Mapping[str, Sequence[int]]) -> tuple[dict[str, Known], ir.Model | None]:
-    """Do as `known_shapes`; return a copy of the model at these shapes as well, if there is one that fits.
+    """Return the shape of every required input: as ``given``, else as declared, dynamic dims as operators require.
 
-    Raises CannotFeed for inputs that are no tensors or have an unknown rank. Raises BadInput if a given shape does not
-    fit, or its input does not exist.
+    With it comes a copy of the model at these shapes, if there is one that fits. Raises CannotFeed for inputs that are
+    no tensors or have an unknown rank. Raises BadInput if a given shape does not fit, or its input does not exist.
     """
     unknown = sorted(set(given) - {value.name for value in model.graph.inputs})
     if unknown:

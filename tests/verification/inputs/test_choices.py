@@ -17,7 +17,7 @@ from bnfold.verification.inputs import choices as module
 from bnfold.verification.inputs import sized
 from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Choice, Shapes, choices, united
-from bnfold.verification.inputs.drawing import known_shapes, known_sizes
+from bnfold.verification.inputs.drawing import known_sizes
 from tests.verification.graphs import model
 
 IMAGE = "(float[N,3,H,W] x) => (float[a,b,c,d] y)"
@@ -74,7 +74,7 @@ def test_a_model_that_leaves_nothing_open_is_followed_once(
 
     monkeypatch.setattr(module, "fitted", watched)
     old = ir.load(model(f"(float[{shape}] x) => (float[{shape}] y) {{ y = Neg (x) }}", {}))
-    choice = next(choices(old, known_shapes(old, {})))
+    choice = next(choices(old, known_sizes(old, {})[0]))
     assert (choice.model.graph.values["y"].shape, len(asked)) == (choice.shapes["x"], times)
 
 
@@ -103,7 +103,7 @@ def test_samples_are_of_several_sizes() -> None:
 
 def test_declared_sizes_are_the_only_ones() -> None:
     loaded = ir.load(model("(float[2,3] x) => (float[2,3] y) { y = Relu (x) }", {}))
-    assert [choice.shapes for choice in choices(loaded, known_shapes(loaded, {}))] == [{"x": (2, 3)}]
+    assert [choice.shapes for choice in choices(loaded, known_sizes(loaded, {})[0])] == [{"x": (2, 3)}]
     assert verify(loaded, loaded, runtime="none", samples=1).samples <= 10
 
 
