@@ -6,28 +6,45 @@ different value in each model, and the name of the BatchNormalization's output h
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 from bnfold import ir
+from bnfold.verification.changes.new_names import new_names, rename
 from bnfold.verification.tolerance.bits import same
 from bnfold.verification.tolerance.floats import is_float
 
 
 def with_original_names(before: ir.Model, after: ir.Model) -> ir.Model:
-    """Return the rewritten model with the original's names for the values that its consumers read in the same places.
+    """Return the rewritten model with the original's names for what it computes in the same way under new ones.
 
-    Only values that nodes of the main graph produce and consume are renamed, to names that are free.
+    So it is for values of the main graph that consumers read in the same places. Only names that mean one value are
+    exchanged, for names that are free.
     """
-    found: dict[str, str] = {}
-    for value in before.graph.values.values():
-        moved = _counterpart(value, after.graph) if value.name not in after.graph.values else None
-        if moved is not None and not after.has_name(value.name):
-            found.setdefault(moved.name, value.name)
-    if not found:
+    if after.proto.training_info:
         return after
-    copy = after.clone()
-    for name, original in found.items():
-        copy.graph.rename(copy.graph.values[name], original)
-    copy.sync()
-    return copy
+    with ir.evaluated_once(before), ir.evaluated_once(after):
+        found = new_names(before.graph, after.graph)
+    given = set(found.values())
+    for value in before.graph.values.values():
+        is_left = value.name not in after.graph.values and value.name not in given
+        moved = _counterpart(value, after.graph) if is_left else None
+        if moved is not None:
+            found.setdefault(moved.name, value.name)
+    found = _exchangeable(found, after) if found else {}
+    return after.clone(lambda proto: rename(proto.graph, found)) if found else after
+
+
+def _exchangeable(names: Mapping[str, str], model: ir.Model) -> dict[str, str]:
+    """Return the names without those that mean two values, before or afterwards, and those that callers use."""
+    meanings = Counter(name for graph in model.graphs() for name in graph.values)
+    wanted = Counter(names.values())
+    ends = {value.name for value in (*model.graph.inputs, *model.graph.outputs)}
+    return {
+        name: original
+        for name, original in names.items()
+        if meanings[name] == wanted[original] == 1 and name not in ends and not model.has_name(original)
+    }
 
 
 def _counterpart(value: ir.Value, graph: ir.Graph) -> ir.Value | None:
