@@ -16,7 +16,7 @@ from bnfold.ir.messages import nested_graphs
 from bnfold.reference.dispatch import meaning
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.changes.from_constants import are_one_constant
-from bnfold.verification.changes.unchanged import is_same_function
+from bnfold.verification.changes.unchanged import copied, is_same_function
 
 _MOST = 64
 """Nodes that are compared with one: so many may be alike but for their constants or bodies."""
@@ -64,7 +64,8 @@ def _free(graph: ir.Graph, taken: Collection[str]) -> list[ir.Node]:
 
 def _key(node: ir.Node, names: Mapping[str, str]) -> Hashable:
     """Return what is equal at first sight: the operator, inputs that are no constants, and which outputs there are."""
-    read = tuple(value and ("" if _is_constant(value) else names.get(value.name, value.name)) for value in node.inputs)
+    sources = map(copied, node.inputs)
+    read = tuple(value and ("" if _is_constant(value) else names.get(value.name, value.name)) for value in sources)
     return meaning(node), read, tuple(value is None for value in node.outputs)
 
 
@@ -74,7 +75,7 @@ def _is_constant(value: ir.Value) -> bool:
 
 def _if_same(old: ir.Node, new: ir.Node, names: Mapping[str, str]) -> dict[str, str] | None:
     """Return the names of two nodes of one key, if attributes, constants and bodies are the same as well."""
-    for one, other in zip(old.inputs, new.inputs, strict=True):
+    for one, other in zip(map(copied, old.inputs), map(copied, new.inputs), strict=True):
         if one is not None and _is_constant(one) and not are_one_constant(one, other):
             return None
     found = _of_pairs(old.outputs, new.outputs)
@@ -82,18 +83,19 @@ def _if_same(old: ir.Node, new: ir.Node, names: Mapping[str, str]) -> dict[str, 
         return found if is_same_function(old, new) else None
     if [*old.subgraphs] != [*new.subgraphs] or len(old.bodies) != len(new.bodies):
         return None
-    for one, other in zip(old.bodies, new.bodies, strict=True):
-        inside = new_names(one, other, {**names, **_of_pairs(one.inputs, other.inputs)})
-        if not _have_same_results(one, other, inside):
+    for body, new_body in zip(old.bodies, new.bodies, strict=True):
+        inside = new_names(body, new_body, {**names, **_of_pairs(body.inputs, new_body.inputs)})
+        if not _have_same_results(body, new_body, inside):
             return None
         found |= {name: original for name, original in inside.items() if name not in names}
     return found
 
 
 def _have_same_results(old: ir.Graph, new: ir.Graph, names: Mapping[str, str]) -> bool:
+    pairs = [(copied(one), copied(other)) for one, other in zip(old.outputs, new.outputs, strict=False)]
     return len(old.outputs) == len(new.outputs) and all(
-        names.get(other.name, other.name) == one.name or are_one_constant(one, other)
-        for one, other in zip(old.outputs, new.outputs, strict=True)
+        (one and other and names.get(other.name, other.name) == one.name) or are_one_constant(one, other)
+        for one, other in pairs
     )
 
 

@@ -26,6 +26,8 @@ _FAR = 64
 """How many copies in a row are followed back."""
 _MANY = 1024
 """Pairs of values that are visited to find out whether two values are computed in the same way."""
+_NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
+"""By operator, the operand that changes nothing; signed zeros are equal."""
 _TRAINS_BY_INPUT = 12
 """The first version of Dropout that has an input for training mode."""
 
@@ -40,7 +42,7 @@ def unchanged(old: ir.Node, new: ir.Node) -> bool:
         return False
     if _are_equivalent(old, new):
         return True
-    source = _copied(old.output(0))
+    source = copied(old.output(0))
     producer = source.producer if source is not None else None
     return (
         producer is not None
@@ -71,7 +73,7 @@ def _same_input(old: ir.Value | None, new: ir.Value | None) -> bool:
     A value that no caller can override is compared by content, however it is computed or named. Copies are followed to
     the value that they copy. If the original computes a value twice, either result may be read.
     """
-    old, new = _copied(old), _copied(new)
+    old, new = copied(old), copied(new)
     if old is None or new is None:
         return old is new
     if old.name == new.name and same_value(old, new):  # decides most cases, so it is first
@@ -87,7 +89,7 @@ def _is_made_twice(old: ir.Value, counterpart: ir.Value) -> bool:
     waiting: list[tuple[ir.Value | None, ir.Value | None]] = [(old, counterpart)]
     seen: set[tuple[ir.Value, ir.Value]] = set()
     while waiting:
-        one, other = map(_copied, waiting.pop())
+        one, other = map(copied, waiting.pop())
         if one is other or (one, other) in seen:
             continue
         if one is None or other is None or len(seen) == _MANY:
@@ -119,7 +121,7 @@ def _is_repeatable(node: ir.Node) -> bool:
     return not (node.domain or node.subgraphs or node.is_call or draws)
 
 
-def _copied(value: ir.Value | None) -> ir.Value | None:
+def copied(value: ir.Value | None) -> ir.Value | None:
     """Return the value that this one is a copy of, through any number of copying nodes."""
     for _ in range(_FAR):
         producer = value.producer if value is not None else None
@@ -133,8 +135,8 @@ def _copied(value: ir.Value | None) -> ir.Value | None:
 def _handed_on(producer: ir.Node) -> ir.Value | None:
     """Return the input that the first output is a copy of; None if it is no copy.
 
-    Dropout copies if it has no input for training mode. A vector of sizes is copied by a Reshape to a vector, and by a
-    Where that takes all from one side.
+    Dropout copies if it has no input for training mode, arithmetic if its constant is neutral. A vector of sizes is
+    copied by a Reshape to a vector, and by a Where that takes all from one side.
     """
     if producer.is_call:
         return None
@@ -142,8 +144,19 @@ def _handed_on(producer: ir.Node) -> ir.Value | None:
         return _only_one(producer)
     if producer.is_op("Reshape", "Where"):
         return _whole_vector(producer)
+    if producer.is_op(*_NEUTRAL):
+        return _left_as_it_is(producer)
     is_idle = producer.is_op("Dropout") and meaning(producer)[2] >= _TRAINS_BY_INPUT and producer.input(2) is None
     return producer.input(0) if producer.is_op("Identity") or is_idle else None
+
+
+def _left_as_it_is(node: ir.Node) -> ir.Value | None:
+    """Return the operand of arithmetic that the other one, a neutral scalar, leaves as it is."""
+    for slot in (0, 1) if node.is_op("Add", "Mul") else (0,):
+        held = ir.constant(node.input(1 - slot))
+        if held is not None and not held.dims and held.numpy() == _NEUTRAL[node.op_type]:
+            return node.input(slot)
+    return None
 
 
 def _only_one(concat: ir.Node) -> ir.Value | None:
