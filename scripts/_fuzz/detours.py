@@ -21,11 +21,16 @@ SMOOTH = ("Add", "Sub", "Sum", "Mean", "Neg", "Abs", "Relu", "Concat", "Transpos
 """Operators whose results cannot show such an epsilon before them: they have no pole and no discontinuity."""
 
 
+POLES = ("Div", "Reciprocal", "Log")
+"""Operators that make NaN or an infinity of the zero that is left without the epsilon."""
+
+
 class Detour:
     """Nodes between a value and one consumer of it, under construction."""
 
     def __init__(self, consumer: onnx.NodeProto, value: str, shape: Shape, dtype: int, hint: str) -> None:
         self.consumer, self.value, self.shape, self.dtype = consumer, value, shape, dtype
+        self.hides_tiny = consumer.op_type in SMOOTH
         self.nodes: list[onnx.NodeProto] = []
         self._hint = hint
 
@@ -44,7 +49,7 @@ class Detour:
 
 def add_nothing(d: Detour, rng: np.random.Generator) -> str:
     shape = pick(rng, [(), (1,) * len(d.shape)])
-    number = TINY if d.consumer.op_type in SMOOTH and rng.random() < 0.7 else 0.0
+    number = TINY if d.hides_tiny and rng.random() < 0.7 else 0.0
     return d.node("Add", [d.value, d.number(number, shape)])
 
 
@@ -157,6 +162,7 @@ def lengthened(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[onnx.M
         node, slot = places[index]
         shape, dtype = shapes[node.input[slot]]
         detour = Detour(node, node.input[slot], shape, dtype, f"detour {index}")
+        detour.hides_tiny &= not any(other.op_type in POLES for other in model.graph.node)
         kind = pick(rng, KINDS if shape else OF_NUMBERS)
         node.input[slot] = kind(detour, rng)
         kinds.append(kind.__name__)
