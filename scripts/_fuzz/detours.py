@@ -29,7 +29,7 @@ class Detour:
     """Nodes between a value and one consumer of it, under construction."""
 
     def __init__(self, consumer: onnx.NodeProto, value: str, shape: Shape, dtype: int, hint: str) -> None:
-        self.consumer, self.value, self.shape, self.dtype = consumer, value, shape, dtype
+        self.value, self.shape, self.dtype = value, shape, dtype
         self.hides_tiny = consumer.op_type in SMOOTH
         self.nodes: list[onnx.NodeProto] = []
         self._hint = hint
