@@ -83,7 +83,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     named, notes = paired(old, new) if by_position else (new, [])
     request = Request(
         before=old,
-        after=with_original_names(old, named),
+        after=with_original_names(old, named, by_others=not cuts),
         checks=replace(checks, depth="auto") if checks.depth == "none" else checks,
         before_file=_file(before),
         after_file=_file(after) if named is new else None,

@@ -35,19 +35,18 @@ if TYPE_CHECKING:
 SubgraphPair = Callable[[], SubgraphVerifier]
 """Makes what compares the changed parts, on first use."""
 
-_LIMIT = "--verify-seconds"
-
 
 class Dearer(NamedTuple):
     """The cheap tests do not decide, so the whole models are compared in float64.
 
-    ``why`` is the reason, empty for small models; ``fault`` is a difference that a runtime showed. All ``parts``
-    were compared, and are not looked for again if the whole models cannot be; None if some were not.
+    ``why`` is the reason, empty for small models; ``fault`` is a difference that a runtime showed. ``differed``: a part
+    did. All ``parts`` were compared, and are not looked for again if the whole models cannot be; None if some were not.
     """
 
     why: str = ""
     fault: str = ""
     parts: Parts | None = None
+    differed: bool = False
 
 
 def judge(request: Request) -> Verdict:
@@ -93,7 +92,7 @@ def _in_depth(
 ) -> Verdict:
     """Compare the whole models in float64, and by parts the changes that this comparison would not show."""
     try:
-        whole, obstacle = _whole(request, draws)
+        whole, obstacle = _whole(request, draws, differed=asked.differed)
     except Broken as finding:
         return _unless_empty(request, _verdict(request, "failed", str(finding), "float64"))
     parts = asked.parts if whole is None and asked.parts is not None else _parts(request, subgraphs, whole)
@@ -140,7 +139,7 @@ def _in_layers(
     # What changed in an announced part that cannot be compared is among the others.
     open_row = _failed(parts.rows) or next((row for row in parts.others if row.status != "verified"), None)
     if why := found.fault or found.doubt or (_sentence(open_row) if open_row is not None else ""):
-        return Dearer(why, found.fault, parts if parts.are_all else None)
+        return Dearer(why, found.fault, parts if parts.are_all else None, _failed(parts.rows) is not None)
     verdict = _by_parts(request, None, found.left_out, parts)
     if found.witness is not None and not found.left_out:
         whole = f"{found.witness.witness}: {'; '.join(found.witness.notes)}"
@@ -180,7 +179,7 @@ def _ignored(request: Request, fed: Collection[str]) -> str:
     return ""
 
 
-def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str]:
+def _whole(request: Request, draws: PerturbedWeights, *, differed: bool) -> tuple[Whole | None, str]:
     """Return the comparison of the whole models in float64, or the reason why there is none."""
     if request.checks.depth == "local":
         return None, "whole models were not compared (--verify local)"
@@ -188,7 +187,7 @@ def _whole(request: Request, draws: PerturbedWeights) -> tuple[Whole | None, str
 
     try:
         look_at_clock()
-        return examine_whole(request, draws), ""
+        return examine_whole(request, draws, differs=differed), ""
     except Impossible as reason:
         return None, str(reason)
     except LimitStruck:
@@ -254,7 +253,7 @@ def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts
     skipped = [row for row in parts.others if row.status == "skipped"]
     if skipped:
         number = f"{len(skipped)} of {len(local)} changed parts"
-        is_said = _LIMIT in obstacle and _LIMIT in skipped[0].note  # once is enough
+        is_said = all("--verify-seconds" in said for said in (obstacle, skipped[0].note))  # once is enough
         first = skipped[0].label if is_said else _sentence(skipped[0])
         reason = f"{obstacle}; {number} could not be compared ({first})"
         return _verdict(request, "unverified", reason, "nothing", whole, local)

@@ -59,9 +59,9 @@ def test_before_the_whole_models_nothing_is_compared_behind_a_part_that_stays_op
     seen: list[list[str]] = []
     real = examine.examine_whole
 
-    def whole(*args: Any) -> Any:
+    def whole(*args: Any, **options: Any) -> Any:
         seen.append([*compared])
-        return real(*args)
+        return real(*args, **options)
 
     monkeypatch.setattr(examine, "examine_whole", whole)
     assert verdict().verified, "the whole models show what b is, and the other parts are compared then"
@@ -102,7 +102,7 @@ def test_what_the_whole_models_do_not_show_is_unverified_whatever_comes_first(mo
 def test_where_the_whole_models_cannot_be_compared_all_parts_are(
     y: Status, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def out_of_time(*_: object) -> None:
+    def out_of_time(*_: object, **__: object) -> None:
         raise decision.Impossible("it takes too long")
 
     found(monkeypatch, b="skipped", y=y)

@@ -13,6 +13,7 @@ from itertools import product
 
 import numpy as np
 
+from bnfold.reference.kernels.shifted import by_shifts, gathers_more
 from bnfold.reference.kernels.window import Index, Window, last_axes, paddings, per_axis, window
 from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, require
 from bnfold.reference.streamed import StreamedWeight
@@ -36,6 +37,8 @@ def conv(call: Call, x: Array, w: Array | StreamedWeight, b: Array | None = None
         return biased(_pointwise(x, w, groups), b)
     padded = win.padded(x, 0)
     if w.shape[1] > 1 or groups == 1:
+        if gathers_more(w, win, groups) and padded.size:
+            return biased(by_shifts(padded, w, win, groups, COLUMN_ELEMENTS), b)
         return biased(grouped(padded, w, win, groups), b)
     multiply = _banded if _has_short_rows(padded, w, win) else _depthwise
     return biased(multiply(padded, w, win, groups), b)

@@ -15,16 +15,19 @@ from bnfold.verification.tolerance.bits import same
 from bnfold.verification.tolerance.floats import is_float
 
 
-def with_original_names(before: ir.Model, after: ir.Model) -> ir.Model:
+def with_original_names(before: ir.Model, after: ir.Model, *, by_others: bool = True) -> ir.Model:
     """Return the rewritten model with the original's names for what it computes in the same way under new ones.
 
     So it is for values of the main graph that consumers read in the same places. Only names that mean one value are
-    exchanged, for names that are free.
+    exchanged, for names that are free. Where nobody gave names anew (not ``by_others``), they are not looked for.
     """
     if after.proto.training_info:
         return after
-    with ir.evaluated_once(before), ir.evaluated_once(after):
-        found = new_names(before.graph, after.graph)
+    found: dict[str, str] = {}
+    if by_others and not after.graph.values.keys() <= before.graph.values.keys():
+        with ir.evaluated_once(before), ir.evaluated_once(after):
+            names = new_names(before.graph, after.graph)
+        found = {name: original for name, original in names.items() if name != original}
     given = set(found.values())
     for value in before.graph.values.values():
         is_left = value.name not in after.graph.values and value.name not in given

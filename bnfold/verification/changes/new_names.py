@@ -13,6 +13,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.messages import nested_graphs
+from bnfold.ir.traits import DRAWING
 from bnfold.reference.dispatch import meaning
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.changes.from_constants import are_one_constant
@@ -33,17 +34,20 @@ def rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
                     field[:] = [names.get(name, name) for name in field]
 
 
-def new_names(before: ir.Graph, after: ir.Graph, known: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the original's names by new ones, for values that nodes compute in the same way from the same inputs.
+def new_names(before: ir.Graph, after: ir.Graph, around: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the original's names by those of the other model, for values that are computed in the same way.
 
-    ``known`` are those of the graphs around.
+    Some of them are alike. ``around`` has the names of the graphs around, and of this graph's inputs.
     """
     waiting: dict[Hashable, list[ir.Node]] = {}
-    for node in _free(before, after.values):
-        waiting.setdefault(_key(node, {}), []).append(node)
-    names = {**(known or {})}
-    for node in _free(after, before.values) if waiting else ():
-        alike = waiting.get(_key(node, names), [])
+    for node in before.nodes:
+        if _is_matched(node) and all(value is None or value.name not in after.values for value in node.outputs):
+            waiting.setdefault(_key(node, None), []).append(node)
+    names = {value.name: value.name for value in after.inputs} if around is None else {**around}
+    for node in filter(_is_matched, after.nodes):
+        key = _key(node, names)
+        kept = [before.values[value.name].producer for value in node.outputs if value and value.name in before.values]
+        alike = waiting.get(key, []) if not kept else [old for old in kept[:1] if old and _key(old, None) == key]
         for old in alike[:_MOST]:
             if (found := _if_same(old, node, names)) is not None:
                 alike.remove(old)
@@ -52,21 +56,23 @@ def new_names(before: ir.Graph, after: ir.Graph, known: Mapping[str, str] | None
     return names
 
 
-def _free(graph: ir.Graph, taken: Collection[str]) -> list[ir.Node]:
-    """Return the nodes whose results are no constants, and have names that the other graph lacks."""
-    return [
-        node
-        for node in graph.nodes
-        if not any(value is not None and value.name in taken for value in node.outputs)
-        and constant_of(node.output(0)) is None
-    ]
+def _is_matched(node: ir.Node) -> bool:
+    """Whether a node computes, and nothing at random: two draws under other names may be each other."""
+    return not (node.has_trait(DRAWING) or node.is_op("Dropout")) and constant_of(node.output(0)) is None
 
 
-def _key(node: ir.Node, names: Mapping[str, str]) -> Hashable:
-    """Return what is equal at first sight: the operator, inputs that are no constants, and which outputs there are."""
-    sources = map(copied, node.inputs)
-    read = tuple(value and ("" if _is_constant(value) else names.get(value.name, value.name)) for value in sources)
-    return meaning(node), read, tuple(value is None for value in node.outputs)
+def _key(node: ir.Node, names: Mapping[str, str] | None) -> Hashable:
+    """Return what is equal at first sight: the operator, inputs that are no constants, and which outputs there are.
+
+    Of the rewritten model, an input without one of the ``names`` equals nothing.
+    """
+    read: list[Hashable] = []
+    for value in map(copied, node.inputs):
+        if value is None or _is_constant(value):
+            read.append(value is None)
+        else:
+            read.append(value.name if names is None else names.get(value.name, value))
+    return meaning(node), *read, *(value is None for value in node.outputs)
 
 
 def _is_constant(value: ir.Value) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from bnfold import reference
 from bnfold.errors import Unsupported
-from bnfold.verification.changes.interface import broken_promise, contradicted, declared_otherwise, unread
+from bnfold.verification.changes.interface import broken_promise, contradicted, declared_otherwise
 from bnfold.verification.comparing.outputs import Compared, inconclusive, output_rows
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Comparison, Coverage, same_place
@@ -16,12 +16,13 @@ from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.further import EVALUATIONS
 from bnfold.verification.end_to_end.obstacles import Broken, Impossible
 from bnfold.verification.end_to_end.pair import ModelPair
+from bnfold.verification.end_to_end.reactions import another, compared_inputs, ignores_inputs
 from bnfold.verification.end_to_end.runtime_check import evaluate_runtimes, recorded, start_runtimes
-from bnfold.verification.end_to_end.samples import Samples, choose_samples
+from bnfold.verification.end_to_end.samples import choose_samples
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.hazards import hazards
-from bnfold.verification.tolerance.compare import compare_values, shape_of
+from bnfold.verification.tolerance.compare import shape_of
 from bnfold.verification.tolerance.discontinuities import discontinuities_differ
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.tolerance.storage import WORST_AGREEMENT, StorageErrors
@@ -96,13 +97,13 @@ class Whole:
         return any(item.difference.fault for item in compared)
 
 
-def examine_whole(request: Request, draws: PerturbedWeights) -> Whole:
-    """Compare the whole models.
+def examine_whole(request: Request, draws: PerturbedWeights, *, differs: bool = False) -> Whole:
+    """Compare the whole models; if a part ``differs``, first on numbers that most faults show on at once.
 
     Raises Impossible if they cannot be fed or run, or not in time. Raises Broken if only the original can be run.
     """
     try:
-        return _examine(request, draws)
+        return _examine(request, draws, differs=differs)
     except reference.OutOfTime as error:
         raise Impossible(f"{error}{_with_more_time(request, error.needed)}") from error
     except MemoryError as error:
@@ -120,7 +121,7 @@ def _with_more_time(request: Request, seconds: float) -> str:
     return f": raise it with {'--verify full ' * (request.checks.depth == 'auto')}--verify-seconds {enough}"
 
 
-def _examine(request: Request, draws: PerturbedWeights) -> Whole:
+def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Whole:
     with request.clock.phase("referee"):
         evaluate = evaluator(request.policy, request.clock, lambda: pair.patience)
         pair = ModelPair(request.before, request.after, draws, evaluate)
@@ -130,9 +131,14 @@ def _examine(request: Request, draws: PerturbedWeights) -> Whole:
         runtime_samples = samples if request.checks.data is not None else samples[: request.checks.samples]
     with start_runtimes(request, runtime_samples) as answers:
         with request.clock.phase("referee"):
-            seen = [*samples, *drawn.elsewhere]
-            pair, compared = _compare_all(request, pair, seen)
-            extra = None if any(item.reacts for item in compared) else _another(drawn, _TINY)
+            tiny = another(drawn, _TINY) if differs else None
+            first = _compare(request, pair, tiny, 0) if tiny is not None else []
+            if tiny is not None and any(item.difference.fault and item.is_output for item in first):
+                seen, compared = [tiny], first
+            else:
+                seen = [*samples, *drawn.elsewhere]
+                pair, compared = _compare_all(request, pair, seen)
+            extra = None if any(item.reacts for item in compared) else another(drawn, _TINY)
             if extra is not None:
                 compared += _compare(request, pair, extra, len(seen))
                 seen.append(extra)
@@ -151,13 +157,13 @@ def _examine(request: Request, draws: PerturbedWeights) -> Whole:
         rows=evidence.fill(output_rows(compared)),
         fault=faults[test],
         test=test,
-        doubt=_ignores_inputs(pair, drawn)
+        doubt=ignores_inputs(pair, drawn)
         or _about_shapes(contradicted, request, pair, seen)
         or _inconclusive_reason(compared, evidence.errors_before),
         refusal=evidence.refusal,
         witnesses=(*evidence.rows, *recorded(request, pair, samples)),
         notes=(*_notes(pair), *evidence.notes, *hazards(request.after)),
-        fed=_compared_inputs(request, pair, seen),
+        fed=compared_inputs(request, pair, seen),
         pair=pair,
         seen=tuple(seen),
         another=drawn.another,
@@ -208,26 +214,6 @@ def _guess_contradicted(request: Request, pair: ModelPair, sample: Sample) -> st
     return declared_otherwise(request.before, _output_shapes(pair, sample))
 
 
-def _compared_inputs(request: Request, pair: ModelPair, seen: Sequence[Sample]) -> frozenset[str]:
-    """Return the inputs that samples fed. Of those that only the original reads, its results have to depend on them."""
-    fed = frozenset(name for sample in seen for name in sample.feeds)
-    idle = (
-        name
-        for name in unread(request.before, request.after, ())
-        if not any(_depends(pair, sample, name) for sample in seen if name in sample.feeds)
-    )
-    return fed - frozenset(idle)
-
-
-def _depends(pair: ModelPair, sample: Sample, name: str) -> bool:
-    """Whether the original has other results without this input, at its default."""
-    rest = {other: array for other, array in sample.feeds.items() if other != name}
-    try:
-        return not _same_outputs(pair, sample, replace(sample, expected=pair.expect(rest)))
-    except Unsupported:
-        return False
-
-
 def _about_shapes(find: Callable[..., str], request: Request, pair: ModelPair, seen: Sequence[Sample]) -> str:
     """Return the first sentence that ``find`` returns for the output shapes of a sample; else empty."""
     shapes = (_output_shapes(pair, sample) for sample in seen)
@@ -236,37 +222,6 @@ def _about_shapes(find: Callable[..., str], request: Request, pair: ModelPair, s
 
 def _output_shapes(pair: ModelPair, sample: Sample) -> dict[str, tuple[int, ...]]:
     return {name: shape_of(sample.expected[name]) for name in pair.outputs}
-
-
-def _ignores_inputs(pair: ModelPair, drawn: Samples) -> str:
-    """Return a sentence if no output depends on the inputs; else empty.
-
-    At assumed sizes, only padding and biases may be left. If an output has few numbers, a Hardmax may turn any input
-    into zeros.
-    """
-    first, *others = drawn.chosen
-    if drawn.another is None or not first.feeds:
-        return ""
-    if not others and first.is_hollow:
-        if (other := _another(drawn, len(drawn.chosen))) is None:
-            return "the original runs on no second sample, so no output was seen to depend on the inputs"
-        others = [other]
-    if others and all(_same_outputs(pair, first, other) for other in others):
-        return "no output depends on the inputs at the tested shapes"
-    return ""
-
-
-def _another(drawn: Samples, number: int) -> Sample | None:
-    """Return a further sample; None if there is none on which the original runs."""
-    try:
-        return drawn.another(number) if drawn.another is not None else None
-    except Unsupported:
-        return None
-
-
-def _same_outputs(pair: ModelPair, one: Sample, other: Sample) -> bool:
-    pairs = ((one.expected[name], other.expected[name]) for name in pair.outputs)
-    return all(compare_values(first, second, (), None, by_channel=False).excess == 0 for first, second in pairs)
 
 
 def _inconclusive_reason(found: Sequence[Compared], errors_before: Mapping[str, StorageErrors]) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from itertools import product
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from bnfold import reference
 from bnfold.reference.kernels import conv
+from bnfold.reference.kernels.shifted import by_shifts
 from tests.reference.models import Array, compute, floats
 
 
@@ -123,3 +125,28 @@ def test_weights_that_do_not_fit_are_refused() -> None:
 def test_a_kernel_shape_that_is_not_the_weights_is_refused(op: str) -> None:
     with pytest.raises(reference.CannotEvaluate, match="contradicts the weight"):
         compute(op, 11, [floats(0, 1, 2, 5, 5), floats(1, 2, 2, 2, 3)], kernel_shape=[3, 2])
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "attrs"),
+    [
+        ((2, 4, 9), (3, 4, 3), {"dilations": [2]}),
+        ((2, 4, 7, 8), (2, 4, 3, 5), {"strides": [2, 1], "pads": [1, 2, 0, 1]}),
+        ((2, 8, 5, 6), (4, 4, 2, 3), {"group": 2, "dilations": [2, 1]}),
+        ((1, 3, 4, 5, 6), (2, 3, 2, 2, 3), {"strides": [1, 2, 1]}),
+    ],
+)
+@pytest.mark.parametrize("most", [1, conv.COLUMN_ELEMENTS])
+def test_rows_that_are_shifted_make_what_gathered_windows_make(
+    x: tuple[int, ...], w: tuple[int, ...], attrs: dict[str, Any], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, weight = floats(1, *x), floats(2, *w)
+    images[(0,) * len(x)] = np.inf  # reaches what sees it, and no other place
+    with monkeypatch.context() as without:
+        without.setattr(conv, "gathers_more", lambda *_: False)
+        expected = compute("Conv", 11, [images, weight], **attrs)
+    monkeypatch.setattr(conv, "COLUMN_ELEMENTS", most)
+    shifts = mock.Mock(side_effect=by_shifts)
+    monkeypatch.setattr(conv, "by_shifts", shifts)
+    np.testing.assert_allclose(compute("Conv", 11, [images, weight], **attrs), expected, rtol=1e-12, atol=1e-12)
+    assert shifts.called

@@ -10,8 +10,8 @@ import pytest
 from bnfold import ir
 from bnfold.errors import Unsupported
 from bnfold.verification import decision, verify
-from bnfold.verification.end_to_end import examine
 from bnfold.verification.end_to_end.drawing import Sample
+from bnfold.verification.end_to_end.reactions import ignores_inputs
 from bnfold.verification.end_to_end.samples import Samples
 from bnfold.verification.parts import Parts
 from bnfold.verification.verdict import LocalRow
@@ -43,14 +43,14 @@ def test_outputs_that_no_input_changes_show_nothing(
     chosen: list[Sample], another: Sample | None, ignores: bool
 ) -> None:
     drawn = Samples(chosen, None if another is None else lambda _number: another)
-    assert bool(examine._ignores_inputs(cast(Any, Outputs()), drawn)) is ignores
+    assert bool(ignores_inputs(cast(Any, Outputs()), drawn)) is ignores
 
 
 def test_a_second_sample_on_which_the_original_does_not_run_shows_nothing() -> None:
     def refused(_number: int) -> Sample:
         raise Unsupported("a Reshape does not fit")
 
-    told = examine._ignores_inputs(cast(Any, Outputs()), Samples([sample(1.0, is_hollow=True)], refused))
+    told = ignores_inputs(cast(Any, Outputs()), Samples([sample(1.0, is_hollow=True)], refused))
     assert told.startswith("the original runs on no second sample")
 
 
@@ -61,10 +61,10 @@ def test_a_runtime_that_takes_the_original_alone_leaves_it_unverified(monkeypatc
     """Float64 and the parts agree; what nobody can run is no result all the same."""
     real = decision._whole
 
-    def refused(request: Any, draws: Any) -> Any:
+    def refused(request: Any, draws: Any, *, differed: bool) -> Any:
         from dataclasses import replace
 
-        whole, obstacle = real(request, draws)
+        whole, obstacle = real(request, draws, differed=differed)
         assert whole is not None
         return replace(whole, refusal="onnxruntime runs the original, but not the rewritten model"), obstacle
 

@@ -1,0 +1,76 @@
+"""What both models compute in the same way gets one name, and nothing else does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import bnfold
+from bnfold import ir
+from bnfold.verification.changes.moved_names import with_original_names
+from tests.verification.graphs import model
+
+HEAD = "(float[N,3] x, bool c) => (float[M,3] y)"
+WEIGHTS = {"w": np.ones((3, 3)), "v": np.full((3, 3), 2.0), "one": np.array(1.0), "two": np.array(2.0)}
+
+
+def renamed(before: str, after: str) -> dict[str, str]:
+    """Return the names that nodes of the second model got, by those that they had."""
+    old, new = (ir.load(model(f"{HEAD} {{ {text} }}", WEIGHTS)) for text in (before, after))
+    given = with_original_names(old, new)
+    names = [[node.proto.output[0] for node in each.nodes()] for each in (new, given)]
+    return {name: other for name, other in zip(*names, strict=True) if name != other}
+
+
+def test_a_chain_under_other_names_gets_its_own_again() -> None:
+    before = "a = MatMul (x, w)  b = Exp (a)  d = Neg (b)  y = Abs (d)"
+    assert renamed(before, "p = MatMul (x, w)  q = Exp (p)  y = Relu (q)") == {"p": "a", "q": "b"}
+
+
+def test_constants_tell_alike_nodes_apart() -> None:
+    before = "a = MatMul (x, w)  b = MatMul (x, v)  y = Sub (a, b)"
+    assert renamed(before, "p = MatMul (x, v)  q = MatMul (x, w)  y = Sub (q, p)") == {"p": "b", "q": "a"}
+
+
+def test_a_neutral_step_is_none() -> None:
+    before = "a = Exp (x)  s = Mul (a, one)  b = Neg (s)  y = Abs (b)"
+    assert renamed(before, "p = Exp (x)  q = Neg (p)  y = Relu (q)") == {"p": "a", "q": "b"}
+    other = before.replace("one", "two")
+    assert renamed(other, "p = Exp (x)  q = Neg (p)  y = Relu (q)") == {"p": "a"}
+
+
+def test_what_reads_another_value_of_the_same_name_keeps_its_name() -> None:
+    before = "a = Exp (x)  b = Neg (a)  d = Abs (b)  y = Relu (d)"
+    assert renamed(before, "a = Sin (x)  q = Neg (a)  r = Abs (q)  y = Sqrt (r)") == {}
+
+
+def test_draws_keep_their_names() -> None:
+    before = "a = RandomNormalLike (x)  b = Neg (a)  y = Add (x, b)"
+    assert renamed(before, "p = RandomNormalLike (x)  q = Neg (p)  y = Add (x, q)") == {}
+
+
+@pytest.mark.parametrize("inner", ["Neg", "Abs"])
+def test_bodies_count(inner: str) -> None:
+    text = (
+        "{a} = Exp (x)  {i} = If (c) <then_branch = t () => (float[A,B] {t}) {{ {t} = Neg ({a}) }},"
+        " else_branch = e () => (float[A,B] {e}) {{ {e} = %s ({a}) }}>  y = %s ({i})"
+    )
+    old, new = (dict.fromkeys("aite") for _ in range(2))
+    before = (text % ("Neg", "Abs")).format(**{name: name for name in old})
+    after = (text % (inner, "Relu")).format(**{name: f"n{name}" for name in new})
+    is_same = inner == "Neg"
+    assert renamed(before, after) == ({"na": "a", "ni": "i", "nt": "t", "ne": "e"} if is_same else {"na": "a"})
+
+
+def test_no_name_is_given_twice() -> None:
+    before = "a = Exp (x)  y = Neg (a)"
+    assert renamed(before, "p = Exp (x)  q = Exp (x)  y = Sub (p, q)") == {"p": "a"}
+
+
+def test_a_fault_behind_aligned_names_is_found() -> None:
+    before = "a = MatMul (x, w)  b = Exp (a)  y = Add (b, one)"
+    after = "p = MatMul (x, w)  q = Exp (p)  y = Add (q, {})"
+    texts = before, after.format("one"), after.format("two")
+    first, right, wrong = (model(f"{HEAD} {{ {text} }}", WEIGHTS) for text in texts)
+    assert bnfold.verify(first, right).verified
+    assert bnfold.verify(first, wrong).status == "failed"
