@@ -226,6 +226,12 @@ def fed_shapes(shapes: Shapes) -> ShapeOf:
     return shape_of
 
 
+def updates_of(nodes: Sequence[ir.Node]) -> dict[str, ir.Node]:
+    """Return the nodes by the name of the updates that they scatter."""
+    scattering = (node for node in nodes if node.is_op("ScatterND"))
+    return {value.name: node for node in scattering for value in node.inputs[2:] if value is not None}
+
+
 def _known(value: ir.Value) -> Known | None:
     """Return the shape; 0 is what exporters write for an unknown size."""
     return None if value.shape is None else [dim or None for dim in value.shape]
