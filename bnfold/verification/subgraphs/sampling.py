@@ -89,7 +89,7 @@ def _found_places(subgraphs: SubgraphPair, feeds: Feeds, node: ir.Node) -> tuple
     except BnfoldError:
         return None
     data, places = ({**feeds, **made}[name].shape for name in read)
-    return (*places[:-1], *data[places[-1] :])
+    return (*places[:-1], *data[places[-1] :]) if places else None
 
 
 def _is_large(sample: int) -> bool:
