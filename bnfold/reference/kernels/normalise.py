@@ -123,7 +123,9 @@ def _normalized(x: Array, scale: Array, b: Array, epsilon: float) -> Array:
     for image, made in zip(x, y, strict=True):
         for first in range(0, len(image), step):
             some = slice(first, first + step)
-            made[some] = standardise(image[some], axes, epsilon) * scale[some] + b[some]
+            centred = np.subtract(image[some], average(image[some], axes), out=made[some])
+            centred *= scale[some] / np.sqrt(average(np.square(centred), axes) + epsilon)
+            centred += b[some]
     return y
 
 

@@ -6,7 +6,7 @@ that is computed from it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -77,7 +77,7 @@ class PartlyKnown:
             except (BnfoldError, ValueError):
                 self._known[made] = None
                 break
-        return self._read(value)
+        return self.read(value)
 
     def _computing(self, value: ir.Value) -> list[ir.Node] | None:
         """Return the nodes that compute a value from constants and shapes, in order; None for others."""
@@ -91,7 +91,7 @@ class PartlyKnown:
             if read is None or read in self._known or ir.constant(read) is not None:
                 continue
             node = read.producer
-            if node is None or len(entered) > _FEW or not _is_plain(node):
+            if node is None or len(entered) > _FEW or not is_plain(node):
                 self._known[value] = None
                 return None
             if node not in entered:
@@ -100,15 +100,16 @@ class PartlyKnown:
                 stack.extend((source, None) for source in node.inputs if not node.is_op("Shape"))
         return list(order)
 
-    def _read(self, value: ir.Value) -> Partly | None:
+    def read(self, value: ir.Value) -> Partly | None:
+        """Return what is known already, or a constant."""
         if value in self._known:
             return self._known[value]
         held = ir.constant(value)
         return None if held is None or held.size > _MOST else _fully(held.numpy(), is_exact=True)
 
-    def _operands(self, node: ir.Node) -> dict[ir.Value, Partly]:
+    def operands(self, node: ir.Node) -> dict[ir.Value, Partly]:
         """Return what is known of the inputs. Raises ValueError where nothing is known of one."""
-        operands = {value: self._read(value) for value in node.inputs if value is not None}
+        operands = {value: self.read(value) for value in node.inputs if value is not None}
         found = {value: known for value, known in operands.items() if known is not None}
         if len(found) < len(operands):
             raise ValueError("nothing is known of an operand")
@@ -117,7 +118,7 @@ class PartlyKnown:
     def _evaluated(self, node: ir.Node) -> Partly:
         if node.is_op("Shape"):
             return self._shape(node)
-        operands = self._operands(node)
+        operands = self.operands(node)
         known = [*operands.values()]
         is_exact = all(operand.is_exact for operand in known)
         if node.is_op("Size"):  # as of a shape: a rank
@@ -136,7 +137,7 @@ class PartlyKnown:
             return Partly(elements, np.ones(elements.shape, np.bool_), is_exact)
         marks = {value: operand.unknown for value, operand in operands.items()}
         sizes &= elements.dtype.itemsize >= _WIDE  # one that is cast to fewer bits may become negative
-        return Partly(elements, _moved(node, operands, marks), is_exact, sizes)
+        return Partly(elements, moved(node, operands, marks), is_exact, sizes)
 
     def _shape(self, node: ir.Node) -> Partly:
         source = node.inputs[0]
@@ -147,54 +148,6 @@ class PartlyKnown:
         sizes = [dim if isinstance(dim, int) else _PLACEHOLDER for dim in dims]
         unknown = np.array([not isinstance(dim, int) for dim in dims], np.bool_)
         return Partly(np.array(sizes, np.int64), unknown, sizes=True)
-
-    def idle(self, constant: ir.Value, size: int, nodes: Collection[ir.Node]) -> Array:
-        """Return at which of its ``size`` places any number in a constant vector has no effect on these nodes."""
-        held = self._read(constant)
-        if held is None or held.elements.shape != (size,):
-            return np.zeros(size, np.bool_)
-        return np.array([self._is_idle(constant, np.arange(size) == place, nodes) for place in range(size)], np.bool_)
-
-    def _is_idle(self, constant: ir.Value, place: Array, nodes: Collection[ir.Node]) -> bool:
-        marks = {constant: place}
-        waiting = [constant]
-        while waiting:
-            value = waiting.pop()
-            for node, slot in value.uses:
-                if node not in nodes:
-                    if value is constant and node.graph is value.graph:
-                        continue  # another part reads the constant as well
-                    return False
-                try:
-                    made = self._marked(node, slot, marks[value])
-                except (BnfoldError, ValueError):
-                    return False
-                if made.any():
-                    result = only_output(node)
-                    if result in marks or result.is_output:
-                        return False
-                    marks[result] = made
-                    waiting.append(result)
-        return True
-
-    def _marked(self, node: ir.Node, slot: int, mark: Array) -> Array:
-        """Return which elements of a result depend on the elements of an input that are marked."""
-        if not _is_plain(node):
-            raise Unsupported("not a plain operator")
-        for value in filter(None, node.inputs):
-            self.of(value)
-        operands = self._operands(node)
-        given = [operands[value] for value in node.inputs if value is not None]
-        if node.is_op("Gather") and slot == 1 and given[0].elements.ndim == 1:
-            return mark
-        if node.is_op("Where") and slot == 0:
-            _, yes, no = given
-            return np.asarray(mark & (yes.unknown | no.unknown | (yes.elements != no.elements)), np.bool_)
-        if slot and not node.is_op("Concat"):
-            raise Unsupported("every element may depend on it")
-        marked = node.inputs[slot]
-        marks = {value: mark if value is marked else np.zeros_like(known.unknown) for value, known in operands.items()}
-        return _moved(node, operands, marks)
 
 
 def known_of(model: ir.Model) -> PartlyKnown:
@@ -221,7 +174,7 @@ def _any(masks: Iterable[Array]) -> Array:
     return np.asarray(np.logical_or.reduce(np.broadcast_arrays(*masks)), np.bool_)
 
 
-def _moved(node: ir.Node, operands: Mapping[ir.Value, Partly], marks: Mapping[ir.Value, Array]) -> Array:
+def moved(node: ir.Node, operands: Mapping[ir.Value, Partly], marks: Mapping[ir.Value, Array]) -> Array:
     """Return where a node that moves elements puts those that are marked.
 
     Raises ValueError where it moves none, or where marks decide about the shape of the result.
@@ -248,7 +201,8 @@ def _is_exact(elements: Array) -> bool:
     return bool(np.all((np.abs(wide) <= _LARGEST) & (wide * _STEPS == np.floor(wide * _STEPS))))
 
 
-def _is_plain(node: ir.Node) -> bool:
+def is_plain(node: ir.Node) -> bool:
+    """Whether a node has one output that only its inputs decide about."""
     draws = node.has_trait(DRAWING) or node.is_op("Dropout")
     has_one = sum(value is not None for value in node.outputs) == 1 and bool(node.inputs)
     return has_one and not (node.domain or node.subgraphs or node.has_references or node.is_call or draws)

@@ -20,6 +20,7 @@ from bnfold.ir.traits import CHOOSING, READS_VALUES
 from bnfold.reference.schedule import read_by
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed_or_default
+from bnfold.verification.changes.idle import Extent, idle
 from bnfold.verification.changes.partly import known_of
 from bnfold.verification.changes.unchanged import defaults, identity
 from bnfold.verification.coverage import effects
@@ -111,7 +112,7 @@ class _Side:
         self.unmatched_constants: list[tuple[ir.Value, ir.Tensor]] = []
         self.unmatched_nodes: list[ir.Node] = []
         measured = effects.read_for_sizes(subgraph)
-        self._within, needed = set(subgraph.nodes), set(subgraph.outputs)
+        self._within, self._ends, needed = set(subgraph.nodes), set(subgraph.outputs), set(subgraph.outputs)
         for node in reversed(subgraph.nodes):
             made = {value for value in node.outputs if value is not None and not self._fixed(value)}
             if not made.isdisjoint(needed):  # what only constants are computed from has no effect
@@ -242,10 +243,12 @@ class _Side:
             different = array != goal
             if array.dtype.kind in "iu":
                 different &= (array < OPEN_END) | (goal < OPEN_END)
-            if was is None and value.uses and all(effects.selects_the_same(*use, goal) for use in value.uses):
+            read = [use for use in value.uses if use[0] in self._within or use[0].graph is not value.graph]
+            if was is None and read and all(effects.selects_the_same(*use, goal) for use in read):
                 return
             if was is None and array.size <= _SMALL:
-                different &= ~known_of(value.graph.model).idle(value, array.size, self._own)
+                part = Extent(self._within, self._own, self._ends)
+                different &= ~idle(known_of(value.graph.model), value, array.size, part)
             if value.uses and all(node.is_op("AffineGrid") and slot for node, slot in value.uses):
                 different[1:2] = False  # it says where each place is, for any number of channels
         if value.name in self.selectable and np.count_nonzero(different) > FEW:

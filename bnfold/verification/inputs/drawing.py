@@ -157,7 +157,8 @@ def random_value(
         return np.asarray(found, target)
     if is_float(dtype):
         largest = float_type(dtype).largest
-        return np.asarray(np.clip(_floats(value, shape, rng, sample, mirrored=mirrored), -largest, largest), target)
+        floats = np.asarray(np.clip(_floats(value, shape, rng, sample, mirrored=mirrored), -largest, largest), target)
+        return floats if floats.shape == shape else np.resize(floats, shape)
     if dtype in (_T.COMPLEX64, _T.COMPLEX128):
         pair = rng.standard_normal((2, *shape))
         return np.asarray(pair[0] + 1j * pair[1], target)
@@ -188,12 +189,15 @@ def _all_of(target: np.dtype[Any], shape: tuple[int, ...], rng: np.random.Genera
 def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, sample: int, *, mirrored: bool) -> Array:
     """Draw floats; parameters fed as inputs get the statistics of trained ones in every sample.
 
-    Activations stay in range.
+    Activations stay in range. Ordinary ones are the numbers that are to be repeated.
     """
-    normal = np.resize(rng.standard_normal(min(math.prod(shape), _MOST_DRAWN)), shape)
-    purpose = role(value)
-    if purpose == "data" or is_of_both_signs(value, sample):
-        kind = SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
+    numbers = rng.standard_normal(min(math.prod(shape), _MOST_DRAWN))
+    purpose, kind = role(value), SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
+    is_data = purpose == "data" or is_of_both_signs(value, sample)
+    if is_data and kind == "normal":
+        return -numbers if mirrored else numbers
+    normal = np.resize(numbers, shape)
+    if is_data:
         center = _stored_mean(value, normal) if kind == "at mean" else 0.0
         data = _DATA[kind](normal)
         return center - data if mirrored else center + data

@@ -32,6 +32,7 @@ from bnfold.verification.subgraphs.shapes import (
     may_be_fed_at,
     needs_other_sizes,
     subgraph_shapes,
+    updates_of,
 )
 from bnfold.verification.subgraphs.trials import SubgraphTrials
 
@@ -146,11 +147,12 @@ def _as_many(opened: Known, own: tuple[int, ...], sizes: Known) -> tuple[int, ..
 
 def _fitting(request: Request, path: str, fed: Mapping[str, ir.Value], nodes: Sequence[ir.Node]) -> Iterator[Trial]:
     """Yield sizes for the values ``fed`` to a part of the graph at ``path``; none if they do not follow."""
+    counted = updates_of(nodes)
     for group in copy(request.once(_kept)):
-        shapes = _shapes(group.main, path, fed)
+        shapes = _shapes(group.main, path, fed, counted)
         if shapes is None or not may_be_fed_at(shapes):
             continue
-        known = (_shapes(graphs, path, fed) for graphs in (group.others() if needs_other_sizes(nodes) else ()))
+        known = (_shapes(graphs, path, fed, counted) for graphs in (group.others() if needs_other_sizes(nodes) else ()))
         found = [other for other in known if other is not None] or [_with_batch(shapes, factor) for factor in (0, 2)]
         small = (other for other in found if elements(other) <= LARGEST_OTHER)
         yield Trial(shapes, passing_is_conclusive=False, others=tuple(small))
@@ -200,14 +202,19 @@ def _with_batch(shapes: Shapes, factor: int) -> Shapes:
     }
 
 
-def _shapes(graphs: Graphs, path: str, fed: Mapping[str, ir.Value]) -> Shapes | None:
-    """Return the sizes of these values, unless one is unknown, or has another rank than is declared."""
+def _shapes(graphs: Graphs, path: str, fed: Mapping[str, ir.Value], counted: Collection[str]) -> Shapes | None:
+    """Return the sizes of these values, unless one is unknown, or has another rank than is declared.
+
+    Those that are ``counted`` have as many elements as the part finds indices for: they are left empty.
+    """
     found: Shapes = {}
     for name, known in fed.items():
         value = visible(graphs[path], name) if path in graphs else None
         sizes = [dim for dim in value.shape or () if isinstance(dim, int)] if value is not None else []
         if value is None or value.shape is None or len(sizes) < len(value.shape):
-            return None
+            if name not in counted or not known.shape:
+                return None
+            sizes = [0] * len(known.shape)
         if known.shape is not None and len(known.shape) != len(sizes):
             return None
         found[name] = tuple(sizes)

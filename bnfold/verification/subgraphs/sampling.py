@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bnfold import ir
+from bnfold.errors import BnfoldError
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, choosing, random_value, smaller
 from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.pairs import SubgraphPair
-from bnfold.verification.subgraphs.shapes import fed_shapes, lacks_rank, subgraph_shapes
+from bnfold.verification.subgraphs.shapes import fed_shapes, lacks_rank, subgraph_shapes, updates_of
 from bnfold.verification.subgraphs.trials import MOST_SAMPLES, Found, Skip, fails, samples_needed
 from bnfold.verification.tolerance.compare import Difference
 
@@ -73,7 +74,22 @@ def drawn(subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shape
         name: random_value(value, shapes[name], subgraphs.seed, sample, fed_shapes(shapes), signed=_is_large(sample))
         for name, value in inputs.items()
     }
-    return choosing(inputs.values(), feeds, subgraphs.draws.rows, sample)
+    feeds = choosing(inputs.values(), feeds, subgraphs.draws.rows, sample)
+    for name, node in updates_of(subgraphs.old.subgraph.nodes).items():
+        if name in inputs and 0 in shapes[name] and (shape := _found_places(subgraphs, feeds, node)) is not None:
+            feeds[name] = random_value(inputs[name], shape, subgraphs.seed, sample, signed=_is_large(sample))
+    return feeds
+
+
+def _found_places(subgraphs: SubgraphPair, feeds: Feeds, node: ir.Node) -> tuple[int, ...] | None:
+    """Return the shape of updates for the places that the original part finds, as by a mask; None if it does not."""
+    read = [value.name for value in node.inputs[:2] if value is not None]
+    try:
+        made = subgraphs.fed(feeds).old([name for name in read if name not in feeds])
+    except BnfoldError:
+        return None
+    data, places = ({**feeds, **made}[name].shape for name in read)
+    return (*places[:-1], *data[places[-1] :]) if places else None
 
 
 def _is_large(sample: int) -> bool:

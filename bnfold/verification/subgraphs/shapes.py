@@ -10,6 +10,7 @@ from typing import NamedTuple
 from onnx import TensorProto
 
 from bnfold import ir
+from bnfold.ir.shapes.rules import Dim
 from bnfold.ir.shapes.unification import Known
 from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, RESHAPING, WINDOWED
 from bnfold.verification.changes.extract import constant_of
@@ -37,7 +38,12 @@ LARGEST_OTHER = 1 << 20
 """Elements of activations at further sizes, at which several samples are compared."""
 
 LARGEST_ROW = 1 << 16
-"""Places of an image up to which several rows are compared at once."""
+"""Places of an image up to which more than two rows are compared at once."""
+
+_FEW_ROWS = 2
+
+_MUCH = 1 << 20
+"""Elements of a row beyond which two of them do, where no operator can tell an even number of rows."""
 
 _EVEN = 8
 """What halves three times must meet again what did not."""
@@ -106,9 +112,10 @@ def _trials(
     is_guess: bool,
 ) -> Iterator[Trial]:
     usual, both = _usual_rows(full), [*nodes, *added]
-    reach, rows = reach_of(nodes), 1 if any(map(_makes_large, nodes)) else usual
-    further: list[dict[str, int]] = [{"batch": 2}] if rows == 1 else []
-    further += [{"more": 1}] if rows > 1 and (has_strides(both) or _reads_places(both)) else []
+    reach, is_large = reach_of(nodes), any(map(_makes_large, nodes))
+    rows = _FEW_ROWS if is_large else usual
+    further: list[dict[str, int]] = [{"batch": 1}] if is_large else []
+    further += [{"more": 1}] if not is_large and (has_strides(both) or _reads_places(both)) else []
     still = [node for node in both if not node.has_trait(WINDOWED)]  # no window slides along the batch
     beyond, many = _behind(largest_bound(both)), _behind(largest_bound(still))
     if depend_on_sizes(both):
@@ -127,7 +134,7 @@ def _trials(
             if any(elements(other) > LARGEST_OTHER for other in others):
                 others += one_axis_longer(inferred, shapes, beyond)
             distinct = (other for place, other in enumerate(others) if other not in (shapes, *others[:place]))
-            single = concrete(inferred, max(3 + reach, beyond), step=step, more=1, batch=1 if rows > 1 else 2)
+            single = concrete(inferred, max(3 + reach, beyond), step=step, more=1, batch=1)
             quick = (single,) if further and elements(single) <= LARGEST_OTHER else ()
             yield Trial(
                 shapes,
@@ -136,8 +143,10 @@ def _trials(
                 quick=quick,
             )
     inferred = inferred_of(inputs, nodes, full, by_axis=True)
-    for batch in (usual, *(size for size in (BATCH, *_OTHER_BATCHES) if size != usual)):
+    first = _FEW_ROWS if _is_much(full, inferred, both) else usual
+    for batch in (first, *(size for size in (BATCH, *_OTHER_BATCHES) if size != first)):
         more = (1, 2 * batch) if batch != BATCH else (1,) if any(node.has_trait(RESHAPING) for node in nodes) else ()
+        more = () if batch == first != usual else more
         shapes, *rest = (concrete(inferred, 3 + reach, step=_EVEN, batch=size) for size in (batch, *more))
         others = [other for other in rest if other != shapes and may_be_fed_at(other)]
         yield Trial(shapes, is_guess or is_static, tuple(others), is_another_batch=True)
@@ -158,6 +167,13 @@ def _usual_rows(full: Mapping[str, Known]) -> int:
     """Return a number of rows that no other axis is declared to have, and that cannot be mistaken for its size."""
     declared = {dim for shape in full.values() for dim in shape[1:]}
     return next(size for size in count(BATCH, 2) if size not in declared)  # an even one is split in halves
+
+
+def _is_much(full: Mapping[str, Known], inferred: Mapping[str, Sequence[Dim]], nodes: Sequence[ir.Node]) -> bool:
+    """Whether a row is large, and two are as good as three: nothing halves them, or has two places elsewhere."""
+    is_told = any(node.has_trait(RESHAPING) or node.is_op("Split", "SplitToSequence") for node in nodes)
+    has_two = any(_FEW_ROWS in shape[1:] for shape in full.values())
+    return not is_told and not has_two and elements(concrete(inferred, 1, batch=1)) > _MUCH
 
 
 def may_be_fed_at(shapes: Shapes) -> bool:
@@ -208,6 +224,12 @@ def fed_shapes(shapes: Shapes) -> ShapeOf:
         return max((shape for shape in known if shape is not None), key=len, default=None)
 
     return shape_of
+
+
+def updates_of(nodes: Sequence[ir.Node]) -> dict[str, ir.Node]:
+    """Return the nodes by the name of the updates that they scatter."""
+    scattering = (node for node in nodes if node.is_op("ScatterND"))
+    return {value.name: node for node in scattering for value in node.inputs[2:] if value is not None}
 
 
 def _known(value: ir.Value) -> Known | None:

@@ -28,7 +28,7 @@ from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
 from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.repeated import MOST, repeatable, repeated, signature
-from bnfold.verification.subgraphs.runnable import runnable, takes_long
+from bnfold.verification.subgraphs.runnable import LARGEST_HELD, runnable, takes_long
 from bnfold.verification.subgraphs.sampling import at_other_ranks, drawn, sampled
 from bnfold.verification.subgraphs.shapes import (
     Trial,
@@ -293,7 +293,8 @@ class SubgraphVerifier:
         Activations of every kind were compared at the first sizes, so one ``kind`` is enough at each of the others.
         """
         model = subgraphs.old.subgraph.model
-        if (has_guesses(fed, others) and not guessed) or takes_long(model, others, first.elements):
+        is_shown = first.elements > LARGEST_HELD and not subgraphs.coverage.uncovered
+        if (has_guesses(fed, others) and not guessed) or is_shown or takes_long(model, others, first.elements):
             return first
         found = sampled(subgraphs, fed, others, guessed=guessed, kind=kind)
         return found if fails(found) or (isinstance(found, Skip) and found.only_after) else first

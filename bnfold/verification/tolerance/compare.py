@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bnfold.verification.tolerance.floats import F64, FloatType, float_type
+from bnfold.verification.tolerance.floats import F64, FloatType, float_type, rms, ulps
 from bnfold.verification.verdict import TOO_FAR
 
 ROUNDING_FACTOR = 8.0
@@ -37,6 +37,9 @@ small; more rounds only ever add to the noise, and a wrong weight is off by thou
 EXACT = 1e-12
 """Float64's own arithmetic, relative to the scale of the whole tensor."""
 
+_LARGE = 1 << 20
+"""Elements of a result that is compared one channel after the other."""
+
 _HOPELESS = 1000.0
 """An excess that no luckier round would explain. So a gross fault is reported at once."""
 
@@ -47,9 +50,6 @@ _SMALL = 1e-6
 
 _STEP = 0.5
 """They move weights by a whole unit in the last place, to stay numbers of their type; rounding moves by half."""
-
-_VISIBLE = 2.0**-4
-"""Elements below this share of the scale do not count in ulps: near zero an ulp is nothing."""
 
 
 class Difference(NamedTuple):
@@ -144,6 +144,9 @@ def difference(
         return Difference(same_pattern=False, fault=fault, excess=np.inf)
     if tolerance is None or not _numeric(expected):
         return _exact(expected, actual)
+    found = None if detailed else _by_channel(expected, actual, kind, tolerance)
+    if found is not None:
+        return found
     delta, finite = _apart(expected, actual)
     pattern = "" if finite is None else pattern_fault(expected, actual)
     counted = expected if finite is None else np.where(finite, expected, 0.0)
@@ -158,8 +161,8 @@ def difference(
     return Difference(
         scale=scale,
         max_abs=float(largest.max(initial=0.0)),
-        rms=_rms(delta) if detailed else 0.0,
-        ulps=_ulps(delta, np.abs(counted), scale, kind) if detailed else 0.0,
+        rms=rms(delta) if detailed else 0.0,
+        ulps=ulps(delta, np.abs(counted), scale, kind) if detailed else 0.0,
         allowed=_ratio(float(tolerance.max(initial=0.0)), scale),
         excess=np.inf if pattern else worst,
         same_pattern=not pattern,
@@ -167,18 +170,24 @@ def difference(
     )
 
 
-def _ulps(delta: F64, size: F64, scale: float, kind: FloatType) -> float:
-    with np.errstate(all="ignore"):
-        ulps = np.divide(delta, kind.spacing(size), out=np.zeros(delta.shape), where=size >= scale * _VISIBLE)
-    return float(ulps.max(initial=0.0))
+def _by_channel(
+    expected: npt.NDArray[Any], actual: npt.NDArray[Any], kind: FloatType, tolerance: F64
+) -> Difference | None:
+    """Compare large arrays one channel after the other, for large temporaries take most of the time.
 
-
-def _rms(delta: F64) -> float:
-    """Return the root mean square, scaled first: differences beyond 1e154 have no square."""
-    largest = float(delta.max(initial=0.0))
-    if not np.isfinite(largest):
-        return largest
-    return largest * float(np.sqrt(np.mean(np.square(delta / largest)))) if largest > 0 else 0.0
+    Return None for others, and if something differs by more than the ``tolerance``: then more has to be said.
+    """
+    is_by_channel = expected.ndim > 2 and tolerance.shape == (1, expected.shape[1], *[1] * (expected.ndim - 2))
+    if expected.size < _LARGE or not is_by_channel:
+        return None
+    pairs = ((np.s_[:, place], tolerance[:, place]) for place in range(expected.shape[1]))
+    found = [difference(expected[at], actual[at], kind, allowed, detailed=False) for at, allowed in pairs]
+    if any(channel.fault for channel in found):
+        return None
+    scale, largest, excess = (
+        max(column) for column in zip(*((c.scale, c.max_abs, c.excess) for c in found), strict=True)
+    )
+    return Difference(scale, largest, allowed=_ratio(float(tolerance.max()), scale), excess=excess)
 
 
 def tolerance(

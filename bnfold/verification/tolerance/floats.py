@@ -11,6 +11,9 @@ import onnx
 F64 = npt.NDArray[np.float64]
 _T = onnx.TensorProto
 
+_VISIBLE = 2.0**-4
+"""Elements below this share of the scale do not count in ulps: near zero an ulp is nothing."""
+
 
 class FloatType(NamedTuple):
     """A binary float: significant bits (the hidden one included), smallest normal exponent, largest value."""
@@ -56,3 +59,18 @@ HALVES = frozenset({_T.FLOAT16, _T.BFLOAT16})
 def is_float(dtype: int | None) -> bool:
     """Whether the onnx data type is a float of any width."""
     return dtype in FLOAT_TYPES
+
+
+def ulps(delta: F64, size: F64, scale: float, kind: FloatType) -> float:
+    """Return the largest difference in units of the last place, of elements of some ``size``."""
+    with np.errstate(all="ignore"):
+        found = np.divide(delta, kind.spacing(size), out=np.zeros(delta.shape), where=size >= scale * _VISIBLE)
+    return float(found.max(initial=0.0))
+
+
+def rms(delta: F64) -> float:
+    """Return the root mean square, scaled first: differences beyond 1e154 have no square."""
+    largest = float(delta.max(initial=0.0))
+    if not np.isfinite(largest):
+        return largest
+    return largest * float(np.sqrt(np.mean(np.square(delta / largest)))) if largest > 0 else 0.0

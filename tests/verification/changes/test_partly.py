@@ -55,38 +55,6 @@ def test_what_is_known_element_by_element(body: str, expected: object) -> None:
     assert [None if unknown else item for item, unknown in zip(found.elements, found.unknown, strict=True)] == expected
 
 
-@pytest.mark.parametrize(
-    ("body", "name", "idle"),
-    [
-        ("s = Shape (x)  h = Where (no, ones, s)", "no", [False] * 4),
-        ("s = Concat <axis = 0> (k1, k2)  h = Where (two, both, s)", "two", [True, False]),
-        ("s = Shape (x)  g = Gather (s, turned)  h = Slice (g, k0, k1)", "turned", [False, True, True, True]),
-        ("s = Shape (x)  g = Gather (s, turned)  h = Slice (g, k1, k9)", "turned", [True, False, False, False]),
-        ("s = Shape (x)  g = Gather (s, turned)  h = Identity (g)", "turned", [False] * 4),
-        ("s = Shape (x)  h = Slice (s, k0, k1)", "k0", [False]),
-    ],
-)
-def test_numbers_that_decide_nothing(body: str, name: str, idle: list[bool]) -> None:
-    one = loaded(f"{body}  t = Concat <axis = 0> (h, rest)  y = Reshape (x, t)")
-    constant = one.graph.values[name]
-    assert PartlyKnown(one).idle(constant, len(idle), {*one.graph.nodes}).tolist() == idle
-
-
-@pytest.mark.parametrize(
-    "reader",
-    [
-        "b = If (c) <then_branch = t () => (int64 u) {u = Neg ({})}, else_branch = e () => (int64 v) { v = Abs (c) }>",
-        "b = Neg (g)",
-    ],
-)
-def test_a_number_that_a_body_or_another_part_may_read_decides(reader: str) -> None:
-    """What a body captures is read by the node that holds it; another part is fed with what this one computes."""
-    chain = "s = Shape (x)  g = Gather (s, turned)  h = Slice (g, k0, k1)  t = Concat <axis = 0> (h, rest)"
-    one = loaded(f"c = Cast <to = 9> (fed)  {chain}  {reader.replace('{}', 'turned')}  y = Reshape (x, t)")
-    inside = {node for node in one.graph.nodes if node.op_type not in ("Neg", "Cast")}
-    assert not PartlyKnown(one).idle(one.graph.values["turned"], 4, inside).any()
-
-
 @pytest.mark.parametrize("depth", ["auto", "local"])
 @pytest.mark.parametrize(("target", "status"), [([0, 245], "verified"), ([-1, 245], "verified"), ([0, -1], "verified")])
 def test_a_flatten_of_keras(target: list[int], status: str, depth: Depth) -> None:

@@ -155,3 +155,15 @@ def test_sizes_at_levels_are_rounded_either_way_beside_multiples() -> None:
 @pytest.mark.parametrize("shapes", [("N,4,16,16", "N,4,16,16"), ("N,4,16,16", "N,4,9,9"), ("N,4,99,99", "N,4,3,3")])
 def test_sizes_that_are_alike_or_in_no_proportion_are_not_levels(shapes: tuple[str, ...]) -> None:
     assert _at_levels(*shapes) is None
+
+
+@pytest.mark.parametrize(("mask", "status"), [("m", "verified"), ("n", "failed")])
+def test_a_mask_finds_as_many_places_as_there_are_updates(mask: str, status: str) -> None:
+    """Torch writes an assignment by a mask so; how many elements are assigned depends on the activations."""
+    head = "(float[N,1,T] x) => (float[N,1,T] y) { m = Greater (x, zero)  n = Less (x, zero)  d = Neg (x)"
+    updates = "i = NonZero (m)  j = Transpose <perm = [1,0]> (i)  g = GatherND (x, j)  u = Abs (g)"
+    old = "s = Shape (d)  e = Expand (m, s)  k = NonZero (e)  p = Transpose <perm = [1,0]> (k)  y = ScatterND (d, p, u)"
+    new = f"k = NonZero ({mask})  p = Transpose <perm = [1,0]> (k)  y = ScatterND (d, p, u)"
+    before, after = (model(f"{head}  {updates}  {nodes} }}", {"zero": np.array(0.0)}) for nodes in (old, new))
+    (row,) = check(before, after, ir.Cut("", ("x", "d", "u"), ("y",), "expand"))
+    assert row.status == status, row.note

@@ -184,3 +184,31 @@ def test_places_stay_where_their_number_may_matter(nodes: str) -> None:
 def test_few_places_stay() -> None:
     first, *_ = _tried("(float[N,30,8] x) => (float[N,30,8] y) { y = MatMul (x, W) }", {"W": np.ones((8, 8))})
     assert first[1] == 30
+
+
+@pytest.mark.parametrize(
+    ("declared", "made", "rows"),
+    [
+        ("N,64,200,200", "Neg (x)", 2),
+        ("N,3,720,720", "Neg (x)", 2),
+        ("N,64,20,20", "Neg (x)", 3),
+        ("N,64,200,200", "Reshape (x, c)", 3),
+        ("N,2,900,900", "Neg (x)", 3),
+    ],
+)
+def test_of_large_rows_two_do_where_nothing_can_halve_them(declared: str, made: str, rows: int) -> None:
+    """Twice that many are not compared; where nothing reads a number of rows, a third shows no more than the second."""
+    loaded = ir.load(
+        model(f"(float[{declared}] x) => (float[a,b,c,d] y) {{ y = {made} }}", {"c": np.array([0, 0, -1])})
+    )
+    trials = subgraph_shapes({"x": loaded.graph.values["x"]}, loaded.graph.nodes)
+    sizes = tuple(map(int, declared.split(",")[1:]))
+    assert next(trial.shapes["x"][0] for trial in trials if trial.shapes["x"][1:] == sizes) == rows
+
+
+def test_of_what_is_large_whatever_it_is_fed_two_rows_are_compared_first() -> None:
+    grown = "(float[N,1,90,90] x) => (float[N,4,P,Q] y) { y = ConvTranspose <output_shape = [361, 361]> (x, w) }"
+    loaded = ir.load(model(grown, {"w": np.ones((1, 4, 3, 3))}))
+    first = next(subgraph_shapes({"x": loaded.graph.values["x"]}, loaded.graph.nodes))
+    assert first.shapes["x"][0] == 2
+    assert {shapes["x"][0] for shapes in (*first.others, *first.quick)} == {1}

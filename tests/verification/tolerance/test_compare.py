@@ -241,3 +241,22 @@ def test_equal_numbers_of_another_kind_are_a_fault(expected: Any, actual: Any) -
         assert found.excess == np.inf
         assert found.fault
     assert not compare_values(expected, expected, (), None, by_channel=False).fault
+
+
+@pytest.mark.parametrize("channel", [None, 2])
+@pytest.mark.parametrize("special", [0.0, np.inf, np.nan])
+@pytest.mark.parametrize("wrong", [0.0, 1e-8, 1e-3])
+def test_a_large_result_is_compared_as_a_small_one_is(channel: int | None, special: float, wrong: float) -> None:
+    """One channel is compared after the other where all would take long."""
+    small = np.random.default_rng(3).standard_normal((2, 3, 8, 9)) * np.array([1, 100, 0.01]).reshape(1, 3, 1, 1)
+    other = small.copy()
+    small[1, 1, 2, 3] = special
+    other[1, 1, 2, 3] = special if channel is None else 1.0
+    other[0, 0, 1, 1] += wrong
+    found, whole = (
+        compare_values(np.tile(small, (1, 1, many, 1)), np.tile(other, (1, 1, many, 1)), (), None, by_channel=True)
+        for many in (1, 4000)
+    )
+    alike = ["scale", "max_abs", "allowed", "excess", "same_pattern"]
+    assert [getattr(found, name) for name in alike] == [getattr(whole, name) for name in alike]
+    assert bool(found.fault) is bool(whole.fault) is (wrong > 1e-6 or channel is not None)
