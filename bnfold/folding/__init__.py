@@ -50,6 +50,6 @@ def fold(
         from bnfold.folding.context import FoldContext
         from bnfold.folding.rounds import fold_all  # the search and its handlers, which plain models need nothing of
 
-        run = FoldContext(model, events, report, policy, limits, budget, set(original))
+        run = FoldContext(model, events, report, policy, limits, budget, original)
         fold_all(run, progress or (lambda *_: None))
     return budget

@@ -66,7 +66,9 @@ class FoldContext:
     policy: Policy
     limits: Limits
     budget: SizeBudget
-    original: set[str]
+    original: frozenset[str]
+    redefined: set[str] = field(default_factory=set)
+    """Those names of the file that mean something else by now."""
     patient: bool = True
     """Whether plans that leave an operator behind wait: it stops others from folding past."""
     postponed: bool = False
@@ -114,7 +116,7 @@ class FoldContext:
 
         def tell(added: list[ir.Node]) -> None:
             if gets_other_consumers:  # which read something else in the file
-                self.original.discard(target.name)
+                self.redefined.add(target.name)
             self.follow_exchanges(added, into, operators)
             for event in [self.events[node] for node in links if node in self.events]:
                 event.fold(plan.direction, into, operators, passed, exchanged=plan.exchanges)
@@ -171,8 +173,8 @@ class FoldContext:
         while True:
             with ir.evaluated_once(self.model):
                 inputs, outputs = _boundary(region)
-            grown = [value.producer for value in inputs if value.name not in self.original]
-            grown += [node for value in outputs if value.name not in self.original for node in value.consumers]
+            grown = [value.producer for value in inputs if not self._is_original(value)]
+            grown += [node for value in outputs if not self._is_original(value) for node in value.consumers]
             fresh = [node for node in grown if node is not None and node not in region and node.graph is graph]
             if not fresh:
                 break
@@ -183,6 +185,10 @@ class FoldContext:
             tuple(value.name for value in outputs),
             rewrite,
         )
+
+    def _is_original(self, value: ir.Value) -> bool:
+        """Whether a value of this name is in the file, and means the same there."""
+        return value.name in self.original and value.name not in self.redefined
 
 
 def _boundary(region: dict[ir.Node, None]) -> tuple[Iterable[ir.Value], Iterable[ir.Value]]:
