@@ -14,8 +14,8 @@ from bnfold.reference.precision import DOUBLE, WIDENED
 
 _LARGE = 1 << 25
 """Bytes in the file beyond which a weight is not held; below it, one product is quicker than several."""
-_BLOCK = 1 << 19
-"""Elements that are held at a time."""
+_BLOCK = 1 << 18
+"""Elements that are held at a time: what is widened then stays in the cache until it is multiplied."""
 
 
 class StreamedWeight:
