@@ -6,7 +6,7 @@ it asks for the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, ParamSpec, TypeVar
@@ -66,7 +66,7 @@ class FoldContext:
     policy: Policy
     limits: Limits
     budget: SizeBudget
-    original: frozenset[str]
+    original: Container[str]
     redefined: set[str] = field(default_factory=set)
     """Those names of the file that mean something else by now."""
     patient: bool = True
@@ -88,9 +88,9 @@ class FoldContext:
             self.budget.charge(change.cost)
             gone, added = change.apply()
             self.report.retire(gone, change.cut)
-            renamed = {name: value.name for value, name in before.items() if value.name in value.graph.values}
-            self.report.renamed.update((old, new) for old, new in renamed.items() if old != new)
-            self.report.removed_names.extend(name for name in gone if name not in self.report.renamed)
+            kept = [(name, value.name) for value, name in before.items() if value.name in value.graph.values]
+            self.report.renamed.update([(old, new) for old, new in kept if old != new])
+            self.report.removed_names += [name for name in gone if name not in self.report.renamed]
             change.tell(added)
             changed = True
         return changed
@@ -109,9 +109,9 @@ class FoldContext:
         changed = [*plan.relabelled, *([target] if plan.direction == "down" else [])]
         consumers = [node for value in changed for node in value.consumers if node.graph is target.graph]
         absorbers = plan.absorbers or {edit.node: None for edit in plan.edits if isinstance(edit, SetConstant)}
-        into = tuple(absorber.label for absorber in absorbers)
+        labels = {node: node.label for node in (*plan.nodes, *absorbers)}
+        into, passed = (tuple(labels[node] for node in nodes) for nodes in (absorbers, plan.nodes))
         operators = tuple(dict.fromkeys(absorber.op_type for absorber in absorbers))
-        passed = tuple(node.label for node in plan.nodes)
         gets_other_consumers = plan.direction == "up" and source.only_use is None
 
         def tell(added: list[ir.Node]) -> None:
