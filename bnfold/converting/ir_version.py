@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+from itertools import chain
 from typing import Any, Literal
 
 import onnx
@@ -11,6 +13,7 @@ from bnfold import ir
 from bnfold.converting.imports import SPELLINGS
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
+from bnfold.ir.schemas import schema_of, versions_of
 
 TP = onnx.TensorProto
 FUNCTIONS_SINCE = 8
@@ -93,7 +96,7 @@ def _needs(model: ir.Model) -> Iterator[tuple[int, str]]:
         yield 6, "a sparse initializer"
     if proto.graph.quantization_annotation:
         yield 5, "a quantization annotation"
-    typed = [*((value.dtype, value.name) for value in values), *_named_types(model)]
+    typed = chain(((value.dtype, value.name) for value in values), _named_types(model))
     for dtype, name in {dtype: name for dtype, name in typed if dtype in _TYPES_SINCE}.items():
         assert dtype is not None
         yield _TYPES_SINCE[dtype], f"the type {type_name(dtype)} of {name!r}"
@@ -106,14 +109,25 @@ def _needs(model: ir.Model) -> Iterator[tuple[int, str]]:
 def _named_types(model: ir.Model) -> Iterator[tuple[int, str]]:
     """Yield the element types that attributes name: no annotation may say what such a node makes."""
     for node in model.nodes():
+        if not node.domain and not _may_name_types(node.op_type):
+            continue
         for attribute in node.proto.attribute[:]:
             if attribute.name in _NAMING_TYPES:
                 yield attribute.i, node.label
-            elif attribute.name == "value":
+            elif attribute.name == _HOLDING_TENSOR:
                 yield attribute.t.data_type, node.label
 
 
-_NAMING_TYPES = ("dtype", "output_dtype", "to")
+@cache
+def _may_name_types(op_type: str) -> bool:
+    """Whether some version of an operator has such an attribute, or the operator is not known."""
+    schemas = [schema_of(op_type, version) for version in versions_of(op_type)]
+    return not schemas or any(
+        name in schema.attributes for schema in schemas for name in (*_NAMING_TYPES, _HOLDING_TENSOR)
+    )
+
+
+_NAMING_TYPES, _HOLDING_TENSOR = ("dtype", "output_dtype", "to"), "value"
 
 
 def _function_needs(function: onnx.FunctionProto) -> Iterator[tuple[int, str]]:

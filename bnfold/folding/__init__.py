@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from bnfold import ir
 from bnfold.folding.size_budget import Limits, SizeBudget, growth_budget
@@ -29,7 +29,7 @@ def fold(
     *,
     policy: Policy,
     limits: Limits,
-    original: frozenset[str],
+    original: Container[str],
     progress: Callable[[int, int], None] | None = None,
 ) -> SizeBudget:
     """Fold what can be folded, in place. Returns what may still be added to the model.
@@ -50,6 +50,6 @@ def fold(
         from bnfold.folding.context import FoldContext
         from bnfold.folding.rounds import fold_all  # the search and its handlers, which plain models need nothing of
 
-        run = FoldContext(model, events, report, policy, limits, budget, set(original))
+        run = FoldContext(model, events, report, policy, limits, budget, original)
         fold_all(run, progress or (lambda *_: None))
     return budget

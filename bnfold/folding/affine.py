@@ -125,8 +125,10 @@ def _repeat(block: Float64, axis: int, size: int) -> Float64:
 
 def squeeze_constant(block: Float64) -> Float64:
     """Cut every axis to size 1 along which the block does not vary."""
+    if block.size > 1 and block.size in block.shape and block.item(0) != block.item(-1):
+        return block  # a vector that plainly varies, as nearly all
     for axis, size in enumerate(block.shape):
-        if size > 1 and not (size == block.size and block.item(0) != block.item(-1)):  # a vector that plainly varies
+        if size > 1:
             head = block[(slice(None),) * axis + (slice(0, 1),)]
             if every(block == head):
                 block = head

@@ -62,7 +62,8 @@ def batchnorm(node: ir.Node, policy: Policy) -> Link:
         raise Declined(Reason.TRAINING_MODE)
     s, t = statistics(norm, epsilon)
     x = norm.inputs[0]
-    channels = x.shape[1] if x.shape is not None and len(x.shape) > 1 else None
+    dims = x.shape
+    channels = dims[1] if dims is not None and len(dims) > 1 else None
     if not norm.per_activation and isinstance(channels, int) and channels != s.size:
         raise Declined(Reason.UNREADABLE, f"{s.size} parameters for {channels} channel{'s' * (channels != 1)}")
     if norm.per_activation:

@@ -6,7 +6,7 @@ it asks for the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, ParamSpec, TypeVar
@@ -66,7 +66,9 @@ class FoldContext:
     policy: Policy
     limits: Limits
     budget: SizeBudget
-    original: set[str]
+    original: Container[str]
+    redefined: set[str] = field(default_factory=set)
+    """Those names of the file that mean something else by now."""
     patient: bool = True
     """Whether plans that leave an operator behind wait: it stops others from folding past."""
     postponed: bool = False
@@ -86,9 +88,9 @@ class FoldContext:
             self.budget.charge(change.cost)
             gone, added = change.apply()
             self.report.retire(gone, change.cut)
-            renamed = {name: value.name for value, name in before.items() if value.name in value.graph.values}
-            self.report.renamed.update((old, new) for old, new in renamed.items() if old != new)
-            self.report.removed_names.extend(name for name in gone if name not in self.report.renamed)
+            kept = [(name, value.name) for value, name in before.items() if value.name in value.graph.values]
+            self.report.renamed.update([(old, new) for old, new in kept if old != new])
+            self.report.removed_names += [name for name in gone if name not in self.report.renamed]
             change.tell(added)
             changed = True
         return changed
@@ -107,14 +109,14 @@ class FoldContext:
         changed = [*plan.relabelled, *([target] if plan.direction == "down" else [])]
         consumers = [node for value in changed for node in value.consumers if node.graph is target.graph]
         absorbers = plan.absorbers or {edit.node: None for edit in plan.edits if isinstance(edit, SetConstant)}
-        into = tuple(absorber.label for absorber in absorbers)
+        labels = {node: node.label for node in (*plan.nodes, *absorbers)}
+        into, passed = (tuple(labels[node] for node in nodes) for nodes in (absorbers, plan.nodes))
         operators = tuple(dict.fromkeys(absorber.op_type for absorber in absorbers))
-        passed = tuple(node.label for node in plan.nodes)
         gets_other_consumers = plan.direction == "up" and source.only_use is None
 
         def tell(added: list[ir.Node]) -> None:
             if gets_other_consumers:  # which read something else in the file
-                self.original.discard(target.name)
+                self.redefined.add(target.name)
             self.follow_exchanges(added, into, operators)
             for event in [self.events[node] for node in links if node in self.events]:
                 event.fold(plan.direction, into, operators, passed, exchanged=plan.exchanges)
@@ -171,8 +173,8 @@ class FoldContext:
         while True:
             with ir.evaluated_once(self.model):
                 inputs, outputs = _boundary(region)
-            grown = [value.producer for value in inputs if value.name not in self.original]
-            grown += [node for value in outputs if value.name not in self.original for node in value.consumers]
+            grown = [value.producer for value in inputs if not self._is_original(value)]
+            grown += [node for value in outputs if not self._is_original(value) for node in value.consumers]
             fresh = [node for node in grown if node is not None and node not in region and node.graph is graph]
             if not fresh:
                 break
@@ -183,6 +185,10 @@ class FoldContext:
             tuple(value.name for value in outputs),
             rewrite,
         )
+
+    def _is_original(self, value: ir.Value) -> bool:
+        """Whether a value of this name is in the file, and means the same there."""
+        return value.name in self.original and value.name not in self.redefined
 
 
 def _boundary(region: dict[ir.Node, None]) -> tuple[Iterable[ir.Value], Iterable[ir.Value]]:

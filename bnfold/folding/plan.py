@@ -40,7 +40,7 @@ class PlanBuilder:
 
     def moves(self, node: Node) -> bool:
         """Whether the plan removes a node, which then takes no requests."""
-        return any(link.node is node for link in self.chain.links)
+        return node in [link.node for link in self.chain.links]
 
 
 class Plan(NamedTuple):

@@ -245,14 +245,16 @@ def _ask(
 ) -> Step:
     if depth > MAX_DEPTH or len(builder.nodes) > MAX_NODES:
         raise Declined(Reason.TOO_FAR, f"{depth} nodes", depth)
-    reads_parts, where = record(node).reads_parts, facts.where(node)
+    reads_parts = record(node).reads_parts
     if not reads_parts and (node in builder.nodes or builder.moves(node)):
-        raise Declined(Reason.SHARED_VALUE, f"{where} would be rescaled twice", depth, node.label, node.op_type)
+        text = f"{facts.where(node)} would be rescaled twice"
+        raise Declined(Reason.SHARED_VALUE, text, depth, node.label, node.op_type)
     if not reads_parts and direction == "down" and not all(affine.is_finite for affine in affines.values()):
-        raise Declined(Reason.ZERO_SCALE, where, depth, node.label, node.op_type)
+        raise Declined(Reason.ZERO_SCALE, facts.where(node), depth, node.label, node.op_type)
     try:
         return ask(node, direction, affines, builder.limits, builder.form)
     except Declined as refusal:
+        where = facts.where(node)
         detail = refusal.detail if where in refusal.detail else ": ".join(filter(None, (where, refusal.detail)))
         raise Declined(refusal.reason, detail, depth, node.label, node.op_type) from refusal
 

@@ -63,8 +63,7 @@ def learn_unsure(model: ir.Model) -> None:
 
 def rank(value: ir.Value) -> int:
     """Return the rank of a value. A convolution's follows from its weight, without any inference."""
-    source, least = queries.rank_from(value)
-    told = queries.stated_dims(source)
+    source, told, least = queries.rank_from(value)
     if told is None and known_dims(source) is None:
         told = queries.stated_dims(source)  # by what has been learned of others
     return max(least, len(dims(source) if told is None else told))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,16 +79,21 @@ def is_made_of_constants(value: Value) -> bool:
     return True
 
 
-@contextmanager
-def evaluated_once(model: Model) -> Iterator[None]:
+class evaluated_once:  # noqa: N801 - a context; `contextlib` takes as long as what most of its users do in it
     """Evaluate no chain of constants twice inside this context, in which nothing may edit the graph."""
-    outer, model.evaluation = model.evaluation, model.evaluation or ConstantEvaluation()
-    try:
-        yield
-    finally:
-        if outer is None:
-            model.evaluation.release()
-        model.evaluation = outer
+
+    __slots__ = ("model", "outer")
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.outer = model, model.evaluation
+
+    def __enter__(self) -> None:
+        self.model.evaluation = self.outer or ConstantEvaluation()
+
+    def __exit__(self, *_: object) -> None:
+        if self.outer is None and self.model.evaluation is not None:
+            self.model.evaluation.release()
+        self.model.evaluation = self.outer
 
 
 def _is_computed(value: Value) -> bool:

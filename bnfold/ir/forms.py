@@ -59,4 +59,7 @@ def fitting_versions(node: Node, version: int, newest: int) -> Iterator[int]:
 
 def _count(values: Sequence[Value | None]) -> int:
     """Return how many there are, up to the last that is named."""
-    return max((slot for slot, value in enumerate(values, 1) if value is not None), default=0)
+    count = len(values)
+    while count and values[count - 1] is None:
+        count -= 1
+    return count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -32,7 +32,7 @@ class Model:
         self.evaluation: ConstantEvaluation | None = None  # inside `ir.evaluated_once`
         self.has_learned_types = False  # set once all was inferred that can be: edits carry it on
         self.disputed: set[Value] = set()  # what runtimes may infer other sizes of than they make
-        self._original: frozenset[str] | None = None
+        self._original: dict[str, None] | None = None  # a set takes twice the room
         self._added: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._node_names: dict[str, int] | None = None
@@ -55,14 +55,16 @@ class Model:
         ]
 
     @property
-    def original_names(self) -> frozenset[str]:
+    def original_names(self) -> Collection[str]:
         """Every name of a value, a type annotation or a training graph's value, from when this was first asked on."""
         if self._original is None:
-            names = {name for graph in self.indexed for names in (graph.values, graph.types) for name in names}
+            names = dict.fromkeys(
+                name for graph in self.indexed for names in (graph.values, graph.types) for name in names
+            )
             for training in self.proto.training_info:
                 for node in (*training.initialization.node, *training.algorithm.node):
-                    names.update((*node.input, *node.output))
-            self._original = frozenset(names)
+                    names.update(dict.fromkeys((*node.input, *node.output)))
+            self._original = names
         return self._original
 
     def has_name(self, name: str) -> bool:

@@ -18,8 +18,8 @@ def producers_first(nodes: Iterable[Node]) -> list[Node]:
         stack = [node]
         while stack:
             top = stack[-1]
-            producers = [value.producer for value in _reads(top)]
-            waiting = [producer for producer in producers if producer in place and producer not in entered]
+            producers = [value.producer for value in _reads(top) if value.producer not in entered]
+            waiting = [producer for producer in producers if producer is not None and producer in place]
             entered.add(top)
             if waiting:
                 stack.extend(reversed(waiting))

@@ -68,7 +68,7 @@ def _fill(model: Model, message: onnx.TensorProto, tensor: Tensor) -> None:
 
 def _set_form(message: onnx.TensorProto, tensor: Tensor) -> None:
     """Set type and dims, and room for raw_data; the message's name, its text and its metadata stay."""
-    if message.HasField("raw_data") and message.data_type == tensor.dtype and tuple(message.dims) == tensor.dims:
+    if message.HasField("raw_data") and message.data_type == tensor.dtype and tuple(message.dims[:]) == tensor.dims:
         return
     for field in _CONTENT:
         message.ClearField(field)

@@ -255,7 +255,9 @@ class Scaled(Computed):
         return [*inner, *(vector for _, vector in self.factors)]
 
     def numpy(self) -> Array:
-        return self._rounded(self.base.float64(), tuple(slice(None) for _ in self.dims))
+        base = self.base
+        block = base.float64() if isinstance(base, Exact | Computed) else base.numpy()  # never rounded in between
+        return self._rounded(block, tuple(slice(None) for _ in self.dims))
 
     def widened(self) -> Float64:
         factor: Float64 | float = 1.0

@@ -169,7 +169,7 @@ class Value:
             return 0
         if self._tensor is not None:
             return self._tensor.nbytes
-        return raw_length(self.tensor_proto.data_type, math.prod(self.tensor_proto.dims)) or 0
+        return raw_length(self.tensor_proto.data_type, math.prod(self.tensor_proto.dims[:])) or 0
 
     @property
     def type(self) -> onnx.TypeProto | None:

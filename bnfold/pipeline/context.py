@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,7 +39,7 @@ class PassContext:
     model: ir.Model
     options: Options
     report: Report
-    original: frozenset[str]
+    original: Container[str]
     progress: Progress
     withheld: Withheld = NOTHING
     freezes: bool = False

@@ -14,8 +14,8 @@ from bnfold.reference.precision import DOUBLE, WIDENED
 
 _LARGE = 1 << 25
 """Bytes in the file beyond which a weight is not held; below it, one product is quicker than several."""
-_BLOCK = 1 << 19
-"""Elements that are held at a time."""
+_BLOCK = 1 << 18
+"""Elements that are held at a time: what is widened then stays in the cache until it is multiplied."""
 
 
 class StreamedWeight:
@@ -28,13 +28,15 @@ class StreamedWeight:
         self.shape, self.size, self.ndim = tensor.dims, tensor.size, len(tensor.dims)
 
     def rows(self) -> Iterator[tuple[slice, Array]]:
-        """Yield some output channels, and their rows."""
+        """Yield some output channels, and their rows, which are there until the next ones are asked for."""
         width = math.prod(self.shape[1:])
         step = max(_BLOCK // width, 1)
+        held = np.empty((step, width))  # for new arrays the system would have to find new pages
         for start in range(0, self.shape[0], step):
             stop = min(start + step, self.shape[0])
-            block = self._tensor.read(start * width, (stop - start) * width)
-            yield slice(start, stop), block.reshape(-1, width).astype(np.float64, copy=False)
+            rows = held[: stop - start]
+            rows[...] = self._tensor.read(start * width, (stop - start) * width).reshape(-1, width)
+            yield slice(start, stop), rows
 
     def take(self, places: Array) -> Array:
         """Return the rows at these places, which are not negative; only they are read."""

@@ -45,7 +45,7 @@ def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Unite | None:
 def _rough_key(value: ir.Value | None) -> Hashable:
     """Return the value, or what is known of a stored one without reading it."""
     proto = value.tensor_proto if value is not None else None
-    return value if proto is None else (proto.data_type, *proto.dims)
+    return value if proto is None else (proto.data_type, *proto.dims[:])
 
 
 def _spelled(node: ir.Node) -> Hashable:

@@ -40,15 +40,16 @@ def _by_weights(value: Value) -> Sequence[Dim] | None:
     return held.dims if held is not None else dims_by_weights(node)
 
 
-def rank_from(value: Value) -> tuple[Value, int]:
-    """Return a value further up and a number: the rank of ``value`` is that of the other one, or the larger number."""
+def rank_from(value: Value) -> tuple[Value, Sequence[Dim] | None, int]:
+    """Return a value further up, its stated dims, and a number: the rank is that of the value, or the larger number."""
     least = 0
     for _ in range(_ROWS):
         value = alike(value, KEEPS_RANK)
-        if stated_dims(value) is not None or (stretched := _stretched(value)) is None:
-            break
+        told = stated_dims(value)
+        if told is not None or (stretched := _stretched(value)) is None:
+            return value, told, least
         value, least = stretched[0], max(least, len(stretched[1]))
-    return value, least
+    return value, stated_dims(value), least
 
 
 def _stretched(value: Value) -> tuple[Value, tuple[int, ...]] | None:
@@ -102,5 +103,5 @@ def _channels(value: Value, asked: dict[Value, int | None]) -> int | None:
 
 def _rank(value: Value) -> int:
     """Return the rank as far as it is known, at least 0."""
-    source, least = rank_from(value)
-    return max(least, len(stated_dims(source) or ()))
+    _, told, least = rank_from(value)
+    return max(least, len(told or ()))

@@ -1,4 +1,7 @@
-"""Regions that differ in names and weights only: the first is compared in full, the others are run on its inputs."""
+"""Regions that differ in names and weights only: the first is compared in full, the others are run on its inputs.
+
+Those with a weight that is too large to be held are run by themselves; that they react, the first has shown.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ def signature(path: str, sides: Sequence[Subgraph]) -> Hashable | None:
 def _content(value: ir.Value) -> tuple[Hashable, ...] | None:
     """Return what counts of a stored tensor; None where it cannot be shared."""
     tensor = value.tensor
-    if tensor is None or tensor.size > LARGEST_HELD:
+    if tensor is None:
         return None
     uses = value.uses if value.only_use is None else (value.only_use,)
     if is_float(tensor.dtype) and not any(slot and node.op_type in READS_VALUES for node, slot in uses):
@@ -83,8 +86,15 @@ def repeatable(subgraphs: SubgraphPair) -> SubgraphPair | None:
     return replace(subgraphs, old=old, new=new, finite={}, is_known_to_react=True)
 
 
+def can_stand_in(sides: Sequence[Subgraph]) -> bool:
+    """Whether all weights of a region can stand in for those of another one: larger ones are not held."""
+    return all(value.tensor is None or value.tensor.size <= LARGEST_HELD for side in sides for value in side.stored)
+
+
 def repeated(known: SubgraphPair, sides: Sequence[Subgraph]) -> Difference | None:
     """Return the largest difference of regions of one signature; None where they have to be compared by themselves."""
+    if not can_stand_in(sides):
+        return None
     old, new = (
         runnable(like.subgraph, side.stored, like) for side, like in zip(sides, (known.old, known.new), strict=True)
     )

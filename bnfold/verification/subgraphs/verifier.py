@@ -27,7 +27,7 @@ from bnfold.verification.subgraphs.further import beyond_bounds, further_shapes
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
 from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.pairs import SubgraphPair
-from bnfold.verification.subgraphs.repeated import MOST, repeatable, repeated, signature
+from bnfold.verification.subgraphs.repeated import MOST, can_stand_in, repeatable, repeated, signature
 from bnfold.verification.subgraphs.runnable import LARGEST_HELD, runnable, takes_long
 from bnfold.verification.subgraphs.sampling import at_other_ranks, drawn, sampled
 from bnfold.verification.subgraphs.shapes import (
@@ -167,8 +167,9 @@ class SubgraphVerifier:
         first, second = (runnable(side, side.stored) for side in (old, new))
         samples, moves = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1, only_moves(old, new)
         seed, factors = self.request.checks.seed, {} if wider is None else wider.factors
+        reacts = self._compared_in_full.get(key) is not None and not can_stand_in((old, new))
         subgraphs = SubgraphPair(
-            cut, first, second, coverage, self._draws, self._evaluate, seed, factors, samples, moves
+            cut, first, second, coverage, self._draws, self._evaluate, seed, factors, samples, moves, [], reacts
         )
         if wider is None and (inside := self._found_inside_first(subgraphs, fed, hidden)) is not None:
             return inside

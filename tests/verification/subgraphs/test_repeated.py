@@ -11,7 +11,7 @@ from bnfold import ir
 from bnfold.verification import LocalRow, verify
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.coverage.record import Coverage, Table
-from bnfold.verification.subgraphs import repeated
+from bnfold.verification.subgraphs import pairs, repeated
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.runnable import runnable
 from bnfold.verification.subgraphs.trials import Skip
@@ -23,7 +23,9 @@ BN = "BatchNormalization"
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
-def chain(count: int, spoil: Callable[[Arrays], None] = lambda _: None) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+def chain(
+    count: int, spoil: Callable[[Arrays], None] = lambda _: None, size: int = 5
+) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     """Conv → BatchNormalization, one after the other, and the Convs that they fold to; ``spoil`` changes those."""
     rng = numbers(3)
     old: Arrays = {}
@@ -38,7 +40,7 @@ def chain(count: int, spoil: Callable[[Arrays], None] = lambda _: None) -> tuple
         before.append(f"c{number} = Conv (x{number}, W{number})  x{number + 1} = {BN} (c{number}, {names})")
         after.append(f"x{number + 1} = Conv (x{number}, F{number}, b{number})")
     spoil(new)
-    head = f"(float[N,2,5,5] x0) => (float[N,2,5,5] x{count})"
+    head = f"(float[N,2,{size},{size}] x0) => (float[N,2,{size},{size}] x{count})"
     return model(f"{head} {{ {'  '.join(before)} }}", old), model(f"{head} {{ {'  '.join(after)} }}", new)
 
 
@@ -89,6 +91,27 @@ def test_two_faults_of_one_kind_are_both_found(monkeypatch: Any) -> None:
 
     found, _ = rows(*chain(6, spoil), 6, monkeypatch)
     assert [row.label for row in found if row.status == "failed"] == ["fold 2", "fold 4"]
+
+
+def test_regions_with_weights_that_are_not_held_are_run_with_their_own(monkeypatch: Any) -> None:
+    """That the results depend on what such regions are fed, the first of them shows for all."""
+    asked: list[int] = []
+    monkeypatch.setattr("bnfold.verification.subgraphs.repeated.LARGEST_HELD", 3)
+    other = pairs._other
+
+    def counted(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        asked.append(array.size)
+        return other(array)
+
+    monkeypatch.setattr(pairs, "_other", counted)
+
+    def spoil(weights: Arrays) -> None:
+        weights["F4"].reshape(-1)[1] += 1e-3
+
+    found, repeated = rows(*chain(6, spoil, size=100), 6, monkeypatch)
+    assert [row.label for row in found if row.status == "failed"] == ["fold 4"]
+    assert [row.status for row in found].count("verified") == 5
+    assert (len(asked), repeated) == (1, 0)
 
 
 SLICED = "(float[N,2,6,6] x0) => (float[N,2,P,Q] y, float[N,2,R,S] z) {{ {} }}"
