@@ -104,8 +104,7 @@ class SubgraphVerifier:
             found = Skip(str(error))
         about = cut.label, cut.graph, cut.outputs
         if isinstance(found, Skip):
-            kinds = found.is_same, found.at_some_sizes
-            return LocalRow(*about, "skipped", 0.0, 0.0, found.reason, *kinds)
+            return LocalRow(*about, "skipped", 0.0, 0.0, found.reason, found.is_same, found.at_some_sizes)
         return LocalRow(*about, "failed" if fails(found) else "verified", found.relative, found.allowed, found.fault)
 
     def coverage(self, cut: ir.Cut, seconds: float) -> Coverage:
@@ -127,9 +126,8 @@ class SubgraphVerifier:
         if unknown is not None:  # which is known before any sizes are looked for
             return Skip(f"the original part cannot be run: {unknown}")
         found = self._compare_sides(cut, sides, hidden)
-        if isinstance(found, Skip) or fails(found):
-            return found
-        if not any(value.name in self._moved for side in sides for value in side.stored):
+        is_moved = any(value.name in self._moved for side in sides for value in side.stored)
+        if isinstance(found, Skip) or fails(found) or not is_moved:
             return found
         return self._at_other_defaults(cut, hidden) or found
 
