@@ -164,8 +164,12 @@ def _changed(
     Outputs get a cut as well if they are an input or a weight in one model only.
     """
     common = {name for name in graph.values if is_activation(graph, original, name)}
+    made_here = [value for value in graph.outputs if value.graph is graph]
+    read = set(walk(made_here, set(captured(graph)))[0])
     for node in graph.nodes:
-        if node in covered or constant_of(node.output(0)) is not None:  # a constant is compared with its consumers
+        if (
+            node in covered or node not in read or constant_of(node.output(0)) is not None
+        ):  # a constant is compared with its consumers
             continue
         names = [value.name for value in node.outputs if value is not None]
         made = [name for name in names if name in common and original.values[name].producer is not None]

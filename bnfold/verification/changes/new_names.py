@@ -15,9 +15,10 @@ from bnfold import ir
 from bnfold.ir.messages import nested_graphs
 from bnfold.ir.traits import DRAWING
 from bnfold.reference.dispatch import meaning
+from bnfold.verification.changes.copies import copied
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.changes.from_constants import are_one_constant
-from bnfold.verification.changes.unchanged import copied, is_same_function
+from bnfold.verification.changes.unchanged import is_same_function, meaningful_attributes
 
 _MOST = 64
 """Nodes that are compared with one: so many may be alike but for their constants or bodies."""
@@ -57,8 +58,9 @@ def new_names(before: ir.Graph, after: ir.Graph, around: Mapping[str, str] | Non
 
 
 def _is_matched(node: ir.Node) -> bool:
-    """Whether a node computes, and nothing at random: two draws under other names may be each other."""
-    return not (node.has_trait(DRAWING) or node.is_op("Dropout")) and constant_of(node.output(0)) is None
+    """Whether a node computes, and what can be told of it: two draws may be each other, a function another one."""
+    draws = node.has_trait(DRAWING) or node.is_op("Dropout")
+    return not (draws or node.is_call) and constant_of(node.output(0)) is None
 
 
 def _key(node: ir.Node, names: Mapping[str, str] | None) -> Hashable:
@@ -72,7 +74,7 @@ def _key(node: ir.Node, names: Mapping[str, str] | None) -> Hashable:
             read.append(value is None)
         else:
             read.append(value.name if names is None else names.get(value.name, value))
-    return meaning(node), *read, *(value is None for value in node.outputs)
+    return meaning(node), tuple(read), tuple(value is None for value in node.outputs)
 
 
 def _is_constant(value: ir.Value) -> bool:
@@ -87,7 +89,7 @@ def _if_same(old: ir.Node, new: ir.Node, names: Mapping[str, str]) -> dict[str, 
     found = _of_pairs(old.outputs, new.outputs)
     if not old.bodies and not new.bodies:
         return found if is_same_function(old, new) else None
-    if [*old.subgraphs] != [*new.subgraphs] or len(old.bodies) != len(new.bodies):
+    if _besides_bodies(old) != _besides_bodies(new) or len(old.bodies) != len(new.bodies):
         return None
     for body, new_body in zip(old.bodies, new.bodies, strict=True):
         inside = new_names(body, new_body, {**names, **_of_pairs(body.inputs, new_body.inputs)})
@@ -97,11 +99,15 @@ def _if_same(old: ir.Node, new: ir.Node, names: Mapping[str, str]) -> dict[str, 
     return found
 
 
+def _besides_bodies(node: ir.Node) -> list[object]:
+    attributes = [each for each in meaningful_attributes(node) if each.name not in node.subgraphs]
+    return [[*node.subgraphs], sorted(each.SerializeToString(deterministic=True) for each in attributes)]
+
+
 def _have_same_results(old: ir.Graph, new: ir.Graph, names: Mapping[str, str]) -> bool:
     pairs = [(copied(one), copied(other)) for one, other in zip(old.outputs, new.outputs, strict=False)]
     return len(old.outputs) == len(new.outputs) and all(
-        (one and other and names.get(other.name, other.name) == one.name) or are_one_constant(one, other)
-        for one, other in pairs
+        (one and other and names.get(other.name) == one.name) or are_one_constant(one, other) for one, other in pairs
     )
 
 

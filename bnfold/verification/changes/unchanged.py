@@ -10,26 +10,19 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.node import attribute_value
-from bnfold.ir.tensor import TP
 from bnfold.ir.time_limit import look_at_clock
 from bnfold.ir.traits import DRAWING
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
+from bnfold.verification.changes.copies import copied
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.changes.from_constants import are_one_constant, fixed
-from bnfold.verification.changes.partly import known_of
 from bnfold.verification.changes.states import is_left_out
 from bnfold.verification.changes.targets import is_asked_for
 from bnfold.verification.tolerance.bits import same
 
-_FAR = 64
-"""How many copies in a row are followed back."""
 _MANY = 1024
 """Pairs of values that are visited to find out whether two values are computed in the same way."""
-_NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
-"""By operator, the operand that changes nothing; signed zeros are equal."""
-_TRAINS_BY_INPUT = 12
-"""The first version of Dropout that has an input for training mode."""
 
 
 def unchanged(old: ir.Node, new: ir.Node) -> bool:
@@ -119,64 +112,6 @@ def _is_repeatable(node: ir.Node) -> bool:
     """Whether a node is certain to produce equal results from equal inputs whenever it runs."""
     draws = node.has_trait(DRAWING) or node.is_op("Dropout")
     return not (node.domain or node.subgraphs or node.is_call or draws)
-
-
-def copied(value: ir.Value | None) -> ir.Value | None:
-    """Return the value that this one is a copy of, through any number of copying nodes."""
-    for _ in range(_FAR):
-        producer = value.producer if value is not None else None
-        source = _handed_on(producer) if producer is not None and value is producer.output(0) else None
-        if source is None:
-            break
-        value = source
-    return value
-
-
-def _handed_on(producer: ir.Node) -> ir.Value | None:
-    """Return the input that the first output is a copy of; None if it is no copy.
-
-    Dropout copies if it has no input for training mode, arithmetic if its constant is neutral. A vector of sizes is
-    copied by a Reshape to a vector, and by a Where that takes all from one side.
-    """
-    if producer.is_call:
-        return None
-    if producer.is_op("Concat"):
-        return _only_one(producer)
-    if producer.is_op("Reshape", "Where"):
-        return _whole_vector(producer)
-    if producer.is_op(*_NEUTRAL):
-        return _left_as_it_is(producer)
-    is_idle = producer.is_op("Dropout") and meaning(producer)[2] >= _TRAINS_BY_INPUT and producer.input(2) is None
-    return producer.input(0) if producer.is_op("Identity") or is_idle else None
-
-
-def _left_as_it_is(node: ir.Node) -> ir.Value | None:
-    """Return the operand of arithmetic that the other one, a neutral scalar, leaves as it is."""
-    for slot in (0, 1) if node.is_op("Add", "Mul") else (0,):
-        held = ir.constant(node.input(1 - slot))
-        if held is not None and not held.dims and held.numpy() == _NEUTRAL[node.op_type]:
-            return node.input(slot)
-    return None
-
-
-def _only_one(concat: ir.Node) -> ir.Value | None:
-    """Return the operand, if only one is not known to be empty."""
-    others = [value for value in concat.inputs if (held := fixed(value)) is None or held.size]
-    return others[0] if len(others) == 1 else None
-
-
-def _whole_vector(node: ir.Node) -> ir.Value | None:
-    made, source = node.output(0), node.input(0)
-    if made is None or made.dtype not in (TP.INT64, TP.INT32):
-        return None
-    if node.is_op("Where"):
-        held = fixed(node.input(0))
-        truths = set(held.numpy().reshape(-1).tolist()) if held is not None else set()
-        source = node.input(1 if truths == {True} else 2) if len(truths) == 1 else None
-    known = known_of(node.graph.model)
-    before, after = (known.of(value) if value is not None else None for value in (source, made))
-    is_vector = before is not None and after is not None and before.elements.shape == after.elements.shape
-    return source if is_vector and after is not None and after.elements.ndim == 1 else None
 
 
 def same_value(old: ir.Value | None, new: ir.Value | None) -> bool:

@@ -132,8 +132,8 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
     with start_runtimes(request, runtime_samples) as answers:
         with request.clock.phase("referee"):
             tiny = another(drawn, _TINY) if differs else None
-            first = _compare(request, pair, tiny, 0) if tiny is not None else []
-            if tiny is not None and any(item.difference.fault and item.is_output for item in first):
+            first = _compare_all(request, pair, [tiny])[1] if tiny is not None else []
+            if tiny is not None and any(item.difference.fault for item in first):
                 seen, compared = [tiny], first
             else:
                 seen = [*samples, *drawn.elsewhere]

@@ -34,7 +34,7 @@ class ModelPair:
         self._evaluate = evaluate
         self.outputs = [value.name for value in before.graph.outputs]
         watched, self.unpinnable = discontinuous_inputs(before, after)
-        self.pin(watched)
+        self.pin([name for name in watched if self._is_one_type(name)])
         self.pinned: list[str] = []
         self.has_empty = False
         self.misfit = ""
@@ -48,6 +48,11 @@ class ModelPair:
         self._prepared: dict[tuple[ir.Model, frozenset[str]], reference.Prepared] = {}
         self._weights: dict[ir.Model, reference.KeptWeights] = {}
         self._has_reacted = False
+
+    def _is_one_type(self, name: str) -> bool:
+        """Whether a name may mean one value: a tool may give it to one of another type."""
+        kinds = {model.graph.values[name].dtype for model in (self.before, self.after)} - {None}
+        return len(kinds) < 2
 
     def pin(self, names: list[str]) -> None:
         """Compare these values, and feed the original's to the discontinuous operators that read them."""

@@ -26,6 +26,7 @@ from bnfold.verification.subgraphs.opened import (
     one_axis_longer,
     opened,
 )
+from bnfold.verification.subgraphs.rows import tells_rows
 from bnfold.verification.subgraphs.windows import has_strides, reach_of
 
 LARGEST_FEED = 1 << 23
@@ -146,7 +147,7 @@ def _trials(
     first = _FEW_ROWS if _is_much(full, inferred, both) else usual
     for batch in (first, *(size for size in (BATCH, *_OTHER_BATCHES) if size != first)):
         more = (1, 2 * batch) if batch != BATCH else (1,) if any(node.has_trait(RESHAPING) for node in nodes) else ()
-        more = () if batch == first != usual else more
+        more = (1,) if batch == first != usual else more
         shapes, *rest = (concrete(inferred, 3 + reach, step=_EVEN, batch=size) for size in (batch, *more))
         others = [other for other in rest if other != shapes and may_be_fed_at(other)]
         yield Trial(shapes, is_guess or is_static, tuple(others), is_another_batch=True)
@@ -170,10 +171,9 @@ def _usual_rows(full: Mapping[str, Known]) -> int:
 
 
 def _is_much(full: Mapping[str, Known], inferred: Mapping[str, Sequence[Dim]], nodes: Sequence[ir.Node]) -> bool:
-    """Whether a row is large, and two are as good as three: nothing halves them, or has two places elsewhere."""
-    is_told = any(node.has_trait(RESHAPING) or node.is_op("Split", "SplitToSequence") for node in nodes)
+    """Whether a row is large, and two are as good as three: nothing tells them apart, or has two places elsewhere."""
     has_two = any(_FEW_ROWS in shape[1:] for shape in full.values())
-    return not is_told and not has_two and elements(concrete(inferred, 1, batch=1)) > _MUCH
+    return not (has_two or any(map(tells_rows, nodes))) and elements(concrete(inferred, 1, batch=1)) > _MUCH
 
 
 def may_be_fed_at(shapes: Shapes) -> bool:

@@ -117,9 +117,9 @@ def test_what_is_handed_on_is_what_it_was(between: str, opset: int, is_copy: boo
 def test_another_value_is_no_copy() -> None:
     body = "(float[N,3] x) => (float[N,3] y) {{ a = Sqrt (x) b = Exp (x) c = Identity ({of}) y = Abs ({read}) }}"
     before = model(body.format(of="a", read="c"), {})
-    assert [cut.outputs for cut in changes(before, model(body.format(of="b", read="b"), {}))] == [("c",), ("y",)]
     assert [cut.outputs for cut in changes(before, model(body.format(of="b", read="c"), {}))] == [("c",), ("y",)]
-    assert [cut.outputs for cut in changes(before, model(body.format(of="b", read="a"), {}))] == [("c",)]
+    assert [cut.outputs for cut in changes(before, model(body.format(of="b", read="b"), {}))] == [("y",)]
+    assert changes(before, model(body.format(of="b", read="a"), {})) == [], "nothing reads c"
 
 
 def test_a_function_may_be_called_identity() -> None:

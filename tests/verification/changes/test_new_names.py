@@ -11,7 +11,14 @@ from bnfold.verification.changes.moved_names import with_original_names
 from tests.verification.graphs import model
 
 HEAD = "(float[N,3] x, bool c) => (float[M,3] y)"
-WEIGHTS = {"w": np.ones((3, 3)), "v": np.full((3, 3), 2.0), "one": np.array(1.0), "two": np.array(2.0)}
+WEIGHTS = {
+    "c3": np.array([3]),
+    "w": np.ones((3, 3)),
+    "v": np.full((3, 3), 2.0),
+    "one": np.array(1.0),
+    "two": np.array(2.0),
+    "zero": np.array(0.0),
+}
 
 
 def renamed(before: str, after: str) -> dict[str, str]:
@@ -74,3 +81,25 @@ def test_a_fault_behind_aligned_names_is_found() -> None:
     first, right, wrong = (model(f"{HEAD} {{ {text} }}", WEIGHTS) for text in texts)
     assert bnfold.verify(first, right).verified
     assert bnfold.verify(first, wrong).status == "failed"
+
+
+def test_kinds_of_nodes_are_told_apart() -> None:
+    """A constant input is no second output, and of two scans one reads backwards."""
+    before = "a, b = Split <axis = 1> (x)  y = Add (a, b)"
+    assert renamed(before, "p = Split <axis = 1> (x, c3)  y = Neg (p)") == {}
+    text = (
+        "n = Scan <body = g (float[A] {i}) => (float[B] {o}) {{ {o} = Neg ({i}) }}, num_scan_inputs = 1,"
+        " scan_input_directions = [%d]> (x)  y = %s (n)"
+    )
+    before = (text % (0, "Abs")).format(i="i", o="o")
+    for direction in (0, 1):
+        after = (text % (direction, "Relu")).format(i="j", o="p").replace("n = ", "m = ").replace("(n)", "(m)")
+        assert renamed(before, after) == ({} if direction else {"m": "n", "p": "o"})
+
+
+def test_an_add_of_zero_is_a_step_and_a_sub_none() -> None:
+    """-0.0 + 0.0 is 0.0, and a division shows the sign."""
+    before = "a = Exp (x)  s = {} (a, zero)  b = Neg (s)  y = Abs (b)"
+    after = "p = Exp (x)  q = Neg (p)  y = Relu (q)"
+    assert renamed(before.format("Sub"), after) == {"p": "a", "q": "b"}
+    assert renamed(before.format("Add"), after) == {"p": "a"}

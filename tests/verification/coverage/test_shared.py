@@ -71,11 +71,11 @@ def test_a_size_of_1_that_is_copied(dim: str, stored: list[int], expected: str) 
     assert bnfold.verify(before, after).status == expected
 
 
-@pytest.mark.parametrize(("dtype", "expected"), [("int32", "verified"), ("uint8", "unverified")])
+@pytest.mark.parametrize(("dtype", "expected"), [("int32", "verified"), ("uint8", "failed")])
 def test_integers_that_are_multiplied_and_divided(dtype: str, expected: str) -> None:
     """Small ones may wrap around: then other factors do not cancel."""
     head = f"({dtype}[N,4] x) => ({dtype}[N,4] y)"
-    before = model(head, "a = Mul (x, o) b = Div (a, o) y = Mul (b, b)", f"{dtype} o = {{1}}")
+    before = model(head, "a = Mul (x, o) b = Div (a, o) y = Mul (b, b)", f"{dtype} o = {{3}}")
     after = model(head, "y = Mul (x, x)")
     assert bnfold.verify(before, after).status == expected
     after = model(head, "b = Mul (x, x) y = Div (b, o)", f"{dtype} o = {{2}}")
