@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, Literal
 from unittest.mock import Mock
 
@@ -136,3 +137,20 @@ def test_changes_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "uncovered", uncovered := Mock(wraps=boundaries.uncovered))
     assert verdict().verified
     uncovered.assert_called_once()
+
+
+@pytest.mark.parametrize(
+    ("declared", "sizes", "stays"), [("N,3", (2, 1), True), ("N,3", (2, 1, 3), False), ("2,3", (2,), False)]
+)
+def test_whole_models_at_few_sizes_do_not_overrule_a_part_that_differs(
+    declared: str, sizes: tuple[int, ...], *, stays: bool
+) -> None:
+    before = ir.load(model(f"(float[{declared}] x) => (float[a,b] y) {{ y = Neg (x) }}", {}))
+    seen = [SimpleNamespace(feeds={"x": np.zeros((rows, 3))}) for rows in sizes]
+    coverage = SimpleNamespace(uncovered=0)
+    clock = SimpleNamespace(budget=1.0)
+    verifier = SimpleNamespace(request=SimpleNamespace(before=before, clock=clock), coverage=lambda *_: coverage)
+    whole = SimpleNamespace(seen=seen, needs=lambda _: 0.0, observe=lambda _: None)
+    row = LocalRow("a part", "", ("y",), "failed", 1.0, 0.0, "differs")
+    found: Any = parts._in_whole
+    assert found(verifier, None, row, whole).status == ("skipped" if stays else "verified")
