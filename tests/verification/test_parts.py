@@ -154,3 +154,14 @@ def test_whole_models_at_few_sizes_do_not_overrule_a_part_that_differs(
     row = LocalRow("a part", "", ("y",), "failed", 1.0, 0.0, "differs")
     found: Any = parts._in_whole
     assert found(verifier, None, row, whole).status == ("skipped" if stays else "verified")
+
+
+def test_a_size_that_only_the_result_reads_is_the_declared_one() -> None:
+    """At any other size the result leaves the input as it is; at this one nothing runs it."""
+    made = "s = Shape (x)  e = Equal (s, own)  w = Where (e, wrong, s)  x2 = Expand (x, w)  y = Relu (x2)"
+    sizes = {"own": np.array([2, 7]), "wrong": np.array([6, 1])}
+    before, after = (
+        ir.load(model(f"(float[2,3] x) => (float[a,b] y) {{ {text} }}", weights))
+        for text, weights in (("y = Relu (x)", {}), (made, sizes))
+    )
+    assert verify(before, after, depth="local", runtime="none").status == "failed"

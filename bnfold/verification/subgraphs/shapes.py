@@ -122,7 +122,7 @@ def _trials(
     if depend_on_sizes(both):
         further += [{"batch": 1}, {"least": beyond}, {"batch": max(many, usual) + max(many, usual) % 2}]
     is_static = all(isinstance(dim, int) for shape in full.values() for dim in shape[1:])
-    reads_sizes = any(node.is_op("Shape", "Size") for node in nodes)  # a size beside another one is then a number
+    reads_sizes = any(node.is_op("Shape", "Size") for node in both)  # a size beside another one is then a number
     small = full if reads_sizes else opened(inputs, nodes, full, 3 + reach)
     for by_axis, steps in ((False, (1,)), (True, (1, _EVEN))):
         inferred = inferred_of(inputs, nodes, small, by_axis=by_axis)
