@@ -41,6 +41,8 @@ BROADCASTING = _named(
 """Element by element over operands that are broadcast to one shape."""
 ARITHMETIC = _named("Add Div Mul Neg Sub")
 """Affines of the one operand that is no constant; but for what divides by it."""
+NEUTRAL = {"Add": -0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}
+"""Their operands that change nothing; an Add of 0.0 changes -0.0."""
 COMBINING = _named("Add Max Mean Min Sub Sum")
 """Of operands that are broadcast to one shape, all on one scale."""
 WEIGHTED = _named("Conv ConvTranspose Gemm MatMul")

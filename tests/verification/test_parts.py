@@ -140,18 +140,17 @@ def test_changes_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "sizes", "stays"), [("N,3", (2, 1), True), ("N,3", (2, 1, 3), False), ("2,3", (2,), False)]
+    ("by_size", "sizes", "stays"), [(True, (2, 1), True), (True, (2, 1, 3), False), (False, (2,), False)]
 )
 def test_whole_models_at_few_sizes_do_not_overrule_a_part_that_differs(
-    declared: str, sizes: tuple[int, ...], *, stays: bool
+    sizes: tuple[int, ...], *, by_size: bool, stays: bool
 ) -> None:
-    before = ir.load(model(f"(float[{declared}] x) => (float[a,b] y) {{ y = Neg (x) }}", {}))
     seen = [SimpleNamespace(feeds={"x": np.zeros((rows, 3))}) for rows in sizes]
     coverage = SimpleNamespace(uncovered=0)
     clock = SimpleNamespace(budget=1.0)
-    verifier = SimpleNamespace(request=SimpleNamespace(before=before, clock=clock), coverage=lambda *_: coverage)
+    verifier = SimpleNamespace(request=SimpleNamespace(clock=clock), coverage=lambda *_: coverage)
     whole = SimpleNamespace(seen=seen, needs=lambda _: 0.0, observe=lambda _: None)
-    row = LocalRow("a part", "", ("y",), "failed", 1.0, 0.0, "differs")
+    row = LocalRow("a part", "", ("y",), "failed", 1.0, 0.0, "differs", at_some_sizes=by_size)
     found: Any = parts._in_whole
     assert found(verifier, None, row, whole).status == ("skipped" if stays else "verified")
 

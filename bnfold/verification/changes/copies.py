@@ -6,15 +6,13 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.ir.tensor import TP
+from bnfold.ir.traits import NEUTRAL
 from bnfold.reference.dispatch import meaning
 from bnfold.verification.changes.from_constants import fixed
 from bnfold.verification.changes.partly import known_of
 
 _FAR = 64
 """How many copies in a row are followed back."""
-
-_NEUTRAL = {"Add": -0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}
-"""By operator, the operand that changes nothing; an Add of 0.0 changes -0.0."""
 
 _TRAINS_BY_INPUT = 12
 """The first version of Dropout that has an input for training mode."""
@@ -43,7 +41,7 @@ def _handed_on(producer: ir.Node) -> ir.Value | None:
         return _only_one(producer)
     if producer.is_op("Reshape", "Where"):
         return _whole_vector(producer)
-    if producer.is_op(*_NEUTRAL):
+    if producer.is_op(*NEUTRAL):
         return _left_as_it_is(producer)
     is_idle = producer.is_op("Dropout") and meaning(producer)[2] >= _TRAINS_BY_INPUT and producer.input(2) is None
     return producer.input(0) if producer.is_op("Identity") or is_idle else None
@@ -55,7 +53,7 @@ def _left_as_it_is(node: ir.Node) -> ir.Value | None:
         held = ir.constant(node.input(1 - slot))
         if held is None or held.dims:
             continue
-        number, neutral = held.numpy(), _NEUTRAL[node.op_type]
+        number, neutral = held.numpy(), NEUTRAL[node.op_type]
         if number == neutral and (number.dtype.kind in "iu" or np.signbit(number) == np.signbit(neutral)):
             return node.input(slot)
     return None

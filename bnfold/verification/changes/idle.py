@@ -14,7 +14,7 @@ from bnfold.ir.value import Dims
 from bnfold.verification.changes.partly import Partly, PartlyKnown, is_plain, moved, only_output
 
 Changed = Mapping[ir.Value, Array]
-"""Values of which some elements, those that are marked, may be any others."""
+"""Values by name, with a mark at each element that may be any other."""
 
 
 class Extent(NamedTuple):

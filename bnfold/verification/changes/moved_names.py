@@ -19,7 +19,7 @@ def with_original_names(before: ir.Model, after: ir.Model, *, by_others: bool = 
     """Return the rewritten model with the original's names for what it computes in the same way under new ones.
 
     So it is for values of the main graph that consumers read in the same places. Only names that mean one value are
-    exchanged, for names that are free. Where nobody gave names anew (not ``by_others``), they are not looked for.
+    exchanged, for free ones. If no other tool wrote the model (not ``by_others``), new names are not looked for.
     """
     if after.proto.training_info:
         return after

@@ -58,7 +58,7 @@ def new_names(before: ir.Graph, after: ir.Graph, around: Mapping[str, str] | Non
 
 
 def _is_matched(node: ir.Node) -> bool:
-    """Whether a node computes, and what can be told of it: two draws may be each other, a function another one."""
+    """Whether a node computes, and is known to do so: two draws may be each other, a function another one."""
     draws = node.has_trait(DRAWING) or node.is_op("Dropout")
     return not (draws or node.is_call) and constant_of(node.output(0)) is None
 

@@ -1,4 +1,4 @@
-"""Whether rows of activations, along axis 0, are told apart: then more of them have to be compared."""
+"""Whether rows of activations, along axis 0, are kept apart; if not, more of them have to be compared."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bnfold import ir
 from bnfold.ir.traits import BROADCASTING, WINDOWED
 
 
-def tells_rows(node: ir.Node) -> bool:
+def mixes_rows(node: ir.Node) -> bool:
     """Whether a row of results may be made of other rows, or depend on how many there are.
 
     What broadcasts a constant of several rows shows on one row.

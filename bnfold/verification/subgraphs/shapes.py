@@ -26,7 +26,7 @@ from bnfold.verification.subgraphs.opened import (
     one_axis_longer,
     opened,
 )
-from bnfold.verification.subgraphs.rows import tells_rows
+from bnfold.verification.subgraphs.rows import mixes_rows
 from bnfold.verification.subgraphs.windows import has_strides, reach_of
 
 LARGEST_FEED = 1 << 23
@@ -171,9 +171,9 @@ def _usual_rows(full: Mapping[str, Known]) -> int:
 
 
 def _is_much(full: Mapping[str, Known], inferred: Mapping[str, Sequence[Dim]], nodes: Sequence[ir.Node]) -> bool:
-    """Whether a row is large, and two are as good as three: nothing tells them apart, or has two places elsewhere."""
+    """Whether a row is large, and two are as good as three: nothing mixes them, or has two places elsewhere."""
     has_two = any(_FEW_ROWS in shape[1:] for shape in full.values())
-    return not (has_two or any(map(tells_rows, nodes))) and elements(concrete(inferred, 1, batch=1)) > _MUCH
+    return not (has_two or any(map(mixes_rows, nodes))) and elements(concrete(inferred, 1, batch=1)) > _MUCH
 
 
 def may_be_fed_at(shapes: Shapes) -> bool:

@@ -39,7 +39,7 @@ from bnfold.verification.subgraphs.shapes import (
     subgraph_shapes,
 )
 from bnfold.verification.subgraphs.sides import is_constant, proven_outside, sides_of
-from bnfold.verification.subgraphs.trials import Found, Skip, SubgraphTrials, fails, passed
+from bnfold.verification.subgraphs.trials import Found, Skip, SubgraphTrials, by_size, fails, passed
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.unscaled import unscaled
@@ -105,7 +105,8 @@ class SubgraphVerifier:
         about = cut.label, cut.graph, cut.outputs
         if isinstance(found, Skip):
             return LocalRow(*about, "skipped", 0.0, 0.0, found.reason, found.is_same, found.at_some_sizes)
-        return LocalRow(*about, "failed" if fails(found) else "verified", found.relative, found.allowed, found.fault)
+        said = found.relative, found.allowed, found.fault
+        return LocalRow(*about, "failed" if fails(found) else "verified", *said, at_some_sizes=found.by_size)
 
     def coverage(self, cut: ir.Cut, seconds: float) -> Coverage:
         """Return what comparing whole models has to show of a cut. Raises Unsupported if one does not have it."""
@@ -185,7 +186,7 @@ class SubgraphVerifier:
             uncovered = coverage.uncovered
             latest = self._tried(subgraphs, fed, trial, guessed=guessed)
             if equal is not None and fails(latest) and not guessed:
-                return latest
+                return by_size(latest)
             rank = max(map(len, trial.shapes.values()), default=0)
             if equal is None and attempts.decide(latest, guessed=guessed, rank=rank) and isinstance(latest, Difference):
                 equal = latest
@@ -296,4 +297,4 @@ class SubgraphVerifier:
         if (has_guesses(fed, others) and not guessed) or is_shown or takes_long(model, others, first.elements):
             return first
         found = sampled(subgraphs, fed, others, guessed=guessed, kind=kind)
-        return found if fails(found) or (isinstance(found, Skip) and found.only_after) else first
+        return by_size(found) if fails(found) or (isinstance(found, Skip) and found.only_after) else first

@@ -55,7 +55,7 @@ _STEP = 0.5
 class Difference(NamedTuple):
     """How two arrays differ. ``excess`` is the largest ratio of difference to tolerance (over 1 is a fault).
 
-    ``elements`` says how many numbers were compared, of several results how many of the smallest.
+    ``elements`` counts the numbers compared, of several results those of the smallest; ``by_size``: some sizes agree.
     """
 
     scale: float = 0.0
@@ -67,6 +67,7 @@ class Difference(NamedTuple):
     same_pattern: bool = True
     fault: str = ""
     elements: int = 0
+    by_size: bool = False
 
     @property
     def is_in_doubt(self) -> bool:

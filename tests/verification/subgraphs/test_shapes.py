@@ -201,7 +201,7 @@ def test_few_places_stay() -> None:
         ("N,2,900,900", "Add (x, x)", 3),
     ],
 )
-def test_of_large_rows_two_do_where_nothing_tells_them_apart(declared: str, made: str, rows: int) -> None:
+def test_of_large_rows_two_do_where_nothing_mixes_them(declared: str, made: str, rows: int) -> None:
     """Twice that many are not compared; where nothing reads a number of rows, a third shows no more than the second."""
     loaded = ir.load(
         model(f"(float[{declared}] x) => (float[a,b,c,d] y) {{ y = {made} }}", {"c": np.array([0, 0, -1])})
