@@ -18,8 +18,6 @@ BATCH = 3
 
 _FREE_BATCH = "batch"
 
-_FEW_ROWS = 2
-
 _MANY = 1 << 16
 """Elements of activations beyond which axis 1 is opened where channels are the last."""
 
@@ -106,13 +104,15 @@ def one_axis_longer(learned: Mapping[str, Sequence[Dim]], usual: Shapes, size: i
     ]
 
 
-def of_few_rows(inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], known: Mapping[str, Known | None]) -> Shapes:
+def of_few_rows(
+    inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], known: Mapping[str, Known | None], rows: int
+) -> Shapes:
     """Return the smallest shapes in which windows slide, but none larger than declared; none if a rank is unknown."""
     full = {name: shape for name, shape in known.items() if shape is not None}
     if len(full) < len(known):
         return {}
     small = {name: _but_axis_1(inputs[name], shape) for name, shape in full.items()}
-    shapes = concrete(inferred_of(inputs, nodes, small, by_axis=False), 3 + reach_of(nodes), batch=_FEW_ROWS)
+    shapes = concrete(inferred_of(inputs, nodes, small, by_axis=False), 3 + reach_of(nodes), batch=rows)
     return {
         name: tuple(
             min(size, dim) if axis and isinstance(dim, int) else size

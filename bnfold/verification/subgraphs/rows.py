@@ -16,7 +16,8 @@ def mixes_rows(node: ir.Node) -> bool:
     if node.is_op("Concat"):
         return bool(node.attr("axis", 0) <= 0)
     if node.is_op("Slice"):
-        axes = _integers(node, "axes", 3)
+        shape = node.inputs[0].shape if node.inputs[0] is not None else None
+        axes = [axis % len(shape) if shape else axis for axis in _integers(node, "axes", 3)]
         return not axes or min(axes) <= 0
     if node.is_op("Pad"):
         pads = _integers(node, "pads", 1)

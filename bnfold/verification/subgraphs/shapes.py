@@ -44,7 +44,7 @@ LARGEST_ROW = 1 << 16
 _FEW_ROWS = 2
 
 _MUCH = 1 << 20
-"""Elements of a row beyond which two of them do, where no operator can tell an even number of rows."""
+"""Elements of a row beyond which one of them does, where no operator mixes rows."""
 
 _EVEN = 8
 """What halves three times must meet again what did not."""
@@ -94,7 +94,8 @@ def subgraph_shapes(
             if trial.shapes not in tried and may_be_fed_at(trial.shapes):
                 tried.append(trial.shapes)
                 yield trial
-    shapes = of_few_rows(inputs, nodes, known) if inputs and not tried else {}
+    rows = _FEW_ROWS if any(map(mixes_rows, (*nodes, *added))) else 1
+    shapes = of_few_rows(inputs, nodes, known, rows) if inputs and not tried else {}
     if shapes and elements(shapes) <= _TIMES_AS_LARGE * LARGEST_FEED:
         yield Trial(shapes, passing_is_conclusive=False)
 
@@ -144,10 +145,10 @@ def _trials(
                 quick=quick,
             )
     inferred = inferred_of(inputs, nodes, full, by_axis=True)
-    first = _FEW_ROWS if _is_much(full, inferred, both) else usual
+    first = 1 if _is_much(inferred, both) else usual
     for batch in (first, *(size for size in (BATCH, *_OTHER_BATCHES) if size != first)):
         more = (1, 2 * batch) if batch != BATCH else (1,) if any(node.has_trait(RESHAPING) for node in nodes) else ()
-        more = (1,) if batch == first != usual else more
+        more = () if batch == first != usual else more
         shapes, *rest = (concrete(inferred, 3 + reach, step=_EVEN, batch=size) for size in (batch, *more))
         others = [other for other in rest if other != shapes and may_be_fed_at(other)]
         yield Trial(shapes, is_guess or is_static, tuple(others), is_another_batch=True)
@@ -170,10 +171,9 @@ def _usual_rows(full: Mapping[str, Known]) -> int:
     return next(size for size in count(BATCH, 2) if size not in declared)  # an even one is split in halves
 
 
-def _is_much(full: Mapping[str, Known], inferred: Mapping[str, Sequence[Dim]], nodes: Sequence[ir.Node]) -> bool:
-    """Whether a row is large, and two are as good as three: nothing mixes them, or has two places elsewhere."""
-    has_two = any(_FEW_ROWS in shape[1:] for shape in full.values())
-    return not (has_two or any(map(mixes_rows, nodes))) and elements(concrete(inferred, 1, batch=1)) > _MUCH
+def _is_much(inferred: Mapping[str, Sequence[Dim]], nodes: Sequence[ir.Node]) -> bool:
+    """Whether a row is large, and one shows what any number of rows would: no operator mixes them."""
+    return not any(map(mixes_rows, nodes)) and elements(concrete(inferred, 1, batch=1)) > _MUCH
 
 
 def may_be_fed_at(shapes: Shapes) -> bool:

@@ -137,9 +137,9 @@ def _tried(body: str, weights: Weights) -> list[tuple[int, ...]]:
     return [trial.shapes["x"] for trial in subgraph_shapes({"x": read.graph.values["x"]}, [*read.nodes()])]
 
 
-def test_windows_that_reach_far_slide_over_two_rows_that_are_no_longer_than_declared() -> None:
+def test_windows_that_reach_far_slide_over_rows_that_are_no_longer_than_declared() -> None:
     far = "(float[N,64,65000] x) => (float[N,1,P] y) { y = Conv <dilations = [32768]> (x, W) }"
-    assert _tried(far, {"W": np.ones((1, 64, 3))}) == [(2, 64, 65000)]
+    assert _tried(far, {"W": np.ones((1, 64, 3))}) == [(1, 64, 65000), (2, 64, 65000)]
     wide = far.replace("64,65000", "640,65000")
     assert _tried(wide, {"W": np.ones((1, 640, 3))}) == []
 
@@ -189,20 +189,19 @@ def test_few_places_stay() -> None:
 @pytest.mark.parametrize(
     ("declared", "made", "rows"),
     [
-        ("N,64,200,200", "Add (x, x)", 2),
-        ("N,3,720,720", "Pad <pads = [0, 0, 1, 0, 0, 0, 0, 1]> (x)", 2),
+        ("N,64,200,200", "Add (x, x)", 1),
+        ("N,3,720,720", "Pad <pads = [0, 0, 1, 0, 0, 0, 0, 1]> (x)", 1),
         ("N,3,720,720", "Pad <pads = [1, 0, 0, 0, 0, 0, 0, 0]> (x)", 5),
-        ("N,3,720,720", "Concat <axis = 1> (x, x)", 2),
+        ("N,3,720,720", "Concat <axis = 1> (x, x)", 1),
         ("N,3,720,720", "Concat <axis = 0> (x, x)", 5),
         ("N,3,720,720", "ReduceMax <axes = [0]> (x)", 5),
         ("N,3,720,720", "Slice (x, c, c, c)", 5),
         ("N,64,20,20", "Add (x, x)", 3),
         ("N,64,200,200", "Reshape (x, c)", 3),
-        ("N,2,900,900", "Add (x, x)", 3),
     ],
 )
-def test_of_large_rows_two_do_where_nothing_mixes_them(declared: str, made: str, rows: int) -> None:
-    """Twice that many are not compared; where nothing reads a number of rows, a third shows no more than the second."""
+def test_of_large_rows_one_does_where_nothing_mixes_them(declared: str, made: str, rows: int) -> None:
+    """What an operator makes of each row by itself, it makes of any number of rows."""
     loaded = ir.load(
         model(f"(float[{declared}] x) => (float[a,b,c,d] y) {{ y = {made} }}", {"c": np.array([0, 0, -1])})
     )
