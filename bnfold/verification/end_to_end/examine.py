@@ -18,7 +18,7 @@ from bnfold.verification.end_to_end.obstacles import Broken, Impossible
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.end_to_end.reactions import another, compared_inputs, ignores_inputs
 from bnfold.verification.end_to_end.runtime_check import evaluate_runtimes, recorded, start_runtimes
-from bnfold.verification.end_to_end.samples import choose_samples
+from bnfold.verification.end_to_end.samples import Samples, choose_samples
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.hazards import hazards
@@ -129,15 +129,12 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
         samples = drawn.chosen
         # A runtime takes longer, so it gets the requested samples only.
         runtime_samples = samples if request.checks.data is not None else samples[: request.checks.samples]
+        if differs and not pair.misfit and (found := _at_once(request, pair, drawn)) is not None:
+            return found
     with start_runtimes(request, runtime_samples) as answers:
         with request.clock.phase("referee"):
-            tiny = another(drawn, _TINY) if differs else None
-            first = _compare_all(request, pair, [tiny])[1] if tiny is not None else []
-            if tiny is not None and any(item.difference.fault for item in first):
-                seen, compared = [tiny], first
-            else:
-                seen = [*samples, *drawn.elsewhere]
-                pair, compared = _compare_all(request, pair, seen)
+            seen = [*samples, *drawn.elsewhere]
+            pair, compared = _compare_all(request, pair, seen)
             extra = None if any(item.reacts for item in compared) else another(drawn, _TINY)
             if extra is not None:
                 compared += _compare(request, pair, extra, len(seen))
@@ -168,6 +165,31 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
         seen=tuple(seen),
         another=drawn.another,
         location=Location(fault.name, "", fault.difference.relative) if fault is not None else None,
+    )
+
+
+def _at_once(request: Request, pair: ModelPair, drawn: Samples) -> Whole | None:
+    """Return the result if the models differ on tiny numbers: then no runtime is asked, and nothing else compared."""
+    tiny = another(drawn, _TINY)
+    if tiny is None:
+        return None
+    compared = _compare_all(request, pair, [tiny])[1]
+    fault = next((item for item in compared if item.difference.fault), None)
+    if fault is None:
+        return None
+    return Whole(
+        rows=tuple(output_rows(compared)),
+        fault=fault.sentence,
+        test="float64",
+        doubt="",
+        refusal="",
+        witnesses=(),
+        notes=tuple(_notes(pair)),
+        fed=compared_inputs(request, pair, [tiny]),
+        pair=pair,
+        seen=(tiny,),
+        another=drawn.another,
+        location=Location(fault.name, "", fault.difference.relative),
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from bnfold import ir
 from bnfold.errors import Unsupported
 from bnfold.verification import decision, verify
+from bnfold.verification.end_to_end import examine, ort_check
 from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.reactions import ignores_inputs
 from bnfold.verification.end_to_end.samples import Samples
@@ -94,3 +95,17 @@ def test_values_that_had_another_meaning_are_left_out_of_what_has_to_show() -> N
     before = model(f"{head} {{ {text.format(**old)} }}", weights)
     after = model(f"{head} {{ {text.format(**new)} }}", {**weights, "c6": np.array(5)})
     assert verify(ir.load(before), ir.load(after), runtime="none").status != "failed"
+
+
+def test_where_a_part_differs_tiny_numbers_decide_before_a_runtime_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(*_: object) -> None:
+        raise AssertionError("tiny numbers show the difference")
+
+    head = "(float[N,4] x) => (float[N,4] y)"
+    before = ir.load(model(f"{head} {{ s = Mul (x, x)  a = Add (s, e)  y = Log (a) }}", {"e": np.array(1e-10)}))
+    after = ir.load(model(f"{head} {{ s = Mul (x, x)  y = Log (s) }}", {}))
+    monkeypatch.setattr(ort_check, "LITTLE_TIME", 0.0)
+    monkeypatch.setattr(examine, "start_runtimes", asked)
+    assert verify(before, after, runtime="none").status == "failed"
+    right = ir.load(model(f"{head} {{ s = Mul (x, x)  a = Add (e, s)  y = Log (a) }}", {"e": np.array(1e-10)}))
+    assert verify(before, right, runtime="none").verified
