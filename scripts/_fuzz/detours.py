@@ -173,12 +173,17 @@ def lengthened(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[onnx.M
 
 
 def _shapes(model: onnx.ModelProto) -> dict[str, tuple[Shape, int]]:
-    """Return the shapes of computed floats whose sizes are all static and not 0."""
-    graph = onnx.shape_inference.infer_shapes(model).graph
+    """Return the shapes of computed floats whose sizes are all static and not 0, whatever callers feed."""
+    bare, given = onnx.ModelProto.FromString(model.SerializeToString()), {info.name for info in model.graph.input}
+    defaults = [tensor for tensor in bare.graph.initializer if tensor.name in given]
+    for tensor in defaults:
+        bare.graph.initializer.remove(tensor)
+    graph = onnx.shape_inference.infer_shapes(bare).graph
     found: dict[str, tuple[Shape, int]] = {}
     for info in (*graph.value_info, *graph.input):
         kind = info.type.tensor_type
         shape = tuple(dim.dim_value for dim in kind.shape.dim)
         if kind.elem_type in (TensorProto.FLOAT, TensorProto.DOUBLE) and kind.HasField("shape") and all(shape):
             found[info.name] = shape, kind.elem_type
-    return {name: known for name, known in found.items() if name not in {t.name for t in graph.initializer}}
+    stored = {tensor.name for tensor in model.graph.initializer}
+    return {name: known for name, known in found.items() if name not in stored}

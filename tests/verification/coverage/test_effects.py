@@ -134,3 +134,21 @@ def test_a_constant_that_stretches_an_open_size_gives_that_size(
         ir.load(model(f"{head} {{ {body} }}", {"c": np.ones((rows, *rest)), "v": np.array([0])})) for rows in (3, 1)
     )
     assert verify(before, after, depth=depth, runtime="none").status != "verified"
+
+
+def test_a_slice_without_a_step_is_no_crash() -> None:
+    """No runtime takes a step of 0; the comparison says so."""
+    head = "(float[N,8] x) => (float[N,A] y)"
+    weights = {
+        "a": np.array([0]),
+        "b": np.array([5]),
+        "axis": np.array([1]),
+        "step": np.array([1]),
+        "none": np.array([0]),
+    }
+    before, after = (
+        ir.load(model(f"{head} {{ s = Slice (x, a, b, axis, {step})  y = Neg (s) }}", weights))
+        for step in ("step", "none")
+    )
+    for depth in ("local", "auto"):
+        assert not verify(before, after, depth=depth, runtime="none").verified
