@@ -68,7 +68,7 @@ class FoldContext:
     budget: SizeBudget
     original: Container[str]
     redefined: set[str] = field(default_factory=set)
-    """Those names of the file that mean something else by now."""
+    """Names of the file that mean something else by now."""
     patient: bool = True
     """Whether plans that leave an operator behind wait: it stops others from folding past."""
     postponed: bool = False

@@ -28,9 +28,8 @@ POLES = ("Div", "Reciprocal", "Log")
 class Detour:
     """Nodes between a value and one consumer of it, under construction."""
 
-    def __init__(self, consumer: onnx.NodeProto, value: str, shape: Shape, dtype: int, hint: str) -> None:
-        self.value, self.shape, self.dtype = value, shape, dtype
-        self.hides_tiny = consumer.op_type in SMOOTH
+    def __init__(self, value: str, shape: Shape, dtype: int, hint: str, *, hides_tiny: bool) -> None:
+        self.value, self.shape, self.dtype, self.hides_tiny = value, shape, dtype, hides_tiny
         self.nodes: list[onnx.NodeProto] = []
         self._hint = hint
 
@@ -156,13 +155,13 @@ def lengthened(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[onnx.M
     copy, kinds = onnx.ModelProto.FromString(model.SerializeToString()), []
     if max(entry.version for entry in model.opset_import if not entry.domain) < 13:
         return copy, ""
-    shapes = _shapes(model)
+    shapes, has_pole = _shapes(model), any(node.op_type in POLES for node in model.graph.node)
     places = [(node, slot) for node in copy.graph.node for slot, name in enumerate(node.input) if name in shapes]
     for index in map(int, rng.permutation(len(places))[: int(rng.integers(1, 4))]):
         node, slot = places[index]
         shape, dtype = shapes[node.input[slot]]
-        detour = Detour(node, node.input[slot], shape, dtype, f"detour {index}")
-        detour.hides_tiny &= not any(other.op_type in POLES for other in model.graph.node)
+        hides_tiny = node.op_type in SMOOTH and not has_pole
+        detour = Detour(node.input[slot], shape, dtype, f"detour {index}", hides_tiny=hides_tiny)
         kind = pick(rng, KINDS if shape else OF_NUMBERS)
         node.input[slot] = kind(detour, rng)
         kinds.append(kind.__name__)

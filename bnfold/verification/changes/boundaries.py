@@ -69,8 +69,7 @@ def changed_unseen(before: ir.Model, after: ir.Model) -> bool:
 
 
 def _changed_unseen(graph: ir.Graph, original: ir.Graph | None) -> bool:
-    made_here = [value for value in graph.outputs if value.graph is graph]
-    read = set(walk(made_here, set(captured(graph)))[0])
+    read = _read_nodes(graph)
     for node in (node for node in graph.nodes if not node.is_op("Constant")):
         if node in read and constant_of(node.output(0)) is None:
             continue
@@ -79,6 +78,13 @@ def _changed_unseen(graph: ir.Graph, original: ir.Graph | None) -> bool:
         if old is None or old.producer is None or not unchanged(old.producer, node):
             return True
     return False
+
+
+def _read_nodes(graph: ir.Graph) -> dict[ir.Node, None]:
+    """Return the nodes that some output depends on, in the order of the graph."""
+    made_here = [value for value in graph.outputs if value.graph is graph]
+    read = set(walk(made_here, set(captured(graph)))[0])
+    return {node: None for node in graph.nodes if node in read}
 
 
 def _changed_functions(before: ir.Model, after: ir.Model) -> set[tuple[str, str]]:
@@ -164,12 +170,8 @@ def _changed(
     Outputs get a cut as well if they are an input or a weight in one model only.
     """
     common = {name for name in graph.values if is_activation(graph, original, name)}
-    made_here = [value for value in graph.outputs if value.graph is graph]
-    read = set(walk(made_here, set(captured(graph)))[0])
-    for node in graph.nodes:
-        if (
-            node in covered or node not in read or constant_of(node.output(0)) is not None
-        ):  # a constant is compared with its consumers
+    for node in _read_nodes(graph):
+        if node in covered or constant_of(node.output(0)) is not None:  # a constant is compared with its consumers
             continue
         names = [value.name for value in node.outputs if value is not None]
         made = [name for name in names if name in common and original.values[name].producer is not None]

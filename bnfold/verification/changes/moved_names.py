@@ -18,8 +18,8 @@ from bnfold.verification.tolerance.floats import is_float
 def with_original_names(before: ir.Model, after: ir.Model, *, by_others: bool = True) -> ir.Model:
     """Return the rewritten model with the original's names for what it computes in the same way under new ones.
 
-    So it is for values of the main graph that consumers read in the same places. Only names that mean one value are
-    exchanged, for free ones. If no other tool wrote the model (not ``by_others``), new names are not looked for.
+    Values of the main graph that consumers read in the same places get theirs as well. Only names that mean one value
+    are exchanged, for free ones. New names are looked for only if another tool wrote the model (``by_others``).
     """
     if after.proto.training_info:
         return after
@@ -34,7 +34,8 @@ def with_original_names(before: ir.Model, after: ir.Model, *, by_others: bool = 
         moved = _counterpart(value, after.graph) if is_left else None
         if moved is not None:
             found.setdefault(moved.name, value.name)
-    found = _exchangeable(found, after) if found else {}
+    if found:
+        found = _exchangeable(found, after)
     return after.clone(lambda proto: rename(proto.graph, found)) if found else after
 
 

@@ -38,7 +38,8 @@ def rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
 def new_names(before: ir.Graph, after: ir.Graph, around: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the original's names by those of the other model, for values that are computed in the same way.
 
-    Some of them are alike. ``around`` has the names of the graphs around, and of this graph's inputs.
+    A value that kept its name is listed under it. ``around`` has the names of the graphs around, and of this graph's
+    inputs.
     """
     waiting: dict[Hashable, list[ir.Node]] = {}
     for node in before.nodes:

@@ -141,9 +141,9 @@ def selects_the_same(node: ir.Node, slot: int, goal: Array) -> bool:
         return _takes_all(*old)
     if any(array.size != 1 for array in (goal, *old)):
         return False
-    if any(not step[0] for step in (*old[3:], *([goal] if slot == 4 else []))):  # no step at all
-        return False
     new = [goal if place == slot - 1 else array for place, array in enumerate(old)]
+    if not all(step[0] for row in (old, new) for step in row[3:]):  # no step at all
+        return False
     first, second = (slice(*(int(array[0]) for array in (*row[:2], *row[3:]))) for row in (old, new))
     axis = int(old[2][0]) if len(old) > 2 else 0
     lengths = _lengths(data, axis, first, second)

@@ -94,8 +94,10 @@ def subgraph_shapes(
             if trial.shapes not in tried and may_be_fed_at(trial.shapes):
                 tried.append(trial.shapes)
                 yield trial
+    if tried or not inputs:
+        return
     rows = _FEW_ROWS if any(map(mixes_rows, (*nodes, *added))) else 1
-    shapes = of_few_rows(inputs, nodes, known, rows) if inputs and not tried else {}
+    shapes = of_few_rows(inputs, nodes, known, rows)
     if shapes and elements(shapes) <= _TIMES_AS_LARGE * LARGEST_FEED:
         yield Trial(shapes, passing_is_conclusive=False)
 
@@ -145,10 +147,11 @@ def _trials(
                 quick=quick,
             )
     inferred = inferred_of(inputs, nodes, full, by_axis=True)
-    first = 1 if _is_much(inferred, both) else usual
+    is_much = _is_much(inferred, both)
+    first = 1 if is_much else usual
     for batch in (first, *(size for size in (BATCH, *_OTHER_BATCHES) if size != first)):
         more = (1, 2 * batch) if batch != BATCH else (1,) if any(node.has_trait(RESHAPING) for node in nodes) else ()
-        more = () if batch == first != usual else more
+        more = () if is_much and batch == first else more
         shapes, *rest = (concrete(inferred, 3 + reach, step=_EVEN, batch=size) for size in (batch, *more))
         others = [other for other in rest if other != shapes and may_be_fed_at(other)]
         yield Trial(shapes, is_guess or is_static, tuple(others), is_another_batch=True)

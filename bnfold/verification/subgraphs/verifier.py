@@ -167,9 +167,8 @@ class SubgraphVerifier:
         samples, moves = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1, only_moves(old, new)
         seed, factors = self.request.checks.seed, {} if wider is None else wider.factors
         reacts = self._compared_in_full.get(key) is not None and not can_stand_in((old, new))
-        subgraphs = SubgraphPair(
-            cut, first, second, coverage, self._draws, self._evaluate, seed, factors, samples, moves, [], reacts
-        )
+        common = coverage, self._draws, self._evaluate, seed, factors, samples, moves
+        subgraphs = SubgraphPair(cut, first, second, *common, is_known_to_react=reacts)
         if wider is None and (inside := self._found_inside_first(subgraphs, fed, hidden)) is not None:
             return inside
         reshapes = any(node.is_op("Reshape") for node in old.nodes)

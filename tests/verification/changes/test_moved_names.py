@@ -108,3 +108,21 @@ def test_a_moved_name_before_what_cannot_be_compared_is_not_called_a_fault() -> 
 
     assert bnfold.verify(before, after(-1)).status == "unverified"
     assert bnfold.verify(before, after(-1.5)).status == "failed"
+
+
+def test_a_name_that_an_integer_had_may_mean_a_float_before_a_rounding() -> None:
+    """Types that the file declares show it: the rounding is not fed the original's integers."""
+
+    def declared(float_name: str, integer_name: str) -> onnx.ModelProto:
+        nodes = [
+            helper.make_node("Cast", ["x"], [integer_name], to=TensorProto.INT64),
+            helper.make_node("Cast", [integer_name], ["f"], to=TensorProto.FLOAT),
+            helper.make_node("Add", ["x", "f"], [float_name]),
+            helper.make_node("Round", [float_name], ["y"]),
+        ]
+        made = _model(nodes, ["y"])
+        for name, kind in ((integer_name, TensorProto.INT64), (float_name, TensorProto.FLOAT)):
+            made.graph.value_info.append(helper.make_tensor_value_info(name, kind, [2, 3, 8, 8]))
+        return made
+
+    assert bnfold.verify(declared("s", "t"), declared("t", "i"), options=bnfold.VerifyOptions(depth="full")).verified
