@@ -143,8 +143,15 @@ def _scan_one(bodies: _Bodies, inputs: Sequence[Datum], attrs: Mapping[str, Attr
 
 
 _RUNNERS = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}
+_LAST_CHANGED = {"Scan": 9}
+"""The first version without the batch axis; later ones, and all those of the others, differ in types alone."""
 
 
 def runs_bodies(op_type: str) -> bool:
     """Whether this operator of the default domain runs graphs: evaluated in every version that onnx knows."""
     return op_type in _RUNNERS
+
+
+def same_since(op_type: str, version: int) -> int:
+    """Return the first version of an operator of this module that means the same as this one."""
+    return min(version, _LAST_CHANGED.get(op_type, 1))

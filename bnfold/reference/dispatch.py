@@ -19,6 +19,7 @@ from bnfold.ir.forms import fits, fitting_versions
 from bnfold.ir.node import attribute_value
 from bnfold.ir.schemas import schema_of, version_at, versions_of
 from bnfold.reference import fallback, kernels  # noqa: F401 - importing the kernels registers them
+from bnfold.reference.control import handles, same_since
 from bnfold.reference.legal import MEANINGLESS, Types, check_attributes, check_types, types
 from bnfold.reference.precision import Datum, Precision, as_array, rounded, widen, workable
 from bnfold.reference.registry import (
@@ -37,6 +38,7 @@ from bnfold.reference.registry import (
     Result,
     Shortness,
     TooShort,
+    defaults_without_schema,
     find_kernel,
 )
 from bnfold.settings import Policy
@@ -69,7 +71,7 @@ def definition(domain: str, op: str, opset: int) -> Definition | None:
         while schema.deprecated and onnx.defs.has(op, schema.since_version - 1, domain):
             schema = onnx.defs.get_schema(op, schema.since_version - 1, domain)
     except onnx.defs.SchemaError:
-        return Definition(NO_SCHEMA, {}, (), sys.maxsize, (), (), {}, frozenset())
+        return Definition(NO_SCHEMA, defaults_without_schema(domain, op), (), sys.maxsize, (), (), {}, frozenset())
     defaults = {
         name: attribute_value(attribute.default_value)
         for name, attribute in schema.attributes.items()
@@ -227,6 +229,8 @@ def meaning(node: ir.Node) -> tuple[str, str, int]:
         version = opset
     elif not node.domain and not fits(node, known.version, MEANINGLESS):
         return node.domain, node.op_type, -known.version
+    elif handles(node):
+        version = same_since(node.op_type, known.version)
     else:
         version = known.version
     return node.domain, node.op_type, (find_kernel(node.domain, node.op_type, version) or (None, version))[1]

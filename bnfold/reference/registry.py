@@ -147,13 +147,18 @@ class Call:
 
 
 _KERNELS: dict[tuple[str, str, int], tuple[Kernel, int]] = {}
+_DEFAULTS: dict[tuple[str, str], Mapping[str, Attribute]] = {}
 
 
-def kernel(op: str, *versions: int, domain: str = "") -> Callable[[Kernel], Kernel]:
+def kernel(
+    op: str, *versions: int, domain: str = "", defaults: Mapping[str, Attribute] | None = None
+) -> Callable[[Kernel], Kernel]:
     """Register a function for schema versions of an operator that mean the same; it gets the newest of them.
 
     A function of versions that differ in meaning is registered for one after the other; for one twice is a mistake.
+    An operator without a schema may have ``defaults`` of its attributes.
     """
+    _DEFAULTS[domain, op] = defaults or {}
 
     def register(function: Kernel) -> Kernel:
         for version in versions:
@@ -168,6 +173,11 @@ def kernel(op: str, *versions: int, domain: str = "") -> Callable[[Kernel], Kern
 def find_kernel(domain: str, op: str, version: int) -> tuple[Kernel, int] | None:
     """Return the kernel of exactly this version, or None; and the newest version that means the same."""
     return _KERNELS.get((domain, op, version))
+
+
+def defaults_without_schema(domain: str, op: str) -> Mapping[str, Attribute]:
+    """Return the attributes' defaults that were registered with the kernel of an operator without a schema."""
+    return _DEFAULTS.get((domain, op), {})
 
 
 def registered() -> frozenset[tuple[str, str, int]]:

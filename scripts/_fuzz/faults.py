@@ -18,7 +18,7 @@ from _fuzz import boxes, condition, detours, norms, phases, showing, upgrades, w
 from _fuzz import draw as chains
 from _fuzz.case import Case, Outcome
 from _fuzz.near_misses import near_miss
-from _fuzz.parts import nodes
+from _fuzz.parts import graphs, nodes
 from _fuzz.rewriting import options
 from _fuzz.sabotage import ALL
 from _fuzz.verifying import BUDGET
@@ -83,7 +83,8 @@ def renamed(right: bytes) -> bytes:
     graph = model.graph
     made = {name for node in graph.node for name in node.output} | {tensor.name for tensor in graph.initializer}
     new = {name: f"new {name}" for name in made - {"", *(info.name for info in (*graph.input, *graph.output))}}
-    for named in (*graph.initializer, *graph.value_info):
+    notes = [info for each in graphs(model) for info in each.value_info]
+    for named in (*graph.initializer, *notes):
         named.name = new.get(named.name, named.name)
     for node in nodes(model):
         for names in (node.input, node.output):

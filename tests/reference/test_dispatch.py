@@ -7,9 +7,10 @@ import onnx
 import pytest
 
 from bnfold import ir, reference
-from bnfold.reference.dispatch import definition
+from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.registry import NO_SCHEMA
 from tests.reference.models import compute_all, floats, one_node
+from tests.verification.graphs import model
 
 
 def test_versions_follow_the_opset() -> None:
@@ -34,16 +35,16 @@ def test_no_schema_and_no_such_opset() -> None:
 
 def test_stored_results_have_the_type_that_the_schema_ties_to_an_input() -> None:
     x, wide = floats(1, 2, 3).astype(np.float16), floats(2, 3)
-    model, feeds = one_node(
+    proto, feeds = one_node(
         "BatchNormalization", 15, [x, wide, wide, wide, np.abs(wide)], ["y", "m", "v"], training_mode=1
     )
-    results = reference.evaluate(ir.load(model), feeds, precision="stored")
+    results = reference.evaluate(ir.load(proto), feeds, precision="stored")
     assert [value.dtype for value in results.values()] == [np.float16, np.float32, np.float32]
 
 
 def test_stored_results_without_a_schema_have_the_type_of_the_first_input() -> None:
-    model, feeds = one_node("Affine", 7, [floats(1, 2).astype(np.float16)], alpha=2.0)
-    assert reference.evaluate(ir.load(model), feeds, precision="stored")["y"].dtype == np.float16
+    proto, feeds = one_node("Affine", 7, [floats(1, 2).astype(np.float16)], alpha=2.0)
+    assert reference.evaluate(ir.load(proto), feeds, precision="stored")["y"].dtype == np.float16
 
 
 def test_every_output_is_float64_in_float64_precision() -> None:
@@ -59,6 +60,32 @@ def test_misfits_say_what_numpy_says_in_one_line() -> None:
 
 
 def test_operands_of_more_axes_than_numpy_takes_are_refused() -> None:
-    model, feeds = one_node("Gemm", 8, [floats(1, 2, 3), floats(2, 3, 4), floats(3, *[1] * 32, 4)], ["y"])
+    proto, feeds = one_node("Gemm", 8, [floats(1, 2, 3), floats(2, 3, 4), floats(3, *[1] * 32, 4)], ["y"])
     with pytest.raises(reference.CannotEvaluate):
-        reference.evaluate(ir.load(model), feeds)
+        reference.evaluate(ir.load(proto), feeds)
+
+
+BODY = "= g (float[A] i) => (float[A] o) { o = Neg (i) }"
+SCAN = f"Scan <body {BODY}, num_scan_inputs = 1> (x)"
+
+
+@pytest.mark.parametrize(
+    ("node", "one", "other", "are_same"),
+    [
+        (f"If <then_branch {BODY}, else_branch {BODY}> (x)", 1, 25, True),
+        (f"Loop <body {BODY}> (x, x)", 13, 21, True),
+        (SCAN, 9, 25, True),
+        (SCAN.replace("(x)", "('', x)").replace("'", '"'), 8, 8, True),
+        (SCAN, 8, 9, False),
+    ],
+)
+def test_versions_that_differ_in_types_alone_mean_the_same(node: str, one: int, other: int, are_same: bool) -> None:
+    text = f"(float[A] x) => (float[A] y) {{ y = {node} }}"
+    nodes = [ir.load(model(text, {}, opset=opset)).graph.nodes[0] for opset in (one, other)]
+    assert (meaning(nodes[0]) == meaning(nodes[1])) is are_same
+
+
+def test_operators_without_a_schema_may_have_defaults() -> None:
+    fused = definition("com.microsoft", "FusedMatMul", 1)
+    assert fused is not None
+    assert fused.defaults == {"transA": 0, "transB": 0, "transBatchA": 0, "transBatchB": 0, "alpha": 1.0}

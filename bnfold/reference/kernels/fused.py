@@ -20,8 +20,10 @@ _ACTIVATIONS: dict[str, Callable[..., Array]] = {
 }
 """By name; their parameters are those of ``activation_params``."""
 
+_FUSED_MATMUL = {**dict.fromkeys(("transA", "transB", "transBatchA", "transBatchB"), 0), "alpha": 1.0}
 
-@kernel("FusedConv", NO_SCHEMA, domain="com.microsoft")
+
+@kernel("FusedConv", NO_SCHEMA, domain="com.microsoft", defaults={"auto_pad": "NOTSET", "group": 1})
 def fused_conv(call: Call, x: Array, w: Array, b: Array | None = None, z: Array | None = None) -> Result:
     """Return the activation of a convolution to which ``z``, of its shape, is added."""
     name = call.attr("activation", "")
@@ -31,11 +33,11 @@ def fused_conv(call: Call, x: Array, w: Array, b: Array | None = None, z: Array 
     return _ACTIVATIONS[name](y if z is None else y + z, *call.attr("activation_params", ()))
 
 
-@kernel("FusedMatMul", NO_SCHEMA, domain="com.microsoft")
+@kernel("FusedMatMul", NO_SCHEMA, domain="com.microsoft", defaults=_FUSED_MATMUL)
 def fused_matmul(call: Call, a: Array, b: Array) -> Result:
     """Compute ``alpha · a' · b'``, the last two axes of either exchanged where that is asked for."""
-    require(not (call.attr("transBatchA", 0) or call.attr("transBatchB", 0)), "it turns stacks", KernelDeclined)
-    turned = [call.attr(name, 0) for name in ("transA", "transB")]
+    require(not (call.attr("transBatchA") or call.attr("transBatchB")), "it turns stacks", KernelDeclined)
+    turned = [call.attr(name) for name in ("transA", "transB")]
     require(min(a.ndim, b.ndim) > 1 or not any(turned), "it turns matrices, and reads a vector", KernelDeclined)
     a, b = (side.swapaxes(-1, -2) if turn else side for side, turn in zip((a, b), turned, strict=True))
-    return call.attr("alpha", 1.0) * np.matmul(a, b)
+    return call.attr("alpha") * np.matmul(a, b)

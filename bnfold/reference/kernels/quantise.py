@@ -33,10 +33,10 @@ def _along_axis(call: Call, x: Array, parameter: Array) -> Array:
     if parameter.size == 1 and parameter.ndim <= 1:
         return parameter.reshape(())
     axis = normal_axis(call.attr("axis", 1), x.ndim)
-    if parameter.ndim == 1:
+    block = call.attr("block_size", 0)
+    if parameter.ndim == 1 and not block:
         require(len(parameter) == x.shape[axis], f"{len(parameter)} scales or zero points for {x.shape[axis]} slices")
         return parameter.reshape(-1, *(1,) * (x.ndim - axis - 1))
-    block = call.attr("block_size", 0)
     blocks = [-(-n // block) if block and place == axis else n for place, n in enumerate(x.shape)]
     fits = block > 0 and parameter.shape == tuple(blocks)
     require(fits, f"scale or zero point of shape {parameter.shape} for an input of shape {x.shape}")

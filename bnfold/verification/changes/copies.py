@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from bnfold import ir
 from bnfold.ir.tensor import TP
-from bnfold.ir.traits import NEUTRAL
+from bnfold.ir.traits import NEUTRAL, RESHAPING
 from bnfold.reference.dispatch import meaning
 from bnfold.verification.changes.from_constants import fixed
 from bnfold.verification.changes.partly import known_of
@@ -33,18 +35,47 @@ def _handed_on(producer: ir.Node) -> ir.Value | None:
     """Return the input that the first output is a copy of; None if it is no copy.
 
     Dropout copies if it has no input for training mode, arithmetic if its constant is neutral. A vector of sizes is
-    copied by a Reshape to a vector, and by a Where that takes all from one side.
+    copied by a Reshape to a vector, and by a Where that takes all from one side. What is reshaped is copied once it has
+    its first sizes again.
     """
     if producer.is_call:
         return None
-    if producer.is_op("Concat"):
-        return _only_one(producer)
-    if producer.is_op("Reshape", "Where"):
-        return _whole_vector(producer)
-    if producer.is_op(*NEUTRAL):
-        return _left_as_it_is(producer)
-    is_idle = producer.is_op("Dropout") and meaning(producer)[2] >= _TRAINS_BY_INPUT and producer.input(2) is None
-    return producer.input(0) if producer.is_op("Identity") or is_idle else None
+    if producer.has_trait(RESHAPING):
+        return _reshaped_again(producer) or _whole_vector(producer)
+    source = next((source for operators, source in _SOURCES if producer.is_op(*operators)), None)
+    return source(producer) if source is not None else None
+
+
+def _with_idle_dropout(node: ir.Node) -> ir.Value | None:
+    is_idle = meaning(node)[2] >= _TRAINS_BY_INPUT and node.input(2) is None
+    return node.input(0) if is_idle else None
+
+
+def _moved_nowhere(node: ir.Node) -> ir.Value | None:
+    """Return the input of a Tile by ones, a Pad by zeros, or a Transpose that leaves all axes in their order."""
+    if node.is_op("Transpose"):
+        order = node.attr("perm")
+        return node.input(0) if order and list(order) == sorted(order) else None
+    held = ir.constant(node.input(1))
+    numbers = held.numpy() if held is not None else np.asarray(node.attr("pads", [None]))
+    return node.input(0) if (numbers == (1 if node.is_op("Tile") else 0)).all() else None
+
+
+def _reshaped_again(node: ir.Node) -> ir.Value | None:
+    """Return the value with the same sizes that nodes before have only reshaped."""
+    made = node.output(0)
+    known = known_of(node.graph.model)
+    dims = known.dims(made) if made is not None else None
+    if dims is None or None in dims:
+        return None
+    value = node.input(0)
+    for _ in range(_FAR):
+        if value is None or value is made or known.dims(value) == dims:
+            return value if value is not made else None
+        if value.producer is None or not value.producer.has_trait(RESHAPING) or value.producer.is_call:
+            return None
+        value = value.producer.input(0)
+    return None
 
 
 def _left_as_it_is(node: ir.Node) -> ir.Value | None:
@@ -77,3 +108,13 @@ def _whole_vector(node: ir.Node) -> ir.Value | None:
     before, after = (known.of(value) if value is not None else None for value in (source, made))
     is_vector = before is not None and after is not None and before.elements.shape == after.elements.shape
     return source if is_vector and after is not None and after.elements.ndim == 1 else None
+
+
+_SOURCES: tuple[tuple[tuple[str, ...], Callable[[ir.Node], ir.Value | None]], ...] = (
+    (("Identity",), lambda node: node.input(0)),
+    (("Dropout",), _with_idle_dropout),
+    (("Concat",), _only_one),
+    (("Where",), _whole_vector),
+    (tuple(NEUTRAL), _left_as_it_is),
+    (("Tile", "Pad", "Transpose"), _moved_nowhere),
+)

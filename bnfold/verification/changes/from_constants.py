@@ -6,6 +6,7 @@ floats that are only moved.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -50,7 +51,7 @@ def fixed(value: ir.Value | None, *, by_sizes: bool = True) -> ir.Tensor | None:
     known = evaluation.others if evaluation is not None else {}
     key = value, by_sizes
     if key not in known:
-        known[key] = _filled(value.producer, by_sizes) or _integers(value, by_sizes)
+        known[key] = _filled(value.producer, by_sizes) or _integers(value, by_sizes) or _of_branch(value, by_sizes)
         if by_sizes and known[key] is None:  # of floats of any size, nothing is known beside sizes
             known[key] = fixed(value, by_sizes=False)
     return known[key]
@@ -73,6 +74,22 @@ def _filled(producer: ir.Node, by_sizes: bool) -> ir.Tensor | None:
     return None
 
 
+def bodies_run(node: ir.Node, *, by_sizes: bool = True) -> Sequence[ir.Graph]:
+    """Return the graphs of a node that some run may take: of an If whose condition never changes, one."""
+    condition = fixed(node.input(0), by_sizes=by_sizes) if node.is_op("If") else None
+    if condition is None:
+        return node.bodies
+    return node.subgraphs.get("then_branch" if condition.numpy().all() else "else_branch", ())
+
+
+def _of_branch(value: ir.Value, by_sizes: bool) -> ir.Tensor | None:
+    """Return the tensor of a result of an If that always takes the same branch."""
+    producer = value.producer
+    bodies = bodies_run(producer, by_sizes=by_sizes) if producer is not None and producer.is_op("If") else ()
+    results = bodies[0].outputs if len(bodies) == 1 else []
+    return fixed(results[value.slot], by_sizes=by_sizes) if value.slot < len(results) else None
+
+
 def _integers(value: ir.Value, by_sizes: bool) -> ir.Tensor | None:
     shapes: dict[ir.Value, Array] = {}
     if not _follows_from_constants(value, shapes if by_sizes else None):
@@ -83,9 +100,14 @@ def _integers(value: ir.Value, by_sizes: bool) -> ir.Tensor | None:
         subgraph = Subgraph([value], list(shapes))
         fed = {shape.name: array for shape, array in shapes.items()}
         made: object = reference.evaluate(subgraph.model, fed, [value.name], precision="stored")[value.name]
-        if isinstance(made, np.ndarray) and (made.dtype.kind in "iub" or value.dtype in (TP.FLOAT, TP.DOUBLE)):
+        if isinstance(made, np.ndarray) and (made.dtype.kind in "iub" or _dtype(value) in (TP.FLOAT, TP.DOUBLE)):
             return InMemory(onnx.helper.np_dtype_to_tensor_dtype(made.dtype), made)
     return None
+
+
+def _dtype(value: ir.Value) -> int | None:
+    """Return the element type, inferred where the file does not declare it."""
+    return value.dtype or known_of(value.graph.model).dtype(value)
 
 
 def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array] | None) -> bool:
@@ -100,12 +122,14 @@ def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array] | Non
         producer = read.producer
         if producer is None or producer.subgraphs or producer.has_references or not producer.inputs or len(seen) > _FEW:
             return False
-        if producer.has_trait(DRAWING) or (is_float(read.dtype) and not producer.has_trait(_MOVING)):
+        found = known_of(read.graph.model).of(read) if shapes is not None and not is_float(read.dtype) else None
+        has_floats = is_float(read.dtype) or (found is not None and found.elements.dtype.kind not in "iub")
+        if producer.has_trait(DRAWING) or (has_floats and not producer.has_trait(_MOVING)):
             return False
-        if shapes is not None and not is_float(read.dtype) and (found := known_of(read.graph.model).of(read)):
+        if shapes is not None and found is not None and not has_floats:
             if not found.is_exact:
                 return False
-            if found.is_certain and found.elements.dtype.kind in "iub":
+            if found.is_certain:
                 shapes[read] = found.elements
                 continue
         for source in producer.inputs:

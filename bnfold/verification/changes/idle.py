@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +39,24 @@ def idle(known: PartlyKnown, constant: ir.Value, size: int, part: Extent) -> Arr
         return np.zeros(size, np.bool_)
     places = (np.arange(size) == place for place in range(size))
     return np.array([_is_idle(known, constant, place, part) for place in places], np.bool_)
+
+
+def masked(value: ir.Value, dims: Sequence[int], nodes: Collection[ir.Node]) -> Array:
+    """Return which elements of a constant no result has: all its consumers are Wheres whose masks choose others."""
+    uses = [use for use in value.uses if use[0] in nodes or use[0].graph is not value.graph]
+    hidden = np.full(dims, bool(uses))
+    for node, slot in uses:
+        mask = ir.constant(node.input(0)) if node.is_op("Where") and slot else None
+        hidden &= ~_chosen(mask.numpy() == (slot == 1), hidden) if mask is not None else False
+    return hidden
+
+
+def _chosen(mask: Array, of: Array) -> Array:
+    """Return which elements of an operand a mask chooses at any place that it is broadcast to."""
+    places: Array = np.broadcast_to(mask, np.broadcast_shapes(mask.shape, of.shape))
+    places = np.asarray(places.any(axis=tuple(range(places.ndim - of.ndim))))
+    repeated = tuple(axis for axis, size in enumerate(of.shape) if size == 1)
+    return np.asarray(places.any(axis=repeated, keepdims=True))
 
 
 def _is_idle(known: PartlyKnown, constant: ir.Value, place: Array, part: Extent) -> bool:

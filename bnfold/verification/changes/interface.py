@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import onnx
 
 from bnfold import ir
+from bnfold.errors import MalformedModel
 from bnfold.ir.elements import type_name
 from bnfold.ir.value import Dim, shape_of
 from bnfold.reference.dispatch import definition
 from bnfold.reference.precision import computed_type
+from bnfold.reference.schedule import schedule
 from bnfold.verification.changes.extract import sparse_of
+from bnfold.verification.changes.from_constants import bodies_run
 from bnfold.verification.inputs.sized import sized
 
 Shape = Sequence[Dim] | None
@@ -62,8 +66,12 @@ def declared_shapes(infos: Iterable[onnx.ValueInfoProto]) -> dict[str, Shape]:
 
 
 def flaw(model: ir.Model) -> str:
-    """Return what makes a model invalid for any runtime: a value without a producer, or a missing operand."""
+    """Return what makes a model invalid for any runtime: a value without a producer, a circle, a missing operand."""
     for graph in model.graphs():
+        try:
+            schedule(graph, [value for value in graph.outputs if value.graph is graph], ())
+        except MalformedModel as circle:
+            return str(circle)
         for value in graph.values.values():
             is_there = value.producer is not None or value.is_input or value.is_initializer
             if not (is_there or value.is_unread or sparse_of(value) is not None):
@@ -114,10 +122,30 @@ def unlisted(before: ir.Model, after: ir.Model) -> list[str]:
 
 
 def unread(before: ir.Model, after: ir.Model, fed: Collection[str]) -> list[str]:
-    """Return names of inputs with a default, not ``fed``, that only nodes of ``before`` read."""
-    values = after.graph.values
-    free = (value for value in before.overridable_inputs() if value.name not in fed and not value.is_unread)
-    return [value.name for value in free if value.name in values and values[value.name].is_unread]
+    """Return names of inputs with a default, not ``fed``, that only results of ``before`` depend on."""
+    free = {value.name for value in before.overridable_inputs()} - {*fed}
+    had, has = (_names_needed(model) if free else set() for model in (before, after))
+    return sorted(name for name in free & had - has if name in after.graph.values)
+
+
+def _names_needed(model: ir.Model) -> set[str]:
+    """Return names of inputs that outputs depend on."""
+    waiting = list(model.graph.outputs)
+    seen = {*waiting}
+    while waiting:
+        producer = waiting.pop().producer
+        fresh = {*_read_by(producer)} - seen if producer is not None else set()
+        seen |= fresh
+        waiting += fresh
+    return {value.name for value in seen if value.is_input}
+
+
+def _read_by(node: ir.Node) -> Iterator[ir.Value]:
+    """Yield the values that a node reads. A branch that is never taken reads none."""
+    yield from (value for value in node.inputs if value is not None)
+    for body in bodies_run(node):
+        inside = chain(body.outputs, *map(_read_by, body.nodes))
+        yield from (value for value in inside if value.graph is not body)
 
 
 def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:

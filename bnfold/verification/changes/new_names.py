@@ -17,7 +17,7 @@ from bnfold.ir.traits import DRAWING
 from bnfold.reference.dispatch import meaning
 from bnfold.verification.changes.copies import copied
 from bnfold.verification.changes.extract import constant_of
-from bnfold.verification.changes.from_constants import are_one_constant
+from bnfold.verification.changes.from_constants import are_one_constant, fixed
 from bnfold.verification.changes.unchanged import is_same_function, meaningful_attributes
 
 _MOST = 64
@@ -38,14 +38,15 @@ def rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
 def new_names(before: ir.Graph, after: ir.Graph, around: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the original's names by those of the other model, for values that are computed in the same way.
 
-    A value that kept its name is listed under it. ``around`` has the names of the graphs around, and of this graph's
-    inputs.
+    A value that kept its name is listed under it; an output keeps its name in any case. ``around`` has the names of the
+    graphs around, and of this graph's inputs.
     """
     waiting: dict[Hashable, list[ir.Node]] = {}
     for node in before.nodes:
         if _is_matched(node) and all(value is None or value.name not in after.values for value in node.outputs):
             waiting.setdefault(_key(node, None), []).append(node)
-    names = {value.name: value.name for value in after.inputs} if around is None else {**around}
+    ends = (*after.inputs, *after.outputs) if around is None else ()
+    names = {**(around or {}), **{value.name: value.name for value in ends}}
     for node in filter(_is_matched, after.nodes):
         key = _key(node, names)
         kept = [before.values[value.name].producer for value in node.outputs if value and value.name in before.values]
@@ -79,7 +80,7 @@ def _key(node: ir.Node, names: Mapping[str, str] | None) -> Hashable:
 
 
 def _is_constant(value: ir.Value) -> bool:
-    return ir.constant(value) is not None
+    return fixed(value) is not None
 
 
 def _if_same(old: ir.Node, new: ir.Node, names: Mapping[str, str]) -> dict[str, str] | None:
@@ -92,7 +93,7 @@ def _if_same(old: ir.Node, new: ir.Node, names: Mapping[str, str]) -> dict[str, 
         return found if is_same_function(old, new) else None
     if _besides_bodies(old) != _besides_bodies(new) or len(old.bodies) != len(new.bodies):
         return None
-    for body, new_body in zip(old.bodies, new.bodies, strict=True):
+    for body, new_body in zip(_bodies(old), _bodies(new), strict=True):
         inside = new_names(body, new_body, {**names, **_of_pairs(body.inputs, new_body.inputs)})
         if not _have_same_results(body, new_body, inside):
             return None
@@ -102,14 +103,23 @@ def _if_same(old: ir.Node, new: ir.Node, names: Mapping[str, str]) -> dict[str, 
 
 def _besides_bodies(node: ir.Node) -> list[object]:
     attributes = [each for each in meaningful_attributes(node) if each.name not in node.subgraphs]
-    return [[*node.subgraphs], sorted(each.SerializeToString(deterministic=True) for each in attributes)]
+    return [sorted(node.subgraphs), sorted(each.SerializeToString(deterministic=True) for each in attributes)]
+
+
+def _bodies(node: ir.Node) -> list[ir.Graph]:
+    """Return the graphs of a node, in the order of their attributes' names."""
+    return [body for name in sorted(node.subgraphs) for body in node.subgraphs[name]]
 
 
 def _have_same_results(old: ir.Graph, new: ir.Graph, names: Mapping[str, str]) -> bool:
-    pairs = [(copied(one), copied(other)) for one, other in zip(old.outputs, new.outputs, strict=False)]
+    pairs = zip(old.outputs, new.outputs, strict=False)
     return len(old.outputs) == len(new.outputs) and all(
-        (one and other and names.get(other.name) == one.name) or are_one_constant(one, other) for one, other in pairs
+        names.get(other.name) == one.name or _is_named(copied(one), copied(other), names) for one, other in pairs
     )
+
+
+def _is_named(old: ir.Value | None, new: ir.Value | None, names: Mapping[str, str]) -> bool:
+    return (old and new and names.get(new.name) == old.name) or are_one_constant(old, new)
 
 
 def _of_pairs(old: Collection[ir.Value | None], new: Collection[ir.Value | None]) -> dict[str, str]:

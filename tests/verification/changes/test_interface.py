@@ -10,7 +10,7 @@ import bnfold
 from bnfold import ir
 from bnfold.ir.elements import type_name
 from bnfold.verification import Verdict, verify
-from bnfold.verification.changes.interface import idle_inputs, interface_fault, narrowed
+from bnfold.verification.changes.interface import idle_inputs, interface_fault, narrowed, unread
 from tests.verification.graphs import Depth, model, numbers, statistics
 
 DEPTHS: tuple[Depth, ...] = ("auto", "full", "local")
@@ -271,3 +271,30 @@ def test_a_default_that_nothing_reads_may_go_but_is_missed() -> None:
     assert "can no longer feed k, which nothing reads" in verdict.reason
     wrong = ir.load(model(body.replace(", float[3] k", "").replace("Neg", "Abs"), {}))
     assert verify(before, wrong, runtime="none").status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("is_first", "body", "is_read"),
+    [
+        (True, "c = Equal (two, two)", False),
+        (False, "c = Equal (two, two)", True),
+        (True, "s = ReduceSum (x)  r = Squeeze (s)  c = Less (r, r)", True),
+    ],
+)
+def test_an_input_of_a_branch_that_is_never_taken_is_not_read(is_first: bool, body: str, is_read: bool) -> None:
+    first, second = ("Neg (x)", "Mul (x, k)") if is_first else ("Mul (x, k)", "Neg (x)")
+    before = (
+        f"{LISTED.split('{', 1)[0]} {{ {body}  y = If (c) <then_branch = t () => (float[A,B] p) {{ p = {first} }},"
+        f" else_branch = e () => (float[A,B] q) {{ q = {second} }}> }}"
+    )
+    after = f"{LISTED.split('{', 1)[0]} {{ y = Neg (x) }}"
+    weights = {"k": np.array([1.0]), "two": np.array(2)}
+    old, new = (ir.load(model(text, weights)) for text in (before, after))
+    assert unread(old, new, ()) == (["k"] if is_read else [])
+
+
+def test_a_dead_node_reads_nothing() -> None:
+    before = LISTED.replace("y = Mul (x, k)", "d = Neg (k)  y = Neg (x)")
+    old, new = (ir.load(model(text, DEFAULT)) for text in (before, before.replace("d = Neg (k)", "")))
+    assert unread(old, new, ()) == []
+    assert unread(ir.load(model(LISTED, DEFAULT)), old, ()) == ["k"]

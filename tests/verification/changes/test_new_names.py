@@ -8,7 +8,7 @@ import pytest
 import bnfold
 from bnfold import ir
 from bnfold.verification.changes.moved_names import with_original_names
-from tests.verification.graphs import model
+from tests.verification.graphs import Weights, model
 
 HEAD = "(float[N,3] x, bool c) => (float[M,3] y)"
 WEIGHTS = {
@@ -21,9 +21,10 @@ WEIGHTS = {
 }
 
 
-def renamed(before: str, after: str) -> dict[str, str]:
+def renamed(before: str, after: str, more: Weights | None = None) -> dict[str, str]:
     """Return the names that nodes of the second model got, by those that they had."""
-    old, new = (ir.load(model(f"{HEAD} {{ {text} }}", WEIGHTS)) for text in (before, after))
+    weights = {**WEIGHTS, **(more or {})}
+    old, new = (ir.load(model(f"{HEAD} {{ {text} }}", weights)) for text in (before, after))
     given = with_original_names(old, new)
     names = [[node.proto.output[0] for node in each.nodes()] for each in (new, given)]
     return {name: other for name, other in zip(*names, strict=True) if name != other}
@@ -103,3 +104,32 @@ def test_an_add_of_zero_is_a_step_and_a_sub_none() -> None:
     after = "p = Exp (x)  q = Neg (p)  y = Relu (q)"
     assert renamed(before.format("Sub"), after) == {"p": "a", "q": "b"}
     assert renamed(before.format("Add"), after) == {"p": "a"}
+
+
+def test_branches_may_be_listed_in_any_order() -> None:
+    branches = "then_branch = t () => (float[A,B] {t}) {{ {t} = Neg ({a}) }}"
+    others = "else_branch = e () => (float[A,B] {e}) {{ {e} = Abs ({a}) }}"
+    before = f"a = Exp (x)  i = If (c) <{branches}, {others}>  y = Neg (i)".format(a="a", t="t", e="e")
+    after = f"p = Exp (x)  q = If (c) <{others}, {branches}>  y = Relu (q)".format(a="p", t="nt", e="ne")
+    assert renamed(before, after) == {"p": "a", "q": "i", "nt": "t", "ne": "e"}
+
+
+def test_a_constant_that_follows_from_sizes_may_be_stored() -> None:
+    before = "s = Shape (x)  g = Gather (s, at)  z = Slice (long, from, g)  a = Add (z, x)  b = Neg (a)  y = Abs (b)"
+    after = "p = Add (three, x)  q = Neg (p)  y = Relu (q)"
+    stored = {"long": np.arange(7.0), "three": np.arange(3.0), "at": np.array([1]), "from": np.array([0])}
+    assert renamed(before, after, stored) == {"p": "a", "q": "b"}
+    assert renamed(before, after, {**stored, "three": np.arange(3.0)[::-1]}) == {}
+
+
+def test_what_follows_an_output_gets_its_names() -> None:
+    """An output keeps its meaning with its name, however it is computed; another value may be a new one."""
+    head, text = "(float[N,3] x) => (float[N,3] y, float[N,3] z)", "{}  p = Exp (z)  q = Neg (p)  y = Relu (q)"
+    before = "z = Add (x, one)  a = Exp (z)  b = Neg (a)  y = Abs (b)"
+    for named, expected in (("z = Sub (x, two)", ["z", "a", "b", "y"]), ("z = Add (x, one)", ["z", "a", "b", "y"])):
+        texts = before, text.format(named)
+        old, new = (ir.load(model(f"{head} {{ {each} }}", WEIGHTS)) for each in texts)
+        assert [node.proto.output[0] for node in with_original_names(old, new).nodes()] == expected
+    hidden = head.replace(", float[N,3] z", "")
+    old, new = (ir.load(model(f"{hidden} {{ {each} }}", WEIGHTS)) for each in (before, text.format("z = Sub (x, two)")))
+    assert [node.proto.output[0] for node in with_original_names(old, new).nodes()] == ["z", "p", "q", "y"]

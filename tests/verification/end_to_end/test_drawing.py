@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bnfold import ir
+from bnfold.verification import verify
 from bnfold.verification.end_to_end import drawing
 from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.inputs.choices import Choice
@@ -39,3 +40,19 @@ def test_a_sample_of_nan_is_drawn_again_unless_a_log_makes_it(
     found = drawing.drawn_in_range(cast(Any, None), pair, Choice({"x": (2, 3, 4, 4)}, loaded), first, index)
     assert asked == ([index, 2 * len(SAMPLE_KINDS) * index] if again else [index])
     assert bool(np.isnan(found.expected["y"]).any()) is not again
+
+
+@pytest.mark.parametrize("legal", [True, False])
+def test_a_flag_is_turned_where_one_of_its_values_fits_nothing(legal: bool) -> None:
+    """As of a body that only one of two shapes fits."""
+    squeezed, negated = "t () => (float[A] p) { p = Squeeze (x) }", "e () => (float[A] q) { q = Neg (x) }"
+    first, second = (squeezed, negated) if legal else (negated, squeezed)
+    text = (
+        "(float[1,3,4] x, bool c) => (float[M,4] y)"
+        f" {{ a = If (c) <then_branch = {first}, else_branch = {second}>  b = MatMul (a, w)  y = Gemm (b, v) }}"
+    )
+    weights = {"w": np.eye(4), "v": np.eye(4) * 2, "one": np.ones(1)}
+    texts = text, text.replace("MatMul (a, w)", "Mul (a, one)")
+    before, after = (ir.load(model(each, weights)) for each in texts)
+    verdict = verify(before, after, runtime="none", depth="full", samples=3)
+    assert "identical" in verdict.reason, verdict.reason
