@@ -85,7 +85,8 @@ def _left_as_it_is(node: ir.Node) -> ir.Value | None:
         if held is None or held.dims:
             continue
         number, neutral = held.numpy(), NEUTRAL[node.op_type]
-        if number == neutral and (number.dtype.kind in "iu" or np.signbit(number) == np.signbit(neutral)):
+        is_same = number.dtype.kind in "iu" or np.signbit(number) == np.signbit(neutral)
+        if number == neutral and (is_same or not known_of(node.graph.model).has_poles):
             return node.input(slot)
     return None
 

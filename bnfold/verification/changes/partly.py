@@ -17,7 +17,7 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.ir.shapes.proven import proven_types
-from bnfold.ir.traits import BROADCASTING, CHOOSING, DRAWING, KEEPS_SHAPE, REARRANGING
+from bnfold.ir.traits import BROADCASTING, CHOOSING, DRAWING, KEEPS_SHAPE, REARRANGING, SINGULAR
 from bnfold.ir.value import Dims, shape_of
 from bnfold.verification.changes.extract import Subgraph
 
@@ -62,6 +62,11 @@ class PartlyKnown:
     @cached_property
     def _types(self) -> Mapping[ir.Value, onnx.TypeProto]:
         return proven_types(self._model)
+
+    @cached_property
+    def has_poles(self) -> bool:
+        """Whether some node may make different numbers of -0.0 and 0.0."""
+        return any(node.domain or node.is_call or _may_have_pole(node) for node in self._model.nodes())
 
     def dims(self, value: ir.Value) -> Dims | None:
         """Return the dims of a value as they are proven; equal names are equal sizes in every run."""
@@ -196,6 +201,10 @@ def moved(node: ir.Node, operands: Mapping[ir.Value, Partly], marks: Mapping[ir.
         for value, operand in operands.items()
     }
     return _run(node, fed).astype(np.bool_)
+
+
+def _may_have_pole(node: ir.Node) -> bool:
+    return node.has_trait(SINGULAR) and not (node.is_op("Div") and ir.constant(node.input(1)) is not None)
 
 
 def _is_negative(operand: Partly) -> Array:

@@ -98,12 +98,22 @@ def test_kinds_of_nodes_are_told_apart() -> None:
         assert renamed(before, after) == ({} if direction else {"m": "n", "p": "o"})
 
 
-def test_an_add_of_zero_is_a_step_and_a_sub_none() -> None:
+@pytest.mark.parametrize(
+    ("end", "is_step"),
+    [
+        ("Abs (b)", False),
+        ("Div (b, two)", False),
+        ("Div (x, b)", True),
+        ("Reciprocal (b)", True),
+        ("Pow (b, two)", True),
+    ],
+)
+def test_an_add_of_zero_is_a_step_in_front_of_a_pole(end: str, is_step: bool) -> None:
     """-0.0 + 0.0 is 0.0, and a division shows the sign."""
-    before = "a = Exp (x)  s = {} (a, zero)  b = Neg (s)  y = Abs (b)"
+    before = f"a = Exp (x)  s = {{}} (a, zero)  b = Neg (s)  y = {end}"
     after = "p = Exp (x)  q = Neg (p)  y = Relu (q)"
     assert renamed(before.format("Sub"), after) == {"p": "a", "q": "b"}
-    assert renamed(before.format("Add"), after) == {"p": "a"}
+    assert renamed(before.format("Add"), after) == ({"p": "a"} if is_step else {"p": "a", "q": "b"})
 
 
 def test_branches_may_be_listed_in_any_order() -> None:
