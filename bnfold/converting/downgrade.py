@@ -21,15 +21,6 @@ from bnfold.ir.shapes.stepwise import Types
 from bnfold.ir.traits import COMBINING
 
 
-def value_objection(node: ir.Node, target: int) -> str | None:
-    """Say which value of an attribute ``target`` does not know, whatever opset the model says."""
-    name, since = table.VALUES_SINCE.get(node.op_type, ("", {}))
-    attribute = node.find(name) if name else None
-    if attribute is None or target >= since.get(attribute.s, 0):
-        return None
-    return f"{name}={attribute.s.decode()} does not exist before opset {since[attribute.s]}"
-
-
 def step_down(conversion: NodeConversion, opset: int) -> None:
     """Bring a node of ``opset`` to the lower target, one version step after the other.
 

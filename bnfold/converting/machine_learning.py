@@ -8,18 +8,12 @@ import onnx
 from onnx import defs
 
 from bnfold import ir
-from bnfold.converting.adapters import tree_ensemble, tree_regressor
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange
 from bnfold.errors import Unsupported
 
 DOMAIN = "ai.onnx.ml"
-_ADAPTERS: dict[str, Callable[[NodeConversion], Callable[[], None]]] = {
-    "TreeEnsemble": tree_regressor.to_regressor,
-    "TreeEnsembleRegressor": tree_ensemble.from_regressor,
-    "TreeEnsembleClassifier": tree_ensemble.from_classifier,
-}
 
 
 def convert_domain(walk: GraphConverter, model: ir.Model, wanted: int | None) -> str:
@@ -66,12 +60,19 @@ def _plan(conversion: NodeConversion, target: int) -> Callable[[], None] | None:
     Raises:
         Inexpressible: The node has no exact equivalent there.
     """
+    from bnfold.converting.adapters import tree_ensemble, tree_regressor
+
+    adapters = {
+        "TreeEnsemble": tree_regressor.to_regressor,
+        "TreeEnsembleRegressor": tree_ensemble.from_regressor,
+        "TreeEnsembleClassifier": tree_ensemble.from_classifier,
+    }
     node = conversion.node
     own, there = _schema(node.op_type, node.graph.opset(DOMAIN)), _schema(node.op_type, target)
     if own is None or (there is not None and (there.since_version == own.since_version or _has_form(node, there))):
         return None
-    if node.op_type in _ADAPTERS and (there is None or there.deprecated):
-        return _ADAPTERS[node.op_type](conversion)
+    if node.op_type in adapters and (there is None or there.deprecated):
+        return adapters[node.op_type](conversion)
     raise Inexpressible(f"has another form in version {target} of {DOMAIN}")
 
 

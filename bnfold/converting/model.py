@@ -10,7 +10,6 @@ import onnx
 from bnfold import ir
 from bnfold.converting import imports
 from bnfold.converting.context import ConversionContext
-from bnfold.converting.functions import inline_dependent
 from bnfold.converting.given import GivenModel
 from bnfold.converting.ir_version import Wanted, ir_version_of, write_ir_version
 from bnfold.converting.machine_learning import convert_domain
@@ -84,7 +83,11 @@ def upgrade(
     # An opset that is asked for is what a runtime stops at, and the runtime may read no newer IR version either.
     follows = target is not None and ir_version == "auto"
     wanted = ir_version_of(goal) if follows else ir_version
-    repairs = inline_dependent(model, goal, wanted) if model.proto.functions else []
+    repairs = []
+    if model.proto.functions:
+        from bnfold.converting.functions import inline_dependent
+
+        repairs = inline_dependent(model, goal, wanted)
     functions = frozenset((function.domain, function.name) for function in model.proto.functions)
     calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
     is_called = any(value is not None and value.dtype is None for call in calls for value in call.outputs)

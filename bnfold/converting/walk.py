@@ -1,4 +1,7 @@
-"""The way through the nodes: every graph in order, every node over its operator's version steps."""
+"""The way through the nodes: every graph in order, every node over its operator's version steps.
+
+What lowers an opset is imported where that is asked for: most adapters are for it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import NamedTuple
 import onnx
 
 from bnfold import ir
-from bnfold.converting import as_is, downgrade, exporter_quirks, table
+from bnfold.converting import exporter_quirks, table
 from bnfold.converting.adapters import batchnorm, broadcast, normalization, prestandard, scan
 from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType
 from bnfold.converting.node_conversion import NodeConversion
@@ -134,10 +137,15 @@ class GraphConverter:
             self._unknown(node, opset)
         elif by_meaning is not None:
             self._read(node, opset, by_meaning)
-        elif (reason := downgrade.value_objection(node, self.context.target)) is not None:
+        elif (reason := _value_objection(node, self.context.target)) is not None:
             self._block(node.graph, node.label, node.op_type, version, reason)
-        elif opset <= self.context.target or not as_is.stands(node, version, self.context.target, self.context.types):
+        elif opset <= self.context.target or not self._stands(node, version):
             self._step(node, opset, version)
+
+    def _stands(self, node: ir.Node, version: int) -> bool:
+        from bnfold.converting import as_is
+
+        return as_is.stands(node, version, self.context.target, self.context.types)
 
     def _step(self, node: ir.Node, opset: int, version: int) -> None:
         """Bring a node over its operator's version steps."""
@@ -156,6 +164,8 @@ class GraphConverter:
             return
         self._adapt(node, version, adapter)
         if opset > self.context.target:
+            from bnfold.converting import downgrade
+
             # It can be written for any opset, unless an older version lacks its types.
             reason = downgrade.type_objection(node, self.context.target, self.context.types)
             if reason is not None:
@@ -232,6 +242,8 @@ class GraphConverter:
             self._pass(node)
 
     def _lower(self, node: ir.Node, opset: int) -> None:
+        from bnfold.converting import downgrade
+
         self._adapt(node, version_at(node.op_type, opset), partial(downgrade.step_down, opset=opset))
 
     def _block(
@@ -247,6 +259,15 @@ class GraphConverter:
             return
         key = f"{node.domain or 'ai.onnx'}::{node.op_type}"
         self.passed[key] = self.passed.get(key, 0) + 1
+
+
+def _value_objection(node: ir.Node, target: int) -> str | None:
+    """Say which value of an attribute ``target`` does not know, whatever opset the model says."""
+    name, since = table.VALUES_SINCE.get(node.op_type, ("", {}))
+    attribute = node.find(name) if name else None
+    if attribute is None or target >= since.get(attribute.s, 0):
+        return None
+    return f"{name}={attribute.s.decode()} does not exist before opset {since[attribute.s]}"
 
 
 def _check_types(node: ir.Node, version: int) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir
-from bnfold.converting.adapters import resize_points
 from bnfold.converting.adapters.attributes import respell
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
@@ -150,6 +149,8 @@ def fixed_points(conversion: NodeConversion) -> None:
     node, scales = conversion.node, _known_scales(conversion)
     shrinks = scales is not None and bool((scales < 1).any())
     if scales is None or not _has_fixed_points(node, scales) or (shrinks and conversion.target < 10):
+        from bnfold.converting.adapters import resize_points
+
         resize_points.decompose(conversion)
         return
     for name in [name for name in node.attrs if name != "mode"]:

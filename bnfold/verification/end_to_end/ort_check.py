@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,8 +33,9 @@ from bnfold.verification.inputs.cost import Cost, estimate_pair, memory_there_is
 from bnfold.verification.inputs.drawing import Feeds, random_feeds
 from bnfold.verification.inputs.sized import fitted, sized
 from bnfold.verification.request import RUNTIME_SHARE, Request
+from bnfold.verification.runtimes.helpers import Sample
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
-from bnfold.verification.runtimes.worker import Sample
+from bnfold.verification.runtimes.threads import in_background
 from bnfold.verification.tolerance.compare import pattern_fault
 from bnfold.verification.tolerance.discontinuities import discontinuous_inputs
 from bnfold.verification.tolerance.floats import HALVES
@@ -115,9 +116,10 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
         too_long = f"running the models would take about {sizes[-1].seconds:.0f} s"
         unless_run = Guard(left_out="" if sizes[-1].seconds < most else too_long)
         moved = draws.removed.moved(_SMALL) if affordable else {}
-        with ThreadPoolExecutor(1) as pool:
-            has_new = not draws.removed.are_renamed
-            yield pool.submit(copy_context().run, _guard, request, affordable, moved, has_new, unless_run).result
+        has_new = not draws.removed.are_renamed
+        guarded = partial(copy_context().run, _guard, request, affordable, moved, has_new, unless_run)
+        with in_background(guarded) as wait:
+            yield wait
 
 
 def _is_changed(request: Request) -> bool:

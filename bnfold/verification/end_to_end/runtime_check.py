@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from bnfold.verification.end_to_end.runtime_rejects import refusal, session_too_
 from bnfold.verification.inputs.drawing import Feeds
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
+from bnfold.verification.runtimes.threads import in_background
 from bnfold.verification.tolerance.floats import HALVES
 from bnfold.verification.tolerance.storage import StorageErrors, agrees, errors, growth_fault
 from bnfold.verification.verdict import OutputRow, RuntimeRow
@@ -67,9 +67,9 @@ def start_runtimes(request: Request, samples: Sequence[Sample]) -> Iterator[Call
         yield lambda: None
         return
     feeds = [sample.feeds for sample in samples]
-    with ThreadPoolExecutor(1) as pool:  # another processor evaluates in float64 meanwhile
-        before, after = (pool.submit(_run, request, model, feeds) for model in request.sources)
-        yield lambda: (before.result(), after.result())
+    before, after = request.sources
+    with in_background(lambda: (_run(request, before, feeds), _run(request, after, feeds))) as wait:
+        yield wait  # another processor evaluates in float64 meanwhile
 
 
 def evaluate_runtimes(

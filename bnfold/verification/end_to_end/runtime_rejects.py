@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from itertools import islice
@@ -15,6 +14,7 @@ from bnfold.verification.inputs.cost import session_seconds
 from bnfold.verification.inputs.drawing import Feeds, random_feeds
 from bnfold.verification.request import RUNTIME_SHARE, Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
+from bnfold.verification.runtimes.threads import in_background
 
 _SIZES = 16
 """At which a runtime may be asked to run models whose sizes are open."""
@@ -31,8 +31,8 @@ def start_refusal(request: Request) -> Iterator[Callable[[], str]]:
     if request.checks.runtime == "none" or session_too_long(request, request.clock.budget * RUNTIME_SHARE):
         yield lambda: ""
     elif request.checks.depth == "local" and not changed():
-        with ThreadPoolExecutor(1) as pool:
-            yield pool.submit(_refused, request, [()]).result
+        with in_background(partial(_refused, request, [()])) as wait:
+            yield wait
     else:
         yield lambda: _refused(request, _samples(request) if changed() else [()])
 

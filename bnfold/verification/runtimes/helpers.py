@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import IO, Any
 
+from bnfold.ir.elements import Array
 from bnfold.verification.runtimes import worker
-from bnfold.verification.runtimes.worker import Array, Sample
 
+Sample = dict[str, Array]
 Answer = tuple[dict[str, Any], list[Sample]]
 
 MOST_ANSWERS = 200

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from bnfold import ir
 from bnfold.errors import OutputError
+from bnfold.ir.elements import Array
 from bnfold.verification.runtimes import helpers
-from bnfold.verification.runtimes.worker import Array, Sample
+from bnfold.verification.runtimes.helpers import Sample
 
 
 class RuntimeResult(NamedTuple):

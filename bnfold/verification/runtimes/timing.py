@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
+from bnfold.ir.elements import Array
 from bnfold.settings import VerifyOptions
 from bnfold.verification.inputs.data import load_data
 from bnfold.verification.inputs.drawing import CannotFeed, input_shapes, random_feeds
 from bnfold.verification.inputs.shapes import sizings
 from bnfold.verification.runtimes import helpers
-from bnfold.verification.runtimes.worker import Array
 
 Inputs = Sequence[Mapping[str, Array]]
 

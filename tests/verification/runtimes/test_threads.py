@@ -1,4 +1,4 @@
-"""Libraries that compute take no more threads than there is work for, and get them back afterwards."""
+"""Libraries that compute take no more threads than there is work for; what runs beside the evaluator is not lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from bnfold.verification.runtimes import worker
-from bnfold.verification.runtimes.threads import one_thread
+from bnfold.verification.runtimes.threads import in_background, one_thread
 
 
 def test_blas_has_one_thread_meanwhile() -> None:
@@ -31,6 +31,20 @@ def test_torch_has_one_thread_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None
     with one_thread():
         assert seen == [1]
     assert seen == [1, 7]
+
+
+def test_a_result_from_the_background_is_kept() -> None:
+    with in_background(lambda: 7) as wait:
+        pass
+    assert wait() == wait() == 7
+
+
+def test_an_error_in_the_background_is_raised_where_the_result_is_wanted() -> None:
+    def fail() -> None:
+        raise ValueError("no model")
+
+    with in_background(fail) as wait, pytest.raises(ValueError, match="no model"):
+        wait()
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system binds no process to processors")
