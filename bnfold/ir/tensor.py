@@ -257,7 +257,7 @@ class Scaled(Computed):
     def numpy(self) -> Array:
         base = self.base
         block = base.float64() if isinstance(base, Exact | Computed) else base.numpy()  # never rounded in between
-        return self._rounded(block, tuple(slice(None) for _ in self.dims))
+        return self._rounded(block, (slice(None),) * len(self.dims))
 
     def widened(self) -> Float64:
         factor: Float64 | float = 1.0
