@@ -43,8 +43,8 @@ def fold(
     budget = SizeBudget(limits.growth)
     if (
         limits.merge_branches
-        or (limits.all_affines and any(node.has_trait(ARITHMETIC) for node in model.nodes()))
         or any(not node.removed for node in events)
+        or (limits.all_affines and any(node.has_trait(ARITHMETIC) for node in model.nodes()))
         or any(node.is_op("InstanceNormalization") for node in model.nodes())
     ):
         from bnfold.folding.context import FoldContext

@@ -171,7 +171,7 @@ def vector(block: Float64, axis: int, size: int) -> Float64:
         raise ValueError(f"a block of shape {block.shape} is no vector along axis {axis}")
     if block.size != size:
         raise Declined(Reason.UNREADABLE, f"factors for {block.size} channels meet parameters for {size}")
-    return block.reshape(-1)
+    return block.flatten()  # a copy: a view takes more, and holds the block as well
 
 
 def concatenate(parts: Sequence[Affine], sizes: Sequence[int], axis: int) -> Affine:

@@ -55,7 +55,8 @@ def _are_ordinary(tensors: Iterable[Tensor]) -> bool:
         numbers += tensor.numbers if isinstance(tensor, Computed) else [tensor.values.reshape(-1)]
     values = np.concatenate(numbers) if numbers else np.empty(0)
     size = np.abs(values)
-    return every((size <= SAFE) & ((size >= 1 / SAFE) | (size == 0)))
+    inside = (size <= SAFE) & (size >= 1 / SAFE)
+    return every(inside) or every(inside | (size == 0))
 
 
 def _axes(tensor: Tensor) -> list[int | None]:

@@ -222,7 +222,8 @@ def growth_budget(model: ir.Model, nodes: Iterable[ir.Node]) -> Callable[[], int
 
     def count() -> int:
         freed = sum(model.tensor(proto).nbytes for proto in whole if proto is not None)
-        whole_model = model.parameter_bytes()
+        dropped = (proto for graph in model.graphs() for proto in graph.dropped_tensors)
+        whole_model = model.parameter_bytes() + sum(model.tensor(proto).nbytes for proto in dropped)
         return freed + max(_SMALL, min(_LARGE, whole_model // 4), whole_model // 100)
 
     return count

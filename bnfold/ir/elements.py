@@ -75,11 +75,11 @@ def dims_text(dims: Sequence[int]) -> str:
     return str(list(dims)) if len(dims) <= MAX_RANK else f"[{dims[0]}, {dims[1]}, … {len(dims)} of them]"
 
 
-def from_raw(data: bytes, dtype: int) -> Array:
-    """Return the elements of raw_data, a read-only array of rank 1, for the types of `RAW_TYPES`."""
+def from_raw(data: bytes, dtype: int, dims: Sequence[int]) -> Array:
+    """Return the elements of raw_data, a read-only array of these dims, for the types of `RAW_TYPES`."""
     if dtype == TP.BFLOAT16 and sys.byteorder == "big":  # its numpy type has the host's byte order and no other
-        return np.frombuffer(data, "u2").byteswap().view(numpy_type(dtype))
-    return np.frombuffer(data, numpy_type(dtype))
+        return np.ndarray(dims, "u2", data).byteswap().view(numpy_type(dtype))
+    return np.ndarray(dims, numpy_type(dtype), data)  # one object; `frombuffer` and a view of it would be two
 
 
 def to_raw(values: Array, dtype: int) -> bytes | memoryview:

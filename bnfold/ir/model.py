@@ -36,7 +36,8 @@ class Model:
         self._added: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._node_names: dict[str, int] | None = None
-        self.maybe_dead: dict[Value, None] = {}
+        self.maybe_dead: dict[Value, None] = {}  # made by nodes, read by nothing any more
+        self.maybe_unread: dict[Value, None] = {}  # the same of values that no node makes
         self._trained = _trained(proto)
         self.graph = self.functions = None  # type: ignore[assignment]
         self.reindex()
@@ -101,7 +102,8 @@ class Model:
         while self.has_name(name):
             count += 1
             name = f"{hint}_{count}"
-        self._numbers[hint] = count
+        if count:
+            self._numbers[hint] = count
         self._added.add(name)
         return name
 
@@ -151,8 +153,8 @@ class Model:
 
     def parameter_bytes(self) -> int:
         """Return bytes of all initializers."""
-        values = (value for graph in self.graphs() for value in graph.values.values())
-        return sum(value.stored_bytes for value in values if value.tensor_proto is not None)
+        held = [value for graph in self.graphs() for value in graph.values.values() if value.tensor_proto is not None]
+        return sum([value.stored_bytes for value in held])
 
     def require_weights(self) -> None:
         """Raise ExternalDataError for a ModelProto with external data: the place of its files is unknown."""
@@ -191,22 +193,25 @@ class Model:
         Returns the names that are gone.
         """
         gone: list[str] = []
-        unread: dict[Graph, list[Value]] = {}
         while self.maybe_dead:
             value, _ = self.maybe_dead.popitem()
-            if not value.is_unread:
-                continue
             node = value.producer
-            if node is not None and not node.removed:
-                if all(output.is_unread for output in node.outputs if output is not None):
-                    gone += [output.name for output in node.outputs if output is not None]
-                    node.graph.remove(node)
-            elif value.tensor_proto is not None and not value.is_input:
-                unread.setdefault(value.graph, []).append(value)
+            if node is None:
+                self.maybe_unread[value] = None
+            elif not node.removed and all(output.is_unread for output in node.outputs if output is not None):
+                gone += [output.name for output in node.outputs if output is not None]
+                node.graph.remove(node)
         self.maybe_dead.clear()  # what is popped leaves its room behind
-        for graph, values in unread.items():
-            gone += graph.remove_initializers(values)
-        return gone
+        return gone + self.remove_unread_initializers()
+
+    def remove_unread_initializers(self) -> list[str]:
+        """Remove the initializers among what `remove_dead_nodes` does; no node is looked at. Returns their names."""
+        unread: dict[Graph, list[Value]] = {}
+        for value in self.maybe_unread:
+            if value.tensor_proto is not None and value.is_unread and not value.is_input:
+                unread.setdefault(value.graph, []).append(value)
+        self.maybe_unread.clear()
+        return [name for graph, values in unread.items() for name in graph.remove_initializers(values)]
 
     def infer_shapes(self, *, strict: bool = False, known: Mapping[Value, Tensor] | None = None) -> None:
         """Fill in the types of values that carry none, by onnx's shape inference over the skeleton.

@@ -190,10 +190,9 @@ class Node:
         if old is not None:
             self.inputs[index] = None
             old.drop_use(self, index)
-            if not old.uses:
-                self.graph.model.maybe_dead[old] = None
-                if old not in old.graph.touched_tensors:
-                    old.release_sources()
+            if old.is_unread:
+                model = self.graph.model
+                (model.maybe_unread if old.producer is None else model.maybe_dead)[old] = None
 
     def detach(self) -> None:
         """Read nothing any more, without telling the message: the node is being dropped."""

@@ -11,7 +11,9 @@ from bnfold.ir.value import Value
 
 def producers_first(nodes: Iterable[Node]) -> list[Node]:
     """Sort nodes topologically, and keep their order where possible. A node also reads what its bodies capture."""
-    place = set(nodes := list(nodes))
+    if _are_in_order(nodes := list(nodes)):
+        return nodes  # as nearly always
+    place = set(nodes)
     ordered: dict[Node, None] = {}
     entered: set[Node] = set()
     for node in nodes:
@@ -26,6 +28,15 @@ def producers_first(nodes: Iterable[Node]) -> list[Node]:
             else:
                 ordered[stack.pop()] = None
     return list(ordered)
+
+
+def _are_in_order(nodes: list[Node]) -> bool:
+    unmet = set(nodes)
+    for node in nodes:
+        if not unmet.isdisjoint([value.producer for value in _reads(node)]):
+            return False
+        unmet.remove(node)
+    return True
 
 
 def sort_nodes(graph: Graph) -> bool:

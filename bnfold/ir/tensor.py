@@ -145,7 +145,7 @@ class Inline(Tensor):
         raw = self.proto.raw_data
         if raw and self.dtype in RAW_TYPES and len(raw) == self.size * numpy_type(self.dtype).itemsize:
             try:  # the usual case, without onnx's detours
-                return from_raw(raw, self.dtype).reshape(self.dims)
+                return from_raw(raw, self.dtype, self.dims)
             except ValueError:  # dims below zero, or more than an array can have
                 pass
         check_rank(self.proto.name, self.dims)
@@ -231,16 +231,16 @@ class Scaled(Computed):
     __slots__ = ("base", "factors")
 
     def __init__(self, base: Tensor, factors: Sequence[Factor]) -> None:
-        super().__init__(base.dtype, base.dims)
         for axis, vector in factors:
             if vector.size not in (1, base.dims[axis]):
                 raise ValueError(f"{vector.size} factors along an axis of {base.dims[axis]}")
+        if isinstance(base, Inline):
+            # Not the message, which may be written over while a copy is still scaled from it.
+            base = InMemory(base.dtype, base.numpy().copy())
+        super().__init__(base.dtype, base.dims)
         merged: dict[int, Float64] = dict(base.factors) if isinstance(base, Scaled) else {}
         for axis, vector in factors:
             merged[axis] = merged[axis] * vector if axis in merged else vector
-        if isinstance(base, Inline):
-            # Not the message, which may be written over while a copy is still scaled from it.
-            base = InMemory(base.dtype, base.numpy())
         self.base: Tensor = base.base if isinstance(base, Scaled) else base
         self.factors: tuple[Factor, ...] = tuple(sorted(merged.items()))
         self.origin = None
@@ -257,7 +257,7 @@ class Scaled(Computed):
     def numpy(self) -> Array:
         base = self.base
         block = base.float64() if isinstance(base, Exact | Computed) else base.numpy()  # never rounded in between
-        return self._rounded(block, tuple(slice(None) for _ in self.dims))
+        return self._rounded(block, (slice(None),) * len(self.dims))
 
     def widened(self) -> Float64:
         factor: Float64 | float = 1.0

@@ -76,6 +76,15 @@ def test_tidying_takes_what_edits_left_and_nothing_else() -> None:
     assert loaded.remove_dead_nodes() == []
 
 
+def test_initializers_go_without_a_look_at_nodes() -> None:
+    nodes = [helper.make_node("Neg", ["x"], ["n"]), helper.make_node("Sum", ["n", "v", "w"], ["y"])]
+    loaded = ir.load(model(nodes, [weight("v", 3), weight("w", 3)]))
+    values, (neg, last) = loaded.graph.values, loaded.graph.nodes
+    last.set_inputs([values["v"]])
+    assert (loaded.remove_unread_initializers(), neg.removed) == (["w"], False)
+    assert (loaded.remove_dead_nodes(), neg.removed) == (["n"], True)
+
+
 def test_tidying_spares_outputs_inputs_and_what_found_a_new_reader() -> None:
     nodes = [
         helper.make_node("Abs", ["x"], ["a"]),

@@ -127,18 +127,6 @@ def test_both_ends_know_of_an_edge() -> None:
     assert k.consumers == [node, node]
 
 
-def test_a_small_weight_without_readers_is_kept_in_its_message_alone() -> None:
-    """Until it is dropped; a new one is nowhere else yet."""
-    node = ir.load(model([helper.make_node("Add", ["x", "w"], ["y"])], [weight("w", 3)])).graph.nodes[0]
-    w, k = node.graph.values["w"], node.graph.add_constant("k", np.zeros(3, np.float32))
-    expected = w.tensor.numpy() if w.tensor else None
-    node.set_input(1, k)
-    node.set_input(1, None)
-    assert w.pending_tensor is None
-    assert k.pending_tensor is not None
-    np.testing.assert_array_equal(w.tensor.numpy() if w.tensor else None, expected)
-
-
 def test_outputs_are_made_by_one_node() -> None:
     node = single("y", "z")
     graph = node.graph

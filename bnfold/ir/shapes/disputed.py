@@ -51,7 +51,7 @@ def may_be_unsure(node: Node) -> bool:
     """Whether the size of what a node makes may take arithmetic that runtimes do differently."""
     try:
         if node.has_trait(WINDOWED):
-            if _TELLING.isdisjoint(attribute.name for attribute in node.proto.attribute[:]):
+            if _TELLING.isdisjoint([attribute.name for attribute in node.proto.attribute[:]]):
                 return False  # as nearly all
             stated = node.attr("ceil_mode", 0) or node.attr("output_shape")
             return bool(stated) or _is_ambiguous(node) or any(_is_padded_oddly(node))

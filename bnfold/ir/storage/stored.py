@@ -76,7 +76,8 @@ class Stored(Tensor):
 
     def read(self, start: int, count: int) -> Array:
         itemsize = numpy_type(self.dtype).itemsize
-        return from_raw(self.span.source.read(self.span.offset + start * itemsize, count * itemsize), self.dtype)
+        data = self.span.source.read(self.span.offset + start * itemsize, count * itemsize)
+        return from_raw(data, self.dtype, (count,))
 
     def numpy(self) -> Array:
         check_rank(self.name, self.dims)
