@@ -8,7 +8,7 @@ from typing import NoReturn
 import numpy as np
 
 from bnfold import ir
-from bnfold.reference.precision import Datum
+from bnfold.reference.precision import Datum, Precision, computed_type
 from bnfold.reference.registry import Attribute, CannotEvaluate, Misfit
 
 RunBody = Callable[[ir.Graph, Sequence[Datum], float], list[Datum]]
@@ -24,11 +24,11 @@ def handles(node: ir.Node) -> bool:
 
 
 def run_control(
-    node: ir.Node, attrs: Mapping[str, Attribute], inputs: Sequence[Datum], run_body: RunBody
+    node: ir.Node, attrs: Mapping[str, Attribute], inputs: Sequence[Datum], run_body: RunBody, precision: Precision
 ) -> Sequence[Datum]:
     """Return the node's outputs. All versions mean the same; they differ in types, and Scan-8 in its batch axis."""
     try:
-        return _RUNNERS[node.op_type](_Bodies(node, attrs, run_body), inputs)
+        return _RUNNERS[node.op_type](_Bodies(node, attrs, run_body, precision), inputs)
     except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:  # as where kernels run
         reason = f"its inputs do not fit: {' '.join(str(error).split())}"
         raise Misfit(node.op_type, node.graph.opset(), node.label, reason) from error
@@ -37,8 +37,8 @@ def run_control(
 class _Bodies:
     """A control flow node on its way: its attributes, and how to run one of its bodies."""
 
-    def __init__(self, node: ir.Node, attrs: Mapping[str, Attribute], run_body: RunBody) -> None:
-        self.node, self.attrs, self._run_body = node, attrs, run_body
+    def __init__(self, node: ir.Node, attrs: Mapping[str, Attribute], run_body: RunBody, precision: Precision) -> None:
+        self.node, self.attrs, self._run_body, self._precision = node, attrs, run_body, precision
 
     def graph(self, name: str) -> ir.Graph:
         """Return the body of that name."""
@@ -50,6 +50,13 @@ class _Bodies:
     def decline(self, reason: str) -> NoReturn:
         """Refuse the node."""
         raise CannotEvaluate(self.node.op_type, self.node.graph.opset(), self.node.label, reason)
+
+    def none_of(self, result: ir.Value) -> Datum:
+        """Return what is stacked of a body's result that is never computed."""
+        dims, dtype = result.shape, result.dtype
+        if dims is None or dtype is None or not all(isinstance(dim, int) for dim in dims):
+            self.decline("it runs no iteration, so the shape of what it scans is unknown")
+        return np.zeros((0, *dims), computed_type(dtype, self._precision))
 
     def run(self, name: str, inputs: Sequence[Datum], done: float = 0.0) -> list[Datum]:
         """Return the outputs of one run of a body; ``done`` is the share of all runs before it."""
@@ -68,7 +75,8 @@ def _loop(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
     trips = None if inputs[0] is None else int(np.asarray(inputs[0]).item())
     going = True if len(inputs) < 2 or inputs[1] is None else bool(np.asarray(inputs[1]).item())
     carried = list(inputs[2:])
-    scans: list[list[Datum]] = [[] for _ in bodies.graph("body").outputs[1 + len(carried) :]]
+    ends = bodies.graph("body").outputs[1 + len(carried) :]
+    scans: list[list[Datum]] = [[] for _ in ends]
     watches = len(inputs) > 1 and inputs[1] is not None
     if trips is None and not watches:
         bodies.decline("neither a trip count nor a condition ends it")
@@ -81,7 +89,8 @@ def _loop(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
         for scan, piece in zip(scans, results[1 + len(carried) :], strict=True):
             scan.append(piece)
         iteration += 1
-    return *carried, *(_stack(bodies, scan) for scan in scans)
+    stacked = (np.stack(scan) if scan else bodies.none_of(end) for scan, end in zip(scans, ends, strict=True))
+    return *carried, *stacked
 
 
 def _stack(bodies: _Bodies, pieces: list[Datum], axis: int = 0) -> Datum:

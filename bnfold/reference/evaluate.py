@@ -237,7 +237,8 @@ class Evaluation:
             results = self._call(function, node, inputs, bindings)
         elif control.handles(node):
             attrs = resolve(node, bindings, self.precision)
-            results = control.run_control(node, attrs, inputs, partial(self._run_body, environment, bindings))
+            run_body = partial(self._run_body, environment, bindings)
+            results = control.run_control(node, attrs, inputs, run_body, self.precision)
         else:
             if node.is_op("Cast", "CastLike") and (source := node.input(0)) is not None and source.producer is not None:
                 # Rounding of what follows from constants is no noise: runtimes and rewrites do it once and for all.

@@ -67,9 +67,18 @@ def test_loop(trips: str, condition: str, n: int, go: bool, rounds: int) -> None
     np.testing.assert_allclose(results["all"], [(x + (k + 1) * step) * step for k in range(rounds)], rtol=1e-15)
 
 
+def test_a_loop_without_a_turn_stacks_nothing_of_the_declared_shape() -> None:
+    results = run(LOOP.format(trips="n", condition="go"), n=np.array(3), go=np.array(0, bool), x=X[0])
+    np.testing.assert_array_equal(results["last"], X[0])
+    assert results["all"].shape == (0, 3)
+    assert results["all"].dtype == np.float64
+
+
 def test_loops_that_say_nothing_for_certain_are_refused() -> None:
+    unknown = LOOP.replace("float[3] scan)", "float[K] scan)")
+    assert unknown != LOOP
     with pytest.raises(reference.CannotEvaluate, match="no iteration"):
-        run(LOOP.format(trips="n", condition="go"), n=np.array(3), go=np.array(0, bool), x=X[0])
+        run(unknown.format(trips="n", condition="go"), n=np.array(3), go=np.array(0, bool), x=X[0])
     with pytest.raises(reference.CannotEvaluate, match="neither a trip count"):
         run(LOOP.format(trips='""', condition='""'), n=np.array(3), go=np.array(1, bool), x=X[0])
 

@@ -54,6 +54,9 @@ def _inferred(model: Model, known: Mapping[Value, Dims]) -> Mapping[Value, onnx.
         for axis, dim in enumerate(info.type.tensor_type.shape.dim):
             if dim.dim_value <= 0:  # some exporters write 0 for a size that they do not know
                 dim.dim_param = f"{place}:{axis}"
+        elements = info.type.sequence_type.elem_type.tensor_type
+        if any(dim.dim_value <= 0 for dim in elements.shape.dim):  # each element may have another size
+            elements.ClearField("shape")
     proto.opset_import.add(domain=_OPAQUE, version=1)
     _forget(model.graph, graph, known)
     _rename(graph)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.tensor import TP
 from bnfold.ir.traits import NEUTRAL, RESHAPING
+from bnfold.ir.value import Dims
 from bnfold.reference.dispatch import meaning
 from bnfold.verification.changes.from_constants import fixed
 from bnfold.verification.changes.partly import known_of
@@ -38,7 +40,7 @@ def _handed_on(producer: ir.Node) -> ir.Value | None:
     copied by a Reshape to a vector, and by a Where that takes all from one side. What is reshaped is copied once it has
     its first sizes again.
     """
-    if producer.is_call:
+    if producer.is_call or producer.has_references:
         return None
     if producer.has_trait(RESHAPING):
         return _reshaped_again(producer) or _whole_vector(producer)
@@ -62,20 +64,28 @@ def _moved_nowhere(node: ir.Node) -> ir.Value | None:
 
 
 def _reshaped_again(node: ir.Node) -> ir.Value | None:
-    """Return the value with the same sizes that nodes before have only reshaped."""
-    made = node.output(0)
-    known = known_of(node.graph.model)
+    """Return the value of the same sizes that nodes before have only reshaped, each of them whatever the sizes are."""
+    made, known = node.output(0), known_of(node.graph.model)
     dims = known.dims(made) if made is not None else None
-    if dims is None or None in dims:
-        return None
     value = node.input(0)
     for _ in range(_FAR):
-        if value is None or value is made or known.dims(value) == dims:
-            return value if value is not made else None
-        if value.producer is None or not value.producer.has_trait(RESHAPING) or value.producer.is_call:
+        before = known.dims(value) if value is not None else None
+        if dims is None or before is None or _product(before) != _product(dims) or _product(dims) is None:
             return None
-        value = value.producer.input(0)
+        if before == dims:
+            return value if value is not made else None
+        producer = value.producer if value is not None else None
+        if producer is None or not producer.has_trait(RESHAPING) or producer.is_call:
+            return None
+        value = producer.input(0)
     return None
+
+
+def _product(dims: Dims) -> tuple[int, list[str]] | None:
+    """Return the number of elements as a number and names to multiply; None if a size is unknown."""
+    names = [dim for dim in dims if isinstance(dim, str)]
+    numbers = [dim for dim in dims if isinstance(dim, int)]
+    return (math.prod(numbers), sorted(names)) if len(names) + len(numbers) == len(dims) else None
 
 
 def _left_as_it_is(node: ir.Node) -> ir.Value | None:

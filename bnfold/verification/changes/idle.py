@@ -47,7 +47,10 @@ def masked(value: ir.Value, dims: Sequence[int], nodes: Collection[ir.Node]) -> 
     hidden = np.full(dims, bool(uses))
     for node, slot in uses:
         mask = ir.constant(node.input(0)) if node.is_op("Where") and slot else None
-        hidden &= ~_chosen(mask.numpy() == (slot == 1), hidden) if mask is not None else False
+        try:
+            hidden &= ~_chosen(mask.numpy() == (slot == 1), hidden) if mask is not None else False
+        except ValueError:  # they do not fit
+            return np.zeros(dims, np.bool_)
     return hidden
 
 

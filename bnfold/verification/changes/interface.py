@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 
 import onnx
 
@@ -67,11 +66,12 @@ def declared_shapes(infos: Iterable[onnx.ValueInfoProto]) -> dict[str, Shape]:
 
 def flaw(model: ir.Model) -> str:
     """Return what makes a model invalid for any runtime: a value without a producer, a circle, a missing operand."""
-    for graph in model.graphs():
+    for graph in model.graph.subgraphs():
         try:
             schedule(graph, [value for value in graph.outputs if value.graph is graph], ())
         except MalformedModel as circle:
             return str(circle)
+    for graph in model.graphs():
         for value in graph.values.values():
             is_there = value.producer is not None or value.is_input or value.is_initializer
             if not (is_there or value.is_unread or sparse_of(value) is not None):
@@ -141,11 +141,10 @@ def _names_needed(model: ir.Model) -> set[str]:
 
 
 def _read_by(node: ir.Node) -> Iterator[ir.Value]:
-    """Yield the values that a node reads. A branch that is never taken reads none."""
+    """Yield the values that a node reads, and what its bodies hand out. A branch that is never taken hands out none."""
     yield from (value for value in node.inputs if value is not None)
     for body in bodies_run(node):
-        inside = chain(body.outputs, *map(_read_by, body.nodes))
-        yield from (value for value in inside if value.graph is not body)
+        yield from body.outputs
 
 
 def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:

@@ -200,7 +200,7 @@ def _unnamed(attribute: onnx.AttributeProto) -> onnx.AttributeProto:
 
 def defaults(node: ir.Node) -> Mapping[str, Any]:
     """Return the default values of attributes that may be left out."""
-    known = definition(node.domain, node.op_type, node.graph.opset(node.domain))
+    known = definition(node.domain, node.op_type, node.graph.opset(node.domain)) if not node.is_call else None
     return known.defaults if known is not None else {}
 
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import product
 
 import numpy as np
 
+from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.reference import Misfit
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.data import Recorded
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, choosing, is_of_both_signs, random_feeds
+from bnfold.verification.inputs.drawing import (
+    SAMPLE_KINDS,
+    Feeds,
+    choosing,
+    is_of_both_signs,
+    random_feeds,
+    with_flags_turned,
+)
 from bnfold.verification.request import Request
-
-_MOST_FLAGS = 3
-"""Flags that are turned in every combination."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +42,26 @@ def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, sign
     """Return the sample of that number at the chosen sizes."""
     feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, index, signed=signed)
     feeds = choosing(choice.model.required_inputs(), feeds, pair.rows, index)
-    misfit: Misfit | None = None
-    for run in _with_flags(feeds):
-        try:
-            return evaluated(request, pair, Recorded(run), index, request.checks.samples)
-        except Misfit as error:
-            misfit = misfit or error
-    raise misfit or AssertionError
+    try:
+        return evaluated(request, pair, Recorded(feeds), index, request.checks.samples)
+    except Misfit:
+        # A flag may choose a branch that fits nothing; other sizes may fit it, if there are any.
+        others = turned(request, pair, feeds, index) if _is_closed(request.before) else iter(())
+        if (found := next(others, None)) is None:
+            raise
+    return found
 
 
-def _with_flags(feeds: Feeds) -> Iterator[Feeds]:
-    """Yield the feeds, then others with single flags turned: some may choose a branch that fits nothing."""
-    flags = [name for name, array in feeds.items() if array.dtype == np.bool_ and array.size == 1][:_MOST_FLAGS]
-    for turned in product((False, True), repeat=len(flags)):
-        yield {**feeds, **{name: feeds[name] ^ turn for name, turn in zip(flags, turned, strict=True)}}
+def turned(request: Request, pair: ModelPair, feeds: Feeds, index: int) -> Iterator[Sample]:
+    """Yield samples with single flags turned, in every combination that the original takes."""
+    for run in with_flags_turned(feeds):
+        with suppress(Misfit):
+            yield evaluated(request, pair, Recorded(run), index, request.checks.samples)
+
+
+def _is_closed(model: ir.Model) -> bool:
+    shapes = [value.shape for value in model.graph.inputs]
+    return all(shape is not None and all(isinstance(dim, int) for dim in shape) for shape in shapes)
 
 
 def drawn_in_range(

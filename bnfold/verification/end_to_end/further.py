@@ -16,7 +16,7 @@ from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.ir.shapes.unification import Known
 from bnfold.verification.comparing.sizes import original_in_one_form
-from bnfold.verification.end_to_end.drawing import Sample, drawn, evaluated
+from bnfold.verification.end_to_end.drawing import Sample, drawn, evaluated, turned
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Choice, further_choices, inferred_sizes, turns_for, united
@@ -92,13 +92,17 @@ def other_sizes(
             if seconds + cost > most and asked <= 0:
                 continue
             try:
-                yield choice, drawn(request, pair, choice, 0)
+                sample = drawn(request, pair, choice, 0)
             except (Unsupported, BadInput):
                 seconds += cost / EVALUATIONS
-            else:
+                continue
+            yield choice, sample
+            for other in turned(request, pair, sample.feeds, 0):
+                yield choice, other
                 seconds += cost
-                asked -= 1
-                break
+            seconds += cost
+            asked -= 1
+            break
 
 
 def other_defaults(request: Request, pair: ModelPair, first: Sample, elsewhere: Sequence[Sample] = ()) -> list[Sample]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,9 @@ _MOST_DRAWN = 1_048_573
 
 _SMALLER = 128.0
 """What large activations are divided by where rounding hides too much beside them: then they are usual ones still."""
+
+
+_MOST_FLAGS = 3
 
 
 class CannotFeed(BadInput):
@@ -114,6 +118,13 @@ def choosing(inputs: Iterable[ir.Value], feeds: Feeds, rows: Mapping[str, Array]
         indices.reshape(-1)[places] = np.take(wanted, turn * number + np.arange(number), mode="wrap")
         chosen[value.name] = indices
     return chosen
+
+
+def with_flags_turned(feeds: Feeds) -> Iterator[Feeds]:
+    """Yield the feeds with single flags turned, in every other combination: each may choose a branch."""
+    flags = [name for name, array in feeds.items() if array.dtype == np.bool_ and array.size == 1][:_MOST_FLAGS]
+    for turns in islice(product((False, True), repeat=len(flags)), 1, None):
+        yield {**feeds, **{name: feeds[name] ^ turn for name, turn in zip(flags, turns, strict=True)}}
 
 
 def smaller(inputs: Mapping[str, ir.Value], feeds: Feeds) -> Feeds:

@@ -40,7 +40,7 @@ GROUPS = 3
 
 @dataclass(frozen=True, slots=True)
 class SubgraphPair:
-    """The two parts of a cut, and what comparing them has shown so far."""
+    """The two parts of a cut, and what comparing them on ``samples`` sets of activations has shown so far."""
 
     cut: ir.Cut
     old: Runnable
@@ -52,7 +52,6 @@ class SubgraphPair:
     factors: Mapping[str, float] = field(default_factory=dict)
     """How many times as large the results of the new part are that are larger."""
     samples: int = 1
-    """How many sets of activations have to give equal results."""
     only_moves: bool = False
     """Whether results are activations at other places."""
     tried: list[tuple[Feeds, bool, Found]] = field(default_factory=list)
@@ -124,8 +123,10 @@ class SubgraphPair:
     def _find(self, subgraph: ir.Model, value: ir.Value) -> ir.Value:
         """Return a value of the part; one that was captured from an outer graph is in the main graph."""
         path = value.graph.path.removeprefix(self.cut.graph).lstrip("/")
-        graphs = {graph.path: graph for graph in subgraph.graphs()}
-        return graphs.get(path, subgraph.graph).values[value.name]
+        graph = next((graph for graph in subgraph.graphs() if graph.path == path), subgraph.graph)
+        if value.name not in graph.values:
+            raise Unsupported(f"value {value.name!r} is not there as it was")
+        return graph.values[value.name]
 
     def _expected(self, sides: ModelRuns, noise: reference.Noise, *, guessed: bool) -> Results | Skip:
         try:

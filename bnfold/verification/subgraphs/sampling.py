@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, choosing, random_value, smaller
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, choosing, random_value, smaller, with_flags_turned
 from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.shapes import fed_shapes, lacks_rank, subgraph_shapes, updates_of
@@ -65,6 +65,10 @@ def _attempt(
         feeds = smaller(inputs, feeds)
         latest = subgraphs.attempt(feeds, guessed=guessed)
         subgraphs.tried.append((feeds, guessed, latest))
+    for turned in with_flags_turned(feeds) if isinstance(latest, Difference) and not fails(latest) else ():
+        found = subgraphs.attempt(turned, guessed=guessed)
+        if fails(found) or (isinstance(found, Skip) and found.only_after):
+            return found
     return latest
 
 

@@ -90,6 +90,7 @@ def test_what_a_caller_may_override_is_known_by_its_name() -> None:
 
 EXTRA = {"r": np.array(0.5), "none": np.zeros((0, 3)), "some": np.zeros((1, 3))}
 EXTRA |= {"one": np.array([1, 1]), "zero": np.zeros(4, np.int64), "k0": np.array([0]), "first": np.array([4, 3])}
+EXTRA["cut"] = np.array([2, -1])
 COPIES = [
     ("c = Identity (a) d = Identity (c)", 15, True),
     ("t = Constant <value = bool {1}> () c, m = Dropout (a, r) d = Identity (c)", 15, True),
@@ -114,7 +115,39 @@ COPIES = [
     ("u = Unsqueeze (a, k0) d = Squeeze (u)", 15, True),
     ("t = Transpose (a) d = Reshape (t, first)", 15, False),
     ("d = Flatten <axis = 2> (a)", 15, False),
+    ("q = Reshape (a, cut) d = Reshape (q, first)", 15, True),
 ]
+
+
+@pytest.mark.parametrize(
+    ("between", "is_copy"),
+    [
+        ("u = Unsqueeze (a, k0) d = Reshape (u, s)", True),
+        ("q = Reshape (a, cut) d = Reshape (q, s)", False),
+        ("q = Squeeze (a, k0) d = Reshape (q, s)", False),
+    ],
+)
+def test_a_step_that_does_not_run_at_every_size_is_no_copy(between: str, is_copy: bool) -> None:
+    body = "(float[N,3] x) => (float[A,B] y) {{ a = Sqrt (x) s = Shape (x) {} y = Abs ({}) }}"
+    before, after = (model(body.format(*steps), EXTRA, opset=15) for steps in (("", "a"), (between, "d")))
+    assert (changes(before, after) == []) is (changes(after, before) == []) is is_copy
+
+
+def test_elements_of_a_sequence_may_have_other_sizes() -> None:
+    head = "(seq(float[N,M]) q) => (float[A,B] y)"
+    made = "a = SequenceAt (q, zero) b = SequenceAt (q, one)"
+    weights = {"zero": np.array(0), "one": np.array(1)}
+    before = model(f"{head} {{ {made} s = Shape (b) r = Reshape (a, s) y = Neg (r) }}", weights)
+    assert changes(before, model(f"{head} {{ {made} y = Neg (a) }}", weights)) != []
+
+
+@pytest.mark.parametrize("step", ["Transpose <perm: ints = @p>", "Pad <pads: ints = @p>"])
+def test_an_attribute_of_the_caller_is_not_known(step: str) -> None:
+    text = f"""<ir_version: 8, opset_import: ["" : 10, "own" : 1]>
+    g (float[4,3] x) => (float[A,B] y) {{ y = own.f <p = [0, 1]> (x) }}
+    <domain: "own", opset_import: ["" : 10]> f <p> (v) => (w) {{ t = {step} (v)  w = Neg (t) }}"""
+    before, after = onnx.parser.parse_model(text), onnx.parser.parse_model(text.replace("Neg (t)", "Neg (v)"))
+    assert changes(before, after) != []
 
 
 @pytest.mark.parametrize(("between", "opset", "is_copy"), COPIES)
@@ -476,3 +509,10 @@ def test_a_branch_is_cut_at_the_outer_values_that_it_reads(second: str, status: 
     (cut,) = changes(before, after)
     assert (cut.inputs, cut.outputs) == (("r",), ("m",))
     assert verify(ir.load(before), ir.load(after), depth="local", runtime="none").status == status
+
+
+def test_a_circle_of_a_function_that_nothing_calls_is_no_fault() -> None:
+    text = '<ir_version: 8, opset_import: ["" : 13, "own" : 1]> g (float[N] x) => (float[N] y) { y = Neg (x) }'
+    circle = ' <domain: "own", opset_import: ["" : 13]> f (a) => (o) { o = Neg (b)  b = Neg (o) }'
+    before, after = (ir.load(onnx.parser.parse_model(each)) for each in (text, text + circle))
+    assert verify(before, after).verified

@@ -298,3 +298,14 @@ def test_a_dead_node_reads_nothing() -> None:
     old, new = (ir.load(model(text, DEFAULT)) for text in (before, before.replace("d = Neg (k)", "")))
     assert unread(old, new, ()) == []
     assert unread(ir.load(model(LISTED, DEFAULT)), old, ()) == ["k"]
+
+
+def test_a_dead_node_of_a_body_reads_nothing() -> None:
+    other = "else_branch = e () => (float[A,B] q) { q = Abs (x) }"
+    branches = f"then_branch = t () => (float[A,B] p) {{ %s p = Neg (x) }}, {other}"
+    head = LISTED.split("{", 1)[0].replace("float[1] k", "float[1] k, bool c")
+    before = f"{head} {{ z = If (c) <{branches % ''}>  y = Mul (z, k) }}"
+    after = f"{head} {{ y = If (c) <{branches % 'd = Neg (k)'}> }}"
+    old, new = (ir.load(model(text, {"k": np.array([1.0])})) for text in (before, after))
+    assert unread(old, new, ()) == ["k"]
+    assert verify(old, new, runtime="none").status != "verified"

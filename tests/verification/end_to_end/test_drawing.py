@@ -12,7 +12,7 @@ from bnfold.verification.end_to_end import drawing
 from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS
-from tests.verification.graphs import model
+from tests.verification.graphs import Depth, model
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,30 @@ def test_a_flag_is_turned_where_one_of_its_values_fits_nothing(legal: bool) -> N
     before, after = (ir.load(model(each, weights)) for each in texts)
     verdict = verify(before, after, runtime="none", depth="full", samples=3)
     assert "identical" in verdict.reason, verdict.reason
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+def test_flags_are_turned_at_other_sizes_too(depth: Depth) -> None:
+    """A branch may fit all sizes where the other one fits few, so a flag that fits nothing is no reason to turn it."""
+    text = (
+        "(float[N,M] x, bool c) => (float[A,B] y) {{ n = Not (c)  w = If ({}) <then_branch = t () => (float[A,B] p)"
+        " {{ p = {} (x) }}, else_branch = e () => (float[A,B] q) {{ q = Reshape (x, t) }}>  y = Neg (w) }}"
+    )
+    weights = {"t": np.array([3, 2]), "yes": np.array(True)}
+    before, always = (ir.load(model(text.format(condition, "Neg"), weights)) for condition in ("n", "yes"))
+    assert not verify(before, always, runtime="none", depth=depth).verified
+    product = text.replace("Reshape (x, t)", "MatMul (x, v)")
+    weights = {"v": np.eye(3), "t": np.array([2, 3])}
+    taken = ("Identity (x)", "Expand (x, t)")
+    before, other = (ir.load(model(product.replace("{} (x)", step).format("n"), weights)) for step in taken)
+    assert not verify(before, other, runtime="none", depth=depth).verified
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+def test_a_loop_without_a_turn_is_seen(depth: Depth) -> None:
+    text = (
+        "(float[2] x, bool c) => (float[2] y, float[S,2] z) {{ y, z = Loop (n, {}, x) <body = b (int64 i, bool d,"
+        " float[2] p) => (bool e, float[2] q, float[2] r) {{ e = Identity (d)  q = Add (p, p)  r = Neg (q) }}> }}"
+    )
+    before, after = (ir.load(model(text.format(condition), {"n": np.array(3)})) for condition in ("c", '""'))
+    assert not verify(before, after, runtime="none", depth=depth).verified

@@ -617,7 +617,7 @@ def test_what_is_a_constant_on_one_side_is_not_fed_on_the_other() -> None:
 
 
 def test_numbers_of_rank_0_are_as_exact_as_others() -> None:
-    head = "(float x, float a, float b) => (float y) {{ {} }}"
+    head = "(float x, float a, float b) => (float y, float z) {{ {} z = Reciprocal (x) }}"
     before = model(head.format("u = Add (a, k) v = Add (u, b) y = Sub (v, x)"), {"k": np.array(0.0)})
     after = model(head.format("v = Add (a, b) y = Sub (v, x)"), {})
     verdict = verify(ir.load(before), ir.load(after), runtime="none", samples=10)
