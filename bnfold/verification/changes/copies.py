@@ -67,17 +67,17 @@ def _reshaped_again(node: ir.Node) -> ir.Value | None:
     """Return the value of the same sizes that nodes before have only reshaped, each of them whatever the sizes are."""
     made, known = node.output(0), known_of(node.graph.model)
     dims = known.dims(made) if made is not None else None
+    total = _product(dims or ())
     value = node.input(0)
-    for _ in range(_FAR):
-        before = known.dims(value) if value is not None else None
-        if dims is None or before is None or _product(before) != _product(dims) or _product(dims) is None:
+    for _ in range(_FAR if dims is not None and total is not None else 0):
+        before = known.dims(value) if value is not None and value is not made else None
+        if value is None or before is None or _product(before) != total:
             return None
         if before == dims:
-            return value if value is not made else None
-        producer = value.producer if value is not None else None
-        if producer is None or not producer.has_trait(RESHAPING) or producer.is_call:
+            return value
+        if value.producer is None or not value.producer.has_trait(RESHAPING) or value.producer.is_call:
             return None
-        value = producer.input(0)
+        value = value.producer.input(0)
     return None
 
 

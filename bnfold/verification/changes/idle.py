@@ -41,16 +41,21 @@ def idle(known: PartlyKnown, constant: ir.Value, size: int, part: Extent) -> Arr
     return np.array([_is_idle(known, constant, place, part) for place in places], np.bool_)
 
 
-def masked(value: ir.Value, dims: Sequence[int], nodes: Collection[ir.Node]) -> Array:
-    """Return which elements of a constant no result has: all its consumers are Wheres whose masks choose others."""
+def masked(value: ir.Value, dims: Sequence[int], nodes: Collection[ir.Node]) -> Array | None:
+    """Return which elements of a constant no result has: all its consumers are Wheres whose masks choose others.
+
+    None if it has other consumers.
+    """
     uses = [use for use in value.uses if use[0] in nodes or use[0].graph is not value.graph]
-    hidden = np.full(dims, bool(uses))
-    for node, slot in uses:
-        mask = ir.constant(node.input(0)) if node.is_op("Where") and slot else None
+    masks = [ir.constant(node.input(0)) if node.is_op("Where") and slot else None for node, slot in uses]
+    if not uses or None in masks:
+        return None
+    hidden = np.ones(dims, np.bool_)
+    for mask, (_, slot) in zip(filter(None, masks), uses, strict=True):
         try:
-            hidden &= ~_chosen(mask.numpy() == (slot == 1), hidden) if mask is not None else False
+            hidden &= ~_chosen(mask.numpy() == (slot == 1), hidden)
         except ValueError:  # they do not fit
-            return np.zeros(dims, np.bool_)
+            return None
     return hidden
 
 

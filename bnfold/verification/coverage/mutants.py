@@ -233,7 +233,8 @@ class _Side:
         goal = elsewhere(value, array)
         if is_float(tensor.dtype):
             different = np.abs(array) < float_type(tensor.dtype).largest
-            different &= ~masked(value, tensor.dims, self._within).reshape(-1)
+            hidden = masked(value, tensor.dims, self._within)
+            different &= True if hidden is None else ~hidden.reshape(-1)
             if was is not None:
                 old = flat(was, tensor.dtype)
                 different = (array != old) & ~(np.isnan(array) & np.isnan(old))
