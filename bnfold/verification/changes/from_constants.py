@@ -30,8 +30,8 @@ _FEW = 64
 _MOST = 1 << 22
 """Elements of the largest constant whose moved numbers are evaluated."""
 
-_MOVING = MOVING - {"Pad"} | {"Identity"}
-"""Operators that only move numbers: they are exact in any precision."""
+_MOVING = MOVING - {"Pad"} | {"Identity", "ConstantOfShape"}
+"""Operators that only move or repeat numbers: they are exact in any precision."""
 
 
 def fixed_or_default(value: ir.Value | None, *, by_sizes: bool = True) -> ir.Tensor | None:

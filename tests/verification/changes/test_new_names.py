@@ -130,6 +130,9 @@ def test_a_constant_that_follows_from_sizes_may_be_stored() -> None:
     stored = {"long": np.arange(7.0), "three": np.arange(3.0), "at": np.array([1]), "from": np.array([0])}
     assert renamed(before, after, stored) == {"p": "a", "q": "b"}
     assert renamed(before, after, {**stored, "three": np.arange(3.0)[::-1]}) == {}
+    filled = before.replace("z = Slice (long,", "f = ConstantOfShape <value = float[1] {0.1}> (g)  z = Slice (f,")
+    for number, names in ((0.1, {"p": "a", "q": "b"}), (0.2, {})):
+        assert renamed(filled, after, {**stored, "three": np.full(3, number)}) == names
 
 
 def test_what_follows_an_output_gets_its_names() -> None:
