@@ -9,7 +9,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.ir.tensor import TP
-from bnfold.ir.traits import NEUTRAL, RESHAPING
+from bnfold.ir.traits import COMPARING, NEUTRAL, RESHAPING
 from bnfold.ir.value import Dims
 from bnfold.reference.dispatch import meaning
 from bnfold.verification.changes.from_constants import fixed
@@ -96,9 +96,16 @@ def _left_as_it_is(node: ir.Node) -> ir.Value | None:
             continue
         number, neutral = held.numpy(), NEUTRAL[node.op_type]
         is_same = number.dtype.kind in "iu" or np.signbit(number) == np.signbit(neutral)
-        if number == neutral and (is_same or not known_of(node.graph.model).has_poles):
+        if number == neutral and (is_same or not _may_show_sign(node)):
             return node.input(slot)
     return None
+
+
+def _may_show_sign(node: ir.Node) -> bool:
+    """Whether it may show that a zero has another sign."""
+    made = node.output(0)
+    is_compared = made is not None and all(reader.has_trait(COMPARING) for reader in made.consumers)
+    return not is_compared and known_of(node.graph.model).has_poles
 
 
 def _only_one(concat: ir.Node) -> ir.Value | None:

@@ -204,7 +204,8 @@ def moved(node: ir.Node, operands: Mapping[ir.Value, Partly], marks: Mapping[ir.
 
 
 def _may_have_pole(node: ir.Node) -> bool:
-    return node.has_trait(SINGULAR) and not (node.is_op("Div") and ir.constant(node.input(1)) is not None)
+    is_fixed = node.is_op("Div") and ir.constant(node.input(1)) is not None
+    return node.has_trait(SINGULAR) and not node.is_op("Sqrt") and not is_fixed
 
 
 def _is_negative(operand: Partly) -> Array:

@@ -102,10 +102,11 @@ def test_kinds_of_nodes_are_told_apart() -> None:
     ("end", "is_step"),
     [
         ("Abs (b)", False),
+        ("Sqrt (b)", False),
         ("Div (b, two)", False),
         ("Div (x, b)", True),
         ("Reciprocal (b)", True),
-        ("Pow (b, two)", True),
+        ("Pow (b, w)", True),
     ],
 )
 def test_an_add_of_zero_is_a_step_in_front_of_a_pole(end: str, is_step: bool) -> None:
@@ -146,3 +147,10 @@ def test_what_follows_an_output_gets_its_names() -> None:
     hidden = head.replace(", float[N,3] z", "")
     old, new = (ir.load(model(f"{hidden} {{ {each} }}", WEIGHTS)) for each in (before, text.format("z = Sub (x, two)")))
     assert [node.proto.output[0] for node in with_original_names(old, new).nodes()] == ["z", "p", "q", "y"]
+
+
+def test_a_comparison_does_not_show_the_sign_of_a_zero() -> None:
+    before = "a = Exp (x)  s = Add (a, zero)  b = {} (s, one)  d = Abs (b)  e = Div (x, b)  y = Add (d, e)"
+    after = "p = Exp (x)  q = {} (p, one)  r = Abs (q)  y = Neg (r)"
+    assert renamed(before.format("Less"), after.format("Less")) == {"p": "a", "q": "b", "r": "d"}
+    assert renamed(before.format("Max"), after.format("Max")) == {"p": "a"}
