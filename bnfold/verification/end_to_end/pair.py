@@ -16,7 +16,7 @@ from bnfold.verification.comparing.outputs import Compared, compared
 from bnfold.verification.comparing.sides import Evaluate, ModelRun, ModelRuns, Results, that_run
 from bnfold.verification.coverage import Comparison
 from bnfold.verification.inputs.drawing import Feeds
-from bnfold.verification.tolerance.discontinuities import discontinuous_inputs, substitute
+from bnfold.verification.tolerance.discontinuities import discontinuous_inputs, lacks_types, substitute
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 
 FEW = 100_000
@@ -33,6 +33,9 @@ class ModelPair:
         self.before, self.after = before, after
         self._evaluate = evaluate
         self.outputs = [value.name for value in before.graph.outputs]
+        for model in (before, after):
+            if lacks_types(model):
+                model.infer_shapes()
         watched, self.unpinnable = discontinuous_inputs(before, after)
         self.pin([name for name in watched if self._is_one_type(name)])
         self.pinned: list[str] = []

@@ -105,13 +105,19 @@ def _read_discontinuously(model: ir.Model) -> Iterator[ir.Value]:
                 yield value
 
 
+def lacks_types(model: ir.Model) -> bool:
+    """Whether a discontinuous operator reads values of unknown types: what is rounded depends on them."""
+    return any(value.dtype is None for value in _read_discontinuously(model))
+
+
 def substitute(model: ir.Model, names: list[str]) -> tuple[ir.Model, dict[str, str]]:
     """Return a copy with a new input for each value in ``names``, and the name of each new input.
 
     Discontinuous operators read the new inputs in place of the values.
     """
     copy = model.clone()
-    stand_ins = {name: _new_input(copy, f"{name}@before", copy.graph.values[name].dtype) for name in names}
+    kinds = {name: model.graph.values[name].dtype for name in names}  # a copy has not what was inferred
+    stand_ins = {name: _new_input(copy, f"{name}@before", kind) for name, kind in kinds.items()}
     for node in copy.nodes():
         for slot in discontinuous_slots(node):
             value = node.input(slot)

@@ -4,9 +4,16 @@ import numpy as np
 import onnx
 import pytest
 
-from bnfold import ir
+from bnfold import ir, reference
 from bnfold.verification import verify
-from bnfold.verification.tolerance.discontinuities import discontinuous_inputs, discontinuous_slots, substitute
+from bnfold.verification.end_to_end.pair import ModelPair
+from bnfold.verification.tolerance.discontinuities import (
+    discontinuous_inputs,
+    discontinuous_slots,
+    lacks_types,
+    substitute,
+)
+from bnfold.verification.tolerance.rounding import PerturbedWeights
 from tests.verification.graphs import Array, Depth, affine, along, model, numbers, single, statistics
 
 
@@ -173,3 +180,17 @@ def test_what_follows_from_constants_is_not_held() -> None:
     nodes = "{ v = Identity (w) q = QuantizeLinear (v, step, zero) y = DequantizeLinear (q, step, zero) }"
     net = ir.load(model(f"(float[3] x) => (float[3] y) {nodes}", step))
     assert discontinuous_inputs(net, net) == ([], [])
+
+
+def test_what_is_rounded_has_one_type_in_both_models() -> None:
+    """A third of three times a half ties in float32, and not in float64; the files do not declare which it is."""
+    text = "(float[N,3] x) => (float[N,3] y) {{ a = Mul (x, third)  b = Mul (a, three)  c = Round (b)  y = {} }}"
+    weights = {"third": np.array(1 / 3), "three": np.array(3.0), "minus": np.array(-1.0)}
+    before, after = (ir.load(model(text.format(end), weights)) for end in ("Neg (c)", "Mul (c, minus)"))
+    assert lacks_types(before)
+    assert lacks_types(after)
+    pair = ModelPair(before, after, PerturbedWeights(before, after), reference.evaluate)
+    assert pair.watched == ["b"]
+    assert before.graph.values["b"].dtype == after.graph.values["b"].dtype == onnx.TensorProto.FLOAT
+    stood_for = substitute(after, ["b"])[0].graph.values["b@before"]
+    assert stood_for.dtype == onnx.TensorProto.FLOAT
