@@ -60,6 +60,10 @@ def _plan(conversion: NodeConversion, target: int) -> Callable[[], None] | None:
     Raises:
         Inexpressible: The node has no exact equivalent there.
     """
+    node = conversion.node
+    own, there = _schema(node.op_type, node.graph.opset(DOMAIN)), _schema(node.op_type, target)
+    if own is None or (there is not None and (there.since_version == own.since_version or _has_form(node, there))):
+        return None
     from bnfold.converting.adapters import tree_ensemble, tree_regressor
 
     adapters = {
@@ -67,10 +71,6 @@ def _plan(conversion: NodeConversion, target: int) -> Callable[[], None] | None:
         "TreeEnsembleRegressor": tree_ensemble.from_regressor,
         "TreeEnsembleClassifier": tree_ensemble.from_classifier,
     }
-    node = conversion.node
-    own, there = _schema(node.op_type, node.graph.opset(DOMAIN)), _schema(node.op_type, target)
-    if own is None or (there is not None and (there.since_version == own.since_version or _has_form(node, there))):
-        return None
     if node.op_type in adapters and (there is None or there.deprecated):
         return adapters[node.op_type](conversion)
     raise Inexpressible(f"has another form in version {target} of {DOMAIN}")

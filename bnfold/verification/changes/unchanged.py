@@ -66,19 +66,22 @@ def _same_input(old: ir.Value | None, new: ir.Value | None) -> bool:
     A value that no caller can override is compared by content, however it is computed or named. Copies are followed to
     the value that they copy. If the original computes a value twice, either result may be read.
     """
-    if old is None or new is None:
-        return old is new
-    if old.name == new.name and same_value(old, new):  # decides most cases, so it is first
+    if _is_kept(old, new):  # decides most cases, so it is first
         return True
     old, new = copied(old), copied(new)
     if old is None or new is None:
         return old is new
-    if old.name == new.name and same_value(old, new):
+    if _is_kept(old, new):
         return True
     if (one := fixed(old)) is not None and (other := fixed(new)) is not None:
         return same(one, other)
     counterpart = old.graph.values.get(new.name)
     return counterpart is not None and same_value(counterpart, new) and _is_made_twice(old, counterpart)
+
+
+def _is_kept(old: ir.Value | None, new: ir.Value | None) -> bool:
+    """Whether the same value is read under the same name."""
+    return old is not None and new is not None and old.name == new.name and same_value(old, new)
 
 
 def _is_made_twice(old: ir.Value, counterpart: ir.Value) -> bool:
