@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.reference import Misfit
 from bnfold.verification.end_to_end.pair import ModelPair
@@ -22,6 +21,7 @@ from bnfold.verification.inputs.drawing import (
     random_feeds,
     with_flags_turned,
 )
+from bnfold.verification.inputs.shapes import is_static
 from bnfold.verification.request import Request
 
 
@@ -46,7 +46,7 @@ def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, sign
         return evaluated(request, pair, Recorded(feeds), index, request.checks.samples)
     except Misfit:
         # A flag may choose a branch that fits nothing; other sizes may fit it, if there are any.
-        others = turned(request, pair, feeds, index) if _is_closed(request.before) else iter(())
+        others = turned(request, pair, feeds, index) if is_static(request.before.graph.inputs) else iter(())
         if (found := next(others, None)) is None:
             raise
     return found
@@ -57,11 +57,6 @@ def turned(request: Request, pair: ModelPair, feeds: Feeds, index: int) -> Itera
     for run in with_flags_turned(feeds):
         with suppress(Misfit):
             yield evaluated(request, pair, Recorded(run), index, request.checks.samples)
-
-
-def _is_closed(model: ir.Model) -> bool:
-    shapes = [value.shape for value in model.graph.inputs]
-    return all(shape is not None and all(isinstance(dim, int) for dim in shape) for shape in shapes)
 
 
 def drawn_in_range(

@@ -183,3 +183,9 @@ def other_sizings(bound: int) -> tuple[tuple[Sizing, ...], ...]:
         ),
         (Sizing(2, (1,), (1,)), Sizing(1, (32,), (1,)), Sizing(2, (32,), (1,))),
     )
+
+
+def is_static(values: Iterable[ir.Value]) -> bool:
+    """Whether all sizes are declared."""
+    shapes = [value.shape for value in values]
+    return all(shape is not None and all(isinstance(dim, int) for dim in shape) for shape in shapes)

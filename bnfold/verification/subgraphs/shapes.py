@@ -199,12 +199,6 @@ def has_guesses(inputs: Mapping[str, ir.Value], shapes: Shapes) -> bool:
     )
 
 
-def is_static(inputs: Mapping[str, ir.Value]) -> bool:
-    """Whether all sizes are declared."""
-    shapes = [value.shape for value in inputs.values()]
-    return all(shape is not None and all(isinstance(dim, int) for dim in shape) for shape in shapes)
-
-
 def says_more(value: ir.Value, others: Mapping[str, ir.Value]) -> bool:
     """Whether the shape of a value is known, or ``others`` have no shape for its name."""
     return value.shape is not None or value.name not in others or others[value.name].shape is None

@@ -19,7 +19,7 @@ from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind, only_moves
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, Feeds
-from bnfold.verification.inputs.shapes import elements
+from bnfold.verification.inputs.shapes import elements, is_static
 from bnfold.verification.inputs.sized import SharedShapes, fitted
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import doubled, nearby, sizes_in_turn
@@ -33,7 +33,6 @@ from bnfold.verification.subgraphs.sampling import at_other_ranks, drawn, sample
 from bnfold.verification.subgraphs.shapes import (
     Trial,
     has_guesses,
-    is_static,
     lacks_rank,
     says_more,
     subgraph_shapes,
@@ -193,7 +192,7 @@ class SubgraphVerifier:
             if equal is not None and (coverage.is_over or agree_inside()):
                 break
         own = not any(name in self._shapes.claimed(cut.graph) for name in fed)
-        coverage.close(conclusive if own else 0, is_static=is_static(fed))
+        coverage.close(conclusive if own else 0, is_static=is_static(fed.values()))
         outcome = equal or attempts.outcome()
         passes = isinstance(outcome, Difference) and not fails(outcome)
         if passes and (doubt := self._doubt(subgraphs, fed, own=own)):
