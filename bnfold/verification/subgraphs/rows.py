@@ -11,7 +11,7 @@ def mixes_rows(node: ir.Node) -> bool:
 
     What broadcasts a constant of several rows shows on one row.
     """
-    if node.has_trait(WINDOWED) or node.has_trait(BROADCASTING) or node.is_op("Crop"):
+    if node.has_trait(WINDOWED) or node.has_trait(BROADCASTING) or node.is_op("Crop", "InstanceNormalization"):
         return False
     if node.is_op("Concat"):
         return bool(node.attr("axis", 0) <= 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -40,8 +40,6 @@ LARGEST_OTHER = 1 << 20
 
 LARGEST_ROW = 1 << 16
 """Places of an image up to which more than two rows are compared at once."""
-
-_FEW_ROWS = 2
 
 _MUCH = 1 << 20
 """Elements of a row beyond which one of them does, where no operator mixes rows."""
@@ -96,8 +94,7 @@ def subgraph_shapes(
                 yield trial
     if tried or not inputs:
         return
-    rows = _FEW_ROWS if any(map(mixes_rows, (*nodes, *added))) else 1
-    shapes = of_few_rows(inputs, nodes, known, rows)
+    shapes = of_few_rows(inputs, nodes, known, _few_rows((*nodes, *added)))
     if shapes and elements(shapes) <= _TIMES_AS_LARGE * LARGEST_FEED:
         yield Trial(shapes, passing_is_conclusive=False)
 
@@ -117,7 +114,7 @@ def _trials(
 ) -> Iterator[Trial]:
     usual, both = _usual_rows(full), [*nodes, *added]
     reach, is_large = reach_of(nodes), any(map(_makes_large, nodes))
-    rows = _FEW_ROWS if is_large else usual
+    rows = _few_rows(both) if is_large else usual
     further: list[dict[str, int]] = [{"batch": 1}] if is_large else []
     further += [{"more": 1}] if not is_large and (has_strides(both) or _reads_places(both)) else []
     still = [node for node in both if not node.has_trait(WINDOWED)]  # no window slides along the batch
@@ -174,9 +171,14 @@ def _usual_rows(full: Mapping[str, Known]) -> int:
     return next(size for size in count(BATCH, 2) if size not in declared)  # an even one is split in halves
 
 
+def _few_rows(nodes: Iterable[ir.Node]) -> int:
+    """Return how many rows are enough where each takes long. One shows as much as two if no operator mixes them."""
+    return 2 if any(map(mixes_rows, nodes)) else 1
+
+
 def _is_much(inferred: Mapping[str, Sequence[Dim]], nodes: Sequence[ir.Node]) -> bool:
-    """Whether a row is large, and one shows what any number of rows would: no operator mixes them."""
-    return not any(map(mixes_rows, nodes)) and elements(concrete(inferred, 1, batch=1)) > _MUCH
+    """Whether a row is large, and one is enough."""
+    return _few_rows(nodes) == 1 and elements(concrete(inferred, 1, batch=1)) > _MUCH
 
 
 def may_be_fed_at(shapes: Shapes) -> bool:
