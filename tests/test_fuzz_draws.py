@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from _fuzz import condition, distance, draw, far, faults, fills, near_misses, sabotage, showing
+from _fuzz import condition, distance, draw, far, faults, fills, near_misses, sabotage, sequences, showing
 from _fuzz.builder import Builder, Drawn
 from _fuzz.operators import Draw
 from onnx import TensorProto, numpy_helper
@@ -89,6 +89,38 @@ def filled() -> onnx.ModelProto:
     held = {"one": np.array(["a"], object), "size": np.array([2, 3]), "other": np.array("a", object)}
     model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in held.items())
     return model
+
+
+def test_sequences_are_as_large_as_they_say() -> None:
+    ops, feeds = set(), {"x": np.ones((2, 3, 4), np.float32)}
+    for b, made in drawn(sequences.sequenced, 60):
+        ops |= {node.op_type for node in b.nodes}
+        array = reference.evaluate(ir.load(b.model([made])), feeds | b.fed)[made.name]
+        assert array.shape == made.shape
+    assert {op for op, _ in sequences.PLACES} | {"SplitToSequence", "ConcatFromSequence", "SequenceLength"} < ops
+
+
+CHOICE = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,3] x, bool a, bool b) => (float[2,3] y) {
+    c = And (a, b)
+    y = If (c) <then_branch = t () => (float[2,3] u) { u = Neg (x) },
+                else_branch = e () => (float[2,3] v) { v = Abs (x) }>
+}"""
+SEQUENCE = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,3] x) => (float[2,3] y)
+    <int64 place = {1}> { n = Neg (x)  s = SequenceConstruct (x, n, x)  y = SequenceAt (s, place) }"""
+
+
+@pytest.mark.parametrize(("text", "fault"), [(CHOICE, near_misses.change_logic), (SEQUENCE, sequences.change_sequence)])
+def test_a_fault_that_one_boolean_or_one_place_shows_is_seen(
+    text: str, fault: near_misses.Fault, tmp_path: Path
+) -> None:
+    """With both booleans true, And and Or are the same: one of them has to be turned."""
+    feeds = {"x": np.ones((2, 3), np.float32)} | ({"a": np.array(True), "b": np.array(True)} if text is CHOICE else {})
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "before")
+    for seed in range(4):
+        model = onnx.parser.parse_model(text)
+        fault(model, np.random.default_rng(seed))
+        onnx.save(model, tmp_path / "after")
+        assert showing.truth(tmp_path / "before", tmp_path / "after", feeds) == "shows"
 
 
 @pytest.mark.parametrize("fault", [fills.change_filled, fills.store_filled])

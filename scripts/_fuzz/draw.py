@@ -28,6 +28,7 @@ from _fuzz.operators import (
 from _fuzz.positions import mask, positions
 from _fuzz.sampling import from_state
 from _fuzz.scopes import looped, one_branch, ranked, scanned
+from _fuzz.sequences import sequenced
 from _fuzz.weights import VariedBuilder
 
 LARGEST = 6000
@@ -100,7 +101,7 @@ def feed(rng: np.random.Generator, value: Drawn) -> Array:
 
 ANY: tuple[Draw, ...] = tuple(entry for entry, weight in TABLE for _ in range(int(10 * weight)))
 FIRST: tuple[Draw, ...] = (
-    *(positions, positions, mask, alike, two_open, one_branch, looped, scanned, ranked),
+    *(positions, positions, mask, alike, two_open, one_branch, one_branch, looped, scanned, ranked, sequenced),
     *(clip, clip, filled, filled, undefined, noisy, from_state, noisy),
 )
 """Typical prefixes, for which sizes, scopes of their own, bounds and types are decisive."""

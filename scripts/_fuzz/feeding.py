@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,13 @@ def far(drawn: Feeds, number: float) -> Feeds:
         name: array if array.ndim or array.dtype.kind != "f" else np.asarray(number, array.dtype)
         for name, array in drawn.items()
     }
+
+
+def turned(drawn: Feeds) -> Iterator[Feeds]:
+    """Yield the inputs with one single boolean turned, for each of them."""
+    for name, array in drawn.items():
+        if array.dtype == bool and not array.ndim:
+            yield {**drawn, name: np.asarray(~array)}
 
 
 def open_dims(model: onnx.ModelProto, drawn: Feeds) -> dict[Any, list[tuple[str, int]]]:

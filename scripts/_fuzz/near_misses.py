@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from _fuzz.fills import change_filled, change_one, store_filled
 from _fuzz.parts import graphs, nodes, pick, reads
+from _fuzz.sequences import change_sequence
 
 Fault = Callable[[onnx.ModelProto, np.random.Generator], None]
 KEEPING = (
@@ -22,6 +23,7 @@ TARGETS = {
     ("Reshape", 1), ("Expand", 1), ("Tile", 1), ("Slice", 1), ("Slice", 2), ("Pad", 1), ("Resize", 3),
     ("ConstantOfShape", 0),
 }  # fmt: skip
+LOGIC = ("And", "Or", "Xor")
 RECURRENT = ("RNN", "GRU", "LSTM")
 CHOOSING = ("Slice", "Gather", "GatherND", "GatherElements", "Where")
 
@@ -167,12 +169,19 @@ def drop_state(model: onnx.ModelProto, rng: np.random.Generator) -> None:
         node.input[slot] = ""
 
 
+def change_logic(model: onnx.ModelProto, rng: np.random.Generator) -> None:
+    """Combine two booleans in another way, which shows at one pair of them."""
+    node = pick(rng, [node for node in nodes(model) if node.op_type in LOGIC])
+    if node is not None:
+        node.op_type = pick(rng, [op for op in LOGIC if op != node.op_type])
+
+
 INTERFACE: tuple[Fault, ...] = (
     reorder_inputs, reorder_outputs, narrow_output, narrow_output, narrow_input, drop_default
 )  # fmt: skip
 RARE: tuple[Fault, ...] = (
     freeze_default, leave_out_keeping, change_target, other_shape, change_chosen, clip_by_bounds, nudge_scale,
-    change_filled, store_filled, drop_state,
+    change_filled, store_filled, drop_state, change_sequence, change_logic,
 )  # fmt: skip
 """Changes that few models have a place for."""
 

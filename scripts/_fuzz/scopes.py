@@ -18,7 +18,7 @@ def one_branch(b: Builder, x: Drawn) -> list[Drawn] | None:
         return None
     then = _body(b, x.name, x.shape)
     other = _body(b, x.name, x.shape, plain=b.chance(0.3))
-    condition = b.pick([_by_numbers, _by_numbers, _by_size, _by_caller, _stored])(b, x)
+    condition = b.pick([_by_numbers, _by_numbers, _by_size, _by_caller, _by_flags, _stored])(b, x)
     graphs = [helper.make_graph(nodes, b.fresh("body"), [], [_info(nodes, x)], held) for nodes, held in (then, other)]
     return _behind(b, "If", [condition], x, then_branch=graphs[0], else_branch=graphs[1])
 
@@ -152,6 +152,12 @@ def _by_size(b: Builder, x: Drawn) -> str:
 
 def _by_caller(b: Builder, _: Drawn) -> str:
     return b.feed(np.array(b.chance(0.5))).name
+
+
+def _by_flags(b: Builder, x: Drawn) -> str:
+    """Combine a boolean of the caller with another one, or with a number of elements."""
+    second = b.pick([_by_caller, _by_size])(b, x)
+    return b.derive(b.pick(["And", "Or", "Xor"]), [_by_caller(b, x), second], TensorProto.BOOL, ())
 
 
 def _stored(b: Builder, _: Drawn) -> str:

@@ -1,8 +1,8 @@
 """How often the results of two models differ in onnxruntime, on numbers of many kinds and sizes of dynamic dims.
 
-Inputs come in groups: as drawn, at other sizes, at the largest sizes of the original, with other defaults, with single
-numbers far from the others, and at declared sizes if one of these is 0. A difference counts if most inputs of a group
-show it.
+Inputs come in groups: as drawn, at other sizes, at the largest sizes of the original, with other defaults, with one
+boolean turned, with single numbers far from the others, and at declared sizes if one of these is 0. A difference counts
+if most inputs of a group show it.
 """
 
 from __future__ import annotations
@@ -120,7 +120,11 @@ def _groups(model: onnx.ModelProto, drawn: Feeds, session: Any) -> Iterator[Iter
     if any(array.dtype.kind == "f" and not array.ndim for array in left.values()):
         for far in (feeding.FAR, -feeding.FAR):
             yield (feeding.far(feeding.numbers(left, rng), far) for _ in range(RUNS))
+    for flags in feeding.turned(left):
+        yield (feeding.numbers(flags, rng) for _ in range(RUNS))
     if feeding.open_dims(model, left):
+        for flags in feeding.turned(left):
+            yield (feeding.resized(model, flags, rng, empty=not runtime.disputes_empty(model)) for _ in range(RUNS))
         yield (feeding.resized(model, left, rng, empty=not runtime.disputes_empty(model)) for _ in range(RUNS))
         longest = _longest(model, left, session)
         yield (feeding.numbers(left, rng, longest) for _ in range(RUNS))
