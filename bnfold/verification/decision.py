@@ -27,7 +27,7 @@ from bnfold.verification.parts import Parts, check_parts, cut_off
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
 from bnfold.verification.tolerance.rounding import PerturbedWeights
-from bnfold.verification.verdict import LocalRow, Location, Status, Verdict
+from bnfold.verification.verdict import TOO_FAR, LocalRow, Location, Status, Verdict
 
 if TYPE_CHECKING:
     from bnfold.verification.end_to_end.examine import Whole
@@ -244,7 +244,9 @@ def _location(row: LocalRow) -> Location:
 def _sentence(row: LocalRow) -> str:
     if row.status == "skipped":
         return f"{row.label}: {row.note}"
-    return f"{row.label}: value {row.outputs[0]!r} {row.note} ({row.relative:.2g} of its largest value)"
+    if row.note == TOO_FAR:
+        return f"{row.label}: value {row.outputs[0]!r} {row.note} ({row.relative:.2g} of its largest value)"
+    return f"{row.label}: value {row.outputs[0]!r}: {row.note}"
 
 
 def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:

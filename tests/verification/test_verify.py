@@ -389,6 +389,23 @@ def test_a_sequence_may_hold_arrays_of_several_shapes(depth: Any, sizes: str) ->
     assert verify(before, wrong, depth=depth, runtime="none").status == "failed"
 
 
+@pytest.mark.parametrize("made", ["y = SequenceConstruct (x, n)", "q = SequenceConstruct (x, n)  y = Identity (q)"])
+def test_a_sequence_in_place_of_an_array_is_a_difference(made: str) -> None:
+    head = "(float[2,3] x) => (float[2,3] y) { n = Neg (x)"
+    before = model(f"{head}  s = SequenceConstruct (x, n)  y = SequenceAt (s, i) }}", {"i": np.array(0)})
+    verdict = verify(ir.load(before), ir.load(model(f"{head}  {made} }}", {})), runtime="none")
+    assert (verdict.status, verdict.reason.split(":")[0]) == ("failed", "output 'y'")
+
+
+@pytest.mark.parametrize("depth", ["auto", "local"])
+def test_a_place_in_a_sequence_may_be_fed(depth: Any) -> None:
+    head, weights = "(float[6,4] x, int64 i) => (float[a,b] y) { p = Mul (x, w)", {"w": np.array([[0.7]])}
+    read = "q = SequenceConstruct (d, p)  y = SequenceAt (q, i) }"
+    before = model(f"{head}  d = Add (x, z)  {read}", {**weights, "z": np.zeros((1, 1))})
+    after = model(f"{head}  {read.replace('(d', '(x')}", weights)
+    assert verify(ir.load(before), ir.load(after), depth=depth, runtime="none").verified
+
+
 def test_a_loop_without_end_keeps_nobody_waiting() -> None:
     head = "(float[2] x) => (float[2] y) <int64 trips = {1000000000}, bool on = {1}>"
     step = "(int64 i, bool going, float[2] a) => (bool more, float[2] b) { more = Identity (going)  b = Abs (a) }"

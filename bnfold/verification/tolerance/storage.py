@@ -52,8 +52,8 @@ def errors(truth: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, An
         expected, actual = expected_sample[name], sample.get(name)
         if not isinstance(expected, np.ndarray) or expected.dtype.kind not in "fiub":
             return None
-        if actual is None or actual.shape != expected.shape:
-            return None
+        if not isinstance(actual, np.ndarray) or actual.shape != expected.shape:
+            return None  # which is a sequence, for instance
         wide = actual.astype(np.float64)
         broken += int(np.count_nonzero(np.isfinite(expected) & ~np.isfinite(wide)))
         delta, scale = distance(expected, wide), magnitude(expected) or 1.0
