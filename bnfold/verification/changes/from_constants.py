@@ -30,6 +30,9 @@ _FEW = 64
 _MOST = 1 << 22
 """Elements of the largest constant whose moved numbers are evaluated."""
 
+_DEEPEST = 64
+"""Ifs that decide one another; a damaged graph has circles."""
+
 _MOVING = MOVING - {"Pad"} | {"Identity", "ConstantOfShape"}
 """Operators that only move or repeat numbers: they are exact in any precision."""
 
@@ -44,16 +47,22 @@ def fixed(value: ir.Value | None, *, by_sizes: bool = True) -> ir.Tensor | None:
 
     The answer is kept as long as the model's evaluated constants are. Sizes count as constants only ``by_sizes``.
     """
+    return _fixed(value, by_sizes, 0)
+
+
+def _fixed(value: ir.Value | None, by_sizes: bool, depth: int) -> ir.Tensor | None:
     tensor = ir.constant(value)
-    if value is None or tensor is not None or value.producer is None:
+    if value is None or tensor is not None or value.producer is None or depth > _DEEPEST:
         return tensor
     evaluation = value.graph.model.evaluation
     known = evaluation.others if evaluation is not None else {}
     key = value, by_sizes
     if key not in known:
-        known[key] = _filled(value.producer, by_sizes) or _integers(value, by_sizes) or _of_branch(value, by_sizes)
+        known[key] = (
+            _filled(value.producer, by_sizes) or _integers(value, by_sizes) or _of_branch(value, by_sizes, depth)
+        )
         if by_sizes and known[key] is None:  # of floats of any size, nothing is known beside sizes
-            known[key] = fixed(value, by_sizes=False)
+            known[key] = _fixed(value, False, depth)
     return known[key]
 
 
@@ -74,20 +83,26 @@ def _filled(producer: ir.Node, by_sizes: bool) -> ir.Tensor | None:
     return None
 
 
-def bodies_run(node: ir.Node, *, by_sizes: bool = True) -> Sequence[ir.Graph]:
+def bodies_run(node: ir.Node) -> Sequence[ir.Graph]:
     """Return the graphs of a node that some run may take: of an If whose condition never changes, one."""
-    condition = fixed(node.input(0), by_sizes=by_sizes) if node.is_op("If") else None
+    return _bodies_run(node, by_sizes=True, depth=0)
+
+
+def _bodies_run(node: ir.Node, *, by_sizes: bool, depth: int) -> Sequence[ir.Graph]:
+    condition = _fixed(node.input(0), by_sizes, depth + 1) if node.is_op("If") else None
     if condition is None:
         return node.bodies
     return node.subgraphs.get("then_branch" if condition.numpy().all() else "else_branch", ())
 
 
-def _of_branch(value: ir.Value, by_sizes: bool) -> ir.Tensor | None:
+def _of_branch(value: ir.Value, by_sizes: bool, depth: int) -> ir.Tensor | None:
     """Return the tensor of a result of an If that always takes the same branch."""
     producer = value.producer
-    bodies = bodies_run(producer, by_sizes=by_sizes) if producer is not None and producer.is_op("If") else ()
+    if producer is None or not producer.is_op("If"):
+        return None
+    bodies = _bodies_run(producer, by_sizes=by_sizes, depth=depth)
     results = bodies[0].outputs if len(bodies) == 1 else []
-    return fixed(results[value.slot], by_sizes=by_sizes) if value.slot < len(results) else None
+    return _fixed(results[value.slot], by_sizes, depth + 1) if value.slot < len(results) else None
 
 
 def _integers(value: ir.Value, by_sizes: bool) -> ir.Tensor | None:

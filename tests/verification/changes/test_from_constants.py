@@ -294,3 +294,22 @@ def test_a_branch_that_is_always_taken_has_its_constants(condition: str, expecte
     read = ir.load(model(text, {"two": np.array([2])}))
     held = from_constants.fixed(read.graph.values["z"])
     assert (None if held is None else held.numpy().tolist()) == expected
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+def test_ifs_that_decide_one_another_end(depth: Any) -> None:
+    """One that decides itself cannot be computed; of a thousand in a row, no file has need."""
+    head = "(float[2] x) => (float[2] y)"
+    either = "<then_branch = t () => (bool u) { u = Not (%s) }, else_branch = e () => (bool v) { v = Identity (%s) }>"
+    many = 700
+    chain = " ".join(f"c{i + 1} = If (c{i}) {either % (f'c{i}', f'c{i}')}" for i in range(many))
+    end = "s = Size (x)  c0 = Equal (s, two)"
+    row, circle = (
+        f"{end}  {{}}  w = Where (c{many}, x, x)  y = Neg (w)".format(chain),
+        f"{end}  c1 = If (c1) {either % ('c0', 'c0')}  w = Where (c1, x, x)  y = Neg (w)",
+    )
+    right = model(f"{head} {{ {row} }}", {"two": np.array(2)})
+    wrong = model(f"{head} {{ {circle} }}", {"two": np.array(2)})
+    verdict = verify(ir.load(right), ir.load(wrong), depth=depth, runtime="none")
+    assert verdict.status == "failed"
+    assert "depend on themselves" in verdict.reason
