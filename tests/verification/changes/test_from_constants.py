@@ -297,19 +297,21 @@ def test_a_branch_that_is_always_taken_has_its_constants(condition: str, expecte
 
 
 @pytest.mark.parametrize("depth", ["auto", "full", "local"])
-def test_ifs_that_decide_one_another_end(depth: Any) -> None:
-    """One that decides itself cannot be computed; of a thousand in a row, no file has need."""
-    head = "(float[2] x) => (float[2] y)"
-    either = "<then_branch = t () => (bool u) { u = Not (%s) }, else_branch = e () => (bool v) { v = Identity (%s) }>"
-    many = 700
-    chain = " ".join(f"c{i + 1} = If (c{i}) {either % (f'c{i}', f'c{i}')}" for i in range(many))
-    end = "s = Size (x)  c0 = Equal (s, two)"
-    row, circle = (
-        f"{end}  {{}}  w = Where (c{many}, x, x)  y = Neg (w)".format(chain),
-        f"{end}  c1 = If (c1) {either % ('c0', 'c0')}  w = Where (c1, x, x)  y = Neg (w)",
-    )
-    right = model(f"{head} {{ {row} }}", {"two": np.array(2)})
-    wrong = model(f"{head} {{ {circle} }}", {"two": np.array(2)})
+def test_an_if_that_decides_itself_is_a_fault(depth: Any) -> None:
+    head = "(float[2] x) => (float[2] y) { s = Size (x)  c = Equal (s, two)"
+    either = "<then_branch = t () => (bool u) { u = Not (c) }, else_branch = e () => (bool v) { v = Identity (c) }>"
+    end = "w = Where (%s, x, x)  y = Neg (w) }"
+    right = model(f"{head}  d = If (c) {either}  {end % 'd'}", {"two": np.array(2)})
+    wrong = model(f"{head}  k = If (k) {either}  {end % 'k'}", {"two": np.array(2)})
     verdict = verify(ir.load(right), ir.load(wrong), depth=depth, runtime="none")
     assert verdict.status == "failed"
     assert "depend on themselves" in verdict.reason
+
+
+def test_what_a_thousand_ifs_decide_is_not_followed() -> None:
+    either = "<then_branch = t () => (bool u) {{ u = Not ({0}) }}, else_branch = e () => (bool v) {{ v = Abs ({0}) }}>"
+    row = " ".join(f"c{i + 1} = If (c{i}) {either.format(f'c{i}')}" for i in range(1000))
+    loaded = ir.load(
+        model(f"(float[2] x) => (bool c1000) {{ s = Size (x)  c0 = Equal (s, two)  {row} }}", {"two": np.array(2)})
+    )
+    assert from_constants.fixed(loaded.graph.values["c1000"]) is None
