@@ -8,6 +8,7 @@ from bnfold import ir
 from bnfold.errors import MalformedModel, Unsupported
 from bnfold.ir.node import kind_by_field
 from bnfold.ir.schemas import attribute_type, newest_opset, schema_of, version_at, versions_of
+from bnfold.semantics import Repair
 
 DEFAULT_TARGET = 15
 SPELLINGS = ("", "ai.onnx")
@@ -80,6 +81,25 @@ def write_opset(model: ir.Model, target: int) -> None:
         model.proto.opset_import.add(domain="", version=target)
     for function in model.proto.functions:
         _import(function, target)
+
+
+def unread_imports(model: ir.Model) -> set[str]:
+    """Return the domains that are imported although no node is of them, and no function."""
+    if model.proto.training_info:
+        return set()
+    read = {node.domain for node in model.nodes()} | {function.domain for function in model.proto.functions}
+    return {entry.domain for entry in model.proto.opset_import} - read - {*SPELLINGS}
+
+
+def drop_unread_imports(model: ir.Model) -> list[Repair]:
+    """Import no domain without a node: a program that does not know its version refuses the file."""
+    unread = unread_imports(model)
+    entries = model.proto.opset_import
+    for index in reversed(range(len(entries))):
+        if entries[index].domain in unread:
+            del entries[index]
+    names = ", ".join(sorted(unread))
+    return [Repair("opset-imports", "", f"imports that no node needs are gone: {names}")] if unread else []
 
 
 def _import(holder: onnx.ModelProto | onnx.FunctionProto, target: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import onnx
 
 from bnfold import ir
-from bnfold.converting.imports import SPELLINGS
+from bnfold.converting.imports import SPELLINGS, unread_imports
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
 from bnfold.ir.schemas import schema_of, versions_of
@@ -101,8 +101,9 @@ def _needs(model: ir.Model) -> Iterator[tuple[int, str]]:
         assert dtype is not None
         yield _TYPES_SINCE[dtype], f"the type {type_name(dtype)} of {name!r}"
     table: dict[tuple[str, int], int] = onnx.helper.OP_SET_ID_VERSION_MAP
+    unread = unread_imports(model)
     for entry in proto.opset_import:
-        if entry.domain not in SPELLINGS:
+        if entry.domain not in (*SPELLINGS, *unread):
             yield table.get((entry.domain, entry.version), 0), f"version {entry.version} of {entry.domain}"
 
 

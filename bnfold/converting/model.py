@@ -111,6 +111,7 @@ def upgrade(
     if [graph for graph in (model.graph, *model.functions) if sort_nodes(graph)]:
         repairs = [*repairs, Repair("unsorted", "", "nodes stood before what they read: they are in order now")]
     imports.write_opset(model, goal)
+    repairs = [*repairs, *imports.drop_unread_imports(model)]
     write_ir_version(model, goal, lower=follows)
     return Converted(
         before=before,

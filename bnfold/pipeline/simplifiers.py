@@ -111,7 +111,11 @@ def _kept(data: Any, place: int, size: tuple[Any, int] | None) -> int | None:
 
 
 def _run_onnxruntime(source: str, out: str) -> None:
-    """Run its offline optimisation, at the level that stays within standard operators."""
+    """Run its offline optimisation, at the level that stays within standard operators.
+
+    Its result imports every domain that it knows; older runtimes refuse to load that.
+    """
+    import onnx
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -121,6 +125,12 @@ def _run_onnxruntime(source: str, out: str) -> None:
     if beside := _data_beside(source, out):
         options.add_session_config_entry("session.optimized_model_external_initializers_file_name", beside)
     onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    before, after = (onnx.load(file, load_external_data=False) for file in (source, out))
+    imported = {entry.domain for entry in before.opset_import}
+    kept = [entry for entry in after.opset_import if entry.domain in imported]
+    del after.opset_import[:]
+    after.opset_import.extend(kept)
+    onnx.save(after, out)
 
 
 def _run_onnxslim(source: str, out: str) -> None:

@@ -124,7 +124,8 @@ def test_the_ir_version_keeps_what_the_file_uses(text: Text) -> None:
     versions: dict[tuple[str, int], int] = onnx.helper.OP_SET_ID_VERSION_MAP
     needs = {("my", 4): 4, ("ai.onnx.training", 1): versions["ai.onnx.training", 1], ("ai.onnx.ml", 4): 4}
     for (domain, version), needed in needs.items():  # that of ai.onnx.ml goes down with the opset
-        proto = onnx.parser.parse_model(text(18, "float[2, 3] x", "y = Relu (x)", ir=11))
+        proto = onnx.parser.parse_model(text(18, "float[2, 3] x", f"y = Relu (x) z = {domain}.Normalizer (x)", ir=11))
+        del proto.opset_import[1:]
         proto.opset_import.add(domain=domain, version=version)
         model = ir.load(proto)
         upgrade(model, 9)
@@ -133,3 +134,38 @@ def test_the_ir_version_keeps_what_the_file_uses(text: Text) -> None:
     model = ir.load(onnx.parser.parse_model(source))
     upgrade(model, 9)
     assert model.proto.ir_version == 9
+
+
+UNREAD = {"ai.onnx.ml": 5, "com.microsoft": 1, "own": 1}
+
+
+def of_onnxruntime(text: Text) -> onnx.ModelProto:
+    """As onnxruntime writes models: every domain that it knows is imported."""
+    proto = onnx.parser.parse_model(text(9, "float[2, 3] x", "y = Relu (x)"))
+    proto.ir_version = 4
+    proto.opset_import.extend(helper.make_opsetid(*entry) for entry in UNREAD.items())
+    return proto
+
+
+@pytest.mark.parametrize(("ir_version", "opset", "expected"), [("auto", 11, 6), ("keep", 11, 4), (4, 9, 4)])
+def test_imports_that_no_node_needs_raise_no_ir_version(text: Text, ir_version: Any, opset: int, expected: int) -> None:
+    outcome = bnfold.convert(of_onnxruntime(text), opset=opset, ir_version=ir_version)
+    made = outcome.to_proto()
+    assert outcome.verified
+    assert (made.ir_version, [*made.opset_import]) == (expected, [helper.make_opsetid("", opset)])
+    (note,) = (repair.text for repair in outcome.report.repairs)
+    assert note == "imports that no node needs are gone: ai.onnx.ml, com.microsoft, own"
+
+
+def test_an_import_that_a_body_or_a_function_needs_stays(text: Text) -> None:
+    proto = of_onnxruntime(text)
+    call = helper.make_node("Call", ["x"], ["z"], domain="own")
+    inside = [helper.make_node("Scaler", ["a"], ["b"], domain="ai.onnx.ml", offset=[0.0], scale=[1.0])]
+    versions = [helper.make_opsetid("ai.onnx.ml", 5)]
+    proto.functions.append(helper.make_function("own", "Call", ["a"], ["b"], inside, versions))
+    proto.ir_version = 8
+    proto.graph.node.append(call)
+    model = ir.load(proto)
+    assert imports.unread_imports(model) == {"com.microsoft"}
+    model.proto.training_info.add()
+    assert imports.unread_imports(model) == set()
