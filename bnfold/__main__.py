@@ -5,9 +5,11 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import sys
 import threading
 
 from bnfold.cli import streams
+from bnfold.errors import INTERRUPTED
 
 MOST_UNSEEN = 2_000_000
 """Objects to be made before anybody looks for garbage among them.
@@ -21,10 +23,13 @@ def run() -> None:
     streams.fill_closed()
     streams.escape_unencodable()
     gc.set_threshold(MOST_UNSEEN)
-    from bnfold.cli.commands import main
-
     try:
+        from bnfold.cli.commands import main
+
         main()
+    except KeyboardInterrupt:  # before there is a command that catches it
+        sys.stderr.write("bnfold: interrupted\n")
+        sys.exit(INTERRUPTED)
     except SystemExit as end:
         _end(end.code)
         raise

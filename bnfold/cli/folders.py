@@ -20,8 +20,8 @@ from bnfold.batch.locations import Place, place
 from bnfold.batch.worker import FileResult, Settings, Task
 from bnfold.cli import publish, terminal
 from bnfold.cli.invocation import Invocation
-from bnfold.cli.options import INTERRUPTED
 from bnfold.cli.progress import progress_bar
+from bnfold.errors import INTERRUPTED
 from bnfold.pipeline import formats, path_conflicts
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from click.exceptions import NoArgsIsHelpError
 from bnfold.batch.addresses import MAGIC, STREAM
 from bnfold.cli.habits import COMMANDS, COUNTERPARTS
 from bnfold.cli.project import project
-from bnfold.errors import WrongUsage, printable
+from bnfold.errors import INTERRUPTED, WrongUsage, printable
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -241,7 +242,10 @@ class Main(click.Group):
 
 @contextmanager
 def _printable_errors() -> Iterator[None]:
-    """Escape errors: the shell may have put the name of another user's file on the command line."""
+    """Escape errors: the shell may have put the name of another user's file on the command line.
+
+    An interruption ends in one line.
+    """
     try:
         yield
     except click.UsageError as error:
@@ -249,6 +253,9 @@ def _printable_errors() -> Iterator[None]:
         if text.isprintable() or isinstance(error, NoArgsIsHelpError):
             raise
         raise click.UsageError(printable(text), error.ctx) from error
+    except KeyboardInterrupt:
+        click.echo("bnfold: interrupted", err=True)
+        sys.exit(INTERRUPTED)
 
 
 def _names_models(argument: str) -> bool:

@@ -19,14 +19,11 @@ from bnfold.cli import terminal
 from bnfold.cli.completion import among, choices, ir_versions, operators, opsets
 from bnfold.cli.invocation import CliOptions, named, read_invocation
 from bnfold.cli.project import project
-from bnfold.errors import BadSetting, BnfoldError, machine_trouble, printable
+from bnfold.errors import INTERRUPTED, BadSetting, BnfoldError, machine_trouble, printable
 from bnfold.settings import NORMALIZATIONS, Options, OutputOptions, Policy, VerifyOptions
 from bnfold.settings.checked import type_hints
 
 Command = Callable[..., Any]
-
-INTERRUPTED = 130
-"""The exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:

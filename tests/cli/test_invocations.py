@@ -250,6 +250,28 @@ def test_an_interruption_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.exit_code, result.stderr) == (130, "bnfold: interrupted; nothing was written\n")
 
 
+EARLY = """
+import sys, types
+def main(): raise KeyboardInterrupt
+sys.modules["bnfold.cli.commands"] = types.SimpleNamespace(main=main)
+from bnfold.__main__ import run
+run()
+"""
+
+
+def test_an_early_interruption_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = [sys.executable, "-P", "-c", EARLY]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=unmeasured())
+    assert (done.returncode, done.stderr) == (130, "bnfold: interrupted\n")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("click.Group.resolve_command", interrupted)
+    result = run("explain no-gain")
+    assert (result.exit_code, result.stderr) == (130, "bnfold: interrupted\n")
+
+
 HEEDS_CTRL_C = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what shells start in the background ignores it
