@@ -12,7 +12,7 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from bnfold.batch.addresses import MAGIC, STREAM
-from bnfold.cli.habits import COMMANDS, COUNTERPARTS
+from bnfold.cli.habits import COMMANDS, COUNTERPARTS, numbered
 from bnfold.cli.project import project
 from bnfold.errors import INTERRUPTED, WrongUsage, printable
 
@@ -175,9 +175,7 @@ def _too_many(message: str, args: list[str]) -> str:
         return ""
     if sum(argument.endswith(".onnx") for argument in args) > 2:
         return "to process many models, give a folder, or a pattern in quotes: 'models/*.onnx'"
-    if any(argument.isdecimal() for argument in args[2:]):
-        return "to verify with several samples, use --samples N"
-    return ""
+    return next((numbered(argument) for argument in args[2:] if argument.isdecimal()), "")
 
 
 class Main(click.Group):

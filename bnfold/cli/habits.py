@@ -8,7 +8,7 @@ _SHAPE = (
 )
 _OUTPUT = "the output is the second argument: bnfold IN OUT"
 _ALWAYS = "bnfold always verifies, unless --no-verify is given"
-_ELSEWHERE = "bnfold changes only BatchNormalization and the opset; run bnfold first, then the other tool"
+_ELSEWHERE = "bnfold has no such option; run bnfold first, then the other tool"
 
 # Options that users of onnxsim and onnxslim type by habit. bnfold's differ in form, so it names them in an error.
 COUNTERPARTS = {
@@ -36,6 +36,7 @@ COUNTERPARTS = {
     "--skip-optimization": "use --except OP to keep operators out of folding; `bnfold upgrade` does not fold",
     "--skip-optimizations": "use --except OP to keep operators out of folding; `bnfold upgrade` does not fold",
     "--skip-fusion-patterns": "use --except OP to keep operators out of folding",
+    "--opset": "this command keeps the opset; use `bnfold convert IN OUT --opset N`",
     "--dtype": _ELSEWHERE,
     "--inputs": _ELSEWHERE,
     "--outputs": _ELSEWHERE,
@@ -58,3 +59,8 @@ COMMANDS = {
     "info": "`bnfold inspect IN`",
 }
 """What users mean by commands that other tools have."""
+
+
+def numbered(number: str) -> str:
+    """Return what is meant by a number without an option."""
+    return f"to convert to an opset, use --opset {number}; to verify with several samples, use --samples {number}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from bnfold.batch.addresses import MAGIC, STREAM, is_url
+from bnfold.cli.habits import numbered
 from bnfold.cli.project import is_excluded
 from bnfold.settings import ONE_JOB, Options, OutputOptions, Policy, VerifyOptions
 from bnfold.settings.checked import Checked, about, documented
@@ -219,7 +220,7 @@ def _inputs_and_output(paths: tuple[str, ...], *, in_place: bool, dry_run: bool)
     """Split the inputs from OUT, which comes last; ``in_place`` has none, and ``dry_run`` needs none."""
     example = f"`bnfold {click.get_current_context().info_name}"
     if len(paths) > 2 and paths[-1].isdecimal():
-        raise click.UsageError(f"OUT cannot be {paths[-1]}; to verify with several samples, use --samples N.")
+        raise click.UsageError(f"OUT cannot be {paths[-1]}; {numbered(paths[-1])}.")
     if not paths:
         raise click.UsageError(f"Missing argument 'IN', the model to read, as in {example} model.onnx out.onnx`.")
     if in_place:

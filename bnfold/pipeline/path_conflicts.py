@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bnfold import ir
-from bnfold.errors import OutputError, SameFile
+from bnfold.errors import OutputError, SameFile, WrongUsage
 from bnfold.ir.storage.external import resolved
 from bnfold.pipeline import formats
 from bnfold.settings import OutputOptions
@@ -94,13 +94,14 @@ def check_target(source: object, delivery: OutputOptions) -> None:
     """Make sure that the result of a rewrite can go where it is to go.
 
     Raises:
+        WrongUsage: It is of another format than the input.
         OutputError: It cannot be written there.
         SameFile: It would overwrite the input unasked.
     """
     target, paths = delivery.path, [path for path in (delivery.path, delivery.keep_failed) if path is not None]
     for path in paths:
         if formats.of(path) is not formats.of(source):
-            raise OutputError(f"{path}: bnfold does not convert between ONNX and OpenVINO IR ({formats.SUFFIX})")
+            raise WrongUsage(f"{path}: bnfold does not convert between ONNX and OpenVINO IR ({formats.SUFFIX})")
     if not delivery.in_place and overwrites(source, delivery):
         raise SameFile(f"{target}: OUT is the input file. Choose another name, or add --in-place.")
     for path in paths:

@@ -353,3 +353,17 @@ def test_a_terminal_gets_no_model_and_is_told_that_one_is_awaited(monkeypatch: p
         patch.setattr("bnfold.cli.invocation.click.echo", lambda text, **_: said.append(text))
         assert read.opened() == Path(MODELS / "bn9.onnx").read_bytes()
     assert said == ["bnfold: waiting for a model on standard input"]
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("convert a.onnx o.onnx 13", "--opset 13"),
+        ("verify a.onnx a.onnx 4", "--samples 4"),
+        ("fold a.onnx o.onnx --opset 13", "`bnfold convert IN OUT --opset N`"),
+        ("optimize a.onnx o.xml", "does not convert between ONNX and OpenVINO IR"),
+    ],
+)
+def test_wrong_usage_says_what_to_type(line: str, meant: str) -> None:
+    result = run(line)
+    assert (result.exit_code, meant in result.stderr) == (2, True)
