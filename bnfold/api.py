@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
@@ -17,7 +16,7 @@ import onnx
 
 from bnfold.errors import WrongUsage
 from bnfold.pipeline import formats
-from bnfold.pipeline.arguments import open_source, process_source, settings_of
+from bnfold.pipeline.arguments import open_source, options_of, process_source, settings_of
 from bnfold.pipeline.outcome import Outcome
 from bnfold.settings import ONE_JOB, OptionFields, Options, OutputOptions, VerifyOptions, simplified
 from bnfold.verification import Verdict
@@ -69,7 +68,7 @@ def optimize(
         >>> {event.verdict for event in outcome.report.batchnorms}
         {'folded'}
     """
-    chosen = replace(settings_of(Options, options, "options"), **dict[str, Any](fields))
+    chosen = options_of(fields, options)
     return process_source(source, output, simplified(chosen, simplify), verify)
 
 
@@ -94,7 +93,7 @@ def fold(
         (6, False)
     """
     settings: dict[str, Any] = {"target_opset": "keep", **ONE_JOB, **options}
-    return process_source(source, output, Options(**settings), verify)
+    return process_source(source, output, options_of(settings), verify)
 
 
 def upgrade(
@@ -120,7 +119,7 @@ def upgrade(
         (6, 17, 9)
     """
     settings: dict[str, Any] = {"fold": False, **ONE_JOB, **options}
-    return process_source(source, output, Options(**settings), verify)
+    return process_source(source, output, options_of(settings), verify)
 
 
 def convert(
@@ -158,7 +157,7 @@ def convert(
         raise WrongUsage("give one opset, or an ir_version: for example bnfold.convert(model, opset=13)")
     target = "keep" if opset is None else opset
     settings: dict[str, Any] = {"target_opset": target, "fold": False, **ONE_JOB, **options}
-    return process_source(source, output, Options(**settings), verify)
+    return process_source(source, output, options_of(settings), verify)
 
 
 def decompose(
@@ -182,7 +181,7 @@ def decompose(
         9
     """
     settings: dict[str, Any] = {"target_opset": "keep", "fold": False, "decompose": "all", **ONE_JOB, **options}
-    return process_source(source, output, Options(**settings), verify)
+    return process_source(source, output, options_of(settings), verify)
 
 
 def inspect(source: Source, *, options: Options | None = None, **fields: Unpack[OptionFields]) -> Outcome:
@@ -204,7 +203,7 @@ def inspect(source: Source, *, options: Options | None = None, **fields: Unpack[
         >>> [(event.version, event.mode, event.into) for event in bnfold.inspect("model.onnx").report.batchnorms][:1]
         [(6, 'inference', ('node1',))]
     """
-    chosen = replace(settings_of(Options, options, "options"), **dict[str, Any](fields), simplify=())
+    chosen = options_of({**fields, "simplify": ()}, options)
     return process_source(source, None, chosen, VerifyOptions(depth="none"))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,6 +41,20 @@ def settings_of(kind: type[T], value: object, name: str) -> T:
         wanted = f"a bnfold.{kind.__name__} is wanted, not {type(value).__name__}"
         raise TypeError(f"{name}: {wanted}; for example bnfold.{kind.__name__}({example})")
     return value
+
+
+def options_of(fields: Mapping[str, Any], options: Options | None = None) -> Options:
+    """Return the options with other fields. Raises TypeError for a name that is none."""
+    known = {field.name for field in dataclasses.fields(Options)}
+    for name in fields.keys() - known:
+        if name in {field.name for field in dataclasses.fields(VerifyOptions)}:
+            raise TypeError(f"{name} belongs to verification: verify=bnfold.VerifyOptions({name}=...)")
+        from difflib import get_close_matches  # which takes as long to import as click
+
+        near = ["target_opset"] if name == "opset" else get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else "bnfold.Options has those that there are"
+        raise TypeError(f"there is no option {name}; {hint}")
+    return dataclasses.replace(settings_of(Options, options, "options"), **fields)
 
 
 def output_options(output: str | os.PathLike[str] | None) -> OutputOptions | None:
