@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from itertools import chain
 from typing import Any, Literal
 
 import onnx
@@ -96,8 +95,9 @@ def _needs(model: ir.Model) -> Iterator[tuple[int, str]]:
         yield 6, "a sparse initializer"
     if proto.graph.quantization_annotation:
         yield 5, "a quantization annotation"
-    typed = chain(((value.dtype, value.name) for value in values), _named_types(model))
-    for dtype, name in {dtype: name for dtype, name in typed if dtype in _TYPES_SINCE}.items():
+    typed = {value.dtype: value.name for value in values if value.dtype in _TYPES_SINCE}
+    typed.update((dtype, name) for dtype, name in _named_types(model) if dtype in _TYPES_SINCE)
+    for dtype, name in typed.items():
         assert dtype is not None
         yield _TYPES_SINCE[dtype], f"the type {type_name(dtype)} of {name!r}"
     table: dict[tuple[str, int], int] = onnx.helper.OP_SET_ID_VERSION_MAP

@@ -150,7 +150,7 @@ class NodeConversion:
         attrs = self._stated_broadcast(op_type, inputs, attrs) | attrs
         for name in self.node.attrs:
             self.node.del_attr(name)
-        self.node.op_type = op_type
+        self.node.set_op_type(op_type)
         self.node.set_inputs(inputs)
         for name, value in attrs.items():
             self.node.set_attr(name, value)

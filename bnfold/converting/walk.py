@@ -117,7 +117,7 @@ class GraphConverter:
         """Bring every node of ``root``, and of what is nested in it, to the target."""
         opset = root.opset("")
         for node in producers_first(root.nodes):  # shapes are inferred from nodes that have reached the target
-            for body in node.bodies:
+            for body in node.bodies if node.subgraphs else ():
                 self.graph(body)
             self._node(node, opset)
             if opset > self.context.target and node.is_op("Scan"):

@@ -43,7 +43,7 @@ def _keep_as_identity(node: ir.Node, source: ir.Value) -> None:
         node.del_attr(name)
     node.set_inputs([source])
     node.trim_outputs(1)
-    node.op_type = "Identity"
+    node.set_op_type("Identity")
 
 
 def bypass(node: ir.Node, slot: int) -> None:
@@ -88,7 +88,7 @@ def edit_all(edits: Sequence[Edit], budget: SizeBudget, served: str = "") -> lis
         elif isinstance(edit, SetAttr):
             edit.node.set_attr(edit.name, edit.value)
         elif isinstance(edit, Become):
-            edit.node.op_type = edit.op_type
+            edit.node.set_op_type(edit.op_type)
     placed: dict[object, ir.Node] = {}
     keys = [(edit, edit.edge) for edit in edits if isinstance(edit, ExtraAdd)]
     for edit, key in keys:

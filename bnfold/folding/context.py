@@ -110,9 +110,8 @@ class FoldContext:
         changed = [*plan.relabelled, *([target] if plan.direction == "down" else [])]
         consumers = [node for value in changed for node in value.consumers if node.graph is target.graph]
         absorbers = plan.absorbers or {edit.node: None for edit in plan.edits if isinstance(edit, SetConstant)}
-        labels = {node: node.label for node in (*plan.nodes, *absorbers)}
-        into, passed = (tuple(labels[node] for node in nodes) for nodes in (absorbers, plan.nodes))
-        operators = tuple(dict.fromkeys(absorber.op_type for absorber in absorbers))
+        into, passed = tuple([node.label for node in absorbers]), tuple([node.label for node in plan.nodes])
+        operators = tuple({node.op_type: None for node in absorbers})
         gets_other_consumers = plan.direction == "up" and source.only_use is None
 
         def tell(added: list[ir.Node]) -> None:
@@ -180,12 +179,8 @@ class FoldContext:
             if not fresh:
                 break
             region.update(dict.fromkeys(fresh))
-        return ir.Cut(
-            graph.path,
-            tuple(value.name for value in inputs),
-            tuple(value.name for value in outputs),
-            rewrite,
-        )
+        read, made = tuple([value.name for value in inputs]), tuple([value.name for value in outputs])
+        return ir.Cut(graph.path, read, made, rewrite)
 
     def _is_original(self, value: ir.Value) -> bool:
         """Whether a value of this name is in the file, and means the same there."""
@@ -193,11 +188,11 @@ class FoldContext:
 
 
 def _boundary(region: dict[ir.Node, None]) -> tuple[Iterable[ir.Value], Iterable[ir.Value]]:
-    read = dict.fromkeys(value for node in region for value in node.inputs if value is not None)
-    made = dict.fromkeys(value for node in region for value in node.outputs if value is not None)
+    read = {value: None for node in region for value in node.inputs if value is not None}
+    made = [value for node in region for value in node.outputs if value is not None]
     return (
         [value for value in read if value.producer not in region and ir.constant(value) is None],
-        [value for value in made if value.is_output or any(consumer not in region for consumer, _ in value.uses)],
+        [value for value in made if value.is_output or not region.keys() >= set(value.consumers)],
     )
 
 

@@ -139,7 +139,7 @@ class Graph:
     def remove(self, node: Node) -> None:
         """Drop a node. Its outputs must have no consumers, unless another node produces them already."""
         node.detach()
-        for body in node.bodies:
+        for body in node.bodies if node.subgraphs else ():
             body.dissolve()
         for value in node.outputs:
             if value is not None and value.producer is node:

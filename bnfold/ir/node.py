@@ -23,17 +23,17 @@ _NONE: Mapping[str, list[Graph]] = MappingProxyType({})
 
 
 class Node:
-    """``inputs`` and ``outputs`` are read-only from outside; None stands for an omitted optional one."""
+    """``op_type``, ``inputs`` and ``outputs`` are read-only from outside; None stands for an omitted optional one."""
 
-    __slots__ = (*("_op_type", "domain", "graph", "inputs", "outputs", "proto", "removed", "subgraphs", "_spelled"),)
+    __slots__ = (*("domain", "graph", "inputs", "op_type", "outputs", "proto", "removed", "subgraphs", "_spelled"),)
 
     def __init__(self, graph: Graph, proto: onnx.NodeProto) -> None:
         self.graph = graph
         self.proto = proto
-        self._op_type: str = proto.op_type
+        self.op_type: str = proto.op_type
         domain = proto.domain
-        if type(self._op_type) is not str or type(domain) is not str:  # protobuf gives bytes for what is no text
-            raise MalformedModel(f"the operator {self._op_type!r} of domain {domain!r} is not UTF-8")
+        if type(self.op_type) is not str or type(domain) is not str:  # protobuf gives bytes for what is no text
+            raise MalformedModel(f"the operator {self.op_type!r} of domain {domain!r} is not UTF-8")
         self.domain: str = "" if domain == "ai.onnx" else domain
         self.inputs: list[Value | None] = []
         self.outputs: list[Value | None] = []
@@ -55,21 +55,13 @@ class Node:
         """What to call the node in a message: its name, or else the first value it makes."""
         return self.name or next((value.name for value in self.outputs if value), "") or f"<{self.op_type}>"
 
-    @property
-    def op_type(self) -> str:
-        return self._op_type
-
-    @op_type.setter
-    def op_type(self, op_type: str) -> None:
-        self._op_type = self.proto.op_type = op_type
-
     def is_op(self, *op_types: str) -> bool:
         """Whether this is one of the named operators of the default domain."""
-        return self._op_type in op_types and not self.domain
+        return self.op_type in op_types and not self.domain
 
     def has_trait(self, trait: frozenset[str]) -> bool:
         """Whether this is an operator of the default domain among those of `bnfold.ir.traits`."""
-        return self._op_type in trait and not self.domain
+        return self.op_type in trait and not self.domain
 
     @property
     def is_call(self) -> bool:
@@ -80,7 +72,7 @@ class Node:
     @property
     def is_known(self) -> bool:
         """Whether its operator is one of the default domain, or of the few of onnxruntime's own that bnfold knows."""
-        return self.domain == ("com.microsoft" if self._op_type in OF_ONNXRUNTIME else "")
+        return self.domain == ("com.microsoft" if self.op_type in OF_ONNXRUNTIME else "")
 
     def input(self, index: int) -> Value | None:
         """Return the input at ``index``; None when it is omitted in either way."""
@@ -128,7 +120,7 @@ class Node:
         return default
 
     def _check_type(self, attribute: onnx.AttributeProto) -> None:
-        expected = None if self.domain else _attribute_types(self._op_type).get(attribute.name)
+        expected = None if self.domain else _attribute_types(self.op_type).get(attribute.name)
         if expected is None:
             return
         kind: int = attribute.type or kind_by_field(attribute) or AP.INT
@@ -170,6 +162,10 @@ class Node:
         self._spelled = None
         del self.proto.attribute[:]
         self.proto.attribute.extend(attributes)
+
+    def set_op_type(self, op_type: str) -> None:
+        """Turn the node into another operator of its domain."""
+        self.op_type = self.proto.op_type = op_type
 
     # -- edges
 

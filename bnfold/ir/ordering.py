@@ -20,7 +20,7 @@ def producers_first(nodes: Iterable[Node]) -> list[Node]:
         stack = [node]
         while stack:
             top = stack[-1]
-            producers = [value.producer for value in _reads(top) if value.producer not in entered]
+            producers = [value.producer for value in _reads(top) if value is not None and value.producer not in entered]
             waiting = [producer for producer in producers if producer is not None and producer in place]
             entered.add(top)
             if waiting:
@@ -33,7 +33,7 @@ def producers_first(nodes: Iterable[Node]) -> list[Node]:
 def _are_in_order(nodes: list[Node]) -> bool:
     unmet = set(nodes)
     for node in nodes:
-        if not unmet.isdisjoint([value.producer for value in _reads(node)]):
+        if not unmet.isdisjoint([value.producer for value in _reads(node) if value is not None]):
             return False
         unmet.remove(node)
     return True
@@ -48,9 +48,11 @@ def sort_nodes(graph: Graph) -> bool:
     return bool(unsorted)
 
 
-def _reads(node: Node) -> list[Value]:
-    read = [value for value in node.inputs if value is not None]
-    for body in node.bodies if node.subgraphs else ():
+def _reads(node: Node) -> list[Value | None]:
+    if not node.subgraphs:
+        return node.inputs  # as nearly always
+    read = [*node.inputs]
+    for body in node.bodies:
         read += body.outputs
         for inner in body.nodes:
             read += _reads(inner)

@@ -214,7 +214,7 @@ class Report:
 
     def drop_cuts(self, changed: Collection[tuple[str, str]]) -> None:
         """Drop the boundaries at values of ``changed``, by graph and name, around which something else changed."""
-        for cut in [*self._all_cuts]:
+        for cut in [*self._all_cuts] if changed else ():
             if any((cut.graph, name) in changed for name in (*cut.inputs, *cut.outputs)):
                 del self._all_cuts[cut]
 

@@ -88,7 +88,7 @@ class Editor:
         if plan.attrs is not None:
             node.replace_attrs([onnx.helper.make_attribute(name, content) for name, content in plan.attrs.items()])
         node.set_inputs(inputs)
-        node.op_type = plan.op_type
+        node.set_op_type(plan.op_type)
         return node.label
 
     def _operand(self, node: ir.Node, operand: Operand) -> ir.Value | None:

@@ -23,9 +23,7 @@ def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Unite | None:
 
     None of them has attributes that are references.
     """
-    if node.domain or node.subgraphs or node.op_type in _NEVER:
-        return None
-    if not any(value is not None for value in node.inputs):
+    if node.domain or node.subgraphs or node.op_type in _NEVER or not any(node.inputs):
         return None
     # To spell nodes out takes long, and few are alike: two of them are, before either is.
     rough = (node.op_type, tuple(map(_rough_key, node.inputs)))

@@ -174,6 +174,6 @@ def test_a_snapshot_is_the_model_as_it_was() -> None:
     )
     model = ir.load(proto)
     given = model.snapshot()
-    model.graph.nodes[0].op_type = "Neg"
+    model.graph.nodes[0].set_op_type("Neg")
     assert given().graph.nodes[0].op_type == "Relu"
     assert given() is given()

@@ -104,7 +104,7 @@ def test_domains_and_labels() -> None:
     node.proto.name = "named"
     assert node.name == "named"
     assert repr(node) == "Node(Op, 'named')"
-    node.op_type = "New"
+    node.set_op_type("New")
     assert node.is_op("Other", "New")
     assert node.proto.op_type == "New"
 

@@ -64,7 +64,7 @@ def test_without_any_if_two_are_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_what_is_wrong_without_simplification_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def change(run: PassContext) -> None:
         (node,) = (node for node in run.model.nodes() if node.is_op("Elu"))
-        node.op_type = "Selu"
+        node.set_op_type("Selu")
 
     monkeypatch.setattr(passes, "PASSES", (*passes.PASSES[:-1], change))
     with pytest.raises(VerificationFailed):

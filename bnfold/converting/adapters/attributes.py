@@ -41,7 +41,7 @@ def stated_sequence(conversion: NodeConversion) -> None:
 
 def rename(op_type: str, conversion: NodeConversion) -> None:
     """Give the same operator a new name."""
-    conversion.node.op_type = op_type
+    conversion.node.set_op_type(op_type)
 
 
 def respell(name: str, forms: Mapping[str, str], conversion: NodeConversion) -> None:

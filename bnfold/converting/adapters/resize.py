@@ -43,7 +43,7 @@ def upsample_to_resize(conversion: NodeConversion) -> None:
     if conversion.node.has_attr("scales"):
         scales_input(conversion)
     plain_mode(conversion)
-    conversion.node.op_type = "Resize"
+    conversion.node.set_op_type("Resize")
     if conversion.target >= 11:
         _at_asymmetric_points(conversion, conversion.input(0), conversion.input(1), "floor")
         conversion.finished = True  # the later versions of Resize only add to this form

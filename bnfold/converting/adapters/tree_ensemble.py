@@ -272,5 +272,5 @@ def _append_scores(conversion: NodeConversion, votes: ir.Value, dtype: int, tran
 
 def become(conversion: NodeConversion, op_type: str, attributes: list[onnx.AttributeProto]) -> None:
     """Turn the node into another one of the domain."""
-    conversion.node.op_type = op_type
+    conversion.node.set_op_type(op_type)
     conversion.node.replace_attrs(attributes)

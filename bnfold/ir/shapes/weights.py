@@ -6,7 +6,6 @@ Nothing is known of data that a plugin produces, but the result of a convolution
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 
 import onnx
 from onnx import TypeProto
@@ -37,9 +36,10 @@ def type_by_weights(node: Node) -> TypeProto | None:
 def dims_by_weights(node: Node) -> Dims | None:
     """Return the dims of the first output, as far as they are certain; None if the rank is unknown."""
     tell = _TELLTALES.get(node.op_type) if node.is_known else None
-    with suppress(ReferenceAttribute):
+    try:
         return tell(node) if tell is not None else None
-    return None
+    except ReferenceAttribute:
+        return None
 
 
 def contradicts_weights(model: Model) -> bool:
