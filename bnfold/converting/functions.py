@@ -91,8 +91,8 @@ def _needs_values(node: ir.Node, opset: int, target: int) -> bool:
     if node.domain or node.is_call:
         return False
     version = version_at(node.op_type, opset)
-    if node.op_type in table.BY_HAND:
-        return any(entry.ref_attr_name and entry.name not in _KEPT for entry in node.proto.attribute)
     if version is None or opset > target:
         return version_at(node.op_type, target) != version
+    if node.op_type in table.BY_HAND:
+        return any(entry.ref_attr_name and entry.name not in _KEPT for entry in node.proto.attribute)
     return not table.is_compatible(node.op_type, version, target)

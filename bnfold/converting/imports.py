@@ -39,8 +39,10 @@ def check_complete(model: ir.Model) -> None:
     """
     calls = {(node.domain, node.op_type) for node in model.nodes()}
     unused = {graph for graph in model.functions if (graph.proto.domain, graph.proto.name) not in calls}
+    sparse = {
+        tensor.values.name for graph in model.graphs() for tensor in getattr(graph.proto, "sparse_initializer", ())
+    }
     for graph in (graph for graph in model.graphs() if graph not in unused):
-        sparse = {tensor.values.name for tensor in getattr(graph.proto, "sparse_initializer", ())}
         for node in graph.nodes:
             for value in node.inputs:
                 if value is not None and _is_unmade(value) and value.name not in sparse:

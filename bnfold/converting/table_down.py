@@ -114,6 +114,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("Expand", 8): reshape.repeated,
     **{(op_type, 8): reshape.of_one_shape for op_type in ("Max", "Mean", "Min", "Sum")},
     **{(op_type, 7): attributes.stated_sequence for op_type in ("GRU", "LSTM", "RNN")},
+    ("OneHot", 11): indexing.one_hot,
     ("GatherND", 11): indexing.gather_nd,
     ("GatherElements", 11): indexing.gather_elements,
     ("ScatterND", 11): indexing.scatter_nd,

@@ -24,13 +24,16 @@ def apply_plan(plan: Plan, budget: SizeBudget) -> tuple[list[str], list[ir.Node]
             bypass(edit.node, edit.slot)
     source, target = plan.chain.source, plan.chain.target
     if plan.direction == "stay":
-        _keep_as_identity(links.pop(), source)
         gone.remove(target.name)
+    is_fixed = source.producer is None or source.is_output or source.graph is not target.graph
+    stays = plan.direction == "stay" or (plan.direction == "up" and is_fixed)
+    if stays:
+        _keep_as_identity(links.pop(), source)
     elif plan.direction == "down":
         target.replace_uses(source)
     for node in reversed(links):
         node.graph.remove(node)
-    if plan.direction == "up":
+    if plan.direction == "up" and not stays:
         target.take_over(source)
     for value in plan.relabelled:
         if value is not source and value.producer is not None:

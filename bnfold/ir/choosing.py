@@ -27,7 +27,7 @@ def _concat(node: Node, operands: Operands) -> Tensor:
 def _slice(node: Node, operands: Operands) -> Tensor:
     """Take what lies between ``starts`` and ``ends``; a start below zero is clamped, and so is an end."""
     source = need(operands, 0)
-    if node.graph.opset() < 10:
+    if node.has_attr("starts"):  # as before opset 10: while a graph is converted, nodes of both forms stand in it
         starts, ends = list(node.attr("starts")), list(node.attr("ends"))
         axes, steps = node.attr("axes"), None
     else:
@@ -86,7 +86,7 @@ def _pad(node: Node, operands: Operands) -> Tensor | None:
     if node.attr("mode", "constant") != "constant" or node.graph.opset() < 2:
         return None
     fill: Tensor = InMemory(source.dtype, np.zeros((), source.numpy().dtype))
-    if node.graph.opset() < 11:
+    if node.has_attr("pads"):
         pads = list(node.attr("pads"))
         fill = InMemory(source.dtype, np.asarray(node.attr("value", 0.0)).astype(source.numpy().dtype))
         axes: Sequence[int] = range(len(source.dims))
@@ -126,7 +126,7 @@ def _size(_: Node, operands: Operands) -> Tensor:
 def _parts(node: Node, operands: Operands, source: Tensor, axis: int) -> list[int]:
     """Return how long each part of a Split is."""
     numbers = _numbers_of(operands, 1, len(node.outputs))
-    if node.graph.opset() < 13 and node.has_attr("split"):
+    if node.has_attr("split"):
         numbers = list(node.attr("split"))
     if numbers is None:
         longest = -(-source.dims[axis] // len(node.outputs))

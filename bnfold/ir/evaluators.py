@@ -238,7 +238,7 @@ def broadcasts(node: Node, sources: Sequence[Tensor], since: int) -> bool:
     """Whether operands fit together as they do ``since`` an opset. Raises ValueError where they fit in none."""
     dims = {source.dims for source in sources}
     small(np.broadcast_shapes(*dims))
-    return node.graph.opset() >= since or not (len(dims) > 1 or node.has_attr("broadcast"))
+    return not node.has_attr("broadcast") and (node.graph.opset() >= since or len(dims) == 1)
 
 
 def arithmetic(function: Function, of_integers: Function | None = None, since: int = 7) -> Evaluator:

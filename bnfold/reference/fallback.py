@@ -55,7 +55,6 @@ FUNCTIONS: dict[tuple[str, str], tuple[int, ...]] = {
     ("", "AffineGrid"): (20,),
     ("", "Attention"): (23, 24, 25),
     ("", "CausalConvWithState"): (27,),
-    ("", "Celu"): (12, 28),
     ("", "DynamicQuantizeLinear"): (11,),
     ("", "LinearAttention"): (27,),
     ("", "MeanVarianceNormalization"): (9, 13),

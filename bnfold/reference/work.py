@@ -35,7 +35,7 @@ class Work:
     def add(self, node: ir.Node, inputs: Sequence[Any], results: Sequence[Any]) -> None:
         """Count a node that has run."""
         made = sum(result.size for result in results if isinstance(result, np.ndarray))
-        self.seconds += _RUN_SECONDS + made * (ELEMENT_SECONDS + _products(node, inputs) / PRODUCTS_A_SECOND)
+        self.seconds += _RUN_SECONDS + made * ELEMENT_SECONDS + _products(node, inputs, made) / PRODUCTS_A_SECOND
         if node.is_op("LSTM", "GRU", "RNN"):
             data, weights, recurrence = inputs[:3]
             steps = data.shape[1 if node.attr("layout") else 0] * recurrence.shape[0]
@@ -43,14 +43,11 @@ class Work:
             self.seconds += steps * _STEP_SECONDS + products / PRODUCTS_A_SECOND
 
 
-def _products(node: ir.Node, inputs: Sequence[Any]) -> float:
-    """Return the multiply-adds for each element that a node makes."""
+def _products(node: ir.Node, inputs: Sequence[Any], made: int) -> float:
+    """Return the multiply-adds of a node that makes so many elements."""
     if not node.is_op("Conv", "ConvTranspose", "MatMul", "Gemm"):
         return 0.0
     data, weight = inputs[:2]
-    if node.is_op("Conv"):
-        return float(weight.size / max(weight.shape[0], 1))
-    if node.is_op("ConvTranspose"):
-        apart = int(node.attr("group", 1)) * math.prod(node.attr("strides") or [1])
-        return float(weight.size / max(math.prod(weight.shape[1:2]) * apart, 1))
-    return float(data.shape[-1]) if data.ndim else 0.0
+    if node.is_op("Conv", "ConvTranspose"):  # each element that is made, or read, meets one window
+        return float((made if node.is_op("Conv") else data.size) * weight.size / max(weight.shape[0], 1))
+    return float(made * data.shape[-1]) if data.ndim else 0.0

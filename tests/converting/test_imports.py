@@ -169,3 +169,47 @@ def test_an_import_that_a_body_or_a_function_needs_stays(text: Text) -> None:
     assert imports.unread_imports(model) == {"com.microsoft"}
     model.proto.training_info.add()
     assert imports.unread_imports(model) == set()
+
+
+def test_a_body_reads_a_sparse_weight_of_the_graph_around_it() -> None:
+    weight = helper.make_sparse_tensor(
+        numpy_helper.from_array(np.array([1, 2], np.float32), "s"), numpy_helper.from_array(np.array([0, 2])), [3]
+    )
+    branches = {
+        f"{name}_branch": helper.make_graph(
+            [helper.make_node("Add", ["x", "s"], [name])],
+            name,
+            [],
+            [helper.make_tensor_value_info(name, FLOAT, [2, 3])],
+        )
+        for name in ("then", "else")
+    }
+    infos = [
+        helper.make_tensor_value_info("x", FLOAT, [2, 3]),
+        helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+    ]
+    result = helper.make_tensor_value_info("y", FLOAT, [2, 3])
+    choice = helper.make_node("If", ["c"], ["y"], **branches)
+    graph = helper.make_graph([choice], "g", infos, [result], sparse_initializer=[weight])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    assert bnfold.convert(proto, opset=13).verified
+
+
+@pytest.mark.parametrize("opset", [21, 17, 13, 9])
+def test_a_normalization_in_a_function_goes_down(opset: int) -> None:
+    """What it takes to lower it is known of the call alone."""
+    text = """<ir_version: 10, opset_import: ["" : 22, "own" : 1]>
+        g (float[2,3,4] x, float[3] s, float[3] b) => (float[2,3,4] y) { y = own.F (x, s, b) }
+        <domain: "own", opset_import: ["" : 22]> F (p, q, r) => (o) { o = InstanceNormalization (p, q, r) }"""
+    assert bnfold.convert(onnx.parser.parse_model(text), opset=opset).verified
+
+
+@pytest.mark.parametrize("attribute", ["strides: ints = @size", "group: int = @size"])
+def test_the_work_of_a_transposed_convolution_in_a_function_is_counted(attribute: str) -> None:
+    """Its attributes are known of the call alone."""
+    size, width = ("[2, 2]", 2) if "strides" in attribute else ("2", 1)
+    text = f"""<ir_version: 8, opset_import: ["" : 13, "own" : 1]>
+        g (float[1,2,5,6] x, float[2,{width},3,3] w) => (float[a,b,c,d] y, float[1,2,5,6] z) {{
+            y = own.F <size = {size}> (x, w)  z = Softmax <axis = 1> (x) }}
+        <domain: "own", opset_import: ["" : 13]> F <size> (p, q) => (o) {{ o = ConvTranspose <{attribute}> (p, q) }}"""
+    assert bnfold.convert(onnx.parser.parse_model(text), opset=12).verified

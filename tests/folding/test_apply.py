@@ -9,7 +9,9 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+import bnfold
 from tests.folding.nets import Net, compare, fold_only, folded
+from tests.verification.graphs import model
 
 
 def names(model: onnx.ModelProto) -> set[str]:
@@ -163,3 +165,15 @@ def test_a_factor_that_takes_another_stays_who_makes_its_product(count: int) -> 
     product = net.node("Mul", net.input(2, 3, 5, 7), net.const(3, 1, 1))
     result = folded(net, net.node("Neg", product), all_affines=True)
     assert all(value.name in result.model.graph.values for value in result.model.graph.outputs)
+
+
+@pytest.mark.parametrize(("first", "second"), [("Neg (x)", "Neg (t)"), ("Mul (x, two)", "Mul (t, half)")])
+def test_what_undoes_the_first_operator_becomes_an_identity(first: str, second: str) -> None:
+    """Once the first one is gone, what it read is an input, which cannot take another name."""
+    norm = "BatchNormalization (t, a, b, c, d)"
+    head = "(float[2,3,4] x) => (float[2,3,4] y, float[2,3,4] z)"
+    weights = {name: np.array([1.0, 2.0, 3.0], np.float32) for name in "abcd"}
+    weights |= {"two": np.array(2.0, np.float32), "half": np.array(0.5, np.float32)}
+    outcome = bnfold.optimize(model(f"{head} {{ t = {first}  z = {second}  y = {norm} }}", weights))
+    assert outcome.verified
+    assert [node.op_type for node in outcome.to_proto().graph.node] == ["Identity", "BatchNormalization"]

@@ -57,6 +57,22 @@ def gather_elements(conversion: NodeConversion) -> None:
     conversion.become("Gather", [flat, flat_places], axis=0)
 
 
+def one_hot(conversion: NodeConversion) -> None:
+    """Convert OneHot 11 → 9, where no place counts from the end: shape inference refuses constants that do.
+
+    Runtimes compute both versions alike. What lies before the first place stays nowhere.
+    """
+    held, depth = ir.constant(conversion.input(0)), ir.constant(conversion.input(1))
+    if held is None or places.is_never_negative(conversion.input(0)):
+        return
+    if depth is None:
+        raise Inexpressible("has places that count from the end, and a depth that is no constant")
+    array, size = held.numpy(), depth.numpy().reshape(-1)[0]
+    turned = np.where(array < 0, array + size, array)
+    turned = np.where(turned < 0, size, turned).astype(array.dtype)
+    conversion.node.set_input(0, conversion.constant(turned, "places"))
+
+
 _MOST_PLACES = 1 << 20
 """Places of elements that are worth a stored constant."""
 

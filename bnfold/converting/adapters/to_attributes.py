@@ -270,6 +270,8 @@ def count_of(name: str, conversion: NodeConversion) -> None:
     values = conversion.numbers(conversion.input(1), f"its {name}")
     if len(values) != 1:
         raise Inexpressible(f"has {len(values)} values for {name}")
+    if values[0] < 1:
+        raise Inexpressible(f"has {name}={values[0]}")
     conversion.node.set_inputs([conversion.input(0)])
     conversion.node.set_attr(name, values[0])
 

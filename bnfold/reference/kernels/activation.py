@@ -60,6 +60,7 @@ _CURVES: dict[str, tuple[tuple[int, ...], Callable[..., Array], tuple[str, ...]]
     "Mish": ((18, 22), lambda x: x * np.tanh(softplus(x)), ()),
     "HardSwish": ((14, 22), lambda x: x * np.clip(_SIXTH * x + 0.5, 0, 1), ()),
     "Elu": ((1, 6, 22), lambda x, alpha: np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x), ("alpha",)),
+    "Celu": ((12, 28), lambda x, alpha: np.maximum(x, 0) + np.minimum(alpha * np.expm1(x / alpha), 0), ("alpha",)),
     "HardSigmoid": ((1, 6, 22), lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1), ("alpha", "beta")),
     "IsInf": (
         (10, 20),

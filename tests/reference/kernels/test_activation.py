@@ -23,6 +23,7 @@ def test_no_overflow_where_the_result_is_finite() -> None:
     )
     assert np.isfinite(compute("Elu", 6, [BIG])).all()
     assert np.isfinite(compute("Selu", 6, [BIG])).all()
+    assert np.isfinite(compute("Celu", 12, [BIG])).all()
     np.testing.assert_allclose(compute("Softmax", 13, [BIG]), [0, 0, 0, 0, 1])
     np.testing.assert_allclose(compute("LogSoftmax", 13, [BIG]), [-1600, -801, -800, -799, 0])
 
@@ -55,6 +56,12 @@ def test_formula(op: str, opset: int, attrs: dict[str, Any], expected: Any) -> N
     x = floats(1, 3, 7) * 2
     wanted = [[expected(float(value)) for value in row] for row in x]
     np.testing.assert_allclose(compute(op, opset, [x], **attrs), wanted, rtol=1e-14, atol=1e-16)
+
+
+@pytest.mark.parametrize("opset", [12, 28])
+def test_celu_of_a_scalar_is_one(opset: int) -> None:
+    """The function in its text makes a list of it."""
+    assert compute("Celu", opset, [np.array(-1.0, np.float32)]).shape == ()
 
 
 def test_round_takes_halves_to_even() -> None:
