@@ -96,7 +96,7 @@ def raise_opset(run: PassContext) -> None:
     run.report.notes.extend([done.note] if done.note else [])
     run.report.add_cuts(done.cuts)
     run.report.notes.extend(
-        f"{count} {operator} left unchanged: bnfold does not know this operator at this opset"
+        f"{count} {operator} not converted: bnfold has no other version of this operator"
         for operator, count in done.passed.items()
     )
     run.converted = done
