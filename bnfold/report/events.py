@@ -268,6 +268,12 @@ class Report:
         more = len(rows) - len(shown)
         return ", ".join([*shown, *([f"{more} more kind{'s' if more > 1 else ''}"] if more else [])])
 
+    @property
+    def nodes(self) -> str:
+        """Nodes before and after and the simplifications, as a line; empty if nothing was simplified."""
+        made = self.simplifications()
+        return f"nodes {_change(self.before.nodes, self.after.nodes)}: {made}" if made else ""
+
     def to_json(self) -> dict[str, Any]:
         """Return the report without what only the caller knows (files, hashes, verification)."""
         return {
