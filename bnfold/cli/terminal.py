@@ -91,6 +91,12 @@ def wrote(files: Sequence[Path], how: str = "") -> None:
     say(f"wrote {' and '.join(f'{path} ({size(path.stat().st_size)})' for path in beside)}{how}")
 
 
+def wrote_reports(paths: Sequence[str]) -> None:
+    """Name the reports that were written."""
+    for path in paths:
+        say(f"wrote the report {path}")
+
+
 def headline(text: str, status: str) -> None:
     """Print the verdict of a comparison on standard output, in its colour."""
     click.secho(printable(text), fg=COLORS[status], color=False if os.environ.get("NO_COLOR") else None)
