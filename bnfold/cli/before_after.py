@@ -39,8 +39,8 @@ def _latency(report: Report) -> Iterator[Row]:
         yield "latency", "unknown", "unknown", printable(measured["error"])
         return
     before, after = (f"{measured[when] * 1000:.3g} ms" for when in ("before", "after"))
-    how = f"× {measured['ratio']:.3f} in {measured['runtime']}, 1 thread, {measured['rounds']} pairs of runs"  # noqa: RUF001
-    yield "latency", before, after, how
+    ratio = f"× {measured['ratio']:.3f} in {measured['runtime']}, 1 thread"  # noqa: RUF001 - it is one
+    yield "latency", before, after, f"{ratio}: the median ratio of {measured['rounds']} pairs of runs"
 
 
 def steps(before: Totals, rows: Sequence[StepRow]) -> Iterator[str]:
@@ -87,7 +87,8 @@ def nothing_to_do(outcome: Outcome) -> str:
     report, options = outcome.report, outcome.options
     same = (report.opset_before, report.ir_before, report.before) == (report.opset_after, report.ir_after, report.after)
     changed_names = report.renamed or report.removed_names or report.frozen or report.fixed
-    if not same or report.batchnorms or report.repairs or report.cuts or changed_names or outcome.steps:
+    changes = report.batchnorms or report.repairs or report.cuts or report.simplified or changed_names
+    if not same or changes or outcome.steps:
         return ""
     folds = options.fold or options.decompose != "never"
     why = ["it has no BatchNormalization"] if folds else []

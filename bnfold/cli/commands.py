@@ -134,6 +134,8 @@ def _inspect(args: Invocation) -> None:
     publish.emit(document, args.run.report, as_json=args.run.as_json)
     if not (args.run.as_json or args.run.quiet):
         terminal.inspection(outcome, document)
+    if not args.run.quiet:
+        terminal.wrote_reports(args.run.report)
     sys.exit(single.exit_code(outcome, args))
 
 
@@ -167,6 +169,7 @@ def verify(args: Invocation) -> None:
         publish.to_stdout(verdict.to_json())
     else:
         terminal.verdict(verdict, verbose=args.run.verbose)
+    terminal.wrote_reports(args.run.report)
     if verdict.status == "failed":
         sys.exit(1)
     if verdict.status == "unverified" and args.delivery.require_verified:
@@ -201,6 +204,7 @@ def diff(args: Invocation) -> None:
         terminal.headline(*headline(document))
         for line in differences.lines(document, verbose=args.run.verbose):
             click.echo(line)
+    terminal.wrote_reports(args.run.report)
     sys.exit(not document["equal"])
 
 
@@ -260,6 +264,8 @@ def _run(args: Invocation) -> None:
     run = args.run
     if not run.quiet or is_refused or outcome.status == "unverified":
         terminal.summary(outcome, verbose=run.verbose, quiet=run.quiet, is_refused=is_refused)
+    if not run.quiet:
+        terminal.wrote_reports(run.report)
     if click.get_current_context().info_name == "upgrade" and not run.quiet:
         single.hint_at_convert(outcome)
     sys.exit(single.exit_code(outcome, args))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -38,7 +39,9 @@ def found(args: Invocation) -> dict[str, Any]:
     from bnfold.pipeline import formats
 
     old, new = (formats.of(path).load(Path(path)) for path in (args.source, args.output))
-    return diffing.diff(old, new, drawn=bool(args.run.report), values=args.run.values, checks=args.checks)
+    document = diffing.diff(old, new, drawn=bool(args.run.report), values=args.run.values, checks=args.checks)
+    document["same_bytes"] = document["equal"] and filecmp.cmp(args.source, args.output, shallow=False)
+    return document
 
 
 def lines(document: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
@@ -46,9 +49,11 @@ def lines(document: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
     old, new = document["before"], document["after"]
     names = {**old["operators"], **new["operators"]}
     counts = [(f"  {name}", *(str(side["operators"].get(name, 0)) for side in (old, new))) for name in names]
+    constants = [("  of them constants", str(old["constant_nodes"]), str(new["constant_nodes"]))]
     rows = [
         ("", "A", "B"),
         ("nodes", str(old["nodes"]), str(new["nodes"])),
+        *(row for row in constants if row[1:] != ("0", "0")),
         *(row for row in counts if row[1] != row[2]),
         ("weights", size(old["weights"]), size(new["weights"])),
         *((row["what"], row["before"], row["after"]) for row in (*document["interface"], *document["metadata"])),

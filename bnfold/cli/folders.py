@@ -158,6 +158,8 @@ def _finish(results: Sequence[FileResult], args: Invocation, skipped: int) -> in
         told = {"table": not (given.as_json or given.quiet), "folds": args.options.fold}
         told["is_refused"] = args.delivery.require_verified
         terminal.batch_summary(shown if given.quiet else results, skipped=skipped, **told)
+    if not given.quiet:
+        terminal.wrote_reports(given.report)
     if any(result.message == scheduler.INTERRUPTED for result in results):
         return INTERRUPTED
     if any(result.status == "failed" for result in results):

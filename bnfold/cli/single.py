@@ -39,6 +39,7 @@ def process(args: Invocation, delivery: OutputOptions | None) -> Outcome:
             outcome: Any = failure.outcome
             publish_report(outcome, args)
             terminal.verdict(outcome.verdict, verbose=args.run.verbose)
+            terminal.wrote_reports(args.run.report)
             raise
         except UpgradeBlocked as blocked:
             if not options.fold or options.target_opset == "keep":

@@ -10,7 +10,7 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 GOOD, WARNING, BAD = "green", "yellow", "red"
 MOST = 5
 """Lines of one kind below a result."""
+LONGEST_NAME = 60
+"""Characters of a name in a note, without --verbose."""
 
 COLORS = {"verified": GOOD, "unverified": WARNING, "failed": BAD}
 
@@ -89,6 +91,12 @@ def wrote(files: Sequence[Path], how: str = "") -> None:
     say(f"wrote {' and '.join(f'{path} ({size(path.stat().st_size)})' for path in beside)}{how}")
 
 
+def wrote_reports(paths: Sequence[str]) -> None:
+    """Name the reports that were written."""
+    for path in paths:
+        say(f"wrote the report {path}")
+
+
 def headline(text: str, status: str) -> None:
     """Print the verdict of a comparison on standard output, in its colour."""
     click.secho(printable(text), fg=COLORS[status], color=False if os.environ.get("NO_COLOR") else None)
@@ -107,13 +115,18 @@ def _verification(verdict: Verdict | None, *, verbose: bool = False) -> None:
         say("not verified: --no-verify was given", WARNING)
         return
     say(verdict.summary, GOOD if verdict.verified else BAD)
-    if not verdict.verified:
-        return
-    if verbose:
+    if verbose and verdict.verified:
         _evidence(verdict)
-    doubtful = (row for row in verdict.witnesses if row.agrees is False)
-    for note in (f"{row.witness}: {note}" for row in doubtful for note in row.notes):
+    doubtful = (row for row in verdict.witnesses if row.agrees is False and verdict.verified)
+    for note in _notes_of(verdict) if verbose else (f"{row.witness}: {note}" for row in doubtful for note in row.notes):
         say(f"  note: {note}")
+
+
+def _notes_of(verdict: Verdict) -> Iterator[str]:
+    """Yield the notes of a verification that its sentence does not say already."""
+    for note in (*verdict.notes, *(f"{row.witness}: {note}" for row in verdict.witnesses for note in row.notes)):
+        if note not in verdict.summary:
+            yield note
 
 
 def _unverified(outcome: Outcome, *, is_refused: bool) -> None:
@@ -159,9 +172,18 @@ def _notes(notes: Sequence[str], *, verbose: bool) -> None:
     for kind, alike in kinds.items():
         shown = alike if verbose or len(alike) <= MOST else alike[: MOST - 1]
         for note in shown:
-            say(f"  note: {note}")
+            say(f"  note: {note if verbose else _with_short_names(note)}")
         if len(shown) < len(alike):
             say(f"  note: {kind}: {len(alike) - len(shown)} more (--verbose has them all)")
+
+
+def _with_short_names(note: str) -> str:
+    """Cut long names in the middle: converters name a node after all the nodes that it replaces."""
+    if len(note) <= LONGEST_NAME:
+        return note
+    from bnfold.report.html.layout import shorten
+
+    return " ".join(shorten(word, LONGEST_NAME) for word in note.split(" "))
 
 
 def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
@@ -179,7 +201,8 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     from bnfold.cli import before_after
 
     nothing = before_after.nothing_to_do(outcome)
-    for line in [nothing] if nothing else [report.versions, report.became, *before_after.conversion(report)]:
+    told = [report.versions, *filter(None, [report.nodes]), report.became, *before_after.conversion(report)]
+    for line in [nothing] if nothing else told:
         say(line)
     if rows:
         worst = [min(row[form]["per_tensor"] for row in rows if row[form]) for form in ("folded", "equalized")]
@@ -199,9 +222,8 @@ def verdict(found: Verdict, *, verbose: bool = False) -> None:
     if found.localised is not None:
         made = f", made by {found.localised.rewrite}" if found.localised.rewrite else ""
         say(f"  first difference: {found.localised.tensor}{made}")
-    for note in (*found.notes, *(f"{row.witness}: {note}" for row in found.witnesses for note in row.notes)):
-        if note not in found.summary:
-            say(f"  note: {note}")
+    for note in _notes_of(found):
+        say(f"  note: {note}")
 
 
 def batch_summary(

@@ -36,6 +36,7 @@ def facts(model: ir.Model) -> dict[str, Any]:
     return {
         "path": model.label,
         "nodes": totals.nodes,
+        "constant_nodes": sum(map(_is_constant, model.nodes())),
         "weights": totals.weights,
         "operators": dict(totals.operators),
         "ir_version": proto.ir_version,
@@ -45,6 +46,11 @@ def facts(model: ir.Model) -> dict[str, Any]:
         "functions": {function.path: str(_opsets(function.proto)) for function in model.functions},
         "metadata": metadata | {entry.key: entry.value for entry in proto.metadata_props},
     }
+
+
+def _is_constant(node: ir.Node) -> bool:
+    """Whether nodes are matched without it, because it makes only constants, which their consumers are matched by."""
+    return all(ir.constant(value) is not None for value in node.outputs if value is not None)
 
 
 def _opsets(proto: onnx.ModelProto | onnx.FunctionProto) -> dict[str, int]:

@@ -18,6 +18,7 @@ from bnfold.pipeline.context import key_of
 from bnfold.pipeline.formats import Progress
 from bnfold.report import totals
 from bnfold.report.events import Report
+from bnfold.report.names import compare_names
 from bnfold.report.totals import Totals
 from bnfold.settings import Options, VerifyOptions
 
@@ -97,7 +98,7 @@ class ToolChain:
                 self.fold_again()
         report.notes.extend(f"{row.name} {row.status}: {row.reason}" for row in self.rows if row.reason)
         if self.model is not first:
-            follow(report, first, self.model, self.reports)
+            follow(report, self.model, self.reports)
         return [own, *self.rows]
 
     def take(self, step: external_tools.ExternalTool) -> bool:
@@ -179,11 +180,11 @@ def counted(model: ir.Model) -> Totals:
     return replace(totals.count(model), products=totals.multiply_adds(model))
 
 
-def follow(report: Report, before: ir.Model, after: ir.Model, later: Sequence[Report]) -> None:
-    """Bring a report on ``before`` in line with ``after``; ``later`` are those on bnfold's own passes in between."""
+def follow(report: Report, after: ir.Model, later: Sequence[Report]) -> None:
+    """Bring the report in line with ``after``; ``later`` are those on bnfold's own passes in between."""
     report.after, report.opset_after = counted(after), after.opset()
     report.ir_after = after.proto.ir_version
-    report.removed_names.extend(_names(before) - _names(after))
+    compare_names(report, after.value_names())
     there = {key_of(node) for node in after.nodes() if node.is_op("BatchNormalization")}
     left = [event for event in report.batchnorms if event.is_left and event.mode != "spelled-out"]
     gone = [event for event in left if event.key not in there]
@@ -194,7 +195,3 @@ def follow(report: Report, before: ir.Model, after: ir.Model, later: Sequence[Re
     for event in gone:
         last = told.get(event.key)
         event.fold(*((last.direction, last.into, last.operators, ()) if last else ("", (), (), ())))
-
-
-def _names(model: ir.Model) -> set[str]:
-    return {name for graph in model.graphs() for name in graph.values}

@@ -18,6 +18,7 @@ from bnfold.pipeline.folds import fold_affines, fold_again
 from bnfold.pipeline.formats import Progress
 from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
+from bnfold.report.names import compare_names
 from bnfold.semantics import Repair
 from bnfold.semantics import batchnorm as batchnorm_semantics
 from bnfold.settings import Options
@@ -28,6 +29,7 @@ def describe(run: PassContext) -> None:
     run.report.opset_before = run.model.opset()
     run.report.ir_before = run.model.proto.ir_version
     run.report.before = totals.count(run.model)
+    run.report.names_before = frozenset(run.model.value_names())
     run.before = run.model.clone() if run.model.path is None else None
     run.live()
 
@@ -96,7 +98,7 @@ def raise_opset(run: PassContext) -> None:
     run.report.notes.extend([done.note] if done.note else [])
     run.report.add_cuts(done.cuts)
     run.report.notes.extend(
-        f"{count} {operator} left unchanged: bnfold does not know this operator at this opset"
+        f"{count} {operator} not converted: bnfold has no other version of this operator"
         for operator, count in done.passed.items()
     )
     run.converted = done
@@ -185,7 +187,8 @@ def simplify(run: PassContext) -> None:
 
 def remove_dead_nodes(run: PassContext) -> None:
     """Remove nodes without a consumer, and record the final counts. Last of the rewrites, which leave such nodes."""
-    run.report.removed_names.extend(run.model.remove_dead_nodes())
+    run.model.remove_dead_nodes()
+    compare_names(run.report, run.model.value_names())
     run.model.release_sources()
     if run.report.fixed and (left := state_shapes(run.model)):
         run.report.notes.append(f"outputs that still have an open size: {', '.join(left)}")

@@ -165,6 +165,7 @@ class Report:
         fixed: The shape that an input had and has, by the name of the input, where it was asked for.
         latency: What runs of both models took, where that was asked for, as `Latency.to_json` has it.
         size_before: Bytes of the files that the model came in; None for one in memory.
+        names_before: Every name of a value in the model as it came.
         removed_names: Values that are gone.
         renamed: Values that have a new name, by the old one.
         scaled: By the graph and the name of a value that is another one by factors: its old name, and these.
@@ -189,6 +190,7 @@ class Report:
     fixed: dict[str, tuple[str, str]] = field(default_factory=dict)
     latency: Mapping[str, Any] | None = None
     size_before: int | None = None
+    names_before: frozenset[str] = frozenset()
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
     scaled: dict[tuple[str, str], tuple[str, Tensor]] = field(default_factory=dict)
@@ -267,6 +269,12 @@ class Report:
         shown = [f"{rewrite} ×{count}" for rewrite, count in rows[:most]]  # noqa: RUF001
         more = len(rows) - len(shown)
         return ", ".join([*shown, *([f"{more} more kind{'s' if more > 1 else ''}"] if more else [])])
+
+    @property
+    def nodes(self) -> str:
+        """Nodes before and after and the simplifications, as a line; empty if nothing was simplified."""
+        made = self.simplifications()
+        return f"nodes {_change(self.before.nodes, self.after.nodes)}: {made}" if made else ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the report without what only the caller knows (files, hashes, verification)."""

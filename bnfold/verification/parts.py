@@ -176,6 +176,13 @@ def _differs_elsewhere(whole: Whole) -> bool:
         return True
 
 
+def _hidden_in_whole(note: str, example: str) -> str:
+    """Return the note of a part, and that the whole models do not show an error in ``example`` either."""
+    if note.endswith(f"an error in {example}"):
+        return f"{note}, neither in this part nor in the whole models"
+    return f"{note}; a fault in {example} would not show in the whole models"
+
+
 def _in_whole(verifier: SubgraphVerifier, cut: ir.Cut, row: LocalRow, whole: Whole) -> LocalRow:
     sizes = len({tuple(map(shape_of, sample.feeds.values())) for sample in whole.seen})
     if row.at_some_sizes and sizes < (_SIZES if row.status == "failed" else 2):
@@ -189,6 +196,5 @@ def _in_whole(verifier: SubgraphVerifier, cut: ir.Cut, row: LocalRow, whole: Who
     except BnfoldError:
         return row
     if coverage.uncovered:
-        hidden = f"a fault in {coverage.example} would not show in the whole models"
-        return replace(row, note=f"{row.note}; {hidden}")
+        return replace(row, note=_hidden_in_whole(row.note, coverage.example))
     return replace(row, status="verified", note="compared in the whole models only")

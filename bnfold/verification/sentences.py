@@ -41,10 +41,12 @@ def _agree(relative: float, allowed: float, how: str, which: str = "") -> str:
 
 def parts_agree(count: int, kind: str, whole: str = "") -> str:
     """Return that each changed part agrees; ``whole`` says how the whole models agreed in a runtime."""
+    if not count:
+        return f"nothing that is computed has changed{f', and the whole model was run in {whole}' if whole else ''}"
     checked = f"{'1 ' + kind if count == 1 else f'each of {count} {kind}s'} was checked in float64"
     if whole:
         return f"{checked}, and the whole model was run in {whole}"
-    return f"{checked}, and the rest is unchanged" if count else "nothing that is computed has changed"
+    return f"{checked}, and the rest is unchanged"
 
 
 def runtime_agrees(relative: float, allowed: float) -> str:

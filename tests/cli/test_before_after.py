@@ -61,3 +61,13 @@ def test_multiply_adds_in_words() -> None:
     assert [before_after.products(count) for count in counts] == ["unknown", "0", "999", "4.1 G", "5e+03 T"]
     made = report(Totals(products=Products(5)), Totals())
     assert [line.split() for line in before_after.lines(made, verbose=False)][-1] == ["multiply-adds", "5", "unknown"]
+
+
+def test_the_ratio_of_latencies_says_what_it_is() -> None:
+    """The medians of the runs may say the opposite."""
+    made = report(Totals(), Totals())
+    made.latency = {
+        "before": 0.0668, "after": 0.0648, "ratio": 1.008, "runtime": "onnxruntime 1", "rounds": 20, "error": "",
+    }  # fmt: skip
+    (row,) = (line for line in before_after.lines(made, verbose=False) if line.startswith("latency"))
+    assert row.endswith("1.008 in onnxruntime 1, 1 thread: the median ratio of 20 pairs of runs")

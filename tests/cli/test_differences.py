@@ -151,3 +151,20 @@ def test_names_are_escaped(tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "\x1b" not in page
     assert "\u202e" not in page
+
+
+def test_equal_files_say_so_and_constants_are_counted_apart(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["": 15]> g (float[2] x) => (float[2] y) {
+        c = Constant <value = float[2] {1, 2}> ()  y = Add (x, c) }"""
+    proto = onnx.parser.parse_model(text)
+    onnx.save(proto, tmp_path / "a.onnx")
+    same = run("diff", tmp_path / "a.onnx", tmp_path / "a.onnx").stdout
+    assert "\nthe files are equal, byte for byte\n" in same
+    proto.graph.node[0].output[0] = proto.graph.node[1].input[1] = "other"
+    onnx.save(proto, tmp_path / "b.onnx")
+    result = run("diff", tmp_path / "a.onnx", tmp_path / "b.onnx", "--report", tmp_path / "r.html")
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert ["nodes", "2", "2"] in rows
+    assert ["of", "them", "constants", "1", "1"] in rows
+    assert "1 node, constants aside, is the same; nothing differs but names and metadata\n" in result.stdout
+    assert result.stderr.endswith(f"wrote the report {tmp_path / 'r.html'}\n")

@@ -73,3 +73,13 @@ def test_a_folder_becomes_one_page(tmp_path: Path) -> None:
     (bodies,) = re.findall(r'class="packed">([^<]+)<', page)
     (body,) = json.loads(zlib.decompress(b64decode(bodies)))
     assert body.count('<details class="row"') == 8
+
+
+def test_every_command_says_where_it_wrote_a_report(tmp_path: Path) -> None:
+    model, out, page = str(MODELS / "bn15.onnx"), str(tmp_path / "out.onnx"), str(tmp_path / "r.html")
+    said = f"wrote the report {page}\n"
+    for words in (["fold", model, out], ["inspect", model], ["verify", model, model], ["diff", model, model]):
+        result = CliRunner().invoke(main, [*words, "--report", page])
+        assert result.exit_code == 0, result.stderr
+        assert said in result.stderr
+    assert said not in CliRunner().invoke(main, ["inspect", model, "--quiet", "--report", page]).stderr

@@ -169,3 +169,42 @@ def test_of_many_notes_of_a_kind_a_few_are_shown(tmp_path: Path) -> None:
     assert len(short) == 5
     assert short[-1] == "  note: constant arithmetic folded: 5 more (--verbose has them all)"
     assert len(folded.findall(CliRunner().invoke(main, [*command, "--verbose"]).stderr)) == 9
+
+
+def test_an_inspection_says_what_is_simplified(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["": 15]> g (float[2] x) => (float[2] y) {
+        a = Identity (x) b = Identity (a) y = Relu (b) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    for words in (["inspect"], ["optimize", "--dry-run"]):
+        result = CliRunner().invoke(main, [*words, str(tmp_path / "m.onnx")])
+        assert result.exit_code == 0, result.stderr
+        (row,) = (line for line in result.stderr.splitlines() if line.startswith("nodes "))
+        assert row.startswith("nodes 3 → 1: ")
+        assert row.endswith("×2")  # noqa: RUF001 - it is one
+
+
+def test_notes_of_verification_are_printed_with_verbose(tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["": 15, "d": 1]> g (float[N] x) => (float[N] y) { y = d.Unknown (x) }'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    words = ["optimize", str(tmp_path / "m.onnx"), str(tmp_path / "out.onnx")]
+    note = "  note: the whole models were not compared: "
+    assert note not in CliRunner().invoke(main, words).stderr
+    assert note in CliRunner().invoke(main, [*words, "--verbose"]).stderr
+
+
+def test_long_names_in_notes_are_cut_in_the_middle_without_verbose(capsys: pytest.CaptureFixture[str]) -> None:
+    name = ";".join(f"layer{number}" for number in range(30))
+    note = f"constant arithmetic folded: {name} short"
+    terminal._notes([note], verbose=True)
+    assert capsys.readouterr().err == f"  note: {note}\n"
+    terminal._notes([note], verbose=False)
+    shown = capsys.readouterr().err.split()
+    assert [len(word) for word in shown[-2:]] == [60, 5]
+    assert shown[-2].startswith("layer0;layer1")
+    assert shown[-2].endswith(";layer29")
+
+
+def test_where_no_part_has_changed_none_was_checked() -> None:
+    heard = "onnxruntime 1: outputs are identical"
+    said = parts_agree(0, "changed part", heard)
+    assert said == f"nothing that is computed has changed, and the whole model was run in {heard}"

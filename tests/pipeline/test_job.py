@@ -235,3 +235,19 @@ def test_a_result_that_would_be_invalid_is_refused(in_memory: bool, monkeypatch:
         optimize(source)
     monkeypatch.setattr("bnfold.pipeline.passes.checker_error", lambda _: "bad before and after")
     assert optimize(source).verified
+
+
+def test_names_are_those_of_the_first_and_the_last_model() -> None:
+    """Folding renames both products; then simplifying takes one out, which equals the other."""
+    text = """<ir_version: 8, opset_import: ["": 15]> g (float[2,3] x) => (float[8] y) <
+        float[3,4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, float[4] k = {1, 2, 3, 4}, int64[1] to = {8}> {
+        m = MatMul (x, w) a = Relu (m) b = Mul (a, k) c = Reshape (b, to)
+        n = MatMul (x, w) d = Relu (n) e = Mul (d, k) f = Reshape (e, to)
+        y = Sub (c, f) }"""
+    done = bnfold.optimize(onnx.parser.parse_model(text), verify=QUICK, all_affines=True)
+    names, before = done.report.to_json()["names"], {"x", "w", "k", "to", *"mabcndefy"}
+    after = {name for graph in done.model.graphs() for name in graph.values}
+    assert set(names["removed"]) == before - after - names["renamed"].keys()
+    assert before.isdisjoint(names["renamed"].values())
+    assert after.issuperset(names["renamed"].values())
+    assert any("duplicate" in event.rewrite for event in done.report.simplified)

@@ -164,3 +164,11 @@ def test_a_size_that_only_the_result_reads_is_the_declared_one() -> None:
         for text, weights in (("y = Relu (x)", {}), (made, sizes))
     )
     assert verify(before, after, depth="local", runtime="none").status == "failed"
+
+
+def test_what_neither_the_part_nor_the_whole_shows_is_said_once() -> None:
+    note = parts._hidden_in_whole("the test inputs would not reveal an error in element 0 of X", "element 0 of X")
+    assert note.count("element 0 of X") == 1
+    assert note.endswith(", neither in this part nor in the whole models")
+    other = parts._hidden_in_whole("too large", "element 0 of X")
+    assert other == "too large; a fault in element 0 of X would not show in the whole models"

@@ -16,7 +16,10 @@ from bnfold.report.html.page import MAX_INLINE, MAX_ROWS, templates
 def tally(document: Mapping[str, Any]) -> str:
     """Say how many nodes are the same, and how many differences there are."""
     same, count = document["same"], len(document["differences"])
-    many = "1 node is the same" if same == 1 else f"{same} nodes are the same"
+    if document.get("same_bytes"):
+        return "the files are equal, byte for byte"
+    aside = ", constants aside," if any(document[side]["constant_nodes"] for side in ("before", "after")) else ""
+    many = f"1 node{aside} is the same" if same == 1 else f"{same} nodes{aside} are the same"
     if count:
         return f"{many}, {count} difference{'s' * (count != 1)}"
     return f"{many}; " + (

@@ -28,6 +28,8 @@ def of_model(model: ModelPage) -> str:
         f"{model.sentence}. {(document['verify'] or {}).get('summary', 'not verified')}",
         "",
         *table(("total", "before", "after"), rows),
+        *(["", "Simplified:"] if model.simplified else []),
+        *(f"* {count} × {_escaped(kind)}" for kind, count in model.simplified),  # noqa: RUF001
         *(["", "Left:"] if model.reasons else []),
         *(f"* {count} × `{code}`: {Reason.of(code).value}" for code, count in model.reasons),  # noqa: RUF001
     )

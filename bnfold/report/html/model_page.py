@@ -118,6 +118,13 @@ class ModelPage:
         return PurePath(self.title).name
 
     @property
+    def simplified(self) -> list[tuple[str, int]]:
+        """The kinds of simplifications with how often they were made, the most frequent first."""
+        counts = Counter(event["rewrite"] for event in self.document.get("simplified", ()))
+        counts.update({"Constant stored": self.document.get("lifted", 0)})
+        return [row for row in counts.most_common() if row[1]]
+
+    @property
     def states(self) -> dict[str, int]:
         counts = Counter(map(state, self.document.get("batchnorms", ())))
         return {name: counts[name] for name in STATES if counts[name]}

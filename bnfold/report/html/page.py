@@ -53,6 +53,7 @@ def html(documents: Sequence[Document]) -> str:
         sums=_sums(models),
         reasons=[(reason, ADVICE[reason]) for reason in Reason],
         texts=texts,
+        has_batchnorms=any(model.rows or model.reasons for model in models),
         used={code for document in documents for code in _codes(document)},
     )
     return page

@@ -32,12 +32,18 @@ def test_few_differences_stand_in_the_page() -> None:
     assert "Error along the depth" in text
 
 
+def told(same: int, count: int = 0, constants: int = 0, **others: bool) -> str:
+    sides = {side: {"constant_nodes": constants} for side in ("before", "after")}
+    return differences.tally({**sides, "same": same, "differences": [{}] * count, **others})
+
+
 def test_how_much_differs_is_told() -> None:
-    assert differences.tally({"same": 1, "differences": [{}]}) == "1 node is the same, 1 difference"
-    assert differences.tally({"same": 0, "differences": [{}, {}]}) == "0 nodes are the same, 2 differences"
-    same = {"same": 2, "differences": []}
-    assert differences.tally({**same, "equal": True}) == "2 nodes are the same; nothing differs but names and metadata"
-    assert differences.tally({**same, "equal": False}) == "2 nodes are the same; only the interface or an opset differs"
+    assert told(1, 1) == "1 node is the same, 1 difference"
+    assert told(0, 2) == "0 nodes are the same, 2 differences"
+    assert told(2, equal=True) == "2 nodes are the same; nothing differs but names and metadata"
+    assert told(2, equal=False) == "2 nodes are the same; only the interface or an opset differs"
+    assert told(2, 1, constants=3) == "2 nodes, constants aside, are the same, 1 difference"
+    assert told(2, equal=True, same_bytes=True) == "the files are equal, byte for byte"
 
 
 def test_many_are_packed() -> None:

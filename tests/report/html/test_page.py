@@ -10,6 +10,7 @@ from base64 import b64decode
 from html import unescape
 from pathlib import Path
 
+import onnx
 import pytest
 
 import bnfold
@@ -181,3 +182,22 @@ def test_operators_that_changed_come_first() -> None:
     changes = re.findall(r'<td class="n">([+-]\d+|same)</td>\n', table[: table.index("</tbody>")])
     assert changes == sorted(changes, key=lambda change: change == "same")
     assert {*changes} > {"same"}
+
+
+def simplified_report() -> dict[str, object]:
+    text = """<ir_version: 8, opset_import: ["": 15]> g (float[2] x) => (float[2] y) {
+        a = Identity (x) b = Identity (a) y = Relu (b) }"""
+    return bnfold.inspect(onnx.parser.parse_model(text)).to_json()
+
+
+def test_a_model_without_batchnormalization_has_simplifications_and_no_empty_panels() -> None:
+    text = render([simplified_report()])
+    Outline(text)
+    panel = text[text.index("Simplifications</h2>") :]
+    assert re.search(r'<th scope="row">[^<]*Identity[^<]*</th><td class="n">2</td>', panel)
+    assert "Every BatchNormalization" not in text
+    assert "Reasons that do not occur here" not in text
+    assert "Simplified:" in text
+    folded = render([report("dense.onnx")])
+    assert "Every BatchNormalization" in folded
+    assert "Reasons that do not occur here" in folded
