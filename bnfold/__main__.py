@@ -5,11 +5,9 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-import sys
 import threading
 
 from bnfold.cli import streams
-from bnfold.errors import INTERRUPTED
 
 MOST_UNSEEN = 2_000_000
 """Objects to be made before anybody looks for garbage among them.
@@ -28,8 +26,9 @@ def run() -> None:
 
         main()
     except KeyboardInterrupt:  # before there is a command that catches it
-        sys.stderr.write("bnfold: interrupted\n")
-        sys.exit(INTERRUPTED)
+        from bnfold.cli.terminal import end_interrupted
+
+        end_interrupted()
     except SystemExit as end:
         _end(end.code)
         raise

@@ -24,7 +24,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
-INTERRUPTED = 130
+EXIT_INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
 _MACHINE = {
     getattr(errno, name)

@@ -21,7 +21,7 @@ from bnfold.batch.worker import FileResult, Settings, Task
 from bnfold.cli import publish, terminal
 from bnfold.cli.invocation import Invocation
 from bnfold.cli.progress import progress_bar
-from bnfold.errors import INTERRUPTED
+from bnfold.errors import EXIT_INTERRUPTED
 from bnfold.pipeline import formats, path_conflicts
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _finish(results: Sequence[FileResult], args: Invocation, skipped: int) -> in
     if not given.quiet:
         terminal.wrote_reports(given.report)
     if any(result.message == scheduler.INTERRUPTED for result in results):
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     if any(result.status == "failed" for result in results):
         return 1
     if args.delivery.require_verified and not all(result.is_verified for result in results):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from click.exceptions import NoArgsIsHelpError
 from bnfold.batch.addresses import MAGIC, STREAM
 from bnfold.cli.habits import COMMANDS, COUNTERPARTS, numbered
 from bnfold.cli.project import project
-from bnfold.errors import INTERRUPTED, WrongUsage, printable
+from bnfold.errors import WrongUsage, printable
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -252,8 +251,9 @@ def _printable_errors() -> Iterator[None]:
             raise
         raise click.UsageError(printable(text), error.ctx) from error
     except KeyboardInterrupt:
-        click.echo("bnfold: interrupted", err=True)
-        sys.exit(INTERRUPTED)
+        from bnfold.cli.terminal import end_interrupted
+
+        end_interrupted()
 
 
 def _names_models(argument: str) -> bool:

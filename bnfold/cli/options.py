@@ -19,7 +19,7 @@ from bnfold.cli import terminal
 from bnfold.cli.completion import among, choices, ir_versions, operators, opsets
 from bnfold.cli.invocation import CliOptions, named, read_invocation
 from bnfold.cli.project import project
-from bnfold.errors import INTERRUPTED, BadSetting, BnfoldError, machine_trouble, printable
+from bnfold.errors import EXIT_INTERRUPTED, BadSetting, BnfoldError, machine_trouble, printable
 from bnfold.settings import NORMALIZATIONS, Options, OutputOptions, Policy, VerifyOptions
 from bnfold.settings.checked import type_hints
 
@@ -252,7 +252,7 @@ def user_errors(sources: Sequence[str], exit_code: int | None = None) -> Iterato
         sys.exit(exit_code or error.exit_code)
     except KeyboardInterrupt:
         terminal.say("bnfold: interrupted; nothing was written")
-        sys.exit(INTERRUPTED)
+        sys.exit(EXIT_INTERRUPTED)
     except Exception as error:
         if not (trouble := machine_trouble(error)):
             raise

@@ -11,11 +11,11 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from bnfold.errors import printable
+from bnfold.errors import EXIT_INTERRUPTED, printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +37,12 @@ COLORS = {"verified": GOOD, "unverified": WARNING, "failed": BAD}
 
 UNVERIFIED = "no difference was found, but a part could not be compared. --require-verified writes no such result"
 ORDER: tuple[Status, ...] = ("failed", "unverified", "unchecked", "inspected", "verified", "skipped")
+
+
+def end_interrupted() -> NoReturn:
+    """End the process as Ctrl-C does, in one line."""
+    say("bnfold: interrupted")
+    sys.exit(EXIT_INTERRUPTED)
 
 
 def say(text: str, color: str | None = None) -> None:
