@@ -78,7 +78,13 @@ def test_a_folder_becomes_one_page(tmp_path: Path) -> None:
 def test_every_command_says_where_it_wrote_a_report(tmp_path: Path) -> None:
     model, out, page = str(MODELS / "bn15.onnx"), str(tmp_path / "out.onnx"), str(tmp_path / "r.html")
     said = f"wrote the report {page}\n"
-    for words in (["fold", model, out], ["inspect", model], ["verify", model, model], ["diff", model, model]):
+    for words in (
+        ["fold", model, out],
+        ["inspect", model],
+        ["inspect", model, model],
+        ["verify", model, model],
+        ["diff", model, model],
+    ):
         result = CliRunner().invoke(main, [*words, "--report", page])
         assert result.exit_code == 0, result.stderr
         assert said in result.stderr

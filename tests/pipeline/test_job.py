@@ -251,3 +251,9 @@ def test_names_are_those_of_the_first_and_the_last_model() -> None:
     assert before.isdisjoint(names["renamed"].values())
     assert after.issuperset(names["renamed"].values())
     assert any("duplicate" in event.rewrite for event in done.report.simplified)
+
+
+def test_the_note_on_an_operator_without_another_version_is_true_if_it_is_simplified() -> None:
+    text = '<ir_version: 8, opset_import: ["": 12, "d": 1]> g (float[2] x) => (float[2] y) { y = d.Some (x) }'
+    notes = bnfold.upgrade(onnx.parser.parse_model(text), verify=QUICK).report.notes
+    assert "1 d::Some not converted: bnfold has no other version of this operator" in notes
