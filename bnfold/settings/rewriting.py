@@ -213,9 +213,10 @@ class Options(Checked):
     simplify: Sequence[Literal["onnxscript", "onnxslim", "onnxsim", "onnxoptimizer", "onnxruntime"]] = field(
         default=(),
         metadata=about(
-            "Run other optimisers after bnfold: onnxscript's, or those you name; undo steps that fail verification.",
+            "Run other optimisers after bnfold: onnxscript's, or those you name; undo steps that fail verification; "
+            "includes --all-affines.",
             "onnxslim, onnxsim, onnxoptimizer or onnxruntime, where installed, one after the other. A step that "
-            "crashes, takes too long or changes what the model computes is undone. Includes ``all_affines``.",
+            "crashes, takes too long or changes what the model computes is undone.",
         ),
     )
     step_seconds: int = field(

@@ -244,9 +244,8 @@ def _location(row: LocalRow) -> Location:
 def _sentence(row: LocalRow) -> str:
     if row.status == "skipped":
         return f"{row.label}: {row.note}"
-    if row.note == TOO_FAR:
-        return f"{row.label}: value {row.outputs[0]!r} {row.note} ({row.relative:.2g} of its largest value)"
-    return f"{row.label}: value {row.outputs[0]!r}: {row.note}"
+    how_far = f" ({row.relative:.2g} of its largest value)" if row.note == TOO_FAR else ""
+    return f"{row.label}: value {row.outputs[0]!r}: {row.note}{how_far}"
 
 
 def _by_parts(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:

@@ -120,9 +120,7 @@ def _in_floats(value: Any) -> npt.NDArray[Any]:
 
 def _compare_lists(expected: Any, actual: Any, dtype: int | None) -> Difference:
     if not (isinstance(expected, list) and isinstance(actual, list)) or len(expected) != len(actual):
-        return Difference(
-            fault="the sequence has another length, or only one of the models makes a sequence", excess=np.inf
-        )
+        return Difference(fault="one is no sequence, or they are sequences of two lengths", excess=np.inf)
     parts = [compare_values(old, new, (), dtype, by_channel=False) for old, new in zip(expected, actual, strict=True)]
     return max(parts, key=lambda part: part.excess, default=Difference())
 
