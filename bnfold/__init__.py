@@ -1,4 +1,4 @@
-"""bnfold: upgrade, fold, decompose and verify BatchNormalization in ONNX models.
+"""bnfold: convert ONNX models to another opset, make them smaller, and check every result against the original.
 
     optimize(source, output)    upgrade, fold and verify a model, and write it
     fold(source, output)        fold BatchNormalization into weights, and keep the opset

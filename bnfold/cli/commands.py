@@ -38,7 +38,7 @@ paths = click.argument("paths", metavar="IN... OUT", type=click.Path(), nargs=-1
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=about.version, help="Show versions and exit."
 )
 def main() -> None:
-    """Upgrade, fold, decompose and verify BatchNormalization in ONNX models."""
+    """Convert ONNX models to another opset, make them smaller, and check every result against the original."""
 
 
 @main.command()
