@@ -112,7 +112,7 @@ def files(folder: Path) -> dict[str, bytes]:
         ("convert model.onnx out.onnx", 2, "Missing option '--opset' or '--ir-version'"),
         ("convert model.onnx out.onnx --opset low", 2, "'low' is neither an opset number nor"),
         ("convert model.onnx out.onnx --ir-version 2", 2, "2 is not possible: the installed onnx"),
-        ("model.onnx out.onnx 3", 2, "use --samples N"),
+        ("model.onnx out.onnx 3", 2, "use --samples 3"),
         ("a.onnx b.onnx c.onnx out", 1, "a.onnx: cannot be read: No such file or directory"),
         # options of other tools
         ("model.onnx out.onnx --overwrite-input-shape x:1,3,8,8", 2, "--fix-shapes NAME=1,3,224,224"),

@@ -11,7 +11,7 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from bnfold.batch.addresses import MAGIC, STREAM
-from bnfold.cli.habits import COMMANDS, COUNTERPARTS, numbered
+from bnfold.cli.habits import COMMANDS, COUNTERPARTS, OF_OTHERS, numbered
 from bnfold.cli.project import project
 from bnfold.errors import WrongUsage, printable
 
@@ -263,5 +263,5 @@ def _names_models(argument: str) -> bool:
 
 
 def _counterpart(error: click.NoSuchOption, ctx: click.Context) -> click.UsageError:
-    hint = COUNTERPARTS.get(error.option_name)
+    hint = {**COUNTERPARTS, **OF_OTHERS}.get(error.option_name)
     return click.UsageError(f"No such option {error.option_name!r}: {hint}.", ctx) if hint else error

@@ -36,7 +36,6 @@ COUNTERPARTS = {
     "--skip-optimization": "use --except OP to keep operators out of folding; `bnfold upgrade` does not fold",
     "--skip-optimizations": "use --except OP to keep operators out of folding; `bnfold upgrade` does not fold",
     "--skip-fusion-patterns": "use --except OP to keep operators out of folding",
-    "--opset": "this command keeps the opset; use `bnfold convert IN OUT --opset N`",
     "--dtype": _ELSEWHERE,
     "--inputs": _ELSEWHERE,
     "--outputs": _ELSEWHERE,
@@ -48,6 +47,9 @@ COUNTERPARTS = {
     "-i": "the model is the first argument: bnfold IN OUT",
     "-V": "use --version",
 }
+
+OF_OTHERS = {"--opset": "this command keeps the opset; use `bnfold convert IN OUT --opset N`"}
+"""Options that other commands have."""
 
 COMMANDS = {
     "version": "`bnfold --version`",

@@ -83,11 +83,11 @@ def upgrade(
     # An opset that is asked for is what a runtime stops at, and the runtime may read no newer IR version either.
     follows = target is not None and ir_version == "auto"
     wanted = ir_version_of(goal) if follows else ir_version
-    repairs = []
+    repairs = imports.drop_unread_imports(model)
     if model.proto.functions:
         from bnfold.converting.functions import inline_dependent
 
-        repairs = inline_dependent(model, goal, wanted)
+        repairs += inline_dependent(model, goal, wanted)
     functions = frozenset((function.domain, function.name) for function in model.proto.functions)
     calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
     is_called = any(value is not None and value.dtype is None for call in calls for value in call.outputs)
@@ -111,7 +111,6 @@ def upgrade(
     if [graph for graph in (model.graph, *model.functions) if sort_nodes(graph)]:
         repairs = [*repairs, Repair("unsorted", "", "nodes stood before what they read: they are in order now")]
     imports.write_opset(model, goal)
-    repairs = [*repairs, *imports.drop_unread_imports(model)]
     write_ir_version(model, goal, lower=follows)
     return Converted(
         before=before,

@@ -38,7 +38,6 @@ Row = tuple[str, tuple[int, ...], list[Array | None], dict[str, Any]]
 CONTINUOUS: list[Row] = [
     ("AffineGrid", (20,), [floats(1, 2, 2, 3), np.array([2, 3, 4, 5])], {"align_corners": 1}),
     ("Attention", (23, 24), [floats(1, 2, 3, 4, 8), floats(2, 2, 3, 6, 8), floats(3, 2, 3, 6, 8)], {"is_causal": 1}),
-    ("Celu", (12,), [floats(1, 3, 4)], {"alpha": 0.5}),
     ("CenterCropPad", (18,), [floats(1, 4, 6, 5), np.array([7, 3])], {"axes": [1, -1]}),
     (
         "Col2Im",
@@ -100,7 +99,6 @@ DISCRETE: list[Row] = [
 UNWITNESSED = {
     ("", "Attention", 25),
     ("", "CausalConvWithState", 27),
-    ("", "Celu", 28),
     ("", "LinearAttention", 27),
     ("", "SwiGLU", 28),
     ("", "Swish", 24),

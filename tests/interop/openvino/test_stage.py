@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bnfold import BnfoldError, Options, Outcome, VerifyOptions, fold, optimize, upgrade
-from bnfold.errors import OutputError, Unsupported
+from bnfold.errors import OutputError, Unsupported, WrongUsage
 from bnfold.interop.openvino.document import Layer, read_document
 from bnfold.interop.openvino.load import load
 from bnfold.interop.openvino.stage import stage
@@ -220,7 +220,7 @@ def test_a_weight_that_overflows_declines_its_fold(tmp_path: Path) -> None:
 
 def test_formats_are_not_converted(tmp_path: Path) -> None:
     path = convolution_and_norm().save(tmp_path / "m.xml")
-    with pytest.raises(OutputError, match="does not convert"):
+    with pytest.raises(WrongUsage, match="does not convert"):
         optimize(path, tmp_path / "out.onnx", verify=UNCHECKED)
     with pytest.raises(Unsupported, match="no ONNX model"):
         in_memory(path).to_proto()
