@@ -91,10 +91,6 @@ class Model:
         for graph in (self.graph, *self.functions):
             yield from graph.subgraphs()
 
-    def value_names(self) -> set[str]:
-        """Return every name of a value, in any graph."""
-        return {name for graph in self.graphs() for name in graph.values}
-
     def nodes(self) -> Iterator[Node]:
         """Yield every node of every graph."""
         for graph in self.graphs():

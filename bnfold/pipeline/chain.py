@@ -184,7 +184,7 @@ def follow(report: Report, after: ir.Model, later: Sequence[Report]) -> None:
     """Bring the report in line with ``after``; ``later`` are those on bnfold's own passes in between."""
     report.after, report.opset_after = counted(after), after.opset()
     report.ir_after = after.proto.ir_version
-    compare_names(report, after.value_names())
+    compare_names(report, after)
     there = {key_of(node) for node in after.nodes() if node.is_op("BatchNormalization")}
     left = [event for event in report.batchnorms if event.is_left and event.mode != "spelled-out"]
     gone = [event for event in left if event.key not in there]

@@ -29,7 +29,7 @@ def describe(run: PassContext) -> None:
     run.report.opset_before = run.model.opset()
     run.report.ir_before = run.model.proto.ir_version
     run.report.before = totals.count(run.model)
-    run.report.names_before = frozenset(run.model.value_names())
+    run.report.names_before = run.model.original_names
     run.before = run.model.clone() if run.model.path is None else None
     run.live()
 
@@ -188,7 +188,7 @@ def simplify(run: PassContext) -> None:
 def remove_dead_nodes(run: PassContext) -> None:
     """Remove nodes without a consumer, and record the final counts. Last of the rewrites, which leave such nodes."""
     run.model.remove_dead_nodes()
-    compare_names(run.report, run.model.value_names())
+    compare_names(run.report, run.model)
     run.model.release_sources()
     if run.report.fixed and (left := state_shapes(run.model)):
         run.report.notes.append(f"outputs that still have an open size: {', '.join(left)}")

@@ -190,7 +190,7 @@ class Report:
     fixed: dict[str, tuple[str, str]] = field(default_factory=dict)
     latency: Mapping[str, Any] | None = None
     size_before: int | None = None
-    names_before: frozenset[str] = frozenset()
+    names_before: Collection[str] = ()
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
     scaled: dict[tuple[str, str], tuple[str, Tensor]] = field(default_factory=dict)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
+from bnfold import ir
 from bnfold.report.events import Report
 
 
-def compare_names(report: Report, after: Collection[str]) -> None:
-    """Leave out the names of values that neither the original nor the result has; ``after`` are the result's."""
-    renamed = {}
-    for old in report.renamed.keys() & report.names_before:
-        new = _last_name(old, report)
-        if new in after and new not in report.names_before:
-            renamed[old] = new
-    report.renamed = renamed
-    report.removed_names = sorted(report.names_before.difference(after, renamed))
+def compare_names(report: Report, model: ir.Model) -> None:
+    """Leave out the names of values that neither the original nor ``model``, the result, has."""
+    before, after = report.names_before, [graph.values for graph in model.graphs()]
+    last = {old: _last_name(old, report) for old in report.renamed if old in before}
+    there = {new for new in last.values() if new not in before and any(new in names for names in after)}
+    report.renamed = {old: new for old, new in last.items() if new in there}
+    report.removed_names = sorted(set(before).difference(*after, report.renamed))
 
 
 def _last_name(name: str, report: Report) -> str:
