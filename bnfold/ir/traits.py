@@ -45,6 +45,8 @@ NEUTRAL = {"Add": -0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}
 """Their operands that change nothing; an Add of 0.0 changes -0.0."""
 COMPARING = _named("Equal Greater GreaterOrEqual Less LessOrEqual")
 """Of two numbers; -0.0 and 0.0 are equal."""
+COMBINING_TRUTHS = _named("And Not Or Xor")
+"""Of booleans."""
 COMBINING = _named("Add Max Mean Min Sub Sum")
 """Of operands that are broadcast to one shape, all on one scale."""
 WEIGHTED = _named("Conv ConvTranspose Gemm MatMul")

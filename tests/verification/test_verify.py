@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import permutations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -404,6 +405,28 @@ def test_a_place_in_a_sequence_may_be_fed(depth: Any) -> None:
     before = model(f"{head}  d = Add (x, z)  {read}", {**weights, "z": np.zeros((1, 1))})
     after = model(f"{head}  {read.replace('(d', '(x')}", weights)
     assert verify(ir.load(before), ir.load(after), depth=depth, runtime="none").verified
+
+
+@pytest.mark.parametrize("depth", ["auto", "full"])
+def test_sizes_that_a_table_bounds_need_not_be_equal(depth: Any) -> None:
+    """The first sizes are beyond its end, and the next ones equal."""
+    head = "(float[3,5,N,4] x, float[6,3,M,2] z) => (float[a,b,c,d] y)"
+    weights = {"t": np.array([1.5, 1.25, 1.75, 1.0, 2.0, 0.5, 3.0]), "two": np.array(2)}
+    body = "{{ s = Shape ({0})  i = Gather (s, two)  k = Gather (t, i)  h = Mul (z, k)  y = Mul (h, h) }}"
+    before, after = (ir.load(model(f"{head} {body.format(read)}", weights)) for read in ("z", "x"))
+    assert verify(before, after, depth=depth, runtime="none").status == "failed"
+    assert verify(before, before, depth=depth, runtime="none").verified
+
+
+@pytest.mark.parametrize("depth", ["auto", "full"])
+def test_a_truth_of_a_size_that_is_combined_in_another_way_is_seen(depth: Any) -> None:
+    head = "(float[N,7,2] x, bool a) => (float[p,q,r] y) { s = Size (x)  g = Greater (s, most)"
+    branches = [f"_branch = {op} () => (float[p,q,r] {op}1) {{ {op}1 = {op} (x) }}" for op in ("Neg", "Exp")]
+    choice = f"y = If (c) <then{branches[0]}, else{branches[1]}> }}"
+    texts = (f"{head}  c = {op} (a, g)  {choice}" for op in ("And", "Or", "Xor"))
+    models = [ir.load(model(text, {"most": np.array(42)})) for text in texts]
+    for one, other in permutations(models, 2):
+        assert verify(one, other, depth=depth, runtime="none").status == "failed"
 
 
 def test_a_loop_without_end_keeps_nobody_waiting() -> None:

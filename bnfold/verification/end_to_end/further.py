@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import TypeVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from bnfold.verification.comparing.sizes import original_in_one_form
 from bnfold.verification.end_to_end.drawing import Sample, drawn, evaluated, turned
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.bounds import size_changes
-from bnfold.verification.inputs.choices import Choice, further_choices, inferred_sizes, turns_for, united
+from bnfold.verification.inputs.choices import Choice, apart, further_choices, inferred_sizes, turns_for, united
 from bnfold.verification.inputs.cost import estimate, least_seconds
 from bnfold.verification.inputs.data import Recorded
 from bnfold.verification.inputs.drawing import CROSSED, FLAT, SAMPLE_KINDS, random_value
@@ -86,7 +86,10 @@ def other_sizes(
     model = original_in_one_form(request)
     alike_sizes = united([*model.nodes()], known, main)
     turns = iter(count()) if request.checks.depth == "full" else turns_for(model)
-    for alike in affordable(further_choices(model, alike_sizes, main, told, changed, turns)):
+    groups = further_choices(model, alike_sizes, main, told, changed, turns)
+    if alike_sizes != known:
+        groups = chain([apart(model, known, main, turns)], groups)
+    for alike in affordable(groups):
         for choice in affordable(alike):
             cost = estimate(choice.model).seconds
             if seconds + cost > most and asked <= 0:

@@ -10,7 +10,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.shapes.propagation import SMALL
-from bnfold.ir.traits import CHOOSING, READS_VALUES
+from bnfold.ir.traits import CHOOSING, COMBINING_TRUTHS, COMPARING, READS_VALUES
 
 Kinds = Counter[tuple[str, tuple[bytes, ...]]]
 
@@ -33,9 +33,15 @@ _ENDLESS = frozenset({"Expand", "Reshape", "Transpose"})
 
 
 def size_changes(before: ir.Model, after: ir.Model) -> Kinds:
-    """Return the operators that depend on sizes and that only one of two models has."""
+    """Return the operators that depend on sizes and that only one of two models has.
+
+    What a truth is combined of may be a comparison of sizes.
+    """
     old, new = kinds_of(before.nodes()), kinds_of(after.nodes())
-    return (old - new) + (new - old)
+    changed = (old - new) + (new - old)
+    if any(kind in COMBINING_TRUTHS for kind, _ in changed):
+        changed += kinds_of(node for node in before.nodes() if node.has_trait(COMPARING))
+    return changed
 
 
 def depend_on_sizes(nodes: Iterable[ir.Node]) -> bool:

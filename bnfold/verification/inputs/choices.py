@@ -217,6 +217,15 @@ def united(nodes: Sequence[ir.Node], known: Mapping[str, Known], main: Choice) -
     return {name: [pair[0] if dim in pair else dim for dim in shape] for name, shape in known.items()}
 
 
+def apart(model: ir.Model, known: Mapping[str, Known], main: Choice, turns: Iterator[int]) -> Iterator[Choice]:
+    """Yield choices with one dynamic size that is larger than in the main one, and all others as there.
+
+    The first sizes may have been too large for a table, and need not be equal.
+    """
+    for places in open_places(known)[:_MOST_NARROWED]:
+        yield from _with(model, main, {(name, axis): main.shapes[name][axis] + 1 for name, axis in places}, turns)
+
+
 def _distinct(known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], tried: list[Shapes]) -> Iterator[Shapes]:
     """Yield shapes that were not tried.
 
