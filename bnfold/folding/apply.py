@@ -25,8 +25,7 @@ def apply_plan(plan: Plan, budget: SizeBudget) -> tuple[list[str], list[ir.Node]
     source, target = plan.chain.source, plan.chain.target
     if plan.direction == "stay":
         gone.remove(target.name)
-    is_fixed = source.producer is None or source.is_output or source.graph is not target.graph
-    stays = plan.direction == "stay" or (plan.direction == "up" and is_fixed)
+    stays = plan.direction == "stay" or (plan.direction == "up" and not target.can_take_over(source))
     if stays:
         _keep_as_identity(links.pop(), source)
     elif plan.direction == "down":

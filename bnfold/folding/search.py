@@ -93,7 +93,7 @@ def _identity(chain: AffineChain) -> Plan:
     source = chain.source
     if not chain.target.is_output:
         return Plan(chain, "down")
-    if source.is_output or source.producer is None or source.graph is not chain.target.graph:
+    if not chain.target.can_take_over(source):
         return Plan(chain, "stay")
     return Plan(chain, "up", relabelled=(source,))
 

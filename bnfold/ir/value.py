@@ -220,6 +220,10 @@ class Value:
         for node, slot in list(self.uses):
             node.set_input(slot, other)
 
+    def can_take_over(self, source: Value) -> bool:
+        """Whether ``source`` may get this name: a node of the same graph makes it, and it is no graph output."""
+        return source.producer is not None and not source.is_output and source.graph is self.graph
+
     def take_over(self, source: Value) -> None:
         """Replace ``source`` under this name: its producer produces this value, and its consumers read this value."""
         producer = source.producer
