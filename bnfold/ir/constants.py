@@ -121,13 +121,14 @@ class ConstantEvaluation:
     """The values of chains of constants, kept until the graph changes; long chains do not recurse.
 
     `ir.shapes.queries` fills ``channels``, the sizes of axis 1 that follow from weights. `changes.from_constants` of
-    verification fills ``others``, the values that need more than this room's evaluators, and ``partly``, what is known
-    of values that are computed from sizes. `inputs.bounds` fills ``of_sizes``: whether values are computed from sizes.
+    verification fills ``others`` and ``rounded``, the values that need more than this room's evaluators, and
+    ``partly``, what is known of values that are computed from sizes. `inputs.bounds` fills ``of_sizes``: whether values are computed from sizes.
     """
 
     def __init__(self) -> None:
         self.channels: dict[Value, int] = {}
         self.others: dict[tuple[Value, bool], Tensor | None] = {}
+        self.rounded: dict[Value, Tensor | None] = {}
         self.of_sizes: dict[Value, bool] = {}
         self.partly: Any = None
         self._known: dict[Value, Tensor | None] = {}

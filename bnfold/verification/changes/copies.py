@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -26,14 +26,14 @@ def copied(value: ir.Value | None) -> ir.Value | None:
     """Return the value that this one is a copy of, through any number of copying nodes."""
     for _ in range(_FAR):
         producer = value.producer if value is not None else None
-        source = _handed_on(producer) if producer is not None and value is producer.output(0) else None
+        source = handed_on(producer) if producer is not None and value is producer.output(0) else None
         if source is None:
             break
         value = source
     return value
 
 
-def _handed_on(producer: ir.Node) -> ir.Value | None:
+def handed_on(producer: ir.Node) -> ir.Value | None:
     """Return the input that the first output is a copy of; None if it is no copy.
 
     Dropout copies if it has no input for training mode, arithmetic if its constant is neutral. A vector of sizes is
@@ -89,16 +89,26 @@ def _product(dims: Dims) -> tuple[int, list[str]] | None:
 
 
 def _left_as_it_is(node: ir.Node) -> ir.Value | None:
-    """Return the operand of arithmetic that the other one, a neutral scalar, leaves as it is."""
+    """Return the operand of arithmetic that the other one, which is neutral, leaves as it is."""
+    neutral, known = NEUTRAL[node.op_type], known_of(node.graph.model)
     for slot in (0, 1) if node.is_op("Add", "Mul") else (0,):
-        held = ir.constant(node.input(1 - slot))
-        if held is None or held.dims:
+        given, other = node.input(slot), node.input(1 - slot)
+        numbers = None if other is None else known.certain(other)
+        if given is None or numbers is None or not (numbers == neutral).all() or _widens(numbers.shape, given, node):
             continue
-        number, neutral = held.numpy(), NEUTRAL[node.op_type]
-        is_same = number.dtype.kind in "iu" or np.signbit(number) == np.signbit(neutral)
-        if number == neutral and (is_same or not _may_show_sign(node)):
-            return node.input(slot)
+        is_same = numbers.dtype.kind in "iu" or bool((np.signbit(numbers) == np.signbit(neutral)).all())
+        if is_same or not _may_show_sign(node):
+            return given
     return None
+
+
+def _widens(dims: Sequence[int], given: ir.Value, node: ir.Node) -> bool:
+    """Whether an operand with these dims may give the result other ones than the ``given`` operand has."""
+    known, made = known_of(node.graph.model), node.output(0)
+    own = known.dims(given) if dims else ()
+    if own is None or made is None:
+        return True
+    return len(dims) > len(own) or (math.prod(dims) != 1 and (None in own or known.dims(made) != own))
 
 
 def _may_show_sign(node: ir.Node) -> bool:

@@ -6,7 +6,7 @@ floats that are only moved.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -17,7 +17,7 @@ from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.ir.evaluators import filled
 from bnfold.ir.tensor import TP, InMemory
-from bnfold.ir.traits import DRAWING, MOVING
+from bnfold.ir.traits import CHOOSING, DRAWING, MOVING
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.partly import known_of
 from bnfold.verification.tolerance.bits import same
@@ -30,10 +30,13 @@ _FEW = 64
 _MOST = 1 << 22
 """Elements of the largest constant whose moved numbers are evaluated."""
 
+_MOST_ROUNDED = 1 << 12
+"""The same, of numbers that are computed with."""
+
 _DEEPEST = 64
 """Ifs that decide one another; a damaged graph has circles."""
 
-_MOVING = MOVING - {"Pad"} | {"Identity", "ConstantOfShape"}
+_MOVING = MOVING - {"Pad"} | CHOOSING | {"Identity", "ConstantOfShape"}
 """Operators that only move or repeat numbers: they are exact in any precision."""
 
 
@@ -64,6 +67,18 @@ def _fixed(value: ir.Value | None, by_sizes: bool, depth: int) -> ir.Tensor | No
         if by_sizes and known[key] is None:  # of floats of any size, nothing is known beside sizes
             known[key] = _fixed(value, False, depth)
     return known[key]
+
+
+def fixed_but_for_rounding(value: ir.Value | None, *, by_sizes: bool = True) -> ir.Tensor | None:
+    """Do as `fixed_or_default`, and return the tensor of floats that a few nodes compute from few constants."""
+    tensor = fixed_or_default(value, by_sizes=by_sizes)
+    if tensor is not None or value is None or value.producer is None:
+        return tensor
+    evaluation = value.graph.model.evaluation
+    known = evaluation.rounded if evaluation is not None else {}
+    if value not in known:
+        known[value] = _evaluated(value, {}) if _follows_from_constants(value, None, are_exact=False) else None
+    return known[value]
 
 
 def are_one_constant(old: ir.Value | None, new: ir.Value | None) -> bool:
@@ -111,6 +126,10 @@ def _integers(value: ir.Value, by_sizes: bool) -> ir.Tensor | None:
         return None
     if value in shapes:
         return InMemory(onnx.helper.np_dtype_to_tensor_dtype(shapes[value].dtype), shapes[value])
+    return _evaluated(value, shapes)
+
+
+def _evaluated(value: ir.Value, shapes: Mapping[ir.Value, Array]) -> ir.Tensor | None:
     with suppress(BnfoldError):
         subgraph = Subgraph([value], list(shapes))
         fed = {shape.name: array for shape, array in shapes.items()}
@@ -125,12 +144,13 @@ def _dtype(value: ir.Value) -> int | None:
     return value.dtype or known_of(value.graph.model).dtype(value)
 
 
-def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array] | None) -> bool:
+def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array] | None, *, are_exact: bool = True) -> bool:
     """Whether a value is computed from constants alone, by a few nodes.
 
     Integers that follow from sizes count as constants where these are the same in every run; they are added to
-    ``shapes``, if it is given.
+    ``shapes``, if it is given. Unless they ``are_exact``, floats may be rounded, and are few.
     """
+    most = _MOST if are_exact else _MOST_ROUNDED
     stack, seen = [value], {value}
     while stack:
         read = stack.pop()
@@ -139,7 +159,7 @@ def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array] | Non
             return False
         found = known_of(read.graph.model).of(read) if shapes is not None and not is_float(read.dtype) else None
         has_floats = is_float(read.dtype) or (found is not None and found.elements.dtype.kind not in "iub")
-        if producer.has_trait(DRAWING) or (has_floats and not producer.has_trait(_MOVING)):
+        if producer.has_trait(DRAWING) or (are_exact and has_floats and not producer.has_trait(_MOVING)):
             return False
         if shapes is not None and found is not None and not has_floats:
             if not found.is_exact:
@@ -149,7 +169,7 @@ def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array] | Non
                 continue
         for source in producer.inputs:
             constant = ir.constant(source)
-            if constant is not None and constant.size > _MOST:
+            if constant is not None and constant.size > most:
                 return False
             if source is not None and source not in seen and constant is None:
                 seen.add(source)

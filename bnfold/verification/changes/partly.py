@@ -89,6 +89,11 @@ class PartlyKnown:
                 break
         return self.read(value)
 
+    def certain(self, value: ir.Value) -> Array | None:
+        """Return the elements of a value if they are the same in every run, and no rounding decides them."""
+        found = self.of(value)
+        return found.elements if found is not None and found.is_certain and found.is_exact else None
+
     def _computing(self, value: ir.Value) -> list[ir.Node] | None:
         """Return the nodes that compute a value from constants and shapes, in order; None for others."""
         order: dict[ir.Node, None] = {}

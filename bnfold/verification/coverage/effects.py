@@ -7,6 +7,7 @@ from typing import Any
 
 from bnfold import ir
 from bnfold.ir.elements import Array
+from bnfold.ir.messages import function_key
 from bnfold.ir.traits import (
     BROADCASTING,
     CHOOSING,
@@ -17,8 +18,9 @@ from bnfold.ir.traits import (
     WEIGHTED,
     WINDOWED,
 )
+from bnfold.verification.changes.copies import handed_on
 from bnfold.verification.changes.extract import Subgraph
-from bnfold.verification.changes.from_constants import fixed_or_default
+from bnfold.verification.changes.from_constants import fixed, fixed_or_default
 from bnfold.verification.changes.partly import known_of
 
 OPEN_END = 2**31 - 1
@@ -28,7 +30,8 @@ _SHORT = 64
 _NO_EFFECT = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 """What a window has along each axis without the attribute."""
 
-_SIZED_BY_SIZES = KEEPS_CHANNELS | BROADCASTING | MOVING | REDUCING | WEIGHTED
+_MEASURING = ("Shape", "Size", "SequenceLength")
+_SIZED_BY_SIZES = KEEPS_CHANNELS | BROADCASTING | MOVING | REDUCING | WEIGHTED | {"SequenceConstruct"}
 """Operators whose result has sizes that follow from those of the inputs, and from shapes and axes."""
 
 
@@ -50,7 +53,23 @@ def is_unread(node: ir.Node, name: str) -> bool:
             or _infers(node.input(1))
             or (made is not None and _keeps_zeros(known, made.shape))
         )
+    if node.is_call:
+        return _is_unread_inside(node, name)
     return node.is_op("Dropout") and name == "ratio"
+
+
+def _is_unread_inside(call: ir.Node, name: str) -> bool:
+    """Whether an attribute of a call has no effect on any node of the function."""
+    functions = [each for each in call.graph.model.functions if function_key(each.proto) == function_key(call.proto)]
+    reading = [
+        (node, own.name)
+        for function in functions
+        for graph in function.subgraphs()
+        for node in graph.nodes
+        for own in node.proto.attribute
+        if own.ref_attr_name == name
+    ]
+    return all(is_unread(node, own) for node, own in reading)
 
 
 def _infers(shape: ir.Value | None) -> bool:
@@ -74,6 +93,9 @@ def normalised(node: ir.Node, name: str, setting: Any) -> Any:
     """Return the setting of an attribute: None for what a window does without it, axes counted from the front."""
     if node.has_trait(WINDOWED) and isinstance(setting, list) and set(setting) == {_NO_EFFECT.get(name)}:
         return None
+    if name == "kernel_shape" and node.has_trait(WEIGHTED) and (weight := node.input(1)) is not None:
+        dims = known_of(node.graph.model).dims(weight)
+        return None if dims is not None and setting == [*dims[2:]] else setting
     value = node.output(0) if node.is_op("OneHot", "Unsqueeze") else node.input(0)
     shape = value.shape if value is not None else None
     if name not in ("axis", "axes") or shape is None or setting is None:
@@ -85,11 +107,12 @@ def normalised(node: ir.Node, name: str, setting: Any) -> Any:
 def read_for_sizes(part: Subgraph) -> set[ir.Node]:
     """Return the nodes whose results are read for their sizes alone: the numbers that they read have no effect.
 
-    Of the numbers, shapes and axes do: the operators read the values of such inputs.
+    What a Where with a stored mask never chooses is read for its sizes as well. Of the numbers, shapes and axes have
+    an effect: the operators read the values of such inputs.
     """
     if any(node.subgraphs for node in part.nodes):  # a body may read the numbers
         return set()
-    if not any(node.is_op("Shape", "Size") for node in part.nodes):  # as in most parts
+    if not any(node.is_op("Where", *_MEASURING) for node in part.nodes):  # as in most parts
         return set()
     inside, ends, found = set(part.nodes), set(part.outputs), set[ir.Node]()
     for node in reversed(part.nodes):
@@ -117,11 +140,23 @@ def _widens(node: ir.Node) -> bool:
 
 
 def _reads_sizes(node: ir.Node, slot: int, found: Container[ir.Node]) -> bool:
-    return node.is_op("Shape", "Size") or (node in found and not (slot and node.has_trait(READS_VALUES | CHOOSING)))
+    if node.is_op("Where") and slot:
+        mask = fixed(node.input(0))  # which no caller overrides
+        return mask is not None and bool((mask.numpy() == (slot == 2)).all())
+    return node.is_op(*_MEASURING) or (node in found and not (slot and node.has_trait(READS_VALUES | CHOOSING)))
 
 
-def is_ratio(node: ir.Node, slot: int) -> bool:
-    """Whether an input is the ratio of a Dropout outside training, or says that it does not train."""
+def is_without_effect(node: ir.Node, slot: int) -> bool:
+    """Whether the numbers of an input have no effect.
+
+    It is the ratio of a Dropout outside training, says that it does not train, is read for its type, or chooses between
+    two values that are the same; or another input is handed on as it is.
+    """
+    source = handed_on(node)
+    if source is not None:
+        return node.input(slot) is not source
+    if (slot == 1 and node.is_op("CastLike")) or (slot == 0 and node.is_op("Where") and len({*node.inputs[1:]}) == 1):
+        return True
     if not node.is_op("Dropout") or not slot:
         return False
     mode = fixed_or_default(node.input(2))

@@ -18,8 +18,9 @@ from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
 from bnfold.ir.traits import CHOOSING, READS_VALUES
 from bnfold.reference.schedule import read_by
+from bnfold.verification.changes.copies import handed_on
 from bnfold.verification.changes.extract import Subgraph
-from bnfold.verification.changes.from_constants import fixed_or_default
+from bnfold.verification.changes.from_constants import fixed_but_for_rounding, fixed_or_default
 from bnfold.verification.changes.idle import Extent, idle, masked
 from bnfold.verification.changes.partly import known_of
 from bnfold.verification.changes.unchanged import defaults, identity
@@ -100,7 +101,7 @@ class _Side:
 
     def __init__(self, number: int, subgraph: Subgraph, compared: Collection[str], by_sizes: bool) -> None:
         self.number = number
-        self._fixed = partial(fixed_or_default, by_sizes=by_sizes)
+        self._fixed = partial(fixed_but_for_rounding, by_sizes=by_sizes)
         self.nodes: dict[tuple[object, ...], ir.Node] = {}
         self.constants: dict[str, tuple[ir.Value, ir.Tensor]] = {}
         self.nonsmooth: set[str] = set()
@@ -135,7 +136,7 @@ class _Side:
             self.reachable.add(node)
         for slot, value in enumerate(node.inputs):
             tensor = self._fixed(value)
-            if value is None or tensor is None or effects.is_ratio(node, slot):
+            if value is None or tensor is None or effects.is_without_effect(node, slot):
                 continue
             if not is_measured or (slot and node.has_trait(READS_VALUES)):
                 self.constants[value.name] = value, tensor
@@ -156,7 +157,7 @@ class _Side:
             for name, found in self.constants.items()
             if not _are_alike(found, other.constants.get(name)) and not self._is_read_alike(found[0], other)
         ]
-        self.unmatched_nodes = [node for key, node in self.nodes.items() if key not in other.nodes]
+        self.unmatched_nodes = [it for key, it in self.nodes.items() if key not in other.nodes and not handed_on(it)]
 
     def _is_read_alike(self, constant: ir.Value, other: _Side) -> bool:
         """Whether the same nodes read equal numbers at the same input slots of the other part.

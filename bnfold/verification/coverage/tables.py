@@ -8,6 +8,7 @@ from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.traits import CHOOSING
 from bnfold.verification.changes.extract import Subgraph, constant_of, producer_of_elements
+from bnfold.verification.changes.from_constants import fixed_or_default
 from bnfold.verification.changes.unchanged import identity
 from bnfold.verification.coverage.effects import read_for_sizes
 from bnfold.verification.coverage.record import Table
@@ -34,7 +35,7 @@ def tables(old: Subgraph, new: Subgraph, *, are_alone: bool = True) -> list[Tabl
     found = []
     for side, key, node in [*lone, *((1, key, node) for key, node in nodes[1].items())]:
         value, tensor, others = node.input(0), constant_of(node.input(0)), [other for other in node.inputs[1:] if other]
-        if not node.has_trait(CHOOSING) or value is None or tensor is None or all(map(constant_of, others)):
+        if not node.has_trait(CHOOSING) or value is None or tensor is None or all(map(fixed_or_default, others)):
             continue
         if node in measured[side]:
             continue

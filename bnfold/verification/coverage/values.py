@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from bnfold import ir
+from bnfold.verification.changes.copies import copied
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.coverage.moves import nudge
 from bnfold.verification.coverage.record import Mutant
@@ -41,4 +42,12 @@ def results_of_bodies(side: int, nodes: Iterable[ir.Node], others: Iterable[ir.N
     known = {graph.path for model in models[:1] for graph in model.graphs()}
     for node in holding:
         for body in (body for bodies in node.subgraphs.values() for body in bodies if body.path not in known):
-            yield from (nudged(side, value) for value in body.outputs if value.graph is body)
+            made = (value for value in body.outputs if value.graph is body)
+            yield from (nudged(side, value) for value in made if not _goes_on_as_before(node, body, value))
+
+
+def _goes_on_as_before(node: ir.Node, body: ir.Graph, value: ir.Value) -> bool:
+    """Whether a Loop hands on its condition: nothing is computed, and the last turn makes nothing of it."""
+    if not node.is_op("Loop") or value is not body.outputs[0]:
+        return False
+    return copied(value) in body.inputs[1:2]

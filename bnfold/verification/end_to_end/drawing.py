@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -11,16 +11,10 @@ import numpy as np
 from bnfold.ir.elements import Array
 from bnfold.reference import Misfit
 from bnfold.verification.end_to_end.pair import ModelPair
+from bnfold.verification.inputs.adjusting import choosing, most_likely_legal
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.data import Recorded
-from bnfold.verification.inputs.drawing import (
-    SAMPLE_KINDS,
-    Feeds,
-    choosing,
-    is_of_both_signs,
-    random_feeds,
-    with_flags_turned,
-)
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, is_of_both_signs, random_feeds
 from bnfold.verification.inputs.shapes import is_static
 from bnfold.verification.request import Request
 
@@ -46,15 +40,17 @@ def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, sign
         return evaluated(request, pair, Recorded(feeds), index, request.checks.samples)
     except Misfit:
         # A flag may choose a branch that fits nothing; other sizes may fit it, if there are any.
-        others = turned(request, pair, feeds, index) if is_static(request.before.graph.inputs) else iter(())
+        if not (pair.takes_no_sizes or is_static(request.before.graph.inputs)):
+            raise
+        others = taken(request, pair, most_likely_legal(feeds), index)
         if (found := next(others, None)) is None:
             raise
     return found
 
 
-def turned(request: Request, pair: ModelPair, feeds: Feeds, index: int) -> Iterator[Sample]:
-    """Yield samples with single flags turned, in every combination that the original takes."""
-    for run in with_flags_turned(feeds):
+def taken(request: Request, pair: ModelPair, runs: Iterable[Feeds], index: int) -> Iterator[Sample]:
+    """Yield samples of those feeds that the original takes."""
+    for run in runs:
         with suppress(Misfit):
             yield evaluated(request, pair, Recorded(run), index, request.checks.samples)
 

@@ -72,8 +72,12 @@ def choose_samples(request: Request, pair: ModelPair) -> Samples:
     found = _fitting(request, pair, request.before)
     if isinstance(found, Samples):
         return found
-    pair.misfit = _hint(request, found)
     until = request.clock.work.seconds + _LOOSE_SECONDS
+    pair.takes_no_sizes = True
+    adjusted = _fitting(request, pair, request.before, until)
+    if isinstance(adjusted, Samples):
+        return adjusted
+    pair.misfit = _hint(request, found)
     for model in _looser(request):
         with suppress(Impossible):
             samples = _fitting(request, pair, model, until)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, product
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from bnfold.ir.elements import Array
 from bnfold.ir.shapes.unification import Known
 from bnfold.verification.inputs.domains import ShapeOf, declared_shape, legal
 from bnfold.verification.inputs.integers import small_integers
-from bnfold.verification.inputs.roles import is_positive_for_some, role, uses
+from bnfold.verification.inputs.roles import is_positive_for_some, role
 from bnfold.verification.inputs.shapes import Sizing
 from bnfold.verification.inputs.sized import followed
 from bnfold.verification.tolerance.floats import float_type, is_float
@@ -41,13 +40,6 @@ FLAT = ("constant", "at mean")
 
 _MOST_DRAWN = 1_048_573
 """Numbers after which they repeat: a prime, so that no two rows or channels are alike."""
-
-
-_SMALLER = 128.0
-"""What large activations are divided by where rounding hides too much beside them: then they are usual ones still."""
-
-
-_MOST_FLAGS = 3
 
 
 class CannotFeed(BadInput):
@@ -101,37 +93,6 @@ def random_feeds(
     return {
         value.name: random_value(value, shapes[value.name], seed, sample, signed=signed)
         for value in model.required_inputs()
-    }
-
-
-def choosing(inputs: Iterable[ir.Value], feeds: Feeds, rows: Mapping[str, Array], turn: int) -> Feeds:
-    """Return the feeds with some of ``rows``, by table, among the indices into it, other ones at each ``turn``."""
-    chosen = dict(feeds)
-    for value in inputs:
-        tables = [node.input(0) for node, slot in uses(value) if node.is_op("Gather") and slot == 1]
-        wanted = next((rows[table.name] for table in tables if table is not None and table.name in rows), None)
-        indices = np.array(feeds[value.name])
-        number = min(indices.size, 0 if wanted is None else wanted.size)
-        if wanted is None or not number:
-            continue
-        places = np.random.default_rng(turn).permutation(indices.size)[:number]
-        indices.reshape(-1)[places] = np.take(wanted, turn * number + np.arange(number), mode="wrap")
-        chosen[value.name] = indices
-    return chosen
-
-
-def with_flags_turned(feeds: Feeds) -> Iterator[Feeds]:
-    """Yield the feeds with single flags turned, in every other combination: each may choose a branch."""
-    flags = [name for name, array in feeds.items() if array.dtype == np.bool_ and array.size == 1][:_MOST_FLAGS]
-    for turns in islice(product((False, True), repeat=len(flags)), 1, None):
-        yield {**feeds, **{name: feeds[name] ^ turn for name, turn in zip(flags, turns, strict=True)}}
-
-
-def smaller(inputs: Mapping[str, ir.Value], feeds: Feeds) -> Feeds:
-    """Return the feeds with activations that are a fraction of what they were; parameters stay."""
-    return {
-        name: array / array.dtype.type(_SMALLER) if array.dtype.kind == "f" and role(inputs[name]) == "data" else array
-        for name, array in feeds.items()
     }
 
 

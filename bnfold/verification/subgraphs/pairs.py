@@ -132,8 +132,9 @@ class SubgraphPair:
         try:
             expected = sides.old(noise=noise)
         except Unsupported as error:
-            is_misfit = isinstance(error, reference.Misfit) and all(map(_is_floats, sides.old.feeds.values()))
-            return Skip(f"the original part cannot be run: {error}", is_misfit=is_misfit)
+            misfit, floats = isinstance(error, reference.Misfit), all(map(_is_floats, sides.old.feeds.values()))
+            reason = f"the original part cannot be run: {error}"
+            return Skip(reason, is_misfit=misfit and floats, may_fit=misfit and not floats)
         if guessed and not all(self._has_declared_rank(name, result) for name, result in expected.items()):
             return Skip("assumed input shapes give outputs of another rank than declared")
         return expected
@@ -195,8 +196,7 @@ class SubgraphPair:
         drawn: list[Results] = []
         for draw in next(rounds):
             drawn.append(draw)
-            found = worst([drawn])
-            if found.excess <= 1:
+            if (found := worst([drawn])).excess <= 1:
                 return found
         return explained(chain([drawn], map(list, rounds)), worst, lambda found: found.is_in_doubt)
 
@@ -210,7 +210,8 @@ class SubgraphPair:
         if found.relative <= largest_difference(dtype):
             return False
         own = [sides.old([name], jitter=seed)[name] for seed in range(ROUNDS)]
-        return compare_values(actual[name], expected[name], [own], dtype, by_channel=True).excess > 1
+        beyond = compare_values(actual[name], expected[name], [own], dtype, by_channel=True)
+        return beyond.excess > 1 or not np.isfinite(beyond.max_abs)
 
     def _worst(self, expected: Results, actual: Results, rounds: Sequence[Sequence[Results]]) -> Difference:
         found = [

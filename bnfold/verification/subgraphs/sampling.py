@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, choosing, random_value, smaller, with_flags_turned
+from bnfold.verification.inputs.adjusting import choosing, most_likely_legal, smaller, with_flags_turned
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, random_value
 from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.shapes import fed_shapes, lacks_rank, subgraph_shapes, updates_of
-from bnfold.verification.subgraphs.trials import MOST_SAMPLES, Found, Skip, fails, samples_needed
+from bnfold.verification.subgraphs.trials import MOST_SAMPLES, Found, Skip, fails, passed, samples_needed
 from bnfold.verification.tolerance.compare import Difference
 
 _DEAR = 0.02
@@ -60,6 +61,12 @@ def _attempt(
     """Compare one sample. If rounding hides too much where activations are large, they are drawn smaller."""
     feeds = drawn(subgraphs, inputs, shapes, sample)
     latest = subgraphs.attempt(feeds, guessed=guessed)
+    has_fit = sample == 0 or bool(passed(subgraphs.tried))
+    for other in most_likely_legal(feeds) if has_fit and isinstance(latest, Skip) and latest.may_fit else ():
+        found = subgraphs.attempt(other, guessed=guessed)
+        if not (isinstance(found, Skip) and found.may_fit):
+            feeds, latest = other, found
+            break
     subgraphs.tried.append((feeds, guessed, latest))
     if _is_large(sample) and isinstance(latest, Skip) and latest.is_coarse:
         feeds = smaller(inputs, feeds)

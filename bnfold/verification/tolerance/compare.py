@@ -156,7 +156,7 @@ def difference(
     shared = tuple(axis for axis, dim in enumerate(tolerance.shape) if dim == 1)
     largest = delta.max(axis=shared, keepdims=True, initial=0.0)
     with np.errstate(all="ignore"):
-        excess = np.where(largest > 0, largest / tolerance, 0.0)
+        excess = np.where(largest > 0, np.where(np.isposinf(tolerance), 1.0, largest / tolerance), 0.0)
     worst = float(excess.max(initial=0.0))
     worst = np.inf if np.isnan(worst) else worst  # an unknown effect allows no error
     return Difference(

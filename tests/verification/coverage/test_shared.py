@@ -48,7 +48,7 @@ def test_changes_that_cancel(body: str, one: str) -> None:
 
 def test_a_use_at_which_no_change_shows() -> None:
     body = "a = Mul (g, o) b = Div (a, o) t = Sub (g, o) i = Mul (t, none) n = Add (b, i)"
-    assert verdict(body, "int64[1] o = {1}", [0, -1]) == "unverified"
+    assert verdict(body, "int64[1] o = {2}", [0, -1]) == "unverified"
 
 
 def test_a_use_that_makes_a_difference() -> None:

@@ -1,0 +1,62 @@
+"""Change what was drawn: other rows of a table, flags turned, integers that more models take, smaller numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, product
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.ir.elements import Array
+from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.inputs.roles import role, uses
+
+_MOST_FLAGS = 3
+
+_SMALLER = 128.0
+"""What large activations are divided by where rounding hides too much beside them: then they are usual ones still."""
+
+
+def choosing(inputs: Iterable[ir.Value], feeds: Feeds, rows: Mapping[str, Array], turn: int) -> Feeds:
+    """Return the feeds with some of ``rows``, by table, among the indices into it, other ones at each ``turn``."""
+    chosen = dict(feeds)
+    for value in inputs:
+        tables = [node.input(0) for node, slot in uses(value) if node.is_op("Gather") and slot == 1]
+        wanted = next((rows[table.name] for table in tables if table is not None and table.name in rows), None)
+        indices = np.array(feeds[value.name])
+        number = min(indices.size, 0 if wanted is None else wanted.size)
+        if wanted is None or not number:
+            continue
+        places = np.random.default_rng(turn).permutation(indices.size)[:number]
+        indices.reshape(-1)[places] = np.take(wanted, turn * number + np.arange(number), mode="wrap")
+        chosen[value.name] = indices
+    return chosen
+
+
+def with_flags_turned(feeds: Feeds) -> Iterator[Feeds]:
+    """Yield the feeds with single flags turned, in every other combination: each may choose a branch."""
+    flags = [name for name, array in feeds.items() if array.dtype == np.bool_ and array.size == 1][:_MOST_FLAGS]
+    for turns in islice(product((False, True), repeat=len(flags)), 1, None):
+        yield {**feeds, **{name: feeds[name] ^ turn for name, turn in zip(flags, turns, strict=True)}}
+
+
+def most_likely_legal(feeds: Feeds) -> Iterator[Feeds]:
+    """Yield other feeds of the same shapes that more models take.
+
+    Flags are turned, and integers are at most 1, or 0: places that most axes have.
+    """
+    integers = {name: array for name, array in feeds.items() if array.dtype.kind in "iu" and array.any()}
+    yield from with_flags_turned(feeds)
+    for most in (1, 0) if integers else ():
+        fewer = {**feeds, **{name: np.clip(array, 0, most) for name, array in integers.items()}}
+        yield fewer
+        yield from with_flags_turned(fewer)
+
+
+def smaller(inputs: Mapping[str, ir.Value], feeds: Feeds) -> Feeds:
+    """Return the feeds with activations that are a fraction of what they were; parameters stay."""
+    return {
+        name: array / array.dtype.type(_SMALLER) if array.dtype.kind == "f" and role(inputs[name]) == "data" else array
+        for name, array in feeds.items()
+    }
