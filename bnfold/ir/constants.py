@@ -122,7 +122,8 @@ class ConstantEvaluation:
 
     `ir.shapes.queries` fills ``channels``, the sizes of axis 1 that follow from weights. `changes.from_constants` of
     verification fills ``others`` and ``rounded``, the values that need more than this room's evaluators, and
-    ``partly``, what is known of values that are computed from sizes. `inputs.bounds` fills ``of_sizes``: whether values are computed from sizes.
+    ``partly``, what is known of values that are computed from sizes. `inputs.bounds` fills ``of_sizes``: whether values
+    are computed from sizes.
     """
 
     def __init__(self) -> None:
