@@ -83,3 +83,32 @@ def test_a_loop_without_a_turn_is_seen(depth: Depth) -> None:
     )
     before, after = (ir.load(model(text.format(condition), {"n": np.array(3)})) for condition in ("c", '""'))
     assert not verify(before, after, runtime="none", depth=depth).verified
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+@pytest.mark.parametrize("squeezes", [True, False])
+def test_a_flag_is_turned_where_the_other_one_fits_no_size(squeezes: bool, depth: Depth) -> None:
+    """The product takes three columns, and sizes are dynamic; a fault shows only where the model runs."""
+    first, second = ("p = Neg (s)", "p = Transpose <perm = [0, 2, 1]> (s)")
+    first, second = (first, second) if squeezes else (second, first)
+    text = (
+        "(float[N,2] x, bool c) => (float[A,B,C] y) {{ s = Reshape (x, t)  a = If (c) <then_branch = t ()"
+        f" => (float[A,B,C] p) {{{{ {first} }}}}, else_branch = e () => (float[A,B,C] p) {{{{ {second} }}}}>"
+        "  b = {}  y = MatMul (b, w) }}"
+    )
+    weights = {"t": np.array([3, 1, 2]), "w": np.array([[1.0, 2.0], [0.5, 3.0]]), "two": np.array(2.0)}
+    steps = ("Add (a, a)", "Mul (a, two)", "Mul (a, a)")
+    before, after, fault = (ir.load(model(text.format(step), weights)) for step in steps)
+    assert verify(before, after, runtime="none", depth=depth).verified
+    assert verify(before, fault, runtime="none", depth=depth).status == "failed"
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+def test_places_that_nothing_says_the_end_of_are_small(depth: Depth) -> None:
+    """They are computed, so that no operator says which it takes; the axis is short."""
+    text = "(float[N,2] x, int64[3] i) => (float[N,3] y) {{ j = {}  g = Gather <axis = 1> (x, j)  y = {} }}"
+    weights = {"none": np.array([0]), "two": np.array(2.0)}
+    steps = (("Add (i, none)", "Add (g, g)"), ("Sub (i, none)", "Mul (g, two)"), ("Mul (i, none)", "Mul (g, two)"))
+    before, after, fault = (ir.load(model(text.format(*step), weights)) for step in steps)
+    assert verify(before, after, runtime="none", depth=depth).verified
+    assert verify(before, fault, runtime="none", depth=depth).status == "failed"
