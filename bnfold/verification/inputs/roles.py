@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from bnfold import ir
-from bnfold.ir.traits import REARRANGING
+from bnfold.ir.traits import ARITHMETIC, REARRANGING
 
 _CARRIERS = REARRANGING | {"Identity", "Cast", "Expand", "Concat"}
 _LOOKAHEAD = 16
+_OTHER_BOUND = {"lower": "upper", "upper": "lower"}
 _ROLES: dict[tuple[str, int], str] = {
     **{(op, 1): "weight" for op in ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN")},
     **{(op, 2): "weight" for op in ("LSTM", "GRU", "RNN")},
@@ -55,7 +58,41 @@ def role(value: ir.Value) -> str:
     """
     known = [(node, _ROLES[node.op_type, slot]) for node, slot in uses(value) if (node.op_type, slot) in _ROLES]
     purposes = [purpose for node, purpose in known if not (purpose == "weight" and _is_product_with(node))]
-    return "positive" if "positive" in purposes else next(iter(purposes), "data")
+    return "positive" if "positive" in purposes else next(iter(purposes), _bound(value) or "data")
+
+
+def _bound(value: ir.Value) -> str:
+    """Return which bound of a Clip is computed from a value by arithmetic with constants alone; else an empty string.
+
+    A negative factor makes a lower bound of an upper one.
+    """
+    at: ir.Value | None = value
+    sign = 1
+    for _ in range(_LOOKAHEAD):
+        if at is None or len(at.uses) != 1:
+            break
+        ((node, slot),) = at.uses
+        found = _ROLES.get((node.op_type, slot), "")
+        if found in _OTHER_BOUND:
+            return found if sign > 0 else _OTHER_BOUND[found]
+        sign *= _direction(node, slot)
+        at = node.output(0) if sign and not node.domain else None
+    return ""
+
+
+def _direction(node: ir.Node, slot: int) -> int:
+    """Return 1 if the result grows with an operand, -1 if it falls, and 0 if neither is known."""
+    if node.op_type in _CARRIERS:
+        return int(slot == 0)
+    other = ir.constant(node.input(1 - slot)) if node.has_trait(ARITHMETIC) and len(node.inputs) == 2 else None
+    if node.is_op("Neg"):
+        return -1
+    if other is None or (node.is_op("Div") and slot):
+        return 0
+    if node.is_op("Add", "Sub"):
+        return -1 if node.is_op("Sub") and slot else 1
+    signs = np.unique(np.sign(other.numpy().astype(np.float64)))
+    return int(signs[0]) if signs.size == 1 else 0
 
 
 def is_positive_for_some(value: ir.Value) -> bool:

@@ -198,6 +198,18 @@ def test_a_bound_that_callers_feed_may_cross_a_constant(depth: Depth, high: floa
     assert verdict(before, wrong, depth).status == "failed"
 
 
+@pytest.mark.parametrize(
+    "made", ["Mul (low, w)", "Div (low, w)", "Sub (w, low)", "Sub (low, w)", "Neg (low)", "Add (w, low)"]
+)
+@pytest.mark.parametrize("factor", [0.75, -2.0])
+def test_a_bound_that_is_computed_from_what_callers_feed_may_cross_the_largest_number(made: str, factor: float) -> None:
+    text = "(float[N,3] x, float low) => (float[N,3] y) {{ b = {}  m = ReduceMax <keepdims = 0> (x)  {} }}"
+    orders = ("y = Clip (x, b, m)", "z = Max (x, b)  y = Min (z, m)", "z = Min (x, m)  y = Max (z, b)")
+    before, right, wrong = (model(text.format(made, order), {"w": np.array(factor)}) for order in orders)
+    assert verdict(before, right, "auto").status == "verified"
+    assert verdict(before, wrong, "auto").status == "failed"
+
+
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_words_of_a_fill_of_another_size(depth: Depth) -> None:
     body = """(float[N] x) => (float[a,b] y) {
