@@ -8,12 +8,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bnfold import ir
+from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
 from bnfold.ir.traits import COMPARING, NEUTRAL, RESHAPING
 from bnfold.ir.value import Dims
 from bnfold.reference.dispatch import meaning
 from bnfold.verification.changes.from_constants import fixed
 from bnfold.verification.changes.partly import known_of
+from bnfold.verification.inputs.bounds import follow_from_sizes
+
+_MOST = 1 << 10
+"""Elements of a constant that is looked at, so that no large weight is read for it."""
 
 _FAR = 64
 """How many copies in a row are followed back."""
@@ -90,16 +95,25 @@ def _product(dims: Dims) -> tuple[int, list[str]] | None:
 
 def _left_as_it_is(node: ir.Node) -> ir.Value | None:
     """Return the operand of arithmetic that the other one, which is neutral, leaves as it is."""
-    neutral, known = NEUTRAL[node.op_type], known_of(node.graph.model)
+    neutral = NEUTRAL[node.op_type]
     for slot in (0, 1) if node.is_op("Add", "Mul") else (0,):
         given, other = node.input(slot), node.input(1 - slot)
-        numbers = None if other is None else known.certain(other)
+        numbers = _numbers(other)
         if given is None or numbers is None or not (numbers == neutral).all() or _widens(numbers.shape, given, node):
             continue
         is_same = numbers.dtype.kind in "iu" or bool((np.signbit(numbers) == np.signbit(neutral)).all())
         if is_same or not _may_show_sign(node):
             return given
     return None
+
+
+def _numbers(value: ir.Value | None) -> Array | None:
+    """Return the elements of a constant, or of what follows from sizes that are the same in every run."""
+    held = ir.constant(value)
+    if held is not None:
+        return held.numpy() if held.size <= _MOST else None
+    is_of_sizes = value is not None and follow_from_sizes([value])  # else the walk back to its inputs is long
+    return known_of(value.graph.model).certain(value) if value is not None and is_of_sizes else None
 
 
 def _widens(dims: Sequence[int], given: ir.Value, node: ir.Node) -> bool:
