@@ -156,7 +156,7 @@ def broken_promise(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequ
         return ""
     had, has = (declared_shapes(model.graph.proto.output) for model in (before, after))
     for name, shape in outputs.items():
-        if _clash(has[name], shape) and not _clash(had[name], shape):
+        if _excludes(has[name], shape) and not _excludes(had[name], shape):
             promise = _written(has[name])
             return f"output {name!r} is declared with the shape {promise}, and has the shape {_written(shape)}"
     return ""
@@ -178,7 +178,7 @@ def declared_otherwise(model: ir.Model, outputs: Mapping[str, Sequence[int]]) ->
     """Return one sentence about an output that the model declares with another shape than it has; else empty."""
     declared = declared_shapes(model.graph.proto.output)
     for name, shape in outputs.items():
-        if _clash(declared[name], shape):
+        if _excludes(declared[name], shape):
             promise = _written(declared[name])
             return f"output {name!r} was declared with the shape {promise}, and has the shape {_written(shape)}"
     return ""
@@ -261,6 +261,12 @@ def _clash(one: Shape, other: Shape) -> bool:
         isinstance(a, int) and isinstance(b, int) and a > 0 and b > 0 and a != b
         for a, b in zip(one, other, strict=True)
     )
+
+
+def _excludes(declared: Shape, made: Sequence[int]) -> bool:
+    """Whether a value that was made has another shape than is declared; it may well have a size of 0."""
+    pairs = zip(declared or (), made, strict=False)
+    return _clash(declared, made) or any(isinstance(size, int) and size and not real for size, real in pairs)
 
 
 def _admits(old: Shape, new: Shape) -> bool:

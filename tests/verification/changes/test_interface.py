@@ -69,6 +69,12 @@ def test_outputs_may_be_declared_more_exactly_but_not_wrongly() -> None:
     assert "is declared with the shape [5, 3], and has the shape [4, 3]" in verdict.reason
 
 
+@pytest.mark.parametrize(("size", "status"), [("2", "failed"), ("0", "verified"), ("M", "verified")])
+def test_an_output_without_elements_is_of_no_other_size(size: str, status: str) -> None:
+    body = "(float[N,A,B] x) => (float[N,M,B] y) <float[0,1] none = {}> { y = Add (x, none) }"
+    assert compared(body, body.replace("N,M,B", f"N,{size},B")).status == status
+
+
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_an_output_of_any_size_is_not_of_one(depth: Depth) -> None:
     assert compared(BODY, BODY.replace("N,3] y", "1,3] y"), depth=depth).status == (
