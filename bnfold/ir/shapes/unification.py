@@ -30,7 +30,7 @@ _NOBODYS = ("?", "unk__")
 """How names begin that no file gave."""
 
 _MOVES = REARRANGING - {"Transpose"} | {"DepthToSpace", "SpaceToDepth"}
-_USUAL_RANK = {"MatMul": 2, "BatchNormalization": 4, "InstanceNormalization": 4}
+_USUAL_RANK = {"If": 0, "Loop": 0, "MatMul": 2, "BatchNormalization": 4, "InstanceNormalization": 4}
 """What operators that take any rank are mostly fed."""
 
 

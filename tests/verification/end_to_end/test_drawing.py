@@ -112,3 +112,15 @@ def test_places_that_nothing_says_the_end_of_are_small(depth: Depth) -> None:
     before, after, fault = (ir.load(model(text.format(*step), weights)) for step in steps)
     assert verify(before, after, runtime="none", depth=depth).verified
     assert verify(before, fault, runtime="none", depth=depth).status == "failed"
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+def test_a_condition_of_unknown_rank_is_one_truth(depth: Depth) -> None:
+    text = (
+        "(float[N,3] x, bool[] c) => (float[N,3] y) {{ a = If (c) <then_branch = t () => (float[N,3] p)"
+        " {{ p = {} }}, else_branch = e () => (float[N,3] q) {{ q = Relu (x) }}>  y = Neg (a) }}"
+    )
+    steps = ("Add (x, x)", "Mul (x, two)", "Mul (x, x)")
+    before, after, fault = (ir.load(model(text.format(step), {"two": np.array(2.0)})) for step in steps)
+    assert verify(before, after, runtime="none", depth=depth).verified
+    assert verify(before, fault, runtime="none", depth=depth).status == "failed"
