@@ -30,8 +30,9 @@ _NOBODYS = ("?", "unk__")
 """How names begin that no file gave."""
 
 _MOVES = REARRANGING - {"Transpose"} | {"DepthToSpace", "SpaceToDepth"}
-_USUAL_RANK = {"If": 0, "Loop": 0, "MatMul": 2, "BatchNormalization": 4, "InstanceNormalization": 4}
-"""What operators that take any rank are mostly fed."""
+_TAKE_ONE = {"If": 0, "Loop": 0}
+_USUAL_RANK = _TAKE_ONE | {"MatMul": 2, "BatchNormalization": 4, "InstanceNormalization": 4}
+"""What operators that take any rank are mostly fed; conditions and numbers of turns are single elements."""
 
 
 class Dims:
