@@ -75,6 +75,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("Clip", 11): to_attributes.clip_limits,
     ("Dropout", 12): to_attributes.dropout_ratio,
     **{(op_type, 22): pooling.last_windows for op_type in ("AveragePool", "LpPool", "MaxPool")},
+    ("LpPool", 18): pooling.without_dilations,
     ("GridSample", 20): grid_sample.on_plane,
     ("GridSample", 16): grid_sample.sampled,
     ("RoiAlign", 16): attributes.output_half_pixel,
@@ -152,7 +153,8 @@ If an operator begins with the version, the step decomposes it.
 SHOWN_BY_FORM = frozenset({
     *(step for step, adapter in DOWN.items() if adapter is to_attributes.as_it_stands),
     ("Add", 14), ("ArgMax", 12), ("ArgMin", 12), ("AveragePool", 19), ("Clip", 12), ("Constant", 12), ("Div", 14),
-    ("Gemm", 11), ("IsInf", 20), ("Max", 12), ("Min", 12), ("Mul", 14), ("Sub", 14), ("Reshape", 14), ("Shape", 15),
+    ("Gemm", 11), ("IsInf", 20), ("LpPool", 18), ("Max", 12), ("Min", 12), ("Mul", 14), ("Sub", 14), ("Reshape", 14),
+    ("Shape", 15),
 })  # fmt: skip
 """Steps whose adapter changes no node that has the older version's form and types."""
 
