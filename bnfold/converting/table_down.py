@@ -141,6 +141,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("ScatterElements", 11): indexing.scatter,
     ("Resize", 11): resize.fixed_points,
     ("Resize", 10): resize.to_upsample,
+    ("Upsample", 9): resize.stated_scales,
     ("Slice", 10): to_attributes.slice_bounds,
     ("If", 11): branches.of_one_shape,
     ("TopK", 10): partial(to_attributes.count_of, "k"),
@@ -159,7 +160,7 @@ SHOWN_BY_FORM = frozenset({
 """Steps whose adapter changes no node that has the older version's form and types."""
 
 ONE_WAY = frozenset({
-    ("GRU", 3), ("GlobalLpPool", 2), ("LpPool", 2), ("Scan", 9), ("Tile", 6), ("Upsample", 7), ("Upsample", 9),
+    ("GRU", 3), ("GlobalLpPool", 2), ("LpPool", 2), ("Scan", 9), ("Tile", 6), ("Upsample", 7),
 })  # fmt: skip
 """Steps that can be made upwards only; downwards, the node is refused."""
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import onnx
 
 from bnfold import ir
 from bnfold.converting.adapters.attributes import respell
@@ -191,8 +192,15 @@ def to_upsample(conversion: NodeConversion) -> None:
         raise Inexpressible("needs the Upsample of opset 7")
     if tensor is None or (tensor.numpy() < 1).any():
         raise Inexpressible("has scales that are below 1 or not known, which needs opset 10")
-    mode, scales = conversion.node.attr("mode", "nearest"), tensor.numpy().astype(np.float32)
+    conversion.become("Upsample", [data, conversion.input(1)], mode=conversion.node.attr("mode", "nearest"))
     if conversion.target < 9:
-        conversion.become("Upsample", [data], mode=mode, scales=[float(scale) for scale in scales])
-    else:
-        conversion.become("Upsample", [data, conversion.input(1)], mode=mode)
+        stated_scales(conversion)
+
+
+def stated_scales(conversion: NodeConversion) -> None:
+    """Convert Upsample 9 → 7: ``scales`` is an attribute."""
+    tensor = ir.constant(conversion.input(1))
+    if tensor is None or tensor.dtype != onnx.TensorProto.FLOAT or not tensor.size:
+        raise Inexpressible("has scales that are not constant, which needs opset 9")
+    conversion.node.set_inputs([conversion.input(0)])
+    conversion.node.set_attr("scales", [float(scale) for scale in tensor.numpy().reshape(-1)])

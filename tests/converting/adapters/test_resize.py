@@ -75,6 +75,26 @@ def test_upsample_written_at_an_opset_that_has_withdrawn_it(upgraded: Converted,
     assert upgraded(source, compare=False).ops == ["Resize"]
 
 
+STORED, MADE = "<float[4] s = {1, 1, 2, 1.7}> { ", "{ s = Constant <value = float[4] {1, 1, 2, 1.7}> () "
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("target", [8, 7])
+@pytest.mark.parametrize("scales", [STORED, MADE])
+def test_upsample_9_states_its_scales(lowered: Converted, text: Text, mode: str, target: int, scales: str) -> None:
+    source = text(9, "float[1, 2, 3, n] x", f'y = Upsample <mode = "{mode}"> (x, s)').replace("{ ", scales, 1)
+    outcome = lowered(source, target)
+    assert outcome.ops == ["Upsample"]
+    assert outcome.model.graph.nodes[0].attr("scales") == pytest.approx([1, 1, 2, np.float32(1.7)], abs=0)
+
+
+@pytest.mark.parametrize("value", ["", " = {1, 1, 2, 1.7}"])
+def test_scales_that_callers_give_or_override_are_no_attribute(text: Text, value: str) -> None:
+    source = text(9, f"float[1, 2, 3, 4] x, float[4] s{value}", "y = Upsample (x, s)")
+    with pytest.raises(UpgradeBlocked, match="scales that are not constant"):
+        upgrade(ir.load(onnx.parser.parse_model(source)), 8)
+
+
 def test_missing_scales_are_named(upgraded: Converted, text: Text) -> None:
     with pytest.raises(UpgradeBlocked, match="no height_scale"):
         upgraded(text(1, "float[1, 2, 3, 4] x", "y = Upsample (x)"))
