@@ -1,4 +1,5 @@
 # Sourced by the other scripts: leaves $ROOT and $PYTHON (the project's own .venv, with bnfold and its tools in it).
+# BNFOLD_VENV and BNFOLD_EXTRA name another environment, and what it needs: then .venv is neither made nor changed.
 # Installs only when pyproject.toml or the interpreter changed since the last time, so that a second run costs nothing.
 
 # Hundreds of processes are started from here, and uv leaves packages uncompiled: without bytecode kept, each process would
@@ -6,7 +7,8 @@
 unset PYTHONDONTWRITEBYTECODE
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-VENV="$ROOT/.venv"
+VENV="$ROOT/${BNFOLD_VENV:-.venv}"
+EXTRA="${BNFOLD_EXTRA:-dev}"
 
 find_python() {
     local candidate
@@ -39,11 +41,11 @@ set_up() {
     wanted="$("$PYTHON" -c 'import hashlib, sys; sys.stdout.write(
         hashlib.sha256(open(sys.argv[1], "rb").read() + sys.version.encode()).hexdigest())' "$ROOT/pyproject.toml")" || return 1
     if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
-        echo "Installing bnfold and its development tools" >&2
+        echo "Installing bnfold[$EXTRA] into $VENV" >&2
         local pip=("$PYTHON" -m pip install --quiet --disable-pip-version-check)
         # uv takes a tenth of the time. Where it reaches no index, pip may be set up for another.
-        { "${pip[@]}" uv && "$PYTHON" -m uv pip install --quiet --python "$PYTHON" --editable "$ROOT[dev]"; } >&2 ||
-            "${pip[@]}" --editable "$ROOT[dev]" >&2 || return 1
+        { "${pip[@]}" uv && "$PYTHON" -m uv pip install --quiet --python "$PYTHON" --editable "$ROOT[$EXTRA]"; } >&2 ||
+            "${pip[@]}" --editable "$ROOT[$EXTRA]" >&2 || return 1
         echo "$wanted" >"$stamp"
     fi
 }

@@ -206,6 +206,13 @@ def test_sizes_that_runtimes_and_inference_dispute_are_drawn_before_what_asks_fo
     assert seen == {"ceil_mode", "auto_pad"}
 
 
+def test_a_node_that_inference_cannot_read_gets_no_detour() -> None:
+    """Mode `faults` draws files whose nodes have the form of another version: seed 17691 killed the worker."""
+    text = '<ir_version: 8, opset_import: ["": 13]> g (float[2,3] x) => (float[2,2] y) { y, i = TopK <k = 2> (x) }'
+    model = onnx.parser.parse_model(text)
+    assert detours.lengthened(model, np.random.default_rng(0)) == (model, "")
+
+
 def test_detours_change_nothing() -> None:
     seen = set()
     for seed in range(60):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -303,6 +304,32 @@ def test_setup_refuses_an_old_python(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "needs Python 3.11 or newer; found Python 3.9.2" in done.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a bash script")
+def test_the_site_is_built_in_an_environment_of_its_own(tmp_path: Path) -> None:
+    """The developer's environment is not asked to do anything, even if pyproject.toml is another one."""
+    for folder in ("bin", "scripts", ".venv/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("site", "_setup.sh"):
+        (tmp_path / "scripts" / name).write_bytes((ROOT / "scripts" / name).read_bytes())
+    (tmp_path / "pyproject.toml").touch()
+    fake = tmp_path / "bin" / "python3"
+    fake.write_text("""#!/bin/bash
+echo "$0 $*" >>"$CALLS"
+[ "$1" != "-c" ] || echo "the checksum"
+[ "$1 $2" != "-m venv" ] || { mkdir -p "${@: -1}/bin" && cp "$0" "${@: -1}/bin/python"; }
+""")
+    fake.chmod(0o755)
+    shutil.copy(fake, tmp_path / ".venv" / "bin" / "python")
+    calls = tmp_path / "calls"
+    env = {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "CALLS": str(calls)}
+    done = subprocess.run(["bash", tmp_path / "scripts" / "site"], capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0, done.stderr
+    called = calls.read_text()
+    assert str(tmp_path / ".venv") not in called
+    assert f"--editable {tmp_path}[site]" in called
+    assert f"{tmp_path}/build/venv-site/bin/python -m mkdocs build --strict" in called
 
 
 def test_results_table_has_a_line_for_every_model_and_option(tmp_path: Path) -> None:

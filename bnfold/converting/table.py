@@ -84,6 +84,7 @@ ADAPTERS: dict[tuple[str, int], Adapter] = {
     ("ReduceLogSumExp", 28): partial(attributes.only_types_of, "ReduceLogSumExp", 28),
     ("Reshape", 5): partial(inputs.moved, "shape", "has no shape"),
     ("Resize", 11): resize.coordinates,
+    ("Resize", 13): resize.scales_or_sizes,
     ("RoiAlign", 16): partial(attributes.keep_default, {"coordinate_transformation_mode": "output_half_pixel"}),
     ("Scan", 9): scan.unbatched,
     ("Scatter", 11): partial(attributes.rename, "ScatterElements"),

@@ -75,6 +75,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("Clip", 11): to_attributes.clip_limits,
     ("Dropout", 12): to_attributes.dropout_ratio,
     **{(op_type, 22): pooling.last_windows for op_type in ("AveragePool", "LpPool", "MaxPool")},
+    ("LpPool", 18): pooling.without_dilations,
     ("GridSample", 20): grid_sample.on_plane,
     ("GridSample", 16): grid_sample.sampled,
     ("RoiAlign", 16): attributes.output_half_pixel,
@@ -140,6 +141,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("ScatterElements", 11): indexing.scatter,
     ("Resize", 11): resize.fixed_points,
     ("Resize", 10): resize.to_upsample,
+    ("Upsample", 9): resize.stated_scales,
     ("Slice", 10): to_attributes.slice_bounds,
     ("If", 11): branches.of_one_shape,
     ("TopK", 10): partial(to_attributes.count_of, "k"),
@@ -152,12 +154,13 @@ If an operator begins with the version, the step decomposes it.
 SHOWN_BY_FORM = frozenset({
     *(step for step, adapter in DOWN.items() if adapter is to_attributes.as_it_stands),
     ("Add", 14), ("ArgMax", 12), ("ArgMin", 12), ("AveragePool", 19), ("Clip", 12), ("Constant", 12), ("Div", 14),
-    ("Gemm", 11), ("IsInf", 20), ("Max", 12), ("Min", 12), ("Mul", 14), ("Sub", 14), ("Reshape", 14), ("Shape", 15),
+    ("Gemm", 11), ("IsInf", 20), ("LpPool", 18), ("Max", 12), ("Min", 12), ("Mul", 14), ("Sub", 14), ("Reshape", 14),
+    ("Shape", 15),
 })  # fmt: skip
 """Steps whose adapter changes no node that has the older version's form and types."""
 
 ONE_WAY = frozenset({
-    ("GRU", 3), ("GlobalLpPool", 2), ("LpPool", 2), ("Scan", 9), ("Tile", 6), ("Upsample", 7), ("Upsample", 9),
+    ("GRU", 3), ("GlobalLpPool", 2), ("LpPool", 2), ("Scan", 9), ("Tile", 6), ("Upsample", 7),
 })  # fmt: skip
 """Steps that can be made upwards only; downwards, the node is refused."""
 

@@ -90,9 +90,8 @@ class FoldContext:
             self.report.retire(gone, change.cut)
             kept = [(name, value.name) for value, name in before.items() if value.name in value.graph.values]
             self.report.renamed.update([(old, new) for old, new in kept if old != new])
-            self.report.removed_names += [name for name in gone if name not in self.report.renamed]
             change.tell(added)
-            self.report.removed_names += self.model.remove_unread_initializers()  # of a large model they are most of it
+            self.model.remove_unread_initializers()  # of a large model they are most of it
             changed = True
         return changed
 

@@ -170,7 +170,7 @@ def simplify(run: PassContext) -> None:
     from bnfold import simplifying
     from bnfold.simplifying.group_norm import OPSET
 
-    run.report.removed_names.extend(run.model.remove_dead_nodes())  # what folding left is no simplification
+    run.model.remove_dead_nodes()  # what folding left is no simplification
     live = run.live()
     if run.options.group_norm and run.model.opset() < OPSET:
         run.report.notes.append(

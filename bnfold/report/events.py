@@ -13,7 +13,7 @@ from typing import Any, Literal
 from bnfold.errors import printable
 from bnfold.ir.cut import Cut
 from bnfold.ir.tensor import Tensor
-from bnfold.report.other_events import EqualizeEvent, SimplifyEvent
+from bnfold.report.other_events import EqualizeEvent, SimplifyEvent, count_simplifications
 from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, reason_to_json, sentence
 from bnfold.report.totals import Totals
 from bnfold.semantics import Repair
@@ -263,9 +263,7 @@ class Report:
 
     def simplifications(self, most: int | None = None) -> str:
         """Say how often each simplification was made, the most frequent first."""
-        counts = Counter(event.rewrite for event in self.simplified)
-        counts.update({"Constant stored": self.lifted} if self.lifted else {})
-        rows = counts.most_common()
+        rows = count_simplifications((event.rewrite for event in self.simplified), self.lifted)
         shown = [f"{rewrite} ×{count}" for rewrite, count in rows[:most]]  # noqa: RUF001
         more = len(rows) - len(shown)
         return ", ".join([*shown, *([f"{more} more kind{'s' if more > 1 else ''}"] if more else [])])

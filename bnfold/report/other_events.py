@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,6 +27,13 @@ class SimplifyEvent(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """Return the row of the report's ``simplified``."""
         return self._asdict()
+
+
+def count_simplifications(rewrites: Iterable[str], lifted: int) -> list[tuple[str, int]]:
+    """Return the kinds of simplifications with how often they were made, the most frequent first."""
+    counts = Counter(rewrites)
+    counts.update({"Constant stored": lifted} if lifted else {})
+    return counts.most_common()
 
 
 @dataclass(slots=True, eq=False)

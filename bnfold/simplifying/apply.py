@@ -22,8 +22,6 @@ class Editor:
         self.events: list[SimplifyEvent] = []
         self.touched: set[tuple[str, str]] = set()
         """Values, by graph and name, that nodes around an edit read or make: no boundaries to compare at any more."""
-        self.removed: list[str] = []
-        """Names of values that are gone."""
         self.has_stored = False
         """Whether some node's output or operand, or a weight of a branch, became an initializer."""
         self.moved: list[Moved] = []
@@ -39,8 +37,6 @@ class Editor:
         self.touched |= {(value.graph.path, value.name) for value in ends if value is not None}
         operator, label = node.op_type, node.label
         into = self._edited(plan)
-        made = [value for value in node.outputs if value is not None]
-        self.removed += [value.name for value in made if value.graph.values.get(value.name) is not value]
         self.events.append(SimplifyEvent(plan.title, label, node.graph.path, operator, into))
 
     def decide(self, plan: Decide) -> None:
@@ -52,10 +48,7 @@ class Editor:
         ends = [value for value in (*node.inputs, *node.outputs) if value is not None]
         self.touched |= {(value.graph.path, value.name) for value in (*inner, *ends)}
         self.has_stored = self.has_stored or any(value.is_initializer for value in plan.branch.values.values())
-        moved = inline_branch(plan)
-        self.moved.append(moved)
-        kept = {name for _, name in moved.values()}
-        self.removed += [value.name for value in inner if value.producer is not None and value.name not in kept]
+        self.moved.append(inline_branch(plan))
         into = next((value.name for value in node.outputs if value is not None), "")
         self.events.append(SimplifyEvent(TITLE, label, node.graph.path, "If", into))
 

@@ -118,7 +118,7 @@ def decide_branches(model: ir.Model, report: Report, withheld: frozenset[str]) -
     editor = Editor(model, withheld)
     if not model.proto.training_info:
         _decided(model, editor)
-        report.removed_names += model.remove_dead_nodes()
+        model.remove_dead_nodes()
     return _reported(editor, report)
 
 
@@ -137,7 +137,6 @@ def _decided(model: ir.Model, editor: Editor) -> Proven:
 
 def _reported(editor: Editor, report: Report) -> Simplified:
     report.simplified += editor.events
-    report.removed_names += editor.removed
     report.drop_cuts(editor.touched)
     return Simplified(editor.has_stored, editor.moved)
 
@@ -153,20 +152,20 @@ def simplify_all(model: ir.Model, report: Report, *, group_norm: bool, withheld:
     for _ in range(MAX_INFERENCES):
         before, rounds = len(editor.events), 0
         known = _decided(model, editor)
-        while rounds < MAX_ROUNDS and _round(model, known, editor, report, finders):
+        while rounds < MAX_ROUNDS and _round(model, known, editor, finders):
             rounds += 1
         if len(editor.events) == before or not any(node.is_op("Shape") for node in model.graph.nodes):
             break
     return _reported(editor, report)
 
 
-def _round(model: ir.Model, known: Proven, editor: Editor, report: Report, finders: Mapping[str, Finder]) -> bool:
+def _round(model: ir.Model, known: Proven, editor: Editor, finders: Mapping[str, Finder]) -> bool:
     """Try every rewrite on every node once; whether any changed something, or may find more now."""
     before, was_open = len(editor.events), editor.room.is_open
     for graph in [*model.graphs()]:
         for stored in find_computed(graph, known, editor.room):
             editor.carry_out(stored)
-    report.removed_names += model.remove_dead_nodes()
+    model.remove_dead_nodes()
     for graph in [*model.graphs()]:
         first: dict[Hashable, ir.Node] = {}
         for node in graph.nodes:
@@ -175,7 +174,7 @@ def _round(model: ir.Model, known: Proven, editor: Editor, report: Report, finde
             plan = _plan(node, known, first, finders)
             if plan is not None:
                 editor.carry_out(plan)
-    report.removed_names += model.remove_dead_nodes()
+    model.remove_dead_nodes()
     editor.room.is_open = True
     return len(editor.events) > before or (not was_open and (editor.room.is_short or known.has_learned))
 
@@ -209,7 +208,7 @@ def _remove_unread(model: ir.Model, report: Report) -> None:
             model.maybe_dead.update((value, None) for value in node.outputs if value is not None)
     weights = [value for graph in model.graphs() for value in graph.values.values() if _is_unread_weight(value)]
     model.maybe_dead.update(dict.fromkeys(weights))
-    report.removed_names += model.remove_dead_nodes()
+    model.remove_dead_nodes()
     report.simplified += [
         SimplifyEvent(UNREAD_NODE, node.label, node.graph.path, node.op_type, "")
         for node in nodes

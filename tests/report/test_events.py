@@ -15,6 +15,9 @@ from jsonschema import Draft202012Validator
 
 from bnfold import Options, inspect
 from bnfold.cli.commands import main
+from bnfold.report.events import Report
+from bnfold.report.html.model_page import as_model
+from bnfold.report.other_events import SimplifyEvent
 from bnfold.report.reasons import Reason
 from tests.conftest import MODELS
 from tests.report.html.reports import failing_report, report
@@ -140,3 +143,11 @@ def test_nothing_is_explained_unless_a_report_is_asked_for(monkeypatch: pytest.M
 def test_codes_are_stable_names_and_lead_back(reason: Reason) -> None:
     assert Reason.of(reason.code) is reason
     assert reason.code == reason.code.lower()
+
+
+def test_the_terminal_and_the_page_count_simplifications_alike() -> None:
+    events = [SimplifyEvent(rewrite, "n", "", "Identity", "x") for rewrite in ("rare", "no effect", "no effect")]
+    made = Report(simplified=events, lifted=3)
+    assert as_model(made.to_json()).simplified == [("Constant stored", 3), ("no effect", 2), ("rare", 1)]
+    assert made.simplifications(most=2) == "Constant stored ×3, no effect ×2, 1 more kind"  # noqa: RUF001
+    assert as_model(Report().to_json()).simplified == []

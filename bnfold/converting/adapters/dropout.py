@@ -25,7 +25,7 @@ def test_mode(conversion: NodeConversion) -> None:
     if conversion.target < 12:
         raise Inexpressible("drops at random (is_test=0), which versions 7 to 11 cannot say")
     boolean_mask(conversion)
-    ratio_input(conversion)
+    _move_ratio(conversion)
     ratio = conversion.node.input(1)
     conversion.node.set_inputs([conversion.input(0), ratio, conversion.constant(np.array(True), "training_mode")])
     conversion.finished = True
@@ -43,7 +43,19 @@ def boolean_mask(conversion: NodeConversion) -> None:
 
 
 def ratio_input(conversion: NodeConversion) -> None:
-    """Convert 10 → 12: ``ratio`` is an input."""
+    """Convert 10 → 12: ``ratio`` is an input, and the mask of inference is all ones.
+
+    No text before says what that mask is. onnxruntime makes it of zeros.
+    """
+    mask = conversion.node.output(1)
+    if mask is not None and not mask.is_unread:
+        text = "Dropout has a mask, which no version before 12 defines in inference: read as all ones"
+        conversion.repair("undefined-mask", text)
+    _move_ratio(conversion)
+
+
+def _move_ratio(conversion: NodeConversion) -> None:
+    """Make attribute ``ratio`` an input."""
     ratio = conversion.take("ratio")
     if ratio is not None:
         conversion.node.set_input(1, conversion.constant(np.array(ratio, np.float32), "ratio"))

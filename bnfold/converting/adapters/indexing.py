@@ -47,8 +47,7 @@ def gather_elements(conversion: NodeConversion) -> None:
     steps = [math.prod(sizes[place + 1 :]) for place in range(len(sizes))]
     others = [0 if place == axis else step for place, step in enumerate(steps)]
     offsets = np.tensordot(np.array(others), np.indices(counts), 1).astype(np.int64)
-    if conversion.dtype(indices) != onnx.TensorProto.INT64:
-        indices = conversion.add("Cast", [indices], "wide_indices", to=onnx.TensorProto.INT64)
+    indices = _wide(conversion, indices, "wide_indices")
     if not places.is_never_negative(conversion.input(1)):
         indices = places.wrapped(conversion, indices, conversion.ints([sizes[axis]], "size"))
     rows = conversion.add("Mul", [indices, conversion.ints([steps[axis]], "step")], "rows")
@@ -58,21 +57,38 @@ def gather_elements(conversion: NodeConversion) -> None:
 
 
 def one_hot(conversion: NodeConversion) -> None:
-    """Convert OneHot 11 → 9, where no place counts from the end: shape inference refuses constants that do.
+    """Convert OneHot 11 → 9, which forbids places that count from the end, and shape inference refuses stored ones.
 
-    Runtimes compute both versions alike. What lies before the first place stays nowhere.
+    What lies before the first place stays nowhere.
     """
-    held, depth = ir.constant(conversion.input(0)), ir.constant(conversion.input(1))
-    if held is None or places.is_never_negative(conversion.input(0)):
+    indices, held, depth = conversion.input(0), ir.constant(conversion.input(0)), ir.constant(conversion.input(1))
+    if conversion.dtype(indices) in _UNSIGNED or places.is_never_negative(indices):
         return
-    if depth is None:
-        raise Inexpressible("has places that count from the end, and a depth that is no constant")
-    array, size = held.numpy(), depth.numpy().reshape(-1)[0]
+    if held is None or depth is None:
+        conversion.node.set_input(0, _computed_places(conversion, indices))
+        return
+    array, size = np.trunc(held.numpy()), np.trunc(depth.numpy().reshape(-1)[0])  # the text casts to int64 first
     turned = np.where(array < 0, array + size, array)
-    turned = np.where(turned < 0, size, turned).astype(array.dtype)
+    turned = np.where(turned < 0, size, turned).astype(held.numpy().dtype)
     conversion.node.set_input(0, conversion.constant(turned, "places"))
 
 
+def _computed_places(conversion: NodeConversion, indices: ir.Value) -> ir.Value:
+    """Count the places of OneHot from the front; one that is still negative becomes the depth, which is no place."""
+    size = _wide(conversion, conversion.input(1), "wide_depth")
+    counted = places.wrapped(conversion, _wide(conversion, indices, "wide_indices"), size)
+    zero = conversion.constant(np.array(0, np.int64), "zero")
+    is_nowhere = conversion.add("Less", [counted, zero], "is_nowhere")
+    return conversion.add("Where", [is_nowhere, size, counted], "places")
+
+
+def _wide(conversion: NodeConversion, value: ir.Value, hint: str) -> ir.Value:
+    """Return ``value`` as int64."""
+    is_wide = conversion.dtype(value) == onnx.TensorProto.INT64
+    return value if is_wide else conversion.add("Cast", [value], hint, to=onnx.TensorProto.INT64)
+
+
+_UNSIGNED = frozenset(getattr(onnx.TensorProto, f"UINT{bits}") for bits in (8, 16, 32, 64))
 _MOST_PLACES = 1 << 20
 """Places of elements that are worth a stored constant."""
 
@@ -184,8 +200,7 @@ def scatter(conversion: NodeConversion) -> None:
     if not -rank <= axis < rank:
         raise Inexpressible(f"has axis {axis} in rank {rank}")
     if not places.is_never_negative(indices):
-        if conversion.dtype(indices) != onnx.TensorProto.INT64:
-            indices = conversion.add("Cast", [indices], "wide_indices", to=onnx.TensorProto.INT64)
+        indices = _wide(conversion, indices, "wide_indices")
         shape = conversion.add("Shape", [data], "shape")
         size = conversion.add("Gather", [shape, conversion.ints([axis % rank], "axis")], "size", axis=0)
         indices = places.wrapped(conversion, indices, size)

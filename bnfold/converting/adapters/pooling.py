@@ -1,4 +1,4 @@
-"""Pooling: ``ceil_mode``, which versions below 10 lack and 22 changed, and the dilations of AveragePool 19."""
+"""Pooling: ``ceil_mode``, which versions below 10 lack and 22 changed, and dilations, which older versions lack."""
 
 from __future__ import annotations
 
@@ -32,11 +32,16 @@ def last_windows(conversion: NodeConversion) -> None:
             raise Inexpressible(f"has a window less along axis {axis + 2} than by the older rule")
 
 
+def without_dilations(conversion: NodeConversion) -> None:
+    """Drop dilations of 1, which say nothing, where the older version has none (LpPool 18 → 11)."""
+    if set(conversion.node.attr("dilations", [])) == {1}:
+        conversion.node.del_attr("dilations")
+
+
 def even_windows(conversion: NodeConversion) -> None:
     """Convert MaxPool, AveragePool 10 → 8, 7: drop dilations of 1, and ``ceil_mode`` of even windows."""
     node = conversion.node
-    if set(node.attr("dilations", [1])) == {1}:
-        node.del_attr("dilations")
+    without_dilations(conversion)
     if not node.attr("ceil_mode", 0):
         return
     kernel = node.attr("kernel_shape", [])

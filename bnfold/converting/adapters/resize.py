@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import onnx
 
 from bnfold import ir
 from bnfold.converting.adapters.attributes import respell
-from bnfold.converting.context import Inexpressible
+from bnfold.converting.context import FIX_SHAPES, Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
 
@@ -64,6 +65,33 @@ def coordinates(conversion: NodeConversion) -> None:
         points = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
         data = conversion.add("Resize", [data, _roi(conversion), grow], "grown", mode="nearest", **points)
     _at_asymmetric_points(conversion, data, shrink or grow or scales, "ceil" if shrink else "floor")
+
+
+def scales_or_sizes(conversion: NodeConversion) -> None:
+    """Convert Resize 11 → 13, which takes scales or sizes: the empty one of the two is left out.
+
+    Version 11 allows sizes only beside empty scales: if sizes have elements, then scales are empty, even fed ones.
+    """
+    node, given = conversion.node, (conversion.node.input(2), conversion.node.input(3))
+    has_elements, is_empty = ([holds(conversion, value) for value in given] for holds in (_has_elements, _is_empty))
+    if None in given or all(has_elements):
+        return  # one is left out already, or it is an error in either version
+    if has_elements[1] or is_empty[0]:
+        node.set_input(2, None)
+    elif has_elements[0] or is_empty[1]:
+        node.set_inputs(node.inputs[:3])
+    else:
+        raise Inexpressible(f"has scales and sizes, and it is not known which of them is empty: {FIX_SHAPES}")
+
+
+def _has_elements(conversion: NodeConversion, value: ir.Value | None) -> bool:
+    shape = None if value is None else conversion.shape(value)
+    return bool(shape) and all(isinstance(size, int) and size for size in shape or ())
+
+
+def _is_empty(conversion: NodeConversion, value: ir.Value | None) -> bool:
+    """Whether a value has no elements in any run: an input that declares a size of 0 may mean an open one."""
+    return value is not None and not value.is_input and conversion.shape(value) == (0,)
 
 
 def _at_asymmetric_points(conversion: NodeConversion, data: ir.Value, scales: ir.Value, neighbour: str) -> None:
@@ -191,8 +219,15 @@ def to_upsample(conversion: NodeConversion) -> None:
         raise Inexpressible("needs the Upsample of opset 7")
     if tensor is None or (tensor.numpy() < 1).any():
         raise Inexpressible("has scales that are below 1 or not known, which needs opset 10")
-    mode, scales = conversion.node.attr("mode", "nearest"), tensor.numpy().astype(np.float32)
+    conversion.become("Upsample", [data, conversion.input(1)], mode=conversion.node.attr("mode", "nearest"))
     if conversion.target < 9:
-        conversion.become("Upsample", [data], mode=mode, scales=[float(scale) for scale in scales])
-    else:
-        conversion.become("Upsample", [data, conversion.input(1)], mode=mode)
+        stated_scales(conversion)
+
+
+def stated_scales(conversion: NodeConversion) -> None:
+    """Convert Upsample 9 → 7: ``scales`` is an attribute."""
+    tensor = ir.constant(conversion.input(1))
+    if tensor is None or tensor.dtype != onnx.TensorProto.FLOAT or not tensor.size:
+        raise Inexpressible("has scales that are not constant, which needs opset 9")
+    conversion.node.set_inputs([conversion.input(0)])
+    conversion.node.set_attr("scales", [float(scale) for scale in tensor.numpy().reshape(-1)])

@@ -41,6 +41,9 @@ def decompose(conversion: NodeConversion) -> None:
     if is_half:  # the sum is rounded once
         data = conversion.add("Cast", [data], "float", to=TP.FLOAT)
     for resized in axes:
+        if not resized.after:
+            data = conversion.sliced(data, resized.axis, 0, 0)
+            continue
         data = _resampled(conversion, data, resized, [_taps(node, resized, at) for at in range(resized.after)], rank)
     if is_half:
         conversion.become("Cast", [data], to=kind)
@@ -66,8 +69,9 @@ def _resized_axes(conversion: NodeConversion) -> Iterator[ResizedAxis]:
         if not isinstance(before, int) or not before or (scale is None and not isinstance(after, int)):
             raise Inexpressible(f"has scales that are not known: {FIX_SHAPES}")
         size = after if isinstance(after, int) else math.floor(before * (scale or 1))
-        if size:
-            yield ResizedAxis(axis, before, size, scale or Fraction(size, before))
+        if not size and scale is None:  # no legal scale makes it, and a declared size of 0 may mean an open one
+            raise Inexpressible(f"has a size of 0 along axis {axis}")
+        yield ResizedAxis(axis, before, size, scale or Fraction(size, before))
 
 
 def _resampled(

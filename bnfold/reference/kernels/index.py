@@ -114,13 +114,14 @@ def compress(call: Call, x: Array, condition: Array) -> Result:
 def one_hot(call: Call, indices: Array, depth: Array, values: Array) -> Result:
     """Compute ``values[1]`` at the index on a new axis, ``values[0]`` elsewhere.
 
-    Indices outside ±depth mark nothing.
+    Indices outside ±depth mark nothing. Those of floats are cast to integers first.
     """
     size = int(depth.item())
     require(size > 0 and values.shape == (2,), f"depth {size} and values of shape {values.shape}")
     axis = normal_axis(call.attr("axis"), indices.ndim + 1)
     dims_to_make((*indices.shape, size))
-    places = np.where(indices < 0, indices + size, indices)
+    whole = np.trunc(indices) if np.issubdtype(indices.dtype, np.floating) else indices
+    places = np.where(whole < 0, whole + size, whole)
     ladder = np.arange(size).reshape((-1, *(1,) * (indices.ndim - axis)))
     return np.where(np.expand_dims(places, axis) == ladder, values[1], values[0])
 

@@ -14,6 +14,7 @@ from typing import Any
 from bnfold.errors import printable
 from bnfold.report.advice import Advice
 from bnfold.report.events import map_texts, state
+from bnfold.report.other_events import count_simplifications
 
 STATES = ("left", "folded", "exchanged", "removed", "decomposed", "upgraded")
 
@@ -120,9 +121,8 @@ class ModelPage:
     @property
     def simplified(self) -> list[tuple[str, int]]:
         """The kinds of simplifications with how often they were made, the most frequent first."""
-        counts = Counter(event["rewrite"] for event in self.document.get("simplified", ()))
-        counts.update({"Constant stored": self.document.get("lifted", 0)})
-        return [row for row in counts.most_common() if row[1]]
+        events = self.document.get("simplified", ())
+        return count_simplifications((event["rewrite"] for event in events), self.document.get("lifted", 0))
 
     @property
     def states(self) -> dict[str, int]:

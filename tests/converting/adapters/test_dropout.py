@@ -6,6 +6,7 @@ import pytest
 from bnfold import reference
 from bnfold.errors import UpgradeBlocked
 from bnfold.semantics import Policy
+from tests.converting.conftest import run
 
 Converted = Callable[..., Any]
 Text = Callable[..., str]
@@ -59,13 +60,34 @@ def test_training_forced_to_inference(upgraded: Converted, text: Text) -> None:
 
 
 @pytest.mark.parametrize("opset", [6, 7])
-def test_a_mask_that_is_read_keeps_its_type(upgraded: Converted, text: Text, opset: int) -> None:
+@pytest.mark.parametrize(("target", "said"), [(10, []), (12, ["undefined-mask"]), (22, ["undefined-mask"])])
+def test_a_mask_that_is_read_keeps_its_type(
+    upgraded: Converted, text: Text, opset: int, target: int, said: list[str]
+) -> None:
+    """No text before 12 says what it holds in inference: onnxruntime makes it of zeros, and from 12 on of ones."""
     attrs = "<is_test = 1>" if opset == 6 else ""
     source = text(opset, "float[2, 3] x", f"y, m = Dropout {attrs} (x)", outputs="float[2, 3] y, float[2, 3] m")
-    outcome = upgraded(source, compare=False)
+    outcome = upgraded(source, target, compare=False)
     assert outcome.ops == ["Dropout", "Cast"]
+    assert outcome.repairs == said
+    assert run(outcome.model.proto, outcome.feeds)["m"].tolist() == [[float(target >= 12)] * 3] * 2
+
+
+def test_a_boolean_mask_that_is_read_is_reported(upgraded: Converted, text: Text) -> None:
+    source = text(10, "float[2, 3] x", "y, m = Dropout (x)", outputs="float[2, 3] y, bool[2, 3] m")
+    assert upgraded(source, 13, compare=False).repairs == ["undefined-mask"]
+
+
+@pytest.mark.parametrize("target", [13, 22])
+def test_a_mask_of_version_12_keeps_its_meaning(upgraded: Converted, text: Text, target: int) -> None:
+    source = text(12, "float[2, 3] x", "y, m = Dropout (x)", outputs="float[2, 3] y, bool[2, 3] m")
+    outcome = upgraded(source, target)
+    assert not outcome.repairs
+    assert run(outcome.model.proto, outcome.feeds)["m"].all()
+    assert outcome.results["m"].all()
 
 
 def test_a_mask_that_nobody_reads_goes(upgraded: Converted, text: Text) -> None:
     outcome = upgraded(text(6, "float[2, 3] x", "y, m = Dropout <is_test = 1> (x)"))
     assert len(outcome.model.graph.nodes[0].outputs) == 1
+    assert not outcome.repairs

@@ -30,6 +30,25 @@ def test_on_a_plane(lowered: Lowered, text: Text, mode: str, padding: str, corne
     assert "GridSample" not in lowered(source, target, feeds={"g": _grid((2, 7, 6, 2))}).ops
 
 
+_NAMES = [("linear", "bilinear"), ("cubic", "bicubic"), ("nearest", "nearest"), ("", None)]
+
+
+@pytest.mark.parametrize(("mode", "older"), _NAMES)
+@pytest.mark.parametrize("opset", [20, 22])
+@pytest.mark.parametrize("target", [19, 16])
+def test_modes_of_a_plane_have_names_of_their_own_before_20(
+    lowered: Lowered, upgraded: Lowered, text: Text, mode: str, older: str | None, opset: int, target: int
+) -> None:
+    how = f'mode = "{mode}", ' if mode else ""
+    body = f'y = GridSample <{how}padding_mode = "border"> (x, g)'
+    source = text(opset, "float[2, 3, 4, 5] x, float[2, 7, 6, 2] g", body)
+    feeds = {"g": _grid((2, 7, 6, 2))}
+    down = lowered(source, target, feeds=feeds)
+    assert down.model.graph.nodes[0].attr("mode") == older
+    up = upgraded(down.model.proto, opset, feeds=feeds)
+    assert up.model.graph.nodes[0].attr("mode") == (mode or None)
+
+
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize("corners", [0, 1])
 @pytest.mark.parametrize("target", [19, 13, 9])

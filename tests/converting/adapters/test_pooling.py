@@ -88,3 +88,17 @@ def test_averages_that_cannot_be_composed(upgraded: Converted, text: Text, shape
     source = text(19, f"float[{shape}] x", f"y = AveragePool <kernel_shape = [2], dilations = [2]{attrs}> (x)")
     with pytest.raises(UpgradeBlocked, match=why):
         upgraded(source, 18, compare=False)
+
+
+@pytest.mark.parametrize("target", [17, 11])
+@pytest.mark.parametrize("attrs", ["", ", dilations = [1, 1]", ", dilations = [1, 1], ceil_mode = 0"])
+def test_norms_with_dilations_of_1(lowered: Converted, text: Text, target: int, attrs: str) -> None:
+    body = f"y = LpPool <kernel_shape = [2, 3], pads = [1, 0, 0, 1]{attrs}> (x)"
+    assert lowered(text(22, "float[2, 3, 9, n] x", body), target).ops == ["LpPool"]
+
+
+@pytest.mark.parametrize(("attrs", "name"), [("dilations = [1, 2]", "dilations"), ("ceil_mode = 1", "ceil_mode")])
+def test_norms_that_version_11_does_not_know(upgraded: Converted, text: Text, attrs: str, name: str) -> None:
+    source = text(18, "float[1, 2, 9, 9] x", f"y = LpPool <kernel_shape = [2, 2], strides = [2, 2], {attrs}> (x)")
+    with pytest.raises(UpgradeBlocked, match=f"attribute {name} is newer"):
+        upgraded(source, 17, compare=False)

@@ -8,6 +8,7 @@ import pytest
 from bnfold import ir
 from bnfold.converting import convert as upgrade
 from bnfold.errors import UpgradeBlocked
+from tests.converting.conftest import run
 
 Converted = Callable[..., Any]
 Text = Callable[..., str]
@@ -75,6 +76,26 @@ def test_upsample_written_at_an_opset_that_has_withdrawn_it(upgraded: Converted,
     assert upgraded(source, compare=False).ops == ["Resize"]
 
 
+STORED, MADE = "<float[4] s = {1, 1, 2, 1.7}> { ", "{ s = Constant <value = float[4] {1, 1, 2, 1.7}> () "
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("target", [8, 7])
+@pytest.mark.parametrize("scales", [STORED, MADE])
+def test_upsample_9_states_its_scales(lowered: Converted, text: Text, mode: str, target: int, scales: str) -> None:
+    source = text(9, "float[1, 2, 3, n] x", f'y = Upsample <mode = "{mode}"> (x, s)').replace("{ ", scales, 1)
+    outcome = lowered(source, target)
+    assert outcome.ops == ["Upsample"]
+    assert outcome.model.graph.nodes[0].attr("scales") == pytest.approx([1, 1, 2, np.float32(1.7)], abs=0)
+
+
+@pytest.mark.parametrize("value", ["", " = {1, 1, 2, 1.7}"])
+def test_scales_that_callers_give_or_override_are_no_attribute(text: Text, value: str) -> None:
+    source = text(9, f"float[1, 2, 3, 4] x, float[4] s{value}", "y = Upsample (x, s)")
+    with pytest.raises(UpgradeBlocked, match="scales that are not constant"):
+        upgrade(ir.load(onnx.parser.parse_model(source)), 8)
+
+
 def test_missing_scales_are_named(upgraded: Converted, text: Text) -> None:
     with pytest.raises(UpgradeBlocked, match="no height_scale"):
         upgraded(text(1, "float[1, 2, 3, 4] x", "y = Upsample (x)"))
@@ -121,6 +142,42 @@ def test_computed_numbers_of_some_axes(
     source = text(18, f"float[1, 2, 3, 4] x, {kind}[2] s", body, outputs="float[a, b, c, d] y")
     dtype = np.float32 if given == "scales" else np.int64
     lowered(source, target, feeds={"s": np.array(numbers, dtype)})
+
+
+NONE = "n = Constant <value_ints = [0]> () e = Slice (w, n, n) e64 = Cast <to = 7> (e)"
+FILLED = "n = Constant <value = int64[1] {0}> () e = ConstantOfShape (n) e64 = Cast <to = 7> (e)"
+GIVEN = "f = Constant <value = float[4] {1, 1, 2, 1.5}> () z = Constant <value = int64[4] {1, 2, 6, 6}> ()"
+
+
+@pytest.mark.parametrize("empty", [NONE, FILLED])
+@pytest.mark.parametrize("target", [13, 19])
+@pytest.mark.parametrize(("inputs", "kept"), [("e, z", ["x", "e", "", "z"]), ("f, e64", ["x", "e", "f"])])
+def test_empty_scales_or_sizes_are_left_out(
+    upgraded: Converted, text: Text, empty: str, target: int, inputs: str, kept: list[str]
+) -> None:
+    """With both, neither the checker nor onnxruntime takes it from 13 on, unless the empty one is stored."""
+    source = text(12, "float[1, 2, 3, 4] x, float[4] w", f"{empty} {GIVEN} y = Resize (x, e, {inputs})")
+    outcome = upgraded(source.replace("float[] y", "float[1, 2, 6, 6] y"), target)
+    assert list(outcome.model.proto.graph.node[-1].input) == kept
+    np.testing.assert_allclose(run(outcome.model.proto, outcome.feeds)["y"], outcome.results["y"], atol=1e-6)
+
+
+@pytest.mark.parametrize("dims", ["0", "k"])
+def test_scales_of_callers_are_empty_beside_sizes(upgraded: Converted, text: Text, dims: str) -> None:
+    source = text(11, f"float[1, 2, 3, 4] x, float[{dims}] e", f"{GIVEN} y = Resize (x, e, e, z)")
+    outcome = upgraded(source, 13, feeds={"e": np.zeros(0, np.float32)})
+    assert list(outcome.model.proto.graph.node[-1].input) == ["x", "e", "", "z"]
+
+
+def test_scales_and_sizes_of_which_either_may_be_empty(text: Text) -> None:
+    source = text(11, "float[1, 2, 3, 4] x, float[0] e, int64[0] z", "y = Resize (x, e, e, z)")
+    with pytest.raises(UpgradeBlocked, match="not known which of them is empty"):
+        upgrade(ir.load(onnx.parser.parse_model(source)), 13)
+
+
+def test_scales_beside_sizes_are_an_error_in_either_version(upgraded: Converted, text: Text) -> None:
+    source = text(11, "float[1, 2, 3, 4] x, float[0] e", f"{GIVEN} y = Resize (x, e, f, z)")
+    assert len(upgraded(source, 13, compare=False).model.graph.nodes[-1].inputs) == 4
 
 
 WHOLE, BROKEN, SMALLER = "1.0, 1.0, 2.0, 3.0", "1.0, 1.0, 1.5, 2.0", "1.0, 1.0, 0.5, 1.0"

@@ -6,6 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
+from bnfold import ir
+from bnfold.converting import convert as upgrade
 from bnfold.errors import UpgradeBlocked
 
 Lowered = Callable[..., Any]
@@ -51,6 +53,23 @@ def test_neighbours(lowered: Lowered, neighbour: str, points: str, scales: list[
     except UpgradeBlocked as error:
         assert "where rounding decides between two neighbours" in str(error)  # noqa: PT017 - some of them do
         assert scales[2] == 1.7
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("scales", [[1.0, 1.0, 0.125, 1.0], [1.0, 1.0, 1.5, 0.125]])
+@pytest.mark.parametrize("target", [10, 9])
+def test_scales_that_leave_nothing(lowered: Lowered, mode: str, scales: list[float], target: int) -> None:
+    lowered(resize(scales, mode=mode, coordinate_transformation_mode="pytorch_half_pixel"), target)
+
+
+@pytest.mark.parametrize("sizes", [[2, 3, 0, 4], [2, 0, 5, 4]])
+def test_a_size_of_0_is_refused(sizes: list[int]) -> None:
+    """Its scale would be 0, which onnxruntime refuses as well."""
+    source = resize(sizes)
+    for declared, size in zip(source.graph.output[0].type.tensor_type.shape.dim, sizes, strict=True):
+        declared.dim_value = size
+    with pytest.raises(UpgradeBlocked, match=f"has a size of 0 along axis {sizes.index(0)}"):
+        upgrade(ir.load(source), 10)
 
 
 @pytest.mark.parametrize("attributes", [{"exclude_outside": 1}, {"cubic_coeff_a": -0.5}])

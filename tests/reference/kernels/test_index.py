@@ -68,6 +68,13 @@ def test_one_hot() -> None:
     assert y[1].T.tolist() == [[0.5, 0.5, 0.5, 2], [0.5] * 4]
 
 
+def test_one_hot_casts_its_indices() -> None:
+    """As onnxruntime does: -0.5 is the first place."""
+    indices = np.array([-0.5, -1.5, 1.5, 2.7, 3.2], np.float32)
+    y = compute("OneHot", 11, [indices, np.array(3.7, np.float32), np.array([0, 1], np.float32)])
+    np.testing.assert_array_equal(y, [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 1], [0, 0, 0]])
+
+
 def test_top_k() -> None:
     x = np.array([[3, 1, 3, 2], [0, 5, 4, 5]], np.float32)
     values, index = compute_all("TopK", 11, [x, np.array([3])], ("values", "index"))
