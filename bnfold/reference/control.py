@@ -71,20 +71,22 @@ def _if(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
 
 
 def _loop(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
-    """Run a Loop: inputs M, cond, carried… -> final carried…, scan outputs stacked along a new first axis."""
+    """Run a Loop: inputs M, cond, carried… -> final carried…, scan outputs stacked along a new first axis.
+
+    The body's condition ends it, as in onnxruntime and onnx's evaluator, although the text ignores it if none is given.
+    """
     trips = None if inputs[0] is None else int(np.asarray(inputs[0]).item())
     going = True if len(inputs) < 2 or inputs[1] is None else bool(np.asarray(inputs[1]).item())
     carried = list(inputs[2:])
     ends = bodies.graph("body").outputs[1 + len(carried) :]
     scans: list[list[Datum]] = [[] for _ in ends]
-    watches = len(inputs) > 1 and inputs[1] is not None
-    if trips is None and not watches:
+    if trips is None and (len(inputs) < 2 or inputs[1] is None):
         bodies.decline("neither a trip count nor a condition ends it")
     iteration = 0
     while going and (trips is None or iteration < trips):
         turn = [np.asarray(iteration, np.int64), np.asarray(going), *carried]
         results = bodies.run("body", turn, iteration / trips if trips else 0.0)
-        going = bool(np.asarray(results[0]).item()) if watches else True
+        going = bool(np.asarray(results[0]).item())
         carried = results[1 : 1 + len(carried)]
         for scan, piece in zip(scans, results[1 + len(carried) :], strict=True):
             scan.append(piece)

@@ -58,7 +58,13 @@ LOOP = """
 
 @pytest.mark.parametrize(
     ("trips", "condition", "n", "go", "rounds"),
-    [("n", '""', 3, False, 3), ("n", "go", 3, True, 3), ("n", "go", 9, True, 5), ('""', "go", 0, True, 5)],
+    [
+        ("n", '""', 3, False, 3),
+        ("n", '""', 9, False, 5),
+        ("n", "go", 3, True, 3),
+        ("n", "go", 9, True, 5),
+        ('""', "go", 0, True, 5),
+    ],
 )
 def test_loop(trips: str, condition: str, n: int, go: bool, rounds: int) -> None:
     x, step = X[0].astype(float), np.array([1.0, 2, 3])

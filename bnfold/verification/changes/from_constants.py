@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Literal
 
 import numpy as np
 import onnx
@@ -32,6 +33,9 @@ _MOST = 1 << 22
 
 _MOST_ROUNDED = 1 << 12
 """The same, of numbers that are computed with."""
+
+_ROUNDING = 2.0**-10
+"""Relative; a number that rounding moves further is decided by it."""
 
 _DEEPEST = 64
 """Ifs that decide one another; a damaged graph has circles."""
@@ -77,8 +81,17 @@ def fixed_but_for_rounding(value: ir.Value | None, *, by_sizes: bool = True) -> 
     evaluation = value.graph.model.evaluation
     known = evaluation.rounded if evaluation is not None else {}
     if value not in known:
-        known[value] = _evaluated(value, {}) if _follows_from_constants(value, None, are_exact=False) else None
+        known[value] = _rounded(value) if _follows_from_constants(value, None, are_exact=False) else None
     return known[value]
+
+
+def _rounded(value: ir.Value) -> ir.Tensor | None:
+    """Return a tensor that the model's own precision decides no more of than rounding does."""
+    stored, exact = _evaluated(value, {}), _evaluated(value, {}, precision="float64")
+    if stored is None or exact is None or stored.numpy().dtype.kind in "iub":
+        return stored if stored is not None and exact is not None and same(stored, exact) else None
+    agree = np.allclose(stored.numpy(), exact.numpy(), rtol=_ROUNDING, atol=0.0, equal_nan=True)
+    return stored if agree else None
 
 
 def are_one_constant(old: ir.Value | None, new: ir.Value | None) -> bool:
@@ -129,11 +142,13 @@ def _integers(value: ir.Value, by_sizes: bool) -> ir.Tensor | None:
     return _evaluated(value, shapes)
 
 
-def _evaluated(value: ir.Value, shapes: Mapping[ir.Value, Array]) -> ir.Tensor | None:
+def _evaluated(
+    value: ir.Value, shapes: Mapping[ir.Value, Array], precision: Literal["float64", "stored"] = "stored"
+) -> ir.Tensor | None:
     with suppress(BnfoldError):
         subgraph = Subgraph([value], list(shapes))
         fed = {shape.name: array for shape, array in shapes.items()}
-        made: object = reference.evaluate(subgraph.model, fed, [value.name], precision="stored")[value.name]
+        made: object = reference.evaluate(subgraph.model, fed, [value.name], precision=precision)[value.name]
         if isinstance(made, np.ndarray) and (made.dtype.kind in "iub" or _dtype(value) in (TP.FLOAT, TP.DOUBLE)):
             return InMemory(onnx.helper.np_dtype_to_tensor_dtype(made.dtype), made)
     return None

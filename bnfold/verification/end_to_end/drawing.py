@@ -11,7 +11,7 @@ import numpy as np
 from bnfold.ir.elements import Array
 from bnfold.reference import Misfit
 from bnfold.verification.end_to_end.pair import ModelPair
-from bnfold.verification.inputs.adjusting import choosing, most_likely_legal
+from bnfold.verification.inputs.adjusting import choosing, with_flags_turned
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.data import Recorded
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, is_of_both_signs, random_feeds
@@ -42,7 +42,7 @@ def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, sign
         # A flag may choose a branch that fits nothing; other sizes may fit it, if there are any.
         if not (pair.takes_no_sizes or is_static(request.before.graph.inputs)):
             raise
-        others = taken(request, pair, most_likely_legal(feeds), index)
+        others = taken(request, pair, with_flags_turned(feeds), index)
         if (found := next(others, None)) is None:
             raise
     return found

@@ -43,7 +43,7 @@ class ModelPair:
         self.misfit = ""
         """Why the original does not run as declared. If so, nodes may be read as a later version of their operator."""
         self.takes_no_sizes = False
-        """Whether all sizes were tried, so that other flags and integers have to be."""
+        """Whether all sizes were tried, so that other flags have to be."""
         self.drawn: set[str] = set()
         """Names of the random values that the original draws."""
         self._sources = draws

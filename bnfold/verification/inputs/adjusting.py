@@ -1,4 +1,4 @@
-"""Change what was drawn: other rows of a table, flags turned, integers that more models take, smaller numbers."""
+"""Change what was drawn: other rows of a table, flags turned, smaller numbers."""
 
 from __future__ import annotations
 
@@ -39,19 +39,6 @@ def with_flags_turned(feeds: Feeds) -> Iterator[Feeds]:
     flags = [name for name, array in feeds.items() if array.dtype == np.bool_ and array.size == 1][:_MOST_FLAGS]
     for turns in islice(product((False, True), repeat=len(flags)), 1, None):
         yield {**feeds, **{name: feeds[name] ^ turn for name, turn in zip(flags, turns, strict=True)}}
-
-
-def most_likely_legal(feeds: Feeds) -> Iterator[Feeds]:
-    """Yield other feeds of the same shapes that more models take.
-
-    Flags are turned, and integers are at most 1, or 0: places that most axes have.
-    """
-    integers = {name: array for name, array in feeds.items() if array.dtype.kind in "iu" and array.any()}
-    yield from with_flags_turned(feeds)
-    for most in (1, 0) if integers else ():
-        fewer = {**feeds, **{name: np.clip(array, 0, most) for name, array in integers.items()}}
-        yield fewer
-        yield from with_flags_turned(fewer)
 
 
 def smaller(inputs: Mapping[str, ir.Value], feeds: Feeds) -> Feeds:

@@ -16,7 +16,7 @@ from bnfold.ir.elements import Array
 from bnfold.ir.shapes.unification import Known
 from bnfold.verification.inputs.domains import ShapeOf, declared_shape, legal
 from bnfold.verification.inputs.integers import small_integers
-from bnfold.verification.inputs.roles import is_positive_for_some, role
+from bnfold.verification.inputs.roles import computed_bound, is_positive_for_some, role
 from bnfold.verification.inputs.shapes import Sizing
 from bnfold.verification.inputs.sized import followed
 from bnfold.verification.tolerance.floats import float_type, is_float
@@ -165,6 +165,9 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
     """
     numbers = rng.standard_normal(min(math.prod(shape), _MOST_DRAWN))
     purpose, kind = role(value), SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
+    is_crossed = sample % _MOST_KINDS == CROSSED
+    if is_crossed and purpose == "data":
+        purpose = computed_bound(value) or purpose
     is_data = purpose == "data" or is_of_both_signs(value, sample)
     if is_data and kind == "normal":
         return -numbers if mirrored else numbers
@@ -180,7 +183,7 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
         return np.array([1.0] * min(2, normal.size) + [2.0] * (normal.size - 2)).reshape(shape)
     uniform = rng.uniform(0.0, 1.0, shape)
     scale = np.copysign(0.5 + uniform, normal)  # trained scales are of both signs
-    cross = -1000.0 if sample % _MOST_KINDS == CROSSED else 1.0  # further than a constant bound beside it may be
+    cross = -1000.0 if is_crossed else 1.0  # further than a constant bound beside it may be
     return {
         "bias": normal * 0.1,
         "scale": scale,

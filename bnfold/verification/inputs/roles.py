@@ -58,10 +58,10 @@ def role(value: ir.Value) -> str:
     """
     known = [(node, _ROLES[node.op_type, slot]) for node, slot in uses(value) if (node.op_type, slot) in _ROLES]
     purposes = [purpose for node, purpose in known if not (purpose == "weight" and _is_product_with(node))]
-    return "positive" if "positive" in purposes else next(iter(purposes), _bound(value) or "data")
+    return "positive" if "positive" in purposes else next(iter(purposes), "data")
 
 
-def _bound(value: ir.Value) -> str:
+def computed_bound(value: ir.Value) -> str:
     """Return which bound of a Clip is computed from a value by arithmetic with constants alone; else an empty string.
 
     A negative factor makes a lower bound of an upper one.

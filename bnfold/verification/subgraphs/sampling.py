@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
-from bnfold.verification.inputs.adjusting import choosing, most_likely_legal, smaller, with_flags_turned
+from bnfold.verification.inputs.adjusting import choosing, smaller, with_flags_turned
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, random_value
 from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.pairs import SubgraphPair
@@ -62,7 +62,7 @@ def _attempt(
     feeds = drawn(subgraphs, inputs, shapes, sample)
     latest = subgraphs.attempt(feeds, guessed=guessed)
     has_fit = sample == 0 or bool(passed(subgraphs.tried))
-    for other in most_likely_legal(feeds) if has_fit and isinstance(latest, Skip) and latest.may_fit else ():
+    for other in with_flags_turned(feeds) if has_fit and isinstance(latest, Skip) and latest.may_fit else ():
         found = subgraphs.attempt(other, guessed=guessed)
         if not (isinstance(found, Skip) and found.may_fit):
             feeds, latest = other, found

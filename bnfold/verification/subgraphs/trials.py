@@ -19,7 +19,7 @@ class Skip(NamedTuple):
 
     ``is_same`` says that it was compared, and agreed, perhaps ``at_some_sizes`` only; ``is_coarse``, that the results
     differ, by no more than rounding the new weights may cause and by too much to call them equal; ``is_misfit``, that
-    the original does not run at these sizes, or on these numbers; ``may_fit``, that other flags or integers may fit.
+    the original does not run at these sizes, or on these numbers; ``may_fit``, that other flags may fit.
     """
 
     reason: str

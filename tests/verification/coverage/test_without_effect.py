@@ -8,7 +8,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import verify
-from tests.verification.graphs import Weights, model
+from tests.verification.graphs import Depth, Weights, model
 
 PLAIN = "(float[N,3] x) => (float[N,3] y)"
 LIKE = {"w": np.array(3.0)}
@@ -149,3 +149,25 @@ def test_an_attribute_that_a_function_does_not_use(ratio: float, alpha: float, e
     new = CALLS.replace("18", "11").format(ratio=ratio, alpha=alpha)
     before, after = map(onnx.parser.parse_model, (old, new))
     assert status(before, after) == expected
+
+
+TENTH = "a = Mul (tenth, ten)  g = Ceil (a)  y = Mul (x, g)"
+SUMMED = "a = Add (tenth, fifth)  g = Equal (a, third)  c = Cast <to = 1> (g)  y = Max (x, c)"
+HUGE = "a = Mul (huge, huge)  g = IsInf (a)  c = Cast <to = 1> (g)  y = Max (x, c)"
+STEPS = {"tenth": 0.1, "fifth": 0.2, "third": 0.3, "ten": 10.0, "two": 2.0, "zero": 0.0, "huge": 1e30}
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+@pytest.mark.parametrize(("old", "new"), [(TENTH, "Mul (x, two)"), (SUMMED, "Max (x, zero)"), (HUGE, "Max (x, zero)")])
+def test_constants_that_rounding_decides_are_not_one_constant(old: str, new: str, depth: Depth) -> None:
+    """In float32, a tenth times ten is 1, as the sum of the others is three tenths; in float64, neither is."""
+    weights = {name: np.array(number) for name, number in STEPS.items()}
+    before, after = (model(f"{PLAIN} {{ {body} }}", weights, opset=17) for body in (old, f"y = {new}"))
+    assert not verify(ir.load(before), ir.load(after), runtime="none", depth=depth).verified
+
+
+@pytest.mark.parametrize("depth", ["auto", "full"])
+def test_a_zero_that_is_added_in_front_of_text_takes_its_sign(depth: Depth) -> None:
+    text = "(float[3] x) => (string[3] y) {{ r = Ceil (x)  t = {}  y = Cast <to = 8> (t) }}"
+    before, after = (model(text.format(made), {"z": np.array(0.0)}) for made in ("Add (r, z)", "Identity (r)"))
+    assert not verify(ir.load(before), ir.load(after), runtime="none", depth=depth).verified

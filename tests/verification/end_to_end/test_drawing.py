@@ -104,17 +104,6 @@ def test_a_flag_is_turned_where_the_other_one_fits_no_size(squeezes: bool, depth
 
 
 @pytest.mark.parametrize("depth", ["auto", "full", "local"])
-def test_places_that_nothing_says_the_end_of_are_small(depth: Depth) -> None:
-    """They are computed, so that no operator says which it takes; the axis is short."""
-    text = "(float[N,2] x, int64[3] i) => (float[N,3] y) {{ j = {}  g = Gather <axis = 1> (x, j)  y = {} }}"
-    weights = {"none": np.array([0]), "two": np.array(2.0)}
-    steps = (("Add (i, none)", "Add (g, g)"), ("Sub (i, none)", "Mul (g, two)"), ("Mul (i, none)", "Mul (g, two)"))
-    before, after, fault = (ir.load(model(text.format(*step), weights)) for step in steps)
-    assert verify(before, after, runtime="none", depth=depth).verified
-    assert verify(before, fault, runtime="none", depth=depth).status == "failed"
-
-
-@pytest.mark.parametrize("depth", ["auto", "full", "local"])
 def test_a_condition_of_unknown_rank_is_one_truth(depth: Depth) -> None:
     text = (
         "(float[N,3] x, bool[] c) => (float[N,3] y) {{ a = If (c) <then_branch = t () => (float[N,3] p)"
@@ -124,3 +113,19 @@ def test_a_condition_of_unknown_rank_is_one_truth(depth: Depth) -> None:
     before, after, fault = (ir.load(model(text.format(step), {"two": np.array(2.0)})) for step in steps)
     assert verify(before, after, runtime="none", depth=depth).verified
     assert verify(before, fault, runtime="none", depth=depth).status == "failed"
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+def test_integers_that_places_are_computed_from_are_not_made_smaller(depth: Depth) -> None:
+    """Of 0 and 1, the product is the minimum."""
+    text = "(float[8] x, int64 i, int64 k) => (float y) {{ j = {} (i, k)  l = Mul (j, three)  y = Gather (x, l) }}"
+    before, after = (ir.load(model(text.format(made), {"three": np.array(3)})) for made in ("Mul", "Min"))
+    assert not verify(before, after, runtime="none", depth=depth).verified
+
+
+@pytest.mark.parametrize("depth", ["auto", "full"])
+def test_a_bound_that_is_computed_is_of_both_signs(depth: Depth) -> None:
+    text = "(float x) => (float[3] y) {{ b = Mul (x, two)  r = {} (b)  y = Clip (k, r) }}"
+    weights = {"two": np.array(2.0), "k": np.array([5.0, 6.0, 7.0])}
+    before, after = (ir.load(model(text.format(made), weights)) for made in ("Identity", "Abs"))
+    assert verify(before, after, runtime="none", depth=depth).status == "failed"
