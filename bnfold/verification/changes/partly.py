@@ -210,8 +210,6 @@ def moved(node: ir.Node, operands: Mapping[ir.Value, Partly], marks: Mapping[ir.
 
 def _may_have_pole(node: ir.Node) -> bool:
     is_fixed = node.is_op("Div") and ir.constant(node.input(1)) is not None
-    if node.is_op("Cast"):  # to text, which has a sign
-        return node.has_references or node.attr("to", 0) == onnx.TensorProto.STRING
     return node.has_trait(SINGULAR) and not node.is_op("Sqrt") and not is_fixed
 
 

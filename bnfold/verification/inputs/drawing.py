@@ -165,9 +165,9 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
     """
     numbers = rng.standard_normal(min(math.prod(shape), _MOST_DRAWN))
     purpose, kind = role(value), SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
-    is_crossed = sample % _MOST_KINDS == CROSSED
-    if is_crossed and purpose == "data":
-        purpose = computed_bound(value) or purpose
+    crossing = -1000.0 if sample % _MOST_KINDS == CROSSED else 1.0  # further than a constant bound beside it may be
+    if kind == "tiny" and purpose == "data" and (bound := computed_bound(value)):
+        purpose, crossing = bound, 1000.0 * np.sign(crossing)  # beyond all that is bounded, on either side
     is_data = purpose == "data" or is_of_both_signs(value, sample)
     if is_data and kind == "normal":
         return -numbers if mirrored else numbers
@@ -183,13 +183,12 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
         return np.array([1.0] * min(2, normal.size) + [2.0] * (normal.size - 2)).reshape(shape)
     uniform = rng.uniform(0.0, 1.0, shape)
     scale = np.copysign(0.5 + uniform, normal)  # trained scales are of both signs
-    cross = -1000.0 if is_crossed else 1.0  # further than a constant bound beside it may be
     return {
         "bias": normal * 0.1,
         "scale": scale,
         "positive": 0.5 + uniform,
-        "lower": cross * (-0.5 - uniform),
-        "upper": cross * (0.5 + uniform),
+        "lower": crossing * (-0.5 - uniform),
+        "upper": crossing * (0.5 + uniform),
         "wide": 200.0 + 400.0 * uniform,
         "unit": uniform,
         "inner": 1.98 * uniform - 0.99,

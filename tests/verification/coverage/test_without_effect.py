@@ -164,10 +164,3 @@ def test_constants_that_rounding_decides_are_not_one_constant(old: str, new: str
     weights = {name: np.array(number) for name, number in STEPS.items()}
     before, after = (model(f"{PLAIN} {{ {body} }}", weights, opset=17) for body in (old, f"y = {new}"))
     assert not verify(ir.load(before), ir.load(after), runtime="none", depth=depth).verified
-
-
-@pytest.mark.parametrize("depth", ["auto", "full"])
-def test_a_zero_that_is_added_in_front_of_text_takes_its_sign(depth: Depth) -> None:
-    text = "(float[3] x) => (string[3] y) {{ r = Ceil (x)  t = {}  y = Cast <to = 8> (t) }}"
-    before, after = (model(text.format(made), {"z": np.array(0.0)}) for made in ("Add (r, z)", "Identity (r)"))
-    assert not verify(ir.load(before), ir.load(after), runtime="none", depth=depth).verified

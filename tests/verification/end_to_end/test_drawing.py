@@ -129,3 +129,13 @@ def test_a_bound_that_is_computed_is_of_both_signs(depth: Depth) -> None:
     weights = {"two": np.array(2.0), "k": np.array([5.0, 6.0, 7.0])}
     before, after = (ir.load(model(text.format(made), weights)) for made in ("Identity", "Abs"))
     assert verify(before, after, runtime="none", depth=depth).status == "failed"
+
+
+def test_a_computed_bound_that_other_numbers_hide_is_far_on_both_sides() -> None:
+    text = (
+        "(float[1,16,64,64] d, float z) => (float[1,16,64,64] y)"
+        " {{ e = Softplus (d)  h = Add (e, five)  q = {} (z)  l = Mul (q, two)  y = Clip (h, l) }}"
+    )
+    weights = {"two": np.array(2.0), "five": np.array(5.0)}
+    before, after = (ir.load(model(text.format(made), weights)) for made in ("Identity", "Abs"))
+    assert verify(before, after, runtime="none").status == "failed"
