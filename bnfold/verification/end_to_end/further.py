@@ -89,7 +89,7 @@ def other_sizes(
     turns = iter(count()) if request.checks.depth == "full" else turns_for(model)
     groups = further_choices(model, alike_sizes, main, told, changed, turns)
     if alike_sizes != known:
-        groups = chain([apart(model, known, main, turns)], groups)
+        groups = chain(apart(model, known, main, turns), groups)
     for alike in affordable(groups):
         for choice in affordable(alike):
             cost = estimate(choice.model).seconds

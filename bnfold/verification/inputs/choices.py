@@ -217,13 +217,21 @@ def united(nodes: Sequence[ir.Node], known: Mapping[str, Known], main: Choice) -
     return {name: [pair[0] if dim in pair else dim for dim in shape] for name, shape in known.items()}
 
 
-def apart(model: ir.Model, known: Mapping[str, Known], main: Choice, turns: Iterator[int]) -> Iterator[Choice]:
-    """Yield choices with one dynamic size that is larger than in the main one, and all others as there.
+def apart(
+    model: ir.Model, known: Mapping[str, Known], main: Choice, turns: Iterator[int]
+) -> Iterator[Iterator[Choice]]:
+    """Yield groups of choices with one other dynamic size than in the main one, and all others as there.
 
-    The first sizes may have been too large for a table, and need not be equal.
+    The first sizes may have been too large for a table, and need not be equal: one is larger. What has size 1 may be
+    stretched.
     """
-    for places in open_places(known)[:_MOST_NARROWED]:
-        yield from _with(model, main, {(name, axis): main.shapes[name][axis] + 1 for name, axis in places}, turns)
+
+    def other(places: Places, change: Callable[[int], int]) -> Iterator[Choice]:
+        return _with(model, main, {(name, axis): change(main.shapes[name][axis]) for name, axis in places}, turns)
+
+    open_ = open_places(known)[:_MOST_NARROWED]
+    yield chain.from_iterable(other(places, lambda size: size + 1) for places in open_)
+    yield from (other(places, lambda _: 1) for places in open_)
 
 
 def _distinct(known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], tried: list[Shapes]) -> Iterator[Shapes]:

@@ -278,3 +278,12 @@ def test_what_fits_at_open_sizes_is_inferred_once(is_shared: bool, monkeypatch: 
     monkeypatch.setattr(module, "fitted", count)
     assert next(choices(read, known, copy if is_shared else None)).shapes["x"] == (2, 3)
     assert len(asked) == (1 if is_shared else 2)
+
+
+def test_one_of_two_sizes_that_seem_equal_is_stretched() -> None:
+    """The batch of ``z`` is that of ``x``, or 1."""
+    head = "(float[?,?] x, float[?,C] z) => (float[A,B] y)"
+    body = "g = Gemm (x, w)  s = Shape (g)  d = {}  y = ReduceMin <axes = [1], keepdims = 1> (d)"
+    texts = (f"{head} {{ {body.format(made)} }}" for made in ("Expand (z, s)", "Identity (z)"))
+    before, after = (ir.load(model(text, {"w": np.ones((7, 5))})) for text in texts)
+    assert verify(before, after, runtime="none").status == "failed"
