@@ -18,6 +18,7 @@ Shape = Sequence[int | str | None] | None
 ShapeOf = Callable[[ir.Value | None], Shape]
 
 _LARGE = 2**31 - 1
+_USUAL_LENGTH = 9
 
 
 def declared_shape(value: ir.Value | None) -> Shape:
@@ -225,6 +226,13 @@ def _shifts(ask: _Ask) -> Array:
     return np.resize(ask.rng.permutation(np.arange(-beyond, kind.bits + beyond)), ask.shape)
 
 
+def _in_sequence(ask: _Ask) -> Array:
+    """Draw positions in a sequence, as long as it is if one node puts it together."""
+    maker = source.producer if (source := ask.node.input(0)) is not None else None
+    length = len(maker.inputs) if maker is not None and maker.is_op("SequenceConstruct") else _USUAL_LENGTH
+    return ask.rng.integers(0, length, size=ask.shape)
+
+
 def _counting(ask: _Ask) -> Array:
     return np.arange(ask.count, dtype=np.int64)
 
@@ -260,6 +268,7 @@ _RULES: dict[tuple[str, int], Callable[[_Ask], Array]] = {
     ("Slice", 4): _full(1),
     ("Split", 1): _shares,
     ("SplitToSequence", 1): _shares,
+    **dict.fromkeys([("SequenceAt", 1), ("SequenceErase", 1)], _in_sequence),
     ("MaxUnpool", 1): _pooled_places,
     ("Col2Im", 1): _blocks,
     ("Col2Im", 2): _full(1),
@@ -278,9 +287,7 @@ _RULES: dict[tuple[str, int], Callable[[_Ask], Array]] = {
     ("Squeeze", 1): _counting,
     ("Unsqueeze", 1): _counting,
     **{(name, 1): _axes for name in REDUCING},
-    ("LSTM", 4): _lengths,
-    ("GRU", 4): _lengths,
-    ("RNN", 4): _lengths,
+    **dict.fromkeys([("LSTM", 4), ("GRU", 4), ("RNN", 4)], _lengths),
     ("ReverseSequence", 1): _lengths,
     ("Dropout", 2): _full(0),
 }

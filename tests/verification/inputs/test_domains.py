@@ -13,6 +13,7 @@ from bnfold.verification.inputs.drawing import random_value
 from tests.verification.graphs import model
 
 MODELS = [
+    "(float[N,4] x, int64 i) => (float[a,b] y) { n = Neg (x)  q = SequenceConstruct (x, n)  y = SequenceAt (q, i) }",
     "(float[N,7] x, int64[A] i) => (float[a,b] y) { y = Gather <axis = 1> (x, i) }",
     "(float[N,7] x, int64[N,B] i) => (float[a,b] y) { y = GatherElements <axis = 1> (x, i) }",
     "(float[5,7] x, int64[4,2] i) => (float[a] y) { y = GatherND (x, i) }",
@@ -137,3 +138,10 @@ def test_bits_to_shift_by_cover_the_width_of_the_type(dtype: str, opset: int, sh
 def test_a_range_ends_in_the_direction_of_its_step(step: int, limits: range) -> None:
     body = "(int64 s, int64 l) => (int64[a] y) { y = Range (s, l, W) }"
     assert int(drawn(body, "l", (), W=np.array(step))) in limits
+
+
+def test_each_member_of_a_sequence_is_chosen() -> None:
+    text = "(float[N,4] x, int64 i) => (float[a,b] y) {{ n = {} (x)  q = SequenceConstruct (x, n)"
+    text += "  y = SequenceAt (q, i) }}"
+    before, after = (ir.load(model(text.format(made), {})) for made in ("Neg", "Abs"))
+    assert verify(before, after, runtime="none", depth="local").status == "failed"
