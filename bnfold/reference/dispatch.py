@@ -261,10 +261,6 @@ def _compute(bound: Bound, node: ir.Node, inputs: Sequence[Datum], noise: Noise 
         raise refused(node, known.version, str(reason)) from reason
     except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:
         raise refused(node, known.version, f"its inputs do not fit: {' '.join(str(error).split())}", Misfit) from error
-    except AttributeError as error:
-        if list not in map(type, inputs):
-            raise
-        raise refused(node, known.version, "it is given a sequence in place of an array", Misfit) from error
     except RuntimeError as error:  # numpy's, of more axes than some of its functions take
         raise refused(node, known.version, str(error)) from error
     made = [as_array(value) for value in (answer if isinstance(answer, tuple) else (answer,))]

@@ -12,7 +12,7 @@ import onnx
 from bnfold.reference.precision import DOUBLE, Datum, computed_type, is_float
 from bnfold.reference.registry import Call, Mismatch, require
 
-Types = Mapping[str, frozenset[np.dtype[Any]]]
+Types = Mapping[str, frozenset[np.dtype[Any] | type[list[Any]]]]
 """What a type variable may stand for, or a parameter of one type may be; float64 stands for every float."""
 
 _RESIZE_COORDINATES = "half_pixel pytorch_half_pixel align_corners asymmetric tf_half_pixel_for_nn tf_crop_and_resize"
@@ -85,6 +85,7 @@ def check_attributes(call: Call, version: int, needed: frozenset[str]) -> None:
 def types(schema: onnx.defs.OpSchema) -> Types:
     """Return the tensor types of every type variable of a schema, and of every parameter of a single type.
 
+    ``list`` is among them if the operator takes sequences.
     Types that only a later version admits mean the same there, and exporters wrote them early (Equal of floats).
     """
     newest = onnx.defs.get_schema(schema.name, schema.domain)
@@ -93,7 +94,10 @@ def types(schema: onnx.defs.OpSchema) -> Types:
         named[constraint.type_param_str] = [*named.get(constraint.type_param_str, ()), *constraint.allowed_type_strs]
     named |= {parameter.type_str: [parameter.type_str] for parameter in schema.inputs if "(" in parameter.type_str}
     found = {name: [_TENSOR.fullmatch(text) for text in texts] for name, texts in named.items()}
-    return {name: frozenset(_dtype(match[1]) for match in matches if match) for name, matches in found.items()}
+    also = [list] if any("seq(" in text for texts in named.values() for text in texts) else []
+    return {
+        name: frozenset([*(_dtype(match[1]) for match in matches if match), *also]) for name, matches in found.items()
+    }
 
 
 def _dtype(name: str) -> np.dtype[Any]:
@@ -101,11 +105,16 @@ def _dtype(name: str) -> np.dtype[Any]:
 
 
 def check_types(allowed: Types, names: Sequence[str], inputs: Sequence[Datum]) -> None:
-    """Refuse arrays of types that the schema does not allow, and different ones where it asks for the same."""
+    """Refuse arrays of types that the schema does not allow, and different ones where it asks for the same.
+
+    A sequence is refused by operators of arrays alone.
+    """
     bound: dict[str, np.dtype[Any]] = {}
     for index, value in enumerate(inputs if names else ()):
+        name = names[min(index, len(names) - 1)]
+        if isinstance(value, list) and list not in allowed[name]:
+            raise Mismatch("it is given a sequence in place of an array")
         if isinstance(value, np.ndarray):
-            name = names[min(index, len(names) - 1)]
             dtype = DOUBLE if is_float(value) else value.dtype
             beside = bound.setdefault(name, dtype)
             # To spell a type takes longer than all else here.

@@ -91,8 +91,12 @@ def test_operators_without_a_schema_may_have_defaults() -> None:
     assert fused.defaults == {"transA": 0, "transB": 0, "transBatchA": 0, "transBatchB": 0, "alpha": 1.0}
 
 
-def test_a_sequence_is_no_array() -> None:
-    text = """<ir_version: 8, opset_import: ["": 17]> g (float[2,1,3] x) => (float[2,1,3] y)
-        <float[1,1,1] w = {1}> { s = SplitToSequence (x)  y = Conv (s, w) }"""
-    with pytest.raises(reference.Misfit, match=r"Conv-11 \(node 'y'\): it is given a sequence in place of an array"):
+@pytest.mark.parametrize(
+    ("node", "version"), [("Conv (s, w)", "Conv-11"), ("Add (s, w)", "Add-14"), ("Relu (s)", "Relu-14")]
+)
+def test_a_sequence_is_no_array(node: str, version: str) -> None:
+    """To numpy, a list of arrays is one array."""
+    text = f"""<ir_version: 8, opset_import: ["": 17]> g (float[2,1,3] x) => (float[2,1,3] y)
+        <float[1,1,1] w = {{1}}> {{ s = SplitToSequence (x)  y = {node} }}"""
+    with pytest.raises(reference.Misfit, match=rf"{version} \(node 'y'\): it is given a sequence in place of an array"):
         reference.evaluate(ir.load(onnx.parser.parse_model(text)), {"x": np.ones((2, 1, 3), np.float32)})
