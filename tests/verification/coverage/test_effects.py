@@ -11,7 +11,7 @@ import pytest
 from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.changes.extract import Subgraph
-from bnfold.verification.coverage.effects import read_for_sizes
+from bnfold.verification.coverage.effects import normalised, read_for_sizes
 from tests.verification.graphs import model, numbers
 
 HEAD = "(float[N,3,H,W] x, float[N,P] z) => (float[A,B,C,D] y)"
@@ -152,3 +152,9 @@ def test_a_slice_without_a_step_is_no_crash() -> None:
     )
     for depth in ("local", "auto"):
         assert not verify(before, after, depth=depth, runtime="none").verified
+
+
+@pytest.mark.parametrize(("stated", "expected"), [([1, 1], None), ([3, 3], [3, 3])])
+def test_a_kernel_shape_that_a_fed_weight_implies_says_nothing(stated: list[int], expected: list[int] | None) -> None:
+    loaded = ir.load(model("(float[N,3,H,W] x, float[4,3,1,1] v) => (float[N,4,H,W] y) { y = Conv (x, v) }", {}))
+    assert normalised(loaded.graph.nodes[0], "kernel_shape", stated) == expected

@@ -84,19 +84,35 @@ def status(before: onnx.ModelProto, after: onnx.ModelProto) -> str:
         ),
         pytest.param(
             "(float[2,1,W] x) => (float[2,1,V] y)",
-            "b = Mul (x, two)  s = Shape (b)  n = Gather (s, one)  r = Range (zero, n, one)  t = Gather (table, r)"
-            "  a = Add (b, t)  y = MaxPool <kernel_shape = [2]> (a)",
-            "b = Add (x, x)  a = Add (b, first)  y = MaxPool <kernel_shape = [2]> (a)",
-            "b = Add (x, x)  a = Add (b, second)  y = MaxPool <kernel_shape = [2]> (a)",
+            "s = Shape (x)  n = Gather (s, one)  r = Range (zero, n, one)  t = Gather (table, r)"
+            "  a = Add (x, t)  b = Mul (a, two)  y = MaxPool <kernel_shape = [2]> (b)",
+            "a = Mul (x, two)  b = Add (a, first)  y = MaxPool <kernel_shape = [2]> (b)",
+            "a = Mul (x, two)  b = Add (a, second)  y = MaxPool <kernel_shape = [2]> (b)",
             {
                 "zero": np.array(0),
                 "one": np.array(1),
                 "two": np.array(2.0),
                 "table": np.array([[[1.5]], [[2.5]]]),
-                "first": np.array([[[1.5]]]),
-                "second": np.array([[[2.5]]]),
+                "first": np.array([[[3.0]]]),
+                "second": np.array([[[5.0]]]),
             },
             id="rows beyond a size that never changes",
+        ),
+        pytest.param(
+            "(float[2,3,4,V] x) => (float[2,3,4,V] y)",
+            "s = Shape (x)  n = Gather (s, zero)  r = Range (zero, n, one)  i = Reshape (r, column)"
+            "  t = GatherND (table, i)  y = Max (x, t)",
+            "y = Max (x, first)",
+            "y = Max (x, others)",
+            {
+                "zero": np.array(0),
+                "one": np.array(1),
+                "column": np.array([-1, 1]),
+                "table": np.arange(36.0).reshape(3, 3, 4, 1) - 30,
+                "first": np.arange(24.0).reshape(2, 3, 4, 1) - 30,
+                "others": np.arange(24.0).reshape(2, 3, 4, 1) - 2,
+            },
+            id="tuples that never change",
         ),
     ],
 )
