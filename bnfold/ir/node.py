@@ -64,10 +64,15 @@ class Node:
         return self.op_type in trait and not self.domain
 
     @property
-    def is_call(self) -> bool:
-        """Whether a function of the model is called, which may have the name of an operator."""
+    def called(self) -> Graph | None:
+        """The function of the model that is called, which may have the name of an operator; None for an operator."""
         functions = self.graph.model.functions
-        return any(function_key(function.proto) == function_key(self.proto) for function in functions)
+        return next((each for each in functions if function_key(each.proto) == function_key(self.proto)), None)
+
+    @property
+    def is_call(self) -> bool:
+        """Whether a function of the model is called."""
+        return self.called is not None
 
     @property
     def is_known(self) -> bool:

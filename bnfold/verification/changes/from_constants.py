@@ -21,6 +21,7 @@ from bnfold.ir.tensor import TP, InMemory
 from bnfold.ir.traits import CHOOSING, DRAWING, MOVING
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.partly import known_of
+from bnfold.verification.inputs.bounds import follow_from_sizes
 from bnfold.verification.tolerance.bits import same
 from bnfold.verification.tolerance.floats import is_float
 
@@ -76,7 +77,7 @@ def _fixed(value: ir.Value | None, by_sizes: bool, depth: int) -> ir.Tensor | No
 def fixed_but_for_rounding(value: ir.Value | None, *, by_sizes: bool = True) -> ir.Tensor | None:
     """Do as `fixed_or_default`, and return the tensor of floats that a few nodes compute from few constants."""
     tensor = fixed_or_default(value, by_sizes=by_sizes)
-    if tensor is not None or value is None or value.producer is None:
+    if tensor is not None or value is None or not follow_from_sizes([value]):  # asked first, for it is kept
         return tensor
     evaluation = value.graph.model.evaluation
     known = evaluation.rounded if evaluation is not None else {}
@@ -86,10 +87,12 @@ def fixed_but_for_rounding(value: ir.Value | None, *, by_sizes: bool = True) -> 
 
 
 def _rounded(value: ir.Value) -> ir.Tensor | None:
-    """Return a tensor that the model's own precision decides no more of than rounding does."""
+    """Return what is computed in the model's own precision, if it is the same in float64 but for rounding."""
     stored, exact = _evaluated(value, {}), _evaluated(value, {}, precision="float64")
-    if stored is None or exact is None or stored.numpy().dtype.kind in "iub":
-        return stored if stored is not None and exact is not None and same(stored, exact) else None
+    if stored is None or exact is None:
+        return None
+    if stored.numpy().dtype.kind in "iub":
+        return stored if same(stored, exact) else None
     agree = np.allclose(stored.numpy(), exact.numpy(), rtol=_ROUNDING, atol=0.0, equal_nan=True)
     return stored if agree else None
 

@@ -265,8 +265,11 @@ def _clash(one: Shape, other: Shape) -> bool:
 
 def _excludes(declared: Shape, made: Sequence[int]) -> bool:
     """Whether a value that was made has another shape than is declared; it may well have a size of 0."""
-    pairs = zip(declared or (), made, strict=False)
-    return _clash(declared, made) or any(isinstance(size, int) and size and not real for size, real in pairs)
+    if declared is None:
+        return False
+    return len(declared) != len(made) or any(
+        isinstance(size, int) and size > 0 and size != real for size, real in zip(declared, made, strict=True)
+    )
 
 
 def _admits(old: Shape, new: Shape) -> bool:

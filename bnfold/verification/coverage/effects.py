@@ -7,7 +7,6 @@ from typing import Any
 
 from bnfold import ir
 from bnfold.ir.elements import Array
-from bnfold.ir.messages import function_key
 from bnfold.ir.traits import (
     BROADCASTING,
     CHOOSING,
@@ -53,17 +52,15 @@ def is_unread(node: ir.Node, name: str) -> bool:
             or _infers(node.input(1))
             or (made is not None and _keeps_zeros(known, made.shape))
         )
-    if node.is_call:
-        return _is_unread_inside(node, name)
+    if (function := node.called) is not None:
+        return _is_unread_inside(function, name)
     return node.is_op("Dropout") and name == "ratio"
 
 
-def _is_unread_inside(call: ir.Node, name: str) -> bool:
-    """Whether an attribute of a call has no effect on any node of the function."""
-    functions = [each for each in call.graph.model.functions if function_key(each.proto) == function_key(call.proto)]
+def _is_unread_inside(function: ir.Graph, name: str) -> bool:
+    """Whether an attribute of a function has no effect on any of its nodes."""
     reading = [
         (node, own.name)
-        for function in functions
         for graph in function.subgraphs()
         for node in graph.nodes
         for own in node.proto.attribute

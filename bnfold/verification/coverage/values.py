@@ -43,11 +43,11 @@ def results_of_bodies(side: int, nodes: Iterable[ir.Node], others: Iterable[ir.N
     for node in holding:
         for body in (body for bodies in node.subgraphs.values() for body in bodies if body.path not in known):
             made = (value for value in body.outputs if value.graph is body)
-            yield from (nudged(side, value) for value in made if not _goes_on_as_before(node, body, value))
+            yield from (nudged(side, value) for value in made if not _is_condition_handed_on(node, body, value))
 
 
-def _goes_on_as_before(node: ir.Node, body: ir.Graph, value: ir.Value) -> bool:
-    """Whether a Loop hands on its condition: nothing is computed, and the last turn makes nothing of it."""
+def _is_condition_handed_on(node: ir.Node, body: ir.Graph, value: ir.Value) -> bool:
+    """Whether a value is the condition that a Loop's body only hands on, which decides nothing."""
     if not node.is_op("Loop") or value is not body.outputs[0]:
         return False
     return copied(value) in body.inputs[1:2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -42,15 +42,14 @@ def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, sign
         # A flag may choose a branch that fits nothing; other sizes may fit it, if there are any.
         if not (pair.takes_no_sizes or is_static(request.before.graph.inputs)):
             raise
-        others = taken(request, pair, with_flags_turned(feeds), index)
-        if (found := next(others, None)) is None:
+        if (found := next(turned(request, pair, feeds, index), None)) is None:
             raise
     return found
 
 
-def taken(request: Request, pair: ModelPair, runs: Iterable[Feeds], index: int) -> Iterator[Sample]:
-    """Yield samples of those feeds that the original takes."""
-    for run in runs:
+def turned(request: Request, pair: ModelPair, feeds: Feeds, index: int) -> Iterator[Sample]:
+    """Yield samples with single flags turned, in every combination that the original takes."""
+    for run in with_flags_turned(feeds):
         with suppress(Misfit):
             yield evaluated(request, pair, Recorded(run), index, request.checks.samples)
 

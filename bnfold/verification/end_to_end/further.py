@@ -16,9 +16,8 @@ from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.ir.shapes.unification import Known
 from bnfold.verification.comparing.sizes import original_in_one_form
-from bnfold.verification.end_to_end.drawing import Sample, drawn, evaluated, taken
+from bnfold.verification.end_to_end.drawing import Sample, drawn, evaluated, turned
 from bnfold.verification.end_to_end.pair import ModelPair
-from bnfold.verification.inputs.adjusting import with_flags_turned
 from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Choice, apart, further_choices, inferred_sizes, turns_for, united
 from bnfold.verification.inputs.cost import estimate, least_seconds
@@ -101,7 +100,7 @@ def other_sizes(
                 seconds += cost / EVALUATIONS
                 continue
             yield choice, sample
-            for other in taken(request, pair, with_flags_turned(sample.feeds), 0):
+            for other in turned(request, pair, sample.feeds, 0):
                 yield choice, other
                 seconds += cost
             seconds += cost

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice, permutations
 from typing import NamedTuple
 
@@ -147,10 +148,7 @@ def further_choices(
 
     ``inferred`` are the axes that `inferred_sizes` returns. Each inference of shapes takes one of the ``turns``.
     """
-
-    def resized(places: Places, change: Callable[[int], int]) -> Iterator[Choice]:
-        return _with(model, main, {(name, axis): change(main.shapes[name][axis]) for name, axis in places}, turns)
-
+    resized = partial(_resized, model, main, turns)
     # A broadcast operand may have size 1 on any such axis.
     yield from (resized(places, lambda _: 1) for places in inferred[:_MOST_NARROWED])
     open_ = open_places(known)[:_MOST_NARROWED]
@@ -180,6 +178,12 @@ def _exchanged(main: Choice, open_: Iterable[Places]) -> Iterator[dict[tuple[str
         small, large = main.shapes[name], main.shapes[second]
         if name != second and axis - len(small) == place - len(large) and small[axis] == 1 < large[place]:
             yield {**dict.fromkeys(one, large[place]), **dict.fromkeys(other, 1)}
+
+
+def _resized(
+    model: ir.Model, main: Choice, turns: Iterator[int], places: Places, change: Callable[[int], int]
+) -> Iterator[Choice]:
+    return _with(model, main, {(name, axis): change(main.shapes[name][axis]) for name, axis in places}, turns)
 
 
 def _with(
@@ -225,13 +229,10 @@ def apart(
     The first sizes may have been too large for a table, and need not be equal: one is larger. What has size 1 may be
     stretched.
     """
-
-    def other(places: Places, change: Callable[[int], int]) -> Iterator[Choice]:
-        return _with(model, main, {(name, axis): change(main.shapes[name][axis]) for name, axis in places}, turns)
-
+    resized = partial(_resized, model, main, turns)
     open_ = open_places(known)[:_MOST_NARROWED]
-    yield chain.from_iterable(other(places, lambda size: size + 1) for places in open_)
-    yield from (other(places, lambda _: 1) for places in open_)
+    yield chain.from_iterable(resized(places, lambda size: size + 1) for places in open_)
+    yield from (resized(places, lambda _: 1) for places in open_)
 
 
 def _distinct(known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], tried: list[Shapes]) -> Iterator[Shapes]:

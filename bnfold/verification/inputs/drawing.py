@@ -167,7 +167,7 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
     purpose, kind = role(value), SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
     crossing = -1000.0 if sample % _MOST_KINDS == CROSSED else 1.0  # further than a constant bound beside it may be
     if kind == "tiny" and purpose == "data" and (bound := computed_bound(value)):
-        purpose, crossing = bound, 1000.0 * np.sign(crossing)  # beyond all that is bounded, on either side
+        purpose, crossing = bound, math.copysign(1000.0, crossing)  # beyond all that is bounded, on either side
     is_data = purpose == "data" or is_of_both_signs(value, sample)
     if is_data and kind == "normal":
         return -numbers if mirrored else numbers

@@ -61,12 +61,9 @@ def _attempt(
     """Compare one sample. If rounding hides too much where activations are large, they are drawn smaller."""
     feeds = drawn(subgraphs, inputs, shapes, sample)
     latest = subgraphs.attempt(feeds, guessed=guessed)
-    has_fit = sample == 0 or bool(passed(subgraphs.tried))
-    for other in with_flags_turned(feeds) if has_fit and isinstance(latest, Skip) and latest.may_fit else ():
-        found = subgraphs.attempt(other, guessed=guessed)
-        if not (isinstance(found, Skip) and found.may_fit):
-            feeds, latest = other, found
-            break
+    if _may_fit(latest) and (sample == 0 or passed(subgraphs.tried)):
+        others = ((other, subgraphs.attempt(other, guessed=guessed)) for other in with_flags_turned(feeds))
+        feeds, latest = next(((other, found) for other, found in others if not _may_fit(found)), (feeds, latest))
     subgraphs.tried.append((feeds, guessed, latest))
     if _is_large(sample) and isinstance(latest, Skip) and latest.is_coarse:
         feeds = smaller(inputs, feeds)
@@ -101,6 +98,10 @@ def _found_places(subgraphs: SubgraphPair, feeds: Feeds, node: ir.Node) -> tuple
         return None
     data, places = ({**feeds, **made}[name].shape for name in read)
     return (*places[:-1], *data[places[-1] :]) if places else None
+
+
+def _may_fit(found: Found) -> bool:
+    return isinstance(found, Skip) and found.may_fit
 
 
 def _is_large(sample: int) -> bool:

@@ -55,9 +55,9 @@ def _measured(part: Subgraph) -> Subgraph:
         made = node.output(0)
         if made is None or not (is_size or not sizes.isdisjoint(node.inputs)):
             continue
-        found = known_of(made.graph.model).of(made)
-        if found is not None and found.is_certain and found.is_exact and found.elements.dtype.kind in "bi":
-            known[made] = found.elements
+        found = known_of(made.graph.model).certain(made)
+        if found is not None and found.dtype.kind in "bi":
+            known[made] = found
         else:
             sizes.update(value for value in node.outputs if value is not None)
     return part.with_known(known) if known else part
