@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-import glob
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bnfold.batch.addresses import MAGIC
+from bnfold.batch.walk import IN_A_FOLDER, Entry, Unreadable, Walked, fixed_parts, is_foreign, walk
 from bnfold.errors import BadInput, OutputError
 
 
@@ -38,7 +38,30 @@ class OnDisk:
 
     def holds(self, other: object) -> bool:
         """Whether ``other`` is this folder or below it."""
-        return isinstance(other, OnDisk) and other.path.resolve().is_relative_to(self.path.resolve())
+        return isinstance(other, OnDisk) and Path(other.real()).is_relative_to(self.real())
+
+    def real(self) -> str:
+        """Return the path without links."""
+        return os.path.realpath(self.path)
+
+    def entries(self) -> list[Entry]:
+        """List this folder. Raises BadInput."""
+        try:
+            with os.scandir(self.path) as entries:
+                return [_entry(entry) for entry in entries]
+        except OSError as error:
+            raise BadInput(f"{self}: {_cannot(error)}") from error
+
+    def entry(self, name: str) -> list[Entry]:
+        """Return the entry of this name in this folder, or nothing. Raises BadInput."""
+        path = self.path / name
+        try:
+            path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise BadInput(f"{path}: {_cannot(error)}") from error
+        return [_followed(path)]
 
     def is_file(self) -> bool:
         """Whether a file, no folder, has this name."""
@@ -84,47 +107,50 @@ class OnDisk:
             raise OutputError(f"{folder}: cannot be made: {error.strerror or error}") from error
 
 
-def below(source: str) -> tuple[OnDisk, list[str], int]:
+def below(source: str) -> tuple[OnDisk, Walked]:
     """Find the models that a path or a pattern names.
 
     Returns:
-        The folder that results are placed relative to, the models below it, and the number of models left out: those
-        in folders of other programs (`is_foreign`) that ``source`` does not name.
+        The folder that results are placed relative to, and what is below it.
 
     Raises:
-        BadInput: There is no such file.
+        BadInput: There is no such file, or it cannot be read.
     """
     path = Path(source)
-    if path.is_dir():
-        root = path
-        found = [Path(folder, name) for folder, _, names in os.walk(path) for name in names if name.endswith(".onnx")]
-    elif path.exists():
-        return OnDisk(path.parent), [path.name] if path.is_file() else [], 0
-    elif not any(mark in source for mark in MAGIC):
-        raise BadInput(f"{source}: cannot be read: {os.strerror(errno.ENOENT)}")
-    else:
-        root = Path(*fixed_parts(path.parts))
-        found = [Path(path) for path in glob.glob(source, recursive=True)]  # noqa: PTH207 - keeps the user's path
-    models = sorted(path.relative_to(root).as_posix() for path in found if path.is_file())
-    kept = models if any(map(is_foreign, path.parts)) else [model for model in models if not in_foreign(model)]
-    return OnDisk(root), kept, len(models) - len(kept)
+    is_named = any(map(is_foreign, path.parts))
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        if not any(mark in source for mark in MAGIC):
+            raise BadInput(f"{source}: {_cannot(error)}") from error
+        fixed = fixed_parts(path.parts)
+        root = OnDisk(Path(*fixed))
+        return root, walk(root, path.parts[len(fixed) :], is_named=is_named)
+    if stat.S_ISDIR(mode):
+        return OnDisk(path), walk(OnDisk(path), IN_A_FOLDER, is_named=is_named)
+    entry = _followed(path)
+    faults = [] if entry.kind == "file" else [Unreadable(path.name, f"{source}: {entry.why}")]
+    return OnDisk(path.parent), Walked([path.name] if not faults else [], faults, 0)
 
 
-FOREIGN = frozenset({"venv", "node_modules", "site-packages", "__pycache__"})
-"""Folders that hold installed packages, whose models are not the user's."""
+def _entry(entry: os.DirEntry[str]) -> Entry:
+    if entry.is_dir(follow_symlinks=False):
+        return Entry(entry.name, "folder")
+    return Entry(entry.name, "file") if entry.is_file(follow_symlinks=False) else _followed(Path(entry.path))
 
 
-def is_foreign(folder: str) -> bool:
-    """Whether a folder of this name is hidden, or belongs to installed packages."""
-    return folder in FOREIGN or (folder.startswith(".") and folder.strip(".") != "")
+def _followed(path: Path) -> Entry:
+    """Return the entry of this path; for a link that of its target."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            return Entry(path.name, "unreadable", _cannot(error))
+        return Entry(path.name, "missing", "is a link that leads nowhere" if path.is_symlink() else _cannot(error))
+    if stat.S_ISDIR(mode):
+        return Entry(path.name, "folder", target=os.path.realpath(path) if path.is_symlink() else "")
+    return Entry(path.name, "file") if stat.S_ISREG(mode) else Entry(path.name, "special", "is no ordinary file")
 
 
-def in_foreign(relative: str) -> bool:
-    """Whether a file's path leads through such a folder."""
-    return any(map(is_foreign, relative.split("/")[:-1]))
-
-
-def fixed_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the folders in front of the first part of a pattern that has a wildcard; of a plain file its folder."""
-    fixed = next((index for index, part in enumerate(parts) if any(mark in part for mark in MAGIC)), len(parts) - 1)
-    return parts[:fixed]
+def _cannot(error: OSError) -> str:
+    return f"cannot be read: {error.strerror or error}"

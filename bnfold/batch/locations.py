@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,8 @@ from typing import Any
 
 from bnfold.batch import disk, filesystem
 from bnfold.batch.addresses import MAGIC, is_url, without_password
-from bnfold.batch.disk import OnDisk, fixed_parts, in_foreign, is_foreign
+from bnfold.batch.disk import OnDisk
+from bnfold.batch.walk import IN_A_FOLDER, Entry, Walked, fixed_parts, is_foreign, walk
 from bnfold.errors import BadInput, BnfoldError
 
 CHANGES = (
@@ -51,7 +52,7 @@ class Remote:
         return posixpath.basename(self.path)
 
     def child(self, relative: str) -> Remote:
-        return replace(self, path=f"{self.path.rstrip('/')}/{relative}" if self.path else relative)
+        return replace(self, path=posixpath.join(self.path, relative) if relative else self.path)
 
     def sibling(self, name: str) -> Remote:
         return replace(self, path=posixpath.join(posixpath.dirname(self.path), name))
@@ -60,6 +61,25 @@ class Remote:
         if not isinstance(other, Remote) or filesystem.system(self.url) != filesystem.system(other.url):
             return False
         return other.path == self.path or other.path.startswith(self.path.rstrip("/") + "/")
+
+    def real(self) -> str:
+        return self.path
+
+    def entries(self) -> list[Entry]:
+        """List this folder, whose links are not followed. Raises BadInput."""
+        with filesystem.naming_errors(self, "read"):
+            listed = filesystem.system(self.url).ls(self.path, detail=True)
+        named = [
+            (str(facts["name"]).rstrip("/"), facts["type"]) for facts in listed
+        ]  # object stores list the folder, too
+        return [
+            Entry(posixpath.basename(path), "folder" if kind == "directory" else "file")
+            for path, kind in named
+            if path.strip("/") != self.path.strip("/")
+        ]
+
+    def entry(self, name: str) -> list[Entry]:
+        return [entry for entry in self.entries() if entry.name == name]
 
     def is_file(self) -> bool:
         with filesystem.naming_errors(self, "read"):
@@ -168,41 +188,43 @@ def place(text: str) -> Place:
     return Remote(text, path, before, mark + rest)
 
 
-def below(source: str) -> tuple[Place, list[str], int]:
+def below(source: str) -> tuple[Place, Walked]:
     """Find the models that a path, a pattern or a URL names.
 
     Returns:
-        The folder that results are placed relative to, the models below it, and the number of those left out because
-        they lie in hidden folders or in installed packages.
+        The folder that results are placed relative to, and what is below it.
 
     Raises:
-        BadInput: There are none, or a URL cannot be used.
+        BadInput: There is nothing, or a URL cannot be used.
     """
     everything = place(source)
     root: Place
-    root, found, skipped = _below(everything) if isinstance(everything, Remote) else disk.below(str(everything))
-    if not found:
+    root, walked = _below(everything) if isinstance(everything, Remote) else disk.below(str(everything))
+    if not walked.models and not walked.unreadable:
         hidden = (
-            f" ({skipped} in hidden folders or installed packages; name such a folder to use it)" if skipped else ""
+            f" ({walked.left_out} in hidden folders or installed packages; name such a folder to use it)"
+            if walked.left_out
+            else ""
         )
         raise BadInput(f"{source}: no .onnx files there{hidden}")
-    return root, found, skipped
+    return root, walked
 
 
-def _below(everything: Remote) -> tuple[Remote, list[str], int]:
+def _below(everything: Remote) -> tuple[Remote, Walked]:
     system, path = filesystem.opened(everything.url)
-    with filesystem.naming_errors(everything, "read"):
-        if any(mark in path for mark in MAGIC):
-            root = "/".join(fixed_parts(tuple(path.split("/")))) or path[: path.startswith("/")]
-            found = [name for name, facts in system.glob(path, detail=True).items() if facts["type"] == "file"]
-        elif system.isfile(path):
-            root, found = posixpath.dirname(path), [path]
-        else:
-            root = path
-            found = [name for name in system.find(path) if name.endswith(".onnx")]
-    models = sorted(posixpath.relpath(name, root or ".") for name in found)
-    kept = models if any(map(is_foreign, path.split("/"))) else [model for model in models if not in_foreign(model)]
-    return replace(everything, path=root), kept, len(models) - len(kept)
+    parts = tuple(path.split("/"))
+    pattern: Sequence[str] = IN_A_FOLDER
+    folder = path
+    if any(mark in path for mark in MAGIC):
+        fixed = fixed_parts(parts)
+        folder, pattern = "/".join(fixed) or path[: path.startswith("/")], parts[len(fixed) :]
+    else:
+        with filesystem.naming_errors(everything, "read"):
+            if system.isfile(path):
+                file = replace(everything, path=posixpath.dirname(path))
+                return file, Walked([posixpath.basename(path)], [], 0)
+    root = replace(everything, path=folder)
+    return root, walk(root, pattern, is_named=any(map(is_foreign, parts)))
 
 
 def _scratch() -> str | None:

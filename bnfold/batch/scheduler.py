@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from bnfold.batch import locations, up_to_date
 from bnfold.batch.disk import OnDisk
 from bnfold.batch.locations import Place
+from bnfold.batch.walk import Walked
 from bnfold.batch.worker import Counts, FileResult, Settings, Task, aliases, process_one, remaining, renamed, report
 from bnfold.errors import BadInput, BnfoldError, SameFile, WrongUsage
 from bnfold.pipeline.job import process
@@ -24,11 +25,27 @@ from bnfold.pipeline.job import process
 INTERRUPTED = "interrupted: run the same command again to resume"
 
 
+class LeftOut(NamedTuple):
+    """The numbers of models that were not looked at: in hidden folders or installed packages, or by --exclude."""
+
+    foreign: int
+    excluded: int
+
+
 class Found(NamedTuple):
-    """The models that sources name, and the number of those that were left out (`locations.below`)."""
+    """The models that sources name, what could not be looked at, and the number of models left out (`walk.Walked`)."""
 
     models: list[Place]
-    skipped: int
+    unreadable: list[FileResult]
+    left_out: int
+
+
+class Planned(NamedTuple):
+    """As `Found`, with the place of each model's result."""
+
+    tasks: list[Task]
+    unreadable: list[FileResult]
+    left_out: int
 
 
 def find_models(sources: Sequence[str]) -> Found:
@@ -38,47 +55,57 @@ def find_models(sources: Sequence[str]) -> Found:
         BadInput: A source names none, or a URL cannot be used.
     """
     located = [locations.below(source) for source in sources]
-    models = dict.fromkeys(root.child(path) for root, found, _ in located for path in found)
-    return Found(list(models), sum(skipped for *_, skipped in located))
+    models = dict.fromkeys(root.child(path) for root, walked in located for path in walked.models)
+    return Found(list(models), _unreadable(located), sum(walked.left_out for _, walked in located))
 
 
-def plan_tasks(sources: Sequence[str], output: str, *, in_place: bool = False) -> tuple[list[Task], int]:
+def _unreadable(located: Sequence[tuple[Place, Walked]]) -> list[FileResult]:
+    """Return a failed result for each file or folder that could not be looked at."""
+    faults = {root.child(path): error for root, walked in located for path, error in walked.unreadable}
+    return [FileResult(str(place), None, "failed", error) for place, error in faults.items()]
+
+
+def plan_tasks(sources: Sequence[str], output: str, *, in_place: bool = False) -> Planned:
     """Find the models that sources name, each with the place of its result below ``output``, or ``in_place``.
 
-    One file may go to a file: ``output`` that ends in .onnx is one. Returns the number of models left out, too.
+    One file may go to a file: ``output`` that ends in .onnx is one.
 
     Raises:
         BadInput: There are no models, or a URL cannot be used.
         WrongUsage: ``output`` is or looks like a file, or is the folder that the models are in, or two results would
             have one name.
     """
+    located = [locations.below(source) for source in sources]
+    left_out = sum(walked.left_out for _, walked in located)
     if in_place:
-        located = [locations.below(source) for source in sources]
-        made = {root.child(path): up_to_date.memory(root, path) for root, found, _ in located for path in found}
-        return [Task(model, model, memory) for model, memory in made.items()], sum(left for *_, left in located)
+        made = {root.child(path): up_to_date.memory(root, path) for root, found in located for path in found.models}
+        return Planned([Task(model, model, memory) for model, memory in made.items()], _unreadable(located), left_out)
     target = locations.place(output)
     tasks: dict[Place, Task] = {}
-    skipped = 0
-    for source in sources:
-        root, models, left_out = locations.below(source)
-        skipped += left_out
-        is_one = str(root.child(models[0])) == str(locations.place(source))
+    for source, (root, walked) in zip(sources, located, strict=True):
+        is_one = [str(root.child(model)) for model in walked.models] == [str(locations.place(source))]
         if not is_one and target.holds(root) and root.holds(target):
             raise WrongUsage(f"{target}: is the folder of the models; choose another one for the results")
         if is_one and len(sources) == 1 and output.endswith(".onnx") and not Path(output).is_dir():
             memory = up_to_date.memory(target.sibling(""), target.name)
-            _refuse_same(task := Task(root.child(models[0]), target, memory))
-            return [task], skipped
-        for task in _tasks_below(root, models, target, tasks):
+            _refuse_same(task := Task(root.child(walked.models[0]), target, memory))
+            return Planned([task], [], left_out)
+        for task in _tasks_below(root, walked.models, target, tasks):
             tasks[task.output] = task
-    if not tasks:
+    unreadable = _unreadable([(root, _outside(target, root, walked)) for root, walked in located])
+    if not tasks and not unreadable:
         raise BadInput(f"{sources[0]}: no .onnx files there but in {target}, where results go")
     what = f"{sources[0]} is a folder" if Path(sources[0]).is_dir() else f"there are {len(tasks)} models"
     if output.lower().endswith(".onnx") and not Path(output).is_dir():
         raise WrongUsage(f"{what}, so OUT must be a folder too, not {target}")
     if target.is_file():
         raise WrongUsage(f"{target}: is a file, but {len(tasks)} models need a folder")
-    return list(tasks.values()), skipped
+    return Planned(list(tasks.values()), unreadable, left_out)
+
+
+def _outside(target: Place, root: Place, walked: Walked) -> Walked:
+    """Leave out what cannot be looked at where the results go."""
+    return walked._replace(unreadable=[each for each in walked.unreadable if not target.holds(root.child(each.path))])
 
 
 def _refuse_same(task: Task) -> None:
@@ -156,11 +183,12 @@ def _cause(error: BaseException) -> str:
     return f"not finished: {type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def to_json(results: Sequence[FileResult]) -> dict[str, Any]:
+def to_json(results: Sequence[FileResult], left_out: LeftOut) -> dict[str, Any]:
     """Return the summary report of a batch."""
     return {
         "schema": "bnfold-batch/1",
         "counts": dict(Counter(result.status for result in results)),
+        "left_out": left_out._asdict(),
         "models": [
             {
                 "input": result.source,

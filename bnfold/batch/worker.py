@@ -17,13 +17,15 @@ from bnfold.batch import stopping, up_to_date
 from bnfold.batch.locations import Place
 from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
 from bnfold.pipeline.job import process
-from bnfold.pipeline.outcome import Outcome, forbidden
+from bnfold.pipeline.outcome import NOT_VERIFIED, Outcome, forbidden
 from bnfold.pipeline.versions import versions
 from bnfold.report.events import map_texts
 from bnfold.settings import Options, OutputOptions, VerifyOptions, to_json
 
 MOST_NAMED = 5
 """Nodes of one model that a summary names."""
+UP_TO_DATE = "up to date"
+NOT_WRITTEN = "not written, because --require-verified was given"
 
 Status = Literal["verified", "unverified", "unchecked", "inspected", "skipped", "failed"]
 
@@ -122,15 +124,12 @@ def _work(task: Task, settings: Settings) -> FileResult:
         fingerprint, seen = settings.fingerprint(), up_to_date.seen(task.source)
         made = None if settings.force else up_to_date.read_memory(seen, task.output, task.memory, fingerprint)
         if made is not None:
-            return FileResult(
-                *(source, output, "skipped", "up to date"),
-                is_verified=made["status"] == "verified",
-                counts=Counts(**made["counts"]),
-            )
+            return _remembered(source, output, made, settings)
         result = _process(task, settings, names)
         is_done = result.status != "failed" and not result.left  # what is not as it was to be is looked at again
         if is_done and result.output:
-            found = {"status": result.status, "counts": asdict(result.counts) if result.counts else None}
+            counts = asdict(result.counts) if result.counts else None
+            found = {"status": result.status, "message": renamed(result, names).message, "counts": counts}
             with suppress(BnfoldError, OSError):  # then it is done anew the next time
                 up_to_date.write(seen, task.output, task.memory, fingerprint, found)
     except BnfoldError as error:
@@ -140,6 +139,17 @@ def _work(task: Task, settings: Settings) -> FileResult:
         message = f"cannot be processed: {trouble}" if trouble else f"internal error, please report it: {error!r}"
         result = FileResult(source, output, "failed", message)
     return renamed(result, names)
+
+
+def _remembered(source: str, output: str, made: Mapping[str, Any], settings: Settings) -> FileResult:
+    """Return the result of a model that is up to date. A doubt stays one, with its reason."""
+    status, counts = made["status"], Counts(**made["counts"])
+    is_verified, is_required = status == "verified", settings.delivery.require_verified
+    if is_verified or (status == "unchecked" and not is_required):
+        return FileResult(source, output, "skipped", UP_TO_DATE, is_verified=is_verified, counts=counts)
+    earlier = f"{output} was written by an earlier run, without --require-verified" if is_required else ""
+    message = "; ".join(filter(None, [UP_TO_DATE, made["message"] or NOT_VERIFIED, earlier]))
+    return FileResult(source, output, status, message, counts=counts)
 
 
 def _process(task: Task, settings: Settings, names: dict[str, str]) -> FileResult:
@@ -159,8 +169,11 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> FileResul
             return FileResult(source, output, "failed", str(failure), document, counts=Counts.of(document))
     verdict, written = outcome.verdict, output if outcome.output is not None else None
     status: Status = "unchecked" if verdict is None else "verified" if verdict.verified else "unverified"
-    message = why or (verdict.reason if verdict is not None else "")
-    return FileResult(source, written, status, message, document, status == "verified", left, Counts.of(document))
+    is_verified, is_required = status == "verified", settings.delivery.require_verified
+    reason = verdict.reason if verdict is not None else NOT_VERIFIED if is_required else ""
+    said = [why, "" if why and is_verified else reason, "" if is_verified or not is_required else NOT_WRITTEN]
+    message = "; ".join(filter(None, said))
+    return FileResult(source, written, status, message, document, is_verified, left, Counts.of(document))
 
 
 def remaining(outcome: Outcome, unwanted: frozenset[str]) -> tuple[int, str]:

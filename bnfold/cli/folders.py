@@ -42,20 +42,25 @@ def process(args: Invocation) -> int:
         checks = replace(args.checks, data=data and data.absolute())
         sources, output = tuple(map(_absolute, args.sources)), args.output and _absolute(args.output)
         args = args._replace(sources=sources, output=output, checks=checks)
-    tasks, skipped = scheduler.plan_tasks(args.sources, args.output, in_place=args.delivery.in_place)
-    included = [task for task in tasks if str(task.source) in args.sources or not args.leaves_out(str(task.source))]
-    if not included:
-        return _nothing(len(tasks), args)
-    skipped, tasks = skipped + len(tasks) - len(included), included
+    planned = scheduler.plan_tasks(args.sources, args.output, in_place=args.delivery.in_place)
+    unreadable = _unreadable(planned, args)
+    tasks = [
+        task for task in planned.tasks if str(task.source) in args.sources or not args.leaves_out(str(task.source))
+    ]
+    if not tasks and not unreadable:
+        return _nothing(len(planned.tasks), args)
+    left_out = scheduler.LeftOut(planned.left_out, len(planned.tasks) - len(tasks))
     if args.run.report:
         kept = [("the recorded inputs", args.checks.data)] if args.checks.data else []
         kept += [("the scheduler file", Path(args.run.scheduler))] if args.run.scheduler else []
         kept += [*_inputs(task.source for task in tasks), *_outputs(tasks, args)]
         path_conflicts.refuse([("the report", path) for path in args.reports], kept)
     settings = Settings(args.options, args.checks, args.delivery, args.run.assert_none, args.run.force)
-    with progress_bar(enabled=not args.run.quiet) as progress, _workers(args, tasks) as pool:
-        results = scheduler.process_all(tasks, settings, pool, progress)
-    return _finish(results, args, skipped)
+    results = []
+    if tasks:
+        with progress_bar(enabled=not args.run.quiet) as progress, _workers(args, tasks) as pool:
+            results = scheduler.process_all(tasks, settings, pool, progress)
+    return _finish([*unreadable, *results], args, left_out)
 
 
 def inspect(args: Invocation) -> int:
@@ -65,22 +70,28 @@ def inspect(args: Invocation) -> int:
         raise click.UsageError(_STREAMS)
     found = scheduler.find_models(args.sources)
     kept = [place for place in found.models if not args.leaves_out(str(place))]
-    if not kept and not args.lists_findings and not args.delivery.explained:
+    unreadable = _unreadable(found, args)
+    if not kept and not unreadable and not args.lists_findings and not args.delivery.explained:
         return _nothing(len(found.models), args)
-    found = scheduler.Found(kept, found.skipped + len(found.models) - len(kept))
-    is_one = len(args.sources) == 1 and [*map(str, found.models)] == [str(place(args.source))]
+    left_out = scheduler.LeftOut(found.left_out, len(found.models) - len(kept))
+    is_one = len(args.sources) == 1 and [*map(str, kept)] == [str(place(args.source))]
     if args.run.report:
-        path_conflicts.refuse([("the report", path) for path in args.reports], _inputs(found.models))
+        path_conflicts.refuse([("the report", path) for path in args.reports], _inputs(kept))
     delivery = replace(args.delivery, explained=args.delivery.explained or is_one)
     with progress_bar(enabled=not args.run.quiet) as progress:
         settings = Settings(args.options, args.checks, delivery, args.run.assert_none)
-        results = scheduler.inspect(found.models, settings, progress)
+        results = scheduler.inspect(kept, settings, progress)
     rows = results[0].report.get("batchnorms") if is_one and results[0].report else None
     if rows and not (args.run.as_json or args.run.quiet or args.lists_findings):
         from bnfold.cli import tables
 
         tables.batchnorms(rows)
-    return _finish(results, args, found.skipped)
+    return _finish([*unreadable, *results], args, left_out)
+
+
+def _unreadable(found: scheduler.Found | scheduler.Planned, args: Invocation) -> list[FileResult]:
+    """Return what could not be looked at, and is not excluded."""
+    return [result for result in found.unreadable if not args.leaves_out(result.source)]
 
 
 def _nothing(count: int, args: Invocation) -> int:
@@ -146,18 +157,17 @@ def _absolute(name: str) -> str:
     return name if is_url(name) else str(Path(name).absolute())
 
 
-def _finish(results: Sequence[FileResult], args: Invocation, skipped: int) -> int:
+def _finish(results: Sequence[FileResult], args: Invocation, left_out: scheduler.LeftOut) -> int:
     """Print and write what was found, and return the exit code."""
     given = args.run
     if args.delivery.explained:
-        publish.emit(scheduler.to_json(results), given.report, as_json=given.as_json)
-    shown = [result for result in results if result.status in ("failed", "unverified") or result.left]
+        publish.emit(scheduler.to_json(results, left_out), given.report, as_json=given.as_json)
     if args.lists_findings:
         publish.findings(results, given.output_format)
-    elif shown or not given.quiet:
-        told = {"table": not (given.as_json or given.quiet), "folds": args.options.fold}
-        told["is_refused"] = args.delivery.require_verified
-        terminal.batch_summary(shown if given.quiet else results, skipped=skipped, **told)
+    else:
+        told = {"table": not (given.as_json or given.quiet), "advises": not given.quiet, "folds": args.options.fold}
+        terminal.batch_summary(results, **told, is_refused=args.delivery.require_verified)
+    terminal.left_out(left_out, quiet=given.quiet)
     if not given.quiet:
         terminal.wrote_reports(given.report)
     if any(result.message == scheduler.INTERRUPTED for result in results):

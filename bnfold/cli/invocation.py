@@ -175,10 +175,10 @@ class Invocation(NamedTuple):
         """Whether a folder, a pattern, a URL or several files are named, or one file that goes to a folder."""
         if len(self.sources) > 1 or is_url(self.source) or is_url(self.output):
             return True
-        to_folder = self.output.endswith(("/", os.sep)) or (self.output != "" and Path(self.output).is_dir())
+        to_folder = self.output.endswith(("/", os.sep)) or os.path.isdir(self.output)  # noqa: PTH112 - any text
         if to_folder and self.source != STREAM:
             return True
-        return _is_pattern(self.source) or Path(self.source).is_dir()
+        return _is_pattern(self.source) or os.path.isdir(self.source)  # noqa: PTH112 - one that may not be looked at
 
     def destination(self) -> OutputOptions | None:
         """Return where the result goes; None for standard output."""

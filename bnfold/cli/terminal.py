@@ -20,6 +20,7 @@ from bnfold.errors import EXIT_INTERRUPTED, printable
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bnfold.batch.scheduler import LeftOut
     from bnfold.batch.worker import FileResult, Status
     from bnfold.pipeline.chain import StepRow
     from bnfold.pipeline.outcome import Outcome
@@ -35,6 +36,7 @@ LONGEST_NAME = 60
 
 COLORS = {"verified": GOOD, "unverified": WARNING, "failed": BAD}
 
+NOTHING_WRITTEN = "nothing was written, because --require-verified was given"
 UNVERIFIED = "no difference was found, but a part could not be compared. --require-verified writes no such result"
 ORDER: tuple[Status, ...] = ("failed", "unverified", "unchecked", "inspected", "verified", "skipped")
 
@@ -63,8 +65,12 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -
     """
     report = outcome.report
     if quiet:
-        _verification(outcome.verdict)
-        _unverified(outcome, is_refused=is_refused)
+        from bnfold.pipeline.outcome import NOT_VERIFIED
+
+        name = outcome.source if isinstance(outcome.source, os.PathLike) else "standard input"
+        say(f"{name}: {outcome.verdict.summary if outcome.verdict is not None else NOT_VERIFIED}", WARNING)
+        if is_refused:
+            say(f"  {NOTHING_WRITTEN}", BAD)
         return
     from bnfold.cli import before_after
 
@@ -118,7 +124,9 @@ def steps(before: Totals, rows: Sequence[StepRow]) -> None:
 
 def _verification(verdict: Verdict | None, *, verbose: bool = False) -> None:
     if verdict is None:
-        say("not verified: --no-verify was given", WARNING)
+        from bnfold.pipeline.outcome import NOT_VERIFIED
+
+        say(NOT_VERIFIED, WARNING)
         return
     say(verdict.summary, GOOD if verdict.verified else BAD)
     if verbose and verdict.verified:
@@ -138,7 +146,7 @@ def _notes_of(verdict: Verdict) -> Iterator[str]:
 def _unverified(outcome: Outcome, *, is_refused: bool) -> None:
     """Say what becomes of a result that was not verified, and which option decides that."""
     if is_refused:
-        say("  nothing was written, because --require-verified was given", BAD)
+        say(f"  {NOTHING_WRITTEN}", BAD)
     elif outcome.status == "unverified":
         say(f"  {UNVERIFIED}", WARNING)
 
@@ -233,13 +241,18 @@ def verdict(found: Verdict, *, verbose: bool = False) -> None:
 
 
 def batch_summary(
-    results: Sequence[FileResult], *, table: bool, skipped: int = 0, folds: bool = True, is_refused: bool = False
+    results: Sequence[FileResult],
+    *,
+    table: bool,
+    advises: bool = True,
+    folds: bool = True,
+    is_refused: bool = False,
 ) -> None:
     """Print one row a model on stdout, those that need attention first, and the counts on stderr.
 
-    Without the table, failures and forbidden nodes that remain are printed on stderr, because programs read standard
-    output then. ``skipped`` models were left out; ``folds`` says whether models were changed and not only inspected.
-    ``is_refused``: results that were not verified are not written.
+    Without the table, those that need attention are printed on stderr, because programs read standard output then.
+    ``advises`` says what can be done about what is left; ``folds`` says whether models were changed and not only
+    inspected. ``is_refused``: results that were not verified are not written.
     """
     from bnfold.batch.scheduler import INTERRUPTED
 
@@ -249,15 +262,14 @@ def batch_summary(
         from bnfold.cli import tables
 
         tables.models(results, ORDER)
-    for result in results:
-        if (result.status == "failed" or result.left) and not table:
-            prefix = "" if result.source in result.message else f"{result.source}: "
-            say(f"{prefix}{result.message}", BAD)
-    from bnfold.cli import before_after
+    if not table:
+        _doubts(results, is_refused=is_refused)
+    if advises:
+        from bnfold.cli import before_after
 
-    codes = dict.fromkeys(code for result in results if result.counts for code in result.counts.reasons)
-    for line in before_after.advice([*codes], hint=table):
-        say(f"  {line}")
+        codes = dict.fromkeys(code for result in results if result.counts for code in result.counts.reasons)
+        for line in before_after.advice([*codes], hint=table):
+            say(f"  {line}")
     counts = Counter(result.status for result in results)
     if results and table:
         say(", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status]))
@@ -266,11 +278,32 @@ def batch_summary(
     offenders = [result.source for result in results if result.left]
     if offenders and table:
         _offenders(offenders, len(results), folds=folds)
-    if skipped and table:
-        what = "1 model" if skipped == 1 else f"{skipped} models"
-        say(f"{what} in hidden folders or installed packages left out; name such a folder to include it")
     if left := known - len(results):
         say(f"{INTERRUPTED}; {left} of {known} models are not done", WARNING)
+
+
+def _doubts(results: Sequence[FileResult], *, is_refused: bool) -> None:
+    """Print a line for each model that needs attention, which names it and says why."""
+    for result in results:
+        if result.status == "failed" or result.left:
+            say(result.message if result.source in result.message else f"{result.source}: {result.message}", BAD)
+        elif result.status == "unverified":
+            say(f"{result.source}: UNVERIFIED: {result.message}", WARNING)
+        elif is_refused and not result.is_verified:
+            say(f"{result.source}: {result.message}", WARNING)
+
+
+def left_out(models: LeftOut, *, quiet: bool) -> None:
+    """Say how many models were not looked at; ``quiet`` leaves out those that the caller excluded."""
+    if models.foreign:
+        what = _models(models.foreign)
+        say(f"{what} in hidden folders or installed packages left out; name such a folder to include it")
+    if models.excluded and not quiet:
+        say(f"{_models(models.excluded)} excluded by --exclude or pyproject.toml")
+
+
+def _models(count: int) -> str:
+    return "1 model" if count == 1 else f"{count} models"
 
 
 def _offenders(files: Sequence[str], known: int, *, folds: bool) -> None:

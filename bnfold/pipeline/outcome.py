@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from bnfold.pipeline.chain import StepRow
     from bnfold.verification import Verdict
 
+NOT_VERIFIED = "not verified: --no-verify was given"
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Outcome:

@@ -304,8 +304,8 @@ def test_an_input_that_changes_while_it_is_processed_is_done_again(shelf: Path, 
 )
 def test_places_are_named_as_the_user_did(memory: Any, url: str, relative: str, shown: str) -> None:
     memory.pipe_file("/a/b/c.onnx", b"")
-    root, found, _ = locations.below(url)
-    assert found == [relative]
+    root, walked = locations.below(url)
+    assert walked.models == [relative]
     assert str(root.child(relative)) == shown
 
 
@@ -320,8 +320,8 @@ def test_of_one_model_inspect_shows_each_batchnorm(tmp_path: Path) -> None:
 def test_an_archive_behind_a_path(tmp_path: Path) -> None:
     shutil.make_archive(str(tmp_path / "models"), "zip", MODELS, "bn9.onnx")
     url = f"zip://*.onnx::file://{tmp_path}/models.zip"
-    root, found, _ = locations.below(url)
-    assert str(root.child(found[0])) == f"zip://bn9.onnx::file://{tmp_path}/models.zip"
+    root, walked = locations.below(url)
+    assert str(root.child(walked.models[0])) == f"zip://bn9.onnx::file://{tmp_path}/models.zip"
     assert run("optimize", url, tmp_path / "out", "--jobs", 1).exit_code == 0
     assert "BatchNormalization" not in operators(tmp_path / "out" / "bn9.onnx")
 
