@@ -149,7 +149,7 @@ def _followed(path: Path) -> Entry:
         return Entry(path.name, "missing", "is a link that leads nowhere" if path.is_symlink() else _cannot(error))
     if stat.S_ISDIR(mode):
         return Entry(path.name, "folder", target=os.path.realpath(path) if path.is_symlink() else "")
-    return Entry(path.name, "file") if stat.S_ISREG(mode) else Entry(path.name, "special", "is no ordinary file")
+    return Entry(path.name, "file") if stat.S_ISREG(mode) else Entry(path.name, "special", "is no regular file")
 
 
 def _cannot(error: OSError) -> str:

@@ -18,8 +18,19 @@ from bnfold.batch import locations, up_to_date
 from bnfold.batch.disk import OnDisk
 from bnfold.batch.locations import Place
 from bnfold.batch.walk import Walked
-from bnfold.batch.worker import Counts, FileResult, Settings, Task, aliases, process_one, remaining, renamed, report
-from bnfold.errors import BadInput, BnfoldError, SameFile, WrongUsage
+from bnfold.batch.worker import (
+    Counts,
+    FileResult,
+    Settings,
+    Task,
+    aliases,
+    describe,
+    process_one,
+    remaining,
+    renamed,
+    report,
+)
+from bnfold.errors import BadInput, SameFile, WrongUsage
 from bnfold.pipeline.job import process
 
 INTERRUPTED = "interrupted: run the same command again to resume"
@@ -144,8 +155,8 @@ def inspect(models: Sequence[Place], settings: Settings, progress: Callable[[str
                 result = FileResult(
                     *(str(place), None, "inspected", why, document), left=left, counts=Counts.of(document), nodes=nodes
                 )
-        except BnfoldError as error:
-            result = FileResult(str(place), None, "failed", str(error))
+        except Exception as error:  # noqa: BLE001 - the others go on
+            result = FileResult(str(place), None, "failed", describe(error))
         results.append(renamed(result, names))
     return results
 

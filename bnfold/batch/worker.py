@@ -132,13 +132,17 @@ def _work(task: Task, settings: Settings) -> FileResult:
             found = {"status": result.status, "message": renamed(result, names).message, "counts": counts}
             with suppress(BnfoldError, OSError):  # then it is done anew the next time
                 up_to_date.write(seen, task.output, task.memory, fingerprint, found)
-    except BnfoldError as error:
-        result = FileResult(source, output, "failed", str(error))
-    except Exception as error:  # noqa: BLE001 - reported as what it is, a bug in processing this one model
-        trouble = machine_trouble(error)
-        message = f"cannot be processed: {trouble}" if trouble else f"internal error, please report it: {error!r}"
-        result = FileResult(source, output, "failed", message)
+    except Exception as error:  # noqa: BLE001 - the others go on
+        result = FileResult(source, output, "failed", describe(error))
     return renamed(result, names)
+
+
+def describe(error: Exception) -> str:
+    """Return one line about what kept a model from being processed."""
+    if isinstance(error, BnfoldError):
+        return str(error)
+    trouble = machine_trouble(error)
+    return f"cannot be processed: {trouble}" if trouble else f"internal error, please report it: {error!r}"
 
 
 def _remembered(source: str, output: str, made: Mapping[str, Any], settings: Settings) -> FileResult:

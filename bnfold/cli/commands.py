@@ -27,10 +27,11 @@ WRITING = (
     "latency", "exclude", "jobs", "scheduler", "force", "quiet", "verbose", "dry_run",
 )  # fmt: skip
 
-source = click.argument("source", metavar="IN", type=click.Path())
-sources = click.argument("sources", metavar="IN...", type=click.Path(), nargs=-1, required=True)
-output = click.argument("output", metavar="OUT", type=click.Path())
-paths = click.argument("paths", metavar="IN... OUT", type=click.Path(), nargs=-1)
+PATH = click.Path(readable=False)  # what cannot be read is no wrong usage
+source = click.argument("source", metavar="IN", type=PATH)
+sources = click.argument("sources", metavar="IN...", type=PATH, nargs=-1, required=True)
+output = click.argument("output", metavar="OUT", type=PATH)
+paths = click.argument("paths", metavar="IN... OUT", type=PATH, nargs=-1)
 
 
 @click.group(cls=Main, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -140,8 +141,8 @@ def _inspect(args: Invocation) -> None:
 
 
 @main.command()
-@click.argument("source", metavar="BEFORE", type=click.Path())
-@click.argument("output", metavar="AFTER", type=click.Path())
+@click.argument("source", metavar="BEFORE", type=PATH)
+@click.argument("output", metavar="AFTER", type=PATH)
 @takes(
     *CHECKING,
     option("depth", type=click.Choice(["auto", "full", "local"])),
@@ -177,8 +178,8 @@ def verify(args: Invocation) -> None:
 
 
 @main.command()
-@click.argument("source", metavar="A", type=click.Path())
-@click.argument("output", metavar="B", type=click.Path())
+@click.argument("source", metavar="A", type=PATH)
+@click.argument("output", metavar="B", type=PATH)
 @takes(
     *("values", "inputs", "data", "seed", "verify_seconds"),
     option("report", help="Write what differs: JSON for programs, HTML with drawings for people."),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from bnfold.cli.publish import dumps
+from bnfold.errors import printable
 from bnfold.report.reasons import Reason, sentence
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ FORBIDDEN, NOT_PROCESSED = "forbidden-operator", "not-processed"
 """Codes of findings that are not about why a BatchNormalization stays."""
 _RULES = {
     FORBIDDEN: "an operator remains that --assert-none forbids",
-    NOT_PROCESSED: "the file is no model that bnfold can process",
+    NOT_PROCESSED: "a file or folder that bnfold cannot process",
 }
 
 
@@ -63,7 +64,7 @@ def _github(findings: Sequence[Finding]) -> Iterator[str]:
     for each in findings:
         command = "error" if each.level == "error" else "notice"
         where = f"file={_escaped(each.path, ':,')},title={_escaped(f'bnfold {each.code}', ':,')}"
-        yield f"::{command} {where}::{_escaped(each.message)}"
+        yield printable(f"::{command} {where}::{_escaped(each.message)}")
 
 
 def _escaped(text: str, more: str = "") -> str:
@@ -74,7 +75,7 @@ def _escaped(text: str, more: str = "") -> str:
 
 def _json_lines(findings: Sequence[Finding]) -> Iterator[str]:
     for each in findings:
-        yield json.dumps(each._asdict())
+        yield dumps(each._asdict())
 
 
 def _sarif(findings: Sequence[Finding]) -> Iterator[str]:
@@ -85,7 +86,7 @@ def _sarif(findings: Sequence[Finding]) -> Iterator[str]:
     driver = {"name": "bnfold", "semanticVersion": version("bnfold"), "rules": [*map(_rule, codes)]}
     run = {"tool": {"driver": driver}, "results": [_result(each, codes) for each in findings]}
     log = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
-    yield json.dumps(log, indent=2)
+    yield dumps(log, indent=2)
 
 
 def _rule(code: str) -> dict[str, Any]:

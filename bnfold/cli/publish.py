@@ -15,6 +15,7 @@ from bnfold.batch.addresses import is_url
 from bnfold.errors import BadInput, OutputError, WrongUsage
 from bnfold.ir.storage import locked_file
 from bnfold.pipeline import path_conflicts
+from bnfold.report.events import map_texts
 
 if TYPE_CHECKING:
     from bnfold.batch.worker import FileResult
@@ -49,7 +50,16 @@ def emit(document: Mapping[str, Any], paths: Sequence[str], *, as_json: bool) ->
 
 def to_stdout(document: Mapping[str, Any]) -> None:
     """Print the report as JSON."""
-    click.echo(json.dumps(document, indent=2, allow_nan=False))
+    click.echo(dumps(document, indent=2))
+
+
+def dumps(document: Any, *, indent: int | None = None) -> str:
+    """Return JSON that every program reads: bytes of a file's name that are no UTF-8 are written as Python would."""
+    return json.dumps(map_texts(document, _encodable), indent=indent, allow_nan=False)
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def findings(results: Sequence[FileResult], form: str) -> None:
@@ -71,7 +81,7 @@ def write(path: str, document: Mapping[str, Any]) -> None:
 
         text = differences.html(document) if "differences" in document else html(_documents(document))
     else:
-        text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+        text = dumps(document, indent=2) + "\n"
     try:
         _replace(Path(path), text)
     except OSError as error:

@@ -285,12 +285,11 @@ def batch_summary(
 def _doubts(results: Sequence[FileResult], *, is_refused: bool) -> None:
     """Print a line for each model that needs attention, which names it and says why."""
     for result in results:
-        if result.status == "failed" or result.left:
-            say(result.message if result.source in result.message else f"{result.source}: {result.message}", BAD)
-        elif result.status == "unverified":
-            say(f"{result.source}: UNVERIFIED: {result.message}", WARNING)
-        elif is_refused and not result.is_verified:
-            say(f"{result.source}: {result.message}", WARNING)
+        is_bad = result.status == "failed" or result.left > 0
+        if is_bad or result.status == "unverified" or (is_refused and not result.is_verified):
+            name = "" if result.source in result.message else f"{result.source}: "
+            doubt = "UNVERIFIED: " if result.status == "unverified" else ""
+            say(f"{name}{doubt}{result.message}", BAD if is_bad else WARNING)
 
 
 def left_out(models: LeftOut, *, quiet: bool) -> None:
