@@ -142,6 +142,13 @@ def test_a_folder(folder: Path, tmp_path: Path, json_too: list[str]) -> None:
     run("optimize", folder, tmp_path / f"quiet{FILE}", "--jobs", 1, "-q", *json_too)
 
 
+@pytest.mark.parametrize("form", ["github", "sarif", "json-lines"])
+def test_findings(folder: Path, form: str) -> None:
+    (folder / f"gone{FILE}.onnx").symlink_to("nowhere")
+    said = run("inspect", folder, "--output-format", form, "--assert-none", "BatchNormalization")
+    assert (said.exit_code, "leads nowhere" in said.stdout) == (1, True)
+
+
 def test_what_cannot_be_done(folder: Path, tmp_path: Path) -> None:
     model = folder / f"a{FILE}.onnx"
     for arguments in (

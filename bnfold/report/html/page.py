@@ -33,7 +33,7 @@ def html(documents: Sequence[Document]) -> str:
 
     Args:
         documents: Reports as `Outcome.to_json` makes them, or what a folder's inspection says of a model
-            without a report: ``input``, ``status`` (``failed``, ``skipped``, ``unverified``), ``message`` and ``counts``.
+            without a report: ``input``, ``status`` (such as ``failed`` or ``skipped``), ``message`` and ``counts``.
     """
     documents = map_texts(documents, printable)
     environment = templates()
