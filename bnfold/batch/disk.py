@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bnfold.batch.addresses import MAGIC
-from bnfold.batch.walk import IN_A_FOLDER, Entry, Unreadable, Walked, fixed_parts, is_foreign, walk
+from bnfold.batch.walk import IN_A_FOLDER, Entry, NotLookedAt, Walked, fixed_parts, is_foreign, walk
 from bnfold.errors import BadInput, OutputError
 
 
@@ -129,7 +129,7 @@ def below(source: str) -> tuple[OnDisk, Walked]:
     if stat.S_ISDIR(mode):
         return OnDisk(path), walk(OnDisk(path), IN_A_FOLDER, is_named=is_named)
     entry = _followed(path)
-    faults = [] if entry.kind == "file" else [Unreadable(path.name, f"{source}: {entry.why}")]
+    faults = [] if entry.kind == "file" else [NotLookedAt(path.name, f"{source}: {entry.why}")]
     return OnDisk(path.parent), Walked([path.name] if not faults else [], faults, 0)
 
 

@@ -56,7 +56,7 @@ class Folder(Protocol):
         """Return the entry of this name, or nothing. Raises as `entries`."""
 
 
-class Unreadable(NamedTuple):
+class NotLookedAt(NamedTuple):
     """What could not be looked at, relative to where the walk began, and the error that names it."""
 
     path: str
@@ -70,7 +70,7 @@ class Walked(NamedTuple):
     """
 
     models: list[str]
-    unreadable: list[Unreadable]
+    unreadable: list[NotLookedAt]
     left_out: int
 
 
@@ -83,10 +83,10 @@ def walk(root: Folder, pattern: Sequence[str], *, is_named: bool) -> Walked:
     found.run()
     kept = sorted(path for path in found.models if is_named or not in_foreign(path))
     faults = {path.rstrip("/"): why for path, why in found.unreadable.items() if is_named or not in_foreign(path)}
-    return Walked(kept, [Unreadable(*fault) for fault in sorted(faults.items())], len(found.models) - len(kept))
+    return Walked(kept, [NotLookedAt(*fault) for fault in sorted(faults.items())], len(found.models) - len(kept))
 
 
-class _Step(NamedTuple):
+class _Visit(NamedTuple):
     """A folder to list, its path without links, and the part of the pattern that its entries are to match."""
 
     path: str
@@ -102,7 +102,7 @@ class _Walk:
 
     def __init__(self, root: Folder, parts: Sequence[str]) -> None:
         self._root, self._parts, self._start = root, parts, root.real()
-        self._folders, self._links = [_Step("", self._start, 0)], deque[_Step]()
+        self._folders, self._links = [_Visit("", self._start, 0)], deque[_Visit]()
         self.models: set[str] = set()
         self.unreadable: dict[str, str] = {}  # paths of what may be a folder end in a slash
 
@@ -115,7 +115,7 @@ class _Walk:
                 visited.add(key)
                 self._list(step)
 
-    def _list(self, step: _Step) -> None:
+    def _list(self, step: _Visit) -> None:
         part = self._parts[step.part]
         folder = self._root.child(step.path)
         try:
@@ -131,16 +131,16 @@ class _Walk:
             if part == ANY_DEPTH or fnmatch(entry.name, part):
                 take(step, posixpath.join(step.path, entry.name), entry)
 
-    def _enter(self, step: _Step, path: str, entry: Entry) -> None:
+    def _enter(self, step: _Visit, path: str, entry: Entry) -> None:
         """Enter a folder that matches; under ``**`` no link to one that encloses where the walk began."""
         is_any = self._parts[step.part] == ANY_DEPTH
         if entry.kind == "unreadable":
             self._name(f"{path}/", entry.why)
         elif entry.kind == "folder" and not (is_any and entry.target and _is_below(self._start, entry.target)):
             real = entry.target or os.path.join(step.real, entry.name)  # noqa: PTH118 - only compared
-            (self._links if entry.target else self._folders).append(_Step(path, real, step.part + (not is_any)))
+            (self._links if entry.target else self._folders).append(_Visit(path, real, step.part + (not is_any)))
 
-    def _take_last(self, step: _Step, path: str, entry: Entry) -> None:
+    def _take_last(self, step: _Visit, path: str, entry: Entry) -> None:
         """Take a file that matches the whole pattern; what is no file was to be a model, too."""
         part = self._parts[step.part]
         if entry.kind == "file":

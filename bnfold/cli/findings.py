@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from bnfold.cli.publish import dumps
 from bnfold.errors import printable
+from bnfold.report.events import dumps
 from bnfold.report.reasons import Reason, sentence
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -15,7 +14,7 @@ from bnfold.batch.addresses import is_url
 from bnfold.errors import BadInput, OutputError, WrongUsage
 from bnfold.ir.storage import locked_file
 from bnfold.pipeline import path_conflicts
-from bnfold.report.events import map_texts
+from bnfold.report.events import dumps
 
 if TYPE_CHECKING:
     from bnfold.batch.worker import FileResult
@@ -51,15 +50,6 @@ def emit(document: Mapping[str, Any], paths: Sequence[str], *, as_json: bool) ->
 def to_stdout(document: Mapping[str, Any]) -> None:
     """Print the report as JSON."""
     click.echo(dumps(document, indent=2))
-
-
-def dumps(document: Any, *, indent: int | None = None) -> str:
-    """Return JSON that every program reads: bytes of a file's name that are no UTF-8 are written as Python would."""
-    return json.dumps(map_texts(document, _encodable), indent=indent, allow_nan=False)
-
-
-def _encodable(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def findings(results: Sequence[FileResult], form: str) -> None:

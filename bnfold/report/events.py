@@ -5,6 +5,7 @@ The names in the JSON form are stable; others build on them.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -122,6 +123,15 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         return {map_texts(key, change): map_texts(item, change) for key, item in value.items()}
     return [map_texts(item, change) for item in value] if isinstance(value, list | tuple) else value
+
+
+def dumps(document: Any, *, indent: int | None = None) -> str:
+    """Return JSON that every program reads.
+
+    Bytes of a file's name that are no UTF-8 are half a surrogate pair in Python, which strict readers refuse.
+    """
+    valid = map_texts(document, lambda text: text.encode("utf-8", "backslashreplace").decode("utf-8"))
+    return json.dumps(valid, indent=indent, allow_nan=False)
 
 
 def state(row: Mapping[str, Any]) -> str:
