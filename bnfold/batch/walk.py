@@ -103,56 +103,73 @@ class _Walk:
     def __init__(self, root: Folder, parts: Sequence[str]) -> None:
         self._root, self._parts, self._start = root, parts, root.real()
         self._folders, self._links = [_Visit("", self._start, 0)], deque[_Visit]()
+        self._visited: set[tuple[str, int, bool]] = set()
         self.models: set[str] = set()
         self.unreadable: dict[str, str] = {}  # paths of what may be a folder end in a slash
 
     def run(self) -> None:
-        visited = set()
+        """List every folder that may hold what matches."""
         while self._folders or self._links:
-            step = self._folders.pop() if self._folders else self._links.popleft()
-            key = (step.real, step.part, in_foreign(f"{step.path}/"))
-            if key not in visited:
-                visited.add(key)
-                self._list(step)
+            visit = self._folders.pop() if self._folders else self._links.popleft()
+            if self._is_new(visit):
+                self._list(visit)
 
-    def _list(self, step: _Visit) -> None:
-        part = self._parts[step.part]
-        folder = self._root.child(step.path)
+    def _is_new(self, visit: _Visit) -> bool:
+        key = (visit.real, visit.part, in_foreign(f"{visit.path}/"))
+        is_new = key not in self._visited
+        self._visited.add(key)
+        return is_new
+
+    def _list(self, visit: _Visit) -> None:
+        part, folder = self._parts[visit.part], self._root.child(visit.path)
         try:
-            entries = folder.entries() if any(mark in part for mark in MAGIC) else folder.entry(part)
+            entries = folder.entries() if _is_magic(part) else folder.entry(part)
         except BadInput as error:
-            if step.path or not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
-                self.unreadable[f"{step.path}/"] = str(error)
-            return
+            if visit.path or not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                self.unreadable[f"{visit.path}/"] = str(error)
+        else:
+            self._match(visit, entries)
+
+    def _match(self, visit: _Visit, entries: Sequence[Entry]) -> None:
+        """Use what matches; ``**`` stands for no folder, too, so that the next part is about the same entries."""
+        part = self._parts[visit.part]
         if part == ANY_DEPTH:
-            self._folders.append(step._replace(part=step.part + 1))
-        take = self._take_last if step.part + 1 == len(self._parts) else self._enter
+            following = visit._replace(part=visit.part + 1)
+            if not _is_magic(self._parts[following.part]):
+                self._folders.append(following)
+            elif self._is_new(following):
+                self._match(following, entries)
+        use = self._take_last if visit.part + 1 == len(self._parts) else self._enter
         for entry in entries:
             if part == ANY_DEPTH or fnmatch(entry.name, part):
-                take(step, posixpath.join(step.path, entry.name), entry)
+                use(visit, posixpath.join(visit.path, entry.name), entry)
 
-    def _enter(self, step: _Visit, path: str, entry: Entry) -> None:
+    def _enter(self, visit: _Visit, path: str, entry: Entry) -> None:
         """Enter a folder that matches; under ``**`` no link to one that encloses where the walk began."""
-        is_any = self._parts[step.part] == ANY_DEPTH
+        is_any = self._parts[visit.part] == ANY_DEPTH
         if entry.kind == "unreadable":
             self._name(f"{path}/", entry.why)
         elif entry.kind == "folder" and not (is_any and entry.target and _is_below(self._start, entry.target)):
-            real = entry.target or os.path.join(step.real, entry.name)  # noqa: PTH118 - only compared
-            (self._links if entry.target else self._folders).append(_Visit(path, real, step.part + (not is_any)))
+            real = entry.target or os.path.join(visit.real, entry.name)  # noqa: PTH118 - only compared
+            (self._links if entry.target else self._folders).append(_Visit(path, real, visit.part + (not is_any)))
 
-    def _take_last(self, step: _Visit, path: str, entry: Entry) -> None:
+    def _take_last(self, visit: _Visit, path: str, entry: Entry) -> None:
         """Take a file that matches the whole pattern; what is no file was to be a model, too."""
-        part = self._parts[step.part]
+        part = self._parts[visit.part]
         if entry.kind == "file":
             if not entry.name.startswith(".") or part.startswith(".") or is_model(entry.name):  # as in a shell
                 self.models.add(path)
         elif entry.kind != "folder":
             self._name(path, entry.why)
-        elif is_model(entry.name) and ANY_DEPTH not in self._parts[: step.part][-1:]:
+        elif is_model(entry.name) and ANY_DEPTH not in self._parts[: visit.part][-1:]:
             self._name(path, "is a folder; name it to use the models in it")
 
     def _name(self, path: str, why: str) -> None:
         self.unreadable[path] = f"{self._root.child(path)}: {why}"
+
+
+def _is_magic(part: str) -> bool:
+    return any(mark in part for mark in MAGIC)
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -176,5 +193,5 @@ def in_foreign(relative: str) -> bool:
 
 def fixed_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
     """Return the folders in front of the first part of a pattern that has a wildcard; of a plain file its folder."""
-    fixed = next((index for index, part in enumerate(parts) if any(mark in part for mark in MAGIC)), len(parts) - 1)
+    fixed = next((index for index, part in enumerate(parts) if _is_magic(part)), len(parts) - 1)
     return parts[:fixed]
