@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from bnfold import ir
+from bnfold.reference.attributes import resolve
 from bnfold.reference.registry import Array, Attribute, KernelDeclined, Mismatch, require
 
 DOMAIN = "ai.onnx.ml"
@@ -97,6 +99,23 @@ class Forest:
 def read_forest(op: str, attrs: Mapping[str, Attribute]) -> Forest:
     """Return the trees that a node stores; base values are no part of them. Raises KernelDeclined."""
     return _read_newer(attrs) if op == "TreeEnsemble" else _read_older(op, attrs)
+
+
+def forest_of(node: ir.Node) -> Forest | None:
+    """Return the trees of a node of a model; None if they cannot be read."""
+    try:
+        return read_forest(node.op_type, {**resolve(node, {}, "float64")})
+    except (KernelDeclined, KeyError, ValueError, TypeError):
+        return None
+
+
+def meaning_of_trees(node: ir.Node) -> object | None:
+    """Return what `canonical` says of a node's trees and base values; None if they cannot be read."""
+    forest = forest_of(node)
+    try:
+        return None if forest is None else canonical(forest, numbers_of(resolve(node, {}, "float64"), "base_values"))
+    except KernelDeclined:
+        return None
 
 
 def numbers_of(attrs: Mapping[str, Attribute], name: str) -> Array:
