@@ -12,7 +12,6 @@ from bnfold import ir
 from bnfold.reference.attributes import resolve
 from bnfold.reference.registry import Array, Attribute, KernelDeclined, Mismatch, require
 
-DOMAIN = "ai.onnx.ml"
 TREES = ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
@@ -285,10 +284,12 @@ class _Places:
 def canonical(forest: Forest, base: Array) -> object:
     """Return a value that two forests share only if they are the same function, whatever order and names they have.
 
-    Trees that branch alike count as one that has the votes of all; ``base`` values are votes of a tree without
-    branches. Raises KernelDeclined for more nodes than a tree has.
+    Trees that branch alike count as one that has the votes of all. What all leaves vote for counts as the vote of a
+    tree without branches, and so do ``base`` values that are added to a sum. Raises KernelDeclined for more nodes than
+    a tree has.
     """
     votes: dict[bytes, list[Array]] = {}
+    leaves_of: dict[bytes, int] = {}
     for root in forest.roots:
         shape, leaves = _branches(forest, int(root))
         first, end = forest.starts[leaves], forest.starts[leaves + 1]
@@ -299,18 +300,38 @@ def canonical(forest: Forest, base: Array) -> object:
             [np.repeat(np.arange(leaves.size), end - first), forest.targets[cast], forest.weights[cast]], axis=1
         )
         votes.setdefault(shape, []).append(rows)
+        leaves_of[shape] = leaves.size
     if base.size:
-        constant = np.stack([np.zeros(base.size), np.arange(base.size), base], axis=1)
-        votes.setdefault(b"base" if forest.aggregate != "SUM" else b"", []).append(constant)
-    found = {}
+        own = np.stack([np.zeros(base.size), np.arange(base.size), base], axis=1)
+        votes.setdefault(b"base" if forest.aggregate != "SUM" else b"", []).append(own)
+    constant = votes.pop(b"", [])
+    varying: dict[tuple[bytes, int], bytes] = {}
     for shape, parts in votes.items():
         rows = np.concatenate(parts)
-        if forest.aggregate in ("SUM", "AVERAGE"):
-            rows = rows[rows[:, 2] != 0]
-        if len(rows):
-            found[shape] = rows[np.lexsort(rows.T[::-1])].tobytes()
+        for target in np.unique(rows[:, 1]):
+            own = rows[rows[:, 1] == target]
+            if forest.aggregate in ("SUM", "AVERAGE"):
+                own = own[own[:, 2] != 0]
+            own = own[np.lexsort(own.T[::-1])]
+            if shape != b"base" and (same := _same_for_all(own, leaves_of[shape])) is not None:
+                constant.append(same)
+            else:
+                varying[shape, int(target)] = own.tobytes()
+    rows = np.concatenate([*constant, np.zeros((0, 3))])
+    if forest.aggregate in ("SUM", "AVERAGE"):
+        rows = rows[rows[:, 2] != 0]
+    found = {**varying, (b"", 0): rows[np.lexsort(rows.T[::-1])].tobytes()}
     trees = len(forest.roots) if forest.aggregate == "AVERAGE" else 0
     return forest.count, forest.aggregate, trees, found
+
+
+def _same_for_all(votes: Array, leaves: int) -> Array | None:
+    """Return the votes of one leaf if all leaves of a tree have the same for a target; else None."""
+    if len(votes) % leaves:
+        return None
+    each = votes.reshape(leaves, -1, 3)
+    is_same = (each[:, :, 0] == np.arange(leaves)[:, None]).all() and (each[:, :, 2] == each[:1, :, 2]).all()
+    return each[0] if is_same else None
 
 
 def _branches(forest: Forest, root: int) -> tuple[bytes, Array]:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from bnfold.reference.forest import DOMAIN
+from bnfold.ir.traits import MACHINE_LEARNING
 from bnfold.reference.kernels.scores import labels_of, transformed
 from bnfold.reference.precision import as_declared, is_float
 from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, require
 
 
-@kernel("ArrayFeatureExtractor", 1, domain=DOMAIN)
+@kernel("ArrayFeatureExtractor", 1, domain=MACHINE_LEARNING)
 def extract(call: Call, x: Array, places: Array) -> Result:
     """Gather along the last axis; the result has two axes at least."""
     require(x.ndim > 0 and places.size, "no features to choose from, or none chosen")
@@ -24,14 +24,14 @@ def extract(call: Call, x: Array, places: Array) -> Result:
     return found.reshape(1, -1) if x.ndim == 1 else found
 
 
-@kernel("Binarizer", 1, domain=DOMAIN)
+@kernel("Binarizer", 1, domain=MACHINE_LEARNING)
 def binarize(call: Call, x: Array) -> Result:
     """Return 1 for what is above a threshold."""
     require(not is_float(x) or not np.isnan(x).any(), "onnxruntime refuses NaN", KernelDeclined)
     return (_as_stored(call, x) > call.attr("threshold")).astype(x.dtype)
 
 
-@kernel("Scaler", 1, domain=DOMAIN)
+@kernel("Scaler", 1, domain=MACHINE_LEARNING)
 def scale(call: Call, x: Array) -> Result:
     """Subtract an offset, and multiply by a scale."""
     offset, factor = (_per_feature(x, call.attr(name, [])) for name in ("offset", "scale"))
@@ -45,7 +45,7 @@ _NORMS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-@kernel("Normalizer", 1, domain=DOMAIN)
+@kernel("Normalizer", 1, domain=MACHINE_LEARNING)
 def normalize(call: Call, x: Array) -> Result:
     """Divide each row by its norm, unless that is 0."""
     require(x.ndim == 2, f"{x.ndim} axes of features", KernelDeclined)
@@ -57,7 +57,7 @@ def normalize(call: Call, x: Array) -> Result:
     return np.where(divisor == 0, x, x / divisor)
 
 
-@kernel("Imputer", 1, domain=DOMAIN)
+@kernel("Imputer", 1, domain=MACHINE_LEARNING)
 def impute(call: Call, x: Array) -> Result:
     """Replace one number, which may be NaN, by that of its feature."""
     names = ("imputed_value_floats", "replaced_value_float"), ("imputed_value_int64s", "replaced_value_int64")
@@ -68,7 +68,7 @@ def impute(call: Call, x: Array) -> Result:
     return np.where(is_missing, _per_feature(x, call.attr(values)), x).astype(x.dtype)
 
 
-@kernel("FeatureVectorizer", 1, domain=DOMAIN)
+@kernel("FeatureVectorizer", 1, domain=MACHINE_LEARNING)
 def join_features(call: Call, *inputs: Array) -> Result:
     """Put features beside each other."""
     require(all(x.ndim == 2 for x in inputs), "implementations disagree about features of one axis", KernelDeclined)
@@ -77,7 +77,7 @@ def join_features(call: Call, *inputs: Array) -> Result:
     return np.concatenate([_floats(x) for x in inputs], axis=1)
 
 
-@kernel("CategoryMapper", 1, domain=DOMAIN)
+@kernel("CategoryMapper", 1, domain=MACHINE_LEARNING)
 def map_categories(call: Call, x: Array) -> Result:
     """Turn strings into integers, or integers into strings."""
     strings, integers = call.attr("cats_strings", []), call.attr("cats_int64s", [])
@@ -86,7 +86,7 @@ def map_categories(call: Call, x: Array) -> Result:
     return _looked_up(x, integers, _strings(strings), call.attr("default_string"))
 
 
-@kernel("LabelEncoder", 1, domain=DOMAIN)
+@kernel("LabelEncoder", 1, domain=MACHINE_LEARNING)
 def encode_by_place(call: Call, x: Array) -> Result:
     """Turn strings into their places in a list, or places into strings."""
     strings = call.attr("classes_strings", [])
@@ -96,7 +96,7 @@ def encode_by_place(call: Call, x: Array) -> Result:
     return _looked_up(x, places, _strings(strings), call.attr("default_string"))
 
 
-@kernel("LabelEncoder", 2, 4, domain=DOMAIN)
+@kernel("LabelEncoder", 2, 4, domain=MACHINE_LEARNING)
 def encode(call: Call, x: Array) -> Result:
     """Turn keys into values; a NaN among the keys stands for every NaN.
 
@@ -126,7 +126,7 @@ def _stored_in(call: Call, what: str, kinds: Sequence[str]) -> tuple[Array, str]
     return found.astype(object) if found.dtype.kind in "US" else found, given[0]
 
 
-@kernel("OneHotEncoder", 1, domain=DOMAIN)
+@kernel("OneHotEncoder", 1, domain=MACHINE_LEARNING)
 def encode_one_hot(call: Call, x: Array) -> Result:
     """Return for each element a row with a 1 at the place of its category."""
     strings, integers = call.attr("cats_strings"), call.attr("cats_int64s")
@@ -143,7 +143,7 @@ def encode_one_hot(call: Call, x: Array) -> Result:
     return np.eye(unknown + 1)[places][..., :-1]
 
 
-@kernel("LinearRegressor", 1, domain=DOMAIN)
+@kernel("LinearRegressor", 1, domain=MACHINE_LEARNING)
 def regress_linearly(call: Call, x: Array) -> Result:
     """Return the products of the features with the coefficients of each target."""
     targets, transform = call.attr("targets"), call.attr("post_transform")
@@ -152,7 +152,7 @@ def regress_linearly(call: Call, x: Array) -> Result:
     return transformed(_products(x, call, targets), transform)
 
 
-@kernel("LinearClassifier", 1, domain=DOMAIN)
+@kernel("LinearClassifier", 1, domain=MACHINE_LEARNING)
 def classify_linearly(call: Call, x: Array) -> Result:
     """Return the class with the largest product, and what becomes of all products."""
     labels = labels_of(call, "classlabels_ints")

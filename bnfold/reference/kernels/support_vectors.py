@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnfold.reference.forest import DOMAIN
+from bnfold.ir.traits import MACHINE_LEARNING
 from bnfold.reference.kernels.scores import labels_of
 from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, require
 
 
-@kernel("SVMRegressor", 1, domain=DOMAIN)
+@kernel("SVMRegressor", 1, domain=MACHINE_LEARNING)
 def regress(call: Call, x: Array) -> Result:
     """Return one weighted sum of kernels, or for one class whether it is positive."""
     weights, rho = (np.array(call.attr(name, []), np.float64) for name in ("coefficients", "rho"))
@@ -22,7 +22,7 @@ def regress(call: Call, x: Array) -> Result:
     return np.where(scores > 0, 1.0, -1.0) if call.attr("one_class") else scores
 
 
-@kernel("SVMClassifier", 1, domain=DOMAIN)
+@kernel("SVMClassifier", 1, domain=MACHINE_LEARNING)
 def classify(call: Call, x: Array) -> Result:
     """Compare each pair of classes; the class that wins most often is the first of them."""
     labels, supports = labels_of(call, "classlabels_ints"), call.attr("vectors_per_class", [])

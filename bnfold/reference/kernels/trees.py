@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnfold.reference.forest import DOMAIN, Forest, numbers_of, read_forest, transform_of
+from bnfold.ir.traits import MACHINE_LEARNING
+from bnfold.reference.forest import Forest, numbers_of, read_forest, transform_of
 from bnfold.reference.kernels.scores import labels_of, transformed
 from bnfold.reference.precision import as_declared, is_float
 from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, require
@@ -16,8 +17,8 @@ _EXACT = 1 << 24
 """Larger integers are rounded when a runtime compares them with a threshold."""
 
 
-@kernel("TreeEnsembleRegressor", 1, 3, domain=DOMAIN)
-@kernel("TreeEnsemble", 5, domain=DOMAIN)
+@kernel("TreeEnsembleRegressor", 1, 3, domain=MACHINE_LEARNING)
+@kernel("TreeEnsemble", 5, domain=MACHINE_LEARNING)
 def regress(call: Call, x: Array) -> Result:
     """Aggregate the votes of the leaves that a row reaches."""
     scores, _ = _aggregated(call, x, _base(call))
@@ -27,7 +28,7 @@ def regress(call: Call, x: Array) -> Result:
     return transformed(scores, transform)
 
 
-@kernel("TreeEnsembleClassifier", 1, 3, domain=DOMAIN)
+@kernel("TreeEnsembleClassifier", 1, 3, domain=MACHINE_LEARNING)
 def classify(call: Call, x: Array) -> Result:
     """Return the class with the most votes, and the votes for all.
 

@@ -14,8 +14,9 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.tensor import TP
-from bnfold.reference.forest import DOMAIN, MODES, TREES, meaning_of_trees
-from bnfold.verification.changes.unchanged import identity, is_same_function
+from bnfold.ir.traits import MACHINE_LEARNING
+from bnfold.reference.forest import MODES, TREES, meaning_of_trees
+from bnfold.verification.changes.unchanged import is_same_function
 from bnfold.verification.coverage.moves import nudge
 from bnfold.verification.coverage.record import Mutant
 from bnfold.verification.coverage.smooth import settings
@@ -34,16 +35,12 @@ _OF_LEAVES = ("nodes_treeids", "nodes_nodeids")
 
 def without_equal(nodes: Iterable[ir.Node], others: Iterable[ir.Node]) -> list[ir.Node]:
     """Return the nodes of the domain that have no equal among the other part's."""
-    own = [node for node in nodes if node.domain == DOMAIN]
-    theirs = {identity(node): node for node in others if node.domain == DOMAIN} if own else {}
-    left = [node for node in own if not _is_same(node, theirs.get(identity(node)))]
-    trees = [node for node in theirs.values() if node.op_type in TREES] if left else []
+    own = [node for node in nodes if node.domain == MACHINE_LEARNING]
+    theirs = [node for node in others if node.domain == MACHINE_LEARNING] if own else []
+    left = [node for node in own if not any(is_same_function(node, other) for other in theirs)]
+    trees = [node for node in theirs if node.op_type in TREES] if left else []
     meanings = [meaning for node in trees if (meaning := meaning_of_trees(node)) is not None]
     return [node for node in left if node.op_type not in TREES or meaning_of_trees(node) not in meanings]
-
-
-def _is_same(node: ir.Node, other: ir.Node | None) -> bool:
-    return other is not None and is_same_function(node, other)
 
 
 def mutants_of_learned(side: int, node: ir.Node) -> Iterator[Mutant]:

@@ -16,8 +16,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
-from bnfold.ir.traits import CHOOSING, READS_VALUES
-from bnfold.reference.forest import DOMAIN
+from bnfold.ir.traits import CHOOSING, MACHINE_LEARNING, READS_VALUES
 from bnfold.reference.schedule import read_by
 from bnfold.verification.changes.copies import handed_on
 from bnfold.verification.changes.extract import Subgraph
@@ -197,7 +196,7 @@ class _Side:
                 yield from self._of_constant(value, tensor, counterpart[1].numpy(), sizes=name not in self.nonsmooth)
         for key in self.nodes.keys() & old.nodes.keys():
             node, former = self.nodes[key], old.nodes[key]
-            if node.domain == DOMAIN:
+            if node.domain == MACHINE_LEARNING:
                 continue
             these, were = settings(node), settings(former)
             for name in (these.keys() & were.keys()) | node.attrs.keys() | former.attrs.keys():
@@ -221,7 +220,7 @@ class _Side:
         for node in self.learned:
             yield from mutants_of_learned(self.number, node)
         for node in self.unmatched_nodes:
-            for name, setting in settings(node).items() if node.domain != DOMAIN else ():
+            for name, setting in settings(node).items() if node.domain != MACHINE_LEARNING else ():
                 is_rough = not (is_smooth(node) or is_unread(node, name))
                 is_bound = isinstance(setting, float) and abs(setting) < _NO_BOUND
                 if is_bound and is_rough and (setting,) not in moved:

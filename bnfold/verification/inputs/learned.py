@@ -14,7 +14,8 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.ir.elements import TP, Array
-from bnfold.reference.forest import DOMAIN, MEMBER, MODES, TREES, UNEQUAL, Forest, forest_of
+from bnfold.ir.traits import MACHINE_LEARNING
+from bnfold.reference.forest import MEMBER, MODES, TREES, UNEQUAL, Forest, forest_of
 from bnfold.verification.tolerance.floats import is_float
 
 ROWS = 65
@@ -47,7 +48,7 @@ class _Ask:
 
 def branches_by_features(nodes: Iterable[ir.Node]) -> bool:
     """Whether a node decides by features, so that many rows have to be tried."""
-    return any(node.domain == DOMAIN and (node.op_type, 0) in _RULES for node in nodes)
+    return any(node.domain == MACHINE_LEARNING and (node.op_type, 0) in _RULES for node in nodes)
 
 
 def drawn_for_learned(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator) -> Array | None:
@@ -56,14 +57,16 @@ def drawn_for_learned(value: ir.Value, shape: tuple[int, ...], rng: np.random.Ge
     ``rng`` is the same for all inputs of a model: the columns of a row have to take one way.
     """
     dtype, readers = value.dtype or TP.FLOAT, [node for node, _ in value.uses]
-    takes_missing = is_float(dtype) and all(node.domain == DOMAIN and node.op_type in _TAKE_MISSING for node in readers)
+    takes_missing = is_float(dtype) and all(
+        node.domain == MACHINE_LEARNING and node.op_type in _TAKE_MISSING for node in readers
+    )
     return _wanted(value, _Ask(readers[0], shape, dtype, rng, takes_missing), 0) if readers else None
 
 
 def _wanted(value: ir.Value | None, ask: _Ask, depth: int) -> Array | None:
     for node, slot in value.uses if value is not None and depth < _LOOKAHEAD else ():
         found = None
-        if node.domain == DOMAIN and (rule := _RULES.get((node.op_type, slot))) is not None:
+        if node.domain == MACHINE_LEARNING and (rule := _RULES.get((node.op_type, slot))) is not None:
             found = rule(replace(ask, node=node), depth)
         elif node.is_op("Identity", "Cast") or (node.is_op("Reshape") and slot == 0):
             found = _wanted(node.output(0), ask, depth + 1)

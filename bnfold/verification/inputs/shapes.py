@@ -11,7 +11,8 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.ir.shapes.unification import Known
-from bnfold.reference.forest import DOMAIN, TREES
+from bnfold.ir.traits import MACHINE_LEARNING
+from bnfold.reference.forest import TREES
 from bnfold.verification.inputs.bounds import BEYOND
 from bnfold.verification.inputs.learned import ROWS, branches_by_features
 
@@ -83,7 +84,7 @@ def least_size(nodes: Iterable[ir.Node]) -> int:
 
 
 def _needed(node: ir.Node) -> int:
-    if node.domain == DOMAIN and node.op_type in TREES and not node.has_references:
+    if node.domain == MACHINE_LEARNING and node.op_type in TREES and not node.has_references:
         return int(max(node.attr("nodes_featureids", None) or [-1])) + 1
     if node.has_references or not node.is_op("Pad", "Conv", "STFT", "AveragePool", "MaxPool"):
         return 0

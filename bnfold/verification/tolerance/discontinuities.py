@@ -12,7 +12,8 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.elements import FLOATS
-from bnfold.reference.forest import DOMAIN, TREES
+from bnfold.ir.traits import MACHINE_LEARNING
+from bnfold.reference.forest import TREES
 from bnfold.verification.tolerance.floats import is_float
 
 _SLOTS: Mapping[str, tuple[int, ...]] = {
@@ -62,7 +63,7 @@ def is_discontinuous(op_type: str) -> bool:
 
 def discontinuous_slots(node: ir.Node) -> tuple[int, ...]:
     """Return the input slots of ``node`` at which a tiny difference can become a large one."""
-    if node.domain == DOMAIN:
+    if node.domain == MACHINE_LEARNING:
         return (0,) if node.op_type in _LEARNED else ()
     if node.domain:
         return ()
