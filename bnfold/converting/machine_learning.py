@@ -12,8 +12,7 @@ from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange
 from bnfold.errors import Unsupported
-
-DOMAIN = "ai.onnx.ml"
+from bnfold.ir.traits import MACHINE_LEARNING
 
 
 def convert_domain(walk: GraphConverter, model: ir.Model, wanted: int | None) -> str:
@@ -22,12 +21,14 @@ def convert_domain(walk: GraphConverter, model: ir.Model, wanted: int | None) ->
     None means the version that came with the target, if the opset goes down and every node has a form there. Nodes
     that have no form in a version that is wanted are blockers of the walk.
     """
-    imports = [entry for entry in _imports(model) if entry.domain == DOMAIN]
+    imports = [entry for entry in _imports(model) if entry.domain == MACHINE_LEARNING]
     own = max((entry.version for entry in imports), default=0)
     target = wanted or (min(own, version_with(walk.context.target)) if walk.context.given is not None else own)
     if target == own or not own or walk.blockers:
         return ""
-    nodes = [node for node in model.nodes() if node.domain == DOMAIN and ("", node.op_type) not in walk.functions]
+    nodes = [
+        node for node in model.nodes() if node.domain == MACHINE_LEARNING and ("", node.op_type) not in walk.functions
+    ]
     edits, blockers = [], list[Blocker]()
     for node in nodes:
         conversion = NodeConversion(node, walk.context)
@@ -36,7 +37,7 @@ def convert_domain(walk: GraphConverter, model: ir.Model, wanted: int | None) ->
         except Unsupported as error:
             blockers.append(Blocker(node.op_type, None, repr(node.label), str(error)))
     if blockers and wanted is None:
-        return f"{DOMAIN} stays at version {own}: {blockers[0]}"
+        return f"{MACHINE_LEARNING} stays at version {own}: {blockers[0]}"
     walk.blockers += blockers
     for conversion, edit in edits if not blockers else ():
         _apply(walk, conversion, edit)
@@ -61,7 +62,7 @@ def _plan(conversion: NodeConversion, target: int) -> Callable[[], None] | None:
         Inexpressible: The node has no exact equivalent there.
     """
     node = conversion.node
-    own, there = _schema(node.op_type, node.graph.opset(DOMAIN)), _schema(node.op_type, target)
+    own, there = _schema(node.op_type, node.graph.opset(MACHINE_LEARNING)), _schema(node.op_type, target)
     if own is None or (there is not None and (there.since_version == own.since_version or _has_form(node, there))):
         return None
     from bnfold.converting.adapters import tree_ensemble, tree_regressor
@@ -73,11 +74,11 @@ def _plan(conversion: NodeConversion, target: int) -> Callable[[], None] | None:
     }
     if node.op_type in adapters and (there is None or there.deprecated):
         return adapters[node.op_type](conversion)
-    raise Inexpressible(f"has another form in version {target} of {DOMAIN}")
+    raise Inexpressible(f"has another form in version {target} of {MACHINE_LEARNING}")
 
 
 def _schema(op_type: str, version: int) -> defs.OpSchema | None:
-    return defs.get_schema(op_type, version, DOMAIN) if defs.has(op_type, version, DOMAIN) else None
+    return defs.get_schema(op_type, version, MACHINE_LEARNING) if defs.has(op_type, version, MACHINE_LEARNING) else None
 
 
 def _has_form(node: ir.Node, schema: defs.OpSchema) -> bool:
@@ -88,7 +89,7 @@ def _has_form(node: ir.Node, schema: defs.OpSchema) -> bool:
 def _apply(walk: GraphConverter, conversion: NodeConversion, edit: Callable[[], None] | None) -> None:
     """Apply an edit, and count the node as one that was understood."""
     node, op_type = conversion.node, conversion.node.op_type
-    walk.passed.pop(f"{DOMAIN}::{op_type}", None)
+    walk.passed.pop(f"{MACHINE_LEARNING}::{op_type}", None)
     walk.met[op_type] += 1
     if edit is None:
         return

@@ -64,6 +64,8 @@ STATES = {
     **dict.fromkeys(("LSTM", "DynamicQuantizeLSTM"), (5, 6)),
 }
 """Recurrent operators, and their inputs of one state for each direction, batch and hidden unit; left out, it is 0."""
+MACHINE_LEARNING = "ai.onnx.ml"
+"""The domain of trees, linear models and encoders."""
 OF_ONNXRUNTIME = _named("DynamicQuantizeLSTM FusedConv FusedMatMul")
 """Not of the default domain, but of com.microsoft."""
 DRAWING = _named("Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike")

@@ -18,6 +18,7 @@ from bnfold.ir.elements import MAX_RANK
 from bnfold.ir.forms import fits, fitting_versions
 from bnfold.ir.node import attribute_value
 from bnfold.ir.schemas import schema_of, version_at, versions_of
+from bnfold.ir.traits import MACHINE_LEARNING
 from bnfold.reference import fallback, kernels  # noqa: F401 - importing the kernels registers them
 from bnfold.reference.control import handles, same_since
 from bnfold.reference.legal import MEANINGLESS, Types, check_attributes, check_types, types
@@ -159,7 +160,8 @@ def bind(
     needed = () if node.op_type in _TAKE_NOTHING else (index for index, need in enumerate(required) if need)
     named = tuple(value is not None for value in node.outputs)
     read = tuple(value is not None and (bool(value.uses) or value.is_output) for value in node.outputs)
-    kind = _stated_type(node) if node.is_op("Round") else None  # which ties as the type of the file does
+    ties = node.is_op("Round") or node.domain == MACHINE_LEARNING  # as numbers of the type of the file do
+    kind = _stated_type(node) if ties else None
     call = Call(
         *(node.op_type, meant, attrs, known.defaults, named, read, policy, node.domain, opset, precision), kind=kind
     )

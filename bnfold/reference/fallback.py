@@ -38,10 +38,6 @@ PROVEN: dict[tuple[str, str], tuple[int, ...]] = {
     ("", "StringSplit"): (20,),
     ("", "TensorScatter"): (24,),
     ("", "TfIdfVectorizer"): (9,),
-    ("ai.onnx.ml", "ArrayFeatureExtractor"): (1,),
-    ("ai.onnx.ml", "LinearClassifier"): (1,),
-    ("ai.onnx.ml", "LinearRegressor"): (1,),
-    ("ai.onnx.ml", "Scaler"): (1,),
 }
 
 
@@ -70,7 +66,6 @@ FUNCTIONS: dict[tuple[str, str], tuple[int, ...]] = {
 
 LEGAL: dict[str, Callable[..., bool]] = {
     "AffineGrid": lambda call, theta, size: theta.shape == (size[0], len(size) - 2, len(size) - 1),
-    "ArrayFeatureExtractor": lambda call, x, places: places.min() >= 0,
     "Attention": lambda call, q, k, v, *rest: (
         len(q) == len(k) == len(v) and k.shape[1:-1] == v.shape[1:-1] and (q.ndim == 3 or q.shape[3] == k.shape[3])
     ),

@@ -102,7 +102,8 @@ class Call:
 
     ``named`` says of every declared output slot whether it has a name, ``read`` whether something reads it as well;
     ``precision`` decides what a float type of the file is computed in, see `dtype`; ``kind`` is the element type that
-    the first input of a Round has in the file, None if that is not known.
+    the first input of an operator that compares or rounds has in the file, None if that is not known. A kernel puts in
+    ``kept`` what follows from the attributes alone.
     """
 
     op: str
@@ -117,6 +118,7 @@ class Call:
     precision: Precision = "float64"
     noise: Callable[[], np.random.Generator] | None = None
     kind: int | None = None
+    kept: dict[str, Any] = field(default_factory=dict)
 
     def attr(self, name: str, default: Attribute = None) -> Attribute:
         """Return the attribute as written, else the schema's default, else ``default``."""

@@ -66,9 +66,9 @@ def from_classifier(conversion: NodeConversion) -> Edit:
     if transform not in _OPERATORS:
         raise Inexpressible(f"has post_transform={transform}, and the class is that of the scores before it")
     labels = np.array(node.attr("classlabels_int64s") or node.attr("classlabels_strings") or [])
-    trees, base = _trees(node, "class", dtype), _base(node, len(labels), "SUM", dtype)
     if len(labels) < 3:
         raise Inexpressible("has less than three classes, and its text does not say how votes for two become scores")
+    trees, base = _trees(node, "class", dtype), _base(node, len(labels), "SUM", dtype)
     if not base and _always_voted(trees) < len(labels):
         raise Inexpressible("has a class without votes for some inputs, which is none of those to choose from")
     attributes = _attributes(_single_votes(trees, "SUM") + base, dtype, len(labels), "SUM")

@@ -18,6 +18,7 @@ from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.shapes.disputed import may_be_unsure, unsure_axes
 from bnfold.ir.shapes.expansion import is_bounded
+from bnfold.ir.shapes.learned import hide_trees, state_learned
 from bnfold.ir.shapes.propagation import ELSEWHERE, SMALL, infer_shapes, needs_propagation, shown_constant
 from bnfold.ir.shapes.slices import infer_with_slices
 from bnfold.ir.shapes.types import filled, forget_shapes, without_sizes, without_zeros
@@ -62,6 +63,9 @@ def infer(model: Model, *, strict: bool = False, known: Mapping[Value, Tensor] |
         state_opset(proto)  # onnx infers nothing without
         for info in (*proto.graph.input, *proto.graph.value_info, *proto.graph.output):
             info.type.CopyFrom(without_zeros(info.type))
+        hide_trees(proto)
+        for graph, message in _pairs(model, proto.graph):
+            state_learned(graph, message)
         _state_stored(model, proto)
         _show_numbers(model, proto)
         with evaluated_once(model):

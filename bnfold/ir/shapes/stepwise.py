@@ -16,11 +16,12 @@ from bnfold import ir
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.ir.shapes.bodies import dims_behind, operand_of, scan_axis, states_of
 from bnfold.ir.shapes.disputed import unsure_axes
+from bnfold.ir.shapes.learned import types_made
 from bnfold.ir.shapes.propagation import shown_constant
 from bnfold.ir.shapes.ties import tied_source
 from bnfold.ir.shapes.types import filled, without_sizes, without_zeros
 from bnfold.ir.shapes.weights import certain_rank, type_by_weights
-from bnfold.ir.traits import KEEPS_TYPE, READS_VALUES
+from bnfold.ir.traits import KEEPS_TYPE, MACHINE_LEARNING, READS_VALUES
 from bnfold.ir.value import Dims
 
 
@@ -126,6 +127,10 @@ class Types:
             kind, made = _type_of(node.input(0)), node.output(0)
             if kind is not None and made is not None:
                 _learn(made, kind)
+        if node.domain == MACHINE_LEARNING:
+            for value, made_type in zip(node.outputs, types_made(node, _type_of(node.input(0))), strict=False):
+                if value is not None and made_type is not None:
+                    _learn(value, made_type)
         if not (node.domain or (node.has_trait(KEEPS_TYPE) and len(outputs) == 1)):
             self._ask_onnx(node, outputs)
             if outputs and outputs[0].shape is None and (kind := type_by_weights(node)) is not None:

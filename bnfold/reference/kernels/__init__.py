@@ -9,6 +9,7 @@ from bnfold.reference.kernels import (
     fused,
     index,
     layout,
+    machine_learning,
     normalise,
     pool,
     quantise,
@@ -18,6 +19,8 @@ from bnfold.reference.kernels import (
     sample,
     sequence,
     slicing,
+    support_vectors,
+    trees,
 )
 
 __all__ = [
@@ -29,6 +32,7 @@ __all__ = [
     "fused",
     "index",
     "layout",
+    "machine_learning",
     "normalise",
     "pool",
     "quantise",
@@ -38,4 +42,6 @@ __all__ = [
     "sample",
     "sequence",
     "slicing",
+    "support_vectors",
+    "trees",
 ]

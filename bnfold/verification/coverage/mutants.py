@@ -16,7 +16,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
-from bnfold.ir.traits import CHOOSING, READS_VALUES
+from bnfold.ir.traits import CHOOSING, MACHINE_LEARNING, READS_VALUES
 from bnfold.reference.schedule import read_by
 from bnfold.verification.changes.copies import handed_on
 from bnfold.verification.changes.extract import Subgraph
@@ -26,6 +26,7 @@ from bnfold.verification.changes.partly import known_of
 from bnfold.verification.changes.unchanged import defaults, identity
 from bnfold.verification.coverage import effects
 from bnfold.verification.coverage.effects import OPEN_END, is_unread, normalised, types
+from bnfold.verification.coverage.learned import mutants_of_learned, without_equal
 from bnfold.verification.coverage.moves import (
     FEW,
     SHARES,
@@ -96,7 +97,7 @@ class _Side:
     lie between them and a compared value; constants that they read are ``observable``. From values that depend on a
     ``selectable`` constant, an operator selects at computed places, and may leave out any of them; its nodes are
     ``selected``. If the part ``carries`` NaN, every result that depends on a NaN is NaN. ``unmatched_constants`` and
-    ``unmatched_nodes`` have no counterpart in the other part.
+    ``unmatched_nodes`` have no counterpart in the other part, ``learned`` ones of ai.onnx.ml no equal.
     """
 
     def __init__(self, number: int, subgraph: Subgraph, compared: Collection[str], by_sizes: bool) -> None:
@@ -112,6 +113,7 @@ class _Side:
         self.carries, self.has_bodies = True, False
         self.unmatched_constants: list[tuple[ir.Value, ir.Tensor]] = []
         self.unmatched_nodes: list[ir.Node] = []
+        self.learned: list[ir.Node] = []
         measured = effects.read_for_sizes(subgraph)
         self._within, self._ends, needed = set(subgraph.nodes), set(subgraph.outputs), set(subgraph.outputs)
         for node in reversed(subgraph.nodes):
@@ -158,6 +160,7 @@ class _Side:
             if not _are_alike(found, other.constants.get(name)) and not self._is_read_alike(found[0], other)
         ]
         self.unmatched_nodes = [it for key, it in self.nodes.items() if key not in other.nodes and not handed_on(it)]
+        self.learned = without_equal(self.nodes.values(), other.nodes.values())
 
     def _is_read_alike(self, constant: ir.Value, other: _Side) -> bool:
         """Whether the same nodes read equal numbers at the same input slots of the other part.
@@ -193,6 +196,8 @@ class _Side:
                 yield from self._of_constant(value, tensor, counterpart[1].numpy(), sizes=name not in self.nonsmooth)
         for key in self.nodes.keys() & old.nodes.keys():
             node, former = self.nodes[key], old.nodes[key]
+            if node.domain == MACHINE_LEARNING:
+                continue
             these, were = settings(node), settings(former)
             for name in (these.keys() & were.keys()) | node.attrs.keys() | former.attrs.keys():
                 # A default that only one version has is the behaviour of the other.
@@ -212,8 +217,10 @@ class _Side:
                 array = tensor.numpy()
                 if array.size > _SMALL or array.dtype.kind not in "fiub" or _numbers(array) not in moved:
                     yield from self._of_constant(value, tensor, None, sizes=ends and value.name not in self.nonsmooth)
+        for node in self.learned:
+            yield from mutants_of_learned(self.number, node)
         for node in self.unmatched_nodes:
-            for name, setting in settings(node).items():
+            for name, setting in settings(node).items() if node.domain != MACHINE_LEARNING else ():
                 is_rough = not (is_smooth(node) or is_unread(node, name))
                 is_bound = isinstance(setting, float) and abs(setting) < _NO_BOUND
                 if is_bound and is_rough and (setting,) not in moved:

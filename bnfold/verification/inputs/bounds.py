@@ -10,7 +10,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.shapes.propagation import SMALL
-from bnfold.ir.traits import CHOOSING, COMBINING_TRUTHS, COMPARING, READS_VALUES
+from bnfold.ir.traits import CHOOSING, COMBINING_TRUTHS, COMPARING, MACHINE_LEARNING, READS_VALUES
 
 Kinds = Counter[tuple[str, tuple[bytes, ...]]]
 
@@ -129,7 +129,9 @@ def _numbers(node: ir.Node) -> Iterator[bytes]:
 
     So an attribute equals the input that replaces it in later versions.
     """
-    for attribute in node.proto.attribute:
+    for attribute in (
+        node.proto.attribute if node.domain != MACHINE_LEARNING else ()
+    ):  # they are places in trees, and labels
         if attribute.name in (
             "group",
             "hidden_size",

@@ -16,6 +16,7 @@ from bnfold.ir.elements import Array
 from bnfold.ir.shapes.unification import Known
 from bnfold.verification.inputs.domains import ShapeOf, declared_shape, legal
 from bnfold.verification.inputs.integers import small_integers
+from bnfold.verification.inputs.learned import drawn_for_learned
 from bnfold.verification.inputs.roles import computed_bound, is_positive_for_some, role
 from bnfold.verification.inputs.shapes import Sizing
 from bnfold.verification.inputs.sized import followed
@@ -115,9 +116,11 @@ def random_value(
     mirrored = is_float(dtype) and sample // len(SAMPLE_KINDS) % 2 == 1
     drawn = sample - len(SAMPLE_KINDS) if mirrored else sample
     rng = np.random.default_rng([seed, drawn, zlib.crc32(value.name.encode())])
+    shared = drawn_for_learned(value, shape, np.random.default_rng([seed, sample]))
     if dtype == _T.STRING:
-        return np.asarray(rng.choice(np.array(["a", "b", "word"], dtype=object), size=shape), object)
-    found = legal(value, shape, rng, shape_of)
+        words = rng.choice(np.array(["a", "b", "word"], dtype=object), size=shape)
+        return np.asarray(words if shared is None else shared, object)
+    found = legal(value, shape, rng, shape_of) if shared is None else shared
     if dtype == _T.BOOL:
         flags = _flags(shape, rng, SAMPLE_KINDS[drawn % len(SAMPLE_KINDS)]) if found is None else found
         return np.asarray(flags, bool)
@@ -126,7 +129,8 @@ def random_value(
     except KeyError as error:
         raise CannotFeed(f"input {value.name!r} has an unknown element type: {dtype}") from error
     if found is not None and dtype not in (_T.COMPLEX64, _T.COMPLEX128):
-        return np.asarray(found, target)
+        is_whole = np.dtype(target).kind in "iu"
+        return np.asarray(np.rint(found) if is_whole else found, target)
     if is_float(dtype):
         largest = float_type(dtype).largest
         floats = np.asarray(np.clip(_floats(value, shape, rng, sample, mirrored=mirrored), -largest, largest), target)

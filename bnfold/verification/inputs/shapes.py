@@ -11,7 +11,10 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.ir.shapes.unification import Known
+from bnfold.ir.traits import MACHINE_LEARNING
+from bnfold.reference.forest import TREES
 from bnfold.verification.inputs.bounds import BEYOND
+from bnfold.verification.inputs.learned import ROWS, branches_by_features
 
 _LARGE = 8
 """What is larger is among the other sizes only if it is asked for."""
@@ -81,6 +84,8 @@ def least_size(nodes: Iterable[ir.Node]) -> int:
 
 
 def _needed(node: ir.Node) -> int:
+    if node.domain == MACHINE_LEARNING and node.op_type in TREES and not node.has_references:
+        return int(max(node.attr("nodes_featureids", None) or [-1])) + 1
     if node.has_references or not node.is_op("Pad", "Conv", "STFT", "AveragePool", "MaxPool"):
         return 0
     if node.is_op("Pad"):
@@ -102,11 +107,14 @@ def sizings(nodes: Iterable[ir.Node] = ()) -> tuple[Sizing, ...]:
     Odd batch and unlike sides before the usual ones.
 
     The first sides are multiples of 32, because encoders that halve five times must meet their decoders again.
-    Detectors of speech take frames of 512 samples and no others.
+    Detectors of speech take frames of 512 samples and no others. Trees get many rows, because each takes one way.
     """
-    least = least_size(nodes)
+    nodes = [*nodes]
+    least, many = least_size(nodes), branches_by_features(nodes)
     return (
-        Sizing(2, (64, 96, 32), tuple(size + (least if least > _SHORTEST else 0) for size in _OTHERS)),
+        Sizing(
+            ROWS if many else 2, (64, 96, 32), tuple(size + (least if least > _SHORTEST else 0) for size in _OTHERS)
+        ),
         Sizing(1, (224,), (16,)),
         Sizing(1, (299,), (128,)),
         Sizing(1, (32,), (3,)),

@@ -16,6 +16,7 @@ from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, RESHAPING, WINDOWED
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.inputs.bounds import BEYOND, chooses_by_sizes, depend_on_sizes, largest_bound
 from bnfold.verification.inputs.domains import ShapeOf
+from bnfold.verification.inputs.learned import ROWS, branches_by_features
 from bnfold.verification.inputs.shapes import elements
 from bnfold.verification.subgraphs.opened import (
     BATCH,
@@ -112,7 +113,8 @@ def _trials(
     *,
     is_guess: bool,
 ) -> Iterator[Trial]:
-    usual, both = _usual_rows(full), [*nodes, *added]
+    both = [*nodes, *added]
+    usual = _usual_rows(full, ROWS if branches_by_features(both) else BATCH)
     reach, is_large = reach_of(nodes), any(map(_makes_large, nodes))
     rows = _few_rows(both) if is_large else usual
     further: list[dict[str, int]] = [{"batch": 1}] if is_large else []
@@ -165,10 +167,10 @@ def _behind(bound: int) -> int:
     return bound + BEYOND if bound else 1
 
 
-def _usual_rows(full: Mapping[str, Known]) -> int:
+def _usual_rows(full: Mapping[str, Known], least: int) -> int:
     """Return a number of rows that no other axis is declared to have, and that cannot be mistaken for its size."""
     declared = {dim for shape in full.values() for dim in shape[1:]}
-    return next(size for size in count(BATCH, 2) if size not in declared)  # an even one is split in halves
+    return next(size for size in count(least, 2) if size not in declared)  # an even one is split in halves
 
 
 def _few_rows(nodes: Iterable[ir.Node]) -> int:

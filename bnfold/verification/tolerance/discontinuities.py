@@ -12,6 +12,8 @@ import onnx
 
 from bnfold import ir
 from bnfold.ir.elements import FLOATS
+from bnfold.ir.traits import MACHINE_LEARNING
+from bnfold.reference.forest import TREES
 from bnfold.verification.tolerance.floats import is_float
 
 _SLOTS: Mapping[str, tuple[int, ...]] = {
@@ -44,13 +46,25 @@ _SLOTS: Mapping[str, tuple[int, ...]] = {
 }
 
 
+_LEARNED = frozenset(
+    {
+        *TREES,
+        *("Binarizer", "Imputer", "LabelEncoder", "LinearClassifier", "OneHotEncoder"),
+        *("SVMClassifier", "SVMRegressor"),
+    }
+)
+"""Operators of ai.onnx.ml that compare their first input, or choose a class by it."""
+
+
 def is_discontinuous(op_type: str) -> bool:
-    """Whether the operator, of the default domain, can be discontinuous in one of its inputs."""
-    return op_type in _SLOTS or op_type in ("Cast", "CastLike", "MaxPool")
+    """Whether the operator, of the default domain or ai.onnx.ml, can be discontinuous in one of its inputs."""
+    return op_type in _SLOTS or op_type in _LEARNED or op_type in ("Cast", "CastLike", "MaxPool")
 
 
 def discontinuous_slots(node: ir.Node) -> tuple[int, ...]:
     """Return the input slots of ``node`` at which a tiny difference can become a large one."""
+    if node.domain == MACHINE_LEARNING:
+        return (0,) if node.op_type in _LEARNED else ()
     if node.domain:
         return ()
     if node.is_op("Cast", "CastLike"):
