@@ -11,6 +11,7 @@ from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.traits import RESHAPING, STATES
 from bnfold.report.events import Report
 from bnfold.report.other_events import SimplifyEvent
+from bnfold.semantics.neutral import OPERATORS
 from bnfold.simplifying.apply import Editor
 from bnfold.simplifying.branches import find_decided
 from bnfold.simplifying.casting import find_cast, find_cast_like
@@ -22,7 +23,6 @@ from bnfold.simplifying.group_norm import find_group_norm
 from bnfold.simplifying.in_a_row import find_axes, find_joined
 from bnfold.simplifying.inlining import Moved
 from bnfold.simplifying.no_effect import (
-    NEUTRAL,
     find_alone,
     find_chosen,
     find_concat,
@@ -70,6 +70,11 @@ def find_neutral_or_addition(node: ir.Node, known: Proven) -> Plan | None:
     return find_neutral(node, known) or find_addition(node, known)
 
 
+def find_neutral_or_bounds(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan what `find_neutral` plans, or else what `find_bounds` does."""
+    return find_neutral(node, known) or find_bounds(node, known)
+
+
 FINDERS: Mapping[str, Finder] = {
     "Identity": find_identity,
     "Dropout": find_dropout,
@@ -84,9 +89,9 @@ FINDERS: Mapping[str, Finder] = {
     "Transpose": find_transpose_or_reshaping,
     "Where": find_chosen,
     **dict.fromkeys(STATES, find_states),
-    **dict.fromkeys(NEUTRAL, find_neutral),
+    **dict.fromkeys(OPERATORS, find_neutral),
     "Add": find_neutral_or_addition,
-    **dict.fromkeys(BOUNDING, find_bounds),
+    **dict.fromkeys(BOUNDING, find_neutral_or_bounds),
     **dict.fromkeys(("Sum", "Mean", "Split"), find_alone),
     **dict.fromkeys(RESHAPING, find_reshaping_or_joined),
     **dict.fromkeys(("Squeeze", "Unsqueeze"), find_reshaping_or_axes),

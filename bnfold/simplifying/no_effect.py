@@ -8,23 +8,15 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir
-from bnfold.ir.evaluators import INTEGERS
 from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.ir.tensor import FLOATS, TP, Array
+from bnfold.ir.tensor import TP, Array
 from bnfold.ir.value import Dim
+from bnfold.semantics.neutral import returns_operand
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip
 
 NO_EFFECT = "without effect"
 _MOST_BYTES = 1 << 16
-"""Bytes of a constant that is looked at: factors of channels have no more, and weights are not loaded."""
-NEUTRAL = {
-    "Add": (0, INTEGERS),  # adding 0 to a float would change -0
-    "Sub": (0, FLOATS | INTEGERS),
-    **dict.fromkeys(("Mul", "Div"), (1, FLOATS | INTEGERS)),
-    "And": (True, {TP.BOOL}),
-    "Or": (False, {TP.BOOL}),
-}
-"""Operators, the operand that leaves the other one as it is, and its element types."""
+"""Bytes of a condition that is looked at."""
 
 
 def skip(node: ir.Node, title: str = "") -> Plan | None:
@@ -107,17 +99,12 @@ def find_pad(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def find_neutral(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan to read the operand that the other one leaves as it is, such as one that is multiplied by 1."""
-    neutral, types = NEUTRAL[node.op_type]
-    slots = (0,) if node.op_type in ("Sub", "Div") else (0, 1)
-    for slot in slots if len(node.inputs) == 2 and node.graph.opset() >= 7 else ():
-        source, other = node.inputs[slot], node.inputs[1 - slot]
-        if source is None or other is None or other.stored_bytes > _MOST_BYTES or not can_skip(node, source):
+    """Plan to read the operand that the others leave as it is, such as one that is multiplied by 1."""
+    for slot, source in enumerate(node.inputs):
+        if source is None or not returns_operand(node, slot, known.dtype(source)) or not can_skip(node, source):
             continue
-        held = ir.constant(other) if other.tensor_proto is not None else None
-        if held is None or held.dtype not in types or not (held.numpy() == neutral).all():
-            continue
-        if _keeps_dims(known.dims(source), held.dims):
+        others = [ir.constant(other) for place, other in enumerate(node.inputs) if place != slot]
+        if all(held is None or _keeps_dims(known.dims(source), held.dims) for held in others):
             return LeaveOut(f"{node.op_type} {NO_EFFECT}", node, source)
     return None
 
