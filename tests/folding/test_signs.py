@@ -12,7 +12,8 @@ import bnfold
 from bnfold.report.reasons import Reason
 
 HEAD = "g (float[1,2,3] x) => (float[1,2,3] y) <float p = {0.0}, float n = {-0.0}, float t = {3.0}, float u = {-3.0},"
-PARAMETERS = "float[2] one = {1, 1}, float[2] nil = {0, 0}, float[2] mean = {0, 0}, float[2] var = {1, 1}, float[1,2,1] some = {0, 2}>"
+PARAMETERS = """float[2] one = {1, 1}, float[2] nil = {0, 0}, float[2] mean = {0, 0}, float[2] var = {1, 1},
+    float[1,2,1] some = {0, 2}>"""
 NORM = "a = BatchNormalization <epsilon = 0.0> (x, one, nil, mean, var)"
 BRANCHES = """then_branch = i () => (float[1,2,3] q) {q = Reciprocal (a)},
     else_branch = j () => (float[1,2,3] r) {r = Neg (a)}"""
