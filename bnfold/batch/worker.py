@@ -72,7 +72,8 @@ class FileResult:
 
     ``output`` is None where nothing was to be written, ``report`` is empty where there is none. ``is_verified`` and
     ``counts`` hold for what was skipped, too, as they were when it was made; ``left`` counts the nodes that were not to
-    be there, ``nodes`` are they (label, graph, why), where each was looked for.
+    be there, ``nodes`` are they (label, graph, why), where each was looked for. ``wrong_rewrites`` has the
+    names and titles of those that were left out.
     """
 
     source: str
@@ -84,6 +85,7 @@ class FileResult:
     left: int = 0
     counts: Counts | None = None
     nodes: Sequence[tuple[str, str, str]] = ()
+    wrong_rewrites: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +128,13 @@ def _work(task: Task, settings: Settings) -> FileResult:
                 *(source, output, "skipped", "up to date"),
                 is_verified=made["status"] == "verified",
                 counts=Counts(**made["counts"]),
+                wrong_rewrites=[(name, title) for name, title in made["wrong_rewrites"]],
             )
         result = _process(task, settings, names)
         is_done = result.status != "failed" and not result.left  # what is not as it was to be is looked at again
         if is_done and result.output:
-            found = {"status": result.status, "counts": asdict(result.counts) if result.counts else None}
+            counts = asdict(result.counts) if result.counts else None
+            found = {"status": result.status, "counts": counts, "wrong_rewrites": [*result.wrong_rewrites]}
             with suppress(BnfoldError, OSError):  # then it is done anew the next time
                 up_to_date.write(seen, task.output, task.memory, fingerprint, found)
     except BnfoldError as error:
@@ -160,7 +164,9 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> FileResul
     verdict, written = outcome.verdict, output if outcome.output is not None else None
     status: Status = "unchecked" if verdict is None else "verified" if verdict.verified else "unverified"
     message = why or (verdict.reason if verdict is not None else "")
-    return FileResult(source, written, status, message, document, status == "verified", left, Counts.of(document))
+    wrong = [(row["name"], row["title"]) for row in document["wrong_rewrites"]]
+    is_verified, counts = status == "verified", Counts.of(document)
+    return FileResult(source, written, status, message, document, is_verified, left, counts, wrong_rewrites=wrong)
 
 
 def remaining(outcome: Outcome, unwanted: frozenset[str]) -> tuple[int, str]:

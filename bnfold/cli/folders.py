@@ -152,6 +152,7 @@ def _finish(results: Sequence[FileResult], args: Invocation, skipped: int) -> in
     if args.delivery.explained:
         publish.emit(scheduler.to_json(results), given.report, as_json=given.as_json)
     shown = [result for result in results if result.status in ("failed", "unverified") or result.left]
+    shown += [result for result in results if result.wrong_rewrites and result not in shown]
     if args.lists_findings:
         publish.findings(results, given.output_format)
     elif shown or not given.quiet:

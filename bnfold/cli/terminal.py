@@ -63,8 +63,10 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -
     """
     report = outcome.report
     if quiet:
-        _verification(outcome.verdict)
-        _unverified(outcome, is_refused=is_refused)
+        if outcome.status == "unverified" or is_refused:
+            _verification(outcome.verdict)
+            _unverified(outcome, is_refused=is_refused)
+        wrong_rewrites([(rewrite.name, rewrite.title) for rewrite in report.wrong_rewrites])
         return
     from bnfold.cli import before_after
 
@@ -78,6 +80,9 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -
         say(line)
     _verification(outcome.verdict, verbose=verbose)
     _unverified(outcome, is_refused=is_refused)
+    wrong_rewrites([(rewrite.name, rewrite.title) for rewrite in report.wrong_rewrites])
+    for line in before_after.equality(report):
+        say(f"  note: {line}")
     if grew := before_after.grown(report):
         say(f"  note: {grew}", WARNING)
     _attention(report, verbose=verbose)
@@ -87,6 +92,15 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -
         total = sum(outcome.seconds.values())
         phases = ", ".join(f"{phase} {spent:.2f} s" for phase, spent in outcome.seconds.items())
         wrote([path for path in (outcome.output, outcome.data) if path is not None], f" in {total:.2f} s: {phases}")
+
+
+def wrong_rewrites(named: Sequence[tuple[str, str]], source: str = "") -> None:
+    """Say which simplifications were left out because they are wrong, a bug of bnfold: even with --quiet."""
+    if named:
+        from bnfold.report.rewrites import wrong_rewrites as sentence
+
+        text = sentence([f"{name} ({title})" for name, title in named])
+        say(f"error: {f'{source}: ' if source else ''}{text}", BAD)
 
 
 def wrote(files: Sequence[Path], how: str = "") -> None:
@@ -249,10 +263,7 @@ def batch_summary(
         from bnfold.cli import tables
 
         tables.models(results, ORDER)
-    for result in results:
-        if (result.status == "failed" or result.left) and not table:
-            prefix = "" if result.source in result.message else f"{result.source}: "
-            say(f"{prefix}{result.message}", BAD)
+    _trouble(results, table=table)
     from bnfold.cli import before_after
 
     codes = dict.fromkeys(code for result in results if result.counts for code in result.counts.reasons)
@@ -271,6 +282,15 @@ def batch_summary(
         say(f"{what} in hidden folders or installed packages left out; name such a folder to include it")
     if left := known - len(results):
         say(f"{INTERRUPTED}; {left} of {known} models are not done", WARNING)
+
+
+def _trouble(results: Sequence[FileResult], *, table: bool) -> None:
+    """Print what is wrong with models, unless a table has it, and with rewrites of bnfold."""
+    for result in results:
+        if (result.status == "failed" or result.left) and not table:
+            prefix = "" if result.source in result.message else f"{result.source}: "
+            say(f"{prefix}{result.message}", BAD)
+        wrong_rewrites(result.wrong_rewrites, result.source)
 
 
 def _offenders(files: Sequence[str], known: int, *, folds: bool) -> None:

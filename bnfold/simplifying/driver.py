@@ -11,6 +11,7 @@ from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.traits import RESHAPING, STATES
 from bnfold.report.events import Report
 from bnfold.report.other_events import SimplifyEvent
+from bnfold.report.rewrites import UNREAD_NODE, UNREAD_WEIGHT
 from bnfold.semantics.neutral import OPERATORS
 from bnfold.simplifying.apply import Editor
 from bnfold.simplifying.branches import find_decided
@@ -97,7 +98,6 @@ FINDERS: Mapping[str, Finder] = {
     **dict.fromkeys(("Squeeze", "Unsqueeze"), find_reshaping_or_axes),
 }
 """What is tried on each node, by its operator."""
-UNREAD_NODE, UNREAD_WEIGHT = "unread node", "unread weight"
 MAX_ROUNDS = 8
 """Each round sees what the one before left; three are what real models need."""
 MAX_INFERENCES = 3
@@ -152,7 +152,7 @@ def simplify_all(model: ir.Model, report: Report, *, group_norm: bool, withheld:
         return Simplified(has_stored=False, moved=[])
     editor = Editor(model, withheld)
     finders = {**FINDERS, "Add": find_group_norm_or_addition} if group_norm else FINDERS
-    if not {UNREAD_NODE, UNREAD_WEIGHT} & withheld:
+    if not {UNREAD_NODE.name, UNREAD_WEIGHT.name} & withheld:
         _remove_unread(model, report)
     for _ in range(MAX_INFERENCES):
         before, rounds = len(editor.events), 0

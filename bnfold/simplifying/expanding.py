@@ -6,6 +6,7 @@ from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.traits import BROADCASTING
 from bnfold.ir.value import Dim
+from bnfold.report import rewrites
 from bnfold.simplifying.plan import Plan, Respell
 
 
@@ -21,7 +22,7 @@ def find_broadcast(node: ir.Node, known: Proven) -> Plan | None:
         others = [known.dims(other) for place, other in enumerate(node.inputs) if place != slot]
         if any(_covers(other, known.dims(source), known.dims(value)) for other in others):
             inputs = [*node.inputs[:slot], source, *node.inputs[slot + 1 :]]
-            return Respell(f"Expand before {node.op_type}", node, node.op_type, inputs, None)
+            return Respell(rewrites.EXPAND_BROADCAST.of(node.op_type), node, node.op_type, inputs, None)
     return None
 
 

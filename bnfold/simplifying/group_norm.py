@@ -13,6 +13,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, Array
+from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import same_dims
 from bnfold.simplifying.plan import Operand, Plan, Respell, can_respell
 
@@ -53,7 +54,7 @@ def find_group_norm(node: ir.Node, known: Proven) -> Plan | None:
         return None
     inputs: list[Operand] = [source, *constants]
     attrs = {"num_groups": groups, "epsilon": matched.norm.attr("epsilon", 1e-5)}
-    return Respell(OPERATOR, node, OPERATOR, inputs, attrs) if can_respell(node, inputs) else None
+    return Respell(rewrites.GROUP_NORM, node, OPERATOR, inputs, attrs) if can_respell(node, inputs) else None
 
 
 def _matched(node: ir.Node) -> Matched | None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
+from bnfold.report import rewrites
 from bnfold.simplifying.plan import Plan, Respell
 
 
@@ -22,7 +23,7 @@ def find_padding(node: ir.Node, known: Proven) -> Plan | None:
     if pads is None or len(uses) + 1 < len(padded.uses):
         return None
     attrs = {name: node.attr(name) for name in node.attrs if name != "auto_pad"}
-    return Respell("Pad + Conv → Conv", node, "Conv", [first.input(0), *node.inputs[1:]], {**attrs, "pads": pads})
+    return Respell(rewrites.PAD_CONV, node, "Conv", [first.input(0), *node.inputs[1:]], {**attrs, "pads": pads})
 
 
 def _total(node: ir.Node, pad: ir.Node, known: Proven) -> list[int] | None:
