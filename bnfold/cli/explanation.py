@@ -29,7 +29,7 @@ def explained(word: str) -> Facts:
     reasons = {reason.code: reason for reason in Reason}
     if code in reasons:
         return _reason(reasons[code])
-    if (rewrite := rewrites.find(code, operators.get(code.partition("-")[2], ""))) is not None:
+    if (rewrite := rewrites.rewrite_named(code, operators.get(code.partition("-")[2], ""))) is not None:
         return _rewrite(rewrite)
     if (name := operators.get(word.lower())) is not None:
         return _operator(name)
@@ -144,7 +144,10 @@ def _operator(name: str) -> Facts:
         ],
         "reference": {"own": sorted(own), "onnx": sorted(shared - own)},
         "discontinuous": is_discontinuous(name),
-        "bitwise": rewrites.conversion(name, decomposed=False).is_bitwise,
+        "bitwise": {
+            how: rewrites.conversion(name, decomposed=how == "decomposed").is_bitwise
+            for how in ("rewritten", "decomposed")
+        },
     }
 
 
@@ -210,9 +213,10 @@ def _about_versions(facts: Facts) -> Iterator[str]:
         lowest = same[-1]["to"] or f"before {same[-1]['from']}"
         chain = " → ".join(map(str, [*(step["from"] for step in same), lowest]))
         yield from _wrapped(f"{chain}: {_HOW_DOWN[how[0]]}", "  ")
-    if {"rewritten", "decomposed"} & {step["how"] for step in (*facts["conversions"], *facts["downgrades"])}:
-        equal = rewrites.BIT_FOR_BIT if facts["bitwise"] else rewrites.UP_TO_ROUNDING
-        yield f"  What bnfold rewrites is {equal}"
+    ways = {step["how"] for step in (*facts["conversions"], *facts["downgrades"])}
+    for way, what in (("rewritten", "A node that bnfold rewrites"), ("decomposed", "What bnfold writes for it")):
+        if way in ways:
+            yield f"  {what} is {rewrites.BIT_FOR_BIT if facts['bitwise'][way] else rewrites.UP_TO_ROUNDING}"
 
 
 def _about_verification(facts: Facts) -> Iterator[str]:

@@ -18,7 +18,7 @@ __all__ = ["OPERATORS", "Form", "decompose", "left"]
 
 Form = Literal["mul_add", "sub_mul_add", "depthwise_conv"]
 # How an inference BatchNormalization with constant parameters is written: s·x + t, the form that others fuse;
-# s·(x − mean) + bias, more exact where the mean is many deviations off zero; a depthwise convolution, from rank 3 on.
+# s·(x − mean) + bias, which rounds less if the mean is many deviations off zero; a depthwise convolution, from rank 3.
 
 
 def decompose(

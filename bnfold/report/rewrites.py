@@ -202,24 +202,41 @@ FOLDING = (FOLD, ARITHMETIC_FOLD, MERGE, PRODUCTS, SPLIT, DEAD_SHIFT, INSTANCE, 
 """What changes weights, or writes a normalization in another way."""
 
 NAMED = {rewrite.name: rewrite for rewrite in (*SIMPLIFYING, *FOLDING)}
-"""All but conversions, each of which is one of an operator."""
+"""All rewrites but conversions, which are named after their operator."""
 
-BITWISE_CONVERSIONS: frozenset[str] = frozenset()
-"""Operators whose conversions, also into other operators, change no bit."""
-_ROUNDS = "a runtime computes the other form in other steps"
+
+def _named(*lines: str) -> frozenset[str]:
+    return frozenset(name for line in lines for name in line.split())
+
+
+BITWISE_FORMS = _named(
+    "ArgMax ArgMin Clip Compress Concat Constant DepthToSpace Dropout Flatten Hardmax LogSoftmax ReduceL1 ReduceL2",
+    "ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Reshape Slice",
+    "Softmax SpaceToDepth Split Squeeze Unsqueeze",
+)
+"""Operators whose versions differ in form only: attributes become inputs, and the like."""
+BITWISE_COMPOSITIONS = _named(
+    "Add ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CastLike CenterCropPad Clip Constant",
+    "ConstantOfShape DepthToSpace Div Equal GatherElements GatherND GreaterOrEqual Hardmax IsInf IsNaN LessOrEqual Max",
+    "Min Mul OneHot Pad ReduceMax ReduceMin Reshape Scatter ScatterElements ScatterND Shape Slice Split Squeeze Sub",
+    "Trilu Unsqueeze",
+)
+"""Operators whose other forms move, choose and compare elements, or compute with integers (the arithmetic ones)."""
+_ROUNDS = "runtimes compute the other form in other steps"
 
 
 def conversion(operator: str, *, decomposed: bool) -> Rewrite:
     """Return the conversion of an operator to another version of itself, or of nodes into other operators."""
-    rounds = "" if operator in BITWISE_CONVERSIONS else _ROUNDS
     if decomposed:
         what = f"{operator} is written in other operators, which the wanted opset has."
+        rounds = "" if operator in BITWISE_COMPOSITIONS else _ROUNDS
         return Rewrite(f"decompose-{operator.lower()}", f"{operator} in other operators", what, rounds)
     what = f"{operator} is written as the wanted opset has it."
+    rounds = "" if operator in BITWISE_FORMS else _ROUNDS
     return Rewrite(f"convert-{operator.lower()}", f"{operator} converted", what, rounds)
 
 
-def find(name: str, operator: str) -> Rewrite | None:
+def rewrite_named(name: str, operator: str) -> Rewrite | None:
     """Return the rewrite of a name, which may be a conversion of ``operator``."""
     kinds = (conversion(operator, decomposed=decomposed) for decomposed in (False, True)) if operator else ()
     return NAMED.get(name) or next((rewrite for rewrite in kinds if rewrite.name == name), None)

@@ -22,7 +22,7 @@ OPSET = 21
 """The first whose GroupNormalization has a scale and a bias for each channel."""
 _LEAST_RANK = 3
 _TYPES = (TP.FLOAT, TP.FLOAT16)
-"""Types that it computes in float32, like the operators it replaces, or more exactly."""
+"""Types that it computes in float32, like the operators it replaces, or with less rounding."""
 
 
 class Matched(NamedTuple):

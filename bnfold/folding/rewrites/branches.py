@@ -149,7 +149,7 @@ def _computed(node: ir.Node) -> list[int]:
 
 
 def _plan(run: FoldContext, meeting: Meeting, normalisations: Sequence[ir.Node]) -> Change:
-    """Say how the branches become one. Raises Declined where that is not exact."""
+    """Say how the branches become one. Raises Declined where it is not equivalent."""
     for taking_part in meeting.nodes:
         decline_excluded(taking_part, run.limits)
     for total in meeting.sums:

@@ -37,7 +37,7 @@ def find_products(run: FoldContext) -> Iterator[Change]:
 
 
 def _plan(run: FoldContext, first: ir.Node, second: ir.Node) -> Change:
-    """Say how one does the work of both. Raises Declined where that is not exact, or is more work."""
+    """Say how one does the work of both. Raises Declined where it is not equivalent, or is more work."""
     weights = []
     for node in (first, second):
         decline_excluded(node, run.limits)
