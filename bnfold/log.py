@@ -1,7 +1,7 @@
 """The library's log: Python's `logging`, under the name ``bnfold``. It shows only where the program asks for it.
 
 Levels: DEBUG for each pass, INFO for each decision (a BatchNormalization, a repair, a verdict), WARNING for a result
-that could not be verified, or failed.
+that could not be verified, or failed, ERROR for a rewrite of bnfold that was wrong and left out.
 
 The command line has no use for `logging` and would start later for importing it, and a program that never imported it
 has no handler to show anything. So it is not imported here: without an import elsewhere, there is no handler.
@@ -32,3 +32,4 @@ def _tell(level: str, name: str, message: str, *arguments: Any) -> None:
 debug = partial(_tell, "DEBUG")
 info = partial(_tell, "INFO")
 warning = partial(_tell, "WARNING")
+error = partial(_tell, "ERROR")

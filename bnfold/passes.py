@@ -113,7 +113,7 @@ class DecomposeBatchNormPass(_BatchNormPass):
 
 
 class SimplifyPass(_BatchNormPass):
-    """Leave fewer nodes by exact rewrites, as docs/simplifying.md lists them; the opset stays.
+    """Leave fewer nodes by the rewrites that docs/simplifying.md lists; the opset stays.
 
     Args:
         options: How; ``target_opset``, ``fold``, ``decompose``, ``constants`` and ``no_simplify`` are not for the

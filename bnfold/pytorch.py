@@ -6,7 +6,7 @@
 
 `optimize` takes an ``ONNXProgram`` (``dynamo=True``) and replaces its model, or a file of the older exporter
 (``dynamo=False``, any opset) and writes another. Needs PyTorch, which bnfold does not install by itself
-(``pip install bnfold[torch]``).
+(``pip install torch``).
 """
 
 from bnfold.interop.pytorch.run import TorchOutcome, optimize

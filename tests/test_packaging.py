@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from typing import Any
@@ -52,6 +53,74 @@ def test_a_dependency_is_what_is_imported_and_nothing_else() -> None:
     extras = declared("onnxruntime", "report", "openvino", "torch", "dask", "peers")
     assert declared("run") == wanted - extras
     assert extras <= wanted
+
+
+_TOOL = r"\b(?:pip3?|pipx|uv|conda|mamba|micromamba|pixi|poetry|pdm)\b"
+_ON_ONE_LINE = r"(?:[^\n`;&|<]|\\\n)*?"
+INSTALLS_THE_NAME = re.compile(
+    rf"(?:{_TOOL}{_ON_ONE_LINE}\s(?:install|add|run)\b|\buvx\b|\badditional_dependencies:){_ON_ONE_LINE}"
+    r"(?<![\w./@+-])bnfold(?:\[[^\]]*\])?(?![\w./[-]| @ )"
+)
+"""Commands that install a package by its name; its name and an address (`bnfold[report] @ git+…`) are no such."""
+
+
+def test_nothing_says_to_install_the_bare_name() -> None:
+    """It is not on PyPI: whoever takes the name there would be run."""
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    names = tracked.stdout.split("\0") if tracked.returncode == 0 else []
+    paths = [ROOT / name for name in names if name and name != "tests/test_packaging.py"]
+    if not paths:
+        pytest.skip("not a checkout")
+    assert len(paths) > 500
+    wrong = {}
+    for path in paths:
+        if path.suffix in (".onnx", ".png", ".bin", ".npz", ".gz") or not path.is_file():
+            continue
+        if found := INSTALLS_THE_NAME.search(path.read_text(encoding="utf-8", errors="replace")):
+            wrong[str(path.relative_to(ROOT))] = found[0]
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pip install bnfold",
+        "pip install 'bnfold[report]'",
+        "pip install bnfold[report]",
+        "python -m pip install --quiet -U 'bnfold[dask]>=0.1'",
+        "pip install \\\n    bnfold",
+        "- run: pip3 install onnx bnfold==0.1.0",
+        "uv pip install bnfold",
+        "uv add bnfold",
+        "uvx bnfold model.onnx",
+        "uvx --from bnfold[report] bnfold",
+        "pipx run bnfold",
+        "uv tool install bnfold",
+        "conda install -c conda-forge bnfold",
+        "additional_dependencies: [bnfold]",
+        "needs jinja2: pip install 'bnfold[{extra}]'",
+    ],
+)
+def test_the_check_of_installing_sees_every_form(text: str) -> None:
+    assert INSTALLS_THE_NAME.search(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pip install '.[report]'",
+        "pip install 'bnfold[report] @ git+URL'",
+        "pip install 'bnfold @ git+https://example.org/bnfold'",
+        "pip install git+https://example.org/bnfold",
+        "pip install . && bnfold model.onnx",
+        "`pip install .` and bnfold runs",
+        "pip install /src/bnfold",
+        'pip install "$dist/bnfold-0.1.0-py3-none-any.whl"',
+        "pip install bnfold-tools",
+    ],
+)
+def test_the_check_of_installing_leaves_the_rest_alone(text: str) -> None:
+    assert not INSTALLS_THE_NAME.search(text)
 
 
 def recipe() -> dict[str, Any]:

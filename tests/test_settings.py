@@ -92,7 +92,7 @@ def test_what_cannot_be_is_refused_when_it_is_made(make: Callable[[], object], t
 
 def test_what_is_not_installed_is_told_when_it_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bnfold.settings.result.find_spec", lambda _: None)
-    with pytest.raises(BadSetting, match=r"runtime: openvino is not installed: pip install 'bnfold\[openvino\]'"):
+    with pytest.raises(BadSetting, match=r"runtime: openvino is not installed: pip install openvino"):
         VerifyOptions(runtime="openvino")
 
 

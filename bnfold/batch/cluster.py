@@ -60,7 +60,7 @@ def connected(address: str, shared: Sequence[Path] = ()) -> Iterator[Executor]:
     try:
         from distributed import Client
     except ModuleNotFoundError as error:
-        raise BadInput("--scheduler needs Dask: pip install 'bnfold[dask]'") from error
+        raise BadInput("--scheduler needs Dask: pip install distributed") from error
     place = {"scheduler_file": address} if address.endswith(".json") else {"address": address}
     if address.endswith(".json") and not os.path.isfile(address):  # noqa: PTH113 - Dask would wait for it
         raise BadInput(f"{address}: there is no such scheduler file")

@@ -22,7 +22,7 @@ def opened(url: str) -> tuple[AbstractFileSystem, str]:
     try:
         from fsspec.core import url_to_fs
     except ModuleNotFoundError as error:
-        raise BadInput(f"{without_password(url)}: a URL needs fsspec: pip install 'bnfold[dask]'") from error
+        raise BadInput(f"{without_password(url)}: a URL needs fsspec: pip install fsspec") from error
     try:
         found, path = url_to_fs(url)
     except Exception as error:  # an unknown protocol, a package that is missing, a server that does not answer

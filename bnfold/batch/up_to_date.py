@@ -44,7 +44,7 @@ def read_memory(source: Seen, output: Place, memory: Place, fingerprint: str) ->
         held = json.loads(memory.read())
         found = held.pop("found")
         same = held == {"settings": fingerprint, "source": source, "output": made}
-        return found if same and found.keys() >= {"status", "message", "counts"} else None
+        return found if same and found.keys() >= {"status", "message", "counts", "wrong_rewrites"} else None
     except (BnfoldError, OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -74,7 +74,8 @@ class FileResult:
 
     ``output`` is None where nothing was to be written, ``report`` is empty where there is none. ``is_verified`` and
     ``counts`` hold for what was skipped, too, as they were when it was made; ``left`` counts the nodes that were not to
-    be there, ``nodes`` are they (label, graph, why), where each was looked for.
+    be there, ``nodes`` are they (label, graph, why), where each was looked for. ``wrong_rewrites`` has the
+    names and titles of those that were left out.
     """
 
     source: str
@@ -86,6 +87,7 @@ class FileResult:
     left: int = 0
     counts: Counts | None = None
     nodes: Sequence[tuple[str, str, str]] = ()
+    wrong_rewrites: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,12 @@ def _work(task: Task, settings: Settings) -> FileResult:
         is_done = result.status != "failed" and not result.left  # what is not as it was to be is looked at again
         if is_done and result.output:
             counts = asdict(result.counts) if result.counts else None
-            found = {"status": result.status, "message": renamed(result, names).message, "counts": counts}
+            found = {
+                "status": result.status,
+                "message": renamed(result, names).message,
+                "counts": counts,
+                "wrong_rewrites": [*result.wrong_rewrites],
+            }
             with suppress(BnfoldError, OSError):  # then it is done anew the next time
                 up_to_date.write(seen, task.output, task.memory, fingerprint, found)
     except Exception as error:  # noqa: BLE001 - the others go on
@@ -148,12 +155,14 @@ def describe(error: Exception) -> str:
 def _remembered(source: str, output: str, made: Mapping[str, Any], settings: Settings) -> FileResult:
     """Return the result of a model that is up to date. A doubt stays one, with its reason."""
     status, counts = made["status"], Counts(**made["counts"])
+    wrong = [(name, title) for name, title in made["wrong_rewrites"]]
     is_verified, is_required = status == "verified", settings.delivery.require_verified
     if is_verified or (status == "unchecked" and not is_required):
-        return FileResult(source, output, "skipped", UP_TO_DATE, is_verified=is_verified, counts=counts)
+        result = FileResult(source, output, "skipped", UP_TO_DATE, is_verified=is_verified, counts=counts)
+        return replace(result, wrong_rewrites=wrong)
     earlier = f"{output} was written by an earlier run, without --require-verified" if is_required else ""
     message = "; ".join(filter(None, [UP_TO_DATE, made["message"] or NOT_VERIFIED, earlier]))
-    return FileResult(source, output, status, message, counts=counts)
+    return FileResult(source, output, status, message, counts=counts, wrong_rewrites=wrong)
 
 
 def _process(task: Task, settings: Settings, names: dict[str, str]) -> FileResult:
@@ -177,7 +186,9 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> FileResul
     reason = verdict.reason if verdict is not None else NOT_VERIFIED if is_required else ""
     said = [why, "" if why and is_verified else reason, "" if is_verified or not is_required else NOT_WRITTEN]
     message = "; ".join(filter(None, said))
-    return FileResult(source, written, status, message, document, is_verified, left, Counts.of(document))
+    wrong = [(row["name"], row["title"]) for row in document["wrong_rewrites"]]
+    counts = Counts.of(document)
+    return FileResult(source, written, status, message, document, is_verified, left, counts, wrong_rewrites=wrong)
 
 
 def remaining(outcome: Outcome, unwanted: frozenset[str]) -> tuple[int, str]:

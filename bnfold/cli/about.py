@@ -1,4 +1,4 @@
-"""Commands that are about bnfold itself and read no model: what a reason or an operator is, completion in a shell."""
+"""Commands that are about bnfold itself and read no model: explanations, and completion in a shell."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ def version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 def _words() -> list[str]:
     from bnfold.cli import explanation
 
-    return [*explanation.codes()["codes"], *explanation.known_operators()]
+    facts = explanation.codes()
+    return [*facts["codes"], *facts["rewrites"], *explanation.known_operators()]
 
 
 @click.command(cls=Command)
-@click.argument("word", metavar="[CODE|OPERATOR]", required=False, shell_complete=among(_words))
+@click.argument("word", metavar="[CODE|REWRITE|OPERATOR]", required=False, shell_complete=among(_words))
 @option("as_json", help="Print the same as JSON on standard output.")
 def explain(word: str | None, *, as_json: bool) -> None:
-    """Explain a reason code, or what bnfold knows of an operator.
+    """Explain a reason code, a rewrite, or what bnfold knows of an operator.
 
-    Of a reason: what it means, what you can do, and an example. Of an operator: how the scale and shift of a
-    BatchNormalization pass it, its versions, and what verification knows of it. Without an argument: all codes.
+    Of a reason: what it means, what you can do, and an example. Of a rewrite: what it does, and how equal its result
+    is. Of an operator: how the scale and shift of a BatchNormalization pass it, its versions, and what verification
+    knows of it. Without an argument: all codes and rewrites.
     """
     from bnfold.cli import explanation
 

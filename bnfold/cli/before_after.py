@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bnfold.errors import printable
 from bnfold.report.events import BatchNormEvent, Report
+from bnfold.report.rewrites import BIT_FOR_BIT, UP_TO_ROUNDING
 from bnfold.report.totals import Products, Totals, changed, size
 
 if TYPE_CHECKING:
@@ -125,6 +126,17 @@ def _converted(row: Mapping[str, Any]) -> str:
     if row["spelled_out"]:
         counts.append(f"{row['spelled_out']} spelled out (+{row['added']} nodes)")
     return f"{row['operator']} {', '.join(counts)}"
+
+
+def equality(report: Report) -> Iterator[str]:
+    """Yield which rewrites are equal up to rounding only, by title and name; or that all are equal bit for bit."""
+    made = report.rewrites
+    rounding = [f"{row.rewrite.title} ×{row.count} [{row.rewrite.name}]" for row in made if row.rewrite.rounds]  # noqa: RUF001
+    if rounding:
+        others = "; the other rewrites are equal bit for bit" if len(rounding) < len(made) else ""
+        yield f"{UP_TO_ROUNDING}: {', '.join(rounding)}{others}"
+    elif made:
+        yield f"every rewrite is {BIT_FOR_BIT}"
 
 
 def left(report: Report) -> Iterator[str]:

@@ -263,7 +263,7 @@ def _run(args: Invocation) -> None:
 
         sys.stdout.buffer.write(ir.encode(outcome.model))
     run = args.run
-    if not run.quiet or is_refused or outcome.status == "unverified":
+    if not run.quiet or is_refused or outcome.status == "unverified" or outcome.report.wrong_rewrites:
         terminal.summary(outcome, verbose=run.verbose, quiet=run.quiet, is_refused=is_refused)
     if not run.quiet:
         terminal.wrote_reports(run.report)

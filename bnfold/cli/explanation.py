@@ -1,4 +1,4 @@
-"""What `bnfold explain` says of a reason code or an operator: facts for programs, and the same as lines for people."""
+"""What `bnfold explain` says of a reason code, a rewrite or an operator: facts for programs, and lines for people."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from bnfold.errors import WrongUsage
+from bnfold.report import rewrites
 from bnfold.report.reasons import Reason
 
 _WIDTH = 100
@@ -16,10 +17,10 @@ Facts = dict[str, Any]
 
 
 def explained(word: str) -> Facts:
-    """Return what is known of a reason code or an operator.
+    """Return what is known of a reason code, a rewrite or an operator.
 
     Raises:
-        WrongUsage: It is neither; the error names what is spelled most like it.
+        WrongUsage: It is none of them; the error names what is spelled most like it.
     """
     operators = {name.lower(): name for name in known_operators()}
     if operators.get(word.lower()) == word:  # Range is an operator, range a reason
@@ -28,17 +29,20 @@ def explained(word: str) -> Facts:
     reasons = {reason.code: reason for reason in Reason}
     if code in reasons:
         return _reason(reasons[code])
+    if (rewrite := rewrites.rewrite_named(code, operators.get(code.partition("-")[2], ""))) is not None:
+        return _rewrite(rewrite)
     if (name := operators.get(word.lower())) is not None:
         return _operator(name)
-    names = {**operators, **{each: each for each in reasons}}
+    names = {**operators, **{each: each for each in (*reasons, *rewrites.NAMED)}}
     near = [names[match] for match in get_close_matches(word.lower(), names, 3)]
     hint = f"; did you mean {' or '.join(near)}?" if near else "; `bnfold explain` lists the codes"
-    raise WrongUsage(f"{word!r} is neither a reason code nor an operator of ONNX{hint}")
+    raise WrongUsage(f"{word!r} is neither a reason code nor a rewrite nor an operator of ONNX{hint}")
 
 
 def codes() -> Facts:
-    """Return every reason code with its sentence."""
-    return {"codes": {reason.code: reason.value for reason in Reason}}
+    """Return every reason code with its sentence, and every rewrite with its title."""
+    named = {name: rewrite.general_title for name, rewrite in rewrites.NAMED.items()}
+    return {"codes": {reason.code: reason.value for reason in Reason}, "rewrites": named}
 
 
 def known_operators() -> list[str]:
@@ -54,9 +58,32 @@ def lines(facts: Facts) -> Iterator[str]:
     if "codes" in facts:
         yield from (f"{code:<24}{text}" for code, text in facts["codes"].items())
         yield ""
+        yield from (f"{name:<28}{title}" for name, title in facts["rewrites"].items())
+        yield ""
         yield "bnfold explain CODE says more about one of them, bnfold explain OPERATOR about an operator such as Conv."
         return
-    yield from _about_reason(facts) if "code" in facts else _about_operator(facts)
+    if "rewrite" in facts:
+        yield from _about_rewrite(facts)
+    else:
+        yield from _about_reason(facts) if "code" in facts else _about_operator(facts)
+
+
+def _rewrite(rewrite: rewrites.Rewrite) -> Facts:
+    return {
+        "rewrite": rewrite.name,
+        "title": rewrite.general_title,
+        "what": rewrite.what,
+        "bitwise": rewrite.is_bitwise,
+        "rounds": rewrite.rounds,
+    }
+
+
+def _about_rewrite(facts: Facts) -> Iterator[str]:
+    yield f"{facts['rewrite']}: {facts['title']}"
+    yield ""
+    yield from _wrapped(facts["what"])
+    yield ""
+    yield from _wrapped(f"Its result is {rewrites.statement(facts['rounds'])}")
 
 
 def _reason(reason: Reason) -> Facts:
@@ -117,6 +144,10 @@ def _operator(name: str) -> Facts:
         ],
         "reference": {"own": sorted(own), "onnx": sorted(shared - own)},
         "discontinuous": is_discontinuous(name),
+        "bitwise": {
+            how: rewrites.conversion(name, decomposed=how == "decomposed").is_bitwise
+            for how in ("rewritten", "decomposed")
+        },
     }
 
 
@@ -182,6 +213,10 @@ def _about_versions(facts: Facts) -> Iterator[str]:
         lowest = same[-1]["to"] or f"before {same[-1]['from']}"
         chain = " → ".join(map(str, [*(step["from"] for step in same), lowest]))
         yield from _wrapped(f"{chain}: {_HOW_DOWN[how[0]]}", "  ")
+    ways = {step["how"] for step in (*facts["conversions"], *facts["downgrades"])}
+    for way, what in (("rewritten", "A node that bnfold rewrites"), ("decomposed", "What bnfold writes for it")):
+        if way in ways:
+            yield f"  {what} is {rewrites.BIT_FOR_BIT if facts['bitwise'][way] else rewrites.UP_TO_ROUNDING}"
 
 
 def _about_verification(facts: Facts) -> Iterator[str]:

@@ -20,7 +20,7 @@ def check_latency(args: Invocation) -> None:
     from bnfold.pipeline import formats
 
     if find_spec("onnxruntime") is None:
-        raise click.UsageError("--latency needs onnxruntime: pip install 'bnfold[onnxruntime]'")
+        raise click.UsageError("--latency needs onnxruntime: pip install onnxruntime")
     if args.is_many or formats.of(args.source).is_two_files:
         raise click.UsageError("--latency measures one ONNX model")
 

@@ -31,7 +31,7 @@ def require(paths: Sequence[str]) -> None:
         if is_url(path):
             raise WrongUsage(f"{path}: a report is written to a plain path, not to a URL")
         if path.endswith(".html") and find_spec("jinja2") is None:
-            raise BadInput(f"{path}: an HTML report needs jinja2: pip install 'bnfold[report]'")
+            raise BadInput(f"{path}: an HTML report needs jinja2: pip install jinja2")
         path_conflicts.check_place(Path(path))
 
 

@@ -67,10 +67,12 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -
     if quiet:
         from bnfold.pipeline.outcome import NOT_VERIFIED
 
-        name = outcome.source if isinstance(outcome.source, os.PathLike) else "standard input"
-        say(f"{name}: {outcome.verdict.summary if outcome.verdict is not None else NOT_VERIFIED}", WARNING)
+        if outcome.status == "unverified" or is_refused:
+            name = outcome.source if isinstance(outcome.source, os.PathLike) else "standard input"
+            say(f"{name}: {outcome.verdict.summary if outcome.verdict is not None else NOT_VERIFIED}", WARNING)
         if is_refused:
             say(f"  {NOTHING_WRITTEN}", BAD)
+        wrong_rewrites([(rewrite.name, rewrite.title) for rewrite in report.wrong_rewrites])
         return
     from bnfold.cli import before_after
 
@@ -84,6 +86,9 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -
         say(line)
     _verification(outcome.verdict, verbose=verbose)
     _unverified(outcome, is_refused=is_refused)
+    wrong_rewrites([(rewrite.name, rewrite.title) for rewrite in report.wrong_rewrites])
+    for line in before_after.equality(report):
+        say(f"  note: {line}")
     if grew := before_after.grown(report):
         say(f"  note: {grew}", WARNING)
     _attention(report, verbose=verbose)
@@ -93,6 +98,15 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -
         total = sum(outcome.seconds.values())
         phases = ", ".join(f"{phase} {spent:.2f} s" for phase, spent in outcome.seconds.items())
         wrote([path for path in (outcome.output, outcome.data) if path is not None], f" in {total:.2f} s: {phases}")
+
+
+def wrong_rewrites(named: Sequence[tuple[str, str]], source: str = "") -> None:
+    """Say which simplifications were left out because they are wrong, a bug of bnfold: even with --quiet."""
+    if named:
+        from bnfold.report.rewrites import wrong_rewrites as sentence
+
+        text = sentence([f"{name} ({title})" for name, title in named])
+        say(f"error: {f'{source}: ' if source else ''}{text}", BAD)
 
 
 def wrote(files: Sequence[Path], how: str = "") -> None:
@@ -264,6 +278,8 @@ def batch_summary(
         tables.models(results, ORDER)
     if not table:
         _doubts(results, is_refused=is_refused)
+    for result in results:
+        wrong_rewrites(result.wrong_rewrites, result.source)
     if advises:
         from bnfold.cli import before_after
 

@@ -1,7 +1,7 @@
 """Whole-model opset upgrade, with BatchNormalization and InstanceNormalization read by meaning.
 
 There is one table of every version step of every operator (:mod:`bnfold.converting.table`); a node whose steps are all
-compatible is not touched, the others go through adapters of our own, and what has no exact equivalent is an error that
+compatible is not touched, the others go through adapters of our own, and what has no equivalent is an error that
 lists all such nodes.
 """
 
@@ -38,7 +38,7 @@ def convert(
     Raises:
         MalformedModel: A value is read that nothing makes, or an operator has no inputs.
         Unsupported: The model is of an opset newer than the installed onnx knows, or holds training graphs.
-        UpgradeBlocked: Some nodes have no exact equivalent at the target, or a form that no version allows; all of
+        UpgradeBlocked: Some nodes have no equivalent at the target, or a form that no version allows; all of
             them are listed.
     """
     from bnfold.converting.model import upgrade  # the table and its adapters, which folding alone needs nothing of

@@ -21,7 +21,7 @@ FIX_SHAPES = "give open sizes with --fix-shapes NAME=1,3,224,224"
 
 
 class Inexpressible(Unsupported):
-    """The node has no exact equivalent at the target opset, or what is needed to write it is not known."""
+    """The node has no equivalent at the target opset, or what is needed to write it is not known."""
 
 
 class Meaningless(Inexpressible):

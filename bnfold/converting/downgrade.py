@@ -27,7 +27,7 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
     A step has an adapter, or the node is one of the older version as it stands.
 
     Raises:
-        Inexpressible: The node has no exact equivalent below ``conversion.reached``.
+        Inexpressible: The node has no equivalent below ``conversion.reached``.
     """
     node, target = conversion.node, conversion.target
     version = conversion.reached = written = version_at(node.op_type, opset)

@@ -59,7 +59,7 @@ def _plan(conversion: NodeConversion, target: int) -> Callable[[], None] | None:
     """Return what brings a node to version ``target``; None if it stands as it is.
 
     Raises:
-        Inexpressible: The node has no exact equivalent there.
+        Inexpressible: The node has no equivalent there.
     """
     node = conversion.node
     own, there = _schema(node.op_type, node.graph.opset(MACHINE_LEARNING)), _schema(node.op_type, target)

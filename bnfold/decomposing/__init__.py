@@ -11,13 +11,14 @@ from bnfold.decomposing.choose import OPERATORS, recipe
 from bnfold.decomposing.facts import Facts
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.reasons import Declined
+from bnfold.report.rewrites import DECOMPOSE
 from bnfold.semantics import Policy
 
 __all__ = ["OPERATORS", "Form", "decompose", "left"]
 
 Form = Literal["mul_add", "sub_mul_add", "depthwise_conv"]
 # How an inference BatchNormalization with constant parameters is written: s·x + t, the form that others fuse;
-# s·(x − mean) + bias, more exact where the mean is many deviations off zero; a depthwise convolution, from rank 3 on.
+# s·(x − mean) + bias, which rounds less if the mean is many deviations off zero; a depthwise convolution, from rank 3.
 
 
 def decompose(
@@ -51,6 +52,7 @@ def decompose(
         if cut.outputs:
             builder.deliver(chosen.emit(builder))
             report.add_cuts([cut])
+            report.folding.append(DECOMPOSE.of(node.op_type))
             report.repairs.extend(repair for repair in chosen.spec.repairs if repair not in report.repairs)
         else:
             node.graph.remove(node)

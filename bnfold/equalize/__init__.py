@@ -27,6 +27,7 @@ from bnfold.ir.traits import WEIGHTED
 from bnfold.report.events import Report
 from bnfold.report.other_events import EqualizeEvent
 from bnfold.report.reasons import Declined, Reason
+from bnfold.report.rewrites import EQUALIZE
 
 LEAST = 0.05
 """Factors whose logarithms differ by less gain nothing."""
@@ -66,6 +67,7 @@ def equalize(model: ir.Model, report: Report, limits: Limits, budget: SizeBudget
         event.channels = group.channels.log.size
         event.layers = tuple(node.label for node in tied.nodes if node.has_trait(WEIGHTED))
         event.passed = tuple(node.label for node in tied.nodes if not node.has_trait(WEIGHTED))
+        report.folding.append(EQUALIZE)
         budget.charge(cost)
         edit_all(tied.edits, budget)
         kind = group.channels.sides[0][0].tensor.dtype

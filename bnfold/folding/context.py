@@ -22,6 +22,7 @@ from bnfold.ir.tensor import Computed
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.reasons import Declined, SearchTrace
+from bnfold.report.rewrites import ARITHMETIC_FOLD, FOLD, Rewrite
 from bnfold.semantics import Policy
 
 P = ParamSpec("P")
@@ -40,6 +41,7 @@ class Change(NamedTuple):
         cost: Bytes that it takes of what may be added.
     """
 
+    rewrite: Rewrite
     cut: ir.Cut
     apply: Callable[[], tuple[list[str], list[ir.Node]]]
     tell: Callable[[list[ir.Node]], None]
@@ -91,6 +93,7 @@ class FoldContext:
             kept = [(name, value.name) for value, name in before.items() if value.name in value.graph.values]
             self.report.renamed.update([(old, new) for old, new in kept if old != new])
             change.tell(added)
+            self.report.folding.append(change.rewrite)
             self.model.remove_unread_initializers()  # of a large model they are most of it
             changed = True
         return changed
@@ -125,10 +128,12 @@ class FoldContext:
 
         sign(plan.edits, origin)
         cut = self.cut_around([*plan.nodes, *links, *bypassed, *consumers], f"fold {links[-1].label}")
-        return Change(cut, partial(apply_plan, plan, self.budget), tell, plan.relabelled, plan.cost)
+        rewrite = FOLD if any(node in self.events for node in links) else ARITHMETIC_FOLD
+        return Change(rewrite, cut, partial(apply_plan, plan, self.budget), tell, plan.relabelled, plan.cost)
 
     def merge_of(
         self,
+        rewrite: Rewrite,
         kept: ir.Node,
         nodes: Sequence[ir.Node],
         source: ir.Value,
@@ -149,7 +154,7 @@ class FoldContext:
         cost = self.budget.check(edits)
         sign(edits, key_of(nodes[0]))
         apply = partial(apply_merge, kept, nodes, source, edits, self.budget)
-        return Change(self.cut_around(nodes, title), apply, tell_all, cost=cost)
+        return Change(rewrite, self.cut_around(nodes, title), apply, tell_all, cost=cost)
 
     def follow_exchanges(self, added: Sequence[ir.Node], into: tuple[str, ...], operators: tuple[str, ...]) -> None:
         """Note as folded what an Add stood for that the nodes ``into`` took; follow it into Adds that took it."""

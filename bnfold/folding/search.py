@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from bnfold import ir
-from bnfold.folding import facts, gain, propagate, range_check
+from bnfold.folding import facts, gain, propagate, range_check, signs
 from bnfold.folding.affine import Affine
 from bnfold.folding.chains import AffineChain
 from bnfold.folding.ops import padded, record
@@ -31,6 +31,7 @@ _SHOWN = 8
 def search(chain: AffineChain, limits: Limits, budget: SizeBudget) -> Plan:
     """Return a plan that takes the chain out of the graph. Raises Declined with the refusal that got furthest."""
     if chain.affine.is_identity:
+        signs.check(chain)
         return _identity(chain)
     if (constant := ir.constant(chain.source)) is not None and not facts.is_quantized(chain.source):
         return _evaluated(chain, constant)

@@ -41,8 +41,6 @@ BROADCASTING = _named(
 """Element by element over operands that are broadcast to one shape."""
 ARITHMETIC = _named("Add Div Mul Neg Sub")
 """Affines of the one operand that is no constant; but for what divides by it."""
-NEUTRAL = {"Add": -0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}
-"""Their operands that change nothing; an Add of 0.0 changes -0.0."""
 COMPARING = _named("Equal Greater GreaterOrEqual Less LessOrEqual")
 """Of two numbers; -0.0 and 0.0 are equal."""
 COMBINING_TRUTHS = _named("And Not Or Xor")

@@ -19,6 +19,7 @@ from bnfold.pipeline import formats, passes, path_conflicts
 from bnfold.pipeline.context import Key, Withheld
 from bnfold.pipeline.formats import Progress, Source, StagedFile
 from bnfold.pipeline.outcome import Outcome, count_products
+from bnfold.report.rewrites import wrong_rewrites
 from bnfold.settings import Options, OutputOptions, VerifyOptions
 
 MAX_REPLANS = 8
@@ -40,7 +41,8 @@ def process(
     ``second_opinion`` is asked about a result that did not fail verification, before it is put in place; it raises
     VerificationFailed, or another `BnfoldError`, to keep it out.
 
-    If the result differs because of a simplification, it is left out, and a note says so.
+    If the result differs because of a simplification, it is left out, logged as an error, and listed in the report's
+    ``wrong_rewrites``.
 
     Raises:
         BadInput, Unsupported: The model cannot be read or processed.
@@ -98,18 +100,18 @@ def _without_wrong(
     attempt: Callable[[frozenset[str], OutputOptions | None], Outcome], failed: object, delivery: OutputOptions | None
 ) -> Outcome | None:
     """Return the outcome without the one simplification that is wrong, or without any; None if that is no better."""
-    kinds = {event.rewrite: None for event in failed.report.simplified} if isinstance(failed, Outcome) else {}
+    events = failed.report.simplified if isinstance(failed, Outcome) else []
+    made = {event.rewrite.name: event.rewrite for event in events}
     try:
-        if not kinds or attempt(frozenset(kinds), None).verdict is None:
+        if not made or attempt(frozenset(made), None).verdict is None:
             return None
     except BnfoldError:
         return None
-    for withheld in [*([kind] for kind in kinds), [*kinds]]:
+    for withheld in [*([rewrite] for rewrite in made.values()), [*made.values()]]:
         with suppress(VerificationFailed):
-            outcome = attempt(frozenset(withheld), delivery)
-            told = ", ".join(map(repr, withheld))
-            text = f"left out, because the result differed: {told}. This is a bug in bnfold; please report it"
-            outcome.report.notes.append(text)
+            outcome = attempt(frozenset(rewrite.name for rewrite in withheld), delivery)
+            outcome.report.wrong_rewrites += withheld
+            log.error(__name__, "%s", wrong_rewrites([rewrite.name for rewrite in withheld]))
             return outcome
     return None
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, Literal
 
 from bnfold.errors import printable
 from bnfold.ir.cut import Cut
 from bnfold.ir.tensor import Tensor
-from bnfold.report.other_events import EqualizeEvent, SimplifyEvent, count_simplifications
+from bnfold.report.other_events import EqualizeEvent, RewriteCount, SimplifyEvent, counted
 from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, reason_to_json, sentence
+from bnfold.report.rewrites import CONSTANT_STORED, Rewrite, conversion
 from bnfold.report.totals import Totals
 from bnfold.semantics import Repair
 
@@ -161,6 +163,8 @@ class Report:
         notes: Anything else that a user should know.
         equalized: What became of the channels behind each layer, where equalising was asked for.
         simplified: What simplifying did to which node.
+        folding: What else was rewritten, each time: folds, merges, decompositions.
+        wrong_rewrites: Simplifications that were left out because the result differed, which is a bug of bnfold.
         lifted: Constant nodes that became initializers.
         conversion: What the conversion of the opset made of each operator's nodes; empty without one.
         lowest: The lowest opset that the model can be converted to, and what is in the way below; None if not asked.
@@ -186,6 +190,8 @@ class Report:
     notes: list[str] = field(default_factory=list)
     equalized: list[EqualizeEvent] = field(default_factory=list)
     simplified: list[SimplifyEvent] = field(default_factory=list)
+    folding: list[Rewrite] = field(default_factory=list)
+    wrong_rewrites: list[Rewrite] = field(default_factory=list)
     lifted: int = 0
     conversion: list[dict[str, Any]] = field(default_factory=list)
     lowest: dict[str, Any] | None = None
@@ -271,10 +277,26 @@ class Report:
         spelled_out = sum(event.mode == "spelled-out" for event in self.batchnorms)
         return ", ".join([*parts, *([f"{spelled_out} of them written as arithmetic"] if spelled_out else [])])
 
+    @property
+    def _simplifying(self) -> Iterator[Rewrite]:
+        yield from (event.rewrite for event in self.simplified)
+        yield from repeat(CONSTANT_STORED, self.lifted)
+
+    @property
+    def rewrites(self) -> list[RewriteCount]:
+        """Every rewrite that was made, and how often; each says how equal its result is."""
+        converted = (
+            (conversion(row["operator"], decomposed=is_new), row["spelled_out" if is_new else "respelled"])
+            for row in self.conversion
+            for is_new in (False, True)
+        )
+        others = (rewrite for rewrite, count in converted for _ in range(count))
+        return counted([*others, *self.folding, *self._simplifying])
+
     def simplifications(self, most: int | None = None) -> str:
         """Say how often each simplification was made, the most frequent first."""
-        rows = count_simplifications((event.rewrite for event in self.simplified), self.lifted)
-        shown = [f"{rewrite} ×{count}" for rewrite, count in rows[:most]]  # noqa: RUF001
+        rows = counted(self._simplifying)
+        shown = [f"{row.rewrite.title} ×{row.count}" for row in rows[:most]]  # noqa: RUF001
         more = len(rows) - len(shown)
         return ", ".join([*shown, *([f"{more} more kind{'s' if more > 1 else ''}"] if more else [])])
 
@@ -295,6 +317,8 @@ class Report:
             "notes": list(self.notes),
             "equalized": [event.to_json() for event in self.equalized],
             "simplified": [event.to_json() for event in self.simplified],
+            "rewrites": [row.to_json() for row in self.rewrites],
+            "wrong_rewrites": [{"name": each.name, "title": each.title} for each in self.wrong_rewrites],
             "lifted": self.lifted,
             "conversion": [dict(row) for row in self.conversion],
             "lowest": self.lowest,

@@ -9,16 +9,17 @@ from typing import Any, NamedTuple
 
 from bnfold.errors import printable
 from bnfold.report.reasons import Declined, Reason, reason_to_json, sentence
+from bnfold.report.rewrites import Rewrite
 
 
 class SimplifyEvent(NamedTuple):
-    """One node that a rewrite took out or replaced.
+    """One node that ``rewrite`` took out or replaced.
 
-    ``rewrite`` says how. ``into`` is the value that is read now, or the node that computes it; empty for what nothing
+    ``into`` is the value that is read now, or the node that computes it; empty for what nothing
     read.
     """
 
-    rewrite: str
+    rewrite: Rewrite
     name: str
     graph: str
     operator: str
@@ -26,14 +27,26 @@ class SimplifyEvent(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return the row of the report's ``simplified``."""
-        return self._asdict()
+        return {**self._asdict(), "rewrite": self.rewrite.name, "title": self.rewrite.title}
 
 
-def count_simplifications(rewrites: Iterable[str], lifted: int) -> list[tuple[str, int]]:
-    """Return the kinds of simplifications with how often they were made, the most frequent first."""
-    counts = Counter(rewrites)
-    counts.update({"Constant stored": lifted} if lifted else {})
-    return counts.most_common()
+@dataclass(frozen=True, slots=True)
+class RewriteCount:
+    """How often a rewrite was made."""
+
+    rewrite: Rewrite
+    count: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row of the report's ``rewrites``."""
+        made = self.rewrite
+        bitwise = made.is_bitwise
+        return {"name": made.name, "title": made.title, "count": self.count, "bitwise": bitwise, "rounds": made.rounds}
+
+
+def counted(made: Iterable[Rewrite]) -> list[RewriteCount]:
+    """Return each rewrite with how often it was made, the most frequent first."""
+    return [RewriteCount(*row) for row in Counter(made).most_common()]
 
 
 @dataclass(slots=True, eq=False)

@@ -37,6 +37,7 @@ class Reason(Enum):
     SHIFT_NO_ROOM = "nothing there can take the shift without extra work"
     NEGATIVE_SCALE = "a channel's scale is negative and cannot move past the operator"
     ZERO_SCALE = "a channel's scale is zero, and the shift would be divided by it"
+    ZERO_SIGN = "it turns -0 into 0, and a node behind it makes another number of the one than of the other"
     RANGE = "a folded weight would overflow or lose precision in its type"
     TYPE = "the element types do not allow it"
     TYPE_UNKNOWN = "the element type of the value is unknown"

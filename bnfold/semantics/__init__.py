@@ -1,4 +1,4 @@
-"""What a BatchNormalization or InstanceNormalization of any version *means*.
+"""What a BatchNormalization or InstanceNormalization of any version *means*, and which operands are neutral.
 
 This room reads and decides; it never edits a graph. What had to be decided rather than read becomes a `Repair`, so that
 no choice stays silent.

@@ -78,7 +78,7 @@ class VerifyOptions(Checked):
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
         if self.runtime == "openvino" and find_spec("openvino") is None:
-            raise BadSetting("runtime", "openvino is not installed: pip install 'bnfold[openvino]'")
+            raise BadSetting("runtime", "openvino is not installed: pip install openvino")
 
 
 @documented

@@ -197,8 +197,8 @@ class Options(Checked):
         metadata=about(
             "Apply cross-layer equalization, so that per-tensor int8 quantization loses less accuracy.",
             "After folding, a factor for each channel goes into one layer and its inverse into the next, through "
-            "what passes it (Relu, PRelu, pooling, Add): cross-layer equalisation (arXiv:1906.04721), an exact "
-            "rewrite.",
+            "what passes it (Relu, PRelu, pooling, Add): cross-layer equalisation (arXiv:1906.04721), "
+            "equal up to rounding.",
         ),
     )
     exchange: Literal["auto", "always"] = field(

@@ -7,7 +7,8 @@ import onnx
 
 from bnfold import ir
 from bnfold.report.other_events import SimplifyEvent
-from bnfold.simplifying.branches import TITLE, Decide
+from bnfold.report.rewrites import IF_DECIDED
+from bnfold.simplifying.branches import Decide
 from bnfold.simplifying.inlining import Moved, inline_branch
 from bnfold.simplifying.plan import LeaveOut, Operand, Plan, Respell, Store, Unite
 from bnfold.simplifying.room import Room
@@ -30,18 +31,18 @@ class Editor:
 
     def carry_out(self, plan: Plan) -> None:
         """Edit the graph as planned, unless such a rewrite is withheld."""
-        if plan.title in self._withheld:
+        if plan.rewrite.name in self._withheld:
             return
         node = plan.node
         ends = [*node.inputs, *node.outputs, *(plan.twin.outputs if isinstance(plan, Unite) else ())]
         self.touched |= {(value.graph.path, value.name) for value in ends if value is not None}
         operator, label = node.op_type, node.label
         into = self._edited(plan)
-        self.events.append(SimplifyEvent(plan.title, label, node.graph.path, operator, into))
+        self.events.append(SimplifyEvent(plan.rewrite, label, node.graph.path, operator, into))
 
     def decide(self, plan: Decide) -> None:
         """Put the branch in the place of its If; the values of both branches are boundaries no more."""
-        if TITLE in self._withheld:
+        if IF_DECIDED.name in self._withheld:
             return
         node, label = plan.node, plan.node.label
         inner = [value for body in node.bodies for graph in body.subgraphs() for value in graph.values.values()]
@@ -50,7 +51,7 @@ class Editor:
         self.has_stored = self.has_stored or any(value.is_initializer for value in plan.branch.values.values())
         self.moved.append(inline_branch(plan))
         into = next((value.name for value in node.outputs if value is not None), "")
-        self.events.append(SimplifyEvent(TITLE, label, node.graph.path, "If", into))
+        self.events.append(SimplifyEvent(IF_DECIDED, label, node.graph.path, "If", into))
 
     def _edited(self, plan: Plan) -> str:
         """Edit, and return the name of the value or node that takes the place of the node."""

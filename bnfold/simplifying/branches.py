@@ -11,8 +11,6 @@ from bnfold.errors import BnfoldError
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP
 
-TITLE = "If decided"
-
 
 class Decide(NamedTuple):
     """The nodes of ``branch`` take the place of ``node``, the If that holds it."""

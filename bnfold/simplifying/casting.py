@@ -10,6 +10,7 @@ import onnx
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, numpy_type
+from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import skip
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_skip
 
@@ -33,7 +34,7 @@ def find_cast(node: ir.Node, known: Proven) -> Plan | None:
     source, to = node.input(0), node.attr("to")
     dtype = known.dtype(source)
     if dtype is not None and to == dtype:
-        return skip(node, "Cast to its own type")
+        return skip(node, rewrites.CAST_TO_OWN)
     first = source.producer if source is not None else None
     if first is None or first.graph is not node.graph or first.has_references or not isinstance(to, int):
         return None
@@ -50,7 +51,7 @@ def find_cast_like(node: ir.Node, known: Proven) -> Plan | None:
     to = known.dtype(node.input(1)) if ir.constant(node.input(1)) is None else None
     if to not in _EXACT and to not in _BITS and to != TP.BOOL:  # for smaller floats, an attribute says how to overflow
         return None
-    return Respell("CastLike → Cast", node, "Cast", [node.input(0)], {"to": to})
+    return Respell(rewrites.CAST_LIKE, node, "Cast", [node.input(0)], {"to": to})
 
 
 def _one_of_two(node: ir.Node, first: ir.Node, to: int, known: Proven) -> Plan | None:
@@ -59,11 +60,11 @@ def _one_of_two(node: ir.Node, first: ir.Node, to: int, known: Proven) -> Plan |
     if origin is None or middle is None or before is None or not _keeps_all(before, between):
         return None
     if before == to:
-        return LeaveOut("Cast pair", node, origin) if can_skip(node, origin) else None
+        return LeaveOut(rewrites.CAST_PAIR, node, origin) if can_skip(node, origin) else None
     is_defined = to in _EXACT or to == TP.BOOL or (to in _BITS and (before == TP.BOOL or between in _BITS))
     if not is_defined or before == TP.BFLOAT16 or middle.only_consumer is not node:
         return None
-    return Respell("Cast after another", node, "Cast", [origin], {"to": to})
+    return Respell(rewrites.CAST_AFTER_CAST, node, "Cast", [origin], {"to": to})
 
 
 def _keeps_all(before: int, after: int) -> bool:
@@ -90,5 +91,4 @@ def _fill(node: ir.Node, first: ir.Node, to: int) -> Plan | None:
     if number.shape != (1,) or cast[0] != number[0]:
         return None
     tensor = onnx.numpy_helper.from_array(cast)
-    title = "ConstantOfShape + Cast → ConstantOfShape"
-    return Respell(title, node, "ConstantOfShape", [first.input(0)], {"value": tensor})
+    return Respell(rewrites.FILL_CAST, node, "ConstantOfShape", [first.input(0)], {"value": tensor})

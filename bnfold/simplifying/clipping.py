@@ -13,6 +13,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, numpy_type
+from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import skip
 from bnfold.simplifying.plan import Operand, Plan, Respell, can_respell
 
@@ -34,7 +35,7 @@ class Bounded(NamedTuple):
 def find_bounds(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to leave out a Max or Min of one operand, or one Clip in place of two nodes."""
     if len(node.inputs) == 1 and node.op_type in ("Max", "Min"):
-        return skip(node)
+        return skip(node, rewrites.ALONE)
     second = _bounded(node, known)
     first = second.source.producer if second is not None else None
     if first is None or not first.is_op(*BOUNDING) or first.graph is not node.graph or first.has_references:
@@ -52,7 +53,7 @@ def _one_of_two(node: ir.Node, first: Bounded, second: Bounded, known: Proven) -
     inputs: list[Operand] = [first.source, np.array(lows[0], numpy_type(dtype)), np.array(highs[0], numpy_type(dtype))]
     if second.source.only_consumer is not node or not can_respell(node, inputs):
         return None
-    return Respell("Clip of two bounds", node, "Clip", inputs, {})
+    return Respell(rewrites.BOUNDS, node, "Clip", inputs, {})
 
 
 def _bounded(node: ir.Node, known: Proven) -> Bounded | None:

@@ -9,6 +9,7 @@ from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import InMemory, numpy_type
+from bnfold.report import rewrites
 from bnfold.simplifying.plan import Store
 from bnfold.simplifying.room import Room
 
@@ -71,6 +72,6 @@ def _stored(node: ir.Node, value: ir.Value, known: Proven) -> Store | None:
     told = known.integers(value)
     if told is not None and (numbers := told.numbers) is not None:
         array = np.array(numbers, numpy_type(told.dtype)).reshape(told.dims)
-        return Store("shape computation known", node, InMemory(told.dtype, array))
+        return Store(rewrites.SHAPE_STORED, node, InMemory(told.dtype, array))
     held = ir.constant(value)
-    return Store("result of constants stored", node, held) if held is not None else None
+    return Store(rewrites.RESULT_STORED, node, held) if held is not None else None

@@ -11,6 +11,8 @@ from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.traits import RESHAPING, STATES
 from bnfold.report.events import Report
 from bnfold.report.other_events import SimplifyEvent
+from bnfold.report.rewrites import UNREAD_NODE, UNREAD_WEIGHT
+from bnfold.semantics.neutral import OPERATORS
 from bnfold.simplifying.apply import Editor
 from bnfold.simplifying.branches import find_decided
 from bnfold.simplifying.casting import find_cast, find_cast_like
@@ -22,7 +24,6 @@ from bnfold.simplifying.group_norm import find_group_norm
 from bnfold.simplifying.in_a_row import find_axes, find_joined
 from bnfold.simplifying.inlining import Moved
 from bnfold.simplifying.no_effect import (
-    NEUTRAL,
     find_alone,
     find_chosen,
     find_concat,
@@ -70,6 +71,11 @@ def find_neutral_or_addition(node: ir.Node, known: Proven) -> Plan | None:
     return find_neutral(node, known) or find_addition(node, known)
 
 
+def find_neutral_or_bounds(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan what `find_neutral` plans, or else what `find_bounds` does."""
+    return find_neutral(node, known) or find_bounds(node, known)
+
+
 FINDERS: Mapping[str, Finder] = {
     "Identity": find_identity,
     "Dropout": find_dropout,
@@ -84,15 +90,14 @@ FINDERS: Mapping[str, Finder] = {
     "Transpose": find_transpose_or_reshaping,
     "Where": find_chosen,
     **dict.fromkeys(STATES, find_states),
-    **dict.fromkeys(NEUTRAL, find_neutral),
+    **dict.fromkeys(OPERATORS, find_neutral),
     "Add": find_neutral_or_addition,
-    **dict.fromkeys(BOUNDING, find_bounds),
+    **dict.fromkeys(BOUNDING, find_neutral_or_bounds),
     **dict.fromkeys(("Sum", "Mean", "Split"), find_alone),
     **dict.fromkeys(RESHAPING, find_reshaping_or_joined),
     **dict.fromkeys(("Squeeze", "Unsqueeze"), find_reshaping_or_axes),
 }
 """What is tried on each node, by its operator."""
-UNREAD_NODE, UNREAD_WEIGHT = "unread node", "unread weight"
 MAX_ROUNDS = 8
 """Each round sees what the one before left; three are what real models need."""
 MAX_INFERENCES = 3
@@ -147,7 +152,7 @@ def simplify_all(model: ir.Model, report: Report, *, group_norm: bool, withheld:
         return Simplified(has_stored=False, moved=[])
     editor = Editor(model, withheld)
     finders = {**FINDERS, "Add": find_group_norm_or_addition} if group_norm else FINDERS
-    if not {UNREAD_NODE, UNREAD_WEIGHT} & withheld:
+    if not {UNREAD_NODE.name, UNREAD_WEIGHT.name} & withheld:
         _remove_unread(model, report)
     for _ in range(MAX_INFERENCES):
         before, rounds = len(editor.events), 0

@@ -9,6 +9,7 @@ from bnfold import ir
 from bnfold.ir.elements import RAW_TYPES
 from bnfold.ir.tensor import Array
 from bnfold.ir.traits import DRAWING
+from bnfold.report import rewrites
 from bnfold.simplifying.computed import QUANTIZING
 from bnfold.simplifying.plan import Unite, can_replace
 
@@ -37,7 +38,7 @@ def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Unite | None:
     pairs = zip(node.outputs, twin.outputs, strict=True)
     if not all(one is None or other is None or can_replace(one, other, node) for one, other in pairs):
         return None
-    return Unite("duplicate node", node, twin)
+    return Unite(rewrites.DUPLICATE, node, twin)
 
 
 def _rough_key(value: ir.Value | None) -> Hashable:

@@ -6,6 +6,7 @@ from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.traits import BROADCASTING
 from bnfold.ir.value import Dim
+from bnfold.report import rewrites
 from bnfold.simplifying.plan import Plan, Respell
 
 
@@ -13,7 +14,7 @@ def find_broadcast(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to let an operator read what an Expand reads, if another operand has the sizes to which it expands."""
     if not node.has_trait(BROADCASTING) or node.op_type == "PRelu" or node.graph.opset() < 7:
         return None
-    for slot, value in enumerate(node.inputs):
+    for slot, value in enumerate(node.inputs[:1] if node.is_op("Pow") else node.inputs):  # powers by a number differ
         first = value.producer if value is not None else None
         source = first.input(0) if first is not None and first.is_op("Expand") else None
         if first is None or source is None or source.graph is not node.graph or first.has_references:
@@ -21,7 +22,7 @@ def find_broadcast(node: ir.Node, known: Proven) -> Plan | None:
         others = [known.dims(other) for place, other in enumerate(node.inputs) if place != slot]
         if any(_covers(other, known.dims(source), known.dims(value)) for other in others):
             inputs = [*node.inputs[:slot], source, *node.inputs[slot + 1 :]]
-            return Respell(f"Expand before {node.op_type}", node, node.op_type, inputs, None)
+            return Respell(rewrites.EXPAND_BROADCAST.of(node.op_type), node, node.op_type, inputs, None)
     return None
 
 

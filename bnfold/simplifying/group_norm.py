@@ -13,6 +13,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, Array
+from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import same_dims
 from bnfold.simplifying.plan import Operand, Plan, Respell, can_respell
 
@@ -21,7 +22,7 @@ OPSET = 21
 """The first whose GroupNormalization has a scale and a bias for each channel."""
 _LEAST_RANK = 3
 _TYPES = (TP.FLOAT, TP.FLOAT16)
-"""Types that it computes in float32, like the operators it replaces, or more exactly."""
+"""Types that it computes in float32, like the operators it replaces, or with less rounding."""
 
 
 class Matched(NamedTuple):
@@ -53,7 +54,7 @@ def find_group_norm(node: ir.Node, known: Proven) -> Plan | None:
         return None
     inputs: list[Operand] = [source, *constants]
     attrs = {"num_groups": groups, "epsilon": matched.norm.attr("epsilon", 1e-5)}
-    return Respell(OPERATOR, node, OPERATOR, inputs, attrs) if can_respell(node, inputs) else None
+    return Respell(rewrites.GROUP_NORM, node, OPERATOR, inputs, attrs) if can_respell(node, inputs) else None
 
 
 def _matched(node: ir.Node) -> Matched | None:

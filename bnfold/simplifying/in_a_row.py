@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.value import Dim
+from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import integers
 from bnfold.simplifying.plan import Operand, Plan, Respell, can_respell
 
@@ -34,7 +35,8 @@ def find_axes(node: ir.Node, known: Proven) -> Plan | None:
     is_read = node.graph.opset() >= _AXES_READ
     inputs: list[Operand] = [source, integers(merged)] if is_read else [source]
     attrs = {} if is_read else {"axes": merged}
-    return Respell(f"{node.op_type} pair", node, node.op_type, inputs, attrs) if can_respell(node, inputs) else None
+    pair = rewrites.SQUEEZE_PAIR.of(node.op_type)
+    return Respell(pair, node, node.op_type, inputs, attrs) if can_respell(node, inputs) else None
 
 
 def _can_follow(other: ir.Node, first: ir.Node, known: Proven) -> bool:
@@ -51,7 +53,7 @@ def find_joined(node: ir.Node, known: Proven) -> Plan | None:
             continue
         if _place(node, known.dims(value)) == _place(first, known.dims(value)) is not None:
             inputs = [*node.inputs[:slot], *first.inputs, *node.inputs[slot + 1 :]]
-            return Respell("Concat after another", node, "Concat", inputs, None)
+            return Respell(rewrites.CONCAT_AFTER_CONCAT, node, "Concat", inputs, None)
     return None
 
 

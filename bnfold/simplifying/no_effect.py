@@ -8,29 +8,22 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir
-from bnfold.ir.evaluators import INTEGERS
 from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.ir.tensor import FLOATS, TP, Array
+from bnfold.ir.tensor import TP, Array
 from bnfold.ir.value import Dim
+from bnfold.report import rewrites
+from bnfold.report.rewrites import Rewrite
+from bnfold.semantics.neutral import returns_operand
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip
 
-NO_EFFECT = "without effect"
 _MOST_BYTES = 1 << 16
-"""Bytes of a constant that is looked at: factors of channels have no more, and weights are not loaded."""
-NEUTRAL = {
-    "Add": (0, INTEGERS),  # adding 0 to a float would change -0
-    "Sub": (0, FLOATS | INTEGERS),
-    **dict.fromkeys(("Mul", "Div"), (1, FLOATS | INTEGERS)),
-    "And": (True, {TP.BOOL}),
-    "Or": (False, {TP.BOOL}),
-}
-"""Operators, the operand that leaves the other one as it is, and its element types."""
+"""Bytes of a condition that is looked at."""
 
 
-def skip(node: ir.Node, title: str = "") -> Plan | None:
+def skip(node: ir.Node, rewrite: Rewrite) -> Plan | None:
     """Plan to read the first input instead of the first output."""
     source = node.input(0)
-    return LeaveOut(title or f"{node.op_type} {NO_EFFECT}", node, source) if can_skip(node, source) and source else None
+    return LeaveOut(rewrite.of(node.op_type), node, source) if can_skip(node, source) and source else None
 
 
 def same_dims(known: Proven, one: ir.Value | None, other: ir.Value | None) -> bool:
@@ -41,7 +34,7 @@ def same_dims(known: Proven, one: ir.Value | None, other: ir.Value | None) -> bo
 
 def find_identity(node: ir.Node, _: Proven) -> Plan | None:
     """Plan to read what an Identity reads."""
-    return skip(node, "Identity")
+    return skip(node, rewrites.IDENTITY)
 
 
 def find_dropout(node: ir.Node, _: Proven) -> Plan | None:
@@ -51,18 +44,18 @@ def find_dropout(node: ir.Node, _: Proven) -> Plan | None:
         held = ir.constant(training)
         if held is None or held.dtype != TP.BOOL or held.size != 1 or held.numpy().any():
             return None
-    return skip(node, "Dropout of inference")
+    return skip(node, rewrites.DROPOUT)
 
 
 def find_same_shape(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to read the input of an Expand or Tile that makes a value of the same shape."""
-    return skip(node) if same_dims(known, node.input(0), node.output(0)) else None
+    return skip(node, rewrites.EXPAND_NOTHING) if same_dims(known, node.input(0), node.output(0)) else None
 
 
 def find_tile(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to read what a Tile repeats once."""
     repeats = known.numbers(node.input(1))
-    return skip(node) if repeats is not None and all(count == 1 for count in repeats) else None
+    return skip(node, rewrites.EXPAND_NOTHING) if repeats is not None and all(count == 1 for count in repeats) else None
 
 
 def find_expand(node: ir.Node, known: Proven) -> Plan | None:
@@ -79,7 +72,7 @@ def find_expand(node: ir.Node, known: Proven) -> Plan | None:
         for place, item in enumerate(told.items)
     ]
     if short <= 0 and all(item == 1 for item in target):
-        return skip(node)
+        return skip(node, rewrites.EXPAND_NOTHING)
     return store_target(node, 1, target)
 
 
@@ -90,9 +83,8 @@ def store_target(node: ir.Node, slot: int, target: list[Dim], attrs: Mapping[str
     if value is None or ir.constant(value) is not None or len(numbers) < len(target):
         return None
     inputs = [*node.inputs[:slot], integers(numbers), *node.inputs[slot + 1 :]]
-    return (
-        Respell(f"{node.op_type} size known", node, node.op_type, inputs, attrs) if can_respell(node, inputs) else None
-    )
+    known = rewrites.SIZE_KNOWN.of(node.op_type)
+    return Respell(known, node, node.op_type, inputs, attrs) if can_respell(node, inputs) else None
 
 
 def integers(numbers: list[int]) -> Array:
@@ -103,22 +95,18 @@ def integers(numbers: list[int]) -> Array:
 def find_pad(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to read the input of a Pad that adds nothing."""
     pads = node.attr("pads") if node.graph.opset() < 11 else known.numbers(node.input(1))
-    return skip(node) if pads is not None and not any(pads) and node.graph.opset() >= 2 else None
+    adds_nothing = pads is not None and not any(pads) and node.graph.opset() >= 2
+    return skip(node, rewrites.PAD_NOTHING) if adds_nothing else None
 
 
 def find_neutral(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan to read the operand that the other one leaves as it is, such as one that is multiplied by 1."""
-    neutral, types = NEUTRAL[node.op_type]
-    slots = (0,) if node.op_type in ("Sub", "Div") else (0, 1)
-    for slot in slots if len(node.inputs) == 2 and node.graph.opset() >= 7 else ():
-        source, other = node.inputs[slot], node.inputs[1 - slot]
-        if source is None or other is None or other.stored_bytes > _MOST_BYTES or not can_skip(node, source):
+    """Plan to read the operand that the others leave as it is, such as one that is multiplied by 1."""
+    for slot, source in enumerate(node.inputs):
+        if source is None or not returns_operand(node, slot, known.dtype(source)) or not can_skip(node, source):
             continue
-        held = ir.constant(other) if other.tensor_proto is not None else None
-        if held is None or held.dtype not in types or not (held.numpy() == neutral).all():
-            continue
-        if _keeps_dims(known.dims(source), held.dims):
-            return LeaveOut(f"{node.op_type} {NO_EFFECT}", node, source)
+        others = [ir.constant(other) for place, other in enumerate(node.inputs) if place != slot]
+        if all(held is None or _keeps_dims(known.dims(source), held.dims) for held in others):
+            return LeaveOut(rewrites.NEUTRAL.of(node.op_type), node, source)
     return None
 
 
@@ -141,14 +129,14 @@ def find_chosen(node: ir.Node, known: Proven) -> Plan | None:
     source = node.input(1 if chosen.all() else 2)
     if source is None or not can_skip(node, source) or not same_dims(known, source, node.output(0)):
         return None
-    return LeaveOut(f"Where {NO_EFFECT}", node, source)
+    return LeaveOut(rewrites.WHERE, node, source)
 
 
 def find_alone(node: ir.Node, _: Proven) -> Plan | None:
     """Plan to read the only operand of a Sum, Max, Min or Mean, or the input of a Split with one output."""
     if node.op_type == "Split":
-        return skip(node) if len(node.outputs) == 1 else None
-    return skip(node) if len(node.inputs) == 1 else None
+        return skip(node, rewrites.ALONE) if len(node.outputs) == 1 else None
+    return skip(node, rewrites.ALONE) if len(node.inputs) == 1 else None
 
 
 def find_concat(node: ir.Node, _: Proven) -> Plan | None:
@@ -156,10 +144,10 @@ def find_concat(node: ir.Node, _: Proven) -> Plan | None:
     held = [value for value in node.inputs if not _is_empty(value, node.attr("axis"))]
     if len(held) == 1:
         source = held[0]
-        return LeaveOut(f"Concat {NO_EFFECT}", node, source) if source and can_skip(node, source) else None
+        return LeaveOut(rewrites.ALONE.of("Concat"), node, source) if source and can_skip(node, source) else None
     if not held or len(held) == len(node.inputs):
         return None
-    return Respell("empty operand of Concat", node, "Concat", held, None)
+    return Respell(rewrites.EMPTY_OPERAND, node, "Concat", held, None)
 
 
 def _is_empty(value: ir.Value | None, axis: int | None) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
+from bnfold.report import rewrites
 from bnfold.simplifying.plan import Plan, Respell
 
 
@@ -20,7 +23,7 @@ def find_padding(node: ir.Node, known: Proven) -> Plan | None:
     if pads is None or len(uses) + 1 < len(padded.uses):
         return None
     attrs = {name: node.attr(name) for name in node.attrs if name != "auto_pad"}
-    return Respell("Pad + Conv → Conv", node, "Conv", [first.input(0), *node.inputs[1:]], {**attrs, "pads": pads})
+    return Respell(rewrites.PAD_CONV, node, "Conv", [first.input(0), *node.inputs[1:]], {**attrs, "pads": pads})
 
 
 def _total(node: ir.Node, pad: ir.Node, known: Proven) -> list[int] | None:
@@ -44,9 +47,9 @@ def _pads_zeros(pad: ir.Node) -> bool:
     if pad.attr("mode", "constant") != "constant":
         return False
     if pad.graph.opset() < 11:
-        return pad.graph.opset() >= 2 and not pad.attr("value", 0.0)
+        return pad.graph.opset() >= 2 and pad.attr("value", 0.0) == 0 and not np.signbit(pad.attr("value", 0.0))
     held = ir.constant(pad.input(2))
-    return pad.input(2) is None or (held is not None and held.size == 1 and not held.numpy().any())
+    return pad.input(2) is None or (held is not None and held.size == 1 and not any(held.numpy().tobytes()))
 
 
 def _added(pad: ir.Node, rank: int, known: Proven) -> list[int] | None:

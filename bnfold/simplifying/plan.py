@@ -9,6 +9,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.ir.tensor import Array
+from bnfold.report.rewrites import Rewrite
 
 Operand = ir.Value | Array | None
 """An input of a node: a value, or a constant that is going to be stored."""
@@ -17,7 +18,7 @@ Operand = ir.Value | Array | None
 class LeaveOut(NamedTuple):
     """The consumers of the first output of ``node`` read ``source``, which is equal to it."""
 
-    title: str
+    rewrite: Rewrite
     node: ir.Node
     source: ir.Value
 
@@ -25,7 +26,7 @@ class LeaveOut(NamedTuple):
 class Store(NamedTuple):
     """The only output of ``node`` becomes an initializer."""
 
-    title: str
+    rewrite: Rewrite
     node: ir.Node
     tensor: ir.Tensor
 
@@ -36,7 +37,7 @@ class Respell(NamedTuple):
     Without ``attrs`` it keeps those that it has.
     """
 
-    title: str
+    rewrite: Rewrite
     node: ir.Node
     op_type: str
     inputs: Sequence[Operand]
@@ -46,7 +47,7 @@ class Respell(NamedTuple):
 class Unite(NamedTuple):
     """The consumers of ``node`` read the outputs of ``twin``, an equal node."""
 
-    title: str
+    rewrite: Rewrite
     node: ir.Node
     twin: ir.Node
 

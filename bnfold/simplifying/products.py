@@ -6,6 +6,7 @@ from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, Array
 from bnfold.ir.traits import RESHAPING
+from bnfold.report import rewrites
 from bnfold.simplifying.plan import Operand, Plan, Respell, can_respell
 
 _TYPES = (TP.FLOAT, TP.DOUBLE, TP.FLOAT16)
@@ -37,7 +38,7 @@ def _gemm(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Proven) -
         return None
     if known.dtype(x) not in _TYPES or not known.dtype(weight) == held.dtype == known.dtype(x):
         return None
-    return Respell("MatMul + Add → Gemm", node, "Gemm", [x, weight, bias], {})
+    return Respell(rewrites.MATMUL_ADD, node, "Gemm", [x, weight, bias], {})
 
 
 def _convolution(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Proven) -> Plan | None:
@@ -56,7 +57,7 @@ def _convolution(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Pr
         return None
     inputs = [first.input(0), weight, operand]
     attrs = {name: first.attr(name) for name in first.attrs}
-    return Respell(f"{first.op_type} + Add → {first.op_type}", node, first.op_type, inputs, attrs)
+    return Respell(rewrites.CONVOLUTION_ADD.of(first.op_type), node, first.op_type, inputs, attrs)
 
 
 def _vector(bias: ir.Value | None, channels: int, known: Proven) -> Operand:

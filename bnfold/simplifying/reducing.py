@@ -6,6 +6,7 @@ from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.traits import REDUCING
 from bnfold.ir.value import Dim
+from bnfold.report import rewrites
 from bnfold.simplifying.plan import Plan, Respell, only_above
 
 
@@ -20,7 +21,8 @@ def find_reduction(node: ir.Node, known: Proven) -> Plan | None:
     if not reduced or not other or len(reduced) != len(other) or _places(reduced, dims) != _places(other, dims):
         return None  # of as many axes, negative ones count from the same rank
     attrs = {name: first.attr(name) for name in first.attrs} | {"keepdims": int(keeps)}
-    return Respell(f"{first.op_type} + {node.op_type} → {first.op_type}", node, first.op_type, first.inputs, attrs)
+    joined = rewrites.REDUCTION_AXES.of(first.op_type, node.op_type)
+    return Respell(joined, node, first.op_type, first.inputs, attrs)
 
 
 def _axes(node: ir.Node, known: Proven) -> list[int] | None:

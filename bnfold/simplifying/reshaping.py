@@ -9,7 +9,8 @@ from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.shapes.products import factors, named
 from bnfold.ir.traits import RESHAPING
 from bnfold.ir.value import Dim
-from bnfold.simplifying.no_effect import NO_EFFECT, integers, same_dims, store_target
+from bnfold.report import rewrites
+from bnfold.simplifying.no_effect import integers, same_dims, store_target
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip, only_above
 from bnfold.simplifying.reducing import find_reduction
 from bnfold.simplifying.transposing import keeps_order
@@ -26,7 +27,8 @@ def find_reshaping(node: ir.Node, known: Proven) -> Plan | None:
     for sources, source in _above(node, known):
         is_same = same_dims(known, source, made) or _cancel(sources, known)
         if is_same and can_skip(node, source):
-            return LeaveOut(f"{node.op_type} {NO_EFFECT}" if len(sources) == 1 else "Reshape pair", node, source)
+            is_one = len(sources) == 1
+            return LeaveOut(rewrites.SAME_SHAPE.of(node.op_type) if is_one else rewrites.RESHAPE_PAIR, node, source)
     return _one_of_two(node, known) or _stored_target(node, known) or find_reduction(node, known)
 
 
@@ -155,7 +157,7 @@ def _one_of_two(node: ir.Node, known: Proven) -> Plan | None:
     target = _from_source(node, known, source)
     if target is None or not can_respell(node, [integers(target)]):
         return None
-    return Respell("Reshape after another", node, "Reshape", [source, integers(target)], {})
+    return Respell(rewrites.RESHAPE_AFTER_RESHAPE, node, "Reshape", [source, integers(target)], {})
 
 
 def _from_source(node: ir.Node, known: Proven, source: ir.Value) -> list[int] | None:

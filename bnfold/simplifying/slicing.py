@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
+from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import find_same_shape, integers, same_dims, skip
 from bnfold.simplifying.plan import Plan, Respell, can_respell
 
@@ -35,7 +36,8 @@ def _all(node: ir.Node, ranges: dict[int, Range], known: Proven) -> Plan | None:
     if any(taken.start or taken.step != 1 for taken in ranges.values()):
         return None
     takes_all = all(taken.end >= _END for taken in ranges.values())
-    return skip(node) if takes_all or same_dims(known, node.input(0), node.output(0)) else None
+    is_same = takes_all or same_dims(known, node.input(0), node.output(0))
+    return skip(node, rewrites.SLICE_ALL) if is_same else None
 
 
 def _one_of_two(node: ir.Node, ranges: dict[int, Range], known: Proven) -> Plan | None:
@@ -53,7 +55,8 @@ def _one_of_two(node: ir.Node, ranges: dict[int, Range], known: Proven) -> Plan 
     inputs = [first.input(0), integers(starts), integers(ends), integers([*both])]
     if any(step != 1 for step in steps):  # of one element no input shows a step
         inputs.append(integers(steps))
-    return Respell("Slice after another", node, "Slice", inputs, None) if can_respell(node, inputs) else None
+    merged = Respell(rewrites.SLICE_AFTER_SLICE, node, "Slice", inputs, None)
+    return merged if can_respell(node, inputs) else None
 
 
 def _can_join(other: ir.Node, middle: ir.Value, inner: dict[int, Range], known: Proven) -> bool:

@@ -6,6 +6,7 @@ from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.traits import STATES
 from bnfold.ir.zeros import is_idle_state
+from bnfold.report import rewrites
 from bnfold.simplifying.plan import Plan, Respell
 
 
@@ -17,4 +18,4 @@ def find_states(node: ir.Node, known: Proven) -> Plan | None:
     inputs = [None if slot in idle else value for slot, value in enumerate(node.inputs)]
     while inputs[-1] is None:
         inputs.pop()
-    return Respell(f"{node.op_type} from zeros", node, node.op_type, inputs, None)
+    return Respell(rewrites.ZERO_STATES.of(node.op_type), node, node.op_type, inputs, None)

@@ -9,6 +9,7 @@ from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.traits import RESHAPING
 from bnfold.ir.value import Dim, moves_ones
+from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import skip
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_skip, only_above
 
@@ -18,7 +19,7 @@ def find_transpose(node: ir.Node, known: Proven) -> Plan | None:
     order = _order(node, known)
     if order is None:
         return None
-    return skip(node) if order == sorted(order) else _one_of_two(node, order, known)
+    return skip(node, rewrites.TRANSPOSE_NOTHING) if order == sorted(order) else _one_of_two(node, order, known)
 
 
 def keeps_order(node: ir.Node, known: Proven) -> bool:
@@ -37,9 +38,10 @@ def _one_of_two(node: ir.Node, order: list[int], known: Proven) -> Plan | None:
         return None
     both = [inner[axis] for axis in order]
     if both == sorted(both):
-        return LeaveOut("Transpose pair", node, source) if can_skip(node, source) else None
+        return LeaveOut(rewrites.TRANSPOSE_PAIR, node, source) if can_skip(node, source) else None
     is_alone = middle.only_consumer is node
-    return Respell("Transpose after another", node, "Transpose", [source], {"perm": both}) if is_alone else None
+    merged = Respell(rewrites.TRANSPOSE_AFTER_TRANSPOSE, node, "Transpose", [source], {"perm": both})
+    return merged if is_alone else None
 
 
 def _order(node: ir.Node, known: Proven) -> list[int] | None:
@@ -67,7 +69,7 @@ def find_joined_axes(node: ir.Node, known: Proven) -> Plan | None:
     perm = [axis for place in order for axis in groups[place]] if groups is not None else []
     if not perm or None in made or [dims[axis] for axis in perm] != [*made]:
         return None
-    return Respell("Transpose of joined axes", node, "Transpose", [source], {"perm": perm})
+    return Respell(rewrites.JOINED_AXES, node, "Transpose", [source], {"perm": perm})
 
 
 def _groups(dims: Sequence[Dim], joined: Sequence[Dim]) -> list[range] | None:

@@ -19,7 +19,7 @@ LARGEST = 1 << 16
 
 
 def is_there() -> bool:
-    """Whether atheris is installed (``pip install bnfold[fuzz]``); it is made for Linux and macOS."""
+    """Whether atheris is installed (``pip install atheris``); it is made for Linux and macOS."""
     return find_spec("atheris") is not None
 
 

@@ -341,7 +341,7 @@ def test_what_cannot_be_used_is_one_line(memory: Any) -> None:
 
 def test_fsspec_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(BadInput, match=r"^memory://a: a URL needs fsspec: pip install 'bnfold\[dask\]"):
+    with pytest.raises(BadInput, match=r"^memory://a: a URL needs fsspec: pip install fsspec"):
         locations.below("memory://a")
 
 

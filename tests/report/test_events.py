@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from bnfold import Options, inspect
 from bnfold.cli.commands import main
+from bnfold.report import rewrites
 from bnfold.report.events import Report
 from bnfold.report.html.model_page import as_model
 from bnfold.report.other_events import SimplifyEvent
@@ -146,8 +147,19 @@ def test_codes_are_stable_names_and_lead_back(reason: Reason) -> None:
 
 
 def test_the_terminal_and_the_page_count_simplifications_alike() -> None:
-    events = [SimplifyEvent(rewrite, "n", "", "Identity", "x") for rewrite in ("rare", "no effect", "no effect")]
-    made = Report(simplified=events, lifted=3)
-    assert as_model(made.to_json()).simplified == [("Constant stored", 3), ("no effect", 2), ("rare", 1)]
-    assert made.simplifications(most=2) == "Constant stored ×3, no effect ×2, 1 more kind"  # noqa: RUF001
-    assert as_model(Report().to_json()).simplified == []
+    rare, often = rewrites.MATMUL_ADD, rewrites.NEUTRAL.of("Mul")
+    events = [SimplifyEvent(rewrite, "n", "", "Identity", "x") for rewrite in (rare, often, often)]
+    made = Report(simplified=events, lifted=3, folding=[rewrites.FOLD])
+    rows = as_model(made.to_json()).rewrites
+    titles = ["Constant stored", "Mul without effect", "BatchNormalization folded", "MatMul + Add → Gemm"]
+    assert [(row["title"], row["count"], row["bitwise"]) for row in rows] == [
+        *zip(titles, (3, 2, 1, 1), (True, True, False, False), strict=True)
+    ]
+    assert made.simplifications(most=2) == "Constant stored ×3, Mul without effect ×2, 1 more kind"  # noqa: RUF001
+    assert as_model(Report().to_json()).rewrites == []
+
+
+def test_conversions_are_rewrites_of_their_operator() -> None:
+    row = {"operator": "Celu", "as_is": 3, "respelled": 1, "spelled_out": 2, "added": 4}
+    made = [(each.rewrite.name, each.count) for each in Report(conversion=[row]).rewrites]
+    assert made == [("decompose-celu", 2), ("convert-celu", 1)]

@@ -42,6 +42,8 @@ def test_bounds(case: str, kind: str) -> None:
         left = [node.op_type for node in before.graph.node]
     if kind == "int32" and "Relu" in body:
         return  # the evaluator of onnx has none; the graphs are those of floats
+    if kind == "int32" and case == "no bounds":
+        left = ["Clip"]  # which returns every integer; the last one stays between an input and an output
     assert operators(after) == left
     x = np.arange(-9, 9).reshape(-1, 3).astype(dtype)
     old, new = (run(proto, x=x, f=x[3, 1]) for proto in (before, after))

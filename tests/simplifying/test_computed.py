@@ -37,7 +37,7 @@ def test_a_size_that_the_file_fixes_is_known(way: str) -> None:
     after, report = simplified(before)
     # The Expand of a constant to a known size is one itself.
     assert operators(after) == ["Relu"], after
-    found = {event.rewrite for event in report.simplified} - {"unread weight"}
+    found = {event.rewrite.title for event in report.simplified} - {"unread weight"}
     assert found <= {"shape computation known", "result of constants stored"}
     assert_equal(before, after, (3, 4))
 

@@ -123,7 +123,7 @@ def test_what_nothing_reads_goes() -> None:
     after, report = simplified(before)
     assert operators(after) == ["Op", "Relu"]
     assert not after.graph.initializer
-    assert [event.name for event in report.simplified if event.rewrite == "unread node"] == ["a", "b"]
+    assert [event.name for event in report.simplified if event.rewrite.title == "unread node"] == ["a", "b"]
 
 
 def test_a_training_graph_keeps_all_as_it_is() -> None:
@@ -145,8 +145,15 @@ def test_every_rewrite_says_what_it_did() -> None:
     _, report = simplified(model("(float[N,2] x) => (float[N,2] y)", body))
     assert report.simplifications() == "Identity ×1, Transpose pair ×1"  # noqa: RUF001
     assert report.to_json()["simplified"] == [
-        {"rewrite": "Identity", "name": "a", "graph": "", "operator": "Identity", "into": "x"},
-        {"rewrite": "Transpose pair", "name": "u", "graph": "", "operator": "Transpose", "into": "x"},
+        {"rewrite": rewrite, "title": title, "name": name, "graph": "", "operator": operator, "into": "x"}
+        for rewrite, title, name, operator in (
+            ("remove-identity", "Identity", "a", "Identity"),
+            ("transpose-pair", "Transpose pair", "u", "Transpose"),
+        )
+    ]
+    assert report.to_json()["rewrites"] == [
+        {"name": "remove-identity", "title": "Identity", "count": 1, "bitwise": True, "rounds": ""},
+        {"name": "transpose-pair", "title": "Transpose pair", "count": 1, "bitwise": True, "rounds": ""},
     ]
 
 

@@ -15,7 +15,7 @@ CASES = {
     "equal constants": ("a = Add (x, p) b = Add (x, q) y = Mul (a, b)", "float[2] p = {1, 2}, float[2] q = {1, 2}", 2),
     "other constants": ("a = Add (x, p) b = Add (x, q) y = Mul (a, b)", "float[2] p = {1, 2}, float[2] q = {1, 3}", 3),
     "zeros of two signs": (
-        "a = Add (x, p) b = Add (x, q) y = Mul (a, b)",
+        "a = Mul (x, p) b = Mul (x, q) y = Add (a, b)",
         "float[1] p = {0.0}, float[1] q = {-0.0}",
         3,
     ),

@@ -63,7 +63,7 @@ def test_of_an_unknown_rank() -> None:
     before.graph.output[0].type.tensor_type.ClearField("shape")
     after, report = simplified(before)
     assert operators(after) == ["Reshape", "Unsqueeze"]
-    assert "Unsqueeze pair" in {event.rewrite for event in report.simplified}
+    assert "Unsqueeze pair" in {event.rewrite.title for event in report.simplified}
     back = model(
         "(float[N,M] x, int64[R] t) => (float[A] y)",
         "r = Reshape (x, t)  a = Squeeze (r, n0)  y = Squeeze (a, n1)",

@@ -55,7 +55,7 @@ def test_a_pad_before_several_convolutions(case: str) -> None:
     before = _two(body)
     after, report = simplified(before)
     assert ("Pad" not in operators(after)) == goes
-    assert [event.rewrite for event in report.simplified].count("Pad + Conv → Conv") == 2 * goes
+    assert [event.rewrite.title for event in report.simplified].count("Pad + Conv → Conv") == 2 * goes
     x = np.random.default_rng(0).normal(size=(1, 2, 4, 5)).astype(np.float32)
     for old, new in zip(*(ReferenceEvaluator(proto).run(None, {"x": x}) for proto in (before, after)), strict=True):
         np.testing.assert_allclose(new, old, 1e-5, 1e-5)

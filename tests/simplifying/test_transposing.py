@@ -140,7 +140,7 @@ def test_axes_that_are_joined_for_a_transpose(case: str) -> None:
     before.graph.output[0].type.tensor_type.ClearField("shape")
     after, report = simplified(before)
     assert operators(after) == left
-    assert ("Transpose of joined axes" in {event.rewrite for event in report.simplified}) == (
+    assert ("Transpose of joined axes" in {event.rewrite.title for event in report.simplified}) == (
         left[0] == "Transpose" and len(left) == 2
     )
     assert_equal(before, after, (2, 2, 3, 4), (1, 2, 3, 4), (5, 2, 3, 4))

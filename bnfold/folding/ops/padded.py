@@ -1,6 +1,6 @@
 """A shift before a Conv that pads with zeros: what it comes to behind the Conv, which is less near the border.
 
-An exact form beside an Add in front (`conv.down`): ``Conv(s·x + t) = Conv'(x) + Conv(t)``, where ``Conv(t)``, zeros put
+Another form beside an Add in front (`conv.down`): ``Conv(s·x + t) = Conv'(x) + Conv(t)``, where ``Conv(t)``, zeros put
 around it, is a constant of the output's size. It needs no division by ``s``, and may move on.
 """
 

@@ -23,6 +23,7 @@ from bnfold.ir.summed import Place, Summed
 from bnfold.ir.tensor import Exact, Float64, Scaled
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
+from bnfold.report.rewrites import MERGE
 from bnfold.semantics import Policy
 
 MOST = 64
@@ -148,7 +149,7 @@ def _computed(node: ir.Node) -> list[int]:
 
 
 def _plan(run: FoldContext, meeting: Meeting, normalisations: Sequence[ir.Node]) -> Change:
-    """Say how the branches become one. Raises Declined where that is not exact."""
+    """Say how the branches become one. Raises Declined where it is not equivalent."""
     for taking_part in meeting.nodes:
         decline_excluded(taking_part, run.limits)
     for total in meeting.sums:
@@ -181,7 +182,7 @@ def _plan(run: FoldContext, meeting: Meeting, normalisations: Sequence[ir.Node])
     source = kept.inputs[0]
     assert source is not None, "it was looked at"
     tell = partial(_tell, run, meeting, normalisations, kept, tuple(node.label for node in meeting.nodes))
-    return run.merge_of(kept, meeting.nodes, source, edits, f"merge branches into {kept.label}", tell)
+    return run.merge_of(MERGE, kept, meeting.nodes, source, edits, f"merge branches into {kept.label}", tell)
 
 
 def _tell(

@@ -26,6 +26,7 @@ from bnfold.folding.size_budget import SizeBudget
 from bnfold.ir.tensor import TP
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
+from bnfold.report.rewrites import DEAD_SHIFT
 
 FARTHEST = 32
 """Values above that may have a shift in them, over all branches."""
@@ -81,7 +82,7 @@ def _plan(run: FoldContext, node: ir.Node) -> Change:
         run.report.notes.append(f"removed a bias that the next InstanceNormalization cancels: {node.label}")
 
     cut = run.cut_around([node, *builder.nodes], f"dead shift of {node.label}")
-    return Change(cut, partial(_apply, node, slot, moved), tell, moved)
+    return Change(DEAD_SHIFT, cut, partial(_apply, node, slot, moved), tell, moved)
 
 
 def _bias(node: ir.Node, made: ir.Value) -> tuple[None, Affine]:

@@ -18,6 +18,7 @@ from bnfold.folding.context import Change, FoldContext
 from bnfold.ir.tensor import TP, Array, InMemory, Tensor
 from bnfold.ir.value import Dim
 from bnfold.report.reasons import Declined, Reason
+from bnfold.report.rewrites import INSTANCE
 from bnfold.semantics import Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 
@@ -101,7 +102,7 @@ def _plan(run: FoldContext, node: ir.Node) -> Change | None:
         run.report.notes.append(f"{event.name} was an {OPERATOR}, written as a BatchNormalization in training mode")
 
     cut = run.cut_around((before, node, after), f"{node.label} as {OPERATOR}")
-    return Change(cut, partial(_apply, before, node, after, parameters, restoring=restoring), tell)
+    return Change(INSTANCE, cut, partial(_apply, before, node, after, parameters, restoring=restoring), tell)
 
 
 def _apply(

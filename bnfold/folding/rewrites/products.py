@@ -15,6 +15,7 @@ from bnfold.folding.step import SetConstant
 from bnfold.ir.summed import Product
 from bnfold.ir.tensor import Exact, Float64, Scaled
 from bnfold.report.reasons import Declined, Reason
+from bnfold.report.rewrites import PRODUCTS
 
 LARGEST = 1 << 23
 """Elements of a weight: both are in memory while they are multiplied."""
@@ -36,7 +37,7 @@ def find_products(run: FoldContext) -> Iterator[Change]:
 
 
 def _plan(run: FoldContext, first: ir.Node, second: ir.Node) -> Change:
-    """Say how one does the work of both. Raises Declined where that is not exact, or is more work."""
+    """Say how one does the work of both. Raises Declined where it is not equivalent, or is more work."""
     weights = []
     for node in (first, second):
         decline_excluded(node, run.limits)
@@ -53,7 +54,7 @@ def _plan(run: FoldContext, first: ir.Node, second: ir.Node) -> Change:
     assert source is not None, "its rank was asked for"
     note = f"{first.label} and {second.label} became one {kept.op_type}"
     title = f"{first.label} times {second.label}"
-    return run.merge_of(kept, (second, first), source, edits, title, lambda: run.report.notes.append(note))
+    return run.merge_of(PRODUCTS, kept, (second, first), source, edits, title, lambda: run.report.notes.append(note))
 
 
 Edits = tuple[SetConstant, ...]

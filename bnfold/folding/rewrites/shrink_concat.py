@@ -25,6 +25,7 @@ from bnfold.folding.size_budget import Limits, SizeBudget
 from bnfold.folding.step import SetConstant
 from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
+from bnfold.report.rewrites import SPLIT
 
 PARAMETERS = (1, 2, 3, 4)
 
@@ -80,7 +81,7 @@ def _plan(run: FoldContext, node: ir.Node) -> Change:
         run.report.notes.append(f"{small.label} keeps {less}; the other channels were folded into {', '.join(into)}")
 
     change = run.fold_of(plan, run.events[node].key)
-    return change._replace(apply=partial(_apply, plan, joined, slot, parameters, run.budget), tell=tell)
+    return change._replace(rewrite=SPLIT, apply=partial(_apply, plan, joined, slot, parameters, run.budget), tell=tell)
 
 
 def _only_one(chain: AffineChain, requested: dict[int, Affine], limits: Limits, budget: SizeBudget) -> int:

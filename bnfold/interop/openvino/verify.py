@@ -32,7 +32,7 @@ from bnfold.settings import Options, OutputOptions, VerifyOptions
 from bnfold.verification import Verdict
 from bnfold.verification.engine import RuntimePair, RuntimeResult, Undecided
 
-HINT = "openvino, which runs these models, is not installed: pip install 'bnfold[openvino]'"
+HINT = "openvino, which runs these models, is not installed: pip install openvino"
 
 LANES = 16
 """Partial sums that OpenVINO adds side by side: floats in one of its vector registers."""

@@ -21,7 +21,7 @@ ITSELF: dict[Reason, Advice] = {
         "wrote it, and becomes one. Here the sizes, or the parameters, do not prove it; the report says which.",
         "Fix the sizes that are open, the batch size above all: --fix-shape NAME=SHAPE. Evaluation mode changes "
         "nothing here, and --force-inference would compute something else. --decompose remaining replaces the operator "
-        "exactly.",
+        "by primitive ones.",
         model(
             "(float[N,1,4,4] x) => (float[K,1,4,4] y)",
             "r = Reshape (x, one)",

@@ -94,6 +94,19 @@ NUMBERS: dict[Reason, Advice] = {
             constants=f"float[2,1,1] slope = {{0.5, 0.25}}, {WEIGHT}, {PARAMETERS.replace('s = {2, 3}', 's = {2, 0}')}",
         ),
     ),
+    Reason.ZERO_SIGN: Advice(
+        "The BatchNormalization multiplies by 1 and adds 0. That still turns -0 into 0, and a node behind it shows the "
+        "difference: 1 divided by -0 is minus infinity. A fold into a weight rounds, and a zero may have either sign "
+        "then; here no weight is needed, and all else would stay the same to the bit.",
+        "Remove the node from the network if no zero arrives there, or if infinities of both signs are alike to you.",
+        model(
+            ONE,
+            "a = Tanh (x)",
+            norm("a", "n", " <epsilon = 0.0>"),
+            "y = Reciprocal (n)",
+            constants=PARAMETERS.replace("s = {2, 3}, float[2] b = {1, 1}", "s = {1, 1}, float[2] b = {0, 0}"),
+        ),
+    ),
     Reason.RANGE: Advice(
         "The folded weight does not fit its type: a number overflows to infinity, or so many become tiny that rounding "
         "loses more than the type's own precision. This is common for float16 weights with a very large or small "

@@ -7,6 +7,7 @@ from typing import Any
 
 from bnfold.report.html.model_page import ModelPage
 from bnfold.report.reasons import Reason
+from bnfold.report.rewrites import equality
 
 MOST = 20
 """Differences that a summary lists."""
@@ -28,8 +29,8 @@ def of_model(model: ModelPage) -> str:
         f"{model.sentence}. {(document['verify'] or {}).get('summary', 'not verified')}",
         "",
         *table(("total", "before", "after"), rows),
-        *(["", "Simplified:"] if model.simplified else []),
-        *(f"* {count} × {_escaped(kind)}" for kind, count in model.simplified),  # noqa: RUF001
+        *(["", "Rewritten:"] if model.rewrites else []),
+        *(f"* {row['count']} × {_escaped(row['title'])}: {equality(row)}" for row in model.rewrites),  # noqa: RUF001
         *(["", "Left:"] if model.reasons else []),
         *(f"* {count} × `{code}`: {Reason.of(code).value}" for code, count in model.reasons),  # noqa: RUF001
     )

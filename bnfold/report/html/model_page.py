@@ -14,7 +14,6 @@ from typing import Any
 from bnfold.errors import printable
 from bnfold.report.advice import Advice
 from bnfold.report.events import map_texts, state
-from bnfold.report.other_events import count_simplifications
 
 STATES = ("left", "folded", "exchanged", "removed", "decomposed", "upgraded")
 
@@ -119,10 +118,9 @@ class ModelPage:
         return PurePath(self.title).name
 
     @property
-    def simplified(self) -> list[tuple[str, int]]:
-        """The kinds of simplifications with how often they were made, the most frequent first."""
-        events = self.document.get("simplified", ())
-        return count_simplifications((event["rewrite"] for event in events), self.document.get("lifted", 0))
+    def rewrites(self) -> list[dict[str, Any]]:
+        """The rewrites with how often they were made, the most frequent first, and how equal their results are."""
+        return [*self.document.get("rewrites", ())]
 
     @property
     def states(self) -> dict[str, int]:

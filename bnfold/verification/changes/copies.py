@@ -10,10 +10,11 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
-from bnfold.ir.traits import COMPARING, NEUTRAL, RESHAPING
+from bnfold.ir.traits import COMPARING, RESHAPING
 from bnfold.ir.value import Dims
 from bnfold.reference.dispatch import meaning
 from bnfold.verification.changes.from_constants import fixed
+from bnfold.verification.changes.neutral import OPERATIONS, leaves_all
 from bnfold.verification.changes.partly import known_of
 from bnfold.verification.inputs.bounds import follow_from_sizes
 
@@ -41,9 +42,9 @@ def copied(value: ir.Value | None) -> ir.Value | None:
 def handed_on(producer: ir.Node) -> ir.Value | None:
     """Return the input that the first output is a copy of; None if it is no copy.
 
-    Dropout copies if it has no input for training mode, arithmetic if its constant is neutral. A vector of sizes is
-    copied by a Reshape to a vector, and by a Where that takes all from one side. What is reshaped is copied once it has
-    its first sizes again.
+    Dropout copies if it has no input for training mode, arithmetic if its constants leave every number as it is. A
+    vector of sizes is copied by a Reshape to a vector, and by a Where that takes all from one side. What is reshaped is
+    copied once it has its first sizes again.
     """
     if producer.is_call or producer.has_references:
         return None
@@ -94,17 +95,24 @@ def _product(dims: Dims) -> tuple[int, list[str]] | None:
 
 
 def _left_as_it_is(node: ir.Node) -> ir.Value | None:
-    """Return the operand of arithmetic that the other one, which is neutral, leaves as it is."""
-    neutral = NEUTRAL[node.op_type]
-    for slot in (0, 1) if node.is_op("Add", "Mul") else (0,):
-        given, other = node.input(slot), node.input(1 - slot)
-        numbers = _numbers(other)
-        if given is None or numbers is None or not (numbers == neutral).all() or _widens(numbers.shape, given, node):
+    """Return the operand of arithmetic that the others leave as it is, whatever it is."""
+    for slot, given in enumerate(node.inputs):
+        if given is None:
             continue
-        is_same = numbers.dtype.kind in "iu" or bool((np.signbit(numbers) == np.signbit(neutral)).all())
-        if is_same or not _may_show_sign(node):
+        others = {place: other for place, other in enumerate(node.inputs) if place != slot and other is not None}
+        numbers = {place: held for place, other in others.items() if (held := _numbers(other)) is not None}
+        if len(numbers) < len(others) or any(_widens(held.shape, given, node) for held in numbers.values()):
+            continue
+        if leaves_all(node, slot, numbers, _dtype(node, given), signs=_may_show_sign(node)):
             return given
     return None
+
+
+def _dtype(node: ir.Node, given: ir.Value) -> int | None:
+    """Return the element type of an operand, as it is proven, or that of a constant beside it."""
+    proven = known_of(node.graph.model).dtype(given)
+    held = next((held for value in node.inputs if (held := ir.constant(value)) is not None), None)
+    return held.dtype if proven is None and held is not None and not node.is_op("Pow") else proven
 
 
 def _numbers(value: ir.Value | None) -> Array | None:
@@ -157,6 +165,6 @@ _SOURCES: tuple[tuple[tuple[str, ...], Callable[[ir.Node], ir.Value | None]], ..
     (("Dropout",), _with_idle_dropout),
     (("Concat",), _only_one),
     (("Where",), _whole_vector),
-    (tuple(NEUTRAL), _left_as_it_is),
+    (tuple(OPERATIONS), _left_as_it_is),
     (("Tile", "Pad", "Transpose"), _moved_nowhere),
 )

@@ -193,11 +193,12 @@ def simplified_report() -> dict[str, object]:
 def test_a_model_without_batchnormalization_has_simplifications_and_no_empty_panels() -> None:
     text = render([simplified_report()])
     Outline(text)
-    panel = text[text.index("Simplifications</h2>") :]
-    assert re.search(r'<th scope="row">[^<]*Identity[^<]*</th><td class="n">2</td>', panel)
+    panel = text[text.index("Rewrites</h2>") :]
+    row = r"<th scope=\"row\">[^<]*Identity[^<]*</th><td><code>remove-identity</code></td><td class=\"n\">2</td>"
+    assert re.search(rf"{row}<td>equal bit for bit</td>", panel)
     assert "Every BatchNormalization" not in text
     assert "Reasons that do not occur here" not in text
-    assert "Simplified:" in text
+    assert "Rewritten:" in text
     folded = render([report("dense.onnx")])
     assert "Every BatchNormalization" in folded
     assert "Reasons that do not occur here" in folded

@@ -1,0 +1,64 @@
+"""Whether a row of affines that multiplies by 1 and adds 0 may go: it turns -0.0 into 0.0, which a node may show."""
+
+from __future__ import annotations
+
+from bnfold import ir
+from bnfold.folding import facts
+from bnfold.folding.chains import AffineChain
+from bnfold.ir.traits import COMPARING
+from bnfold.report.reasons import Declined, Reason
+from bnfold.semantics.neutral import returns_operand
+
+_EVEN = COMPARING | {"Abs", "Cos", "Cosh", "Exp", "LogSoftmax", "Shape", "Sigmoid", "Size", "Softmax"}
+"""Operators that make the same of -0.0 and of 0.0."""
+_MOST_BYTES = 1 << 16
+"""Bytes of a constant that is looked at."""
+
+
+def check(chain: AffineChain) -> None:
+    """Raise Declined if an identity changes signs of zeros, and a node behind it shows that."""
+    if any(map(_adds_zero, chain.links)) and (node := _pole_behind(chain.target)) is not None:
+        raise Declined(Reason.ZERO_SIGN, facts.where(node))
+
+
+def _adds_zero(link: tuple[ir.Node, int, object]) -> bool:
+    """Whether a node may turn -0.0 into 0.0; factors alone keep the sign, because those of the row make 1."""
+    node, slot, _ = link
+    return not node.is_op("Div", "Mul", "Neg") and not returns_operand(node, slot, None)
+
+
+def _pole_behind(value: ir.Value) -> ir.Node | None:
+    """Return a node that may make another number of a zero that has the other sign."""
+    waiting, seen = [value], {value}
+    while waiting:
+        read = waiting.pop()
+        for node, slot in read.uses:
+            if _has_pole(node, slot):
+                return node
+            if not _hides_sign(node, slot):
+                made = [each for each in node.outputs if each is not None and each not in seen]
+                waiting += made
+                seen.update(made)
+        parent = read.graph.parent
+        if read.is_output and parent is not None:  # of a branch or a body
+            return parent
+    return None
+
+
+def _has_pole(node: ir.Node, slot: int) -> bool:
+    if node.domain or node.is_call or node.subgraphs:  # it may do anything
+        return True
+    if node.is_op("Pow") and slot == 0:
+        exponent = ir.constant(node.input(1))
+        return exponent is None or not (exponent.numpy() >= 0).all()
+    return node.is_op("BitCast", "Reciprocal") or (node.is_op("Div") and slot == 1)
+
+
+def _hides_sign(node: ir.Node, slot: int) -> bool:
+    if node.has_trait(_EVEN):
+        return True
+    other = node.input(1 - slot) if node.is_op("Add", "Sub") else None
+    if other is None or other.stored_bytes > _MOST_BYTES:
+        return False
+    held = ir.constant(other)
+    return held is not None and bool(held.numpy().all())

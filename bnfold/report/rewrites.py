@@ -1,0 +1,255 @@
+"""Every rewrite: the name that options and reports give it, a title for people, and how equal its result is.
+
+A result is equal bit for bit, or up to rounding: the same sum in another order, or a number that is rounded elsewhere.
+Finders and reports take a rewrite from here, and docs/rewrites.md and `bnfold explain NAME` are made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+BIT_FOR_BIT, UP_TO_ROUNDING = "equal bit for bit", "equal up to rounding"
+
+
+class Rewrite(NamedTuple):
+    """One rewrite.
+
+    Attributes:
+        name: Its identity, in lower case with hyphens.
+        title: What people read; each ``{}`` stands for an operator, which `of` fills in.
+        what: What it does, as a sentence.
+        rounds: Why numbers may differ in their last digits; empty if no bit does.
+    """
+
+    name: str
+    title: str
+    what: str
+    rounds: str = ""
+
+    @property
+    def is_bitwise(self) -> bool:
+        """Whether results are equal bit for bit; a NaN stays a NaN."""
+        return not self.rounds
+
+    @property
+    def statement(self) -> str:
+        """How equal the result is, and why."""
+        return statement(self.rounds)
+
+    @property
+    def general_title(self) -> str:
+        """The title for any operator."""
+        return self.of("…", "…").title
+
+    def of(self, *operators: str) -> Rewrite:
+        """Return the same with the operators in its title."""
+        return self._replace(title=self.title.format(*operators))
+
+
+def statement(rounds: str) -> str:
+    """Return how equal a result is, and why."""
+    return f"{UP_TO_ROUNDING}: {rounds}" if rounds else BIT_FOR_BIT
+
+
+_SUM = "runtimes add the numbers of a sum in another order"
+_WEIGHTS = "each new weight is computed in float64 and rounded once"
+
+IDENTITY = Rewrite("remove-identity", "Identity", "An Identity is left out.")
+DROPOUT = Rewrite("inference-dropout", "Dropout of inference", "A Dropout that is not in training mode is left out.")
+CAST_TO_OWN = Rewrite("cast-to-own-type", "Cast to its own type", "A Cast to the type that its input has is left out.")
+CAST_PAIR = Rewrite(
+    "cast-pair", "Cast pair", "Two Casts go, the first to a type that has every number, the second back."
+)
+CAST_AFTER_CAST = Rewrite(
+    "cast-after-cast", "Cast after another", "Two Casts become one, if the first loses no number."
+)
+CAST_LIKE = Rewrite("castlike-cast", "CastLike → Cast", "A CastLike becomes a Cast, if the type is known.")
+FILL_CAST = Rewrite(
+    "fill-cast",
+    "ConstantOfShape + Cast → ConstantOfShape",
+    "A ConstantOfShape makes the type to which a Cast brings it, if that type has the number.",
+)
+BOUNDS = Rewrite(
+    "bounds-clip",
+    "Clip of two bounds",
+    "Two of Relu, Clip, Max and Min, one from below and one from above, are one Clip.",
+)
+NEUTRAL = Rewrite("neutral-operand", "{} without effect", "Arithmetic goes whose constant returns the other operand.")
+WHERE = Rewrite(
+    "where-one-side", "Where without effect", "A Where that takes all elements from one operand is left out."
+)
+ALONE = Rewrite("single-operand", "{} without effect", "Concat, Sum, Mean, Max, Min or Split of one value is left out.")
+SLICE_ALL = Rewrite("slice-all", "Slice without effect", "A Slice that takes everything is left out.")
+PAD_NOTHING = Rewrite("pad-nothing", "Pad without effect", "A Pad that adds nothing is left out.")
+SAME_SHAPE = Rewrite("same-shape", "{} without effect", "Reshape and the like go, if the shape is the one before.")
+EXPAND_NOTHING = Rewrite("expand-nothing", "{} without effect", "An Expand or Tile that repeats nothing is left out.")
+TRANSPOSE_NOTHING = Rewrite(
+    "transpose-nothing", "Transpose without effect", "A Transpose that moves no axis is left out."
+)
+SIZE_KNOWN = Rewrite(
+    "size-known", "{} size known", "The target of a Reshape or Expand is stored, as far as it is known."
+)
+RESHAPE_PAIR = Rewrite(
+    "reshape-pair", "Reshape pair", "Reshapes in a row go, if the last one restores the first shape."
+)
+RESHAPE_AFTER_RESHAPE = Rewrite("reshape-after-reshape", "Reshape after another", "Two Reshapes in a row become one.")
+SQUEEZE_PAIR = Rewrite("squeeze-pair", "{} pair", "Two Squeezes, or two Unsqueezes, in a row become one.")
+TRANSPOSE_PAIR = Rewrite("transpose-pair", "Transpose pair", "Two Transposes go, if the second undoes the first.")
+TRANSPOSE_AFTER_TRANSPOSE = Rewrite(
+    "transpose-after-transpose", "Transpose after another", "Two Transposes in a row become one."
+)
+JOINED_AXES = Rewrite(
+    "transpose-joined-axes",
+    "Transpose of joined axes",
+    "A Reshape that joins axes, a Transpose, and a Reshape that parts them again become one Transpose.",
+)
+SLICE_AFTER_SLICE = Rewrite("slice-after-slice", "Slice after another", "Two Slices in a row become one.")
+CONCAT_AFTER_CONCAT = Rewrite("concat-after-concat", "Concat after another", "Two Concats along one axis become one.")
+EMPTY_OPERAND = Rewrite("empty-operand", "empty operand of Concat", "A Concat loses constants that have no elements.")
+REDUCTION_AXES = Rewrite(
+    "reduction-axes", "{0} + {1} → {0}", "A reduction keeps its axes, or drops them, as the node behind it does."
+)
+EXPAND_BROADCAST = Rewrite(
+    "expand-broadcast", "Expand before {}", "An Expand goes before an operator that broadcasts to the same shape."
+)
+ZERO_STATES = Rewrite("zero-states", "{} from zeros", "An RNN, GRU or LSTM loses initial states that are zero.")
+DUPLICATE = Rewrite("duplicate-node", "duplicate node", "Of two equal nodes with equal inputs one is left out.")
+IF_DECIDED = Rewrite("if-decided", "If decided", "An If whose condition is known becomes the branch that it takes.")
+SHAPE_STORED = Rewrite("known-integers", "shape computation known", "Integers that follow from known sizes are stored.")
+UNREAD_NODE = Rewrite("unread-node", "unread node", "A node whose outputs nothing reads is left out.")
+UNREAD_WEIGHT = Rewrite("unread-weight", "unread weight", "A weight that nothing reads is left out.")
+CONSTANT_STORED = Rewrite("constant-node", "Constant stored", "A Constant node becomes an initializer.")
+RESULT_STORED = Rewrite(
+    "constant-result",
+    "result of constants stored",
+    "What is computed from constants only is stored.",
+    "it is computed in float64 and rounded once, where a runtime rounds at every step",
+)
+MATMUL_ADD = Rewrite("matmul-add-gemm", "MatMul + Add → Gemm", "A MatMul and the Add of a bias become one Gemm.", _SUM)
+CONVOLUTION_ADD = Rewrite(
+    "conv-add-bias", "{0} + Add → {0}", "What is added behind a Conv or ConvTranspose becomes its bias.", _SUM
+)
+PAD_CONV = Rewrite(
+    "pad-conv",
+    "Pad + Conv → Conv",
+    "A Conv takes over the zeros that a Pad puts around its input.",
+    "runtimes compute a padded convolution in another order",
+)
+GROUP_NORM = Rewrite(
+    "group-normalization",
+    "GroupNormalization",
+    "Reshape, InstanceNormalization, Reshape, Mul and Add become one GroupNormalization.",
+    "its factors are multiplied, and its sums added, in another order",
+)
+
+SIMPLIFYING = (
+    IDENTITY, DROPOUT, CAST_TO_OWN, CAST_PAIR, CAST_AFTER_CAST, CAST_LIKE, FILL_CAST, BOUNDS, NEUTRAL, WHERE, ALONE,
+    SLICE_ALL, PAD_NOTHING, SAME_SHAPE, EXPAND_NOTHING, TRANSPOSE_NOTHING, SIZE_KNOWN, RESHAPE_PAIR,
+    RESHAPE_AFTER_RESHAPE, SQUEEZE_PAIR, TRANSPOSE_PAIR, TRANSPOSE_AFTER_TRANSPOSE, JOINED_AXES, SLICE_AFTER_SLICE,
+    CONCAT_AFTER_CONCAT, EMPTY_OPERAND, REDUCTION_AXES, EXPAND_BROADCAST, ZERO_STATES, DUPLICATE, IF_DECIDED,
+    SHAPE_STORED, UNREAD_NODE, UNREAD_WEIGHT, CONSTANT_STORED, RESULT_STORED, MATMUL_ADD, CONVOLUTION_ADD, PAD_CONV,
+    GROUP_NORM,
+)  # fmt: skip
+"""What leaves fewer nodes."""
+
+FOLD = Rewrite(
+    "batchnorm-fold",
+    "BatchNormalization folded",
+    "The scale and shift of a BatchNormalization go into weights near it; with --exchange, an Add may stay.",
+    _WEIGHTS,
+)
+ARITHMETIC_FOLD = Rewrite(
+    "arithmetic-fold",
+    "constant arithmetic folded",
+    "Mul, Div, Add, Sub and Neg by constants go into weights.",
+    _WEIGHTS,
+)
+MERGE = Rewrite("branch-merge", "branches merged", "Parallel convolutions that are added up become one.", _WEIGHTS)
+PRODUCTS = Rewrite("product-merge", "products merged", "Two matrix products in a row become one.", _WEIGHTS)
+SPLIT = Rewrite(
+    "batchnorm-split",
+    "BatchNormalization behind Concat split",
+    "The channels that a weight in front of a Concat can take are folded; a smaller BatchNormalization stays.",
+    _WEIGHTS,
+)
+DEAD_SHIFT = Rewrite(
+    "dead-shift",
+    "bias without effect",
+    "A bias goes that an InstanceNormalization behind it subtracts again.",
+    "a mean is subtracted that has the bias in it, and its sum is rounded",
+)
+INSTANCE = Rewrite(
+    "training-instancenorm",
+    "BatchNormalization → InstanceNormalization",
+    "A BatchNormalization in training mode between two Reshapes becomes the InstanceNormalization that it is.",
+    _SUM,
+)
+EQUALIZE = Rewrite(
+    "equalize-channels",
+    "channels equalized",
+    "A factor for each channel goes into one layer, and its inverse into the next.",
+    _WEIGHTS,
+)
+DECOMPOSE = Rewrite(
+    "decompose-normalization",
+    "{} decomposed",
+    "A BatchNormalization or InstanceNormalization is written in primitive operators.",
+    "each of the operators rounds its result",
+)
+
+FOLDING = (FOLD, ARITHMETIC_FOLD, MERGE, PRODUCTS, SPLIT, DEAD_SHIFT, INSTANCE, EQUALIZE, DECOMPOSE)
+"""What changes weights, or writes a normalization in another way."""
+
+NAMED = {rewrite.name: rewrite for rewrite in (*SIMPLIFYING, *FOLDING)}
+"""All rewrites but conversions, which are named after their operator."""
+
+
+def _named(*lines: str) -> frozenset[str]:
+    return frozenset(name for line in lines for name in line.split())
+
+
+BITWISE_FORMS = _named(
+    "ArgMax ArgMin Clip Compress Concat Constant DepthToSpace Dropout Flatten Hardmax LogSoftmax ReduceL1 ReduceL2",
+    "ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Reshape Slice",
+    "Softmax SpaceToDepth Split Squeeze Unsqueeze",
+)
+"""Operators whose versions differ in form only: attributes become inputs, and the like."""
+BITWISE_COMPOSITIONS = _named(
+    "Add ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CastLike CenterCropPad Clip Constant",
+    "ConstantOfShape DepthToSpace Div Equal GatherElements GatherND GreaterOrEqual Hardmax IsInf IsNaN LessOrEqual Max",
+    "Min Mul OneHot Pad ReduceMax ReduceMin Reshape Scatter ScatterElements ScatterND Shape Slice Split Squeeze Sub",
+    "Trilu Unsqueeze",
+)
+"""Operators whose other forms move, choose and compare elements, or compute with integers (the arithmetic ones)."""
+_ROUNDS = "runtimes compute the other form in other steps"
+
+
+def conversion(operator: str, *, decomposed: bool) -> Rewrite:
+    """Return the conversion of an operator to another version of itself, or of nodes into other operators."""
+    if decomposed:
+        what = f"{operator} is written in other operators, which the wanted opset has."
+        rounds = "" if operator in BITWISE_COMPOSITIONS else _ROUNDS
+        return Rewrite(f"decompose-{operator.lower()}", f"{operator} in other operators", what, rounds)
+    what = f"{operator} is written as the wanted opset has it."
+    rounds = "" if operator in BITWISE_FORMS else _ROUNDS
+    return Rewrite(f"convert-{operator.lower()}", f"{operator} converted", what, rounds)
+
+
+def rewrite_named(name: str, operator: str) -> Rewrite | None:
+    """Return the rewrite of a name, which may be a conversion of ``operator``."""
+    kinds = (conversion(operator, decomposed=decomposed) for decomposed in (False, True)) if operator else ()
+    return NAMED.get(name) or next((rewrite for rewrite in kinds if rewrite.name == name), None)
+
+
+def equality(row: Mapping[str, Any]) -> str:
+    """Return how equal the result of a rewrite is, from its row in a report."""
+    return BIT_FOR_BIT if row["bitwise"] else UP_TO_ROUNDING
+
+
+def wrong_rewrites(names: Sequence[str]) -> str:
+    """Say that rewrites were left out because the result differed: of several, at least two are wrong."""
+    one = len(names) == 1
+    what = f"the rewrite {names[0]} gives" if one else f"at least two of the rewrites {', '.join(names)} give"
+    left = "It was" if one else "All were"
+    return f"{what} a wrong result for this model. {left} left out. This is a bug in bnfold; please report it"
