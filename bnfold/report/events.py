@@ -128,9 +128,9 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def dumps(document: Any, *, indent: int | None = None) -> str:
-    """Return JSON that every program reads.
+    """Return JSON that every program can parse.
 
-    Bytes of a file's name that are no UTF-8 are half a surrogate pair in Python, which strict readers refuse.
+    Bytes of a file's name that are no UTF-8 are half a surrogate pair in Python, which strict parsers refuse.
     """
     valid = map_texts(document, lambda text: text.encode("utf-8", "backslashreplace").decode("utf-8"))
     return json.dumps(valid, indent=indent, allow_nan=False)

@@ -289,7 +289,7 @@ def test_a_name_that_is_no_text_is_processed_and_every_medium_can_hold_it(folder
         assert text.encode("utf-8").decode() == text
         assert "\x1b" not in text
     for text in (result.stdout, report.read_text(), *lines[:2]):
-        assert "\\udcf" not in text.replace("\\\\", "")  # half a surrogate pair, which strict readers refuse
+        assert "\\udcf" not in text.replace("\\\\", "")  # half a surrogate pair, which strict parsers refuse
         json.loads(text)
     assert "%FF%1B%5B31m/%FE.onnx" in lines[1]
 
