@@ -128,12 +128,14 @@ def _converted(row: Mapping[str, Any]) -> str:
     return f"{row['operator']} {', '.join(counts)}"
 
 
-def equality(report: Report) -> Iterator[str]:
+def equality(report: Report, *, verbose: bool = False) -> Iterator[str]:
     """Yield which rewrites are equal up to rounding only, by title and name; or that all are equal bit for bit."""
     made = report.rewrites
     rounding = [f"{row.rewrite.title} ×{row.count} [{row.rewrite.name}]" for row in made if row.rewrite.rounds]  # noqa: RUF001
     if rounding:
         others = "; the other rewrites are equal bit for bit" if len(rounding) < len(made) else ""
+        if len(rounding) > MOST and not verbose:
+            rounding[MOST:] = [f"{len(rounding) - MOST} more kinds (--verbose)"]
         yield f"{UP_TO_ROUNDING}: {', '.join(rounding)}{others}"
     elif made:
         yield f"every rewrite is {BIT_FOR_BIT}"

@@ -87,7 +87,7 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -
     _verification(outcome.verdict, verbose=verbose)
     _unverified(outcome, is_refused=is_refused)
     wrong_rewrites([(rewrite.name, rewrite.title) for rewrite in report.wrong_rewrites])
-    for line in before_after.equality(report):
+    for line in before_after.equality(report, verbose=verbose):
         say(f"  note: {line}")
     if grew := before_after.grown(report):
         say(f"  note: {grew}", WARNING)

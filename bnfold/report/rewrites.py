@@ -210,15 +210,15 @@ def _named(*lines: str) -> frozenset[str]:
 
 
 BITWISE_FORMS = _named(
-    "ArgMax ArgMin Clip Compress Concat Constant DepthToSpace Dropout Flatten Hardmax LogSoftmax ReduceL1 ReduceL2",
+    "ArgMax ArgMin Clip Compress Concat DepthToSpace Dropout Flatten Hardmax LogSoftmax ReduceL1 ReduceL2",
     "ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Reshape Slice",
     "Softmax SpaceToDepth Split Squeeze Unsqueeze",
 )
 """Operators whose versions differ in form only: attributes become inputs, and the like."""
 BITWISE_COMPOSITIONS = _named(
-    "Add ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CastLike CenterCropPad Clip Constant",
-    "ConstantOfShape DepthToSpace Div Equal GatherElements GatherND GreaterOrEqual Hardmax IsInf IsNaN LessOrEqual Max",
-    "Min Mul OneHot Pad ReduceMax ReduceMin Reshape Scatter ScatterElements ScatterND Shape Slice Split Squeeze Sub",
+    "Add ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CastLike CenterCropPad Clip",
+    "DepthToSpace Div Equal GatherElements GatherND GreaterOrEqual Hardmax IsInf IsNaN LessOrEqual Max",
+    "Min Mul Pad ReduceMax ReduceMin Reshape Scatter ScatterElements ScatterND Shape Slice Split Squeeze Sub",
     "Trilu Unsqueeze",
 )
 """Operators whose other forms move, choose and compare elements, or compute with integers (the arithmetic ones)."""

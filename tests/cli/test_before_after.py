@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bnfold.cli import before_after
 from bnfold.pipeline.chain import StepRow
+from bnfold.report import rewrites
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.totals import Products, Totals
 
@@ -71,3 +72,15 @@ def test_the_ratio_of_latencies_says_what_it_is() -> None:
     }  # fmt: skip
     (row,) = (line for line in before_after.lines(made, verbose=False) if line.startswith("latency"))
     assert row.endswith("1.008 in onnxruntime 1, 1 thread: the median ratio of 20 pairs of runs")
+
+
+def test_the_lines_below_the_table_say_how_equal_rewrites_are() -> None:
+    assert [*before_after.equality(Report())] == []
+    assert [*before_after.equality(Report(lifted=2))] == ["every rewrite is equal bit for bit"]
+    (line,) = before_after.equality(Report(folding=[rewrites.FOLD, rewrites.FOLD]))
+    assert line == "equal up to rounding: BatchNormalization folded ×2 [batchnorm-fold]"  # noqa: RUF001
+    (line,) = before_after.equality(Report(folding=[rewrites.FOLD], lifted=1))
+    assert line.endswith("[batchnorm-fold]; the other rewrites are equal bit for bit")
+    many = Report(folding=[*rewrites.FOLDING])
+    assert [line.count("×1") for made in (False, True) for line in before_after.equality(many, verbose=made)] == [5, 9]  # noqa: RUF001
+    assert not any("the other" in line for line in before_after.equality(many))

@@ -13,6 +13,7 @@ from bnfold.cli import explanation
 from bnfold.cli.commands import main
 from bnfold.report.advice import ADVICE
 from bnfold.report.reasons import Reason
+from bnfold.report.rewrites import NAMED, Rewrite
 from tests.conftest import MODELS
 
 
@@ -73,10 +74,30 @@ def test_an_operator_that_is_called_like_a_code_is_told_by_its_capital() -> None
     assert run("range").stdout.startswith("range: a folded weight")
 
 
+@pytest.mark.parametrize("rewrite", NAMED.values(), ids=lambda rewrite: rewrite.name)
+def test_a_rewrite_is_explained(rewrite: Rewrite) -> None:
+    told = run(rewrite.name).stdout
+    assert told.startswith(f"{rewrite.name}: {rewrite.general_title}\n")
+    assert rewrite.what in together(told)
+    assert together(told).endswith(f"Its result is {rewrite.statement}")
+
+
+def test_conversions_are_explained_as_rewrites() -> None:
+    assert "Its result is equal bit for bit" in run("convert-softmax").stdout
+    assert "Its result is equal up to rounding: " in together(run("decompose-gelu").stdout)
+    assert "A node that bnfold rewrites is equal bit for bit\n" in run("Softmax").stdout
+    assert "What bnfold writes for it is equal up to rounding\n" in run("Gelu").stdout
+    assert run("convert-nothing").exit_code == 2
+    facts = json.loads(run("decompose-gelu", "--json").stdout)
+    assert (facts["rewrite"], facts["bitwise"]) == ("decompose-gelu", False)
+
+
 def test_json_has_the_same() -> None:
     assert json.loads(run("no-gain", "--json").stdout) == explanation.explained("no-gain")
     assert json.loads(run("Conv", "--json").stdout) == explanation.explained("Conv")
-    assert set(json.loads(run("--json").stdout)["codes"]) == {reason.code for reason in Reason}
+    listed = json.loads(run("--json").stdout)
+    assert set(listed["codes"]) == {reason.code for reason in Reason}
+    assert set(listed["rewrites"]) == set(NAMED)
 
 
 def test_without_a_word_the_codes_are_listed() -> None:

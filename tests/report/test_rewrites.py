@@ -281,6 +281,7 @@ def conversions(proto: onnx.ModelProto, fed: dict[str, Any], target: int) -> Ite
         before = after
 
 
+@pytest.mark.slow
 def test_conversions_that_say_bit_for_bit_are() -> None:
     """The tests of onnx's own nodes, converted down and up again."""
     left = dict.fromkeys(KINDS, MOST)
