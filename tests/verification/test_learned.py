@@ -113,7 +113,7 @@ def swap_children(attrs: dict[str, Any]) -> None:
 
 def turn_tie(attrs: dict[str, Any]) -> None:
     """The mode of each branch, one for another in turn, so that those at thresholds alone differ."""
-    turned = {b"BRANCH_LEQ": b"BRANCH_LT", b"BRANCH_LT": b"BRANCH_LEQ", b"BRANCH_GT": b"BRANCH_GTE"}
+    turned: dict[Any, Any] = {b"BRANCH_LEQ": b"BRANCH_LT", b"BRANCH_LT": b"BRANCH_LEQ", b"BRANCH_GT": b"BRANCH_GTE"}
     turned |= {b"BRANCH_GTE": b"BRANCH_GT", 0: 1, 1: 0, 2: 3, 3: 2}
     modes = attrs["nodes_modes"]
     place = next(place for place, mode in enumerate(modes) if mode in turned)
@@ -243,7 +243,7 @@ def test_label_encoders(what: str) -> None:
 @pytest.mark.parametrize("place", range(3))
 def test_a_wrong_key_among_many(place: int) -> None:
     keys = [f"word {number}" for number in range(40)]
-    attrs = {"keys_strings": keys, "values_int64s": [*range(40)]}
+    attrs: dict[str, Any] = {"keys_strings": keys, "values_int64s": [*range(40)]}
     wrong = [f"{key}!" if number == 20 * place - (place == 2) else key for number, key in enumerate(keys)]
     assert (
         status(label(TP.STRING, TP.INT64, **attrs), label(TP.STRING, TP.INT64, **(attrs | {"keys_strings": wrong})))
@@ -317,7 +317,7 @@ def test_many_trees_are_converted_and_verified() -> None:
 
 
 def test_a_set_is_tested_for_members_on_integers() -> None:
-    attrs = newer(np.random.default_rng(8), 1, np.float32)
+    attrs = newer(np.random.default_rng(8), 1, np.float32, trees=2)
     source = trees("TreeEnsemble", attrs, {"y": TP.FLOAT}, version=5)
 
     def other_member(attrs: dict[str, Any]) -> None:
