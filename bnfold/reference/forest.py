@@ -347,10 +347,10 @@ def _branches(forest: Forest, root: int) -> tuple[bytes, Array]:
         total += level.size
         most = _MOST_SHARED * (forest.features.size + forest.starts.size)
         require(total <= most, "nodes that have several parents", KernelDeclined)
-        columns = (forest.features, forest.modes, forest.splits + 0.0, forest.tracks)
+        columns = (forest.features[at], forest.modes[at], forest.splits[at] + 0.0, forest.tracks[at])
         if at.size:
-            parts += [(level < 0).tobytes(), *(column[at].tobytes() for column in columns)]
-            parts += [forest.members[int(branch)].tobytes() for branch in at if int(branch) in forest.members]
+            parts += [(level < 0).tobytes(), *(column.tobytes() for column in columns)]
+            parts += [forest.members[int(branch)].tobytes() for branch in at[columns[1] == MEMBER]]
         level = np.stack([forest.true[at], forest.false[at]], axis=1).reshape(-1)
     return b"|".join(parts), np.concatenate(leaves)
 

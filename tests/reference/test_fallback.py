@@ -28,7 +28,6 @@ ZERO, OTHER = np.array(120, np.uint8), np.array(100, np.uint8)
 BOXES = np.sort(np.abs(floats(1, 2, 8, 2, 2)), 2).reshape(2, 8, 4)
 LIMITS = [np.array([3]), np.array([0.3], np.float32), np.array([0.2], np.float32)]
 ROIS = np.array([[0, 0, 4, 4], [1.5, 0.5, 6, 3], [2, 2, 3, 7]], np.float32)
-ML = {"domain": "ai.onnx.ml"}
 WEIGHTS = np.abs(floats(2, 5))
 GRAMS = {"mode": "TF", "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 1, "ngram_counts": [0, 2]}
 GRAMS |= {"ngram_indexes": [2, 0, 1], "pool_int64s": [1, 3, 2, 1]}
@@ -75,14 +74,6 @@ CONTINUOUS: list[Row] = [
         [floats(1, 3, 5, 2), CLASSES, WEIGHTS],
         {"reduction": "sum", "ignore_index": 1},
     ),
-    ("ArrayFeatureExtractor", (1,), [floats(1, 3, 5), np.array([1, 3])], ML),
-    (
-        "LinearRegressor",
-        (1,),
-        [floats(1, 3, 4)],
-        {**ML, "coefficients": floats(2, 8).tolist(), "intercepts": [0.5, 1], "targets": 2},
-    ),
-    ("Scaler", (1,), [floats(1, 3, 4)], {**ML, "offset": [0.5, 1, 2, 3], "scale": [1.0, 2, 3, 4]}),
 ]
 DISCRETE: list[Row] = [
     ("BlackmanWindow", (17,), [np.array(9)], {}),
@@ -106,15 +97,14 @@ UNWITNESSED = {
     ("", "NegativeLogLikelihoodLoss", 22),
     ("", "ReverseSequence", 28),
     ("", "RoiAlign", 22),
-    ("ai.onnx.ml", "LinearClassifier", 1),
 }
-"""Versions without a kernel in onnxruntime; onnx's own results for them are in `test_recorded`, labels below."""
+"""Versions without a kernel in onnxruntime; onnx's own results for them are in `test_recorded`."""
 
 
 def cases(rows: list[Row]) -> list[Case]:
     fixed = {"Col2Im": (1, 2), "CenterCropPad": (1,), "STFT": (1,)}
     return [
-        one_node(op, 13 if attrs.get("domain") else version, inputs, stored=fixed.get(op, ()), **attrs)
+        one_node(op, version, inputs, stored=fixed.get(op, ()), **attrs)
         for op, versions, inputs, attrs in rows
         for version in versions
     ]
@@ -129,7 +119,7 @@ def test_every_row_agrees_with_onnxruntime(tmp_path: Path) -> None:
 
 def test_no_row_of_the_list_is_left_out() -> None:
     rows = CONTINUOUS + DISCRETE
-    shown = {(attrs.get("domain", ""), op, version) for op, versions, _, attrs in rows for version in versions}
+    shown = {("", op, version) for op, versions, _, _ in rows for version in versions}
     rows_of = [*fallback.PROVEN.items(), *fallback.FUNCTIONS.items()]
     listed = {(domain, op, version) for (domain, op), versions in rows_of for version in versions}
     assert listed - UNWITNESSED == shown
@@ -142,18 +132,6 @@ def test_results_follow_changes_that_float32_cannot_hold(case: Case) -> None:
     moved = {name: value * (1 + 1e-11) if value.dtype == np.float64 else value for name, value in wide.items()}
     one, other = (next(iter(reference.evaluate(ir.load(model), given).values())) for given in (wide, moved))
     assert 1e-13 < np.abs(one - other).max() / np.abs(one).max() < 1e-9
-
-
-def test_a_classifier() -> None:
-    x = floats(1, 3, 4)
-    attrs: dict[str, Any] = {"domain": "ai.onnx.ml", "coefficients": floats(2, 12).tolist(), "intercepts": [0.0] * 3}
-    model, feeds = one_node(
-        "LinearClassifier", 13, [x], ["label", "score"], classlabels_ints=[4, 5, 6], multi_class=1, **attrs
-    )
-    results = reference.evaluate(ir.load(model), feeds)
-    scores = x.astype(float) @ np.array(attrs["coefficients"], np.float32).reshape(3, 4).T.astype(float)
-    np.testing.assert_allclose(results["score"], scores, rtol=1e-6)
-    assert results["label"].tolist() == (scores.argmax(1) + 4).tolist()
 
 
 def test_versions_that_are_not_on_the_list_are_refused() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,6 @@ import onnx
 import pytest
 from onnx import helper
 
-from bnfold import ir, reference
-from bnfold.reference.forest import canonical, numbers_of, read_forest
 from tests.reference.models import Array
 from tests.reference.witness import Case, disagreements
 
@@ -143,7 +140,7 @@ def test_regressors(aggregate: str, tmp_path: Path) -> None:
     for seed in DRAWS:
         rng = np.random.default_rng(seed)
         for targets, votes in ((1, 1), (2, 1), (3, 3)):
-            more = {"n_targets": targets, "aggregate_function": aggregate}
+            more: dict[str, Any] = {"n_targets": targets, "aggregate_function": aggregate}
             more |= {"base_values": rng.normal(size=targets).astype(np.float32).tolist()} if seed % 2 else {}
             attrs, x = older(rng, "target", targets, votes=votes, **more), features(rng)
             cases += [case("TreeEnsembleRegressor", version, x, attrs) for version in (1, 3)]
