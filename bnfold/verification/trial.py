@@ -1,0 +1,187 @@
+"""Whether a model runs at the sizes that a caller fixes: tried on shapes alone, and in a runtime if these say less."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+
+from bnfold import ir, reference
+from bnfold.errors import BadInput, BnfoldError
+from bnfold.ir.fixing import written
+from bnfold.ir.shapes.unification import Known
+from bnfold.reference import Refusal, Trial
+from bnfold.verification.as_read import as_read
+from bnfold.verification.inputs.choices import Shapes, choices
+from bnfold.verification.inputs.cost import estimate, memory_there_is, session_seconds
+from bnfold.verification.inputs.drawing import known_sizes, random_feeds
+from bnfold.verification.inputs.shapes import elements, open_places
+from bnfold.verification.inputs.sized import sized
+from bnfold.verification.runtimes.runtime import RuntimeProcess
+
+_LIMIT_SECONDS = 10.0
+"""For one trial, which takes a tenth of a second for a network."""
+
+_HINT_SECONDS = 2.0
+_USUAL = (1, 3, 2, 4, 8, 16, 32, 64, 224)
+_MOST_OPEN = 8
+"""Choices of the sizes that stay open."""
+
+_MOST_ELSEWHERE = 3
+"""Other sizes at which a runtime is asked to run what it refuses at the caller's."""
+
+_RUNTIME_SECONDS = 60.0
+_LARGEST_RUN = 20.0
+"""Counted seconds in the evaluator; a runtime is ten times faster."""
+
+_MOST_BYTES = 1 << 30
+_REFUSALS = ("Fail", "InvalidArgument", "InvalidGraph", "RuntimeException")
+"""The exceptions with which onnxruntime refuses a model. A process that is late or dies has refused nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSizes:
+    """A model as it came, the same model with the sizes that a caller ``asked`` for, and how both are read."""
+
+    original: ir.Model
+    fixed: ir.Model
+    asked: Mapping[str, Sequence[int]]
+    policy: reference.Policy
+    runtime: str = "none"
+
+    def require(self) -> str:
+        """Try the model on shapes alone; return why some of it could not be tried, empty if there is no reason.
+
+        The runtime is asked about a node that refuses, because it may take it, and about what could not be tried.
+
+        Raises:
+            BadInput: The model cannot run at these sizes.
+        """
+        try:
+            known, followed = known_sizes(self.fixed, {})
+            tried = [(shapes, self._trial(self.fixed, shapes)) for shapes in _shapes(self.fixed, known, followed)]
+        except BnfoldError as error:
+            return str(error)
+        shapes, trial = next((one for one in tried if one[1].refusal is None), tried[0])
+        if trial.refusal is None:
+            return self._ask_runtime(shapes, trial.untried) if trial.untried else ""
+        refusals = {(other.refusal.node, other.refusal.inputs) for _, other in tried if other.refusal is not None}
+        if open_places(known) and (len(tried) == 1 or len(refusals) > 1):  # other sizes may be what fits
+            return f"no sizes that were tried for the open ones fit: {_why(trial.refusal)}"
+        if self._error(self.original, shapes) == "":
+            return ""
+        hint = self._hint(shapes)
+        if not hint and self._trial(self.fixed, shapes, later=True).refusal is None:
+            return f"some node has not the form of its own version: {_why(trial.refusal)}"
+        raise self._refused(_why(trial.refusal), hint)
+
+    def require_runtime(self) -> None:
+        """Let the runtime run the model once. Raises BadInput if the caller's sizes are what it refuses."""
+        with suppress(BnfoldError):
+            known, _ = known_sizes(self.fixed, {})
+            if open_places(known):
+                return
+            shapes = {name: tuple(dim for dim in shape if isinstance(dim, int)) for name, shape in known.items()}
+        self._ask_runtime(shapes, "")
+
+    def _trial(self, model: ir.Model, shapes: Shapes, *, later: bool = False) -> Trial:
+        return reference.try_shapes(model, shapes, policy=self.policy, limit_seconds=_LIMIT_SECONDS, later=later)
+
+    def _ask_runtime(self, shapes: Shapes, untried: str) -> str:
+        """Return ``untried`` if the runtime cannot say more; empty if it runs the model.
+
+        Raises BadInput if it opens the model, and runs it at other sizes, but not at these, whatever is fed.
+        """
+        error = self._error(self.original, shapes)
+        if not error:
+            return "" if error == "" else untried
+        is_refusal = error.split(":")[0] in _REFUSALS and "allocat" not in error
+        if is_refusal and self._error(self.original, None) == "" and self._error(self.original, shapes, 1):
+            for other in self._elsewhere():
+                if self._error(self.original, other) == "":
+                    raise self._refused(f"{self.runtime} says {error}", other)
+        return untried
+
+    def _error(self, model: ir.Model, shapes: Shapes | None, sample: int = 0) -> str | None:
+        """Return what the runtime says of a run at these sizes (None: when it opens the model), empty if it runs.
+
+        None if it is not asked, for there is none, or the model is too large for it.
+        """
+        if self.runtime != "onnxruntime" or session_seconds(model) > _RUNTIME_SECONDS / 10:
+            return None
+        if model.parameter_bytes() > _MOST_BYTES:
+            return None
+        samples = []
+        if shapes is not None:
+            at = sized(model, shapes)
+            cost = estimate(at)
+            if cost.seconds > _LARGEST_RUN or max(cost.memory, elements(shapes) * 8) > memory_there_is():
+                return None
+            samples = [random_feeds(at, shapes, 0, sample)]
+        found = RuntimeProcess(self.runtime).run(as_read(model, model.path, self.policy), samples, _RUNTIME_SECONDS)
+        return None if "is not installed" in found.error else found.error
+
+    def _elsewhere(self) -> Iterator[Shapes]:
+        """Yield other sizes that the original may take."""
+        with suppress(BnfoldError):
+            known, followed = known_sizes(self.original, {})
+            for choice in islice(choices(self.original, known, followed), _MOST_ELSEWHERE):
+                yield choice.shapes
+
+    def _hint(self, shapes: Shapes) -> Shapes:
+        """Return sizes at which the model runs, with one change if possible; empty if none are found."""
+        end = time.monotonic() + _HINT_SECONDS
+        for other in (*self._with_one_changed(shapes), *self._elsewhere()):
+            if time.monotonic() > end:
+                break
+            if self._trial(self.original, other) == Trial():
+                return other
+        return {}
+
+    def _with_one_changed(self, shapes: Shapes) -> Iterator[Shapes]:
+        declared = {
+            value.name: value.shape or [None] * len(shapes[value.name]) for value in self.original.required_inputs()
+        }
+        for size in _USUAL:
+            for places in open_places(declared):
+                changed = {name: [*shape] for name, shape in shapes.items()}
+                for name, axis in places:
+                    changed[name][axis] = size
+                yield {name: tuple(shape) for name, shape in changed.items()}
+
+    def _refused(self, why: str, other: Shapes) -> BadInput:
+        """Return the error, with sizes at which the model runs, if some were found."""
+        typed = _typed(self.asked)
+        advice = f"it runs at {_typed(self._as_asked(other))}" if other else "give other sizes, or leave that out"
+        return BadInput(f"{self.original.label}: the model cannot run at {typed}: {why}; {advice}")
+
+    def _as_asked(self, shapes: Shapes) -> dict[str, Sequence[int]]:
+        """Return sizes by the names that the caller used: of inputs, or of single sizes."""
+        named = {
+            dim: (shapes[value.name][axis],)
+            for value in self.original.required_inputs()
+            for axis, dim in enumerate(value.shape or ())
+            if isinstance(dim, str)
+        }
+        return {name: shapes.get(name) or named[name] for name in self.asked}
+
+
+def _shapes(model: ir.Model, known: Mapping[str, Known], followed: ir.Model | None) -> Iterator[Shapes]:
+    """Yield the caller's sizes, with several choices of those that stay open."""
+    if not open_places(known):
+        yield {name: tuple(dim for dim in shape if isinstance(dim, int)) for name, shape in known.items()}
+        return
+    for choice in islice(choices(model, known, followed), _MOST_OPEN):
+        yield choice.shapes
+
+
+def _typed(shapes: Mapping[str, Sequence[int]]) -> str:
+    return " ".join(f"--fix-shapes {shlex.quote(f'{name}={written(shape)}')}" for name, shape in shapes.items())
+
+
+def _why(refusal: Refusal) -> str:
+    inputs = ", ".join(f"{name} {shape}" for name, shape in refusal.inputs)
+    return f"node {refusal.node.label!r} ({refusal.node.op_type}) gets {inputs}: {refusal.reason}"
