@@ -46,9 +46,8 @@ def fix_shapes(run: PassContext) -> None:
         return
     from bnfold.verification.trial import FixedSizes
 
-    untried = FixedSizes(original, run.model, asked, run.options.policy, run.runtime).require()
-    if untried:
-        run.report.notes.append(f"not tried at the fixed sizes: {untried}")
+    note = FixedSizes(original, run.model, asked, run.options.policy, run.runtime).require()
+    run.report.notes.extend([note] if note else [])
 
 
 def choose_overridable(run: PassContext) -> None:

@@ -64,7 +64,7 @@ class Outline(np.ndarray[Any, Any]):
         """Yield outlines of what the first axis holds."""
         return (self[place] for place in range(len(self)))
 
-    def astype(self, dtype: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]
+    def astype(self, dtype: Any, *_: Any, **__: Any) -> Any:
         """Return an outline of another type."""
         return outline(self.shape, dtype, _one_of(np.asarray(self)))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
+from operator import itemgetter
 
 from bnfold import ir, reference
 from bnfold.errors import BadInput, BnfoldError
@@ -27,6 +29,7 @@ _LIMIT_SECONDS = 10.0
 
 _HINT_SECONDS = 2.0
 _USUAL = (1, 3, 2, 4, 8, 16, 32, 64, 224)
+_MOST_SIZES = 32
 _MOST_OPEN = 8
 """Choices of the sizes that stay open."""
 
@@ -53,7 +56,7 @@ class FixedSizes:
     runtime: str = "none"
 
     def require(self) -> str:
-        """Try the model on shapes alone; return why some of it could not be tried, empty if there is no reason.
+        """Try the model on shapes alone; return a note on what that cannot say, empty if there is nothing to note.
 
         The runtime is asked about a node that refuses, because it may take it, and about what could not be tried.
 
@@ -64,19 +67,25 @@ class FixedSizes:
             known, followed = known_sizes(self.fixed, {})
             tried = [(shapes, self._trial(self.fixed, shapes)) for shapes in _shapes(self.fixed, known, followed)]
         except BnfoldError as error:
-            return str(error)
+            return _untried(str(error))
         shapes, trial = next((one for one in tried if one[1].refusal is None), tried[0])
         if trial.refusal is None:
-            return self._ask_runtime(shapes, trial.untried) if trial.untried else ""
-        refusals = {(other.refusal.node, other.refusal.inputs) for _, other in tried if other.refusal is not None}
-        if open_places(known) and (len(tried) == 1 or len(refusals) > 1):  # other sizes may be what fits
-            return f"no sizes that were tried for the open ones fit: {_why(trial.refusal)}"
+            return _untried(self._ask_runtime(shapes, trial.untried)) if trial.untried else ""
+        why = _why(trial.refusal)
         if self._error(self.original, shapes) == "":
+            return (
+                f"{self.runtime} runs the model at the fixed sizes, but its operators' texts do not allow them: {why}"
+            )
+        hint = self._hint(shapes, trial.refusal)
+        if hint and self._as_asked(hint) == self._as_asked(shapes):  # other sizes fit where these stay open
             return ""
-        hint = self._hint(shapes)
+        nodes = {other.refusal.node for _, other in tried if other.refusal is not None}
+        is_open = bool(open_places(known))
+        if is_open and (not hint or len(nodes) > 1):
+            return _untried(f"no sizes were found for those that stay open: {why}")
         if not hint and self._trial(self.fixed, shapes, later=True).refusal is None:
-            return f"some node has not the form of its own version: {_why(trial.refusal)}"
-        raise self._refused(_why(trial.refusal), hint)
+            return _untried(f"some node has not the form of its own version: {why}")
+        raise self._refused(why, hint, is_open=is_open)
 
     def require_runtime(self) -> None:
         """Let the runtime run the model once. Raises BadInput if the caller's sizes are what it refuses."""
@@ -131,32 +140,43 @@ class FixedSizes:
             for choice in islice(choices(self.original, known, followed), _MOST_ELSEWHERE):
                 yield choice.shapes
 
-    def _hint(self, shapes: Shapes) -> Shapes:
+    def _hint(self, shapes: Shapes, refusal: Refusal) -> Shapes:
         """Return sizes at which the model runs, with one change if possible; empty if none are found."""
         end = time.monotonic() + _HINT_SECONDS
-        for other in (*self._with_one_changed(shapes), *self._elsewhere()):
+        for other in chain(self._with_one_changed(shapes, refusal), self._elsewhere()):
             if time.monotonic() > end:
                 break
-            if self._trial(self.original, other) == Trial():
+            if self._trial(self.original, other).refusal is None:
                 return other
         return {}
 
-    def _with_one_changed(self, shapes: Shapes) -> Iterator[Shapes]:
-        declared = {
-            value.name: value.shape or [None] * len(shapes[value.name]) for value in self.original.required_inputs()
-        }
-        for size in _USUAL:
-            for places in open_places(declared):
-                changed = {name: [*shape] for name, shape in shapes.items()}
-                for name, axis in places:
-                    changed[name][axis] = size
-                yield {name: tuple(shape) for name, shape in changed.items()}
+    def _with_one_changed(self, shapes: Shapes, refusal: Refusal) -> Iterator[Shapes]:
+        """Yield the sizes with one that is dynamic in the original changed, to the nearest numbers first."""
+        values = {value.name: value.shape for value in self.original.required_inputs()}
+        declared = {name: shape or [None] * len(shapes[name]) for name, shape in values.items()}
+        told = {int(number) for _, text in refusal.inputs for number in re.findall(r"\d+", text)}
+        sizes = sorted({*_USUAL, *told} - {0})[:_MOST_SIZES]
+        changes = [
+            (max(size / shapes[name][axis], shapes[name][axis] / size), places, size)
+            for size in sizes
+            for places in open_places(declared)
+            for name, axis in places[:1]
+            if shapes[name][axis]
+        ]
+        for _, places, size in sorted(changes, key=itemgetter(0)):
+            changed = {name: [*shape] for name, shape in shapes.items()}
+            for name, axis in places:
+                changed[name][axis] = size
+            yield {name: tuple(shape) for name, shape in changed.items()}
 
-    def _refused(self, why: str, other: Shapes) -> BadInput:
+    def _refused(self, why: str, other: Shapes, *, is_open: bool = False) -> BadInput:
         """Return the error, with sizes at which the model runs, if some were found."""
-        typed = _typed(self.asked)
-        advice = f"it runs at {_typed(self._as_asked(other))}" if other else "give other sizes, or leave that out"
-        return BadInput(f"{self.original.label}: the model cannot run at {typed}: {why}; {advice}")
+        advice = "give other sizes, or leave that out"
+        if other:
+            verb = "runs" if self._trial(self.original, other) == Trial() else "may run"
+            advice = f"it {verb} at {_typed(self._as_asked(other))}"
+        also = "; if other sizes of the open axes fit, give these as well" if is_open else ""
+        return BadInput(f"{self.original.label}: the model cannot run at {_typed(self.asked)}: {why}; {advice}{also}")
 
     def _as_asked(self, shapes: Shapes) -> dict[str, Sequence[int]]:
         """Return sizes by the names that the caller used: of inputs, or of single sizes."""
@@ -176,6 +196,10 @@ def _shapes(model: ir.Model, known: Mapping[str, Known], followed: ir.Model | No
         return
     for choice in islice(choices(model, known, followed), _MOST_OPEN):
         yield choice.shapes
+
+
+def _untried(reason: str) -> str:
+    return f"the model was not wholly tried at the fixed sizes: {reason}" if reason else ""
 
 
 def _typed(shapes: Mapping[str, Sequence[int]]) -> str:
