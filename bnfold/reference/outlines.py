@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.stride_tricks import as_strided
 
 from bnfold.reference.precision import Datum
 
@@ -17,10 +16,10 @@ class UnknownNumbers(Exception):
 
 
 class Outline(np.ndarray[Any, Any]):
-    """An array of which only the shape and the type mean something. One element stands for all of its numbers.
+    """An array whose shape and type are known, but not its numbers. One element stands for all of them.
 
-    A ufunc computes that element alone; other functions run on all elements, for the shape of their result. Who asks
-    for the numbers themselves, or chooses elements by them, raises UnknownNumbers.
+    A ufunc computes that element alone. Other functions run on all elements, for the shape of their result. Reading a
+    number as a Python number, or choosing elements by numbers, raises UnknownNumbers.
     """
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -76,8 +75,9 @@ class Outline(np.ndarray[Any, Any]):
 
 def outline(shape: tuple[int, ...], dtype: npt.DTypeLike, number: Any = 0) -> Any:
     """Return an array of this shape and type that takes no memory; what is written to it means nothing."""
-    one = np.asarray(number).astype(dtype)
-    return as_strided(one, shape, (0,) * len(shape)).view(Outline)
+    made = np.broadcast_to(np.asarray(number).astype(dtype), shape)
+    made.flags.writeable = True  # some kernels write in place
+    return made.view(Outline)
 
 
 def forget_numbers(value: Datum) -> Datum:

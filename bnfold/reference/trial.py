@@ -33,7 +33,7 @@ _COUNTING = ("NonMaxSuppression", "StringSplit")
 
 
 class _Unknown:
-    """A value of which not even the sizes are known."""
+    """A value whose sizes are unknown, too."""
 
 
 UNKNOWN = _Unknown()
@@ -47,7 +47,7 @@ class Refusal(NamedTuple):
     reason: str
 
 
-class Trial(NamedTuple):
+class ShapeTrial(NamedTuple):
     """What refuses the sizes, if anything; and why some nodes could not be tried."""
 
     refusal: Refusal | None = None
@@ -61,7 +61,7 @@ def try_shapes(
     policy: Policy | None = None,
     limit_seconds: float | None = None,
     later: bool = False,
-) -> Trial:
+) -> ShapeTrial:
     """Run the model on inputs of these ``shapes``, whose numbers are unknown, as are those of large weights.
 
     A refusal holds for all numbers. A node whose sizes depend on numbers cannot be tried, and neither can what follows
@@ -86,12 +86,12 @@ def try_shapes(
         with np.errstate(all="ignore"):
             walk.run(model.graph, environment, model.graph.outputs, {})
     except OutOfTime:
-        return Trial(untried="trying the sizes takes too long")
+        return ShapeTrial(untried="trying the sizes takes too long")
     except RecursionError:
-        return Trial(untried="functions or graphs are nested too deeply")
+        return ShapeTrial(untried="functions or graphs are nested too deeply")
     except BnfoldError as error:
-        return Trial(walk.refusal, "" if walk.refusal is not None else str(error))
-    return Trial(untried=walk.untried)
+        return ShapeTrial(walk.refusal, "" if walk.refusal is not None else str(error))
+    return ShapeTrial(untried=walk.untried)
 
 
 def _fed(value: ir.Value, shape: tuple[int, ...] | None) -> Datum:
@@ -121,7 +121,7 @@ class _Walk(Evaluation):
     def results(
         self, node: ir.Node, inputs: list[Datum], environment: Environment, bindings: Bindings
     ) -> Sequence[Datum]:
-        """Return results of which as much is known as follows."""
+        """Return the results, as far as they follow from the inputs."""
         unknown = [UNKNOWN] * len(node.outputs)
         if any(value is UNKNOWN for value in inputs):
             return unknown

@@ -15,7 +15,7 @@ from bnfold import ir, reference
 from bnfold.errors import BadInput, BnfoldError
 from bnfold.ir.fixing import written
 from bnfold.ir.shapes.unification import Known
-from bnfold.reference import Refusal, Trial
+from bnfold.reference import Refusal, ShapeTrial
 from bnfold.verification.as_read import as_read
 from bnfold.verification.inputs.choices import Shapes, choices
 from bnfold.verification.inputs.cost import estimate, memory_there_is, session_seconds
@@ -39,6 +39,9 @@ _MOST_ELSEWHERE = 3
 _RUNTIME_SECONDS = 60.0
 _LARGEST_RUN = 20.0
 """Counted seconds in the evaluator; a runtime is ten times faster."""
+
+_CHEAP_RUN = 1.0
+"""The same for a model that no kernel refuses: verification left the runtime out for its cost."""
 
 _MOST_BYTES = 1 << 30
 _REFUSALS = ("Fail", "InvalidArgument", "InvalidGraph", "RuntimeException")
@@ -88,15 +91,17 @@ class FixedSizes:
         raise self._refused(why, hint, is_open=is_open)
 
     def require_runtime(self) -> None:
-        """Let the runtime run the model once. Raises BadInput if the caller's sizes are what it refuses."""
+        """Let the runtime run the model once, if that is cheap. Raises BadInput if it refuses the caller's sizes."""
         with suppress(BnfoldError):
             known, _ = known_sizes(self.fixed, {})
             if open_places(known):
                 return
             shapes = {name: tuple(dim for dim in shape if isinstance(dim, int)) for name, shape in known.items()}
+            if estimate(sized(self.fixed, shapes)).seconds > _CHEAP_RUN:
+                return
         self._ask_runtime(shapes, "")
 
-    def _trial(self, model: ir.Model, shapes: Shapes, *, later: bool = False) -> Trial:
+    def _trial(self, model: ir.Model, shapes: Shapes, *, later: bool = False) -> ShapeTrial:
         return reference.try_shapes(model, shapes, policy=self.policy, limit_seconds=_LIMIT_SECONDS, later=later)
 
     def _ask_runtime(self, shapes: Shapes, untried: str) -> str:
@@ -173,7 +178,7 @@ class FixedSizes:
         """Return the error, with sizes at which the model runs, if some were found."""
         advice = "give other sizes, or leave that out"
         if other:
-            verb = "runs" if self._trial(self.original, other) == Trial() else "may run"
+            verb = "runs" if self._trial(self.original, other) == ShapeTrial() else "may run"
             advice = f"it {verb} at {_typed(self._as_asked(other))}"
         also = "; if other sizes of the open axes fit, give these as well" if is_open else ""
         return BadInput(f"{self.original.label}: the model cannot run at {_typed(self.asked)}: {why}; {advice}{also}")
