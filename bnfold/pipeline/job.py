@@ -204,6 +204,7 @@ def _simplified(outcome: Outcome, delivery: OutputOptions | None, progress: Prog
 def _verified(outcome: Outcome, result: ir.Model | Path, delivery: OutputOptions | None, progress: Progress) -> Outcome:
     """Return the outcome with its verdict on the result, staged or in memory. Raises VerificationFailed."""
     if outcome.checks.depth == "none":
+        _require_runtime(outcome)
         return outcome
     kind = formats.of(outcome.source)
     with _timed(outcome.seconds, "verify"):
@@ -211,8 +212,7 @@ def _verified(outcome: Outcome, result: ir.Model | Path, delivery: OutputOptions
     outcome = replace(outcome, verdict=verdict)
     tell = log.info if verdict.verified else log.warning
     tell(__name__, "%s: %s", verdict.status, verdict.reason)
-    if outcome.report.fixed and not any(row.ran_before for row in verdict.witnesses):
-        _require_runtime(outcome)
+    _require_runtime(outcome)
     if verdict.status != "failed":
         return outcome
     if delivery is not None and delivery.keep_failed is not None:
@@ -223,7 +223,10 @@ def _verified(outcome: Outcome, result: ir.Model | Path, delivery: OutputOptions
 
 
 def _require_runtime(outcome: Outcome) -> None:
-    """Raise BadInput if the runtime, which verification has not asked, refuses the original at the fixed sizes."""
+    """Raise BadInput if the runtime refuses the original at the fixed sizes; not asked if verification has run it."""
+    witnesses = outcome.verdict.witnesses if outcome.verdict is not None else ()
+    if not outcome.report.fixed or any(row.ran_before for row in witnesses):
+        return
     from bnfold.verification.trial import FixedSizes
 
     original = formats.of(outcome.source).load(outcome.source)
