@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -34,6 +34,9 @@ _MOST_OPEN = 8
 """Choices of the sizes that stay open."""
 
 _MOST_ELSEWHERE = 3
+"""Choices of sizes that owe nothing to the caller's."""
+
+_MOST_ASKED = 12
 """Other sizes at which a runtime is asked to run what it refuses at the caller's."""
 
 _RUNTIME_SECONDS = 60.0
@@ -114,7 +117,7 @@ class FixedSizes:
             return "" if error == "" else untried
         is_refusal = error.split(":")[0] in _REFUSALS and "allocat" not in error
         if is_refusal and self._error(self.original, None) == "" and self._error(self.original, shapes, 1):
-            for other in self._elsewhere():
+            for other in islice(chain(self._elsewhere(), self._with_one_changed(shapes)), _MOST_ASKED):
                 if self._error(self.original, other) == "":
                     raise self._refused(f"{self.runtime} says {error}", other)
         return untried
@@ -148,25 +151,24 @@ class FixedSizes:
     def _hint(self, shapes: Shapes, refusal: Refusal) -> Shapes:
         """Return sizes at which the model runs, with one change if possible; empty if none are found."""
         end = time.monotonic() + _HINT_SECONDS
-        for other in chain(self._with_one_changed(shapes, refusal), self._elsewhere()):
+        for other in chain(self._with_one_changed(shapes, _numbers(refusal)), self._elsewhere()):
             if time.monotonic() > end:
                 break
             if self._trial(self.original, other).refusal is None:
                 return other
         return {}
 
-    def _with_one_changed(self, shapes: Shapes, refusal: Refusal) -> Iterator[Shapes]:
+    def _with_one_changed(self, shapes: Shapes, told: Collection[int] = ()) -> Iterator[Shapes]:
         """Yield the sizes with one that is dynamic in the original changed, to the nearest numbers first."""
         values = {value.name: value.shape for value in self.original.required_inputs()}
         declared = {name: shape or [None] * len(shapes[name]) for name, shape in values.items()}
-        told = {int(number) for _, text in refusal.inputs for number in re.findall(r"\d+", text)}
         sizes = sorted({*_USUAL, *told} - {0})[:_MOST_SIZES]
         changes = [
             (max(size / shapes[name][axis], shapes[name][axis] / size), places, size)
             for size in sizes
             for places in open_places(declared)
             for name, axis in places[:1]
-            if shapes[name][axis]
+            if shapes[name][axis] not in (0, size)
         ]
         for _, places, size in sorted(changes, key=itemgetter(0)):
             changed = {name: [*shape] for name, shape in shapes.items()}
@@ -209,6 +211,10 @@ def _untried(reason: str) -> str:
 
 def _typed(shapes: Mapping[str, Sequence[int]]) -> str:
     return " ".join(f"--fix-shapes {shlex.quote(f'{name}={written(shape)}')}" for name, shape in shapes.items())
+
+
+def _numbers(refusal: Refusal) -> set[int]:
+    return {int(number) for _, text in refusal.inputs for number in re.findall(r"\d+", text)}
 
 
 def _why(refusal: Refusal) -> str:
