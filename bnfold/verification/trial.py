@@ -158,11 +158,11 @@ class FixedSizes:
                 return other
         return {}
 
-    def _with_one_changed(self, shapes: Shapes, told: Collection[int] = ()) -> Iterator[Shapes]:
+    def _with_one_changed(self, shapes: Shapes, numbers: Collection[int] = ()) -> Iterator[Shapes]:
         """Yield the sizes with one that is dynamic in the original changed, to the nearest numbers first."""
         values = {value.name: value.shape for value in self.original.required_inputs()}
         declared = {name: shape or [None] * len(shapes[name]) for name, shape in values.items()}
-        sizes = sorted({*_USUAL, *told} - {0})[:_MOST_SIZES]
+        sizes = sorted({*_USUAL, *numbers} - {0})[:_MOST_SIZES]
         changes = [
             (max(size / shapes[name][axis], shapes[name][axis] / size), places, size)
             for size in sizes

@@ -68,6 +68,7 @@ def judge(case: Case, folder: Path) -> Outcome:
         if not shapes or original is None or not runtime.runs(original, dict(case.feeds)):
             return Outcome()
         drawn = [feeding.numbers(case.feeds, np.random.default_rng(seed), shapes) for seed in range(FEEDS)]
+        drawn += feeding.turned(drawn[0])  # a branch that does not fit may be left out
         fitting = [feeds for feeds in drawn if runtime.runs(original, dict(feeds))]
     options = Options(target_opset="keep", fix_shapes=shapes, overridable="keep")
     try:
