@@ -52,7 +52,7 @@ APART = {
 IN_VERIFICATION = (
     *("verdict", "sentences", "unscaled", "as_read", "request"),
     *("tolerance", "inputs", "changes", "coverage", "comparing", "runtimes"),
-    *("end_to_end", "subgraphs", "parts", "decision", "engine", "__init__"),
+    *("trial", "end_to_end", "subgraphs", "parts", "decision", "engine", "__init__"),
 )
 """Its own rooms, from the bottom up; whole models and regions know nothing of each other."""
 MAX_LINES = 300

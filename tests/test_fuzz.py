@@ -47,6 +47,7 @@ FEW = {
     "affines": 25,
     "optimize": 25,
     "decompose": 40,
+    "sizes": 40,
     "verify": 12,
     "faults": 12,
 }

@@ -42,6 +42,8 @@ class PassContext:
     original: Container[str]
     progress: Progress
     withheld: Withheld = NOTHING
+    runtime: str = "none"
+    """What may be asked to run the model, as `VerifyOptions.runtime`."""
     freezes: bool = False
     """Whether initializers that callers may override are taken for constants."""
     before: ir.Model | None = None

@@ -13,6 +13,7 @@ from typing import Any
 
 from bnfold import ir, log
 from bnfold.errors import BadInput, BnfoldError, VerificationFailed
+from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.storage.stream import check_range
 from bnfold.ir.tensor import RangeViolation
 from bnfold.pipeline import formats, passes, path_conflicts
@@ -66,7 +67,8 @@ def process(
         path_conflicts.refuse_for_one(source, model, delivery, checks.data, reports)
         formats.start_runtime(kind, checks, model)
         with _timed(seconds, "rewrite"):
-            done = kind.rewrite(model, options, partial(passes.rewrite, progress=tell, withheld=withheld))
+            run = partial(passes.rewrite, progress=tell, withheld=withheld, runtime=checks.runtime)
+            done = kind.rewrite(model, options, run)
         done.size_before = size
         outcome = Outcome(model, done, options, checks, source, seconds=seconds)
         return _deliver(outcome, delivery, tell, second_opinion or (lambda _: None))
@@ -204,6 +206,7 @@ def _simplified(outcome: Outcome, delivery: OutputOptions | None, progress: Prog
 def _verified(outcome: Outcome, result: ir.Model | Path, delivery: OutputOptions | None, progress: Progress) -> Outcome:
     """Return the outcome with its verdict on the result, staged or in memory. Raises VerificationFailed."""
     if outcome.checks.depth == "none":
+        _require_runtime(outcome)
         return outcome
     kind = formats.of(outcome.source)
     with _timed(outcome.seconds, "verify"):
@@ -211,6 +214,7 @@ def _verified(outcome: Outcome, result: ir.Model | Path, delivery: OutputOptions
     outcome = replace(outcome, verdict=verdict)
     tell = log.info if verdict.verified else log.warning
     tell(__name__, "%s: %s", verdict.status, verdict.reason)
+    _require_runtime(outcome)
     if verdict.status != "failed":
         return outcome
     if delivery is not None and delivery.keep_failed is not None:
@@ -218,3 +222,16 @@ def _verified(outcome: Outcome, result: ir.Model | Path, delivery: OutputOptions
             staged.commit()
     label = delivery.path if delivery is not None else "the result"
     raise VerificationFailed(f"{label}: not written: {verdict.reason}", outcome)
+
+
+def _require_runtime(outcome: Outcome) -> None:
+    """Raise BadInput if the runtime refuses the original at the fixed sizes; not asked if verification has run it."""
+    witnesses = outcome.verdict.witnesses if outcome.verdict is not None else ()
+    if not outcome.report.fixed or any(row.ran_before for row in witnesses):
+        return
+    from bnfold.verification.trial import FixedSizes
+
+    original = formats.of(outcome.source).load(outcome.source)
+    asked = outcome.options.fix_shapes
+    fix_inputs(fixed := original.clone(), asked)
+    FixedSizes(original, fixed, asked, outcome.options.policy, outcome.checks.runtime).require_runtime()

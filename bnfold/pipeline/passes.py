@@ -35,8 +35,19 @@ def describe(run: PassContext) -> None:
 
 
 def fix_shapes(run: PassContext) -> None:
-    """Fix the input shapes that the user gave. Early, because later passes can do more with known sizes."""
-    run.report.fixed = fix_inputs(run.model, run.options.fix_shapes)
+    """Fix the input shapes that the user gave. Early, because later passes can do more with known sizes.
+
+    Raises BadInput if the model cannot run at them.
+    """
+    asked = run.options.fix_shapes
+    original = (run.before or run.model.clone()) if asked else run.model
+    run.report.fixed = fix_inputs(run.model, asked)
+    if not run.report.fixed:
+        return
+    from bnfold.verification.trial import FixedSizes
+
+    note = FixedSizes(original, run.model, asked, run.options.policy, run.runtime).require()
+    run.report.notes.extend([note] if note else [])
 
 
 def choose_overridable(run: PassContext) -> None:
@@ -46,7 +57,9 @@ def choose_overridable(run: PassContext) -> None:
 
 def _folded_trial(run: PassContext, freezes: bool) -> list[BatchNormEvent]:
     """Fold a copy of the model; return what became of its BatchNormalizations."""
-    trial = PassContext(run.model.clone(), run.options, Report(), run.original, lambda *_: None, run.withheld, freezes)
+    trial = PassContext(
+        run.model.clone(), run.options, Report(), run.original, lambda *_: None, run.withheld, freezes=freezes
+    )
     for step in (describe, normalise, raise_opset, fold_affines):
         step(trial)
     return trial.report.batchnorms
@@ -239,14 +252,20 @@ PASSES: tuple[Callable[[PassContext], None], ...] = (
 
 
 def rewrite(
-    model: ir.Model, options: Options, progress: Progress | None = None, withheld: Withheld = NOTHING
+    model: ir.Model,
+    options: Options,
+    progress: Progress | None = None,
+    withheld: Withheld = NOTHING,
+    runtime: str = "none",
 ) -> Report:
-    """Run all passes in place, but for what is ``withheld``.
+    """Run all passes in place, but for what is ``withheld``; ``runtime`` may be asked whether the model runs.
 
     Raises:
         UpgradeBlocked, Unsupported, BadInput: A pass cannot convert or read the model, which is then to be discarded.
     """
-    run = PassContext(model, options, Report(), model.original_names, progress or (lambda *_: None), withheld)
+    run = PassContext(
+        model, options, Report(), model.original_names, progress or (lambda *_: None), withheld, runtime=runtime
+    )
     with ir.utf8(model.label):
         for step in PASSES:
             step(run)

@@ -10,6 +10,7 @@ from bnfold.reference.dispatch import unknown_operator
 from bnfold.reference.evaluate import Observer, OutOfTime, evaluate
 from bnfold.reference.prepared import KeptWeights, Prepared
 from bnfold.reference.registry import CannotEvaluate, Misfit, Noise, Random, TooShort
+from bnfold.reference.trial import Refusal, ShapeTrial, try_shapes
 from bnfold.reference.work import Work
 from bnfold.settings import Policy
 
@@ -24,9 +25,12 @@ __all__ = [
     "Policy",
     "Prepared",
     "Random",
+    "Refusal",
+    "ShapeTrial",
     "Substitute",
     "TooShort",
     "Work",
     "evaluate",
+    "try_shapes",
     "unknown_operator",
 ]

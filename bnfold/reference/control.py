@@ -67,7 +67,7 @@ class _Bodies:
 
 
 def _if(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
-    return bodies.run("then_branch" if np.asarray(inputs[0]).item() else "else_branch", ())
+    return bodies.run("then_branch" if inputs[0].item() else "else_branch", ())
 
 
 def _loop(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
@@ -75,8 +75,8 @@ def _loop(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
 
     The body's condition ends it, as in onnxruntime and onnx's evaluator, although the text ignores it if none is given.
     """
-    trips = None if inputs[0] is None else int(np.asarray(inputs[0]).item())
-    going = True if len(inputs) < 2 or inputs[1] is None else bool(np.asarray(inputs[1]).item())
+    trips = None if inputs[0] is None else int(inputs[0].item())
+    going = True if len(inputs) < 2 or inputs[1] is None else bool(inputs[1].item())
     carried = list(inputs[2:])
     ends = bodies.graph("body").outputs[1 + len(carried) :]
     scans: list[list[Datum]] = [[] for _ in ends]
@@ -86,7 +86,7 @@ def _loop(bodies: _Bodies, inputs: Sequence[Datum]) -> Sequence[Datum]:
     while going and (trips is None or iteration < trips):
         turn = [np.asarray(iteration, np.int64), np.asarray(going), *carried]
         results = bodies.run("body", turn, iteration / trips if trips else 0.0)
-        going = bool(np.asarray(results[0]).item())
+        going = bool(results[0].item())
         carried = results[1 : 1 + len(carried)]
         for scan, piece in zip(scans, results[1 + len(carried) :], strict=True):
             scan.append(piece)

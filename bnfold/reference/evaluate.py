@@ -204,10 +204,10 @@ class Evaluation:
         if isinstance(change, Substitute):
             environment[value] = change.datum
             return change.datum
-        environment[value] = self._altered(value, self._weight(value))
+        environment[value] = self._altered(value, self.weight(value))
         return environment[value]
 
-    def _weight(self, value: ir.Value) -> Datum:
+    def weight(self, value: ir.Value) -> Datum:
         kept = self.prepared.weights.get(value)
         if kept is not None:
             return kept
@@ -216,7 +216,7 @@ class Evaluation:
             raise _undefined(value)
         return self.prepared.weights.keep(value, admitted(stored, self.precision))
 
-    def _input(self, node: ir.Node, slot: int, environment: Environment) -> Datum:
+    def input(self, node: ir.Node, slot: int, environment: Environment) -> Datum:
         """Return what a node reads; None where it has no such input."""
         value = node.input(slot)
         if value is None:
@@ -230,33 +230,36 @@ class Evaluation:
 
     def _run_node(self, node: ir.Node, environment: Environment, bindings: Bindings) -> None:
         """Put the outputs of ``node`` into ``environment``; a mode that leaves some undefined leaves them out."""
-        inputs = [self._input(node, slot, environment) for slot in range(len(node.inputs))]
-        function = self.functions.get(function_key(node.proto)) if self.functions else None
-        results: Sequence[Datum]
-        if function is not None:
-            results = self._call(function, node, inputs, bindings)
-        elif control.handles(node):
-            attrs = resolve(node, bindings, self.precision)
-            run_body = partial(self._run_body, environment, bindings)
-            results = control.run_control(node, attrs, inputs, run_body, self.precision)
-        else:
-            if node.is_op("Cast", "CastLike") and (source := node.input(0)) is not None and source.producer is not None:
-                # Rounding of what follows from constants is no noise: runtimes and rewrites do it once and for all.
-                held = ir.constant(source)
-                inputs[0] = (
-                    admitted(as_declared(inputs[0], held.dtype), self.precision) if held is not None else inputs[0]
-                )
-            bound = partial(self._bound, node, bindings)
-            results = apply_kernel(node, inputs, bound, later=self.later, noise=self.noise)
-            self.work.add(node, inputs, results)
-            if self.jitter is not None and inputs:
-                results = [jittered(result, self.jitter) for result in results]
+        inputs = [self.input(node, slot, environment) for slot in range(len(node.inputs))]
+        results = self.results(node, inputs, environment, bindings)
         for value, result in zip(node.outputs, results, strict=False):
             if value is None or value in environment:  # a fed value stays, even where its node runs for another
                 continue
             environment[value] = self._altered(value, result)
             if self.observer is not None and node.graph is self.main:
                 self.observer(value.name, environment[value])
+
+    def results(
+        self, node: ir.Node, inputs: list[Datum], environment: Environment, bindings: Bindings
+    ) -> Sequence[Datum]:
+        """Return what a call, an operator with bodies or a kernel makes of the inputs."""
+        function = self.functions.get(function_key(node.proto)) if self.functions else None
+        if function is not None:
+            return self._call(function, node, inputs, bindings)
+        if control.handles(node):
+            attrs = resolve(node, bindings, self.precision)
+            run_body = partial(self.run_body, environment, bindings)
+            return control.run_control(node, attrs, inputs, run_body, self.precision)
+        if node.is_op("Cast", "CastLike") and (source := node.input(0)) is not None and source.producer is not None:
+            # Rounding of what follows from constants is no noise: runtimes and rewrites do it once and for all.
+            held = ir.constant(source)
+            inputs[0] = admitted(as_declared(inputs[0], held.dtype), self.precision) if held is not None else inputs[0]
+        bound = partial(self._bound, node, bindings)
+        results = apply_kernel(node, inputs, bound, later=self.later, noise=self.noise)
+        self.work.add(node, inputs, results)
+        if self.jitter is not None and inputs:
+            results = [jittered(result, self.jitter) for result in results]
+        return results
 
     def _bound(self, node: ir.Node, bindings: Bindings, opset: int | None) -> Bound:
         """Return the node as an opset defines it; what a Constant holds may be too large to be kept."""
@@ -268,7 +271,7 @@ class Evaluation:
                 self.prepared.bound[node, opset] = known
         return known
 
-    def _run_body(
+    def run_body(
         self, environment: Environment, bindings: Bindings, body: ir.Graph, inputs: Sequence[Datum], share: float
     ) -> list[Datum]:
         """Run a body; ``share`` says how much of its node's work is done."""

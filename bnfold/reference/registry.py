@@ -202,7 +202,7 @@ def normal_axis(axis: int, rank: int) -> int:
 def int_list(value: Array | list[int]) -> list[int]:
     """Return a list or tensor of one axis, as plain ints."""
     require(np.ndim(value) == 1, f"a list of integers in {np.ndim(value)} axes")
-    return [int(item) for item in np.asarray(value).reshape(-1)]
+    return [int(item) for item in (value.tolist() if isinstance(value, np.ndarray) else value)]
 
 
 LARGEST = 1 << 28

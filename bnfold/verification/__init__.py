@@ -12,14 +12,18 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bnfold import ir, reference
-from bnfold.ir.fixing import fix_inputs
+from bnfold.errors import BadSetting
+from bnfold.ir.fixing import fix_inputs, written
 from bnfold.settings import VerifyOptions
 from bnfold.verification.changes.moved_names import with_original_names
 from bnfold.verification.changes.pairing import paired
 from bnfold.verification.changes.renamed import verdict_on_names
 from bnfold.verification.decision import judge
 from bnfold.verification.inputs.cost import session_seconds
+from bnfold.verification.inputs.data import load_data
 from bnfold.verification.request import RUNTIME_SHARE, Clock, Request, budget_of
 from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.threads import one_thread
@@ -79,7 +83,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     checks = replace(checks or VerifyOptions(), **settings)
     clock = Clock(checks.verify_seconds if budget_seconds is None else budget_seconds)
     old, new = (_opened(source, frozen=frozen) for source in (before, after))
-    fix_inputs(old, fixed or {})
+    checks = _at_fixed_sizes(old, checks, fixed or {})
     named, notes = paired(old, new) if by_position else (new, [])
     request = Request(
         before=old,
@@ -97,6 +101,24 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     with one_thread():
         verdict = judge(request)
     return replace(verdict, notes=(*verdict.notes, *notes)) if notes else verdict
+
+
+def _at_fixed_sizes(old: ir.Model, checks: VerifyOptions, fixed: Mapping[str, Sequence[int]]) -> VerifyOptions:
+    """Fix the sizes of the original; return the options with these sizes as the ones that it is fed."""
+    changed = fix_inputs(old, fixed)
+    values = {value.name: value.shape for value in old.required_inputs() if value.name in changed}
+    shapes = {
+        name: tuple(dim for dim in shape if isinstance(dim, int))
+        for name, shape in values.items()
+        if shape is not None and all(isinstance(dim, int) for dim in shape)
+    }
+    runs = load_data(checks.data, old) if shapes and checks.data is not None else []
+    recorded = [(name, np.shape(run.feeds[name])) for run in runs for name in shapes]
+    for name, given in (*checks.inputs.items(), *recorded):
+        if name in shapes and tuple(given) != tuple(shapes[name]):
+            what = f"input {name!r} has the shape {written(given)}, and is fixed at {written(shapes[name])}"
+            raise BadSetting("inputs" if checks.data is None else "data", what)
+    return replace(checks, inputs={**shapes, **checks.inputs})
 
 
 def _opened(source: Source, *, frozen: bool) -> ir.Model:

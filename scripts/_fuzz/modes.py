@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from _fuzz import bytes_, converts, faults, graphs, rewriting, verifying
+from _fuzz import bytes_, converts, faults, graphs, rewriting, sizes, verifying
 from _fuzz.case import Case, Outcome
 
 HANG_SECONDS = 10.0
@@ -36,6 +36,7 @@ MODES: dict[str, Mode] = {
     "graphs": Mode(graphs.draw, graphs.judge),
     **{mode: _rewriting(mode) for mode in rewriting.DEFAULTS if mode != "convert"},
     "convert": Mode(lambda seed, _: converts.draw(seed), converts.judge, memory=1 << 30),
+    "sizes": Mode(lambda seed, _: sizes.draw(seed), sizes.judge, memory=1 << 30),
     "verify": Mode(lambda seed, _: verifying.draw(seed), verifying.judge, memory=3 << 30, seconds=30.0),
     "faults": Mode(lambda seed, _: faults.draw(seed), faults.judge, memory=3 << 30, seconds=30.0),
 }

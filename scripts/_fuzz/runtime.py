@@ -35,12 +35,12 @@ def compare(before: Path, after: Path) -> tuple[str, bool]:
     original = onnx.load(before, load_external_data=False)
     if is_disputed(original):
         return "", False
-    first = _session(before)
+    first = opened(before)
     feeds = _feeds(first, _dynamic_size(before)) if first is not None else None
     expected = _run(first, feeds) if feeds is not None else None
     if feeds is None or expected is None or is_disputed_at(original, feeds):
         return "", False
-    second = _session(after)
+    second = opened(after)
     if second is None:
         return "", False  # kernels of a version may be missing: bnfold's verification reports it too
     found = _run(second, feeds)
@@ -59,7 +59,7 @@ def accepts(path: Path) -> bool:
         try:
             onnx.checker.check_model(path, full_check=True)
         except Exception:  # noqa: BLE001 - whatever it raises, it does not accept it
-            session = _session(path)
+            session = opened(path)
             feeds = _feeds(session) if session is not None else None
             return feeds is not None and _run(session, feeds) is not None
     return True
@@ -138,7 +138,8 @@ def _is_smooth(node: onnx.NodeProto) -> bool:
     return any(entry.name == "mode" and entry.s != b"nearest" for entry in node.attribute)
 
 
-def _session(path: Path) -> Any:
+def opened(path: Path) -> Any:
+    """Return a session on a file; None if onnxruntime does not take it."""
     try:
         return session(path)
     except Exception:  # noqa: BLE001 - it raises whatever it likes, and all of it means that it does not run
@@ -187,6 +188,11 @@ def _run(session: Any, feeds: dict[str, Array] | None) -> dict[str, Array] | Non
     except Exception:  # noqa: BLE001 - as above
         return None
     return None if any(result is None for result in results.values()) else results  # named without a producer
+
+
+def runs(session: Any, feeds: dict[str, Array]) -> bool:
+    """Whether a session runs on these inputs."""
+    return _run(session, feeds) is not None
 
 
 def _difference(expected: dict[str, Array], found: dict[str, Array]) -> str:

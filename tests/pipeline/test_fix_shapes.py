@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.parser
+import onnx_ir
 import onnxruntime as ort
 import pytest
 from click.testing import CliRunner
 
 import bnfold
 from bnfold.cli.commands import main
-from bnfold.errors import BadSetting
+from bnfold.errors import BadInput, BadSetting
+from bnfold.settings import VerifyOptions
+from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 from tests.conftest import MODELS
 
 VECTORS = ", ".join(f"float[4] {name} = {{1, 2, 3, 4}}" for name in "sbmv")
@@ -153,3 +156,128 @@ def test_the_command_line_reads_and_shows_it(form: str, tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "--fix-shapes: the model has no input 'u'" in result.stderr
     assert not (tmp_path / "p.onnx").exists()
+
+
+def written_model(tmp_path: Path) -> Path:
+    path = tmp_path / "m.onnx"
+    onnx.save(model("float[N,C,H,W] x, float[N,5] z"), path)
+    return path
+
+
+COMMANDS = [
+    ["optimize", "m.onnx", "o.onnx"],
+    ["optimize", "m.onnx", "o.onnx", "--dry-run"],
+    ["optimize", "m.onnx", "o.onnx", "--no-verify"],
+    ["optimize", "m.onnx", "o.onnx", "--runtime", "none"],
+    ["optimize", "m.onnx", "o.onnx", "--no-verify", "--runtime", "none"],
+    ["optimize", "m.onnx", "o.onnx", "--decompose", "all"],
+    ["fold", "m.onnx", "o.onnx"],
+    ["upgrade", "m.onnx", "o.onnx"],
+    ["convert", "m.onnx", "o.onnx", "--opset", "17"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_sizes_at_which_the_model_cannot_run_are_refused(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written_model(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, [*command, "--fix-shapes", "x=1,1,8,8"])
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("bnfold: m.onnx: the model cannot run at --fix-shapes x=1,1,8,8: node 'c' (Conv) gets x")
+    assert line.endswith("it runs at --fix-shapes x=1,3,8,8")
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+    result = CliRunner().invoke(main, [*command, "--fix-shapes", "x=1,3,8,8"])
+    assert result.exit_code == 0, result.stderr
+
+
+@pytest.mark.parametrize("rewrite", [bnfold.optimize, bnfold.fold, bnfold.upgrade])
+def test_the_functions_refuse_them_as_well(rewrite: Any) -> None:
+    with pytest.raises(BadInput, match="the model cannot run at --fix-shapes x=1,4,8,8"):
+        rewrite(model("float[N,C,H,W] x, float[N,5] z"), fix_shapes={"x": (1, 4, 8, 8)})
+
+
+def test_passes_refuse_them_as_well() -> None:
+    from bnfold.passes import ConvertOpsetPass
+
+    source = onnx_ir.from_proto(model("float[N,C,H,W] x, float[N,5] z"))
+    convert = ConvertOpsetPass("keep", options=bnfold.Options(fix_shapes={"x": (1, 4, 8, 8)}))
+    with pytest.raises((BadInput, onnx_ir.passes.PassError), match=r"cannot run at|ConvertOpsetPass"):
+        convert(source)
+
+
+def test_of_a_folder_only_models_that_cannot_run_are_refused(tmp_path: Path) -> None:
+    (source := tmp_path / "in").mkdir()
+    onnx.save(model("float[N,C,H,W] x, float[N,5] z"), source / "conv.onnx")
+    head = '<ir_version: 8, opset_import: ["": 15]>'
+    onnx.save(
+        onnx.parser.parse_model(f"{head} g (float[N,C,H,W] x) => (float y) {{ y = Relu (x) }}"), source / "r.onnx"
+    )
+    result = CliRunner().invoke(main, ["optimize", str(source), str(tmp_path / "out"), "--fix-shapes", "x=1,1,8,8"])
+    assert result.exit_code == 1
+    assert [path.name for path in (tmp_path / "out").glob("*.onnx")] == ["r.onnx"]
+
+
+def test_what_could_not_be_tried_is_noted() -> None:
+    head = '<ir_version: 8, opset_import: ["": 15, "me": 1]>'
+    text = f"{head} g (float[N,4] x) => (float[N,4] y) {{ a = me.Mine (x) y = Relu (a) }}"
+    outcome = bnfold.optimize(onnx.parser.parse_model(text), fix_shapes={"N": (3,)})
+    assert any("not wholly tried at the fixed sizes" in note for note in outcome.report.notes)
+
+
+def large_convolutions() -> onnx.ModelProto:
+    """Two of 16 channels: with a large image they are run in a runtime as a whole, usually with a smaller one."""
+    head = '<ir_version: 8, opset_import: ["": 15]>'
+    body = "c = Conv (x, w) n = BatchNormalization (c, s, s, s, s) y = Conv (n, v)"
+    source = onnx.parser.parse_model(f"{head} g (float[N,3,H,W] x) => (float[N,16,K,L] y) {{ {body} }}")
+    rng = np.random.default_rng(0)
+    for name, shape in {"w": (16, 3, 3, 3), "v": (16, 16, 3, 3), "s": (16,)}.items():
+        array = rng.uniform(0.5, 1.5, shape).astype(np.float32)
+        source.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return source
+
+
+@pytest.mark.parametrize("depth", ["auto", "full"])
+def test_whole_models_are_run_at_these_sizes_alone(depth: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[tuple[int, ...]] = set()
+    plain = RuntimeProcess.run
+
+    def run(self: RuntimeProcess, source: Any, samples: Any, *rest: Any) -> Any:
+        seen.update(sample["x"].shape for sample in samples)
+        return plain(self, source, samples, *rest)
+
+    monkeypatch.setattr(RuntimeProcess, "run", run)
+    checks = VerifyOptions(depth=depth)
+    outcome = bnfold.optimize(large_convolutions(), fix_shapes={"x": (1, 3, 300, 260)}, verify=checks)
+    assert outcome.verified
+    assert seen == {(1, 3, 300, 260)}
+
+
+def test_a_runtime_that_refuses_what_the_evaluator_takes_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verification does not need it, if the models are small or nothing has changed."""
+    plain = RuntimeProcess.run
+
+    def run(self: RuntimeProcess, source: Any, samples: Any, *rest: Any) -> Any:
+        if any(sample["x"].shape == (1, 3, 5, 5) for sample in samples):
+            return RuntimeResult("onnxruntime", error="InvalidArgument: five is too few")
+        return plain(self, source, samples, *rest)
+
+    monkeypatch.setattr(RuntimeProcess, "run", run)
+    with pytest.raises(BadInput, match=r"x=1,3,5,5: onnxruntime says InvalidArgument: five is too few; it runs at"):
+        bnfold.optimize(model(), fix_shapes={"x": (1, 3, 5, 5)})
+    assert bnfold.optimize(model(), fix_shapes={"x": (1, 3, 6, 5)}).verified
+
+
+def test_other_sizes_for_verification_contradict_them(tmp_path: Path) -> None:
+    def optimize(batch: int, **checks: Any) -> bnfold.Outcome:
+        return bnfold.optimize(model(), fix_shapes={"x": (batch, 3, 8, 8)}, verify=VerifyOptions(**checks))
+
+    with pytest.raises(BadSetting, match="inputs: input 'x' has the shape 2,3,8,8, and is fixed at 1,3,8,8"):
+        optimize(1, inputs={"x": (2, 3, 8, 8)})
+    assert optimize(1, inputs={"x": (1, 3, 8, 8)}).verified
+    np.savez(tmp_path / "feeds.npz", x=np.ones((2, 3, 8, 8), np.float32), z=np.ones((2, 5), np.float32))
+    with pytest.raises(BadSetting, match="data: input 'x' has the shape 2,3,8,8, and is fixed at 1,3,8,8"):
+        optimize(1, data=tmp_path / "feeds.npz")
+    assert optimize(2, data=tmp_path / "feeds.npz").verified

@@ -15,6 +15,7 @@ import numpy as np
 
 from bnfold.reference.kernels.shifted import by_shifts, gathers_more
 from bnfold.reference.kernels.window import Index, Window, last_axes, paddings, per_axis, window
+from bnfold.reference.outlines import Outline, outline
 from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, require
 from bnfold.reference.streamed import StreamedWeight
 
@@ -31,6 +32,8 @@ def conv(call: Call, x: Array, w: Array | StreamedWeight, b: Array | None = None
     """Compute X (N, C, spatial…), W (M, C/group, kernel…), B (M) -> Y (N, M, spatial…)."""
     win = conv_window(call, x.shape, w.shape)
     groups = call.attr("group", 1)
+    if isinstance(x, Outline):
+        return biased(outline((x.shape[0], w.shape[0], *win.size), x.dtype), b)
     if isinstance(w, StreamedWeight):
         return biased(_by_rows(win.padded(x, 0), w, win), b)
     if win.size == x.shape[2:] and max((*win.kernel, *win.strides), default=1) == 1:

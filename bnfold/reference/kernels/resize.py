@@ -59,7 +59,7 @@ def upsample(call: Call, x: Array, scales: Array | None = None) -> Result:
     if call.version == 1:
         factors = [1.0, 1.0, call.attr("height_scale"), call.attr("width_scale")]
     else:
-        factors = [float(scale) for scale in (call.attr("scales") if scales is None else scales.reshape(-1))]
+        factors = [float(scale) for scale in (call.attr("scales") if scales is None else scales.reshape(-1).tolist())]
     mode = "linear" if call.attr("mode") in ("bilinear", "trilinear") else call.attr("mode")
     fits = len(factors) == x.ndim and all(factor >= 1 or (factor > 0 and call.op == "Resize") for factor in factors)
     below = " go below 1, and Upsample only enlarges" if call.op != "Resize" and min(factors, default=1) < 1 else ""
@@ -91,7 +91,7 @@ def resize(call: Call, x: Array, roi: Array | None = None, scales: Datum = None,
     by_scale, by_size = (tensor is not None and tensor.size > 0 for tensor in (scales, sizes))
     require(by_scale != by_size, "one of scales and sizes is to be given")
     if by_scale:
-        given = [float(scale) for scale in scales.reshape(-1)]
+        given = [float(scale) for scale in scales.reshape(-1).tolist()]
         require(min(given) > 0, f"scales {given}")
         news = [_scaled(n, s, e - b) for n, s, (b, e) in zip(lengths, given, regions, strict=True)]
     else:
@@ -103,7 +103,7 @@ def resize(call: Call, x: Array, roi: Array | None = None, scales: Datum = None,
 
 
 def _regions(roi: Array | None, count: int) -> list[tuple[float, float]]:
-    bounds = [] if roi is None else [float(bound) for bound in roi.reshape(-1)]
+    bounds = [] if roi is None else [float(bound) for bound in roi.reshape(-1).tolist()]
     require(len(bounds) == 2 * count, "tf_crop_and_resize without a region for every axis")
     return list(zip(bounds[:count], bounds[count:], strict=True))
 

@@ -1,0 +1,222 @@
+"""Whether a model runs at the sizes that a caller fixes: tried on shapes alone, and in a runtime if these say less."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, islice
+from operator import itemgetter
+
+from bnfold import ir, reference
+from bnfold.errors import BadInput, BnfoldError
+from bnfold.ir.fixing import written
+from bnfold.ir.shapes.unification import Known
+from bnfold.reference import Refusal, ShapeTrial
+from bnfold.verification.as_read import as_read
+from bnfold.verification.inputs.choices import Shapes, choices
+from bnfold.verification.inputs.cost import estimate, memory_there_is, session_seconds
+from bnfold.verification.inputs.drawing import known_sizes, random_feeds
+from bnfold.verification.inputs.shapes import elements, open_places
+from bnfold.verification.inputs.sized import sized
+from bnfold.verification.runtimes.runtime import RuntimeProcess
+
+_LIMIT_SECONDS = 10.0
+"""For one trial, which takes a tenth of a second for a network."""
+
+_HINT_SECONDS = 2.0
+_USUAL = (1, 3, 2, 4, 8, 16, 32, 64, 224)
+_MOST_SIZES = 32
+_MOST_OPEN = 8
+"""Choices of the sizes that stay open."""
+
+_MOST_ELSEWHERE = 3
+"""Choices of sizes that owe nothing to the caller's."""
+
+_MOST_ASKED = 12
+"""Other sizes at which a runtime is asked to run what it refuses at the caller's."""
+
+_RUNTIME_SECONDS = 60.0
+_LARGEST_RUN = 20.0
+"""Counted seconds in the evaluator; a runtime is ten times faster."""
+
+_CHEAP_RUN = 1.0
+"""The same for a model that no kernel refuses: verification left the runtime out for its cost."""
+
+_MOST_BYTES = 1 << 30
+_REFUSALS = ("Fail", "InvalidArgument", "InvalidGraph", "RuntimeException")
+"""The exceptions with which onnxruntime refuses a model. A process that is late or dies has refused nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSizes:
+    """A model as it came, the same model with the sizes that a caller ``asked`` for, and how both are read."""
+
+    original: ir.Model
+    fixed: ir.Model
+    asked: Mapping[str, Sequence[int]]
+    policy: reference.Policy
+    runtime: str = "none"
+
+    def require(self) -> str:
+        """Try the model on shapes alone; return a note on what that cannot say, empty if there is nothing to note.
+
+        The runtime is asked about a node that refuses, because it may take it, and about what could not be tried.
+
+        Raises:
+            BadInput: The model cannot run at these sizes.
+        """
+        try:
+            known, followed = known_sizes(self.fixed, {})
+            tried = [(shapes, self._trial(self.fixed, shapes)) for shapes in _shapes(self.fixed, known, followed)]
+        except BnfoldError as error:
+            return _untried(str(error))
+        shapes, trial = next((one for one in tried if one[1].refusal is None), tried[0])
+        if trial.refusal is None:
+            return _untried(self._ask_runtime(shapes, trial.untried)) if trial.untried else ""
+        why = _why(trial.refusal)
+        if self._error(self.original, shapes) == "":
+            return (
+                f"{self.runtime} runs the model at the fixed sizes, but its operators' texts do not allow them: {why}"
+            )
+        hint = self._hint(shapes, trial.refusal)
+        if hint and self._as_asked(hint) == self._as_asked(shapes):  # other sizes fit where these stay open
+            return ""
+        nodes = {other.refusal.node for _, other in tried if other.refusal is not None}
+        is_open = bool(open_places(known))
+        if is_open and (not hint or len(nodes) > 1):
+            return _untried(f"no sizes were found for those that stay open: {why}")
+        if not hint and self._trial(self.fixed, shapes, later=True).refusal is None:
+            return _untried(f"some node has not the form of its own version: {why}")
+        raise self._refused(why, hint, is_open=is_open)
+
+    def require_runtime(self) -> None:
+        """Let the runtime run the model once, if that is cheap. Raises BadInput if it refuses the caller's sizes."""
+        with suppress(BnfoldError):
+            known, _ = known_sizes(self.fixed, {})
+            if open_places(known):
+                return
+            shapes = {name: tuple(dim for dim in shape if isinstance(dim, int)) for name, shape in known.items()}
+            if estimate(sized(self.fixed, shapes)).seconds > _CHEAP_RUN:
+                return
+        self._ask_runtime(shapes, "")
+
+    def _trial(self, model: ir.Model, shapes: Shapes, *, later: bool = False) -> ShapeTrial:
+        return reference.try_shapes(model, shapes, policy=self.policy, limit_seconds=_LIMIT_SECONDS, later=later)
+
+    def _ask_runtime(self, shapes: Shapes, untried: str) -> str:
+        """Return ``untried`` if the runtime cannot say more; empty if it runs the model.
+
+        Raises BadInput if it opens the model, and runs it at other sizes, but not at these, whatever is fed.
+        """
+        error = self._error(self.original, shapes)
+        if not error:
+            return "" if error == "" else untried
+        is_refusal = error.split(":")[0] in _REFUSALS and "allocat" not in error
+        if is_refusal and self._error(self.original, None) == "" and self._error(self.original, shapes, 1):
+            for other in islice(chain(self._elsewhere(), self._with_one_changed(shapes)), _MOST_ASKED):
+                if self._error(self.original, other) == "":
+                    raise self._refused(f"{self.runtime} says {error}", other)
+        return untried
+
+    def _error(self, model: ir.Model, shapes: Shapes | None, sample: int = 0) -> str | None:
+        """Return what the runtime says of a run at these sizes (None: when it opens the model), empty if it runs.
+
+        None if it is not asked, for there is none, or the model is too large for it.
+        """
+        if self.runtime != "onnxruntime" or session_seconds(model) > _RUNTIME_SECONDS / 10:
+            return None
+        if model.parameter_bytes() > _MOST_BYTES:
+            return None
+        samples = []
+        if shapes is not None:
+            at = sized(model, shapes)
+            cost = estimate(at)
+            if cost.seconds > _LARGEST_RUN or max(cost.memory, elements(shapes) * 8) > memory_there_is():
+                return None
+            samples = [random_feeds(at, shapes, 0, sample)]
+        found = RuntimeProcess(self.runtime).run(as_read(model, model.path, self.policy), samples, _RUNTIME_SECONDS)
+        return None if "is not installed" in found.error else found.error
+
+    def _elsewhere(self) -> Iterator[Shapes]:
+        """Yield other sizes that the original may take."""
+        with suppress(BnfoldError):
+            known, followed = known_sizes(self.original, {})
+            for choice in islice(choices(self.original, known, followed), _MOST_ELSEWHERE):
+                yield choice.shapes
+
+    def _hint(self, shapes: Shapes, refusal: Refusal) -> Shapes:
+        """Return sizes at which the model runs, with one change if possible; empty if none are found."""
+        end = time.monotonic() + _HINT_SECONDS
+        for other in chain(self._with_one_changed(shapes, _numbers(refusal)), self._elsewhere()):
+            if time.monotonic() > end:
+                break
+            if self._trial(self.original, other).refusal is None:
+                return other
+        return {}
+
+    def _with_one_changed(self, shapes: Shapes, numbers: Collection[int] = ()) -> Iterator[Shapes]:
+        """Yield the sizes with one that is dynamic in the original changed, to the nearest numbers first."""
+        values = {value.name: value.shape for value in self.original.required_inputs()}
+        declared = {name: shape or [None] * len(shapes[name]) for name, shape in values.items()}
+        sizes = sorted({*_USUAL, *numbers} - {0})[:_MOST_SIZES]
+        changes = [
+            (max(size / shapes[name][axis], shapes[name][axis] / size), places, size)
+            for size in sizes
+            for places in open_places(declared)
+            for name, axis in places[:1]
+            if shapes[name][axis] not in (0, size)
+        ]
+        for _, places, size in sorted(changes, key=itemgetter(0)):
+            changed = {name: [*shape] for name, shape in shapes.items()}
+            for name, axis in places:
+                changed[name][axis] = size
+            yield {name: tuple(shape) for name, shape in changed.items()}
+
+    def _refused(self, why: str, other: Shapes, *, is_open: bool = False) -> BadInput:
+        """Return the error, with sizes at which the model runs, if some were found."""
+        advice = "give other sizes, or leave that out"
+        if other:
+            verb = "runs" if self._trial(self.original, other) == ShapeTrial() else "may run"
+            advice = f"it {verb} at {_typed(self._as_asked(other))}"
+        also = "; if other sizes of the open axes fit, give these as well" if is_open else ""
+        return BadInput(f"{self.original.label}: the model cannot run at {_typed(self.asked)}: {why}; {advice}{also}")
+
+    def _as_asked(self, shapes: Shapes) -> dict[str, Sequence[int]]:
+        """Return sizes by the names that the caller used: of inputs, or of single sizes."""
+        named = {
+            dim: (shapes[value.name][axis],)
+            for value in self.original.required_inputs()
+            for axis, dim in enumerate(value.shape or ())
+            if isinstance(dim, str)
+        }
+        return {name: shapes.get(name) or named[name] for name in self.asked}
+
+
+def _shapes(model: ir.Model, known: Mapping[str, Known], followed: ir.Model | None) -> Iterator[Shapes]:
+    """Yield the caller's sizes, with several choices of those that stay open."""
+    if not open_places(known):
+        yield {name: tuple(dim for dim in shape if isinstance(dim, int)) for name, shape in known.items()}
+        return
+    for choice in islice(choices(model, known, followed), _MOST_OPEN):
+        yield choice.shapes
+
+
+def _untried(reason: str) -> str:
+    return f"the model was not wholly tried at the fixed sizes: {reason}" if reason else ""
+
+
+def _typed(shapes: Mapping[str, Sequence[int]]) -> str:
+    return " ".join(f"--fix-shapes {shlex.quote(f'{name}={written(shape)}')}" for name, shape in shapes.items())
+
+
+def _numbers(refusal: Refusal) -> set[int]:
+    return {int(number) for _, text in refusal.inputs for number in re.findall(r"\d+", text)}
+
+
+def _why(refusal: Refusal) -> str:
+    inputs = ", ".join(f"{name} {shape}" for name, shape in refusal.inputs)
+    return f"node {refusal.node.label!r} ({refusal.node.op_type}) gets {inputs}: {refusal.reason}"
