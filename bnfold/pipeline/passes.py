@@ -9,10 +9,10 @@ from bnfold import converting, ir, log
 from bnfold.converting.ir_version import FUNCTIONS_SINCE, keep_ir_version, require_ir_version
 from bnfold.errors import Unsupported, UpgradeBlocked
 from bnfold.ir import lifting
+from bnfold.ir.checking import checker_error
 from bnfold.ir.fixing import fix_inputs, state_shapes
 from bnfold.ir.graph import state_opset
 from bnfold.pipeline import lowest, overridable
-from bnfold.pipeline.checker import checker_error
 from bnfold.pipeline.context import NOTHING, PassContext, Withheld, log_decisions
 from bnfold.pipeline.folds import fold_affines, fold_again
 from bnfold.pipeline.formats import Progress
@@ -227,8 +227,7 @@ def check(run: PassContext) -> None:
     before = ir.load(run.model.path) if run.model.path is not None else run.before
     if before is None:
         return
-    before.proto.ir_version = run.model.proto.ir_version
-    if not checker_error(before):
+    if not checker_error(before, run.model.proto.ir_version):
         raise Unsupported(f"the rewritten model would not be valid ONNX, and the original is: {error}")
 
 
