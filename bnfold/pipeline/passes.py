@@ -47,7 +47,7 @@ def choose_overridable(run: PassContext) -> None:
 def _folded_trial(run: PassContext, freezes: bool) -> list[BatchNormEvent]:
     """Fold a copy of the model; return what became of its BatchNormalizations."""
     trial = PassContext(run.model.clone(), run.options, Report(), run.original, lambda *_: None, run.withheld, freezes)
-    for step in (describe, normalise, raise_opset, fold_affines):
+    for step in (describe, normalise, repair, raise_opset, fold_affines):
         step(trial)
     return trial.report.batchnorms
 
@@ -68,6 +68,13 @@ def normalise(run: PassContext) -> None:
         text = f"{weights} no longer listed as {'inputs' if count > 1 else 'input'} (only IR version 3 required that)"
         run.report.repairs.append(Repair("initializer-inputs", "", text))
         converting.leave_old_ir(run.model)
+
+
+def repair(run: PassContext) -> None:
+    """Repair what no runtime takes, if that is exact. Before the conversion, which has to read it."""
+    from bnfold.converting.repairing import repair
+
+    run.report.repairs.extend(repair(run.model))
 
 
 def raise_opset(run: PassContext) -> None:
@@ -232,8 +239,8 @@ def check(run: PassContext) -> None:
 
 
 PASSES: tuple[Callable[[PassContext], None], ...] = (
-    describe, fix_shapes, choose_overridable, normalise, raise_opset, decide_branches, fold_affines, tell_training,
-    decompose, lift_constants, simplify, fold_again, remove_dead_nodes, set_ir_version, check,
+    describe, fix_shapes, choose_overridable, normalise, repair, raise_opset, decide_branches, fold_affines,
+    tell_training, decompose, lift_constants, simplify, fold_again, remove_dead_nodes, set_ir_version, check,
 )  # fmt: skip
 
 
