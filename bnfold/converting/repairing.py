@@ -43,15 +43,17 @@ def _store_as_taken(model: ir.Model) -> list[Repair]:
         wanted = _single_types(node.op_type, version) if version is not None else ()
         for slot, dtype in wanted:
             value = node.input(slot)
-            if value is None or value.dtype in (None, dtype) or version is None or not fits(node, version):
+            if value is None or value.dtype == dtype or version is None or not fits(node, version):
+                continue
+            tensor = stored(value)
+            if tensor is None or tensor.dtype == dtype:
                 continue
             key = value, dtype, node.graph
             if key not in others:
-                tensor = _retyped(value, dtype)
-                if tensor is None:
+                if (other := _retyped(tensor, dtype)) is None:
                     continue
-                others[key] = node.graph.add_constant(value.name, tensor)
-            text = f"{value.name!r} was {type_name(value.dtype)}, which {node.op_type} does not take there"
+                others[key] = node.graph.add_constant(value.name, other)
+            text = f"{value.name!r} was {type_name(tensor.dtype)}, which {node.op_type} does not take there"
             repairs.append(Repair("operand-type", node.label, f"{text}: it is stored as {type_name(dtype)} now"))
             node.set_input(slot, others[key])
     if others:
@@ -68,23 +70,19 @@ def _single_types(op_type: str, version: int) -> tuple[tuple[int, int], ...]:
     return tuple((slot, kinds[kind]) for slot, kind in single if kind in kinds)
 
 
-def _retyped(value: ir.Value, dtype: int) -> InMemory | None:
-    """Return a constant in another type of its kind; None if it is no constant, or numbers would change."""
-    if not any({value.dtype, dtype} <= kind for kind in (_FLOATS, _INTEGERS)):
+def _retyped(tensor: ir.Tensor, dtype: int) -> InMemory | None:
+    """Return a constant in another type of its kind; None if numbers would change, or cannot be read."""
+    if not any({tensor.dtype, dtype} <= kind for kind in (_FLOATS, _INTEGERS)):
         return None
     try:
-        tensor = stored(value)
-        numbers = None if tensor is None else tensor.numpy()
+        numbers = tensor.numpy()
     except BnfoldError:
-        return None
-    if numbers is None:
         return None
     with np.errstate(all="ignore"):
         other = numbers.astype(numpy_type(dtype))
-        back = other.astype(numbers.dtype)
-    wide = np.float64 if dtype in _FLOATS else object
+    wide = np.float64 if dtype in _FLOATS else object  # in which all of them are different numbers
     is_same = np.array_equal(numbers.astype(wide), other.astype(wide), equal_nan=dtype in _FLOATS)
-    return InMemory(dtype, other) if is_same and np.array_equal(back, numbers, equal_nan=dtype in _FLOATS) else None
+    return InMemory(dtype, other) if is_same else None
 
 
 def _return_own_values(model: ir.Model) -> list[Repair]:
@@ -104,9 +102,7 @@ def _return_own_values(model: ir.Model) -> list[Repair]:
             if value.type is not None:
                 graph.types[own.name] = deepcopy(value.type)
             graph.set_output(slot, own)
-            text = (
-                f"a branch or body returned the outer value {value.name!r}: an Identity of it now, as runtimes demand"
-            )
+            text = f"a branch or body returned the outer value {value.name!r}: now an Identity, as runtimes demand"
             repairs.append(Repair("outer-output", graph.parent.label, text))
     return repairs
 
@@ -126,6 +122,6 @@ def _declare_as_made(model: ir.Model) -> list[Repair]:
             if isinstance(info, onnx.ValueInfoProto) and info.name == value.name:
                 info.type.CopyFrom(kind)
         label = value.name if value.producer is None else value.producer.label
-        text = f"{value.name!r} was declared as {type_name(declared)} and is {type_name(dtype)}: the declaration is corrected"
+        text = f"{value.name!r} was declared as {type_name(declared)} and is {type_name(dtype)}: it is declared so now"
         repairs.append(Repair("false-type", label, text))
     return repairs

@@ -186,7 +186,8 @@ def _as_loaded(request: Request, verdict: Verdict, opinion: RuntimeOpinion) -> V
     if invalid := new_error(request.before, request.after):
         is_failed = invalid.is_certain and kind != "taken"
         if is_failed or (verdict.verified and (invalid.is_certain or kind != "taken")):
-            reason = f"the rewritten model is no valid ONNX, and the original is: {invalid.text}"
+            original = "the original is" if invalid.is_certain else "whether the original is cannot be told"
+            reason = f"the rewritten model is no valid ONNX, and {original}: {invalid.text}"
             return replace(
                 verdict, status="failed" if is_failed else "unverified", reason=reason, decided_by="interface"
             )
