@@ -20,6 +20,7 @@ from bnfold.batch.locations import Place
 from bnfold.batch.worker import Counts, FileResult, Settings, Task, aliases, process_one, remaining, renamed, report
 from bnfold.errors import BadInput, BnfoldError, SameFile, WrongUsage
 from bnfold.pipeline.job import process
+from bnfold.pipeline.outcome import open_in_runtime
 
 INTERRUPTED = "interrupted: run the same command again to resume"
 
@@ -109,13 +110,18 @@ def inspect(models: Sequence[Place], settings: Settings, progress: Callable[[str
             with place.opened() as path:
                 names = aliases(path, place)
                 outcome = process(path, None, settings.options, settings.checks)
+                open_in_runtime(outcome)
                 document = report(outcome, full=settings.delivery.explained)
                 left, why = remaining(outcome, settings.unwanted)
+                message = "; ".join(filter(None, (why, outcome.report.loading)))
                 nodes = outcome.left(settings.unwanted) if left else []
                 if not settings.options.fold:  # nothing was tried, so there is no reason
                     nodes = [(label, graph, "") for label, graph, _ in nodes]
                 result = FileResult(
-                    *(str(place), None, "inspected", why, document), left=left, counts=Counts.of(document), nodes=nodes
+                    *(str(place), None, "inspected", message, document),
+                    left=left,
+                    counts=Counts.of(document),
+                    nodes=nodes,
                 )
         except BnfoldError as error:
             result = FileResult(str(place), None, "failed", str(error))
