@@ -32,6 +32,7 @@ from bnfold.batch.worker import (
 )
 from bnfold.errors import BadInput, SameFile, WrongUsage
 from bnfold.pipeline.job import process
+from bnfold.pipeline.outcome import open_in_runtime
 
 INTERRUPTED = "interrupted: run the same command again to resume"
 
@@ -147,13 +148,18 @@ def inspect(models: Sequence[Place], settings: Settings, progress: Callable[[str
             with place.opened() as path:
                 names = aliases(path, place)
                 outcome = process(path, None, settings.options, settings.checks)
+                open_in_runtime(outcome)
                 document = report(outcome, full=settings.delivery.explained)
                 left, why = remaining(outcome, settings.unwanted)
+                message = "; ".join(filter(None, (why, outcome.report.loading)))
                 nodes = outcome.left(settings.unwanted) if left else []
                 if not settings.options.fold:  # nothing was tried, so there is no reason
                     nodes = [(label, graph, "") for label, graph, _ in nodes]
                 result = FileResult(
-                    *(str(place), None, "inspected", why, document), left=left, counts=Counts.of(document), nodes=nodes
+                    *(str(place), None, "inspected", message, document),
+                    left=left,
+                    counts=Counts.of(document),
+                    nodes=nodes,
                 )
         except Exception as error:  # noqa: BLE001 - the others go on
             result = FileResult(str(place), None, "failed", describe(error))

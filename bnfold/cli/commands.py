@@ -108,6 +108,7 @@ def convert(args: Invocation) -> None:
 @sources
 @takes(
     *("target_opset", "as_is", "quantization", *DECOMPOSING, *FOLDING, *READING, *REPORTING),
+    option("runtime", default="none", help="Also open the model in this runtime, and say whether it loads."),
     *("output_format", "exclude"),
     option("quiet", help="Print only errors, and what --assert-none forbids."),
     reads=("sources",),
@@ -124,11 +125,13 @@ def inspect(args: Invocation) -> None:
 def _inspect(args: Invocation) -> None:
     from bnfold.cli import folders, publish
     from bnfold.pipeline import job
+    from bnfold.pipeline.outcome import open_in_runtime
 
     single.check(args)
     if args.is_many or args.lists_findings or args.leaves_out(args.source):
         sys.exit(folders.inspect(args))
     outcome = single.process(args, None)
+    open_in_runtime(outcome)
     document = outcome.to_json()
     if args.run.quantization:
         document["quantization"] = job.quantization(outcome)
@@ -247,7 +250,7 @@ main.add_command(about.completion)
 def _run(args: Invocation) -> None:
     """Process one model, or many, and report on it."""
     if args.run.dry_run:
-        _inspect(args._replace(output="", checks=replace(args.checks, depth="none")))
+        _inspect(args._replace(output="", checks=replace(args.checks, depth="none", runtime="none")))
     single.check(args)
     if args.is_many:
         from bnfold.cli import folders

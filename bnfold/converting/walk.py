@@ -16,7 +16,7 @@ import onnx
 from bnfold import ir
 from bnfold.converting import exporter_quirks, table
 from bnfold.converting.adapters import batchnorm, broadcast, normalization, prestandard, scan
-from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType
+from bnfold.converting.context import FIX_SHAPES, ConversionContext, Inexpressible, UnknownType
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.errors import Unsupported, UpgradeBlocked
 from bnfold.ir.forms import fits, form_of
@@ -250,6 +250,8 @@ class GraphConverter:
         self, graph: ir.Graph, label: str, op_type: str, version: int | None, why: str, needs: int | None = None
     ) -> None:
         place = f" in {graph.path}" if graph.path else ""
+        if not any(value.is_dynamic for value in graph.model.required_inputs()):
+            why = why.replace(f": {FIX_SHAPES}", "")  # no size is open that a caller could give
         self.blockers.append(Blocker(op_type, version, f"{label!r}{place}", why, needs))
         if self.fail_fast:
             raise UpgradeBlocked(str(self.blockers[0]), [str(self.blockers[0])])

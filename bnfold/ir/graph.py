@@ -132,6 +132,14 @@ class Graph:
         self._stale = self.order_changed = True
         return node
 
+    def set_output(self, slot: int, value: Value) -> None:
+        """Hand out another value at ``slot``, of the type that is declared there."""
+        assert isinstance(self.proto, onnx.GraphProto), "of a function, callers know the names"
+        self.outputs[slot].output_slots -= 1
+        value.output_slots += 1
+        self.outputs[slot] = value
+        self.proto.output[slot].name = value.name
+
     def reorder(self, nodes: list[Node]) -> None:
         """Put the nodes of this graph in the given order."""
         self._nodes, self.order_changed = nodes, True

@@ -17,8 +17,8 @@ from typing import IO
 
 from bnfold import ir
 from bnfold.errors import BadCommand, BnfoldError
+from bnfold.ir.checking import checker_error
 from bnfold.pipeline import simplifiers
-from bnfold.pipeline.checker import checker_error
 
 TAKE_DATA_FILES = frozenset({"onnxscript", "onnxruntime"})
 """Simplifiers that take weights from a data file; the others hold a model as one message, which ends at 2 GB."""

@@ -152,6 +152,7 @@ class Onnx:
             frozen=report is not None and bool(report.frozen),
             fixed=options.fix_shapes,
             policy=options.policy,
+            chose_version=not is_rewrite or options.names_version,
             progress=progress,
             by_position=not is_rewrite,
         )

@@ -132,6 +132,8 @@ class Outcome:
         document.update(facts)
         document["output"] = _file_facts(self.output)
         document["verify"] = self.verdict.to_json() if self.verdict is not None else None
+        if self.report.runtime is not None:
+            document["runtime"] = dict(self.report.runtime)
         if self.report.latency is not None:
             document["latency"] = dict(self.report.latency)
         document["steps"] = [row.to_json() for row in self.steps]
@@ -152,6 +154,18 @@ class Outcome:
         both = {"before": self.report.before.products, "after": self.report.after.products}
         counted = {when: products and products.to_json() for when, products in both.items()}
         return {**facts, "multiply_adds": counted, "input": _file_facts(self.source)}
+
+
+def open_in_runtime(outcome: Outcome) -> None:
+    """Add to the report whether the runtime loads the original, if one is asked for."""
+    if outcome.checks.runtime == "none":
+        return
+    from bnfold.verification.runtimes.runtime import RuntimeProcess
+
+    source = outcome.source if isinstance(outcome.source, Path) else formats.of(outcome.source).load(outcome.source)
+    answer = RuntimeProcess(outcome.checks.runtime).run(source, [], outcome.checks.verify_seconds)
+    loads = None if answer.error and answer.obstacle == "not looked" else answer.ran
+    outcome.report.runtime = {"name": answer.runtime, "loads": loads, "reason": answer.error}
 
 
 def measure(outcome: Outcome) -> None:

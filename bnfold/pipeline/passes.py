@@ -9,10 +9,10 @@ from bnfold import converting, ir, log
 from bnfold.converting.ir_version import FUNCTIONS_SINCE, keep_ir_version, require_ir_version
 from bnfold.errors import Unsupported, UpgradeBlocked
 from bnfold.ir import lifting
+from bnfold.ir.checking import checker_error
 from bnfold.ir.fixing import fix_inputs, state_shapes
 from bnfold.ir.graph import state_opset
 from bnfold.pipeline import lowest, overridable
-from bnfold.pipeline.checker import checker_error
 from bnfold.pipeline.context import NOTHING, PassContext, Withheld, log_decisions
 from bnfold.pipeline.folds import fold_affines, fold_again
 from bnfold.pipeline.formats import Progress
@@ -60,7 +60,7 @@ def _folded_trial(run: PassContext, freezes: bool) -> list[BatchNormEvent]:
     trial = PassContext(
         run.model.clone(), run.options, Report(), run.original, lambda *_: None, run.withheld, freezes=freezes
     )
-    for step in (describe, normalise, raise_opset, fold_affines):
+    for step in (describe, normalise, repair, raise_opset, fold_affines):
         step(trial)
     return trial.report.batchnorms
 
@@ -81,6 +81,13 @@ def normalise(run: PassContext) -> None:
         text = f"{weights} no longer listed as {'inputs' if count > 1 else 'input'} (only IR version 3 required that)"
         run.report.repairs.append(Repair("initializer-inputs", "", text))
         converting.leave_old_ir(run.model)
+
+
+def repair(run: PassContext) -> None:
+    """Repair what no runtime takes, if that is exact. Before the conversion, which has to read it."""
+    from bnfold.converting.repairing import repair
+
+    run.report.repairs.extend(repair(run.model))
 
 
 def raise_opset(run: PassContext) -> None:
@@ -240,14 +247,13 @@ def check(run: PassContext) -> None:
     before = ir.load(run.model.path) if run.model.path is not None else run.before
     if before is None:
         return
-    before.proto.ir_version = run.model.proto.ir_version
-    if not checker_error(before):
+    if not checker_error(before, run.model.proto.ir_version):
         raise Unsupported(f"the rewritten model would not be valid ONNX, and the original is: {error}")
 
 
 PASSES: tuple[Callable[[PassContext], None], ...] = (
-    describe, fix_shapes, choose_overridable, normalise, raise_opset, decide_branches, fold_affines, tell_training,
-    decompose, lift_constants, simplify, fold_again, remove_dead_nodes, set_ir_version, check,
+    describe, fix_shapes, choose_overridable, normalise, repair, raise_opset, decide_branches, fold_affines,
+    tell_training, decompose, lift_constants, simplify, fold_again, remove_dead_nodes, set_ir_version, check,
 )  # fmt: skip
 
 

@@ -177,6 +177,7 @@ class Report:
         after: The same of the result.
         frozen: Initializers that callers could override, and no longer can.
         fixed: The shape that an input had and has, by the name of the input, where it was asked for.
+        runtime: Whether a runtime loads the model as it came, where that was asked for.
         latency: What runs of both models took, where that was asked for, as `Latency.to_json` has it.
         size_before: Bytes of the files that the model came in; None for one in memory.
         names_before: Every name of a value in the model as it came.
@@ -204,6 +205,7 @@ class Report:
     after: Totals = field(default_factory=Totals)
     frozen: list[str] = field(default_factory=list)
     fixed: dict[str, tuple[str, str]] = field(default_factory=dict)
+    runtime: Mapping[str, Any] | None = None
     latency: Mapping[str, Any] | None = None
     size_before: int | None = None
     names_before: Collection[str] = ()
@@ -305,6 +307,16 @@ class Report:
         """Nodes before and after and the simplifications, as a line; empty if nothing was simplified."""
         made = self.simplifications()
         return f"nodes {_change(self.before.nodes, self.after.nodes)}: {made}" if made else ""
+
+    @property
+    def loading(self) -> str:
+        """Whether a runtime loads the model as it came; empty if none was asked."""
+        if self.runtime is None:
+            return ""
+        name, loads, reason = (self.runtime[key] for key in ("name", "loads", "reason"))
+        if loads:
+            return f"{name} loads the model"
+        return f"{name} {'could not look at' if loads is None else 'does not load'} the model: {reason}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the report without what only the caller knows (files, hashes, verification)."""

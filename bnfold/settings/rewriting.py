@@ -252,6 +252,11 @@ class Options(Checked):
                 problem = f"the installed onnx {onnx.__version__} writes IR versions {LOWEST_IR_VERSION} to"
                 raise BadSetting("ir_version", f"{self.ir_version} is not possible: {problem} {onnx.IR_VERSION}")
 
+    @property
+    def names_version(self) -> bool:
+        """Whether an opset or an IR version is asked for by its number, or as the latest or lowest."""
+        return self.target_opset not in (None, "keep") or isinstance(self.ir_version, int) or self.ml_opset is not None
+
 
 class OptionFields(TypedDict, total=False):
     """The fields of `Options` as keywords; the same names, types and meanings."""

@@ -52,6 +52,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     fixed: Mapping[str, Sequence[int]] | None = None,
     budget_seconds: float | None = None,
     policy: reference.Policy | None = None,
+    chose_version: bool = True,
     progress: Callable[[str, int, int], None] | None = None,
     by_position: bool = False,
     **settings: Any,
@@ -68,6 +69,8 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         fixed: The shapes that the rewrite was asked to give to inputs.
         budget_seconds: The time limit; None means ``checks.verify_seconds``.
         policy: The meaning of nodes of the original for which the operator's text leaves a choice.
+        chose_version: Whether the caller named the opset or the IR version of ``after``. A runtime that is too old for
+            it is then no fault of ``after``.
         progress: Called with a phase, how much of it is done, and the total. If comparing whole models will take more
             than five seconds, it is called with ``estimate``, these seconds, and 0.
         by_position: Whether inputs and outputs with different names are paired by position, if all of them fit.
@@ -95,6 +98,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         policy=policy or reference.Policy(),
         clock=clock,
         scaled=scaled or {},
+        chose_version=chose_version,
         progress=progress or (lambda _phase, _done, _total: None),
     )
     start(checks, request.before)

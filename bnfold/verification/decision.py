@@ -13,16 +13,16 @@ from bnfold.verification.changes.control_flow import in_one_form
 from bnfold.verification.changes.interface import (
     flaw,
     idle_inputs,
-    ill_typed,
     interface_fault,
     narrowed,
     unlisted,
     unproven_promise,
     unread,
 )
+from bnfold.verification.changes.validity import new_error
 from bnfold.verification.comparing.sizes import original_in_one_form
 from bnfold.verification.end_to_end.obstacles import Broken, Impossible
-from bnfold.verification.end_to_end.runtime_rejects import start_refusal
+from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, start_opinion
 from bnfold.verification.parts import Parts, check_parts, cut_off
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
@@ -35,18 +35,23 @@ if TYPE_CHECKING:
 SubgraphPair = Callable[[], SubgraphVerifier]
 """Makes what compares the changed parts, on first use."""
 
+Opinion = Callable[[], RuntimeOpinion]
+"""Asks the runtime about the rewritten model, on first use."""
+
 
 class Dearer(NamedTuple):
     """The cheap tests do not decide, so the whole models are compared in float64.
 
     ``why`` is the reason, empty for small models; ``fault`` is a difference that a runtime showed. ``differed``: a part
     did. All ``parts`` were compared, and are not looked for again if the whole models cannot be; None if some were not.
+    ``opinion`` is that of a runtime that was given both models.
     """
 
     why: str = ""
     fault: str = ""
     parts: Parts | None = None
     differed: bool = False
+    opinion: RuntimeOpinion = TAKEN
 
 
 def judge(request: Request) -> Verdict:
@@ -74,9 +79,9 @@ def _judged(request: Request) -> Verdict:
     with request.clock.phase("weights"):
         draws = PerturbedWeights(request.before, request.after)
     subgraphs = cache(partial(_verifier, request, draws))
-    with start_refusal(request) as refusal:
-        layered = _in_layers(request, draws, subgraphs, refusal)
-        return layered if isinstance(layered, Verdict) else _in_depth(request, draws, subgraphs, refusal, layered)
+    with start_opinion(request) as opinion:
+        layered = _in_layers(request, draws, subgraphs, opinion)
+        return layered if isinstance(layered, Verdict) else _in_depth(request, draws, subgraphs, opinion, layered)
 
 
 def _verifier(request: Request, draws: PerturbedWeights) -> SubgraphVerifier:
@@ -88,7 +93,7 @@ def _verifier(request: Request, draws: PerturbedWeights) -> SubgraphVerifier:
 
 
 def _in_depth(
-    request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, refusal: Callable[[], str], asked: Dearer
+    request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, opinion: Opinion, asked: Dearer
 ) -> Verdict:
     """Compare the whole models in float64, and by parts the changes that this comparison would not show."""
     try:
@@ -98,13 +103,18 @@ def _in_depth(
     parts = asked.parts if whole is None and asked.parts is not None else _parts(request, subgraphs, whole)
     verdict = _decide(request, whole, obstacle, parts)
     if asked.fault and verdict.verified and whole is None:
-        return replace(verdict, status="unverified", reason=f"the parts agree, but {asked.fault}", decided_by="nothing")
+        reason = f"the parts agree, but {asked.fault}"
+        verdict = replace(verdict, status="unverified", reason=reason, decided_by="nothing")
     if asked.why and whole is not None:
         note = f"the whole models were compared in float64: {asked.why}"
         verdict = replace(verdict, notes=(*verdict.notes, note))
     if verdict.status == "failed":
         return _unless_empty(request, verdict)
-    return _as_declared(request, whole, verdict, refusal if whole is None else None)
+    has_run = whole is not None and any(row.ran_after for row in whole.witnesses)
+    given = asked.opinion if whole is None else whole.opinion
+    if given.is_refusal:
+        return _as_declared(request, whole, verdict, lambda: given)
+    return _as_declared(request, whole, verdict, (lambda: TAKEN) if has_run else opinion)
 
 
 def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
@@ -123,7 +133,7 @@ def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
 
 
 def _in_layers(
-    request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, refusal: Callable[[], str]
+    request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, opinion: Opinion
 ) -> Verdict | Dearer:
     """Compare each part in float64 and the whole models in a runtime; return a verdict, or why that does not decide."""
     if request.checks.depth != "auto":
@@ -139,34 +149,55 @@ def _in_layers(
     # What changed in an announced part that cannot be compared is among the others.
     open_row = _failed(parts.rows) or next((row for row in parts.others if row.status != "verified"), None)
     if why := found.fault or found.doubt or (_sentence(open_row) if open_row is not None else ""):
-        return Dearer(why, found.fault, parts if parts.are_all else None, _failed(parts.rows) is not None)
+        differed = _failed(parts.rows) is not None
+        return Dearer(why, found.fault, parts if parts.are_all else None, differed, found.opinion)
     verdict = _by_parts(request, None, found.left_out, parts)
     if found.witness is not None and not found.left_out:
         whole = f"{found.witness.witness}: {'; '.join(found.witness.notes)}"
         reason = sentences.parts_agree(_checked(parts.rows), _kind(request), whole)
         verdict = replace(verdict, reason=reason, witnesses=(found.witness,), samples=1)
-    return _as_declared(request, None, verdict, refusal if found.witness is None else None)
+    has_run = found.witness is not None and found.witness.ran_after
+    return _as_declared(request, None, verdict, (lambda: TAKEN) if has_run else opinion)
 
 
-def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusal: Callable[[], str] | None) -> Verdict:
+def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, opinion: Opinion) -> Verdict:
     """Lower the verdict for a fault that no comparison of results shows.
 
-    The rewritten model accepts fewer inputs than before, promises an output shape without proof, is ill-typed, ignores
-    an input, or is rejected by a runtime that has not run it (``refusal``).
+    The rewritten model accepts fewer inputs than before, is not taken by a runtime that takes the original, is no valid
+    model, promises an output shape without proof, or ignores an input.
     """
     if fault := narrowed(request.before, request.after):
         return replace(verdict, status="failed", reason=fault, decided_by="interface")
     is_open = whole is None or whole.doubt
     if verdict.verified and is_open and (reason := unproven_promise(request.before, request.after)):
-        return replace(verdict, status="unverified", reason=reason, decided_by="interface")
-    if verdict.verified and refusal is not None and (reason := refusal()):
-        return replace(verdict, status="unverified", reason=reason, decided_by="nothing")
-    wrong = ill_typed(request.after) if verdict.verified else ""
-    if wrong and not ill_typed(request.before):
-        reason = f"no runtime takes the rewritten model: {wrong}"
-        return replace(verdict, status="unverified", reason=reason, decided_by="interface")
+        verdict = replace(verdict, status="unverified", reason=reason, decided_by="interface")
+    verdict = _as_loaded(request, verdict, opinion())
     if verdict.verified and (reason := _ignored(request, whole.fed if whole is not None else ())):
         return replace(verdict, status="unverified", reason=reason, decided_by="interface")
+    return verdict
+
+
+def _as_loaded(request: Request, verdict: Verdict, opinion: RuntimeOpinion) -> Verdict:
+    """Return the verdict in the light of a runtime's opinion, and of what onnx says of the rewritten model."""
+    kind, text = opinion
+    if opinion.is_refusal:
+        is_excused = kind == "too old" and request.chose_version
+        return replace(verdict, status="unverified" if is_excused else "failed", reason=text, decided_by="runtime")
+    if invalid := new_error(request.before, request.after):
+        is_failed = invalid.is_certain and kind != "taken"
+        if is_failed or (verdict.verified and (invalid.is_certain or kind != "taken")):
+            original = "the original is" if invalid.is_certain else "whether the original is cannot be told"
+            reason = f"the rewritten model is no valid ONNX, and {original}: {invalid.text}"
+            return replace(
+                verdict, status="failed" if is_failed else "unverified", reason=reason, decided_by="interface"
+            )
+    if kind == "not looked" and text:
+        note = f"{request.checks.runtime} did not look at the rewritten model: {text}"
+        return replace(verdict, notes=(*verdict.notes, note))
+    if kind == "neither":
+        return replace(verdict, reason=f"{verdict.reason}; {text}")
+    if kind == "doubt" and verdict.verified:
+        return replace(verdict, status="unverified", reason=text, decided_by="runtime")
     return verdict
 
 
@@ -208,8 +239,8 @@ def _parts(request: Request, subgraphs: SubgraphPair, whole: Whole | None, is_fi
 def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) -> Verdict:
     """Combine what was found; the first of these that applies decides.
 
-    A fault of the whole models, a failed part, a runtime that rejects the result, the parts where the whole is no
-    evidence, a part that the whole does not show. Else the models are verified.
+    A fault of the whole models, a failed part, the parts where the whole is no evidence, a part that the whole does not
+    show. Else the models are verified.
     """
     local = parts.rows
     decided = whole is not None and not whole.doubt
@@ -220,8 +251,6 @@ def _decide(request: Request, whole: Whole | None, obstacle: str, parts: Parts) 
         return _verdict(request, "failed", whole.fault, whole.test, whole, parts.announced, found)
     if broken is not None:
         return _verdict(request, "failed", _sentence(broken), "local", whole, local, _location(broken))
-    if whole is not None and whole.refusal:
-        return _verdict(request, "unverified", whole.refusal, "nothing", whole, local)
     if whole is None or whole.doubt:
         return _by_parts(request, whole, obstacle if whole is None else whole.doubt, parts)
     unseen = next((row for row in parts.others if row.status != "verified"), None)

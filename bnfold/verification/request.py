@@ -109,6 +109,7 @@ class Request:
     policy: reference.Policy
     clock: Clock
     scaled: Scaled
+    chose_version: bool
     progress: Callable[[str, int, int], None]
     _found: dict[object, Any] = field(default_factory=dict)
 

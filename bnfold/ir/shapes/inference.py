@@ -59,15 +59,7 @@ def infer(model: Model, *, strict: bool = False, known: Mapping[Value, Tensor] |
             raise Unsupported("shape inference fails: the dims of a tensor do not fit its bytes")
         return
     try:
-        proto = deepcopy(model.proto)
-        state_opset(proto)  # onnx infers nothing without
-        for info in (*proto.graph.input, *proto.graph.value_info, *proto.graph.output):
-            info.type.CopyFrom(without_zeros(info.type))
-        hide_trees(proto)
-        for graph, message in _pairs(model, proto.graph):
-            state_learned(graph, message)
-        _state_stored(model, proto)
-        _show_numbers(model, proto)
+        proto = _copied(model)
         with evaluated_once(model):
             _show_constants(model, proto, known or {})
             run = partial(infer_shapes, strict=strict, propagate=needs_propagation(model))
@@ -85,6 +77,27 @@ def infer(model: Model, *, strict: bool = False, known: Mapping[Value, Tensor] |
         return  # onnx gives up on models that run all the same; what is not known stays unknown
     model.disputed = _sized_values(model, plain) - _sized_values(model, inferred) if unsure else set()
     _learn(model, inferred, annotated=not (unsure or is_wrong))
+
+
+def inference_input(model: Model) -> onnx.ModelProto | None:
+    """Return a copy of the skeleton that onnx's inference can read; None for a model that it must not be given."""
+    model.sync()
+    if not is_bounded(model.proto) or any(map(is_damaged, model.graph.values.values())):
+        return None
+    return _copied(model)
+
+
+def _copied(model: Model) -> onnx.ModelProto:
+    proto = deepcopy(model.proto)
+    state_opset(proto)  # onnx infers nothing without
+    for info in (*proto.graph.input, *proto.graph.value_info, *proto.graph.output):
+        info.type.CopyFrom(without_zeros(info.type))
+    hide_trees(proto)
+    for graph, message in _pairs(model, proto.graph):
+        state_learned(graph, message)
+    _state_stored(model, proto)
+    _show_numbers(model, proto)
+    return proto
 
 
 def _sized_values(model: Model, inferred: onnx.ModelProto) -> set[Value]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 
 import onnx
 
 from bnfold import ir
 from bnfold.errors import MalformedModel
 from bnfold.ir.elements import type_name
+from bnfold.ir.shapes.undeclared import contradicted_types
 from bnfold.ir.value import Dim, shape_of
 from bnfold.reference.dispatch import definition
 from bnfold.reference.precision import computed_type
@@ -221,8 +223,16 @@ def _input_fault(old: ir.Value, after: ir.Model) -> str:
     return _type_fault(f"input {old.name!r}", old.type, after.graph.values[old.name].type)
 
 
-def _output_fault(name: str, *models: ir.Model) -> str:
-    return _type_fault(f"output {name!r}", *(_type_of_output(name, model) for model in models))
+def _output_fault(name: str, before: ir.Model, after: ir.Model) -> str:
+    """Return how the declarations of an output differ; one that no operator can keep may be corrected."""
+    old, new = (_type_of_output(name, model) for model in (before, after))
+    fault = _type_fault(f"output {name!r}", old, new)
+    made = contradicted_types(before).get(before.graph.values[name]) if fault and old is not None else None
+    if old is None or made is None:
+        return fault
+    kept = deepcopy(old)
+    kept.tensor_type.elem_type = made
+    return _type_fault(f"output {name!r}", kept, new)
 
 
 def _type_of_output(name: str, model: ir.Model) -> onnx.TypeProto | None:

@@ -18,6 +18,7 @@ from bnfold.verification.end_to_end.obstacles import Broken, Impossible
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.end_to_end.reactions import another, compared_inputs, ignores_inputs
 from bnfold.verification.end_to_end.runtime_check import evaluate_runtimes, recorded, start_runtimes
+from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion
 from bnfold.verification.end_to_end.samples import Samples, choose_samples
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS
 from bnfold.verification.request import Request
@@ -42,7 +43,7 @@ class Whole:
     """The result of comparing the whole models.
 
     ``fault`` is the difference that the ``test`` found; ``doubt`` is why a pass does not count. ``location`` is the
-    first compared value that differs in float64. ``refusal`` says that the runtime runs the original only. ``fed`` are
+    first compared value that differs in float64. ``opinion`` is the runtime's on the rewritten model. ``fed`` are
     the inputs that were given values; they include an input with a default if it was also given other values.
     """
 
@@ -50,7 +51,7 @@ class Whole:
     fault: str
     test: str
     doubt: str
-    refusal: str
+    opinion: RuntimeOpinion
     witnesses: tuple[RuntimeRow, ...]
     notes: tuple[str, ...]
     fed: frozenset[str]
@@ -157,7 +158,7 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
         doubt=ignores_inputs(pair, drawn)
         or _about_shapes(contradicted, request, pair, seen)
         or _inconclusive_reason(compared, evidence.errors_before),
-        refusal=evidence.refusal,
+        opinion=evidence.opinion,
         witnesses=(*evidence.rows, *recorded(request, pair, samples)),
         notes=(*_notes(pair), *evidence.notes, *hazards(request.after)),
         fed=compared_inputs(request, pair, seen),
@@ -182,7 +183,7 @@ def _at_once(request: Request, pair: ModelPair, drawn: Samples) -> Whole | None:
         fault=fault.sentence,
         test="float64",
         doubt="",
-        refusal="",
+        opinion=TAKEN,
         witnesses=(),
         notes=tuple(_notes(pair)),
         fed=compared_inputs(request, pair, [tiny]),

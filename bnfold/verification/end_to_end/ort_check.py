@@ -26,7 +26,7 @@ from bnfold.verification.as_read import as_read
 from bnfold.verification.changes.boundaries import uncovered
 from bnfold.verification.changes.interface import broken_promise, narrowed, unproven_promise, unread
 from bnfold.verification.comparing.sizes import original_at, sizes_of_original
-from bnfold.verification.end_to_end.runtime_rejects import refusal
+from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, opinion_of
 from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Choice, Shapes
 from bnfold.verification.inputs.cost import Cost, estimate_pair, memory_there_is, session_seconds
@@ -78,13 +78,15 @@ class Guard(NamedTuple):
     """The result of running the whole models in a runtime.
 
     ``left_out`` is why they were not run, or why their results show nothing; that casts no doubt on compared parts.
-    ``doubt`` is a reason to compare whole models in float64. ``fault`` says how the results differ.
+    ``doubt`` is a reason to compare whole models in float64. ``fault`` says how the results differ. ``opinion`` is the
+    runtime's on the rewritten model, at the declared sizes.
     """
 
     witness: RuntimeRow | None = None
     left_out: str = ""
     doubt: str = ""
     fault: str = ""
+    opinion: RuntimeOpinion = TAKEN
 
 
 @contextmanager
@@ -229,7 +231,7 @@ def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> 
     if not before.ran:
         return Guard(row, left_out=f"{before.runtime} does not run the original: {before.error}")
     if not after.ran:
-        return Guard(row, doubt=refusal(before, after))
+        return _not_run(row, opinion_of(before, after), at_declared=sides is request.sources)
     spread = _run(request, sides[0], feeds, moved) if moved else None
     if has_new and (spread is None or not spread.ran):
         return Guard(row, left_out="nothing shows what rounding does to the whole models")
@@ -240,6 +242,13 @@ def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> 
     if fault := broken_promise(request.before, request.after, {name: new[name].shape for name in outputs}):
         return Guard(row, doubt=fault)
     return _compared(row, old, new, spread.results[0] if spread is not None else None)
+
+
+def _not_run(row: RuntimeRow, opinion: RuntimeOpinion, *, at_declared: bool) -> Guard:
+    """Return the result where only the original ran; at other sizes than declared, that shows nothing by itself."""
+    if opinion.kind == "not looked":
+        return Guard(row, left_out=f"{row.witness} did not look at the rewritten model: {opinion.text}")
+    return Guard(row, doubt=opinion.text, opinion=opinion if at_declared else TAKEN)
 
 
 def _run(request: Request, side: ir.Model | Path, feeds: Feeds, moved: Feeds | None = None) -> RuntimeResult:

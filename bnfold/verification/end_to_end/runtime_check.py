@@ -13,7 +13,7 @@ from bnfold.ir.elements import Array
 from bnfold.verification.as_read import is_forced
 from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.pair import ModelPair
-from bnfold.verification.end_to_end.runtime_rejects import refusal, session_too_long
+from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, opinion_of, session_too_long
 from bnfold.verification.inputs.drawing import Feeds
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
@@ -32,15 +32,15 @@ _IN_TRAINING = "what is read as inference, as asked, may have been in training m
 class RuntimeErrors:
     """Errors of both models by output name, a fault if they grew, and a row for each runtime that was used.
 
-    ``suspicion`` is such a fault at an output on which the runtime is wrong about the original as well. ``refusal`` is
-    the reason why the runtime rejected the rewritten model although it ran the original.
+    ``suspicion`` is such a fault at an output on which the runtime is wrong about the original as well. ``opinion`` is
+    the runtime's on the rewritten model, if it did not run both.
     """
 
     errors_before: Mapping[str, StorageErrors] = field(default_factory=dict)
     errors_after: Mapping[str, StorageErrors] = field(default_factory=dict)
     fault: str = ""
     suspicion: str = ""
-    refusal: str = ""
+    opinion: RuntimeOpinion = TAKEN
     rows: tuple[RuntimeRow, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -86,7 +86,7 @@ def evaluate_runtimes(
             checked = _second_opinion(request, pair, samples, evidence)
             return replace(checked, fault=checked.fault or _half_fault(request, pair, samples))
         rows = list(evidence.rows)
-    own = replace(_own_errors(request, pair, samples), refusal=refusal(*answers) if answers is not None else "")
+    own = replace(_own_errors(request, pair, samples), opinion=opinion_of(*answers) if answers is not None else TAKEN)
     notes = ("bnfold's own kernels measured the errors in the models' own precision",) if own.errors_before else ()
     fault = own.fault or own.suspicion
     return replace(own, fault=fault, rows=tuple(rows), notes=notes)
@@ -139,7 +139,11 @@ def recorded(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> li
 
 def _run(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> RuntimeResult:
     if seconds := session_too_long(request, request.clock.budget):
-        return RuntimeResult(request.checks.runtime, error=f"not asked: opening the model takes about {seconds:.0f} s")
+        return RuntimeResult(
+            request.checks.runtime,
+            error=f"not asked: opening the model takes about {seconds:.0f} s",
+            obstacle="not looked",
+        )
     return RuntimeProcess(request.checks.runtime).run(model, feeds, request.clock.left)
 
 

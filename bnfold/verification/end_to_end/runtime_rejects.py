@@ -1,11 +1,16 @@
-"""Whether a runtime takes the original, but not the rewritten model."""
+"""What a runtime says of the rewritten model, and of the original if it does not take the rewritten one."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from itertools import islice
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import onnx
 
 from bnfold.errors import BnfoldError
 from bnfold.verification.changes.boundaries import changed_unseen
@@ -19,48 +24,136 @@ from bnfold.verification.runtimes.threads import in_background
 _SIZES = 16
 """At which a runtime may be asked to run models whose sizes are open."""
 
+_MOST_BYTES = 1 << 30
+"""Of a file that a runtime would read whole."""
+
+
+class RuntimeOpinion(NamedTuple):
+    """What a runtime says of the rewritten model; ``text`` is a sentence, or why the runtime could not look.
+
+    ``refused``: the runtime takes the original only. ``too old``: the same, but for an opset, an IR version or an
+    operator that the runtime does not have. ``neither``: it takes neither model, for the same reason. ``doubt``: it
+    takes neither, for different reasons, or it crashed. ``not looked``, without a text: no runtime was asked for.
+    """
+
+    kind: Literal["taken", "refused", "too old", "neither", "doubt", "not looked"] = "taken"
+    text: str = ""
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the runtime takes the original only."""
+        return self.kind in ("refused", "too old")
+
+
+TAKEN = RuntimeOpinion()
+NONE = RuntimeOpinion("not looked")
+
 
 @contextmanager
-def start_refusal(request: Request) -> Iterator[Callable[[], str]]:
-    """Yield a function that returns a refusal of the rewritten model alone by the runtime, if the models were not run.
+def start_opinion(request: Request) -> Iterator[Callable[[], RuntimeOpinion]]:
+    """Yield a function that returns what the runtime says of the rewritten model, if it has not been run.
 
-    It opens them, while others work where that is sure to be asked for; it runs them where something has changed that
-    only a runtime computes.
+    The runtime opens it, while others work where that is sure to be asked for; it runs it where something has changed
+    that only a runtime computes.
     """
     changed = cache(partial(changed_unseen, request.before, request.after))
-    if request.checks.runtime == "none" or session_too_long(request, request.clock.budget * RUNTIME_SHARE):
-        yield lambda: ""
+    if request.checks.runtime == "none":
+        yield lambda: NONE
+    elif costly := _too_costly(request):
+        yield lambda: RuntimeOpinion("not looked", costly)
     elif request.checks.depth == "local" and not changed():
-        with in_background(partial(_refused, request, [()])) as wait:
+        with in_background(partial(_opinion, request, [()])) as wait:
             yield wait
     else:
-        yield lambda: _refused(request, _samples(request) if changed() else [()])
+        yield lambda: _opinion(request, _samples(request) if changed() else [()])
 
 
-def _refused(request: Request, tried: Iterable[Sequence[Feeds]]) -> str:
+def _too_costly(request: Request) -> str:
+    """Return why the rewritten model is not opened in the runtime; else empty."""
+    if seconds := session_too_long(request, request.clock.budget * RUNTIME_SHARE):
+        return f"opening a model of {len(request.after.graph.nodes)} nodes takes about {seconds:.0f} s"
+    after = request.sources[1]
+    size = after.stat().st_size if isinstance(after, Path) else after.parameter_bytes()
+    return "it has more than 1 GB of weights" if size > _MOST_BYTES else ""
+
+
+def _opinion(request: Request, tried: Iterable[Sequence[Feeds]]) -> RuntimeOpinion:
+    """Return the first opinion that is decided: of a model that is run, other inputs may do where some did not."""
     runtime = RuntimeProcess(request.checks.runtime)
+    opinion = NONE
     for samples in tried:
         before, after = request.sources
-        found = runtime.run(after, samples, request.clock.left)
-        if found.ran:
-            return ""
-        if reason := refusal(runtime.run(before, samples, request.clock.left), found):
-            return reason
-    return ""
+        rewritten = runtime.run(after, samples, request.clock.left)
+        if rewritten.ran:
+            return TAKEN
+        if rewritten.obstacle == "not looked":
+            return RuntimeOpinion("not looked", rewritten.error)
+        original = runtime.run(before, samples, request.clock.left)
+        opinion = opinion_of(original, rewritten)
+        if original.ran:
+            return opinion
+    if opinion.kind in ("neither", "doubt") and samples:  # these inputs may be what it does not take
+        return _opinion(request, [()])
+    return opinion
 
 
 def _samples(request: Request) -> Iterator[Sequence[Feeds]]:
-    """Yield one input at each of the first sizes to try."""
+    """Yield one input at each of the first sizes to try; nothing to feed if there are none."""
+    sizes = 0
     with suppress(BnfoldError):
         for choice in islice(sizes_of_original(request)[1], _SIZES):
             yield [random_feeds(choice.model, choice.shapes, request.checks.seed, 0)]
+            sizes += 1
+    if not sizes:
+        yield ()
 
 
-def refusal(before: RuntimeResult, after: RuntimeResult) -> str:
-    """Return the reason, where only the original ran; else empty."""
-    if not before.ran or after.ran:
-        return ""
-    return f"{before.runtime} runs the original, but not the rewritten model: {after.error}"
+def opinion_of(before: RuntimeResult, after: RuntimeResult) -> RuntimeOpinion:
+    """Return what a runtime says that was given both models."""
+    if after.ran:
+        return TAKEN
+    if after.obstacle == "not looked":
+        return RuntimeOpinion("not looked", after.error)
+    lack = _lack(after.error)
+    if before.ran:
+        if after.obstacle == "crashed":
+            text = f"{before.runtime} runs the original, and {after.error} on the rewritten model"
+            return RuntimeOpinion("doubt", text)
+        text = f"{before.runtime} runs the original, but not the rewritten model: {after.error}"
+        return RuntimeOpinion("too old" if lack else "refused", f"{text}; {lack}" if lack else text)
+    looked = before.obstacle != "not looked"
+    if looked and (lack or _outline(before.error) == _outline(after.error)):
+        return RuntimeOpinion("neither", f"{after.runtime} loads neither file: {after.error}")
+    own = "loads neither file; of the original" if looked else "could not look at the original"
+    text = f"{after.runtime} {own}: {before.error}; of the rewritten model: {after.error}"
+    return RuntimeOpinion("doubt", text)
+
+
+_NO_KERNEL = re.compile(r"Could not find an implementation for (\w+)\((\d+)\)")
+_OPSET = re.compile(r"Opset (\d+) is under development")
+_IR_VERSION = re.compile(r"Unsupported model IR version: (\d+)")
+_NO_OPERATOR = re.compile(r"is not a registered function/op")
+
+
+def _lack(error: str) -> str:
+    """Return what a runtime needs to take a model that is valid, but too new or too unusual for it; else empty."""
+    if no_kernel := _NO_KERNEL.search(error):
+        operator, version = no_kernel.groups()
+        return f"a runtime that has {operator}-{version} for these types takes it"
+    for pattern, what, column in ((_OPSET, "opset", 2), (_IR_VERSION, "IR version", 1)):
+        if needed := pattern.search(error):
+            release = next((row[0] for row in onnx.helper.VERSION_TABLE if int(row[column]) >= int(needed[1])), "")
+            built = f", as those built with onnx {release} do" if release else ""
+            return f"a runtime that reads {what} {needed[1]} takes it{built}"
+    return "a runtime that has this operator takes it" if _NO_OPERATOR.search(error) else ""
+
+
+_PLACES = re.compile(r"(?i)node (?:with name )?(?:\([^()]*\)|'[^']*'|\"[^\"]*\")|\(\"[^\"]*\"|\d+")
+
+
+def _outline(error: str) -> str:
+    """Return an error without what a rewrite changes: names of nodes and versions of operators."""
+    return _PLACES.sub("", error)
 
 
 def session_too_long(request: Request, limit: float) -> float:

@@ -26,8 +26,22 @@ MOST_ANSWERS = 200
 """Then a helper makes room for a new one: what leaks in a runtime goes with it."""
 
 
+_FROM_OUTSIDE = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU"})
+"""Signals that somebody else sends, such as the system where memory is short."""
+
+_LARGEST_CODE = 255
+"""Of a process that ends by itself; what Windows says of a crash is larger."""
+
+
 class HelperDied(Exception):
-    """Raised if the helper died; the message says how."""
+    """Raised if the helper died; the message says how.
+
+    It ``crashed`` if it died of what it did, and was not killed from outside.
+    """
+
+    def __init__(self, text: str, *, crashed: bool = False) -> None:
+        super().__init__(text)
+        self.crashed = crashed
 
 
 class HelperLate(Exception):
@@ -82,7 +96,7 @@ class Helper:
             self.end(grace_seconds=limit_seconds)
             if late.is_set():
                 raise HelperLate(f"took longer than {limit_seconds:.0f} s") from error
-            raise HelperDied(self._how_it_died()) from error
+            raise self._death() from error
         finally:
             timer.cancel()
             timer.join()
@@ -104,11 +118,13 @@ class Helper:
             self._last_words = self._errors.read().decode(errors="replace").strip().splitlines()[-1:]
             self._errors.close()
 
-    def _how_it_died(self) -> str:
+    def _death(self) -> HelperDied:
         code = self._process.returncode
         if code < 0:
-            return f"crashed ({signal.Signals(-code).name})"
-        return ": ".join([f"ended with code {code}", *self._last_words])
+            cause = signal.Signals(-code).name
+            was_killed = cause in _FROM_OUTSIDE
+            return HelperDied(f"{'was killed' if was_killed else 'crashed'} ({cause})", crashed=not was_killed)
+        return HelperDied(": ".join([f"ended with code {code}", *self._last_words]), crashed=code > _LARGEST_CODE)
 
 
 def _scratch() -> IO[bytes] | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from bnfold import ir
 from bnfold.errors import OutputError
@@ -15,13 +16,17 @@ from bnfold.ir.elements import Array
 from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.helpers import Sample
 
+Obstacle = Literal["refused", "crashed", "not looked"]
+"""The runtime rejects the model or its inputs; it crashed; or it was absent, late, killed or short of memory."""
+
 
 class RuntimeResult(NamedTuple):
-    """The outputs of a model for each sample, or the error that stopped the run."""
+    """The outputs of a model for each sample, or the error that stopped the run and what kind of error it is."""
 
     runtime: str
     results: tuple[Sample, ...] = ()
     error: str = ""
+    obstacle: Obstacle = "refused"
 
     @property
     def ran(self) -> bool:
@@ -57,7 +62,7 @@ class RuntimeProcess:
                 ir.save(model, path)
                 return self._ask(path, asked, limit_seconds, given)
         except (OSError, OutputError) as error:  # no folder for temporary files, or no room there
-            return RuntimeResult(self.runtime, error=_one_line(f"no place for the model: {error}"))
+            return self._not_looked(f"no place for the model: {error}")
 
     def _ask(
         self, path: Path, samples: Sequence[Mapping[str, Array]], limit_seconds: float, given: Mapping[str, bool]
@@ -65,13 +70,28 @@ class RuntimeProcess:
         request = {"runtime": self.runtime, "model": str(path.absolute()), **given}
         try:
             head, results = helpers.ask(self.python, request, samples, limit_seconds)
-        except (helpers.HelperLate, helpers.HelperDied) as error:
-            return RuntimeResult(self.runtime, error=_one_line(str(error)))
+        except helpers.HelperDied as error:
+            told = self._not_looked(str(error))
+            return told._replace(obstacle="crashed") if error.crashed else told
+        except helpers.HelperLate as error:
+            return self._not_looked(str(error))
         except OSError as error:
-            return RuntimeResult(self.runtime, error=_one_line(f"cannot be started: {error}"))
-        return RuntimeResult(head["version"], tuple(results), _one_line(head["error"]))
+            return self._not_looked(f"cannot be started: {error}")
+        obstacle: Obstacle = "refused" if head.get("has_looked", True) else "not looked"
+        return RuntimeResult(head["version"], tuple(results), _one_line(head["error"]), obstacle)
+
+    def _not_looked(self, why: str) -> RuntimeResult:
+        return RuntimeResult(self.runtime, error=_one_line(why), obstacle="not looked")
+
+
+_HEADINGS = re.compile(
+    r"^\w+: \[ONNXRuntimeError\] : \d+ : \w+ : "  # the exception, and the status that it is made from
+    r"|Load model from .*? failed:\s*(?:Load model .*? failed\. )?"
+    r"|/\S+\.(?:cc|h):\d+ [^(]*\((?:[^()]|\([^()]*\))*\)\s*"  # the C++ function that complains
+)
 
 
 def _one_line(text: str) -> str:
-    text = " ".join(text.split())
+    """Return what a runtime says without what only its own developers need."""
+    text = _HEADINGS.sub("", " ".join(text.split()))
     return text if len(text) <= 300 else f"{text[:297]}..."

@@ -170,17 +170,24 @@ def main() -> None:
         answers.flush()
 
 
+_NO_MEMORY = ("bad allocation", "bad_alloc", "allocate memory", "out of memory")
+"""What runtimes say where memory is short."""
+
+
 def _answer(runtime: str, model: str, samples: Sequence[Sample], initializers: Sample) -> bytes:
     try:
         version, results = RUNTIMES[runtime](model, samples, initializers)
         return pack({"version": version, "error": ""}, results)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         # Said here and not before: an interpreter of its own may have what the caller's has not.
-        absent = error.name == runtime
-        text = f"{runtime} is not installed" if absent else f"ModuleNotFoundError: {error}"
+        absent = isinstance(error, ModuleNotFoundError) and error.name == runtime
+        text = f"{runtime} is not installed" if absent else f"{type(error).__name__}: {error}"
+        has_looked = False
     except Exception as error:  # noqa: BLE001 - a runtime may raise anything, and what it says is the result
         text = f"{type(error).__name__}: {error}"
-    return pack({"version": runtime, "error": text}, [])
+        has_looked = not (isinstance(error, MemoryError) or any(words in text for words in _NO_MEMORY))
+    version = getattr(sys.modules.get(runtime), "__version__", "").split("-")[0]
+    return pack({"version": f"{runtime} {version}".strip(), "error": text, "has_looked": has_looked}, [])
 
 
 def _timed(head: Mapping[str, Any], sample: Sample) -> bytes:

@@ -13,6 +13,7 @@ from bnfold.verification import decision, verify
 from bnfold.verification.end_to_end import examine, ort_check
 from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.reactions import ignores_inputs
+from bnfold.verification.end_to_end.runtime_rejects import RuntimeOpinion
 from bnfold.verification.end_to_end.samples import Samples
 from bnfold.verification.parts import Parts
 from bnfold.verification.verdict import LocalRow
@@ -58,7 +59,7 @@ def test_a_second_sample_on_which_the_original_does_not_run_shows_nothing() -> N
 BODY = "(float[N,3] x) => (float[N,3] y) { a = Relu (x)  y = Neg (a) }"
 
 
-def test_a_runtime_that_takes_the_original_alone_leaves_it_unverified(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_runtime_refuses_although_it_takes_the_original_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Float64 and the parts agree; what nobody can run is no result all the same."""
     real = decision._whole
 
@@ -67,17 +68,17 @@ def test_a_runtime_that_takes_the_original_alone_leaves_it_unverified(monkeypatc
 
         whole, obstacle = real(request, draws, differed=differed)
         assert whole is not None
-        return replace(whole, refusal="onnxruntime runs the original, but not the rewritten model"), obstacle
+        return replace(whole, opinion=RuntimeOpinion("refused", "it runs the original only")), obstacle
 
     before, after = ir.load(model(BODY, {})), ir.load(model(BODY.replace("Relu (x)", "Max (x, z)"), {"z": np.zeros(1)}))
     assert verify(before, after, runtime="none").verified
     monkeypatch.setattr(decision, "_whole", refused)
     verdict = verify(before, after, runtime="none")
-    assert (verdict.status, verdict.decided_by) == ("unverified", "nothing")
-    assert verdict.reason == "onnxruntime runs the original, but not the rewritten model"
+    assert (verdict.status, verdict.decided_by) == ("failed", "runtime")
+    assert verdict.reason == "it runs the original only"
     row = LocalRow("Max a", "", ("a",), "failed", 1.0, 0.0, "differs")
     monkeypatch.setattr(decision, "_parts", lambda *_: Parts(announced=(row,)))
-    assert verify(before, after, runtime="none").status == "failed", "a part that differs is worse"
+    assert verify(before, after, runtime="none").decided_by == "local", "a part that differs is worse"
 
 
 def test_values_that_had_another_meaning_are_left_out_of_what_has_to_show() -> None:

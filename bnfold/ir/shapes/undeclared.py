@@ -1,0 +1,104 @@
+"""Element types that follow from operators alone, whatever the file declares of inner values and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import onnx
+
+from bnfold.ir.elements import type_name
+from bnfold.ir.graph import Graph
+from bnfold.ir.messages import nested_graphs
+from bnfold.ir.model import Model
+from bnfold.ir.node import Node
+from bnfold.ir.schemas import schema_of, version_at
+from bnfold.ir.value import Value
+
+
+def contradicted_types(model: Model) -> dict[Value, int]:
+    """Return the values that are declared with another element type than they have, each with that type.
+
+    Only values of graphs count, because functions declare no types.
+    """
+    if not any(map(_contradicts, model.nodes())):
+        return {}
+    copy = model.clone(_forget_declared)
+    copy.infer_shapes()
+    inferred = {graph.path: graph.types for graph in copy.graphs()}
+    wrong: dict[Value, int] = {}
+    for graph in model.graphs():
+        for name, kind in graph.types.items():
+            value, told = graph.values.get(name), inferred.get(graph.path, {}).get(name)
+            if value is None or value.producer is None or told is None:
+                continue
+            declared, made = kind.tensor_type.elem_type, told.tensor_type.elem_type
+            if declared and made and declared != made:
+                wrong[value] = made
+    return wrong
+
+
+def _forget_declared(proto: onnx.ModelProto) -> None:
+    for graph in nested_graphs(proto.graph):
+        made = {name for node in graph.node for name in node.output}
+        del graph.value_info[:]
+        for info in graph.output:
+            if info.name in made:
+                info.ClearField("type")
+
+
+def _contradicts(node: Node) -> bool:
+    """Whether an output is declared with a type that the operator cannot make of its inputs, as these are declared."""
+    declared = [None if value is None else value.dtype for value in node.outputs]
+    if any(declared) and node.subgraphs:
+        return any(_unlike(_results(node, body), declared) for body in node.bodies)
+    version = version_at(node.op_type, node.graph.opset()) if any(declared) and not node.domain else None
+    if version is None:
+        return False
+    if node.op_type in ("Cast", "Constant", "ConstantOfShape"):
+        return _unlike([_stated(node)], declared)
+    inputs, outputs, types = _type_names(node.op_type, version)
+    types = dict(types)
+    for slot, value in enumerate(node.inputs):
+        if value is not None and value.dtype is not None and inputs:
+            types.setdefault(inputs[min(slot, len(inputs) - 1)], value.dtype)
+    return _unlike([types.get(name) for name in outputs], declared)
+
+
+def _unlike(one: Sequence[int | None], other: Sequence[int | None]) -> bool:
+    """Whether two types that are known are different ones."""
+    return any(a is not None and b is not None and a != b for a, b in zip(one, other, strict=False))
+
+
+def _results(node: Node, body: Graph) -> list[int | None]:
+    """Return the element types of what a body hands out; that of a Loop also hands out whether to go on."""
+    return [value.dtype for value in body.outputs[node.is_op("Loop") :]]
+
+
+def _stated(node: Node) -> int | None:
+    """Return the element type that an attribute states."""
+    attribute = node.find("to" if node.is_op("Cast") else "value")
+    if attribute is None or attribute.ref_attr_name:
+        return None
+    return (attribute.i if node.is_op("Cast") else attribute.t.data_type) or None
+
+
+_DTYPES = {f"tensor({type_name(dtype)})": dtype for dtype in onnx.TensorProto.DataType.values() if dtype}
+
+
+@cache
+def _type_names(op_type: str, version: int) -> tuple[list[str], list[str], dict[str, int]]:
+    """Return the type names of inputs and outputs, and the element types of names that stand for one type.
+
+    A place that may hold several types at once has a name of its own.
+    """
+    schema, single = schema_of(op_type, version), dict[str, int]()
+    names: tuple[list[str], list[str]] = ([], [])
+    for own, places in zip(names, (schema.inputs, schema.outputs), strict=True):
+        for slot, place in enumerate(places):
+            name = place.type_str if place.is_homogeneous else f"{place.type_str} {slot}"
+            own.append(name)
+            kinds = [_DTYPES.get(kind) for kind in place.types]
+            if len(kinds) == 1 and kinds[0] is not None:
+                single[name] = kinds[0]
+    return names[0], names[1], single
