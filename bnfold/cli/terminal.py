@@ -223,7 +223,7 @@ def verdict(found: Verdict, *, verbose: bool = False) -> None:
     if found.outputs:
         from bnfold.cli import tables
 
-        tables.outputs(found.outputs, verbose=verbose)
+        tables.outputs(found.outputs, verbose=verbose, is_within=found.tolerance is not None)
     say(found.summary, GOOD if found.verified else BAD)
     if found.localised is not None:
         made = f", made by {found.localised.rewrite}" if found.localised.rewrite else ""

@@ -14,7 +14,7 @@ def agree(rows: Sequence[OutputRow], samples: int, where: str = "float64", more:
 
     A sample is one set of inputs; ``more`` says more about them.
     """
-    count = f"{samples} sample{'s' * (samples > 1)}{more}"
+    count = f"{number_of(samples)}{more}"
     worst = max(rows, key=lambda row: row.relative, default=None)
     if worst is None or not worst.relative:
         return f"outputs are identical ({where}, {count})"
@@ -24,6 +24,21 @@ def agree(rows: Sequence[OutputRow], samples: int, where: str = "float64", more:
     return _agree(
         typical.typical, typical.typical_allowed, f"relative; {where}", f"on all {count}, on ordinary numbers "
     )
+
+
+def agree_within(rows: Sequence[OutputRow], count: int, where: str, tolerance: float | str) -> str:
+    """Return how well the outputs of two models agree in ``where``, within a tolerance or that of a type's name."""
+    worst = max(rows, key=lambda row: row.relative / (row.allowed or 1.0), default=None)
+    if worst is None or not worst.relative:
+        return f"outputs are identical ({where}, {number_of(count)})"
+    how = f"relative; {where}, {number_of(count)}"
+    of_type = f"Rounding to {tolerance} explains" if isinstance(tolerance, str) else "The tolerance allows"
+    return f"outputs agree to {worst.relative:.2g} ({how}). {of_type} {worst.allowed:.2g}."
+
+
+def number_of(samples: int) -> str:
+    """Return how many samples there are, in words."""
+    return f"{samples} sample{'s' * (samples != 1)}"
 
 
 def stress(rows: Sequence[OutputRow], samples: int) -> str:
@@ -66,6 +81,14 @@ def fate(row: OutputRow) -> str:
         return f"{row.name} is identical"
     relative, allowed = (row.typical, row.typical_allowed) if row.typical else (row.relative, row.allowed)
     return f"{row.name} agrees to {relative:.2g}, {allowed:.2g} allowed"
+
+
+def spread(row: OutputRow) -> str:
+    """Return the mean error of an output, and how many of its elements are too far off; empty if it is identical."""
+    if not (row.mean or row.beyond):
+        return ""
+    beyond = f", {100 * row.beyond:.2g} % of its elements beyond" if row.beyond else ""
+    return f"; {row.mean:.2g} on average{beyond}"
 
 
 def differs(name: str, relative: float, allowed: float) -> str:

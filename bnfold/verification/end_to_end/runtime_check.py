@@ -45,15 +45,17 @@ class RuntimeErrors:
     notes: tuple[str, ...] = ()
 
     def fill(self, rows: Sequence[OutputRow]) -> tuple[OutputRow, ...]:
-        """Return the rows with the errors in storage precision filled in."""
-        before, after = self.errors_before, self.errors_after
-        return tuple(
-            replace(
-                row,
-                error_before=before[row.name].largest if row.name in before else None,
-                error_after=after[row.name].largest if row.name in after else None,
-            )
-            for row in rows
+        """Return the rows with the errors in storage precision filled in, and the fault if these decide."""
+        return tuple(map(self._filled, rows))
+
+    def _filled(self, row: OutputRow) -> OutputRow:
+        before, after = self.errors_before.get(row.name), self.errors_after.get(row.name)
+        about_it = f"output {row.name!r}: "
+        return replace(
+            row,
+            error_before=before.largest if before else None,
+            error_after=after.largest if after else None,
+            fault=row.fault or (self.fault.removeprefix(about_it) if self.fault.startswith(about_it) else ""),
         )
 
 
@@ -68,7 +70,7 @@ def start_runtimes(request: Request, samples: Sequence[Sample]) -> Iterator[Call
         return
     feeds = [sample.feeds for sample in samples]
     before, after = request.sources
-    with in_background(lambda: (_run(request, before, feeds), _run(request, after, feeds))) as wait:
+    with in_background(lambda: (run_runtime(request, before, feeds), run_runtime(request, after, feeds))) as wait:
         yield wait  # another processor evaluates in float64 meanwhile
 
 
@@ -104,7 +106,7 @@ def _second_opinion(
     """
     if evidence.fault or not evidence.suspicion:
         return evidence
-    errs = _errors(pair, [sample.expected for sample in samples], _own(request, request.after, samples).results)
+    errs = _errors(pair, [sample.expected for sample in samples], _run_own(request, request.after, samples).results)
     if not errs or not all(_agrees(pair, name, errs[name]) for name in errs):
         return replace(evidence, fault=evidence.suspicion)
     note = f"{evidence.suspicion}; but only in {evidence.rows[0].witness}, which is wrong about the original there too"
@@ -137,13 +139,14 @@ def recorded(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> li
     return [RuntimeRow("recorded outputs", not notes, ran_before=True, ran_after=False, notes=notes)]
 
 
-def _run(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> RuntimeResult:
+def run_runtime(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> RuntimeResult:
+    """Run a model in the runtime; one that it would take too long to open is not run."""
     if seconds := session_too_long(request, request.clock.budget):
         return RuntimeResult(request.checks.runtime, error=f"not asked: opening the model takes about {seconds:.0f} s")
     return RuntimeProcess(request.checks.runtime).run(model, feeds, request.clock.left)
 
 
-def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> RuntimeResult:
+def run_own(request: Request, model: ir.Model, feeds: Sequence[Feeds]) -> RuntimeResult:
     """Run our kernels in each tensor's own type.
 
     They are no independent runtime, but they know every legacy operator.
@@ -152,21 +155,25 @@ def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> Runtim
         results = [
             reference.evaluate(
                 model,
-                sample.feeds,
+                sample,
                 precision="stored",
                 limit_seconds=request.clock.left,
                 policy=request.policy,
                 noise=reference.Noise(),
             )
-            for sample in samples
+            for sample in feeds
         ]
     except (BnfoldError, MemoryError) as error:
         return RuntimeResult(OWN, error=str(error))
     return RuntimeResult(OWN, tuple(results))
 
 
+def _run_own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> RuntimeResult:
+    return run_own(request, model, [sample.feeds for sample in samples])
+
+
 def _own_errors(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> RuntimeErrors:
-    sides = (_own(request, model, samples) for model in (request.before, request.after))
+    sides = (_run_own(request, model, samples) for model in (request.before, request.after))
     return _weigh(request, pair, samples, *sides)
 
 
