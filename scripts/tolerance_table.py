@@ -4,7 +4,7 @@
     .venv/bin/python scripts/tolerance_table.py [PATH …] [--most 10] [--seed 0]
 
 Of each network, as `bnfold optimize` writes it at opset 13 or newer, onnxconverter-common makes a float16 version
-(every other one with float32 inputs and outputs) and onnxruntime an int8 version (in turns: QDQ, operators on integers, with
+(every other one with float32 inputs and outputs) and onnxruntime an int8 version (in turns: QDQ, operators on integers,
 dynamic scales). Inputs are drawn here and given to both with --data. Prints a row for each output: what bnfold says,
 and the same error as onnxruntime alone computes it from the two files, without graph optimisation (as bnfold runs them)
 and with it (as they are deployed).
@@ -76,11 +76,9 @@ def main() -> int:
     warnings.simplefilter("ignore")  # of the converter, which lists what it rounds to zero
     found = [sorted(path.rglob("*.onnx")) if path.is_dir() else [path] for path in arguments.paths]
     files = require_files([each for group in found for each in group], sought="model")
-    print(
-        "| network | version | output | bnfold: largest | allowed | mean | beyond | onnxruntime: largest | mean | optimised |",
-        end="",
-    )
-    print(" verdict |\n|---|---|---|--:|--:|--:|--:|--:|--:|--:|---|")
+    columns = "network | version | output | bnfold: largest | allowed | mean | beyond"
+    columns += " | onnxruntime: largest | mean | optimised"
+    print(f"| {columns} | verdict |\n|---|---|---|{'--:|' * 7}---|")
     wrong = 0
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as scratch:
@@ -124,9 +122,10 @@ def _has_weights(model: onnx.ModelProto) -> bool:
 def _inputs(file: Path, seed: int) -> Feeds:
     draw = np.random.default_rng(seed)
     return {
-        each.name: draw.standard_normal(
-            [dim if isinstance(dim, int) and dim > 0 else SIZE if axis else 1 for axis, dim in enumerate(each.shape)]
-        ).astype(np.float32)
+        each.name: draw.random(
+            [dim if isinstance(dim, int) and dim > 0 else SIZE if axis else 1 for axis, dim in enumerate(each.shape)],
+            np.float32,
+        )
         for each in session(file).get_inputs()
     }
 

@@ -70,7 +70,7 @@ def start_runtimes(request: Request, samples: Sequence[Sample]) -> Iterator[Call
         return
     feeds = [sample.feeds for sample in samples]
     before, after = request.sources
-    with in_background(lambda: (run_runtime(request, before, feeds), run_runtime(request, after, feeds))) as wait:
+    with in_background(lambda: (_run(request, before, feeds), _run(request, after, feeds))) as wait:
         yield wait  # another processor evaluates in float64 meanwhile
 
 
@@ -106,7 +106,7 @@ def _second_opinion(
     """
     if evidence.fault or not evidence.suspicion:
         return evidence
-    errs = _errors(pair, [sample.expected for sample in samples], _run_own(request, request.after, samples).results)
+    errs = _errors(pair, [sample.expected for sample in samples], _own(request, request.after, samples).results)
     if not errs or not all(_agrees(pair, name, errs[name]) for name in errs):
         return replace(evidence, fault=evidence.suspicion)
     note = f"{evidence.suspicion}; but only in {evidence.rows[0].witness}, which is wrong about the original there too"
@@ -139,8 +139,7 @@ def recorded(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> li
     return [RuntimeRow("recorded outputs", not notes, ran_before=True, ran_after=False, notes=notes)]
 
 
-def run_runtime(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> RuntimeResult:
-    """Run a model in the runtime; one that it would take too long to open is not run."""
+def _run(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> RuntimeResult:
     if seconds := session_too_long(request, request.clock.budget):
         return RuntimeResult(request.checks.runtime, error=f"not asked: opening the model takes about {seconds:.0f} s")
     return RuntimeProcess(request.checks.runtime).run(model, feeds, request.clock.left)
@@ -168,12 +167,12 @@ def run_own(request: Request, model: ir.Model, feeds: Sequence[Feeds]) -> Runtim
     return RuntimeResult(OWN, tuple(results))
 
 
-def _run_own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> RuntimeResult:
+def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> RuntimeResult:
     return run_own(request, model, [sample.feeds for sample in samples])
 
 
 def _own_errors(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> RuntimeErrors:
-    sides = (_run_own(request, model, samples) for model in (request.before, request.after))
+    sides = (_own(request, model, samples) for model in (request.before, request.after))
     return _weigh(request, pair, samples, *sides)
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import islice
+from functools import cache, partial
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -25,18 +25,19 @@ from bnfold.ir.time_limit import look_at_clock
 from bnfold.ir.traits import DRAWING
 from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
-from bnfold.verification.comparing.outputs import Compared, first_fault, output_rows
+from bnfold.verification.changes.renamed import verdict_on_names
+from bnfold.verification.comparing.outputs import UNSEEN, Compared, first_fault, output_rows
 from bnfold.verification.comparing.sides import explained
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.end_to_end.obstacles import Broken, Impossible
-from bnfold.verification.end_to_end.runtime_check import run_own, run_runtime
+from bnfold.verification.end_to_end.runtime_check import run_own
 from bnfold.verification.inputs.cost import memory_there_is
 from bnfold.verification.inputs.data import load_data
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, CannotFeed, Feeds, random_feeds
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.helpers import Sample
-from bnfold.verification.runtimes.runtime import RuntimeResult
-from bnfold.verification.tolerance.compare import ROUNDS, difference, magnitude, tolerance
+from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
+from bnfold.verification.tolerance.compare import ROUNDS, difference, distance, magnitude, tolerance
 from bnfold.verification.tolerance.floats import F64, float_type
 from bnfold.verification.tolerance.rounding import disturb, is_rounded, is_short
 from bnfold.verification.tolerance.storage import WORST_AGREEMENT
@@ -137,7 +138,8 @@ def _ways_to_run(request: Request) -> Iterator[Run]:
 
 def _run_in_runtime(request: Request, model: ir.Model, feeds: Sequence[Feeds]) -> RuntimeResult:
     sources = dict(zip((request.before, request.after), request.sources, strict=True))
-    return run_runtime(request, sources.get(model) or as_read(model, None, request.policy), feeds)
+    source = sources.get(model) or as_read(model, None, request.policy)
+    return RuntimeProcess(request.checks.runtime).run(source, feeds, request.clock.left)
 
 
 def _feeds(request: Request) -> Iterator[list[Feeds]]:
@@ -196,11 +198,14 @@ def _compared(request: Request, results: Results, asked: float | str) -> tuple[l
             for name in outputs
         ]
 
+    dtype = TYPES.get(asked, TYPES["float16"]) if isinstance(asked, str) else TYPES["float16"]
+    moved = cache(partial(_moved, request, results, dtype))
     found = compare([])
     if isinstance(asked, str) and _are_in_doubt(found):
-        moved = (_moved(request, results, TYPES[asked], number) for number in range(ROUNDS))
-        found = explained(moved, compare, _are_in_doubt)
-    return found, _doubt(found, results.before.results, asked)
+        found = explained(takewhile(bool, map(moved, range(ROUNDS))), compare, _are_in_doubt)
+    if first_fault(found) is not None or verdict_on_names(request.before, request.after) is not None:
+        return found, ""
+    return found, _doubt(found, results.before.results, moved(0), asked)
 
 
 def _are_in_doubt(found: Sequence[Compared]) -> bool:
@@ -208,18 +213,26 @@ def _are_in_doubt(found: Sequence[Compared]) -> bool:
 
 
 def _moved(request: Request, results: Results, dtype: int, number: int) -> Sequence[Sample]:
-    """Return the original's results, each of its float weights moved to a neighbouring number of the type ``dtype``."""
+    """Return the original's results, each of its float weights moved to a neighbouring number of the type ``dtype``.
+
+    Return none if it has no such weights.
+    """
     look_at_clock()
     copy = request.before.clone()
     lift_constants(copy)
-    for value in [value for graph in copy.graphs() for value in graph.values.values() if is_rounded(value)]:
+    weights = [value for graph in copy.graphs() for value in graph.values.values() if is_rounded(value)]
+    has_moved = False
+    for value in weights:
         tensor = value.tensor
         if tensor is None or tensor.dtype not in FLOATS or is_short(tensor):
             continue
         kept = tensor.numpy()
         with np.errstate(all="ignore"):
-            moved = disturb(kept, dtype, zlib.crc32(value.name.encode(), number)).astype(kept.dtype)
-        value.tensor = copy.tensor(onnx.numpy_helper.from_array(np.where(np.isfinite(moved), moved, kept), value.name))
+            made = disturb(kept, dtype, zlib.crc32(value.name.encode(), number)).astype(kept.dtype)
+        value.tensor = copy.tensor(onnx.numpy_helper.from_array(np.where(np.isfinite(made), made, kept), value.name))
+        has_moved = True
+    if not has_moved:
+        return ()
     again = results.run(copy, results.feeds)
     if not again.ran:
         raise Impossible(f"{again.runtime} does not run the original with its weights moved: {again.error}")
@@ -249,10 +262,11 @@ def _share(expected: F64, draws: Sequence[F64], dtype: int) -> float:
     return max(least, float(allowed.max(initial=0.0)) / scale)
 
 
-def _doubt(found: Sequence[Compared], before: Sequence[Sample], asked: float | str) -> str:
-    """Return why agreement shows nothing: outputs of one number, or a measured tolerance that would hide a fault."""
-    if not any(_shows([sample[name] for sample in before]) for name in {item.name for item in found}):
-        return "no output has two numbers that differ on these inputs, so agreement shows nothing: give others (--data)"
+def _doubt(found: Sequence[Compared], before: Sequence[Sample], moved: Sequence[Sample], asked: float | str) -> str:
+    """Return why agreement shows nothing: results that would be the same of other weights, or too wide a tolerance."""
+    names = {item.name for item in found}
+    if not any(_shows([run[name] for run in before], [run[name] for run in moved]) for name in names):
+        return f"{UNSEEN}: give others with --data, or draw more with --samples"
     widest = max(found, key=lambda item: item.difference.allowed)
     if isinstance(asked, str) and widest.difference.allowed > WORST_AGREEMENT:
         how_far = f"{widest.difference.allowed:.2g} of its largest value"
@@ -260,17 +274,20 @@ def _doubt(found: Sequence[Compared], before: Sequence[Sample], asked: float | s
     return ""
 
 
-def _shows(arrays: Sequence[Array]) -> bool:
-    """Whether results of one output show anything: two numbers that differ, or a single float that is not 0."""
-    flat = [_wide(array).reshape(-1) if _is_float(array) else array.reshape(-1) for array in arrays]
-    finite = [array[np.isfinite(array)] if array.dtype.kind == "f" else array for array in flat]
-    numbers = [array for array in finite if array.size]
-    if not numbers:
-        return False
-    first = numbers[0][0]
-    if sum(array.size for array in flat) == 1:
-        return bool(_is_float(arrays[0]) and first)
-    return any(bool((array != first).any()) for array in numbers)
+def _shows(results: Sequence[Array], moved: Sequence[Array]) -> bool:
+    """Whether results of one output show anything: are they others once the weights have ``moved``?
+
+    Of a model without weights, two numbers have to differ. Labels mostly stay, and show little of the numbers behind.
+    """
+    if moved:
+        return any(_differ(old, new) for old, new in zip(results, moved, strict=True))
+    numbers = np.concatenate([array.reshape(-1) for array in results])
+    return _differ(numbers[1:], numbers[:-1])
+
+
+def _differ(one: Array, other: Array) -> bool:
+    are_floats = _is_float(one) and _is_float(other)
+    return bool((distance(_wide(one), _wide(other)) if are_floats else one != other).any())
 
 
 def _is_float(array: Array) -> bool:
