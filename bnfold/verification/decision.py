@@ -166,7 +166,7 @@ def _as_declared(request: Request, whole: Whole | None, verdict: Verdict, refusa
     an input, or is rejected by a runtime that has not run it (``refusal``).
     """
     if fault := narrowed(request.before, request.after):
-        return replace(verdict, status="failed", reason=fault, decided_by="interface", outputs=())
+        return replace(verdict, status="failed", reason=fault, decided_by="interface")
     is_open = whole is None or whole.doubt
     if verdict.verified and is_open and (reason := unproven_promise(request.before, request.after)):
         return replace(verdict, status="unverified", reason=reason, decided_by="interface")
@@ -301,8 +301,8 @@ def _verdict(
         status=status,
         reason=reason,
         decided_by=decided_by,
-        # Outputs that agree say nothing about models that differ inside: they may have been compared behind that.
-        outputs=rows if status != "failed" or any(row.fault for row in rows) else (),
+        # Outputs that agree say nothing about values inside that differ: they may have been compared behind those.
+        outputs=rows if status != "failed" or decided_by == "interface" or any(row.fault for row in rows) else (),
         witnesses=whole.witnesses if whole else (),
         local=tuple(local),
         samples=len(whole.seen) if whole else 0,

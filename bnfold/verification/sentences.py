@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bnfold.verification.verdict import TOO_FAR, OutputRow
+from bnfold.verification.verdict import BEYOND, TOO_FAR, OutputRow
 
 _NAMED = 8  # in a list of names
 
@@ -73,7 +73,7 @@ def runtime_agrees(relative: float, allowed: float) -> str:
 
 def fate(row: OutputRow) -> str:
     """Return whether an output agrees, and how closely: on a typical sample, if that shows a difference."""
-    if row.fault and row.fault != TOO_FAR:
+    if row.fault and row.fault not in (TOO_FAR, BEYOND):
         return f"{row.name}: {row.fault}"
     if row.fault:
         return differs(row.name, row.relative, row.allowed)
@@ -87,13 +87,14 @@ def spread(row: OutputRow) -> str:
     """Return the mean error of an output, and how many of its elements are too far off; empty if it is identical."""
     if not (row.mean or row.beyond):
         return ""
-    beyond = f", {100 * row.beyond:.2g} % of its elements beyond" if row.beyond else ""
+    beyond = f", {100 * row.beyond:.3g} % of its elements beyond" if row.beyond else ""
     return f"; {row.mean:.2g} on average{beyond}"
 
 
 def differs(name: str, relative: float, allowed: float) -> str:
-    """Return how far an output is off."""
-    return f"{name} differs by {relative:.2g}, {allowed:.2g} allowed"
+    """Return how far an output is off, with as many digits as show that this is more than is allowed."""
+    digits = next((count for count in range(2, 18) if f"{relative:.{count}g}" != f"{allowed:.{count}g}"), 2)
+    return f"{name} differs by {relative:.{digits}g}, {allowed:.{digits}g} allowed"
 
 
 def listed(names: Sequence[str]) -> str:

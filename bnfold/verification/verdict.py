@@ -12,7 +12,10 @@ from bnfold.settings import to_json
 Status = Literal["verified", "unverified", "failed"]
 
 TOO_FAR = "differs by more than rounding the new weights can cause"
-"""The fault of an output that has the right shape and type."""
+"""The fault of an output that has the right shape and type …"""
+
+BEYOND = "differs by more than the tolerance allows"
+"""… and with a tolerance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +106,8 @@ class Verdict:
         status: ``verified``, ``unverified`` or ``failed``.
         reason: One sentence that says why.
         decided_by: The test that decided.
-        outputs: A row for each output of the whole model; empty if it was not run as a whole, or if the models differ
-            elsewhere than at an output.
+        outputs: A row for each output of the whole model; empty if it was not run as a whole, or if values inside
+            differ and those of no output.
         ``witnesses``: A row for each runtime, and one for recorded outputs.
         local: A row for each rewrite that was checked separately.
         samples: The number of samples (sets of inputs) that were compared.

@@ -8,6 +8,7 @@ results, or eight roundings of the type, whichever is more.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -29,9 +30,11 @@ from bnfold.verification.changes.renamed import verdict_on_names
 from bnfold.verification.comparing.outputs import UNSEEN, Compared, first_fault, output_rows
 from bnfold.verification.comparing.sides import explained
 from bnfold.verification.comparing.sizes import sizes_of_original
+from bnfold.verification.end_to_end.further import FEW, NO_TIME
 from bnfold.verification.end_to_end.obstacles import Broken, Impossible
 from bnfold.verification.end_to_end.runtime_check import run_own
-from bnfold.verification.inputs.cost import memory_there_is
+from bnfold.verification.inputs.choices import Choice
+from bnfold.verification.inputs.cost import estimate, memory_there_is
 from bnfold.verification.inputs.data import load_data
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, CannotFeed, Feeds, random_feeds
 from bnfold.verification.request import Request
@@ -41,7 +44,7 @@ from bnfold.verification.tolerance.compare import ROUNDS, difference, distance, 
 from bnfold.verification.tolerance.floats import F64, float_type
 from bnfold.verification.tolerance.rounding import disturb, is_rounded, is_short
 from bnfold.verification.tolerance.storage import WORST_AGREEMENT
-from bnfold.verification.verdict import RuntimeRow, Status, Verdict
+from bnfold.verification.verdict import BEYOND, TOO_FAR, OutputRow, RuntimeRow, Status, Verdict
 
 TYPES = {"float16": onnx.TensorProto.FLOAT16, "bfloat16": onnx.TensorProto.BFLOAT16}
 
@@ -49,6 +52,9 @@ ROUNDINGS = 8
 """Roundings of a type, of the scale, that it explains at least."""
 
 _FLOAT64 = 8
+
+_MOST_SAMPLES = 10
+"""Samples that are drawn of a model with few numbers."""
 
 _SIZES = 16
 """Choices of dynamic sizes that are tried until the original runs."""
@@ -84,7 +90,7 @@ def judge_within(request: Request) -> Verdict:
     except Broken as finding:
         seconds = dict(request.clock.seconds)
         return replace(verdict, status="failed", reason=str(finding), decided_by="tolerance", seconds=seconds)
-    rows = tuple(replace(row, typical=row.relative, typical_allowed=row.allowed) for row in output_rows(found))
+    rows = tuple(map(_row, output_rows(found)))
     where, count, fault = results.before.runtime, len(results.feeds), first_fault(found)
     status: Status = "failed" if fault is not None else "unverified" if doubt else "verified"
     reason = doubt or sentences.agree_within(rows, count, where, asked)
@@ -99,6 +105,11 @@ def judge_within(request: Request) -> Verdict:
         notes=results.notes,
         seconds=dict(request.clock.seconds),
     )
+
+
+def _row(row: OutputRow) -> OutputRow:
+    fault = BEYOND if row.fault == TOO_FAR else row.fault
+    return replace(row, typical=row.relative, typical_allowed=row.allowed, fault=fault)
 
 
 def _results(request: Request) -> Results:
@@ -154,8 +165,20 @@ def _feeds(request: Request) -> Iterator[list[Feeds]]:
     for choice in choices:
         look_at_clock()
         if choice.elements * _FLOAT64 <= memory_there_is():
-            numbers = range(0, _ORDINARY * request.checks.samples, _ORDINARY)
+            numbers = range(0, _ORDINARY * _count(request, choice), _ORDINARY)
             yield [random_feeds(choice.model, choice.shapes, request.checks.seed, number) for number in numbers]
+
+
+def _count(request: Request, choice: Choice) -> int:
+    """Return how many samples to draw: more than were asked for if an input or output has few numbers, and it is quick.
+
+    All of few numbers might be negative in front of a Relu.
+    """
+    shapes = [*choice.shapes.values(), *(value.shape or () for value in choice.model.graph.outputs)]
+    sizes = [math.prod(dim if isinstance(dim, int) else 1 for dim in shape) for shape in shapes]
+    wanted = min(_MOST_SAMPLES, FEW // max(min(sizes, default=FEW), 1))
+    affordable = int(NO_TIME / max(estimate(choice.model).seconds, 1e-6))
+    return max(request.checks.samples, min(wanted, affordable))
 
 
 def _run_after(request: Request, run: Run, feeds: Sequence[Feeds], runtime: str) -> RuntimeResult:

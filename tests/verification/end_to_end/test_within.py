@@ -63,7 +63,8 @@ def alone(before: onnx.ModelProto, after: onnx.ModelProto, feeds: Feeds) -> dict
 
 def half(proto: onnx.ModelProto) -> onnx.ModelProto:
     """The same in float16, inputs and outputs too."""
-    copy = onnx.ModelProto.FromString(proto.SerializeToString())
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
     for tensor in copy.graph.initializer:
         if tensor.data_type == onnx.TensorProto.FLOAT:
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float16), tensor.name))
@@ -197,8 +198,8 @@ def test_labels_have_no_tolerance_and_how_many_differ_is_told() -> None:
     verdict = judged(body, {"w": weights()["w"]}, moved, 0.9)
     labels, numbers = verdict.outputs
     assert verdict.status == "failed"
-    assert labels.beyond * 64 == pytest.approx(round(labels.beyond * 64))
-    assert labels.fault == f"{round(labels.beyond * 64)} of 64 elements differ, and none may"
+    assert 0 < labels.beyond < 1
+    assert labels.fault.endswith(" of 64 elements differ, and none may"), "of the worst sample"
     assert (labels.allowed, numbers.fault, numbers.beyond) == (0.0, "", 0.0)
     in_one_sense(verdict)
 
@@ -371,6 +372,6 @@ def test_recorded_outputs_decide_nothing(tmp_path: Path) -> None:
 
 def test_more_samples_are_of_ordinary_numbers() -> None:
     """Of a float16 version, very large numbers overflow, which says nothing about ordinary ones."""
-    verdict = bnfold.verify(dense(), half(dense()), tolerance="float16", options=VerifyOptions(samples=7))
-    assert (verdict.status, verdict.samples) == ("verified", 7)
+    verdict = bnfold.verify(dense(), half(dense()), tolerance="float16", options=VerifyOptions(samples=12))
+    assert (verdict.status, verdict.samples) == ("verified", 12)
     assert verdict.outputs[0].scale < 100
