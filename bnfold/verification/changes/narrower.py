@@ -11,7 +11,7 @@ from bnfold.verification.changes.interface import interface_fault
 
 _T = onnx.TensorProto
 _HALVES = {_T.FLOAT16: "float16", _T.BFLOAT16: "bfloat16"}
-_QUANTIZED = re.compile("Quantize|QLinear|Integer|^QGemm|^QAttention|NBits")
+_QUANTIZED = re.compile("uantize|QLinear|Integer|^QGemm|^QAttention|NBits")
 """Operators on quantized numbers, of any domain."""
 
 
