@@ -7,7 +7,9 @@ import re
 import onnx
 
 from bnfold import ir
+from bnfold.errors import MistypedAttribute
 from bnfold.verification.changes.interface import interface_fault
+from bnfold.verification.tolerance.discontinuities import cast_target
 
 _T = onnx.TensorProto
 _HALVES = {_T.FLOAT16: "float16", _T.BFLOAT16: "bfloat16"}
@@ -22,7 +24,10 @@ def next_step(before: ir.Model, after: ir.Model) -> str:
     if _is_quantized(after) and not _is_quantized(before):
         how = "--tolerance T (T is a share of each output's largest value, such as 0.05) and your own inputs (--data)"
         return f"AFTER is an int8 version of BEFORE: compare with {how}"
-    had, has = _types(before), _types(after)
+    try:
+        had, has = _types(before), _types(after)
+    except MistypedAttribute:  # of a damaged Cast
+        return ""
     for dtype, name in _HALVES.items():
         if dtype in has - had and had & {_T.FLOAT, _T.DOUBLE}:
             return f"AFTER is a {name} version of BEFORE: compare with --tolerance {name}"
@@ -35,7 +40,7 @@ def _is_quantized(model: ir.Model) -> bool:
 
 def _types(model: ir.Model) -> set[int | None]:
     """Return the element types of inputs, outputs and stored weights, and those that a Cast makes."""
-    casts = {node.attr("to", _T.UNDEFINED) for node in model.nodes() if node.is_op("Cast") and not node.has_references}
+    casts = {cast_target(node) for node in model.nodes() if node.is_op("Cast") and not node.has_references}
     stored = (value for graph in model.graphs() for value in graph.values.values() if value.holds_constant)
     values = (*model.graph.inputs, *model.graph.outputs, *stored)
-    return {value.dtype for value in values} | {kind for kind in casts if isinstance(kind, int)}
+    return {value.dtype for value in values} | casts
