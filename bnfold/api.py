@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
@@ -18,7 +19,7 @@ from bnfold.errors import WrongUsage
 from bnfold.pipeline import formats
 from bnfold.pipeline.arguments import open_source, options_of, process_source, settings_of
 from bnfold.pipeline.outcome import Outcome
-from bnfold.settings import ONE_JOB, OptionFields, Options, OutputOptions, VerifyOptions, simplified
+from bnfold.settings import ONE_JOB, OptionFields, Options, OutputOptions, Tolerance, VerifyOptions, simplified
 from bnfold.verification import Verdict
 
 if TYPE_CHECKING:
@@ -207,12 +208,17 @@ def inspect(source: Source, *, options: Options | None = None, **fields: Unpack[
     return process_source(source, None, chosen, VerifyOptions(depth="none"))
 
 
-def verify(before: Source, after: Source, *, options: VerifyOptions | None = None) -> Verdict:
+def verify(
+    before: Source, after: Source, *, tolerance: Tolerance | None = None, options: VerifyOptions | None = None
+) -> Verdict:
     """Compare two models numerically.
 
     Args:
         before: The model that is right by definition; as ``source`` of `optimize`.
         after: The model that should be numerically equivalent, for the same inputs.
+        tolerance: The error that is accepted, as a share of each output's largest value; or ``"float16"`` or
+            ``"bfloat16"`` for what rounding to that type explains (`VerifyOptions.tolerance`). None: only what rounding
+            new weights can cause.
         options: What to compare on; ``depth="none"`` is read as ``auto``.
 
     Returns:
@@ -227,9 +233,15 @@ def verify(before: Source, after: Source, *, options: VerifyOptions | None = Non
         >>> assert verdict
         >>> verdict.status, verdict.outputs[0].relative <= verdict.outputs[0].allowed
         ('verified', True)
+        >>> bnfold.verify("model.onnx", "out.onnx", tolerance=0.01).outputs[0].beyond
+        0.0
     """
     sources = open_source(before, "before"), open_source(after, "after")
-    return formats.verify_two(*sources, settings_of(VerifyOptions, options, "options"))
+    return formats.verify_two(*sources, _within(tolerance, settings_of(VerifyOptions, options, "options")))
+
+
+def _within(tolerance: Tolerance | None, checks: VerifyOptions) -> VerifyOptions:
+    return checks if tolerance is None else replace(checks, tolerance=tolerance)
 
 
 def diff(
@@ -266,7 +278,7 @@ def run(
     output: str | os.PathLike[str],
     command: Sequence[str],
     *,
-    tolerance: str = "",
+    tolerance: Tolerance | None = None,
     options: Options | None = None,
     verify: VerifyOptions | None = None,
 ) -> StepRow:
@@ -276,7 +288,7 @@ def run(
         source: An ONNX file.
         output: The file to write.
         command: The program and its arguments; ``{input}`` and ``{output}`` are the files that it reads and writes.
-        tolerance: The relative error that is accepted, as text, or ``float16`` or ``bfloat16`` for their rounding.
+        tolerance: As for `verify`.
         options: ``step_seconds`` is the time limit.
         verify: As for `optimize`.
 
@@ -294,6 +306,7 @@ def run(
     """
     from bnfold.pipeline import command as step
 
-    checks, chosen = settings_of(VerifyOptions, verify, "verify"), settings_of(Options, options, "options")
-    _, row, _ = step.run_command(Path(source), OutputOptions(Path(output)), command, chosen, checks, tolerance)
+    checks = _within(tolerance, settings_of(VerifyOptions, verify, "verify"))
+    chosen = settings_of(Options, options, "options")
+    _, row, _ = step.run_command(Path(source), OutputOptions(Path(output)), command, chosen, checks)
     return row

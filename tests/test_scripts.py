@@ -381,3 +381,14 @@ def test_reasons_for_what_is_left_are_checked_on_the_result(tmp_path: Path) -> N
         "no-gain: 1 hold, 0 do not, 0 with nothing to look up",
         "shared-value: 3 hold, 0 do not, 0 with nothing to look up",
     ]
+
+
+def test_errors_within_a_tolerance_are_those_of_onnxruntime(tmp_path: Path) -> None:
+    pytest.importorskip("onnxconverter_common")
+    shutil.copy(ROOT / "models" / "resnet_opset6.onnx", tmp_path)
+    done = script("tolerance_table.py", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    _, _, half, int8, _, last = done.stdout.splitlines()
+    assert "| float16 | prob | " in half
+    assert "| int8, QDQ | prob | " in int8
+    assert last == "1 float16, 1 int8, QDQ; 0 errors are not onnxruntime's"

@@ -123,6 +123,7 @@ def test_equal_settings_have_equal_text() -> None:
         "seed": 0,
         "verify_seconds": 300,
         "runtime": "onnxruntime",
+        "tolerance": None,
     }
 
 

@@ -147,18 +147,25 @@ def _inspect(args: Invocation) -> None:
 @click.argument("source", metavar="BEFORE", type=PATH)
 @click.argument("output", metavar="AFTER", type=PATH)
 @takes(
+    "tolerance",
     *CHECKING,
     option("depth", type=click.Choice(["auto", "full", "local"])),
     option("as_json", help="Print the verdict as JSON on standard output."),
     option("report", help="Write the verdict, and what differs between the models: JSON or HTML."),
-    option("require_verified", help="Exit with code 3 if the models could not be compared."),
+    option(
+        "require_verified",
+        "--require-verified/--allow-unverified",
+        default=True,
+        help="Exit with code 3 if the models could not be compared (the default), or with 0.",
+    ),
     option("verbose", help="Print every output with all its numbers."),
     reads=("source", "output"),
 )
 def verify(args: Invocation) -> None:
     """Check whether two models are numerically equivalent.
 
-    The exit code is 0 if they are, or if that could not be checked; 1 if they are not.
+    The exit code is 0 if they are, 1 if they are not, and 3 if that could not be checked (unverified); with
+    --allow-unverified, 0 then. Without a tolerance, they may differ by what rounding new weights can cause.
     """
     from bnfold.cli import differences, publish
     from bnfold.pipeline import formats
@@ -167,8 +174,7 @@ def verify(args: Invocation) -> None:
     with progress_bar() as progress:
         verdict = formats.verify_two(Path(args.source), Path(args.output), args.checks, progress)
     if args.run.report:
-        document = {**differences.found(args), "verify": verdict.to_json()}
-        publish.emit(document, args.run.report, as_json=False)
+        publish.emit(differences.found(args, verdict), args.run.report, as_json=False)
     if args.run.as_json:
         publish.to_stdout(verdict.to_json())
     else:
@@ -233,9 +239,7 @@ def run(args: Invocation) -> None:
         raise click.UsageError("IN and OUT are one file each")
     files = Path(args.source), args.delivery
     with progress_bar(enabled=not args.run.quiet) as progress:
-        before, row, written = command.run_command(
-            *files, args.run.command, args.options, args.checks, args.run.tolerance, progress
-        )
+        before, row, written = command.run_command(*files, args.run.command, args.options, args.checks, progress)
     if args.run.as_json:
         publish.to_stdout(row.to_json())
     if not args.run.quiet:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from bnfold.cli import publish
 from bnfold.errors import printable
-from bnfold.report.html.differences import inner, tally
+from bnfold.report.html.differences import inner, outputs_agree, tally
 from bnfold.report.html.layout import shorten
 from bnfold.report.totals import size
 
 if TYPE_CHECKING:
     from bnfold.cli.invocation import Invocation
+    from bnfold.verification import Verdict
 
 MOST = 10
 """Differences without --verbose."""
@@ -33,15 +34,23 @@ def require(args: Invocation) -> None:
         path_conflicts.refuse([("the report", path) for path in args.reports], kept)
 
 
-def found(args: Invocation) -> dict[str, Any]:
-    """Return what differs between the two models of a command line."""
+def found(args: Invocation, verdict: Verdict | None = None) -> dict[str, Any]:
+    """Return what differs between the two models of a command line, with the verdict if there is one.
+
+    A verdict is what is said of the outputs. Values inside are left out if comparing them says something else, for they
+    are compared on other inputs and by another measure; so they are with a tolerance.
+    """
     from bnfold import diffing
     from bnfold.pipeline import formats
 
     old, new = (formats.of(path).load(Path(path)) for path in (args.source, args.output))
-    document = diffing.diff(old, new, drawn=bool(args.run.report), values=args.run.values, checks=args.checks)
+    values = False if args.checks.tolerance is not None else args.run.values
+    document = diffing.diff(old, new, drawn=bool(args.run.report), values=values, checks=args.checks)
     document["same_bytes"] = document["equal"] and filecmp.cmp(args.source, args.output, shallow=False)
-    return document
+    if verdict is None:
+        return document
+    contradicts = "outputs" in (document["values"] or {}) and outputs_agree(document)[1] != verdict.status
+    return {**document, "values": None if contradicts else document["values"], "verify": verdict.to_json()}
 
 
 def lines(document: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:

@@ -57,6 +57,7 @@ EXAMPLES = {
         ("bnfold verify before.onnx after.onnx", "on random inputs"),
         ("bnfold verify before.onnx after.onnx --data inputs.npz", "on your own inputs"),
         ("bnfold verify before.onnx after.onnx --input x=1,3,224,224", "set dynamic sizes"),
+        ("bnfold verify before.onnx half.onnx --tolerance float16", "a float16 version"),
     ),
     "explain": (("bnfold explain no-handler", "a reason"), ("bnfold explain Conv", "an operator")),
     "completion": (("bnfold completion bash", "to be read when the shell starts"),),

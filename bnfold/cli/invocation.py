@@ -127,12 +127,6 @@ class CliOptions(Checked):
             "Show what would happen, as inspect does, and write nothing.",
         ),
     )
-    tolerance: str = field(
-        default="",
-        metadata=about(
-            "Accept this relative error per output, or the error of rounding to float16 / bfloat16.",
-        ),
-    )
     command: Sequence[str] = field(
         default=(),
         metadata=about(

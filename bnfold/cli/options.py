@@ -54,10 +54,10 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _tolerance(text: str) -> str:
+def _tolerance(text: str) -> float | str:
     with suppress(ValueError):
-        if text in ("", "float16", "bfloat16") or 0 < float(text) < math.inf:
-            return text
+        if text in ("float16", "bfloat16") or 0 < float(text) < math.inf:
+            return text if text in ("float16", "bfloat16") else float(text)
     raise click.BadParameter(f"{text!r} is neither a positive number nor 'float16' or 'bfloat16'")
 
 

@@ -97,15 +97,19 @@ def _three(forms: Sequence[Mapping[str, float] | None], name: str, form: str) ->
     return " → ".join(format(sizes[name], form) if sizes else "-" for sizes in forms)
 
 
-def outputs(rows: Sequence[OutputRow], *, verbose: bool) -> None:
-    """Print how far the outputs of two models are apart, a line each, those that differ first; all with ``verbose``."""
-    from bnfold.verification.sentences import fate
+def outputs(rows: Sequence[OutputRow], *, verbose: bool, is_within: bool = False) -> None:
+    """Print how far the outputs of two models are apart, a line each, those that differ first; all with ``verbose``.
+
+    ``is_within`` says that a tolerance was given: mean errors and shares are printed then.
+    """
+    from bnfold.verification.sentences import fate, spread
 
     worst_first = sorted(rows, key=lambda row: not row.fault)
     console = _console(stderr=False)
     for row in worst_first if verbose else worst_first[:MOST_OUTPUTS]:
         color = "red" if row.fault else "green"
-        console.print(Text(printable(fate(row)), color), soft_wrap=False)
+        told = fate(row) + (spread(row) if is_within and not verbose else "")
+        console.print(Text(printable(told), color), soft_wrap=False)
         if verbose:
             console.print(Text(f"  {_details(row)}"), soft_wrap=False)
     if (more := len(rows) - MOST_OUTPUTS) > 0 and not verbose:
@@ -114,8 +118,10 @@ def outputs(rows: Sequence[OutputRow], *, verbose: bool) -> None:
 
 
 def _details(row: OutputRow) -> str:
+    from bnfold.verification.sentences import spread
+
     told = f"{row.dtype}, on any input by {_number(row.relative)}, {_number(row.allowed)} allowed"
-    told += f"; max error {_number(row.max_abs)}, RMS error {_number(row.rms)}, {row.ulps:.3g} ulps"
+    told += f"; max error {_number(row.max_abs)}, RMS error {_number(row.rms)}, {row.ulps:.3g} ulps{spread(row)}"
     if row.error_before is None and row.error_after is None:
         return told
     return f"{told}; a runtime's own error {_number(row.error_before)} before, {_number(row.error_after)} after"

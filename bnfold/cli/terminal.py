@@ -243,11 +243,14 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
 
 
 def verdict(found: Verdict, *, verbose: bool = False) -> None:
-    """Print the outputs on stdout, a line each, and the sentence on stderr."""
-    if found.outputs:
+    """Print the outputs on stdout, a line each, and the sentence on stderr.
+
+    If the models failed for another reason than an output, lines about outputs that agree would contradict it.
+    """
+    if any(row.fault or found.status != "failed" for row in found.outputs):
         from bnfold.cli import tables
 
-        tables.outputs(found.outputs, verbose=verbose)
+        tables.outputs(found.outputs, verbose=verbose, is_within=found.tolerance is not None)
     say(found.summary, GOOD if found.verified else BAD)
     if found.localised is not None:
         made = f", made by {found.localised.rewrite}" if found.localised.rewrite else ""

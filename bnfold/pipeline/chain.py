@@ -71,7 +71,6 @@ class ToolChain:
     Attributes:
         path: The last result that was kept.
         model: The same, loaded.
-        accepts: Whether a result that differs will do all the same.
         rows: What became of each step.
         reports: Those on bnfold's own passes.
     """
@@ -82,7 +81,6 @@ class ToolChain:
     options: Options
     checks: VerifyOptions
     progress: Progress
-    accepts: Callable[[Verdict, ir.Model], bool] = field(default=lambda *_: False)
     rows: list[StepRow] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
 
@@ -132,7 +130,7 @@ class ToolChain:
             model, report = work(folder)
             if self.checks.depth != "none":
                 verdict = self._compared(model, folder / external_tools.OUTPUT, report)
-            status = self._status(verdict, model)
+            status = _status(verdict)
             reason = f"{verdict.status}: {verdict.reason}" if verdict is not None and status == "rolled back" else ""
         except external_tools.StepSkipped as problem:
             status, reason = "skipped", str(problem)
@@ -158,12 +156,13 @@ class ToolChain:
             return found
         return formats.ONNX.verify(self.path, path, self.checks, self.progress, self.options, report)
 
-    def _status(self, verdict: Verdict | None, model: ir.Model) -> Status:
-        if verdict is None:
-            return "not verified"
-        if verdict.verified:
-            return "verified"
-        return "within tolerance" if verdict.status == "failed" and self.accepts(verdict, model) else "rolled back"
+
+def _status(verdict: Verdict | None) -> Status:
+    if verdict is None:
+        return "not verified"
+    if not verdict.verified:
+        return "rolled back"
+    return "within tolerance" if verdict.decided_by == "tolerance" else "verified"
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bnfold import ir, log
-from bnfold.errors import BadInput, BnfoldError, VerificationFailed
+from bnfold.errors import BadInput, BadSetting, BnfoldError, VerificationFailed
 from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.storage.stream import check_range
 from bnfold.ir.tensor import RangeViolation
@@ -47,6 +47,7 @@ def process(
 
     Raises:
         BadInput, Unsupported: The model cannot be read or processed.
+        BadSetting: A tolerance is given.
         OutputError: The output cannot be written.
         SameFile: It would overwrite the input unasked, or another two of the files are one.
         VerificationFailed: The result differs; nothing was written (but to ``keep_failed``).
@@ -55,6 +56,8 @@ def process(
         source = Path(source)
     kind = formats.of(source)
     kind.check(options, delivery, frozenset())
+    if checks.tolerance is not None:
+        raise BadSetting("tolerance", "a tolerance is for verify and run; bnfold's own rewrites have none")
     if delivery is not None:
         path_conflicts.check_target(source, delivery)
     tell = progress or (lambda *_: None)

@@ -12,7 +12,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from bnfold.settings.result import ESTIMATE, OutputOptions, VerifyOptions
+from bnfold.settings.result import ESTIMATE, OutputOptions, Tolerance, VerifyOptions
 from bnfold.settings.rewriting import (
     LOWEST_IR_VERSION,
     NORMALIZATIONS,
@@ -32,6 +32,7 @@ __all__ = [
     "Options",
     "OutputOptions",
     "Policy",
+    "Tolerance",
     "VerifyOptions",
     "simplified",
     "to_json",

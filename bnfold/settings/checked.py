@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache
+from numbers import Real
 from operator import index
 from pathlib import Path
 from types import UnionType
@@ -69,7 +70,14 @@ def documented(kind: type[T]) -> type[T]:
     return kind
 
 
-_WORDS = {int: "a whole number", bool: "True or False", str: "a text", Path: "a path", type(None): "None"}
+_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    str: "a text",
+    Path: "a path",
+    type(None): "None",
+}
 
 
 def described(hint: Any) -> str:
@@ -94,7 +102,13 @@ def type_hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-_ACCEPTED: dict[Any, Any] = {int: SupportsIndex, Path: (str, os.PathLike), frozenset: AbstractSet, Literal: str}
+_ACCEPTED: dict[Any, Any] = {
+    int: SupportsIndex,
+    float: Real,
+    Path: (str, os.PathLike),
+    frozenset: AbstractSet,
+    Literal: str,
+}
 
 
 def _read(value: Any, hint: Any, low: int | None) -> Any:
@@ -119,6 +133,8 @@ def _read(value: Any, hint: Any, low: int | None) -> Any:
         if low is not None and number < low:
             raise ValueError(f"{number} is not in the range x>={low}")
         return number
+    if kind is float:
+        return float(value)
     if kind is Mapping:
         return {_read(key, parts[0], low): _read(item, parts[1], low) for key, item in value.items()}
     if kind in (Sequence, frozenset):

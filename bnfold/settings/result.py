@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from bnfold.errors import BadSetting
 from bnfold.settings.checked import Checked, about, documented
 
 ESTIMATE = "estimate"
 """The phase in which ``progress`` is called with an estimate: how many seconds a comparison will take."""
+
+
+Tolerance: TypeAlias = float | Literal["float16", "bfloat16"]
+"""An error that is accepted, as a share of an output's largest value, or the type that values were rounded to."""
 
 
 @documented
@@ -75,8 +80,24 @@ class VerifyOptions(Checked):
         ),
     )
 
+    tolerance: Tolerance | None = field(
+        default=None,
+        metadata=about(
+            "Accept this error, as a share of each output's largest value, or what rounding to float16 or bfloat16 "
+            "explains.",
+            "The outputs of the whole models are then compared in the runtime; inputs and outputs may be floats of "
+            "another width. For ``bnfold.verify`` and ``bnfold.run``: results of bnfold's own rewrites have none.",
+        ),
+    )
+
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
+        if isinstance(self.tolerance, float) and not 0 < self.tolerance < inf:
+            raise BadSetting(
+                "tolerance", f"{self.tolerance:g} is neither a positive number nor 'float16' or 'bfloat16'"
+            )
+        if self.tolerance is not None and self.depth == "local":
+            raise BadSetting("tolerance", "a tolerance is for whole models; leave out --verify local")
         if self.runtime == "openvino" and find_spec("openvino") is None:
             raise BadSetting("runtime", "openvino is not installed: pip install openvino")
 

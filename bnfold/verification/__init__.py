@@ -87,7 +87,8 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     clock = Clock(checks.verify_seconds if budget_seconds is None else budget_seconds)
     old, new = (_opened(source, frozen=frozen) for source in (before, after))
     checks = _at_fixed_sizes(old, checks, fixed or {})
-    named, notes = paired(old, new) if by_position else (new, [])
+    is_cast = checks.tolerance is not None
+    named, notes = paired(old, new, any_float=is_cast) if by_position else (new, [])
     request = Request(
         before=old,
         after=with_original_names(old, named, by_others=not cuts),

@@ -19,6 +19,7 @@ from bnfold.verification.changes.interface import (
     unproven_promise,
     unread,
 )
+from bnfold.verification.changes.narrower import next_step
 from bnfold.verification.changes.validity import new_error
 from bnfold.verification.comparing.sizes import original_in_one_form
 from bnfold.verification.end_to_end.obstacles import Broken, Impossible
@@ -59,23 +60,34 @@ def judge(request: Request) -> Verdict:
 
     First the interface: inputs, outputs, and what is missing. Depth ``auto`` compares each changed part in float64 and
     the whole models in a runtime (`_in_layers`); only if that does not decide, the whole models in float64
-    (`_in_depth`). Depth ``full`` begins with the whole models in float64, ``local`` compares parts alone. All of it
-    ends at the limit on the clock.
+    (`_in_depth`). Depth ``full`` begins with the whole models in float64, ``local`` compares parts alone. With a
+    tolerance, the outputs of the whole models are compared in a runtime, and nothing else. All of it ends at the limit
+    on the clock. If models differ because one is a narrower version of the other, the verdict says how to compare them.
     """
     try:
         with ends_at(request.clock.end):
-            return _judged(request)
+            verdict = _judged(request)
     except LimitStruck:
-        return _verdict(request, "unverified", request.clock.over(), "nothing")
+        verdict = _verdict(request, "unverified", request.clock.over(), "nothing")
+    if verdict.verified or request.cuts or request.checks.tolerance is not None:
+        return verdict
+    step = next_step(request.before, request.after)
+    return replace(verdict, reason=f"{verdict.reason}; {step}") if step else verdict
 
 
 def _judged(request: Request) -> Verdict:
-    fault = interface_fault(request.before, request.after)
+    is_within = request.checks.tolerance is not None
+    fault = interface_fault(request.before, request.after, any_float=is_within)
     if fault:
         return _verdict(request, "failed", fault, "interface")
     if missing := flaw(request.after):
         status: Status = "unverified" if flaw(request.before) else "failed"
         return _verdict(request, status, f"the rewritten model cannot be computed: {missing}", "interface")
+    if is_within:
+        from bnfold.verification.end_to_end.within import judge_within
+
+        # It ran both models; a note says if the runtime did not run the original.
+        return _as_declared(request, None, judge_within(request), lambda: TAKEN)
     with request.clock.phase("weights"):
         draws = PerturbedWeights(request.before, request.after)
     subgraphs = cache(partial(_verifier, request, draws))
@@ -314,15 +326,18 @@ def _verdict(
 ) -> Verdict:
     names = unlisted(request.before, request.after)
     notes = [f"constants that are no longer listed as inputs: {sentences.listed(names)}"] if names else []
+    rows = whole.rows if whole else ()
     return Verdict(
         status=status,
         reason=reason,
         decided_by=decided_by,
-        outputs=whole.rows if whole else (),
+        # Outputs that agree say nothing about values inside that differ: they may have been compared behind those.
+        outputs=rows if status != "failed" or decided_by == "interface" or any(row.fault for row in rows) else (),
         witnesses=whole.witnesses if whole else (),
         local=tuple(local),
         samples=len(whole.seen) if whole else 0,
         seed=request.checks.seed,
+        tolerance=request.checks.tolerance,
         localised=localised,
         notes=(*(whole.notes if whole else ()), *notes),
         seconds=dict(request.clock.seconds),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bnfold.verification.verdict import TOO_FAR, OutputRow
+from bnfold.verification.verdict import BEYOND, TOO_FAR, OutputRow
 
 _NAMED = 8  # in a list of names
 
@@ -14,7 +14,7 @@ def agree(rows: Sequence[OutputRow], samples: int, where: str = "float64", more:
 
     A sample is one set of inputs; ``more`` says more about them.
     """
-    count = f"{samples} sample{'s' * (samples > 1)}{more}"
+    count = f"{number_of(samples)}{more}"
     worst = max(rows, key=lambda row: row.relative, default=None)
     if worst is None or not worst.relative:
         return f"outputs are identical ({where}, {count})"
@@ -24,6 +24,21 @@ def agree(rows: Sequence[OutputRow], samples: int, where: str = "float64", more:
     return _agree(
         typical.typical, typical.typical_allowed, f"relative; {where}", f"on all {count}, on ordinary numbers "
     )
+
+
+def agree_within(rows: Sequence[OutputRow], count: int, where: str, tolerance: float | str) -> str:
+    """Return how well the outputs of two models agree in ``where``, within a tolerance or that of a type's name."""
+    worst = max(rows, key=lambda row: row.relative / (row.allowed or 1.0), default=None)
+    if worst is None or not worst.relative:
+        return f"outputs are identical ({where}, {number_of(count)})"
+    how = f"relative; {where}, {number_of(count)}"
+    of_type = f"Rounding to {tolerance} explains" if isinstance(tolerance, str) else "The tolerance allows"
+    return f"outputs agree to {worst.relative:.2g} ({how}). {of_type} {worst.allowed:.2g}."
+
+
+def number_of(samples: int) -> str:
+    """Return how many samples there are, in words."""
+    return f"{samples} sample{'s' * (samples != 1)}"
 
 
 def stress(rows: Sequence[OutputRow], samples: int) -> str:
@@ -58,7 +73,7 @@ def runtime_agrees(relative: float, allowed: float) -> str:
 
 def fate(row: OutputRow) -> str:
     """Return whether an output agrees, and how closely: on a typical sample, if that shows a difference."""
-    if row.fault and row.fault != TOO_FAR:
+    if row.fault and row.fault not in (TOO_FAR, BEYOND):
         return f"{row.name}: {row.fault}"
     if row.fault:
         return differs(row.name, row.relative, row.allowed)
@@ -68,9 +83,18 @@ def fate(row: OutputRow) -> str:
     return f"{row.name} agrees to {relative:.2g}, {allowed:.2g} allowed"
 
 
+def spread(row: OutputRow) -> str:
+    """Return the mean error of an output, and how many of its elements are too far off; empty if it is identical."""
+    if not (row.mean or row.beyond):
+        return ""
+    beyond = f", {100 * row.beyond:.3g} % of its elements beyond" if row.beyond else ""
+    return f"; {row.mean:.2g} on average{beyond}"
+
+
 def differs(name: str, relative: float, allowed: float) -> str:
-    """Return how far an output is off."""
-    return f"{name} differs by {relative:.2g}, {allowed:.2g} allowed"
+    """Return how far an output is off, with as many digits as show that this is more than is allowed."""
+    digits = next((count for count in range(2, 18) if f"{relative:.{count}g}" != f"{allowed:.{count}g}"), 2)
+    return f"{name} differs by {relative:.{digits}g}, {allowed:.{digits}g} allowed"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -12,7 +12,10 @@ from bnfold.settings import to_json
 Status = Literal["verified", "unverified", "failed"]
 
 TOO_FAR = "differs by more than rounding the new weights can cause"
-"""The fault of an output that has the right shape and type."""
+"""The fault of an output that has the right shape and type …"""
+
+BEYOND = "differs by more than the tolerance allows"
+"""… and with a tolerance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class OutputRow:
     fault: str = ""
     typical: float = 0.0
     typical_allowed: float = 0.0
+    mean: float = 0.0
+    beyond: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +99,22 @@ class Verdict:
     ``unverified``: neither the whole model nor each changed part could be compared; ``reason`` says why. A model that
     cannot be run as a whole is still ``verified`` if every changed part was compared and the rest was shown to be
     identical. ``decided_by`` names the test: ``interface``, ``float64`` (whole models, by the reference evaluator),
-    ``storage precision`` (the error of a runtime against float64 grew), ``local`` (each changed part separately) or
-    ``nothing``.
+    ``storage precision`` (the error of a runtime against float64 grew), ``local`` (each changed part separately),
+    ``tolerance`` (whole models, within the tolerance that was asked for) or ``nothing``.
 
     Attributes:
         status: ``verified``, ``unverified`` or ``failed``.
         reason: One sentence that says why.
         decided_by: The test that decided.
-        outputs: A row for each output of the whole model; empty if it was not run as a whole.
+        outputs: A row for each output of the whole model; empty if it was not run as a whole, or if values inside
+            differ and those of no output.
         ``witnesses``: A row for each runtime, and one for recorded outputs.
         local: A row for each rewrite that was checked separately.
         samples: The number of samples (sets of inputs) that were compared.
         seed: The seed of the random inputs.
         localised: The first value that differs, and the rewrite that produced it.
         notes: Further remarks.
+        tolerance: The tolerance that was asked for.
         seconds: Time by phase.
     """
 
@@ -122,6 +129,7 @@ class Verdict:
     localised: Location | None = None
     notes: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    tolerance: float | str | None = None
 
     @property
     def verified(self) -> bool:

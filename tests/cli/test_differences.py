@@ -10,9 +10,10 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner, Result
+from jsonschema import validate
 
 from bnfold.cli.commands import main
-from tests.conftest import MODELS
+from tests.conftest import MODELS, ROOT
 from tests.diffing.models import model, network, node, renamed
 from tests.interop.openvino.text import convolution_and_norm
 
@@ -119,6 +120,34 @@ def test_reports(folded: Path, tmp_path: Path) -> None:
     assert "Does it compute the same?" in page
     assert '<p class="brand">bnfold verify</p>' in page
     assert '<p class="brand">bnfold diff</p>' in (tmp_path / "diff.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("tolerance", "status"), [(0.5, "verified"), (0.01, "failed"), (None, "failed")])
+def test_a_page_has_one_number_for_an_output(tolerance: float | None, status: str, tmp_path: Path) -> None:
+    """Values inside are compared on other inputs, so that nothing is said of outputs there."""
+    text = (
+        '<ir_version: 8, opset_import: ["": 15]> g (float[2,8] x) => (float[2,8] y) <float w = {W}> { y = Mul (x, w) }'
+    )
+    for name, weight in (("a", "2.5"), ("b", "2.6")):
+        onnx.save(onnx.parser.parse_model(text.replace("W", weight)), tmp_path / f"{name}.onnx")
+    words = [] if tolerance is None else ["--tolerance", tolerance]
+    pair = tmp_path / "a.onnx", tmp_path / "b.onnx"
+    result = run("verify", *pair, *words, "--report", tmp_path / "v.html", "--report", tmp_path / "v.json")
+    assert result.exit_code == (status == "failed")
+    page = (tmp_path / "v.html").read_text(encoding="utf-8")
+    document = json.loads((tmp_path / "v.json").read_text(encoding="utf-8"))
+    schema = json.loads((ROOT / "bnfold/report/report.schema.json").read_text(encoding="utf-8"))
+    validate(document["verify"], {**schema["$defs"]["verdict"], "$defs": schema["$defs"]})
+    assert document["verify"]["tolerance"] == tolerance
+    (row,) = document["verify"]["outputs"]
+    assert (row["beyond"] > 0) == (status == "failed")
+    assert "outputs differ by" not in page.lower()
+    assert f'<p class="banner {status}">{status.upper() if status == "failed" else status}: output' in page
+    assert ("y (failed)" in page) == (status == "failed")
+    assert (document["values"] is None) == (tolerance is not None)
+    if tolerance is not None:
+        assert re.search(r"^y (agrees|differs) .* on average", result.stdout)
+        assert "mean difference between the two" in page
 
 
 def test_openvino_irs(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ import pytest
 from bnfold import ir, reference
 from bnfold.errors import BadInput
 from bnfold.settings import ESTIMATE
-from bnfold.verification import verify
+from bnfold.verification import sentences, verify
 from bnfold.verification.end_to_end import samples
 from bnfold.verification.inputs import drawing
 from bnfold.verification.sentences import stress
 from bnfold.verification.verdict import Verdict
-from tests.verification.graphs import affine, along, model, numbers, single, statistics
+from tests.verification.graphs import Weights, affine, along, model, numbers, single, statistics
 
 HEAD = "(float[N,3,H,W] x) => (float[N,4,P,Q] y)"
 
@@ -591,3 +591,35 @@ def test_a_result_that_rounding_turns_into_any_other_proves_nothing(depth: Any) 
     before, after = (ir.load(model(body, {"far": np.array(number)})) for number in (1.739e12, 1.912e12))
     verdict = verify(before, after, depth=depth, runtime="none")
     assert not verdict.verified, verdict.reason
+
+
+@pytest.mark.parametrize("samples", [1, 7])
+def test_a_sentence_and_the_row_of_its_output_have_one_measure(samples: int) -> None:
+    """The row is that of the worst sample; so is the sentence, whichever sample showed the fault first."""
+    body = "(float[2,40] x) => (float[2,40] y, float[2,40] z) { h = Mul (x, w)  y = Add (h, b)  z = Neg (x) }"
+    rng = numbers(7)
+    first: Weights = {"w": rng.normal(size=40), "b": rng.normal(size=40)}
+    before, after = (ir.load(model(body, {**first, "b": first["b"] * factor})) for factor in (1.0, 1.001))
+    found = verify(before, after, samples=samples, depth="full")
+    wrong, right = found.outputs
+    assert found.status == "failed"
+    assert found.reason.startswith(sentences.differs("output 'y'", wrong.relative, wrong.allowed))
+    assert wrong.relative > wrong.allowed
+    assert 0 < wrong.beyond <= 1
+    assert (right.fault, right.relative, right.beyond) == ("", 0.0, 0.0)
+
+
+def test_outputs_that_hide_a_difference_inside_are_no_evidence() -> None:
+    """Behind Round both models use the original's values, so that the outputs agree; the verdict is about the input."""
+    body = "(float[4,8] x) => (float[4,8] y) { h = Mul (x, w)  r = Round (h)  y = Mul (r, v) }"
+    first: Weights = {"w": np.full(8, 20.0), "v": np.full(8, 1.5)}
+    before, after = (ir.load(model(body, {**first, "w": np.full(8, size)})) for size in (20.0, 21.0))
+    found = verify(before, after, depth="full", runtime="none")
+    assert (found.status, "value 'h' differs" in found.reason) == ("failed", True)
+    assert found.outputs == ()
+
+
+def test_a_difference_that_prints_like_what_is_allowed_has_more_digits() -> None:
+    assert sentences.differs("y", 0.0501, 0.05) == "y differs by 0.0501, 0.05 allowed"
+    assert sentences.differs("y", 0.05000004, 0.05) == "y differs by 0.05000004, 0.05 allowed"
+    assert sentences.differs("y", 0.5, 1e-7) == "y differs by 0.5, 1e-07 allowed"

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from bnfold import ir, reference
+from bnfold.errors import BadSetting
 from bnfold.interop.openvino.disturb import (
     by_body,
     disturbed,
@@ -58,7 +59,10 @@ def verify(
     Raises:
         BadInput: A file cannot be read, recorded data does not fit, or a shape is given for an input that does not
             exist.
+        BadSetting: A tolerance is given.
     """
+    if checks.tolerance is not None:
+        raise BadSetting("tolerance", "a tolerance is for ONNX models, not for OpenVINO IRs")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bnfold-")))
         if isinstance(after, IrModel):

@@ -170,8 +170,9 @@ class ErrorPlot:
 KINDS = {
     "error_before": "error of the original in its own precision",
     "error_after": "error of the result in its own precision",
-    "relative": "largest difference between the two in float64",
-    "allowed": "what rounding the new weights allows",
+    "relative": "largest difference between the two",
+    "mean": "mean difference between the two",
+    "allowed": "what is allowed",
 }
 
 

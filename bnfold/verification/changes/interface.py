@@ -9,7 +9,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import MalformedModel
-from bnfold.ir.elements import type_name
+from bnfold.ir.elements import FLOATS, type_name
 from bnfold.ir.shapes.undeclared import contradicted_types
 from bnfold.ir.value import Dim, shape_of
 from bnfold.reference.dispatch import definition
@@ -21,9 +21,14 @@ from bnfold.verification.inputs.sized import sized
 
 Shape = Sequence[Dim] | None
 
+_FLOAT_NAMES = frozenset(map(type_name, FLOATS))
 
-def interface_fault(before: ir.Model, after: ir.Model) -> str:
-    """Return one sentence that says why no feeds and results can be compared; empty where they can."""
+
+def interface_fault(before: ir.Model, after: ir.Model, *, any_float: bool = False) -> str:
+    """Return one sentence that says why no feeds and results can be compared; empty where they can.
+
+    With ``any_float``, a float may have become one of another width.
+    """
     inputs, outputs = before.required_inputs(), before.graph.outputs
     offered, made = [*after.required_inputs(), *after.overridable_inputs()], after.graph.outputs
     known = [*inputs, *before.overridable_inputs()]
@@ -32,8 +37,8 @@ def interface_fault(before: ir.Model, after: ir.Model) -> str:
         or _missing("output", _without(outputs, made), _without(made, outputs))
         or _order("inputs", inputs, [value for value in offered if value.name in {known.name for known in inputs}])
         or _order("outputs", outputs, made)
-        or next((fault for value in inputs if (fault := _input_fault(value, after))), "")
-        or next((fault for value in outputs if (fault := _output_fault(value.name, before, after))), "")
+        or next((fault for value in inputs if (fault := _input_fault(value, after, any_float))), "")
+        or next((fault for value in outputs if (fault := _output_fault(value.name, before, after, any_float))), "")
     )
 
 
@@ -219,20 +224,20 @@ def _order(what: str, before: Sequence[ir.Value], after: Sequence[ir.Value]) -> 
     return f"the {what} are in another order: {old} became {new}" if old != new else ""
 
 
-def _input_fault(old: ir.Value, after: ir.Model) -> str:
-    return _type_fault(f"input {old.name!r}", old.type, after.graph.values[old.name].type)
+def _input_fault(old: ir.Value, after: ir.Model, any_float: bool) -> str:
+    return _type_fault(f"input {old.name!r}", old.type, after.graph.values[old.name].type, any_float)
 
 
-def _output_fault(name: str, before: ir.Model, after: ir.Model) -> str:
+def _output_fault(name: str, before: ir.Model, after: ir.Model, any_float: bool) -> str:
     """Return how the declarations of an output differ; one that no operator can keep may be corrected."""
     old, new = (_type_of_output(name, model) for model in (before, after))
-    fault = _type_fault(f"output {name!r}", old, new)
+    fault = _type_fault(f"output {name!r}", old, new, any_float)
     made = contradicted_types(before).get(before.graph.values[name]) if fault and old is not None else None
     if old is None or made is None:
         return fault
     kept = deepcopy(old)
     kept.tensor_type.elem_type = made
-    return _type_fault(f"output {name!r}", kept, new)
+    return _type_fault(f"output {name!r}", kept, new, any_float)
 
 
 def _type_of_output(name: str, model: ir.Model) -> onnx.TypeProto | None:
@@ -243,9 +248,10 @@ def _type_of_output(name: str, model: ir.Model) -> onnx.TypeProto | None:
     return next((info.type for info in model.graph.proto.output if info.name == name), value.type)
 
 
-def _type_fault(what: str, old: onnx.TypeProto | None, new: onnx.TypeProto | None) -> str:
+def _type_fault(what: str, old: onnx.TypeProto | None, new: onnx.TypeProto | None, any_float: bool) -> str:
     was, becomes = _spelled(old), _spelled(new)
-    if was and becomes and was != becomes:
+    is_cast = any_float and {was, becomes} <= _FLOAT_NAMES
+    if was and becomes and was != becomes and not is_cast:
         return f"{what} was of type {was} and is of type {becomes}"
     had, has = shape_of(old), shape_of(new)
     return f"{what} had the shape {_written(had)} and has the shape {_written(has)}" if _clash(had, has) else ""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from bnfold import ir
+from bnfold.ir.elements import FLOATS
 from bnfold.ir.messages import nested_nodes
 
 
-def paired(before: ir.Model, after: ir.Model) -> tuple[ir.Model, list[str]]:
+def paired(before: ir.Model, after: ir.Model, *, any_float: bool = False) -> tuple[ir.Model, list[str]]:
     """Return the second model with the first one's names for its inputs and outputs, and a note about each side.
 
     Values are paired if number, types and shapes agree and the names are free. Otherwise the model is returned as it
-    is, without a note.
+    is, without a note. With ``any_float``, floats of two widths are of one type.
     """
     sides = [
         [[value for value in graph.inputs if ir.constant(value) is None], graph.outputs]
@@ -21,7 +23,7 @@ def paired(before: ir.Model, after: ir.Model) -> tuple[ir.Model, list[str]]:
     names: dict[str, str] = {}
     notes = []
     for what, old, new in zip(("inputs", "outputs"), *sides, strict=True):
-        found = dict(_pairs(old, new))
+        found = dict(_pairs(old, new, any_float))
         if found:
             listed = ", ".join(f"{mine} = {theirs}" for theirs, mine in found.items())
             notes.append(f"{what} are paired by position: {listed}")
@@ -31,18 +33,20 @@ def paired(before: ir.Model, after: ir.Model) -> tuple[ir.Model, list[str]]:
     return _renamed(after, names), notes
 
 
-def _pairs(old: Sequence[ir.Value], new: Sequence[ir.Value]) -> Iterator[tuple[str, str]]:
+def _pairs(old: Sequence[ir.Value], new: Sequence[ir.Value], any_float: bool) -> Iterator[tuple[str, str]]:
     """Yield the second model's name and the first one's of the values that have other names; none unless all fit."""
     names = [{value.name for value in side} for side in (old, new)]
-    if len(old) != len(new) or names[0] == names[1] or not all(map(_agree, old, new)):
+    agree = partial(_agree, any_float=any_float)
+    if len(old) != len(new) or names[0] == names[1] or not all(map(agree, old, new)):
         return
     if any(one.name in names[1] and one.name != other.name for one, other in zip(old, new, strict=True)):
         return  # in another order, too: then positions say nothing
     yield from ((other.name, one.name) for one, other in zip(old, new, strict=True) if one.name != other.name)
 
 
-def _agree(one: ir.Value, other: ir.Value) -> bool:
-    if one.dtype != other.dtype or one.dtype is None or one.shape is None or other.shape is None:
+def _agree(one: ir.Value, other: ir.Value, *, any_float: bool) -> bool:
+    is_one_type = one.dtype == other.dtype or (any_float and {one.dtype, other.dtype} <= FLOATS)
+    if not is_one_type or one.dtype is None or one.shape is None or other.shape is None:
         return False
     sizes = zip(one.shape, other.shape, strict=False)
     return len(one.shape) == len(other.shape) and all(

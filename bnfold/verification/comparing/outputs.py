@@ -5,6 +5,7 @@ Agreement proves something only if the results react to the new weights, and by 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -99,6 +100,8 @@ class Compared(NamedTuple):
             allowed=found.allowed,
             same_pattern=found.same_pattern,
             fault=found.fault,
+            mean=found.mean,
+            beyond=found.beyond,
         )
 
 
@@ -155,17 +158,32 @@ def inconclusive(found: Iterable[Compared], exceeds: Callable[[Compared], bool] 
     )
 
 
+def first_fault(found: Sequence[Compared]) -> Compared | None:
+    """Return the first value that differs, on the sample on which it differs most: that of its row in the report."""
+    first = next((item for item in found if item.difference.fault), None)
+    if first is None:
+        return None
+    return max((item for item in found if (item.name, item.is_output) == (first.name, first.is_output)), key=_severity)
+
+
 def output_rows(found: Sequence[Compared]) -> tuple[OutputRow, ...]:
-    """Return one row an output: its worst sample, and the result on the first sample."""
-    first: dict[str, Difference] = {}
-    worst: dict[str, Compared] = {}
+    """Return one row an output: its worst sample, the result on the first sample, and the shares of all samples."""
+    samples: dict[str, list[Compared]] = {}
     for item in (item for item in found if item.is_output):
-        first.setdefault(item.name, item.difference)
-        if item.name not in worst or _severity(item) > _severity(worst[item.name]):
-            worst[item.name] = item
-    return tuple(
-        replace(item.row, typical=first[name].relative, typical_allowed=first[name].allowed)
-        for name, item in worst.items()
+        samples.setdefault(item.name, []).append(item)
+    return tuple(_row(items) for items in samples.values())
+
+
+def _row(items: Sequence[Compared]) -> OutputRow:
+    worst, first = max(items, key=_severity), items[0].difference
+    sizes = [math.prod(item.shape) for item in items]
+    count = sum(sizes) or 1
+    return replace(
+        worst.row,
+        typical=first.relative,
+        typical_allowed=first.allowed,
+        mean=sum(item.difference.mean * size for item, size in zip(items, sizes, strict=True) if size) / count,
+        beyond=sum(item.difference.beyond * size for item, size in zip(items, sizes, strict=True)) / count,
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from bnfold import reference
 from bnfold.errors import Unsupported
 from bnfold.verification.changes.interface import broken_promise, contradicted, declared_otherwise
-from bnfold.verification.comparing.outputs import Compared, inconclusive, output_rows
+from bnfold.verification.comparing.outputs import Compared, first_fault, inconclusive, output_rows
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Comparison, Coverage, same_place
 from bnfold.verification.end_to_end.drawing import Sample
@@ -142,7 +142,7 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
                 seen.append(extra)
         with request.clock.phase("witness"):
             evidence = evaluate_runtimes(request, pair, runtime_samples, answers())
-    fault = next((item for item in compared if item.difference.fault), None)
+    fault = first_fault(compared)
     faults = {
         "float64": fault.sentence if fault is not None else "",
         "storage precision": evidence.fault,
@@ -175,7 +175,7 @@ def _at_once(request: Request, pair: ModelPair, drawn: Samples) -> Whole | None:
     if tiny is None:
         return None
     compared = _compare_all(request, pair, [tiny])[1]
-    fault = next((item for item in compared if item.difference.fault), None)
+    fault = first_fault(compared)
     if fault is None:
         return None
     return Whole(

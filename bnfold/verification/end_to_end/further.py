@@ -31,7 +31,7 @@ from bnfold.verification.tolerance.floats import is_float
 
 T = TypeVar("T")
 
-_FEW = 1024
+FEW = 1024
 """Elements of its smallest input and output that a model should be tried on, where it takes no time."""
 
 _MOST_SAMPLES = 2 * len(SAMPLE_KINDS)
@@ -52,8 +52,8 @@ def more_numbers(request: Request, choice: Choice, first: Sample) -> Iterator[in
     is roundoff, which differs between the two models.
     """
     made = (size_of(first.expected[value.name]) for value in request.before.graph.outputs)
-    smallest = min([*map(math.prod, choice.shapes.values()), *made], default=_FEW)
-    wanted = min(_MOST_SAMPLES, _FEW // max(smallest, 1))
+    smallest = min([*map(math.prod, choice.shapes.values()), *made], default=FEW)
+    wanted = min(_MOST_SAMPLES, FEW // max(smallest, 1))
     if wanted <= request.checks.samples:
         return iter(())
     affordable = int(NO_TIME / (EVALUATIONS * max(estimate(choice.model).seconds, 1e-6)))

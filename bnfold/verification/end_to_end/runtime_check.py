@@ -45,15 +45,17 @@ class RuntimeErrors:
     notes: tuple[str, ...] = ()
 
     def fill(self, rows: Sequence[OutputRow]) -> tuple[OutputRow, ...]:
-        """Return the rows with the errors in storage precision filled in."""
-        before, after = self.errors_before, self.errors_after
-        return tuple(
-            replace(
-                row,
-                error_before=before[row.name].largest if row.name in before else None,
-                error_after=after[row.name].largest if row.name in after else None,
-            )
-            for row in rows
+        """Return the rows with the errors in storage precision filled in, and the fault if these decide."""
+        return tuple(map(self._filled, rows))
+
+    def _filled(self, row: OutputRow) -> OutputRow:
+        before, after = self.errors_before.get(row.name), self.errors_after.get(row.name)
+        about_it = f"output {row.name!r}: "
+        return replace(
+            row,
+            error_before=before.largest if before else None,
+            error_after=after.largest if after else None,
+            fault=row.fault or (self.fault.removeprefix(about_it) if self.fault.startswith(about_it) else ""),
         )
 
 
@@ -147,7 +149,7 @@ def _run(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> Ru
     return RuntimeProcess(request.checks.runtime).run(model, feeds, request.clock.left)
 
 
-def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> RuntimeResult:
+def run_own(request: Request, model: ir.Model, feeds: Sequence[Feeds]) -> RuntimeResult:
     """Run our kernels in each tensor's own type.
 
     They are no independent runtime, but they know every legacy operator.
@@ -156,17 +158,21 @@ def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> Runtim
         results = [
             reference.evaluate(
                 model,
-                sample.feeds,
+                sample,
                 precision="stored",
                 limit_seconds=request.clock.left,
                 policy=request.policy,
                 noise=reference.Noise(),
             )
-            for sample in samples
+            for sample in feeds
         ]
     except (BnfoldError, MemoryError) as error:
         return RuntimeResult(OWN, error=str(error))
     return RuntimeResult(OWN, tuple(results))
+
+
+def _own(request: Request, model: ir.Model, samples: Sequence[Sample]) -> RuntimeResult:
+    return run_own(request, model, [sample.feeds for sample in samples])
 
 
 def _own_errors(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> RuntimeErrors:

@@ -67,7 +67,12 @@ def choose_samples(request: Request, pair: ModelPair) -> Samples:
         runs = load_data(request.checks.data, request.before)
         shapes = {name: array.shape for name, array in runs[0].feeds.items()}
         _check_cost(request, pair, Choice(shapes, sized(request.before, shapes)), len(runs))
-        chosen = [evaluated(request, pair, run, index, len(runs)) for index, run in enumerate(runs)]
+        try:
+            chosen = [evaluated(request, pair, run, index, len(runs)) for index, run in enumerate(runs)]
+        except (reference.Misfit, reference.TooShort):  # the inputs do not fit
+            raise
+        except Unsupported as error:
+            raise Impossible(f"the original model cannot be run: {error}") from error
         return Samples(chosen, None, other_defaults(request, pair, chosen[0]))
     found = _fitting(request, pair, request.before)
     if isinstance(found, Samples):

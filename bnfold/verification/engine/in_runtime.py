@@ -21,7 +21,14 @@ from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.settings import VerifyOptions
-from bnfold.verification.comparing.outputs import Compared, compared, inconclusive, largest_difference, output_rows
+from bnfold.verification.comparing.outputs import (
+    Compared,
+    compared,
+    first_fault,
+    inconclusive,
+    largest_difference,
+    output_rows,
+)
 from bnfold.verification.comparing.sides import explained
 from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.inputs.drawing import CannotFeed, Feeds
@@ -183,7 +190,7 @@ class RuntimePair(ABC):
 
     def _decide(self, found: Sequence[Compared]) -> tuple[Status, str]:
         """Decide: however coarse the type of the weights, no difference beyond `COARSEST` is rounding."""
-        fault = next((item for item in found if item.difference.fault), None)
+        fault = first_fault(found)
         if fault is not None:
             return "failed", fault.sentence
         limit = min(max(map(largest_difference, (None, *self.new_types()))), COARSEST)

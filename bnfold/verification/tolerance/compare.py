@@ -55,7 +55,10 @@ _STEP = 0.5
 class Difference(NamedTuple):
     """How two arrays differ. ``excess`` is the largest ratio of difference to tolerance (over 1 is a fault).
 
-    ``elements`` counts the numbers compared, of several results those of the smallest; ``by_size``: some sizes agree.
+    ``allowed`` is the largest tolerance; where something is too far, it is that of the element with the largest excess,
+    so that ``relative`` is above it. ``mean`` is the mean difference in units of the scale. ``beyond`` is the share of
+    elements that differ by more than the tolerance. ``elements`` counts the numbers compared, of several results those
+    of the smallest; ``by_size``: some sizes agree.
     """
 
     scale: float = 0.0
@@ -68,6 +71,8 @@ class Difference(NamedTuple):
     fault: str = ""
     elements: int = 0
     by_size: bool = False
+    mean: float = 0.0
+    beyond: float = 0.0
 
     @property
     def is_in_doubt(self) -> bool:
@@ -135,14 +140,15 @@ def difference(
 ) -> Difference:
     """Compare two arrays of any type; floats within ``tolerance`` (see `tolerance`), everything else exactly.
 
-    ``rms`` and ``ulps`` are left out where they are not wanted (``detailed``).
+    ``rms``, ``ulps``, ``mean`` and ``beyond`` are left out where they are not wanted (``detailed``).
     """
     expected, actual = np.asarray(expected), np.asarray(actual)
     if expected.shape != actual.shape:
-        return Difference(same_pattern=False, fault=f"shape {expected.shape} became {actual.shape}", excess=np.inf)
+        fault = f"shape {expected.shape} became {actual.shape}"
+        return Difference(same_pattern=False, fault=fault, excess=np.inf, beyond=1.0)
     if expected.dtype != actual.dtype:
         fault = f"element type {expected.dtype} became {actual.dtype}"
-        return Difference(same_pattern=False, fault=fault, excess=np.inf)
+        return Difference(same_pattern=False, fault=fault, excess=np.inf, beyond=1.0)
     if tolerance is None or not _numeric(expected):
         return _exact(expected, actual)
     found = None if detailed else _by_channel(expected, actual, kind, tolerance)
@@ -157,18 +163,30 @@ def difference(
     largest = delta.max(axis=shared, keepdims=True, initial=0.0)
     with np.errstate(all="ignore"):
         excess = np.where(largest > 0, np.where(np.isposinf(tolerance), 1.0, largest / tolerance), 0.0)
+        excess = np.where(np.isnan(excess), np.inf, excess)  # an unknown effect allows no error
+        mean = float(delta.mean()) if detailed and delta.size else 0.0
     worst = float(excess.max(initial=0.0))
-    worst = np.inf if np.isnan(worst) else worst  # an unknown effect allows no error
+    is_too_far = worst > 1 and not pattern
     return Difference(
         scale=scale,
         max_abs=float(largest.max(initial=0.0)),
         rms=rms(delta) if detailed else 0.0,
         ulps=ulps(delta, np.abs(counted), scale, kind) if detailed else 0.0,
-        allowed=_ratio(float(tolerance.max(initial=0.0)), scale),
+        allowed=_ratio(float(tolerance.flat[excess.argmax()] if is_too_far else tolerance.max(initial=0.0)), scale),
         excess=np.inf if pattern else worst,
         same_pattern=not pattern,
         fault=pattern or ("" if worst <= 1 else TOO_FAR),
+        mean=_ratio(mean, scale),
+        beyond=_share_beyond(expected, actual, delta, tolerance) if detailed and (pattern or worst > 1) else 0.0,
     )
+
+
+def _share_beyond(expected: npt.NDArray[Any], actual: npt.NDArray[Any], delta: F64, tolerance: F64) -> float:
+    """Return the share of elements that differ by more than the tolerance; NaN and infinities have none."""
+    is_finite = np.isfinite(expected) & np.isfinite(actual)
+    is_same = (expected == actual) | (np.isnan(expected) & np.isnan(actual))
+    is_beyond = np.where(is_finite, (delta > 0) & ~(delta <= tolerance), ~is_same)
+    return float(is_beyond.mean())
 
 
 def _by_channel(
@@ -276,13 +294,16 @@ def _exact(expected: npt.NDArray[Any], actual: npt.NDArray[Any]) -> Difference:
     if _has_nan(expected) and _has_nan(actual):
         different &= ~(np.isnan(expected) & np.isnan(actual))
     count = int(np.count_nonzero(different))
-    scale = largest = 0.0
+    scale = largest = mean = 0.0
     if _numeric(expected) and _numeric(actual):
         wide = expected.astype(np.float64)
         scale = magnitude(wide)
-        largest = float(distance(wide, actual.astype(np.float64)).max(initial=0.0)) if count else 0.0
+        if count:
+            delta = distance(wide, actual.astype(np.float64))
+            largest, mean = float(delta.max()), _ratio(float(delta.mean()), scale)
     fault = f"{count} of {expected.size} elements differ, and none may" if count else ""
-    return Difference(scale=scale, max_abs=largest, excess=np.inf if count else 0.0, fault=fault)
+    beyond, excess = count / max(expected.size, 1), np.inf if count else 0.0
+    return Difference(scale, largest, excess=excess, fault=fault, mean=mean, beyond=beyond)
 
 
 def _has_nan(array: npt.NDArray[Any]) -> bool:

@@ -68,7 +68,7 @@ def discontinuous_slots(node: ir.Node) -> tuple[int, ...]:
     if node.domain:
         return ()
     if node.is_op("Cast", "CastLike"):
-        return () if not node.has_references and _cast_target(node) in FLOATS else (0,)
+        return () if not node.has_references and cast_target(node) in FLOATS else (0,)
     if node.is_op("MaxPool") and node.output(1) is not None:
         return (0,)
     return _SLOTS.get(node.op_type, ())
@@ -154,7 +154,7 @@ def _new_input(model: ir.Model, hint: str, dtype: int | None) -> ir.Value:
     return value
 
 
-def _cast_target(node: ir.Node) -> int:
+def cast_target(node: ir.Node) -> int:
     """Return the type cast to: a name up to version 5, a number since then.
 
     FLOAT, which is no discontinuity, stands for an unknown type.

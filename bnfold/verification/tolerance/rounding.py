@@ -132,7 +132,7 @@ class PerturbedWeights:
             if not path
             and tensor.size <= most
             and graph.values[name].tensor_proto is not None
-            and _is_rounded(graph.values[name])
+            and is_rounded(graph.values[name])
             and self.is_new(path, name)
         }
 
@@ -151,7 +151,7 @@ class PerturbedWeights:
         """
         named = [(value, (names or {}).get(value.name, value.name)) for value in _values(model)]
         pairs = [(value, self._home(value.graph.path, name)) for value, name in named]
-        found = [(value, key) for value, key in pairs if self.is_new(*key) and _is_rounded(value)]
+        found = [(value, key) for value, key in pairs if self.is_new(*key) and is_rounded(value)]
         shares = [dict(found[share::groups]) for share in range(groups)]
         return [{value: self._mover(key, round_number) for value, key in share.items()} for share in shares if share]
 
@@ -164,7 +164,7 @@ class PerturbedWeights:
         return lambda held: widen(disturb(held, dtype, seed, old))
 
 
-def _is_rounded(value: ir.Value) -> bool:
+def is_rounded(value: ir.Value) -> bool:
     """Whether it is a weight of floats; a factor next to 1 makes an image smaller."""
     tensor = stored(value)
     is_factor = any(slot and node.is_op("Resize", "Upsample") for node, slot in value.uses)

@@ -43,6 +43,7 @@ def test_an_error_that_grows(monkeypatch: pytest.MonkeyPatch, nodes: str, error:
     assert any("wrong about the original" in note for note in verdict.notes) == (status == "verified")
     if status == "failed":
         assert (verdict.decided_by, "grew" in verdict.reason) == ("storage precision", True)
+        assert [f"output {row.name!r}: {row.fault}" for row in verdict.outputs] == [verdict.reason]
 
 
 def test_what_the_runtime_does_not_run_although_it_ran_the_original_has_failed(

@@ -267,3 +267,31 @@ def test_a_large_result_is_compared_as_a_small_one_is(channel: int | None, speci
     alike = ["scale", "max_abs", "allowed", "excess", "same_pattern"]
     assert [getattr(found, name) for name in alike] == [getattr(whole, name) for name in alike]
     assert bool(found.fault) is bool(whole.fault) is (wrong > 1e-6 or channel is not None)
+
+
+def test_what_is_allowed_is_below_a_difference_that_is_too_large() -> None:
+    """Of elements with a tolerance each, the one that is too far off need not be the one with the largest tolerance."""
+    expected = np.array([[100.0, 1.0, 2.0, 3.0]])
+    actual = expected + np.array([[0.5, 0.4, 0.0, -0.1]])
+    found = difference(expected, actual, SINGLE, np.array([[1.0, 0.1, 0.1, 0.2]]))
+    assert found.fault
+    assert (found.relative, found.allowed) == pytest.approx((0.005, 0.001))
+    assert (found.mean, found.beyond) == pytest.approx((0.25 / 100, 0.25))
+    fine = difference(expected, actual, SINGLE, np.full((1, 1), 0.5))
+    assert (fine.fault, fine.allowed, fine.beyond) == ("", 0.005, 0.0)
+
+
+def test_the_share_beyond_counts_nan_and_infinities_in_other_places() -> None:
+    expected = np.array([np.nan, np.inf, -np.inf, 1.0, 2.0, 4.0])
+    actual = np.array([np.nan, np.inf, np.inf, np.nan, 3.0, 4.1])
+    found = difference(expected, actual, SINGLE, np.full(1, 0.5))
+    assert (found.same_pattern, found.beyond) == (False, 0.5)
+    same = difference(expected, expected, SINGLE, np.full(1, 0.5))
+    assert (same.fault, same.mean, same.beyond) == ("", 0.0, 0.0)
+
+
+def test_of_integers_the_share_is_of_those_that_differ() -> None:
+    found = difference(np.array([1, 2, 3, 4]), np.array([1, 2, 3, 8]), SINGLE, None)
+    assert (found.mean, found.beyond, found.relative) == (0.25, 0.25, 1.0)
+    shaped = difference(np.zeros(3), np.zeros(4), SINGLE, None)
+    assert (shaped.beyond, shaped.fault) == (1.0, "shape (3,) became (4,)")

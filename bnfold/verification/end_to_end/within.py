@@ -1,0 +1,322 @@
+"""Compare the outputs of two whole models within a tolerance, as one runtime computes both on the same inputs.
+
+No value inside is replaced, so each error is that of an output from end to end. All that is said follows from one
+comparison: an output is too far off where an element differs by more than the tolerance times the output's largest
+value. For the name of a type, the tolerance is measured: how far rounding the original's weights to this type takes its
+results, or eight roundings of the type, whichever is more.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from itertools import islice, takewhile
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.ir.elements import FLOATS, Array, numpy_type
+from bnfold.ir.lifting import lift_constants
+from bnfold.ir.time_limit import look_at_clock
+from bnfold.ir.traits import DRAWING
+from bnfold.verification import sentences
+from bnfold.verification.as_read import as_read
+from bnfold.verification.changes.renamed import verdict_on_names
+from bnfold.verification.comparing.outputs import UNSEEN, Compared, first_fault, output_rows
+from bnfold.verification.comparing.sides import explained
+from bnfold.verification.comparing.sizes import sizes_of_original
+from bnfold.verification.end_to_end.further import FEW, NO_TIME
+from bnfold.verification.end_to_end.obstacles import Broken, Impossible
+from bnfold.verification.end_to_end.runtime_check import run_own
+from bnfold.verification.inputs.choices import Choice
+from bnfold.verification.inputs.cost import estimate, memory_there_is
+from bnfold.verification.inputs.data import load_data
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, CannotFeed, Feeds, random_feeds
+from bnfold.verification.request import Request
+from bnfold.verification.runtimes.helpers import Sample
+from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
+from bnfold.verification.tolerance.compare import ROUNDS, difference, distance, magnitude, tolerance
+from bnfold.verification.tolerance.floats import F64, float_type
+from bnfold.verification.tolerance.rounding import disturb, is_rounded, is_short
+from bnfold.verification.tolerance.storage import WORST_AGREEMENT
+from bnfold.verification.verdict import BEYOND, TOO_FAR, OutputRow, RuntimeRow, Status, Verdict
+
+TYPES = {"float16": onnx.TensorProto.FLOAT16, "bfloat16": onnx.TensorProto.BFLOAT16}
+
+ROUNDINGS = 8
+"""Roundings of a type, of the scale, that it explains at least."""
+
+_FLOAT64 = 8
+
+_MOST_SAMPLES = 10
+"""Samples that are drawn of a model with few numbers."""
+
+_SIZES = 16
+"""Choices of dynamic sizes that are tried until the original runs."""
+
+_ORDINARY = 2 * len(SAMPLE_KINDS)
+"""The distance between the numbers of two samples of ordinary numbers."""
+
+Run = Callable[[ir.Model, Sequence[Feeds]], RuntimeResult]
+"""Runs a model on samples."""
+
+
+class Results(NamedTuple):
+    """The results of both models on the same samples, what ``run`` computed them, and the samples."""
+
+    before: RuntimeResult
+    after: RuntimeResult
+    run: Run
+    feeds: Sequence[Feeds]
+    notes: tuple[str, ...] = ()
+
+
+def judge_within(request: Request) -> Verdict:
+    """Return the verdict on the outputs, within the tolerance that was asked for."""
+    asked = request.checks.tolerance
+    assert asked is not None, "there is a tolerance"
+    verdict = Verdict("unverified", "", "nothing", seed=request.checks.seed, tolerance=asked)
+    try:
+        with request.clock.phase("witness"):
+            results = _results(request)
+            found, doubt = _compared(request, results, asked)
+    except Impossible as obstacle:
+        return replace(verdict, reason=str(obstacle), seconds=dict(request.clock.seconds))
+    except Broken as finding:
+        seconds = dict(request.clock.seconds)
+        return replace(verdict, status="failed", reason=str(finding), decided_by="tolerance", seconds=seconds)
+    rows = tuple(map(_row, output_rows(found)))
+    where, count, fault = results.before.runtime, len(results.feeds), first_fault(found)
+    status: Status = "failed" if fault is not None else "unverified" if doubt else "verified"
+    reason = doubt or sentences.agree_within(rows, count, where, asked)
+    return replace(
+        verdict,
+        status=status,
+        reason=reason if fault is None else f"{fault.sentence}; {where}, {sentences.number_of(count)}",
+        decided_by="nothing" if status == "unverified" else "tolerance",
+        outputs=rows,
+        witnesses=(RuntimeRow(where, None, ran_before=True, ran_after=True),),
+        samples=count,
+        notes=results.notes,
+        seconds=dict(request.clock.seconds),
+    )
+
+
+def _row(row: OutputRow) -> OutputRow:
+    fault = BEYOND if row.fault == TOO_FAR else row.fault
+    return replace(row, typical=row.relative, typical_allowed=row.allowed, fault=fault)
+
+
+def _results(request: Request) -> Results:
+    """Run both models: in the runtime if it runs the original, else by bnfold's own kernels.
+
+    Raises Impossible if there is nothing to compare, Broken if only the original runs on what it takes.
+    """
+    for model in (request.before, request.after):
+        if random := next((node for node in model.nodes() if node.is_op(*DRAWING)), None):
+            raise Impossible(f"node {random.label!r} ({random.op_type}) draws random numbers")
+    note = ""
+    for run in _ways_to_run(request):
+        error = "no sizes are known at which the original runs"
+        for feeds in _feeds(request):
+            request.progress("original", 0, len(feeds))
+            before = run(request.before, feeds)
+            if before.ran:
+                request.progress("rewritten", 0, len(feeds))
+                after = _run_after(request, run, feeds, before.runtime)
+                return Results(before, after, run, feeds, (note,) if note else ())
+            if request.clock.is_over:
+                raise Impossible(request.clock.over())
+            error = f"{before.runtime} does not run the original: {before.error}"
+            if not run(request.before, []).ran:  # nor at other sizes
+                break
+        note = error
+    hint = "" if request.checks.data is not None else "; give inputs with --data, or their sizes with --input NAME=N,…"
+    raise Impossible(f"{note}{hint}")
+
+
+def _ways_to_run(request: Request) -> Iterator[Run]:
+    """Yield what runs models: the runtime, if there is one, and bnfold's own kernels in the types that they store."""
+    if request.checks.runtime != "none":
+        yield partial(_run_in_runtime, request)
+    yield partial(run_own, request)
+
+
+def _run_in_runtime(request: Request, model: ir.Model, feeds: Sequence[Feeds]) -> RuntimeResult:
+    sources = dict(zip((request.before, request.after), request.sources, strict=True))
+    source = sources.get(model) or as_read(model, None, request.policy)
+    return RuntimeProcess(request.checks.runtime).run(source, feeds, request.clock.left)
+
+
+def _feeds(request: Request) -> Iterator[list[Feeds]]:
+    """Yield the recorded inputs, or samples of ordinary numbers at one choice of dynamic sizes after the other."""
+    if request.checks.data is not None:
+        yield [run.feeds for run in load_data(request.checks.data, request.before)]
+        return
+    try:
+        choices = islice(sizes_of_original(request)[1], _SIZES)
+    except CannotFeed as error:
+        raise Impossible(str(error)) from error
+    for choice in choices:
+        look_at_clock()
+        if choice.elements * _FLOAT64 <= memory_there_is():
+            numbers = range(0, _ORDINARY * _count(request, choice), _ORDINARY)
+            yield [random_feeds(choice.model, choice.shapes, request.checks.seed, number) for number in numbers]
+
+
+def _count(request: Request, choice: Choice) -> int:
+    """Return how many samples to draw: more than were asked for if an input or output has few numbers, and it is quick.
+
+    All of few numbers might be negative in front of a Relu.
+    """
+    shapes = [*choice.shapes.values(), *(value.shape or () for value in choice.model.graph.outputs)]
+    sizes = [math.prod(dim if isinstance(dim, int) else 1 for dim in shape) for shape in shapes]
+    wanted = min(_MOST_SAMPLES, FEW // max(min(sizes, default=FEW), 1))
+    affordable = int(NO_TIME / max(estimate(choice.model).seconds, 1e-6))
+    return max(request.checks.samples, min(wanted, affordable))
+
+
+def _run_after(request: Request, run: Run, feeds: Sequence[Feeds], runtime: str) -> RuntimeResult:
+    """Run the second model on the same inputs, in the float types that it takes."""
+    after = run(request.after, [_cast(request.after, sample) for sample in feeds])
+    if after.ran:
+        return after
+    if request.clock.is_over:
+        raise Impossible(request.clock.over())
+    what = f"{runtime} runs the original, but not the second model: {after.error}"
+    if run(request.after, []).ran:  # it can be opened, but does not run on these inputs
+        raise Broken(what)
+    raise Impossible(f"{what} (--runtime none compares both in bnfold's own kernels)")
+
+
+def _cast(model: ir.Model, feeds: Feeds) -> Feeds:
+    """Return inputs in the types that a model takes: a float may have another width."""
+    types = {name: model.graph.values[name].dtype for name in feeds if name in model.graph.values}
+    with np.errstate(all="ignore"):  # what overflows is infinite for the model as well
+        return {
+            name: array.astype(numpy_type(dtype))
+            if (dtype := types.get(name)) in FLOATS and _is_float(array)
+            else array
+            for name, array in feeds.items()
+        }
+
+
+def _compared(request: Request, results: Results, asked: float | str) -> tuple[list[Compared], str]:
+    """Return each output on each sample, and why their agreement would show nothing (or an empty text)."""
+    outputs = [value.name for value in request.before.graph.outputs]
+    for answers in (results.before.results, results.after.results):
+        if missing := [name for name in outputs if any(not isinstance(each.get(name), np.ndarray) for each in answers)]:
+            raise Impossible(f"output {missing[0]!r} is no tensor")
+
+    def compare(draws: Sequence[Sequence[Sample]]) -> list[Compared]:
+        pairs = zip(results.before.results, results.after.results, strict=True)
+        return [
+            _item(request, name, index, old[name], new[name], asked, [draw[index][name] for draw in draws])
+            for index, (old, new) in enumerate(pairs)
+            for name in outputs
+        ]
+
+    dtype = TYPES.get(asked, TYPES["float16"]) if isinstance(asked, str) else TYPES["float16"]
+    moved = cache(partial(_moved, request, results, dtype))
+    found = compare([])
+    if isinstance(asked, str) and _are_in_doubt(found):
+        found = explained(takewhile(bool, map(moved, range(ROUNDS))), compare, _are_in_doubt)
+    if first_fault(found) is not None or verdict_on_names(request.before, request.after) is not None:
+        return found, ""
+    return found, _doubt(found, results.before.results, moved(0), asked)
+
+
+def _are_in_doubt(found: Sequence[Compared]) -> bool:
+    return any(item.difference.is_in_doubt for item in found)
+
+
+def _moved(request: Request, results: Results, dtype: int, number: int) -> Sequence[Sample]:
+    """Return the original's results, each of its float weights moved to a neighbouring number of the type ``dtype``.
+
+    Return none if it has no such weights.
+    """
+    look_at_clock()
+    copy = request.before.clone()
+    lift_constants(copy)
+    weights = [value for graph in copy.graphs() for value in graph.values.values() if is_rounded(value)]
+    has_moved = False
+    for value in weights:
+        tensor = value.tensor
+        if tensor is None or tensor.dtype not in FLOATS or is_short(tensor):
+            continue
+        kept = tensor.numpy()
+        with np.errstate(all="ignore"):
+            made = disturb(kept, dtype, zlib.crc32(value.name.encode(), number)).astype(kept.dtype)
+        value.tensor = copy.tensor(onnx.numpy_helper.from_array(np.where(np.isfinite(made), made, kept), value.name))
+        has_moved = True
+    if not has_moved:
+        return ()
+    again = results.run(copy, results.feeds)
+    if not again.ran:
+        raise Impossible(f"{again.runtime} does not run the original with its weights moved: {again.error}")
+    return again.results
+
+
+def _item(
+    request: Request, name: str, index: int, expected: Array, actual: Array, asked: float | str, draws: Sequence[Array]
+) -> Compared:
+    """Compare one output on one sample: floats of any width within the tolerance, everything else exactly."""
+    dtype = request.before.graph.values[name].dtype
+    kind, limit = float_type(dtype), None
+    if _is_float(expected) and _is_float(actual):
+        expected, actual = _wide(expected), _wide(actual)
+        share = asked if isinstance(asked, float) else _share(expected, [*map(_wide, draws)], TYPES[asked])
+        limit = np.full((1,) * expected.ndim, share * magnitude(expected))
+    return Compared(name, index, difference(expected, actual, kind, limit), dtype, expected.shape)
+
+
+def _share(expected: F64, draws: Sequence[F64], dtype: int) -> float:
+    """Return how far rounding to a type takes a result, as a share of its scale."""
+    kind, scale = float_type(dtype), magnitude(expected)
+    least = ROUNDINGS * kind.roundoff
+    if not (draws and scale):
+        return least
+    allowed = tolerance(expected, expected, [[draw] for draw in draws], kind, by_channel=False)
+    return max(least, float(allowed.max(initial=0.0)) / scale)
+
+
+def _doubt(found: Sequence[Compared], before: Sequence[Sample], moved: Sequence[Sample], asked: float | str) -> str:
+    """Return why agreement shows nothing: results that would be the same of other weights, or too wide a tolerance."""
+    names = {item.name for item in found}
+    if not any(_shows([run[name] for run in before], [run[name] for run in moved]) for name in names):
+        return f"{UNSEEN}: give others with --data, or draw more with --samples"
+    widest = max(found, key=lambda item: item.difference.allowed)
+    if isinstance(asked, str) and widest.difference.allowed > WORST_AGREEMENT:
+        how_far = f"{widest.difference.allowed:.2g} of its largest value"
+        return f"rounding to {asked} may take output {widest.name!r} {how_far} off, which would hide a fault"
+    return ""
+
+
+def _shows(results: Sequence[Array], moved: Sequence[Array]) -> bool:
+    """Whether results of one output show anything: are they others once the weights have ``moved``?
+
+    Of a model without weights, two numbers have to differ. Labels mostly stay, and show little of the numbers behind.
+    """
+    if moved:
+        return any(_differ(old, new) for old, new in zip(results, moved, strict=True))
+    numbers = np.concatenate([array.reshape(-1) for array in results])
+    return _differ(numbers[1:], numbers[:-1])
+
+
+def _differ(one: Array, other: Array) -> bool:
+    are_floats = _is_float(one) and _is_float(other)
+    return bool((distance(_wide(one), _wide(other)) if are_floats else one != other).any())
+
+
+def _is_float(array: Array) -> bool:
+    return array.dtype.kind in "fV"  # numpy does not know what a bfloat16 is
+
+
+def _wide(array: Array) -> F64:
+    with np.errstate(all="ignore"):
+        return array.astype(np.float64)
