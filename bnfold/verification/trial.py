@@ -95,13 +95,17 @@ class FixedSizes:
 
     def require_runtime(self) -> None:
         """Let the runtime run the model once, if that is cheap. Raises BadInput if it refuses the caller's sizes."""
-        with suppress(BnfoldError):
+        try:
             known, _ = known_sizes(self.fixed, {})
-            if open_places(known):
-                return
-            shapes = {name: tuple(dim for dim in shape if isinstance(dim, int)) for name, shape in known.items()}
-            if estimate(sized(self.fixed, shapes)).seconds > _CHEAP_RUN:
-                return
+        except BnfoldError:
+            return
+        shapes = {name: tuple(dim for dim in shape if isinstance(dim, int)) for name, shape in known.items()}
+        at = sized(self.fixed, shapes)
+        is_estimated = all(
+            value is None or value.shape is not None for node in at.graph.nodes for value in node.outputs
+        )
+        if open_places(known) or not is_estimated or estimate(at).seconds > _CHEAP_RUN:
+            return
         self._ask_runtime(shapes, "")
 
     def _trial(self, model: ir.Model, shapes: Shapes, *, later: bool = False) -> ShapeTrial:
