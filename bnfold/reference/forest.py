@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -100,12 +101,23 @@ def read_forest(op: str, attrs: Mapping[str, Attribute]) -> Forest:
     return _read_newer(attrs) if op == "TreeEnsemble" else _read_older(op, attrs)
 
 
+_KEPT: dict[bytes, Forest | None] = {}
+_MOST_KEPT = 4
+"""Forests that are kept by the content of their nodes: to read a large one takes longer than to evaluate it."""
+
+
 def forest_of(node: ir.Node) -> Forest | None:
     """Return the trees of a node of a model; None if they cannot be read."""
-    try:
-        return read_forest(node.op_type, {**resolve(node, {}, "float64")})
-    except (KernelDeclined, KeyError, ValueError, TypeError):
-        return None
+    key = hashlib.blake2b(node.proto.SerializeToString()).digest()
+    if key not in _KEPT:
+        try:
+            found = read_forest(node.op_type, {**resolve(node, {}, "float64")})
+        except (KernelDeclined, KeyError, ValueError, TypeError):
+            found = None
+        while len(_KEPT) >= _MOST_KEPT:
+            del _KEPT[next(iter(_KEPT))]
+        _KEPT[key] = found
+    return _KEPT[key]
 
 
 def meaning_of_trees(node: ir.Node) -> object | None:
