@@ -91,6 +91,52 @@ def test_a_crash_is_a_result(tmp_path: Path) -> None:
     )
     testimony = RuntimeProcess("onnxruntime", python).run(Path("m.onnx"), feeds(), 60.0)
     assert testimony.error == "crashed (SIGSEGV)"
+    assert testimony.obstacle == "crashed"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no signals there")
+def test_one_that_is_killed_has_not_looked(tmp_path: Path) -> None:
+    python = stand_in(
+        tmp_path, "import os, signal, sys; sys.stdin.buffer.readline(); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    testimony = RuntimeProcess("onnxruntime", python).run(Path("m.onnx"), feeds(), 60.0)
+    assert (testimony.error, testimony.obstacle) == ("was killed (SIGKILL)", "not looked")
+
+
+@pytest.mark.parametrize(
+    ("error", "obstacle"),
+    [
+        ("MemoryError()", "not looked"),
+        ("RuntimeError('Failed to allocate memory for requested buffer of size 8')", "not looked"),
+        ("RuntimeError('std::bad_alloc')", "not looked"),
+        ("ImportError('libonnxruntime.so: cannot open shared object file')", "not looked"),
+        ("RuntimeError('no such operator')", "refused"),
+    ],
+)
+def test_where_memory_or_the_runtime_itself_is_missing_it_has_not_looked(
+    tmp_path: Path, error: str, obstacle: str
+) -> None:
+    script = f"""
+import sys
+sys.path.insert(0, {str(Path(worker.__file__).parent)!r})
+import worker
+def run(*_):
+    raise {error}
+worker.RUNTIMES["onnxruntime"] = run
+worker.main()"""
+    testimony = RuntimeProcess("onnxruntime", stand_in(tmp_path, script)).run(Path("m.onnx"), [], 60.0)
+    assert not testimony.ran
+    assert testimony.obstacle == obstacle
+
+
+def test_what_only_the_developers_of_a_runtime_need_is_left_out(tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 999]> g (float[2] x) => (float[2] y) { y = Abs (x) }'
+    )
+    onnx.save(proto, tmp_path / "m.onnx")
+    testimony = RuntimeProcess("onnxruntime").run(tmp_path / "m.onnx", [], 60.0)
+    assert testimony.error.startswith("ONNX Runtime only *guarantees* support")
+    assert testimony.obstacle == "refused"
 
 
 def test_a_worker_that_dies_otherwise_is_a_result(tmp_path: Path) -> None:
@@ -101,7 +147,9 @@ def test_a_worker_that_dies_otherwise_is_a_result(tmp_path: Path) -> None:
 
 def test_time_is_limited(tmp_path: Path) -> None:
     python = stand_in(tmp_path, "import time; time.sleep(60)")
-    assert "longer than" in RuntimeProcess("onnxruntime", python).run(Path("m.onnx"), feeds(), 0.5).error
+    testimony = RuntimeProcess("onnxruntime", python).run(Path("m.onnx"), feeds(), 0.5)
+    assert "longer than" in testimony.error
+    assert testimony.obstacle == "not looked"
 
 
 def test_one_process_answers_again_until_it_dies(tmp_path: Path) -> None:
