@@ -30,7 +30,7 @@ _TAKE_MISSING = frozenset({*TREES, "Imputer", "LabelEncoder", "Scaler"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Ask:
+class _LearnedAsk:
     """An array of ``shape`` for a node.
 
     ``dtype`` is the element type of the value that is fed in the end, and ``has_missing`` whether NaN may be in it.
@@ -60,10 +60,10 @@ def drawn_for_learned(value: ir.Value, shape: tuple[int, ...], rng: np.random.Ge
     takes_missing = is_float(dtype) and all(
         node.domain == MACHINE_LEARNING and node.op_type in _TAKE_MISSING for node in readers
     )
-    return _wanted(value, _Ask(readers[0], shape, dtype, rng, takes_missing), 0) if readers else None
+    return _wanted(value, _LearnedAsk(readers[0], shape, dtype, rng, takes_missing), 0) if readers else None
 
 
-def _wanted(value: ir.Value | None, ask: _Ask, depth: int) -> Array | None:
+def _wanted(value: ir.Value | None, ask: _LearnedAsk, depth: int) -> Array | None:
     for node, slot in value.uses if value is not None and depth < _LOOKAHEAD else ():
         found = None
         if node.domain == MACHINE_LEARNING and (rule := _RULES.get((node.op_type, slot))) is not None:
@@ -77,7 +77,7 @@ def _wanted(value: ir.Value | None, ask: _Ask, depth: int) -> Array | None:
     return None
 
 
-def _part_of(ask: _Ask, slot: int, depth: int) -> Array | None:
+def _part_of(ask: _LearnedAsk, slot: int, depth: int) -> Array | None:
     """Return the columns of one operand of a Concat of columns, drawn together with the others."""
     widths = [value.shape[-1] if value is not None and value.shape else None for value in ask.node.inputs]
     widths[slot] = ask.shape[-1] if ask.shape else None
@@ -91,7 +91,7 @@ def _part_of(ask: _Ask, slot: int, depth: int) -> Array | None:
     return None if found is None else found[..., first : first + known[slot]]
 
 
-def _around_splits(ask: _Ask, _: int) -> Array | None:
+def _around_splits(ask: _LearnedAsk, _: int) -> Array | None:
     forest = forest_of(ask.node)
     if forest is None or len(ask.shape) != 2 or forest.features.max(initial=-1) >= ask.shape[1]:
         return None
@@ -168,7 +168,7 @@ class _Walks:
         return float(self._rng.choice(ends))
 
 
-def _keys(ask: _Ask, names: tuple[str, ...], *, has_unknown: bool = True) -> Array | None:
+def _keys(ask: _LearnedAsk, names: tuple[str, ...], *, has_unknown: bool = True) -> Array | None:
     """Draw keys that a node knows, each as often as others, and some that it does not know."""
     stored = next(
         (found for name in names if (found := ask.setting(name)) is not None and len(_listed(ask, found))), None
@@ -188,20 +188,20 @@ def _keys(ask: _Ask, names: tuple[str, ...], *, has_unknown: bool = True) -> Arr
     return np.array(pool)[_places(ask, len(pool))]
 
 
-def _listed(ask: _Ask, stored: Any) -> list[Any]:
+def _listed(ask: _LearnedAsk, stored: Any) -> list[Any]:
     if isinstance(stored, list):
         return stored
     return list(ask.node.graph.model.tensor(stored).numpy().reshape(-1).tolist())
 
 
-def _places(ask: _Ask, count: int) -> Array:
+def _places(ask: _LearnedAsk, count: int) -> Array:
     """Draw places in a pool, each once before one is drawn again."""
     size = int(np.prod(ask.shape))
     turns = [ask.rng.permutation(count) for _ in range(-(-size // count))]
     return np.concatenate([np.zeros(0, np.int64), *turns])[:size].reshape(ask.shape)
 
 
-def _labels(ask: _Ask, _: int) -> Array | None:
+def _labels(ask: _LearnedAsk, _: int) -> Array | None:
     if (classes := ask.setting("classes_strings")) is not None:  # which version 1 has
         if ask.dtype != TP.STRING:
             return np.arange(-1, len(classes) + 1)[_places(ask, len(classes) + 2)]
@@ -209,22 +209,22 @@ def _labels(ask: _Ask, _: int) -> Array | None:
     return _keys(ask, ("keys_strings", "keys_int64s", "keys_floats", "keys_tensor"))
 
 
-def _categories(ask: _Ask, _: int) -> Array | None:
+def _categories(ask: _LearnedAsk, _: int) -> Array | None:
     return _keys(ask, ("cats_strings",) if ask.dtype == TP.STRING else ("cats_int64s",))
 
 
-def _hot(ask: _Ask, _: int) -> Array | None:
+def _hot(ask: _LearnedAsk, _: int) -> Array | None:
     has_unknown = bool(ask.setting("zeros", 1))
     return _keys(ask, ("cats_strings", "cats_int64s"), has_unknown=has_unknown)
 
 
-def _binary(ask: _Ask, _: int) -> Array:
+def _binary(ask: _LearnedAsk, _: int) -> Array:
     split = np.float32(ask.setting("threshold", 0.0))
     near = [split, np.nextafter(split, np.float32(np.inf)), np.nextafter(split, np.float32(-np.inf))]
     return ask.rng.choice([*near, split - 1, split + 1], ask.shape)
 
 
-def _scaled(ask: _Ask, depth: int) -> Array | None:
+def _scaled(ask: _LearnedAsk, depth: int) -> Array | None:
     """Return what the scaler turns into what is asked for behind it, or else into usual numbers."""
     wanted = _wanted(ask.node.output(0), ask, depth + 1)
     offset, scale = (np.array(ask.setting(name, []), np.float64) for name in ("offset", "scale"))
@@ -233,7 +233,7 @@ def _scaled(ask: _Ask, depth: int) -> Array | None:
     return offset + (ask.rng.standard_normal(ask.shape) if wanted is None else wanted) / scale
 
 
-def _with_missing(ask: _Ask, depth: int) -> Array:
+def _with_missing(ask: _LearnedAsk, depth: int) -> Array:
     """Return what is asked for behind an Imputer, with numbers among it that it replaces."""
     wanted = _wanted(ask.node.output(0), ask, depth + 1)
     found = np.array(3.0 * ask.rng.standard_normal(ask.shape) if wanted is None else wanted, np.float64)
@@ -242,20 +242,20 @@ def _with_missing(ask: _Ask, depth: int) -> Array:
     return found
 
 
-def _positive(ask: _Ask, _: int) -> Array:
+def _positive(ask: _LearnedAsk, _: int) -> Array:
     """Return numbers of which all implementations have the same norm, and rows of zeros."""
     found = np.abs(ask.rng.standard_normal(ask.shape))
     found[ask.rng.random(ask.shape[:1]) < 0.1] = 0.0
     return found
 
 
-def _columns(ask: _Ask, _: int) -> Array | None:
+def _columns(ask: _LearnedAsk, _: int) -> Array | None:
     value = ask.node.input(0)
     size = value.shape[-1] if value is not None and value.shape else None
     return ask.rng.integers(0, size, ask.shape) if isinstance(size, int) and size else None
 
 
-_RULES: dict[tuple[str, int], Callable[[_Ask, int], Array | None]] = {
+_RULES: dict[tuple[str, int], Callable[[_LearnedAsk, int], Array | None]] = {
     **{(name, 0): _around_splits for name in TREES},
     ("ArrayFeatureExtractor", 1): _columns,
     ("Binarizer", 0): _binary,
