@@ -94,8 +94,8 @@ class Verdict:
     ``unverified``: neither the whole model nor each changed part could be compared; ``reason`` says why. A model that
     cannot be run as a whole is still ``verified`` if every changed part was compared and the rest was shown to be
     identical. ``decided_by`` names the test: ``interface``, ``float64`` (whole models, by the reference evaluator),
-    ``storage precision`` (the error of a runtime against float64 grew), ``local`` (each changed part separately) or
-    ``nothing``.
+    ``storage precision`` (the error of a runtime against float64 grew), ``local`` (each changed part separately),
+    ``runtime`` (what it says of loading the rewritten model) or ``nothing``.
 
     Attributes:
         status: ``verified``, ``unverified`` or ``failed``.
