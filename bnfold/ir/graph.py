@@ -133,7 +133,7 @@ class Graph:
         return node
 
     def set_output(self, slot: int, value: Value) -> None:
-        """Hand out another value at ``slot``, of the type that is declared there."""
+        """Let the graph hand out another value at ``slot``, of the type that is declared there."""
         assert isinstance(self.proto, onnx.GraphProto), "of a function, callers know the names"
         self.outputs[slot].output_slots -= 1
         value.output_slots += 1

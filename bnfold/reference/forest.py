@@ -208,7 +208,7 @@ def _votes(targets: Array, weights: Array, count: int) -> tuple[Array, Array, in
 
 
 def _members(attrs: Mapping[str, Attribute], modes: Array) -> dict[int, Array]:
-    """Return the sets, each of which a NaN ends, by the branches that test them."""
+    """Return the sets by the branches that test them; a NaN ends each set."""
     rows = np.flatnonzero(modes == MEMBER)
     stored = np.asarray(attrs.get("membership_values", []), np.float64).reshape(-1)
     ends = np.flatnonzero(np.isnan(stored))

@@ -67,7 +67,7 @@ def try_shapes(
     A refusal holds for all numbers. A node whose sizes depend on numbers cannot be tried, and neither can what follows
     from it. The same goes for inputs that ``shapes`` does not name. ``later`` is that of `evaluate`.
     """
-    walk = _Walk(
+    walk = _Trial(
         main=model.graph,
         functions={function_key(function.proto): function for function in model.functions},
         precision="float64",
@@ -100,7 +100,7 @@ def _fed(value: ir.Value, shape: tuple[int, ...] | None) -> Datum:
     return outline(shape, np.float64 if value.dtype is None else computed_type(value.dtype, "float64"))
 
 
-class _Walk(Evaluation):
+class _Trial(Evaluation):
     """A run of a model on outlines."""
 
     refusal: Refusal | None = None

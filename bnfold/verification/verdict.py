@@ -100,7 +100,8 @@ class Verdict:
     cannot be run as a whole is still ``verified`` if every changed part was compared and the rest was shown to be
     identical. ``decided_by`` names the test: ``interface``, ``float64`` (whole models, by the reference evaluator),
     ``storage precision`` (the error of a runtime against float64 grew), ``local`` (each changed part separately),
-    ``tolerance`` (whole models, within the tolerance that was asked for) or ``nothing``.
+    ``tolerance`` (whole models, within the tolerance that was asked for), ``runtime`` (what it says of loading the
+    rewritten model) or ``nothing``.
 
     Attributes:
         status: ``verified``, ``unverified`` or ``failed``.

@@ -82,7 +82,7 @@ _STATED = {"values_floats": TP.FLOAT, "values_int64s": TP.INT64, "values_strings
 
 
 def _shapes(node: Node, read: Dims | None) -> list[Dims | None]:
-    """Return shapes, with open sizes where they do not follow; None if the rank does not."""
+    """Return shapes, with dynamic sizes where they do not follow; None if the rank does not."""
     rows = read[0] if read is not None and len(read) == 2 else None
     if node.op_type in _KEEPING:
         return [read]

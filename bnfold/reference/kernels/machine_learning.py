@@ -47,7 +47,7 @@ _NORMS: dict[str, Callable[[Array], Array]] = {
 
 @kernel("Normalizer", 1, domain=MACHINE_LEARNING)
 def normalize(call: Call, x: Array) -> Result:
-    """Divide each row by its norm, unless that is 0."""
+    """Return each row divided by its norm, unless that is 0."""
     require(x.ndim == 2, f"{x.ndim} axes of features", KernelDeclined)
     x, norm = _floats(x), call.attr("norm")
     require(norm in _NORMS, f"norm {norm!r} is not in the operator text")

@@ -20,7 +20,7 @@ _EXACT = 1 << 24
 @kernel("TreeEnsembleRegressor", 1, 3, domain=MACHINE_LEARNING)
 @kernel("TreeEnsemble", 5, domain=MACHINE_LEARNING)
 def regress(call: Call, x: Array) -> Result:
-    """Aggregate the votes of the leaves that a row reaches."""
+    """Return the aggregated votes of the leaves that a row reaches."""
     scores, _ = _aggregated(call, x, _base(call))
     transform = transform_of(call.op, call.attrs)
     one = scores.shape[1] == 1 and transform not in ("NONE", "PROBIT")

@@ -27,7 +27,7 @@ MOST_ANSWERS = 200
 
 
 _FROM_OUTSIDE = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU"})
-"""Signals that somebody else sends, such as the system where memory is short."""
+"""Signals that come from outside, such as from the system if memory is short."""
 
 _LARGEST_CODE = 255
 """Of a process that ends by itself; what Windows says of a crash is larger."""
