@@ -287,7 +287,7 @@ def test_functions_that_call_themselves_are_not_tried(monkeypatch: pytest.Monkey
     def run(*_: Any) -> Any:
         raise RecursionError
 
-    monkeypatch.setattr(trial._Walk, "run", run)
+    monkeypatch.setattr(trial._Trial, "run", run)
     assert "too deeply" in reference.try_shapes(load("y = Relu (x)"), {"x": (2, 3)}).untried
 
 
@@ -299,7 +299,7 @@ def cases() -> Iterator[Case]:
 def test_shapes_are_those_of_every_recorded_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """No legal node is refused, and what is said of a result is so."""
     results: dict[str, Any] = {}
-    plain = trial._Walk.run
+    plain = trial._Trial.run
 
     def run(self: Any, graph: ir.Graph, environment: Any, wanted: Any, bindings: Any) -> list[Any]:
         found = plain(self, graph, environment, wanted, bindings)
@@ -307,7 +307,7 @@ def test_shapes_are_those_of_every_recorded_result(monkeypatch: pytest.MonkeyPat
             results.update(zip([value.name for value in wanted], found, strict=True))
         return found
 
-    monkeypatch.setattr(trial._Walk, "run", run)
+    monkeypatch.setattr(trial._Trial, "run", run)
     known = 0
     for case in cases():
         try:
