@@ -88,11 +88,9 @@ def raise_opset(run: PassContext) -> None:
             run.model, target, policy=run.options.policy, ir_version=ir_version, ml_opset=ml_opset
         )
     except UpgradeBlocked as blocked:
-        if given is None or target is None:
-            raise
-        found = lowest.find_lowest(given(), run.options.policy, above=target)
-        text = f"{blocked}; lowest opset for this model: {found}"
-        raise UpgradeBlocked(text, blocked.blockers) from blocked
+        origin = given() if given is not None else _prepared(run)
+        step = lowest.next_step(origin, run.options, target if target is not None else converting.DEFAULT_TARGET)
+        raise UpgradeBlocked(f"{blocked}; {step}", blocked.blockers) from blocked
     run.report.conversion = [row._asdict() for row in done.operators]
     run.report.repairs.extend(done.repairs)
     run.report.notes.extend([done.note] if done.note else [])
@@ -110,6 +108,19 @@ def raise_opset(run: PassContext) -> None:
     for event in run.events.values():
         if event not in alive or event.version != batchnorm_semantics.version_at(done.after):
             event.verdict = "upgraded"
+
+
+def _prepared(run: PassContext) -> ir.Model:
+    """Read the model again, and do what precedes its conversion."""
+    if run.model.path is None:
+        assert run.before is not None
+        model = run.before.clone()
+    else:
+        model = ir.load(run.model.path)
+    fix_inputs(model, run.options.fix_shapes)
+    converting.merge_opset_imports(model)
+    converting.strip_initializer_inputs(model, frozen=run.freezes)
+    return model
 
 
 def decide_branches(run: PassContext) -> None:

@@ -74,7 +74,7 @@ def part(
         shape = conversion.add("Shape", [data], "shape")
         own = conversion.add("Gather", [shape, conversion.ints([axis], "axis")], "size", axis=0)
     first, last = (_inside(conversion, bound, own) for bound in (start, end))
-    tensor = ir.constant(first)
+    tensor = conversion.known(first)
     from_zero = tensor is not None and not tensor.numpy().any()
     kept = between(conversion, first, last, from_zero=from_zero)
     return conversion.add("Gather", [data, kept], output, axis=axis)
@@ -82,7 +82,7 @@ def part(
 
 def _inside(conversion: NodeConversion, bound: ir.Value, size: ir.Value) -> ir.Value:
     """Bring a bound between 0 and the size of its axis."""
-    tensor = ir.constant(bound)
+    tensor = conversion.known(bound)
     number = None if tensor is None else int(tensor.numpy().reshape(-1)[0])
     if number == 0:
         return bound
