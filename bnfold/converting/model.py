@@ -87,7 +87,7 @@ def upgrade(
     if model.proto.functions:
         from bnfold.converting.functions import inline_dependent
 
-        repairs += inline_dependent(model, goal, wanted)
+        repairs += inline_dependent(model, goal, policy, wanted)
     functions = frozenset((function.domain, function.name) for function in model.proto.functions)
     calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
     is_called = any(value is not None and value.dtype is None for call in calls for value in call.outputs)

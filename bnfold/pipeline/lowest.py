@@ -53,7 +53,7 @@ _SIZE = 224
 
 
 def _fix(model: ir.Model) -> str:
-    """Fix the open sizes of the inputs of ``model``; return the options that do so, empty if no size is open."""
+    """Fix the dynamic sizes of the inputs of ``model``; return the options that do so, empty if no size is dynamic."""
     shapes: dict[str, tuple[int, ...]] = {}
     sizes: dict[str, int] = {}
     for value in model.graph.inputs:
@@ -66,7 +66,7 @@ def _fix(model: ir.Model) -> str:
         )
     fix_inputs(model, shapes)
     options = [shlex.quote(f"{name}={written(shape)}") for name, shape in shapes.items()]
-    return f"give open sizes, as in `{' '.join(f'--fix-shapes {each}' for each in options)}`" if shapes else ""
+    return f"fix dynamic sizes, as in `{' '.join(f'--fix-shapes {each}' for each in options)}`" if shapes else ""
 
 
 def new_error(before: ir.Model, after: ir.Model) -> str:

@@ -44,10 +44,12 @@ def choose_overridable(run: PassContext) -> None:
     run.freezes = overridable.is_frozen(run.model, run.options, run.report, partial(_folded_trial, run))
 
 
-def _folded_trial(run: PassContext, freezes: bool) -> list[BatchNormEvent]:
-    """Fold a copy of the model; return what became of its BatchNormalizations."""
+def _folded_trial(
+    run: PassContext, freezes: bool, edit: Callable[[PassContext], None] = lambda _: None
+) -> list[BatchNormEvent]:
+    """Fold a copy of the model, after an edit; return what became of its BatchNormalizations."""
     trial = PassContext(run.model.clone(), run.options, Report(), run.original, lambda *_: None, run.withheld, freezes)
-    for step in (describe, normalise, raise_opset, fold_affines):
+    for step in (describe, normalise, edit, raise_opset, fold_affines):
         step(trial)
     return trial.report.batchnorms
 
@@ -70,6 +72,31 @@ def normalise(run: PassContext) -> None:
         converting.leave_old_ir(run.model)
 
 
+def inline_functions(run: PassContext) -> None:
+    """Inline functions whose BatchNormalizations fold with the parameters of each call. Before their nodes are read."""
+    if not (run.options.fold and run.model.proto.functions):
+        return
+    from bnfold.converting import functions
+
+    if not (keys := functions.with_parameters(run.model)):
+        return
+
+    def edit(run: PassContext) -> None:
+        text = "inlined: its BatchNormalization folds with the parameters of each call"
+        run.report.repairs.extend(functions.inline(run.model, keys, run.options.policy, text))
+        run.forget_inlined()
+        run.live()
+
+    try:
+        plain, inlined = (
+            sum(not event.is_left for event in _folded_trial(run, run.freezes, *edits)) for edits in ((), (edit,))
+        )
+        if inlined > plain:
+            edit(run)
+    except UpgradeBlocked as blocked:
+        run.report.notes.append(f"functions stay, whose BatchNormalization gets its parameters per call: {blocked}")
+
+
 def raise_opset(run: PassContext) -> None:
     """Convert the opset before folding, so that the search meets one version of every operator."""
     ir_version, ml_opset = run.options.ir_version, run.options.ml_opset
@@ -77,7 +104,7 @@ def raise_opset(run: PassContext) -> None:
         if isinstance(ir_version, int) and ir_version < FUNCTIONS_SINCE and run.model.proto.functions:
             from bnfold.converting.functions import inline_all
 
-            run.report.repairs.extend(inline_all(run.model))
+            run.report.repairs.extend(inline_all(run.model, run.options.policy))
             run.forget_inlined()
             run.live()
         return
@@ -244,8 +271,8 @@ def check(run: PassContext) -> None:
 
 
 PASSES: tuple[Callable[[PassContext], None], ...] = (
-    describe, fix_shapes, choose_overridable, normalise, raise_opset, decide_branches, fold_affines, tell_training,
-    decompose, lift_constants, simplify, fold_again, remove_dead_nodes, set_ir_version, check,
+    describe, fix_shapes, choose_overridable, normalise, inline_functions, raise_opset, decide_branches, fold_affines,
+    tell_training, decompose, lift_constants, simplify, fold_again, remove_dead_nodes, set_ir_version, check,
 )  # fmt: skip
 
 

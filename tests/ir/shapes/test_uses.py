@@ -29,8 +29,7 @@ def types_of(model: ir.Model, target: int = 13) -> dict[str, int]:
         ("{ a = my.Op (x) b = Not (a) y = my.Op (b) }", TP.BOOL),  # the only type that Not takes
         ("{ a = my.Op (x) y = Reshape (x, a) }", TP.INT64),
         (
-            "<float[4, 3, 1, 1] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> "
-            "{ a = my.Op (x) b = com.microsoft.FusedConv (a, w) y = my.Op (b) }",
+            "<float[1, 3, 1, 1] w = {1, 2, 3}> { a = my.Op (x) b = com.microsoft.FusedConv (a, w) y = my.Op (b) }",
             TP.FLOAT,
         ),
         (
@@ -49,7 +48,8 @@ def test_types_go_in_and_out_of_branches_and_loops() -> None:
     model = load(
         """{
         a = my.Op (x) c = my.Op (x) d = my.Op (x)
-        y = If (c) <then_branch = t () => (float[] p) { p = Neg (a) }, else_branch = e () => (float[] q) { q = my.Op (x) }>
+        y = If (c) <then_branch = t () => (float[] p) { p = Neg (a) },
+            else_branch = e () => (float[] q) { q = my.Op (x) }>
         n = Constant <value_int = 3> () on = Constant <value = bool {1}> ()
         l = Loop (n, on, d) <body = b (int64 i, bool g, o) => (bool h, float[] r) { h = Identity (g) r = Abs (o) }>
     }""",
