@@ -8,6 +8,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting import function_body, table, table_down
+from bnfold.converting.adapters import element_types
 from bnfold.converting.adapters.scan import state_results
 from bnfold.converting.compatible import default_of
 from bnfold.converting.context import Inexpressible, Meaningless, UnknownType
@@ -31,6 +32,7 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
     """
     node, target = conversion.node, conversion.target
     version = conversion.reached = written = version_at(node.op_type, opset)
+    element_types.in_wider_type(conversion)
     while version and version_at(node.op_type, target) != version:
         adapter, older = table_down.DOWN.get((node.op_type, version)), version_at(node.op_type, version - 1)
         try:

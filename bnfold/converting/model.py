@@ -15,6 +15,7 @@ from bnfold.converting.ir_version import Wanted, ir_version_of, write_ir_version
 from bnfold.converting.machine_learning import convert_domain
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange, OperatorChange
 from bnfold.errors import UpgradeBlocked
+from bnfold.ir import sparse
 from bnfold.ir.ordering import sort_nodes
 from bnfold.ir.shapes.disputed import may_be_unsure
 from bnfold.ir.shapes.inference import may_be_misstated
@@ -84,6 +85,8 @@ def upgrade(
     follows = target is not None and ir_version == "auto"
     wanted = ir_version_of(goal) if follows else ir_version
     repairs = imports.drop_unread_imports(model)
+    if goal < SPARSE_SINCE or (isinstance(wanted, int) and wanted < SPARSE_IR):
+        repairs += store_sparse(model)
     if model.proto.functions:
         from bnfold.converting.functions import inline_dependent
 
@@ -122,6 +125,17 @@ def upgrade(
         operators=walk.operators(),
         note=note,
     )
+
+
+SPARSE_SINCE, SPARSE_IR = 11, 6
+"""The opset and the IR version that sparse tensors came with."""
+
+
+def store_sparse(model: ir.Model) -> list[Repair]:
+    """Store sparse initializers with their zeros. Nodes of the model are other objects afterwards."""
+    stored = sparse.store_dense(model)
+    text = f"sparse weights are stored with their zeros: {', '.join(stored)}"
+    return [Repair("sparse-weights", "", text)] if stored else []
 
 
 def _drop_false_ranks(model: ir.Model) -> list[Repair]:

@@ -137,7 +137,7 @@ class GraphConverter:
             self._unknown(node, opset)
         elif by_meaning is not None:
             self._read(node, opset, by_meaning)
-        elif (reason := _value_objection(node, self.context.target)) is not None:
+        elif (reason := _value_objection(node, opset, self.context.target)) is not None:
             self._block(node.graph, node.label, node.op_type, version, reason)
         elif opset <= self.context.target or not self._stands(node, version):
             self._step(node, opset, version)
@@ -261,12 +261,17 @@ class GraphConverter:
         self.passed[key] = self.passed.get(key, 0) + 1
 
 
-def _value_objection(node: ir.Node, target: int) -> str | None:
+def _value_objection(node: ir.Node, opset: int, target: int) -> str | None:
     """Say which value of an attribute ``target`` does not know, whatever opset the model says."""
     name, since = table.VALUES_SINCE.get(node.op_type, ("", {}))
     attribute = node.find(name) if name else None
     if attribute is None or target >= since.get(attribute.s, 0):
         return None
+    if opset >= since[attribute.s]:
+        from bnfold.converting import table_down
+
+        if (node.op_type, since[attribute.s]) in table_down.DOWN:
+            return None  # the step down knows what to do
     return f"{name}={attribute.s.decode()} does not exist before opset {since[attribute.s]}"
 
 

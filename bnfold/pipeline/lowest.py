@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shlex
 
-import onnx
-
 from bnfold import converting, ir
 from bnfold.errors import Unsupported
 from bnfold.ir.fixing import fix_inputs, written
@@ -95,7 +93,9 @@ def target(model: ir.Model, options: Options, report: Report) -> int | None:
     """Return the opset to reach, as a number; None for the default: 15, or the opset of a newer model."""
     wanted = options.target_opset
     if wanted == "latest":
-        return onnx.defs.onnx_opset_version()
+        from bnfold.pipeline.newest import newest_loaded
+
+        return max(newest_loaded(), model.opset(""))
     if wanted == "keep":
         return model.opset("")
     if wanted != "lowest":

@@ -11,6 +11,7 @@ from bnfold.errors import Unsupported, UpgradeBlocked
 from bnfold.ir import lifting
 from bnfold.ir.fixing import fix_inputs, state_shapes
 from bnfold.ir.graph import state_opset
+from bnfold.ir.messages import FunctionKey
 from bnfold.pipeline import lowest, overridable
 from bnfold.pipeline.checker import checker_error
 from bnfold.pipeline.context import NOTHING, PassContext, Withheld, log_decisions
@@ -72,29 +73,54 @@ def normalise(run: PassContext) -> None:
         converting.leave_old_ir(run.model)
 
 
-def inline_functions(run: PassContext) -> None:
-    """Inline functions whose BatchNormalizations fold with the parameters of each call. Before their nodes are read."""
-    if not (run.options.fold and run.model.proto.functions):
+def prepare_folds(run: PassContext) -> None:
+    """Inline functions, and store sparse weights with their zeros, if more BatchNormalizations fold so.
+
+    Before their nodes are read.
+    """
+    if not (run.options.fold and any(node.is_op("BatchNormalization") for node in run.model.nodes())):
         return
+    edits = [_inline] * bool(_keys(run.model)) + [_store_sparse] * bool(run.model.proto.graph.sparse_initializer)
+    if not edits:
+        return
+    folded = _count_folded(run)
+    for edit in edits:
+        try:
+            more = _count_folded(run, edit)
+        except UpgradeBlocked as blocked:
+            run.report.notes.append(f"functions stay, whose BatchNormalization gets its parameters per call: {blocked}")
+            continue
+        if more > folded:
+            edit(run)
+            folded = more
+
+
+def _count_folded(run: PassContext, edit: Callable[[PassContext], None] = lambda _: None) -> int:
+    return sum(not event.is_left for event in _folded_trial(run, run.freezes, edit))
+
+
+def _keys(model: ir.Model) -> set[FunctionKey]:
+    """Return the functions whose BatchNormalizations get their parameters from each call."""
+    if not model.proto.functions:
+        return set()
     from bnfold.converting import functions
 
-    if not (keys := functions.with_parameters(run.model)):
-        return
+    return functions.with_parameters(model)
 
-    def edit(run: PassContext) -> None:
-        text = "inlined: its BatchNormalization folds with the parameters of each call"
-        run.report.repairs.extend(functions.inline(run.model, keys, run.options.policy, text))
-        run.forget_inlined()
-        run.live()
 
-    try:
-        plain, inlined = (
-            sum(not event.is_left for event in _folded_trial(run, run.freezes, *edits)) for edits in ((), (edit,))
-        )
-        if inlined > plain:
-            edit(run)
-    except UpgradeBlocked as blocked:
-        run.report.notes.append(f"functions stay, whose BatchNormalization gets its parameters per call: {blocked}")
+def _inline(run: PassContext) -> None:
+    from bnfold.converting import functions
+
+    text = "inlined: its BatchNormalization folds with the parameters of each call"
+    run.report.repairs.extend(functions.inline(run.model, _keys(run.model), run.options.policy, text))
+    run.forget_inlined()
+    run.live()
+
+
+def _store_sparse(run: PassContext) -> None:
+    from bnfold.converting.model import store_sparse
+
+    run.report.repairs.extend(store_sparse(run.model))
 
 
 def raise_opset(run: PassContext) -> None:
@@ -125,6 +151,8 @@ def raise_opset(run: PassContext) -> None:
     run.report.notes.extend(
         f"{count} {operator} not converted: bnfold has no other version of this operator"
         for operator, count in done.passed.items()
+        if done.before != done.after
+        and operator.startswith("ai.onnx::")  # domains of their own have versions of theirs
     )
     run.converted = done
     if done.before == done.after and not (done.changes or done.repairs):
@@ -271,7 +299,7 @@ def check(run: PassContext) -> None:
 
 
 PASSES: tuple[Callable[[PassContext], None], ...] = (
-    describe, fix_shapes, choose_overridable, normalise, inline_functions, raise_opset, decide_branches, fold_affines,
+    describe, fix_shapes, choose_overridable, normalise, prepare_folds, raise_opset, decide_branches, fold_affines,
     tell_training, decompose, lift_constants, simplify, fold_again, remove_dead_nodes, set_ir_version, check,
 )  # fmt: skip
 

@@ -126,7 +126,7 @@ def test_values_of_a_newer_opset_reach_it(upgraded: Converted, text: Text) -> No
 
 def test_an_unknown_type_blocks(upgraded: Converted, text: Text) -> None:
     with pytest.raises(UpgradeBlocked, match=r"the type of 'p'.* is not known"):
-        upgraded(text(14, "float[2, 3] x", "p = my.Op (x) y = Add (p, x)"), 13)
+        upgraded(text(14, "float[2, 3] x", "p = my.Op (x) q = Add (p, p) y = my.Op (q)"), 13)
 
 
 def test_all_blocking_nodes_are_listed(upgraded: Converted, text: Text) -> None:
@@ -153,7 +153,7 @@ def test_what_is_in_the_way_is_one_line_by_operator_with_what_to_type() -> None:
 
 def test_what_follows_from_a_refused_node_is_not_named(text: Text) -> None:
     """What a custom operator makes has no type, so the first Add is in the way and the others only follow."""
-    body = "p = my.Op (x) q = Add (p, x) r = Mul (q, x) y = Sub (r, q)"
+    body = "p = my.Op (x) q = Add (p, p) r = Mul (q, q) s = Sub (r, q) y = my.Op (s)"
     with pytest.raises(UpgradeBlocked) as caught:
         upgrade(ir.load(onnx.parser.parse_model(text(14, "float[2, 3] x", body))), 13)
     assert [line.split(" ")[0] for line in caught.value.blockers] == ["Add-14"]

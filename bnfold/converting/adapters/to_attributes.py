@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.adapters import computed, computed_axes, indexing, places
+from bnfold.converting.adapters import computed, computed_axes, element_types, indexing, places
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 
@@ -149,6 +149,9 @@ def pads_and_value(conversion: NodeConversion) -> None:
     """Convert Pad 11 → 2: ``pads`` and ``value``."""
     node, value = conversion.node, conversion.node.input(2)
     pads = conversion.numbers(conversion.input(1), "its pads")
+    if conversion.dtype(conversion.input(0)) == onnx.TensorProto.INT64:
+        element_types.padded_in_halves(conversion, pads)
+        return
     filling = 0.0 if value is None else _float_of(conversion, value, "its value")
     node.set_inputs([conversion.input(0)])
     node.set_attr("pads", pads)

@@ -97,7 +97,7 @@ def test_a_false_rank_of_an_output_is_refused(lowered: Converted, text: Text) ->
 
 def test_sizes_that_may_be_zero_below_opset_9(lowered: Converted, text: Text) -> None:
     source = reshaped(text, "n, m", ", int64[2] s", outputs="float[a, b] y")
-    with pytest.raises(UpgradeBlocked, match="sizes that may be 0 with --fix-shapes"):
+    with pytest.raises(UpgradeBlocked, match="sizes that may be 0"):
         lowered(source, 8, feeds={"s": np.array([7, 5])})
 
 
@@ -163,7 +163,5 @@ def test_operands_of_known_sizes_are_repeated(lowered: Converted, text: Text, op
 
 @pytest.mark.parametrize("op_type", ["Max", "Sum"])
 def test_operands_of_open_sizes_need_opset_8(upgraded: Converted, text: Text, op_type: str) -> None:
-    with pytest.raises(
-        UpgradeBlocked, match="demands inputs of one shape, which these are not known to have: give open"
-    ):
+    with pytest.raises(UpgradeBlocked, match="demands inputs of one shape, which these are not known to have"):
         upgraded(text(13, "float[n, 3] x, float[3] z", f"y = {op_type} (x, z)"), 7, compare=False)
