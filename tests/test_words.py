@@ -145,8 +145,9 @@ _VERBS = """
     Lower Make Match Measure Mend Merge Move Multiply Name Normalise Note Open Optimise Pack Pad Parse Pass Perturb
     Pick Place Plan Print Process Put Quantise Quantize Race Raise Read Recognise Record Reduce Refuse Register
     Relabel Remove Rename Reorder Repeat Replace Report Reshape Resize Respell Restore Retire Return Rewrite Round
-    Run Say Scale Scatter Schedule Search Serve Set Settle Share Shift Show Simplify Slice Sort Specialise Spell Split Spread Start
-    State Store Subtract Swap Take Tell Truncate Try Turn Upgrade Upsample Use Verify Wait Work Write Yield
+    Run Say Scale Scatter Schedule Search Serve Set Settle Share Shift Show Simplify Slice Sort Specialise Spell
+    Split Spread Start State Store Subtract Swap Take Tell Truncate Try Turn Upgrade Upsample Use Verify Wait Work
+    Write Yield
 """
 VERBS = frozenset(re.findall(r"\w+", _VERBS))
 """What the docstring of a function may begin with, beside "Whether": say what it does."""

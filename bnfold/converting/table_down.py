@@ -164,7 +164,7 @@ SHOWN_BY_FORM = frozenset({
     *(step for step, adapter in DOWN.items() if adapter is to_attributes.as_it_stands),
     ("Add", 14), ("ArgMax", 12), ("ArgMin", 12), ("AveragePool", 19), ("Clip", 12), ("Constant", 11), ("Constant", 12),
     ("Div", 14), ("Gemm", 11), ("IsInf", 20), ("LpPool", 18), ("Max", 12), ("Min", 12), ("Mul", 14), ("Sub", 14),
-    ("Reshape", 14), ("Shape", 15),
+    ("Loop", 11), ("Reshape", 14), ("ScatterElements", 16), ("ScatterND", 16), ("Shape", 15),
 })  # fmt: skip
 """Steps whose adapter changes no node that has the older version's form and types."""
 
