@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
 import onnx
@@ -14,10 +14,13 @@ from bnfold.converting.ir_version import FUNCTIONS_SINCE, Wanted
 from bnfold.errors import Unsupported, UpgradeBlocked
 from bnfold.ir.messages import FunctionKey, function_key, nested_nodes
 from bnfold.ir.schemas import version_at
-from bnfold.semantics import Policy, Repair
+from bnfold.semantics import Repair
+
+Convert = Callable[[ir.Model, int], object]
+"""What brings a model to an opset, with all of its functions inlined."""
 
 
-def inline_dependent(model: ir.Model, target: int, policy: Policy, ir_version: Wanted = "auto") -> list[Repair]:
+def inline_dependent(model: ir.Model, target: int, convert: Convert, ir_version: Wanted = "auto") -> list[Repair]:
     """Put the body of each such function in the place of its calls. Nodes of the model are other objects afterwards.
 
     Raises:
@@ -26,16 +29,16 @@ def inline_dependent(model: ir.Model, target: int, policy: Policy, ir_version: W
     text = "inlined: the nodes of this function take attributes from each call, and bnfold has to read their values"
     if model.opset("") > target:
         text = "inlined: the target has no functions, or its nodes are of other versions there"
-    return inline(model, _dependent(model, target, ir_version), policy, text)
+    return inline(model, _dependent(model, target, ir_version), convert, text)
 
 
-def inline_all(model: ir.Model, policy: Policy) -> list[Repair]:
+def inline_all(model: ir.Model, convert: Convert) -> list[Repair]:
     """Put the body of every function in the place of its calls: older IR versions have no functions."""
     keys = {function_key(function) for function in model.proto.functions}
-    return inline(model, keys, policy, "inlined: the IR version has no functions")
+    return inline(model, keys, convert, "inlined: the IR version has no functions")
 
 
-def inline(model: ir.Model, keys: set[FunctionKey], policy: Policy, text: str) -> list[Repair]:
+def inline(model: ir.Model, keys: set[FunctionKey], convert: Convert, text: str) -> list[Repair]:
     """Put the bodies of functions in the place of their calls, and say why; imports of theirs become the model's.
 
     Raises:
@@ -50,7 +53,7 @@ def inline(model: ir.Model, keys: set[FunctionKey], policy: Policy, text: str) -
     _state_defaults(model.proto, keys)
     _replace_calls(model, keys - strange)
     if keys & strange:
-        _specialise(model, keys & strange, policy)
+        _specialise(model, keys & strange, convert)
     return [Repair("inlined-function", key[1], text) for key in sorted(keys)] + drop_unread_imports(model)
 
 
@@ -132,7 +135,7 @@ def _take_imports(model: ir.Model, functions: Sequence[onnx.FunctionProto]) -> N
     )
 
 
-def _specialise(model: ir.Model, keys: set[FunctionKey], policy: Policy) -> None:
+def _specialise(model: ir.Model, keys: set[FunctionKey], convert: Convert) -> None:
     """Inline functions of other opsets: the body of each call is converted to the opset of the model first."""
     functions = _functions(model.proto)
     model.infer_shapes()
@@ -143,7 +146,7 @@ def _specialise(model: ir.Model, keys: set[FunctionKey], policy: Policy) -> None
             alone = _alone(model, functions[key], node)
             same = key, alone.SerializeToString(deterministic=True)
             if same not in made:
-                made[same] = _converted(model, functions[key], alone, policy)
+                made[same] = _converted(model, functions[key], alone, convert)
                 made[same].name = _unused_name(
                     key, {other[1] for other in functions} | {one.name for one in made.values()}
                 )
@@ -200,15 +203,13 @@ def _leave_out(graph: onnx.GraphProto, name: str) -> None:
 
 
 def _converted(
-    model: ir.Model, function: onnx.FunctionProto, alone: onnx.ModelProto, policy: Policy
+    model: ir.Model, function: onnx.FunctionProto, alone: onnx.ModelProto, convert: Convert
 ) -> onnx.FunctionProto:
     """Return the function of one call at the opset of the model. Raises UpgradeBlocked where it has no form there."""
-    from bnfold.converting.model import upgrade
-
     body = ir.Model(alone, model.payloads, model.path)
     body.has_external_data, body.is_detached = model.has_external_data, model.is_detached
     try:
-        upgrade(body, model.opset(""), policy, FUNCTIONS_SINCE - 1)
+        convert(body, model.opset(""))
     except Unsupported as error:
         raise _refused(function.name, f"is of another opset than the model, and {error}") from error
     body.sync()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import onnx
@@ -11,7 +12,7 @@ from bnfold import ir
 from bnfold.converting import imports
 from bnfold.converting.context import ConversionContext
 from bnfold.converting.given import GivenModel
-from bnfold.converting.ir_version import Wanted, ir_version_of, write_ir_version
+from bnfold.converting.ir_version import FUNCTIONS_SINCE, Wanted, ir_version_of, write_ir_version
 from bnfold.converting.machine_learning import convert_domain
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange, OperatorChange
 from bnfold.errors import UpgradeBlocked
@@ -90,7 +91,7 @@ def upgrade(
     if model.proto.functions:
         from bnfold.converting.functions import inline_dependent
 
-        repairs += inline_dependent(model, goal, policy, wanted)
+        repairs += inline_dependent(model, goal, partial(_convert_body, policy), wanted)
     functions = frozenset((function.domain, function.name) for function in model.proto.functions)
     calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
     is_called = any(value is not None and value.dtype is None for call in calls for value in call.outputs)
@@ -125,6 +126,11 @@ def upgrade(
         operators=walk.operators(),
         note=note,
     )
+
+
+def _convert_body(policy: Policy, body: ir.Model, opset: int) -> None:
+    """Bring the body of a function to an opset, with the functions that it calls inlined."""
+    upgrade(body, opset, policy, FUNCTIONS_SINCE - 1)
 
 
 SPARSE_SINCE, SPARSE_IR = 11, 6

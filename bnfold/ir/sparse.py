@@ -1,4 +1,4 @@
-"""Sparse tensors with their zeros: nothing but a file's size tells a sparse weight from a dense one."""
+"""Sparse tensors with their zeros: a sparse weight differs from a dense one in the size of its file alone."""
 
 from __future__ import annotations
 

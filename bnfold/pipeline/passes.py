@@ -112,9 +112,14 @@ def _inline(run: PassContext) -> None:
     from bnfold.converting import functions
 
     text = "inlined: its BatchNormalization folds with the parameters of each call"
-    run.report.repairs.extend(functions.inline(run.model, _keys(run.model), run.options.policy, text))
+    run.report.repairs.extend(functions.inline(run.model, _keys(run.model), partial(_convert_body, run), text))
     run.forget_inlined()
     run.live()
+
+
+def _convert_body(run: PassContext, body: ir.Model, opset: int) -> None:
+    """Bring the body of a function to an opset, with the functions that it calls inlined."""
+    converting.convert(body, opset, policy=run.options.policy, ir_version=FUNCTIONS_SINCE - 1)
 
 
 def _store_sparse(run: PassContext) -> None:
@@ -130,7 +135,7 @@ def raise_opset(run: PassContext) -> None:
         if isinstance(ir_version, int) and ir_version < FUNCTIONS_SINCE and run.model.proto.functions:
             from bnfold.converting.functions import inline_all
 
-            run.report.repairs.extend(inline_all(run.model, run.options.policy))
+            run.report.repairs.extend(inline_all(run.model, partial(_convert_body, run)))
             run.forget_inlined()
             run.live()
         return
