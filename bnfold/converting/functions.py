@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import count
 
 import onnx
@@ -62,16 +62,12 @@ def _refused(name: str, why: str) -> UpgradeBlocked:
     return UpgradeBlocked(text, [text])
 
 
-def with_parameters(model: ir.Model) -> set[FunctionKey]:
-    """Return the functions whose BatchNormalizations get their parameters from each call, and the callers of these."""
+def named(model: ir.Model, paths: Container[str]) -> set[FunctionKey]:
+    """Return the functions that hold a graph of these paths, and those that call them."""
     found = {
         function_key(graph.proto)
         for graph in model.functions
-        for body in graph.subgraphs()
-        for node in body.nodes
-        if isinstance(graph.proto, onnx.FunctionProto)
-        and node.is_op("BatchNormalization")
-        and any(ir.constant(value) is None for value in node.inputs[1:])
+        if isinstance(graph.proto, onnx.FunctionProto) and any(body.path in paths for body in graph.subgraphs())
     }
     return found | _calling(model.proto, found)
 

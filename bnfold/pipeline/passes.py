@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import partial
 
 from bnfold import converting, ir, log
@@ -45,9 +46,10 @@ def choose_overridable(run: PassContext) -> None:
     run.freezes = overridable.is_frozen(run.model, run.options, run.report, partial(_folded_trial, run))
 
 
-def _folded_trial(
-    run: PassContext, freezes: bool, edit: Callable[[PassContext], None] = lambda _: None
-) -> list[BatchNormEvent]:
+Edit = Callable[[PassContext], None]
+
+
+def _folded_trial(run: PassContext, freezes: bool, edit: Edit = lambda _: None) -> list[BatchNormEvent]:
     """Fold a copy of the model, after an edit; return what became of its BatchNormalizations."""
     trial = PassContext(run.model.clone(), run.options, Report(), run.original, lambda *_: None, run.withheld, freezes)
     for step in (describe, normalise, edit, raise_opset, fold_affines):
@@ -78,41 +80,42 @@ def prepare_folds(run: PassContext) -> None:
 
     Before their nodes are read.
     """
-    if not (run.options.fold and any(node.is_op("BatchNormalization") for node in run.model.nodes())):
+    proto, live = run.model.proto, run.live()
+    edits: list[Edit] = [_store_sparse] * bool(proto.graph.sparse_initializer)
+    if not (run.options.fold and live and (proto.functions or edits)):
         return
-    edits = [_inline] * bool(_keys(run.model)) + [_store_sparse] * bool(run.model.proto.graph.sparse_initializer)
-    if not edits:
-        return
-    folded = _count_folded(run)
+    events = _folded_trial(run, run.freezes)
+    if keys := _holding_left(run.model, events):
+        edits.insert(0, partial(_inline, keys=keys))
     for edit in edits:
         try:
-            more = _count_folded(run, edit)
+            others = _folded_trial(run, run.freezes, edit)
         except UpgradeBlocked as blocked:
-            run.report.notes.append(f"functions stay, whose BatchNormalization gets its parameters per call: {blocked}")
+            run.report.notes.append(f"functions stay in which a BatchNormalization is left: {blocked}")
             continue
-        if more > folded:
+        if _share_left(others) < _share_left(events):
             edit(run)
-            folded = more
+            events = others
 
 
-def _count_folded(run: PassContext, edit: Callable[[PassContext], None] = lambda _: None) -> int:
-    return sum(not event.is_left for event in _folded_trial(run, run.freezes, edit))
+def _share_left(events: Sequence[BatchNormEvent]) -> Fraction:
+    return Fraction(sum(event.is_left for event in events), max(len(events), 1))
 
 
-def _keys(model: ir.Model) -> set[FunctionKey]:
-    """Return the functions whose BatchNormalizations get their parameters from each call."""
+def _holding_left(model: ir.Model, events: Sequence[BatchNormEvent]) -> set[FunctionKey]:
+    """Return the functions in which a BatchNormalization is left, and those that call them."""
     if not model.proto.functions:
         return set()
     from bnfold.converting import functions
 
-    return functions.with_parameters(model)
+    return functions.named(model, {event.graph for event in events if event.is_left})
 
 
-def _inline(run: PassContext) -> None:
+def _inline(run: PassContext, keys: set[FunctionKey]) -> None:
     from bnfold.converting import functions
 
-    text = "inlined: its BatchNormalization folds with the parameters of each call"
-    run.report.repairs.extend(functions.inline(run.model, _keys(run.model), partial(_convert_body, run), text))
+    text = "inlined: a BatchNormalization in it folds with what is around its calls"
+    run.report.repairs.extend(functions.inline(run.model, keys, partial(_convert_body, run), text))
     run.forget_inlined()
     run.live()
 

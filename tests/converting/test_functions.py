@@ -116,11 +116,15 @@ g (float[1, 3, 8, 8] x) => (float[1, 3, 4, 4] y)
 """
 
 
-def per_call(opset: int = 15) -> onnx.ModelProto:
-    proto = load(PER_CALL % opset)
+def with_weight(text: str) -> onnx.ModelProto:
+    proto = load(text)
     weight = np.random.default_rng(0).normal(size=(3, 3, 3, 3)).astype(np.float32)
     proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
     return proto
+
+
+def per_call(opset: int = 15) -> onnx.ModelProto:
+    return with_weight(PER_CALL % opset)
 
 
 @pytest.mark.parametrize("opset", [15, 13])
@@ -133,6 +137,37 @@ def test_a_batch_normalization_with_parameters_per_call_folds(opset: int, target
     assert [node.op_type for node in result.graph.node] == ["Conv", "Conv"]
     assert not result.functions
     assert [entry.domain for entry in result.opset_import] == [""]
+
+
+WHOLE = """<ir_version: 8, opset_import: ["" : 15, "my" : 1]>
+g (float[1, 3, 8, 8] x) => (float[1, 3, 6, 6] y) <float[3, 3, 3, 3] w> { c = Conv (x, w) y = my.norm <e = 0.25> (c) }
+<domain: "my", opset_import: ["" : 15]> norm <e> (x) => (y) {
+  s = Constant <value_floats = [1.0, 2.0, 3.0]> () y = BatchNormalization <epsilon: float = @e> (x, s, s, s, s)
+}
+"""
+
+
+def test_a_function_with_parameters_of_its_own_is_inlined_where_the_conv_before_its_call_takes_them() -> None:
+    outcome = bnfold.fold(with_weight(WHOLE))
+    assert outcome.verified
+    assert [node.op_type for node in outcome.to_proto().graph.node][-1] == "Conv"
+    assert not outcome.to_proto().functions
+
+
+FOLDING_INSIDE = """<ir_version: 8, opset_import: ["" : 15, "my" : 1]>
+g (float[1, 3, 8, 8] x) => (float[1, 3, 8, 8] y) { y = my.norm (x) }
+<domain: "my", opset_import: ["" : 15]> norm (x) => (y) {
+  w = Constant <value = float[3, 3, 1, 1] {1, 2, 3, 4, 5, 6, 7, 8, 9}> () c = Conv (x, w)
+  s = Constant <value_floats = [1.0, 2.0, 3.0]> () y = BatchNormalization (c, s, s, s, s)
+}
+"""
+
+
+def test_a_function_in_which_all_folds_stays() -> None:
+    outcome = bnfold.fold(load(FOLDING_INSIDE))
+    assert outcome.verified
+    assert [function.name for function in outcome.to_proto().functions] == ["norm"]
+    assert "BatchNormalization" not in [node.op_type for node in outcome.to_proto().functions[0].node]
 
 
 def test_it_stays_a_function_where_nothing_folds() -> None:
