@@ -44,16 +44,22 @@ def test_the_same_at_both(upgraded: Converted, text: Text, opset: int, target: i
             "does not exist before opset 17",
         ),
         (26, 15, "int64[2] x", "y = BitCast <to = 11> (x)", "does not exist before opset 26"),
-        (20, 19, "bool[2, 3] x", "y = ReduceMax (x)", r"does not take tensor\(bool\)"),
+        (13, 12, "string[2] x, int64[2] p", "y = Pad (x, p)", r"does not take tensor\(string\)"),
         (13, 11, "bfloat16[2, 3] x", "y = Neg (x)", r"does not take tensor\(bfloat16\)"),
         (
             18,
             15,
             "float[3] x, int64[3] i",
             'y = ScatterElements <reduction = "max"> (x, i, x)',
-            "reduction=max does not",
+            "has reduction=max at places",
         ),
-        (28, 16, "float[3] x, int64[3, 1] i", 'y = ScatterND <reduction = "min"> (x, i, x)', "min .* before opset 18"),
+        (
+            28,
+            16,
+            "float[3] x, int64[3, 1] i",
+            'y = ScatterND <reduction = "min"> (x, i, x)',
+            "has reduction=min at places",
+        ),
         (
             18,
             13,
@@ -125,7 +131,7 @@ def test_values_of_a_newer_opset_reach_it(upgraded: Converted, text: Text) -> No
 
 
 def test_an_unknown_type_blocks(upgraded: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match=r"the type of 'p'.* is not known"):
+    with pytest.raises(UpgradeBlocked, match=r"the element type of 'p' is not known"):
         upgraded(text(14, "float[2, 3] x", "p = my.Op (x) q = Add (p, p) y = my.Op (q)"), 13)
 
 

@@ -70,7 +70,7 @@ def test_places_that_are_never_negative_are_not_counted_from_the_end(lowered: Lo
 
 def test_scatter_nd_that_adds(lowered: Lowered, text: Text) -> None:
     source = text(18, "float[2] x, int64[2, 1] i, float[2] u", 'y = ScatterND <reduction = "add"> (x, i, u)')
-    with pytest.raises(UpgradeBlocked, match="reduction is newer"):
+    with pytest.raises(UpgradeBlocked, match="has reduction=add at places that are computed"):
         lowered(source, 9, feeds={"i": np.array([[0], [0]])})
 
 
