@@ -12,7 +12,7 @@ from bnfold import ir
 from bnfold.converting import imports
 from bnfold.converting.context import ConversionContext
 from bnfold.converting.given import GivenModel
-from bnfold.converting.ir_version import FUNCTIONS_SINCE, Wanted, ir_version_of, write_ir_version
+from bnfold.converting.ir_version import FUNCTIONS_SINCE, SPARSE_SINCE, Wanted, ir_version_of, write_ir_version
 from bnfold.converting.machine_learning import convert_domain
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange, OperatorChange
 from bnfold.errors import UpgradeBlocked
@@ -86,7 +86,7 @@ def upgrade(
     follows = target is not None and ir_version == "auto"
     wanted = ir_version_of(goal) if follows else ir_version
     repairs = imports.drop_unread_imports(model)
-    if goal < SPARSE_SINCE or (isinstance(wanted, int) and wanted < SPARSE_IR):
+    if goal < _SPARSE_SINCE or (isinstance(wanted, int) and wanted < SPARSE_SINCE):
         repairs += store_sparse(model)
     if model.proto.functions:
         from bnfold.converting.functions import inline_dependent
@@ -133,8 +133,8 @@ def _convert_body(policy: Policy, body: ir.Model, opset: int) -> None:
     upgrade(body, opset, policy, FUNCTIONS_SINCE - 1)
 
 
-SPARSE_SINCE, SPARSE_IR = 11, 6
-"""The opset and the IR version that sparse tensors came with."""
+_SPARSE_SINCE = 11
+"""The opset that sparse tensors came with."""
 
 
 def store_sparse(model: ir.Model) -> list[Repair]:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import partial
 
 from bnfold import converting, ir, log
-from bnfold.converting.ir_version import FUNCTIONS_SINCE, keep_ir_version, require_ir_version
+from bnfold.converting.ir_version import FUNCTIONS_SINCE, SPARSE_SINCE, keep_ir_version, require_ir_version
 from bnfold.errors import Unsupported, UpgradeBlocked
 from bnfold.ir import lifting
 from bnfold.ir.fixing import fix_inputs, state_shapes
@@ -81,7 +81,7 @@ def prepare_folds(run: PassContext) -> None:
     Before their nodes are read.
     """
     proto, live = run.model.proto, run.live()
-    edits: list[Edit] = [_store_sparse] * bool(proto.graph.sparse_initializer)
+    edits: list[Edit] = [_store_sparse] * _has_sparse(run.model)
     if not (run.options.fold and live and (proto.functions or edits)):
         return
     events = _folded_trial(run, run.freezes)
@@ -125,6 +125,10 @@ def _convert_body(run: PassContext, body: ir.Model, opset: int) -> None:
     converting.convert(body, opset, policy=run.options.policy, ir_version=FUNCTIONS_SINCE - 1)
 
 
+def _has_sparse(model: ir.Model) -> bool:
+    return any(getattr(graph.proto, "sparse_initializer", ()) for graph in model.graphs())
+
+
 def _store_sparse(run: PassContext) -> None:
     from bnfold.converting.model import store_sparse
 
@@ -135,6 +139,8 @@ def raise_opset(run: PassContext) -> None:
     """Convert the opset before folding, so that the search meets one version of every operator."""
     ir_version, ml_opset = run.options.ir_version, run.options.ml_opset
     if run.options.target_opset == "keep" and ml_opset is None:
+        if isinstance(ir_version, int) and ir_version < SPARSE_SINCE and _has_sparse(run.model):
+            _store_sparse(run)
         if isinstance(ir_version, int) and ir_version < FUNCTIONS_SINCE and run.model.proto.functions:
             from bnfold.converting.functions import inline_all
 

@@ -77,6 +77,14 @@ def test_without_a_fold_they_stay() -> None:
     assert outcome.to_proto().graph.sparse_initializer
 
 
+@pytest.mark.parametrize("options", [{"ir_version": 5}, {"opset": 13, "ir_version": 4}])
+def test_an_ir_version_without_them(options: dict[str, Any]) -> None:
+    outcome = bnfold.convert(network(), **options)
+    assert outcome.verified
+    assert outcome.report.ir_after == options["ir_version"]
+    assert not outcome.to_proto().graph.sparse_initializer
+
+
 def test_one_whose_indices_lie_outside_stays_sparse() -> None:
     proto = network()
     proto.graph.sparse_initializer[0].indices.CopyFrom(numpy_helper.from_array(np.full(36, 500), "at"))

@@ -14,7 +14,8 @@ from bnfold.ir.schemas import schema_of, version_at
 from bnfold.ir.traits import MOVING
 
 TP = onnx.TensorProto
-_CHOOSING = frozenset({"MaxPool", "ReduceMax", "ReduceMin", "Relu", "TopK"})
+_CHOOSING = frozenset({"Relu", "TopK"})
+_REDUCING = frozenset({"ReduceMax", "ReduceMin"})
 _NEAREST = frozenset({"Resize", "Upsample"})
 _WIDER: dict[int, tuple[int, ...]] = {
     **dict.fromkeys((TP.BOOL, TP.INT8, TP.UINT8, TP.INT16, TP.UINT16), (TP.INT32, TP.FLOAT)),
@@ -29,7 +30,7 @@ def in_wider_type(conversion: NodeConversion) -> None:
     """Let a node work on numbers of a type that the target takes; its results are cast back."""
     node, target = conversion.node, conversion.target
     version, there = version_at(node.op_type, conversion.graph.opset("")), version_at(node.op_type, target)
-    if version is None or there is None or not (data := node.input(0)) or not _copies(node):
+    if version is None or there is None or not (data := node.input(0)) or not _copies(conversion):
         return
     kind, places_of = conversion.context.types.dtype(data), schema_of(node.op_type, there).inputs
     if kind is None or f"tensor({type_name(kind)})" in places_of[0].types:
@@ -54,11 +55,27 @@ def in_wider_type(conversion: NodeConversion) -> None:
     conversion.touched = True
 
 
-def _copies(node: ir.Node) -> bool:
-    """Whether each number that a node makes is one that it reads; a Resize in between pixels makes new ones."""
+def _copies(conversion: NodeConversion) -> bool:
+    """Whether each number that a node makes is one that it reads: not between pixels, nor of an empty window."""
+    node = conversion.node
     if node.op_type in _NEAREST:
         return bool(node.attr("mode", "nearest") == "nearest")
+    if node.op_type == "MaxPool":  # which may step over all there is if it is dilated
+        return set(node.attr("dilations") or (1,)) == {1}
+    if node.op_type in _REDUCING:
+        return _has_elements(conversion)
     return node.op_type in MOVING | _CHOOSING
+
+
+def _has_elements(conversion: NodeConversion) -> bool:
+    """Whether a reduction reads at least one number for each result: of none, it makes the limit of the type."""
+    node, shape = conversion.node, conversion.shape(conversion.input(0))
+    held = conversion.known(node.input(1))
+    axes = node.attr("axes") if node.input(1) is None else (None if held is None else held.numpy().tolist())
+    if shape is None or (node.input(1) is not None and held is None):
+        return False
+    sizes = shape if not axes else [shape[axis] for axis in axes if -len(shape) <= axis < len(shape)]
+    return all(isinstance(size, int) and size > 0 for size in sizes)
 
 
 def _cast(conversion: NodeConversion, value: ir.Value, dtype: int) -> ir.Value:

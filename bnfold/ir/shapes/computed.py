@@ -54,10 +54,12 @@ _INTEGERS_ONLY = frozenset({"ReduceProd", "ReduceSum"})
 _ROUNDING_ONCE = _INTEGERS_ONLY | {
     *("Abs", "Add", "And", "Cast", "Ceil", "Clip", "Concat", "ConstantOfShape", "Div", "Equal", "Expand", "Flatten"),
     *("Floor", "Gather", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min", "Mul", "Neg"),
-    *("Not", "Or", "Range", "Reciprocal", "ReduceMax", "ReduceMin", "Relu", "Reshape", "Round", "Slice", "Split"),
-    *("Sqrt", "Squeeze", "Sub", "Tile", "Transpose", "Unsqueeze", "Where", "Xor"),
+    *("Not", "Or", "Range", "ReduceMax", "ReduceMin", "Relu", "Reshape", "Round", "Slice", "Split"),
+    *("Squeeze", "Sub", "Tile", "Transpose", "Unsqueeze", "Where", "Xor"),
 }
-"""Operators that every runtime computes alike: they move or compare numbers, or round one exact result."""
+"""Operators that every runtime computes alike: they move or compare numbers, or round one exact result.
+
+Many compute roots and reciprocals by an approximation."""
 _FLOATS_EXACTLY = 1 << 24
 """Integers up to this are numbers of float32; of float16, they are rounded once."""
 

@@ -118,3 +118,18 @@ def test_texts_have_no_wider_type(text: Text) -> None:
     source = text(13, "float[1] z", f"{head.replace(chr(39), chr(34))} y = Pad (x, p)", outputs="string[n] y")
     with pytest.raises(UpgradeBlocked, match=r"does not take tensor\(string\)"):
         convert(ir.load(onnx.parser.parse_model(source)), 12)
+
+
+@pytest.mark.parametrize("axes", ["[1]", "[0, 1]"])
+def test_an_axis_that_may_be_empty_is_not_reduced_in_another_type(lowered: Lowered, text: Text, axes: str) -> None:
+    source = model(text, "uint8", f"y = ReduceMax <axes = {axes}> (x)", dims="3, n")
+    with pytest.raises(UpgradeBlocked, match=r"does not take tensor\(uint8\)"):
+        lowered(source, 11)
+    lowered(model(text, "uint8", "y = ReduceMax <axes = [0]> (x)", dims="3, n"), 11)
+
+
+def test_a_dilated_window_is_not_widened(lowered: Lowered, text: Text) -> None:
+    operator = "MaxPool <kernel_shape = [2, 2], dilations = [2, 2]>"
+    source = model(text, "int8", f"y = {operator} (x)", dims="1, 2, 4, 4", outputs="int8[a, b, c, d] y")
+    with pytest.raises(UpgradeBlocked, match=r"does not take tensor\(int8\)"):
+        lowered(source, 11)
