@@ -141,12 +141,13 @@ _VERBS = """
     Check Choose Clip Close Combine Compare Complain Complete Compute Concatenate Convert Convolve Copy Count Cut
     Damage Decide Declare Decline Decompose Dequantize Describe Do Draw Drop Edit Encode End Enter Equalize Escape
     Evaluate Exit Expand Explain Export Feed Fetch Fill Find Finish Fix Flatten Fold Follow Forget Gather Give Go Guess
-    Hide Hold Import Index Infer Insert Inspect Invert Judge Keep Lay Learn Leave Let Limit Link List Load Log Look
-    Lower Make Match Measure Mend Merge Move Multiply Name Normalise Note Open Optimise Pack Pad Parse Pass Perturb
+    Hide Hold Import Index Infer Inline Insert Inspect Invert Judge Keep Lay Learn Leave Let Limit Link List Load Log
+    Look Lower Make Match Measure Mend Merge Move Multiply Name Normalise Note Open Optimise Pack Pad Parse Pass Perturb
     Pick Place Plan Print Process Put Quantise Quantize Race Raise Read Recognise Record Reduce Refuse Register
     Relabel Remove Rename Reorder Repair Repeat Replace Report Reshape Resize Respell Restore Retire Return Rewrite
-    Round Run Say Scale Scatter Schedule Search Serve Set Settle Share Shift Show Simplify Slice Sort Spell Split Spread
-    Start State Store Subtract Swap Take Tell Truncate Try Turn Upgrade Upsample Use Verify Wait Work Write Yield
+    Round Run Say Scale Scatter Schedule Search Serve Set Settle Share Shift Show Simplify Slice Sort Specialise Spell
+    Split Spread Start State Store Subtract Swap Take Tell Truncate Try Turn Upgrade Upsample Use Verify Wait Work
+    Write Yield
 """
 VERBS = frozenset(re.findall(r"\w+", _VERBS))
 """What the docstring of a function may begin with, beside "Whether": say what it does."""

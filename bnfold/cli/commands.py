@@ -74,7 +74,12 @@ def fold(args: Invocation) -> None:
 
 @main.command()
 @paths
-@takes("target_opset", "ir_version", "ml_opset", "fix_shapes", *READING, *CHECKING, *WRITING, fold=False, **ONE_JOB)
+@takes(
+    *("target_opset", "ir_version", "ml_opset", "fix_shapes", "overridable"),
+    *(*READING, *CHECKING, *WRITING),
+    fold=False,
+    **ONE_JOB,
+)
 def upgrade(args: Invocation) -> None:
     """Change the opset of the model IN (upgrade, or downgrade), and nothing else.
 
@@ -87,7 +92,7 @@ def upgrade(args: Invocation) -> None:
 @paths
 @takes(
     option("target_opset", help="Opset to convert the model to: a number, lowest or latest.  [default: keep]"),
-    *("ir_version", "ml_opset", "fix_shapes", *READING, *CHECKING, *WRITING),
+    *("ir_version", "ml_opset", "fix_shapes", "overridable", *READING, *CHECKING, *WRITING),
     fold=False,
     **ONE_JOB,
 )

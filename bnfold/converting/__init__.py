@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bnfold import ir
-from bnfold.converting.imports import leave_old_ir, merge_opset_imports, strip_initializer_inputs
+from bnfold.converting.imports import DEFAULT_TARGET, leave_old_ir, merge_opset_imports, strip_initializer_inputs
 from bnfold.settings import Policy
 
 if TYPE_CHECKING:
     from bnfold.converting.ir_version import Wanted
     from bnfold.converting.model import Converted
 
-__all__ = ["convert", "leave_old_ir", "merge_opset_imports", "strip_initializer_inputs"]
+__all__ = ["DEFAULT_TARGET", "convert", "leave_old_ir", "merge_opset_imports", "strip_initializer_inputs"]
 
 
 def convert(

@@ -16,9 +16,6 @@ from bnfold.errors import Unsupported
 from bnfold.ir.shapes.stepwise import Types
 from bnfold.semantics import Policy, Repair
 
-FIX_SHAPES = "give open sizes with --fix-shapes NAME=1,3,224,224"
-"""What a user can do where a step needs to know sizes."""
-
 
 class Inexpressible(Unsupported):
     """The node has no equivalent at the target opset, or what is needed to write it is not known."""
@@ -52,10 +49,12 @@ class ConversionContext:
     retyped: list[ir.Value] = field(default_factory=list)
     """Stored constants that have been stored in another type as well."""
 
-    def integers(self, value: ir.Value) -> ir.Tensor | None:
-        """Return integers that are the same in every run: a constant, or what follows from sizes of inputs."""
+    def known(self, value: ir.Value | None) -> ir.Tensor | None:
+        """Return the tensor that a value is in every run: a constant, or a few numbers that follow from known sizes."""
         found = ir.constant(value)
-        return self.given.integers(value) if found is None and self.given is not None else found
+        if found is not None or value is None or self.given is None or value.is_input:
+            return found
+        return self.given.numbers(value)
 
     def constant(self, graph: ir.Graph, array: np.ndarray[Any, Any], name: str) -> ir.Value:
         """Return a constant of a graph; equal ones of one upgrade are stored once."""

@@ -8,9 +8,10 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting import function_body, table, table_down
+from bnfold.converting.adapters import element_types
 from bnfold.converting.adapters.scan import state_results
 from bnfold.converting.compatible import default_of
-from bnfold.converting.context import FIX_SHAPES, Inexpressible, Meaningless, UnknownType
+from bnfold.converting.context import Inexpressible, Meaningless, UnknownType
 from bnfold.converting.node_conversion import Adapter, NodeConversion
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
@@ -31,6 +32,7 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
     """
     node, target = conversion.node, conversion.target
     version = conversion.reached = written = version_at(node.op_type, opset)
+    element_types.in_wider_type(conversion)
     while version and version_at(node.op_type, target) != version:
         adapter, older = table_down.DOWN.get((node.op_type, version)), version_at(node.op_type, version - 1)
         try:
@@ -135,7 +137,7 @@ def _tie_objection(node: ir.Node, target: int, types: Types) -> str | None:
         return None
     if schema_of(node.op_type, older).inputs[0].option != _VARIADIC or _have_one_shape(node, types):
         return None
-    return f"version {older} demands inputs of one shape, which these are not known to have: {FIX_SHAPES}"
+    return f"version {older} demands inputs of one shape, which these are not known to have"
 
 
 _VARIADIC = onnx.defs.OpSchema.FormalParameterOption.Variadic

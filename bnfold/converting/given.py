@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import cached_property
 
-import numpy as np
-import onnx
-
 from bnfold import ir
-from bnfold.ir.evaluators import INTEGERS
+from bnfold.ir.derived import Derived
 from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.ir.tensor import InMemory
+from bnfold.ir.shapes.computed import KnownNumbers, infer_what_is_computed
+
+_LARGEST = 1 << 20
+"""Elements that are stored where nodes made them of constants."""
 
 
 class GivenModel:
@@ -22,20 +22,26 @@ class GivenModel:
     def tell_types(self) -> None:
         """Let the graphs that are being converted know the types that inference finds."""
         given = self._snapshot()
-        given.infer_shapes()
+        infer_what_is_computed(given)
         self._model.learn_types(given)
 
-    def integers(self, value: ir.Value) -> ir.Tensor | None:
-        """Return the integers that ``value`` is made of, where they follow from sizes that inputs declare."""
-        source = self._snapshot().graph.values.get(value.name) if value.graph is self._model.graph else None
-        if source is None or source.tensor_proto is not None:
-            return None
-        held = self._proven.integers(source)
-        if held is None or held.numbers is None or held.dtype not in INTEGERS:
-            return None
-        dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(held.dtype))
-        return InMemory(held.dtype, held.array.astype(dtype))
+    def constant(self, value: ir.Value) -> ir.Tensor | None:
+        """Return what a node makes in every run, if that is no more rounded than the node rounds it."""
+        graph = self._graphs.get(value.graph.path)
+        found = None if graph is None else ir.constant(graph.values.get(value.name))
+        is_exact = isinstance(found, ir.Exact) or (isinstance(found, Derived) and found.is_exact)
+        return None if found is None or is_exact or found.size > _LARGEST else found
+
+    def numbers(self, value: ir.Value) -> ir.Tensor | None:
+        """Return the numbers of a value that nothing stores, where they follow from sizes that inputs declare."""
+        graph = self._graphs.get(value.graph.path)
+        source = None if graph is None else graph.values.get(value.name)
+        return None if source is None or source.tensor_proto is not None else self._numbers.of(source)
 
     @cached_property
-    def _proven(self) -> Proven:
-        return Proven(self._snapshot())
+    def _graphs(self) -> dict[str, ir.Graph]:
+        return {graph.path: graph for graph in self._snapshot().graphs()}
+
+    @cached_property
+    def _numbers(self) -> KnownNumbers:
+        return KnownNumbers(Proven(self._snapshot()))

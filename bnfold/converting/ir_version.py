@@ -17,6 +17,8 @@ from bnfold.ir.schemas import schema_of, versions_of
 TP = onnx.TensorProto
 FUNCTIONS_SINCE = 8
 """The IR version from which on a model has functions of its own."""
+SPARSE_SINCE = 6
+"""The IR version from which on initializers may be sparse."""
 LOWEST = 4
 """The lowest IR version that a conversion chooses by itself: below, weights have to be inputs as well."""
 DEVICES_SINCE = 11
@@ -92,7 +94,7 @@ def _needs(model: ir.Model) -> Iterator[tuple[int, str]]:
     if proto.training_info:
         yield 7, "training_info"
     if any(getattr(graph.proto, "sparse_initializer", ()) for graph in model.graphs()):
-        yield 6, "a sparse initializer"
+        yield SPARSE_SINCE, "a sparse initializer"
     if proto.graph.quantization_annotation:
         yield 5, "a quantization annotation"
     typed = {value.dtype: value.name for value in values if value.dtype in _TYPES_SINCE}

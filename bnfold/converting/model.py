@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import onnx
@@ -11,10 +12,11 @@ from bnfold import ir
 from bnfold.converting import imports
 from bnfold.converting.context import ConversionContext
 from bnfold.converting.given import GivenModel
-from bnfold.converting.ir_version import Wanted, ir_version_of, write_ir_version
+from bnfold.converting.ir_version import FUNCTIONS_SINCE, SPARSE_SINCE, Wanted, ir_version_of, write_ir_version
 from bnfold.converting.machine_learning import convert_domain
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange, OperatorChange
 from bnfold.errors import UpgradeBlocked
+from bnfold.ir import sparse
 from bnfold.ir.ordering import sort_nodes
 from bnfold.ir.shapes.disputed import may_be_unsure
 from bnfold.ir.shapes.inference import may_be_misstated
@@ -84,10 +86,12 @@ def upgrade(
     follows = target is not None and ir_version == "auto"
     wanted = ir_version_of(goal) if follows else ir_version
     repairs = imports.drop_unread_imports(model)
+    if goal < _SPARSE_SINCE or (isinstance(wanted, int) and wanted < SPARSE_SINCE):
+        repairs += store_sparse(model)
     if model.proto.functions:
         from bnfold.converting.functions import inline_dependent
 
-        repairs += inline_dependent(model, goal, wanted)
+        repairs += inline_dependent(model, goal, partial(_convert_body, policy), wanted)
     functions = frozenset((function.domain, function.name) for function in model.proto.functions)
     calls = (node for node in model.graph.nodes if (node.domain, node.op_type) in functions)
     is_called = any(value is not None and value.dtype is None for call in calls for value in call.outputs)
@@ -122,6 +126,22 @@ def upgrade(
         operators=walk.operators(),
         note=note,
     )
+
+
+def _convert_body(policy: Policy, body: ir.Model, opset: int) -> None:
+    """Bring the body of a function to an opset, with the functions that it calls inlined."""
+    upgrade(body, opset, policy, FUNCTIONS_SINCE - 1)
+
+
+_SPARSE_SINCE = 11
+"""The opset that sparse tensors came with."""
+
+
+def store_sparse(model: ir.Model) -> list[Repair]:
+    """Store sparse initializers with their zeros. Nodes of the model are other objects afterwards."""
+    stored = sparse.store_dense(model)
+    text = f"sparse weights are stored with their zeros: {', '.join(stored)}"
+    return [Repair("sparse-weights", "", text)] if stored else []
 
 
 def _drop_false_ranks(model: ir.Model) -> list[Repair]:

@@ -14,7 +14,6 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType, numeric_type
-from bnfold.ir.schemas import schema_of, version_at
 from bnfold.ir.traits import BROADCASTING
 from bnfold.ir.value import Dims
 from bnfold.semantics import Repair
@@ -69,17 +68,9 @@ class NodeConversion:
     def dtype(self, value: ir.Value) -> int:
         """Return element type. Raises Inexpressible where it is not known."""
         dtype = self.context.types.dtype(value)
-        if dtype is None and value is self.node.input(0) and (made := self.node.output(0)) and self._keeps_type():
-            dtype = self.context.types.dtype(made)
         if dtype is None:
             raise UnknownType(f"the element type of {value.name!r} is not known", value)
         return dtype
-
-    def _keeps_type(self) -> bool:
-        """Whether the operator's text ties the types of its first input and output."""
-        version = version_at(self.node.op_type, self.graph.opset(""))
-        schema = None if version is None else schema_of(self.node.op_type, version)
-        return schema is not None and schema.inputs[0].type_str == schema.outputs[0].type_str
 
     def input(self, index: int) -> ir.Value:
         """Return input ``index``. Raises Inexpressible where the node does not have it."""
@@ -95,9 +86,13 @@ class NodeConversion:
             raise Inexpressible("does not name its output")
         return value
 
+    def known(self, value: ir.Value | None) -> ir.Tensor | None:
+        """Return the tensor that ``value`` is in every run, as `ConversionContext.known`."""
+        return self.context.known(value)
+
     def numbers(self, value: ir.Value, what: str) -> list[int]:
         """Return the integers that ``value`` holds in every run. Raises Inexpressible if it is computed from data."""
-        tensor = self.context.integers(value)
+        tensor = self.known(value)
         if tensor is None:
             raise Inexpressible(f"{what} ({value.name!r}) is not constant")
         values = tensor.numpy().reshape(-1)

@@ -25,13 +25,16 @@ from bnfold.converting.adapters import (
     einsum,
     grid_sample,
     indexing,
+    integer_products,
     integers,
+    loops,
     norm_compositions,
     optionals,
     pooling,
     quantized,
     reshape,
     resize,
+    scattering,
     softmax,
     to_attributes,
 )
@@ -80,6 +83,7 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("GridSample", 16): grid_sample.sampled,
     ("RoiAlign", 16): attributes.output_half_pixel,
     ("Constant", 12): to_attributes.constant_value,
+    ("Constant", 11): constants.dense_value,
     ("Constant", 9): constants.stored,
     ("ConstantOfShape", 9): constants.spread,
     **{(op_type, 7): broadcast.stated_axis for op_type in table.BROADCASTING},
@@ -145,6 +149,11 @@ DOWN: dict[tuple[str, int], Adapter] = {
     ("Slice", 10): to_attributes.slice_bounds,
     ("If", 11): branches.of_one_shape,
     ("TopK", 10): partial(to_attributes.count_of, "k"),
+    ("Loop", 11): loops.with_state,
+    **{("ScatterElements", version): scattering.elements for version in (16, 18)},
+    **{("ScatterND", version): scattering.rows for version in (16, 18)},
+    ("ConvInteger", 10): integer_products.convolution,
+    ("MatMulInteger", 10): integer_products.product,
 }
 """The step from a version of an operator to the one before it, if a node is not valid there as it stands.
 
@@ -153,9 +162,9 @@ If an operator begins with the version, the step decomposes it.
 
 SHOWN_BY_FORM = frozenset({
     *(step for step, adapter in DOWN.items() if adapter is to_attributes.as_it_stands),
-    ("Add", 14), ("ArgMax", 12), ("ArgMin", 12), ("AveragePool", 19), ("Clip", 12), ("Constant", 12), ("Div", 14),
-    ("Gemm", 11), ("IsInf", 20), ("LpPool", 18), ("Max", 12), ("Min", 12), ("Mul", 14), ("Sub", 14), ("Reshape", 14),
-    ("Shape", 15),
+    ("Add", 14), ("ArgMax", 12), ("ArgMin", 12), ("AveragePool", 19), ("Clip", 12), ("Constant", 11), ("Constant", 12),
+    ("Div", 14), ("Gemm", 11), ("IsInf", 20), ("LpPool", 18), ("Max", 12), ("Min", 12), ("Mul", 14), ("Sub", 14),
+    ("Loop", 11), ("Reshape", 14), ("ScatterElements", 16), ("ScatterND", 16), ("Shape", 15),
 })  # fmt: skip
 """Steps whose adapter changes no node that has the older version's form and types."""
 
@@ -167,10 +176,10 @@ ONE_WAY = frozenset({
 BEGIN = frozenset({
     ("Acos", 7), ("Acosh", 9), ("Asin", 7), ("Asinh", 9), ("Atan", 7), ("Atanh", 9), ("Bernoulli", 15),
     ("BitCast", 26),
-    ("Compress", 9), ("ConcatFromSequence", 11), ("ConvInteger", 10), ("Cos", 7), ("Cosh", 9),
+    ("Compress", 9), ("ConcatFromSequence", 11), ("Cos", 7), ("Cosh", 9),
     ("DFT", 17), ("DeformConv", 19), ("Det", 11),
     ("Erf", 9), ("EyeLike", 9),
-    ("ImageDecoder", 20), ("MatMulInteger", 10),
+    ("ImageDecoder", 20),
     ("MaxUnpool", 9), ("MeanVarianceNormalization", 9), ("MelWeightMatrix", 17), ("Multinomial", 7),
     ("NonMaxSuppression", 10), ("NonZero", 9), ("OneHot", 9), ("Optional", 15), ("OptionalGetElement", 15),
     ("OptionalHasElement", 15), ("QLinearConv", 10), ("QLinearMatMul", 10),

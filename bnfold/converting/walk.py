@@ -16,9 +16,10 @@ import onnx
 from bnfold import ir
 from bnfold.converting import exporter_quirks, table
 from bnfold.converting.adapters import batchnorm, broadcast, normalization, prestandard, scan
-from bnfold.converting.context import FIX_SHAPES, ConversionContext, Inexpressible, UnknownType
+from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.errors import Unsupported, UpgradeBlocked
+from bnfold.ir.elements import to_raw
 from bnfold.ir.forms import fits, form_of
 from bnfold.ir.ordering import producers_first
 from bnfold.ir.schemas import attribute_type, schema_of, version_at
@@ -137,7 +138,7 @@ class GraphConverter:
             self._unknown(node, opset)
         elif by_meaning is not None:
             self._read(node, opset, by_meaning)
-        elif (reason := _value_objection(node, self.context.target)) is not None:
+        elif (reason := _value_objection(node, opset, self.context.target)) is not None:
             self._block(node.graph, node.label, node.op_type, version, reason)
         elif opset <= self.context.target or not self._stands(node, version):
             self._step(node, opset, version)
@@ -212,13 +213,12 @@ class GraphConverter:
                 adapter(conversion)
             else:
                 _step_through(conversion, version or 1)
-        except UnknownType as error:
-            self.untyped.add(node)
-            if error.value.producer not in self.untyped:
-                self._block(node.graph, label, op_type, version, str(error), conversion.reached)
-            return
         except Unsupported as error:
+            if self._store(conversion, version):
+                return
             self.untyped.add(node)  # what it makes may be of no known type at the target
+            if isinstance(error, UnknownType) and error.value.producer in self.untyped:
+                return
             why = error.reason if isinstance(error, Unreadable) else str(error)
             self._block(node.graph, label, op_type, version, why, conversion.reached)
             return
@@ -228,6 +228,22 @@ class GraphConverter:
         gone = int(conversion.replaced)
         added = len(conversion.added) - gone if conversion.added or node.op_type != op_type else None
         self.changes.append(NodeChange(node.graph.path, label, op_type, version, cut, added))
+
+    def _store(self, conversion: NodeConversion, version: int | None) -> bool:
+        """Store what a node makes of constants, where the target cannot compute it; whether that can be done."""
+        node, given = conversion.node, self.context.given
+        value = node.output(0) if len(node.outputs) == 1 else None
+        if given is None or value is None or value.is_output or node.removed or node.subgraphs:
+            return False
+        held = given.constant(value) if isinstance(node.graph.proto, onnx.GraphProto) else None
+        if held is None:
+            return False
+        for source in {source for source in node.inputs if source is not None and source.is_initializer}:
+            self.context.retyped.append(source)
+        raw = bytes(to_raw(held.numpy(), held.dtype))
+        node.graph.store_output(node, onnx.TensorProto(data_type=held.dtype, dims=held.dims, raw_data=raw))
+        self.changes.append(NodeChange(node.graph.path, conversion.label, node.op_type, version, None, 0))
+        return True
 
     def _unknown(self, node: ir.Node, opset: int) -> None:
         adapter = prestandard.adapter_of(node)
@@ -250,8 +266,6 @@ class GraphConverter:
         self, graph: ir.Graph, label: str, op_type: str, version: int | None, why: str, needs: int | None = None
     ) -> None:
         place = f" in {graph.path}" if graph.path else ""
-        if not any(value.is_dynamic for value in graph.model.required_inputs()):
-            why = why.replace(f": {FIX_SHAPES}", "")  # no size is open that a caller could give
         self.blockers.append(Blocker(op_type, version, f"{label!r}{place}", why, needs))
         if self.fail_fast:
             raise UpgradeBlocked(str(self.blockers[0]), [str(self.blockers[0])])
@@ -263,12 +277,17 @@ class GraphConverter:
         self.passed[key] = self.passed.get(key, 0) + 1
 
 
-def _value_objection(node: ir.Node, target: int) -> str | None:
+def _value_objection(node: ir.Node, opset: int, target: int) -> str | None:
     """Say which value of an attribute ``target`` does not know, whatever opset the model says."""
     name, since = table.VALUES_SINCE.get(node.op_type, ("", {}))
     attribute = node.find(name) if name else None
     if attribute is None or target >= since.get(attribute.s, 0):
         return None
+    if opset >= since[attribute.s]:
+        from bnfold.converting import table_down
+
+        if (node.op_type, since[attribute.s]) in table_down.DOWN:
+            return None  # the step down knows what to do
     return f"{name}={attribute.s.decode()} does not exist before opset {since[attribute.s]}"
 
 

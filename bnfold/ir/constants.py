@@ -11,6 +11,7 @@ from bnfold.ir import deciding, quantizing, summing  # noqa: F401 - they registe
 from bnfold.ir.choosing import split
 from bnfold.ir.derived import Derived
 from bnfold.ir.evaluators import EVALUATORS, LIMIT
+from bnfold.ir.sparse import dense
 from bnfold.ir.tensor import TP, InMemory, Tensor, numpy_type
 from bnfold.ir.time_limit import look_at_clock
 from bnfold.ir.traits import DRAWING
@@ -188,13 +189,21 @@ def _constant_node(node: Node) -> Tensor | None:
         return None
     if (held := output.pending_tensor) is not None:
         return held
-    attributes = node.attrs
+    try:
+        return _literal(node)
+    except (ValueError, IndexError, MistypedAttribute):
+        return None
+
+
+def _literal(node: Node) -> Tensor | None:
+    """Return what a Constant holds. Raises ValueError, IndexError or MistypedAttribute for what is damaged."""
+    attributes, model = node.attrs, node.graph.model
     if "value" in attributes:
-        return node.graph.model.tensor(attributes["value"].t)
+        return model.tensor(attributes["value"].t)
+    if "sparse_value" in attributes:
+        proto = attributes["sparse_value"].sparse_tensor
+        return InMemory(proto.values.data_type, dense(model, proto))
     for name, dtype in _LITERALS.items():
         if name in attributes:
-            try:
-                return InMemory(dtype, np.array(node.attr(name), dtype=numpy_type(dtype)))
-            except MistypedAttribute:
-                return None
+            return InMemory(dtype, np.array(node.attr(name), dtype=numpy_type(dtype)))
     return None

@@ -87,6 +87,7 @@ def _index_interface(graph: Graph) -> None:
         known = graph.values.get(name) or graph.define(name)
         if known.is_initializer:
             raise MalformedModel(f"the initializer {name!r} is stored twice")
+        graph.types[name] = onnx.helper.make_tensor_type_proto(sparse.values.data_type, sparse.dims)
     _index_types(graph, proto.input)
     _index_types(graph, proto.value_info)
     _index_types(graph, proto.output)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import onnx
 
 from bnfold import ir
+from bnfold.ir.shapes.propagation import numbers_read
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.settings import Options
 
@@ -20,10 +21,25 @@ KEPT = (
     "inputs ({count})"
 )
 
+SIZES = (
+    "weights that are also inputs ({names}) decide sizes of {operators}, which are left or converted for any value of "
+    "them. --overridable freeze takes them for constants, if no caller feeds them"
+)
+
 
 def names(model: ir.Model) -> list[str]:
     """Return the inputs with a default."""
     return [value.name for value in model.graph.inputs if model.is_overridable(value)]
+
+
+def freeze(model: ir.Model) -> str:
+    """Make constants of the inputs with a default; return the advice to do so, empty if there are none."""
+    if not names(model):
+        return ""
+    from bnfold import converting
+
+    converting.strip_initializer_inputs(model, frozen=True)
+    return "give `--overridable freeze`, if no caller feeds the weights that are also inputs"
 
 
 def is_frozen(
@@ -40,11 +56,24 @@ def is_frozen(
         report.notes.append(ASKED.format(count=count))
         return True
     foldable = any(node.is_op("BatchNormalization", "Mul", "Div") for node in model.nodes())
-    if not (options.fold and foldable) or (more := _more(model, trial)) <= 0:
-        return False
-    freezes = options.overridable == "auto" and _lists_every_initializer(model.proto.graph)
-    report.notes.append((FROZEN if freezes else KEPT).format(count=count, more=more))
-    return freezes
+    if options.fold and foldable and (more := _more(model, trial)) > 0:
+        freezes = options.overridable == "auto" and _lists_every_initializer(model.proto.graph)
+        report.notes.append((FROZEN if freezes else KEPT).format(count=count, more=more))
+        return freezes
+    report.notes.extend(_decided_sizes(model))
+    return False
+
+
+def _decided_sizes(model: ir.Model) -> list[str]:
+    """Say which operators' sizes depend on inputs with a default."""
+    found = [(value.name, node.op_type) for node in model.nodes() for value in numbers_read(node)
+             if model.is_overridable(value)]  # fmt: skip
+    inputs, operators = (sorted({row[column] for row in found}) for column in (0, 1))
+    return [SIZES.format(names=", ".join(inputs[:_FEW]), operators=", ".join(operators))] if found else []
+
+
+_FEW = 3
+"""Inputs that the note names."""
 
 
 def _more(model: ir.Model, trial: Callable[[bool], Sequence[BatchNormEvent]]) -> int:

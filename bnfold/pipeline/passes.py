@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import partial
 
 from bnfold import converting, ir, log
-from bnfold.converting.ir_version import FUNCTIONS_SINCE, keep_ir_version, require_ir_version
+from bnfold.converting.ir_version import FUNCTIONS_SINCE, SPARSE_SINCE, keep_ir_version, require_ir_version
 from bnfold.errors import Unsupported, UpgradeBlocked
 from bnfold.ir import lifting
 from bnfold.ir.checking import checker_error
 from bnfold.ir.fixing import fix_inputs, state_shapes
 from bnfold.ir.graph import state_opset
+from bnfold.ir.messages import FunctionKey
 from bnfold.pipeline import lowest, overridable
 from bnfold.pipeline.context import NOTHING, PassContext, Withheld, log_decisions
 from bnfold.pipeline.folds import fold_affines, fold_again
@@ -55,12 +57,15 @@ def choose_overridable(run: PassContext) -> None:
     run.freezes = overridable.is_frozen(run.model, run.options, run.report, partial(_folded_trial, run))
 
 
-def _folded_trial(run: PassContext, freezes: bool) -> list[BatchNormEvent]:
-    """Fold a copy of the model; return what became of its BatchNormalizations."""
+Edit = Callable[[PassContext], None]
+
+
+def _folded_trial(run: PassContext, freezes: bool, edit: Edit = lambda _: None) -> list[BatchNormEvent]:
+    """Fold a copy of the model, after an edit; return what became of its BatchNormalizations."""
     trial = PassContext(
         run.model.clone(), run.options, Report(), run.original, lambda *_: None, run.withheld, freezes=freezes
     )
-    for step in (describe, normalise, repair, raise_opset, fold_affines):
+    for step in (describe, normalise, repair, edit, raise_opset, fold_affines):
         step(trial)
     return trial.report.batchnorms
 
@@ -90,14 +95,76 @@ def repair(run: PassContext) -> None:
     run.report.repairs.extend(repair(run.model))
 
 
+def prepare_folds(run: PassContext) -> None:
+    """Inline functions, and store sparse weights with their zeros, if more BatchNormalizations fold so.
+
+    Before their nodes are read.
+    """
+    proto, live = run.model.proto, run.live()
+    edits: list[Edit] = [_store_sparse] * _has_sparse(run.model)
+    if not (run.options.fold and live and (proto.functions or edits)):
+        return
+    events = _folded_trial(run, run.freezes)
+    if keys := _holding_left(run.model, events):
+        edits.insert(0, partial(_inline, keys=keys))
+    for edit in edits:
+        try:
+            others = _folded_trial(run, run.freezes, edit)
+        except UpgradeBlocked as blocked:
+            run.report.notes.append(f"functions stay in which a BatchNormalization is left: {blocked}")
+            continue
+        if _share_left(others) < _share_left(events):
+            edit(run)
+            events = others
+
+
+def _share_left(events: Sequence[BatchNormEvent]) -> Fraction:
+    return Fraction(sum(event.is_left for event in events), max(len(events), 1))
+
+
+def _holding_left(model: ir.Model, events: Sequence[BatchNormEvent]) -> set[FunctionKey]:
+    """Return the functions in which a BatchNormalization is left, and those that call them."""
+    if not model.proto.functions:
+        return set()
+    from bnfold.converting import functions
+
+    return functions.named(model, {event.graph for event in events if event.is_left})
+
+
+def _inline(run: PassContext, keys: set[FunctionKey]) -> None:
+    from bnfold.converting import functions
+
+    text = "inlined: a BatchNormalization in it folds with what is around its calls"
+    run.report.repairs.extend(functions.inline(run.model, keys, partial(_convert_body, run), text))
+    run.forget_inlined()
+    run.live()
+
+
+def _convert_body(run: PassContext, body: ir.Model, opset: int) -> None:
+    """Bring the body of a function to an opset, with the functions that it calls inlined."""
+    converting.convert(body, opset, policy=run.options.policy, ir_version=FUNCTIONS_SINCE - 1)
+
+
+def _has_sparse(model: ir.Model) -> bool:
+    return any(getattr(graph.proto, "sparse_initializer", ()) for graph in model.graphs())
+
+
+def _store_sparse(run: PassContext) -> None:
+    from bnfold.converting.model import store_sparse
+
+    run.report.repairs.extend(store_sparse(run.model))
+
+
 def raise_opset(run: PassContext) -> None:
     """Convert the opset before folding, so that the search meets one version of every operator."""
     ir_version, ml_opset = run.options.ir_version, run.options.ml_opset
     if run.options.target_opset == "keep" and ml_opset is None:
+        if isinstance(ir_version, int) and ir_version < SPARSE_SINCE and _has_sparse(run.model):
+            _store_sparse(run)
         if isinstance(ir_version, int) and ir_version < FUNCTIONS_SINCE and run.model.proto.functions:
             from bnfold.converting.functions import inline_all
 
-            run.report.repairs.extend(inline_all(run.model))
+            run.report.repairs.extend(inline_all(run.model, partial(_convert_body, run)))
             run.forget_inlined()
             run.live()
         return
@@ -108,11 +175,9 @@ def raise_opset(run: PassContext) -> None:
             run.model, target, policy=run.options.policy, ir_version=ir_version, ml_opset=ml_opset
         )
     except UpgradeBlocked as blocked:
-        if given is None or target is None:
-            raise
-        found = lowest.find_lowest(given(), run.options.policy, above=target)
-        text = f"{blocked}; lowest opset for this model: {found}"
-        raise UpgradeBlocked(text, blocked.blockers) from blocked
+        origin = given() if given is not None else _prepared(run)
+        step = lowest.next_step(origin, run.options, target if target is not None else converting.DEFAULT_TARGET)
+        raise UpgradeBlocked(f"{blocked}; {step}", blocked.blockers) from blocked
     run.report.conversion = [row._asdict() for row in done.operators]
     run.report.repairs.extend(done.repairs)
     run.report.notes.extend([done.note] if done.note else [])
@@ -120,6 +185,8 @@ def raise_opset(run: PassContext) -> None:
     run.report.notes.extend(
         f"{count} {operator} not converted: bnfold has no other version of this operator"
         for operator, count in done.passed.items()
+        if done.before != done.after
+        and operator.startswith("ai.onnx::")  # domains of their own have versions of theirs
     )
     run.converted = done
     if done.before == done.after and not (done.changes or done.repairs):
@@ -130,6 +197,19 @@ def raise_opset(run: PassContext) -> None:
     for event in run.events.values():
         if event not in alive or event.version != batchnorm_semantics.version_at(done.after):
             event.verdict = "upgraded"
+
+
+def _prepared(run: PassContext) -> ir.Model:
+    """Read the model again, and do what precedes its conversion."""
+    if run.model.path is None:
+        assert run.before is not None
+        model = run.before.clone()
+    else:
+        model = ir.load(run.model.path)
+    fix_inputs(model, run.options.fix_shapes)
+    converting.merge_opset_imports(model)
+    converting.strip_initializer_inputs(model, frozen=run.freezes)
+    return model
 
 
 def decide_branches(run: PassContext) -> None:
@@ -252,7 +332,8 @@ def check(run: PassContext) -> None:
 
 
 PASSES: tuple[Callable[[PassContext], None], ...] = (
-    describe, fix_shapes, choose_overridable, normalise, repair, raise_opset, decide_branches, fold_affines,
+    describe, fix_shapes, choose_overridable, normalise, repair, prepare_folds, raise_opset, decide_branches,
+    fold_affines,
     tell_training, decompose, lift_constants, simplify, fold_again, remove_dead_nodes, set_ir_version, check,
 )  # fmt: skip
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import onnx
 
 from bnfold import ir
 from bnfold.ir.node import attribute_value
+from bnfold.ir.sparse import dense
 from bnfold.reference.precision import Precision, admitted
 from bnfold.reference.registry import Array, Attribute
 
@@ -41,7 +41,7 @@ def _value(node: ir.Node, attribute: onnx.AttributeProto, precision: Precision) 
     if isinstance(value, onnx.TensorProto):
         return admitted(_stored(node, value).numpy(), precision)
     if isinstance(value, onnx.SparseTensorProto):
-        return admitted(dense(node.graph, value), precision)
+        return admitted(dense(node.graph.model, value), precision)
     return value
 
 
@@ -56,23 +56,11 @@ def _stored(node: ir.Node, proto: onnx.TensorProto) -> ir.Tensor:
     return node.graph.model.tensor(proto)
 
 
-def dense(graph: ir.Graph, proto: onnx.SparseTensorProto) -> Array:
-    """Return a sparse tensor with its zeros; indices are flat (NNZ) or coordinates (NNZ, rank)."""
-    values = graph.model.tensor(proto.values).numpy()
-    indices = graph.model.tensor(proto.indices).numpy()
-    full = np.zeros(tuple(proto.dims), values.dtype)
-    if indices.ndim == 1:
-        full.reshape(-1)[indices] = values
-    else:
-        full[tuple(indices.T)] = values
-    return full
-
-
 def stored_array(value: ir.Value) -> Array | None:
     """Return what the file stores under a value's name; None if a node computes it, or a caller feeds it."""
     if value.tensor is not None:
         return value.tensor.numpy()
     for sparse in getattr(value.graph.proto, "sparse_initializer", ()):
         if sparse.values.name == value.name:
-            return dense(value.graph, sparse)
+            return dense(value.graph.model, sparse)
     return None

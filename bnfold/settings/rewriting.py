@@ -61,7 +61,7 @@ class Options(Checked):
         metadata=about(
             "Opset to convert the model to, up or down.",
             "None means 15, unless the model is newer; ``keep`` leaves it, ``latest`` is the newest that the "
-            "installed onnx knows, ``lowest`` the lowest that this model can be converted to.",
+            "installed onnx and onnxruntime both load, ``lowest`` the lowest that this model can be converted to.",
         ),
     )
     ir_version: int | Literal["auto", "keep"] = field(

@@ -44,16 +44,22 @@ def test_the_same_at_both(upgraded: Converted, text: Text, opset: int, target: i
             "does not exist before opset 17",
         ),
         (26, 15, "int64[2] x", "y = BitCast <to = 11> (x)", "does not exist before opset 26"),
-        (20, 19, "bool[2, 3] x", "y = ReduceMax (x)", r"does not take tensor\(bool\)"),
+        (13, 12, "string[2] x, int64[2] p", "y = Pad (x, p)", r"does not take tensor\(string\)"),
         (13, 11, "bfloat16[2, 3] x", "y = Neg (x)", r"does not take tensor\(bfloat16\)"),
         (
             18,
             15,
             "float[3] x, int64[3] i",
             'y = ScatterElements <reduction = "max"> (x, i, x)',
-            "reduction=max does not",
+            "has reduction=max at places",
         ),
-        (28, 16, "float[3] x, int64[3, 1] i", 'y = ScatterND <reduction = "min"> (x, i, x)', "min .* before opset 18"),
+        (
+            28,
+            16,
+            "float[3] x, int64[3, 1] i",
+            'y = ScatterND <reduction = "min"> (x, i, x)',
+            "has reduction=min at places",
+        ),
         (
             18,
             13,
@@ -125,8 +131,8 @@ def test_values_of_a_newer_opset_reach_it(upgraded: Converted, text: Text) -> No
 
 
 def test_an_unknown_type_blocks(upgraded: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match=r"the type of 'p'.* is not known"):
-        upgraded(text(14, "float[2, 3] x", "p = my.Op (x) y = Add (p, x)"), 13)
+    with pytest.raises(UpgradeBlocked, match=r"the element type of 'p' is not known"):
+        upgraded(text(14, "float[2, 3] x", "p = my.Op (x) q = Add (p, p) y = my.Op (q)"), 13)
 
 
 def test_all_blocking_nodes_are_listed(upgraded: Converted, text: Text) -> None:
@@ -153,7 +159,7 @@ def test_what_is_in_the_way_is_one_line_by_operator_with_what_to_type() -> None:
 
 def test_what_follows_from_a_refused_node_is_not_named(text: Text) -> None:
     """What a custom operator makes has no type, so the first Add is in the way and the others only follow."""
-    body = "p = my.Op (x) q = Add (p, x) r = Mul (q, x) y = Sub (r, q)"
+    body = "p = my.Op (x) q = Add (p, p) r = Mul (q, q) s = Sub (r, q) y = my.Op (s)"
     with pytest.raises(UpgradeBlocked) as caught:
         upgrade(ir.load(onnx.parser.parse_model(text(14, "float[2, 3] x", body))), 13)
     assert [line.split(" ")[0] for line in caught.value.blockers] == ["Add-14"]

@@ -20,7 +20,7 @@ def conversion(body: str, *, target: int = 15, weights: str = "", inputs: str = 
 
 
 def test_what_is_not_known_is_an_error() -> None:
-    unknown = conversion("p = my.Op (x) y = Relu (p)")
+    unknown = conversion("p = my.Op (x) q = Relu (p) y = my.Op (q)")
     made = unknown.output()
     with pytest.raises(Inexpressible, match="rank of 'p'"):
         unknown.rank(made)

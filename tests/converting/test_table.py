@@ -66,7 +66,8 @@ def test_the_steps_down_name_real_versions() -> None:
 def test_a_step_down_says_more_than_the_schemas() -> None:
     """Each is of a step that changes the form, or begins an operator, or adds what can be said otherwise."""
     narrower = {("OneHot", 11), ("Shape", 15), ("Reshape", 14), ("Resize", 18), ("Resize", 13), ("Pad", 18)}
-    narrower |= {("Constant", 12), ("Constant", 9), ("Attention", 24), ("LpPool", 18)}
+    narrower |= {(f"Scatter{what}", version) for what in ("Elements", "ND") for version in (16, 18)}
+    narrower |= {("Constant", 12), ("Constant", 11), ("Loop", 11), ("Constant", 9), ("Attention", 24), ("LpPool", 18)}
     narrower |= {
         ("Gemm", 11),
         ("Equal", 11),

@@ -43,11 +43,17 @@ def test_constant_nodes(attributes: dict[str, Any], expected: np.ndarray | None)
     np.testing.assert_array_equal(tensor.numpy(), expected)
 
 
-def test_strings_and_sparse_values_are_left_alone() -> None:
+def test_texts_are_left_alone() -> None:
     assert value_of([helper.make_node("Constant", [], ["y"], value_string="text")]) is None
-    indices = numpy_helper.from_array(np.arange(3), "i")
-    sparse = helper.make_sparse_tensor(weight("", 3), indices, [7])
-    assert value_of([helper.make_node("Constant", [], ["y"], sparse_value=sparse)]) is None
+
+
+@pytest.mark.parametrize(("places", "values"), [([0, 2], [1, 0, 1, 0, 0, 0, 0]), ([0, 9], None)])
+def test_sparse_values_have_their_zeros(places: list[int], values: list[float] | None) -> None:
+    indices = numpy_helper.from_array(np.array(places), "i")
+    ones = numpy_helper.from_array(np.ones(2, np.float32), "v")
+    sparse = helper.make_sparse_tensor(ones, indices, [7])
+    held = value_of([helper.make_node("Constant", [], ["y"], sparse_value=sparse)])
+    assert (None if held is None else held.numpy().tolist()) == values
 
 
 def test_of_two_values_neither_is_the_constant() -> None:

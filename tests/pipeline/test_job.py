@@ -255,7 +255,13 @@ def test_names_are_those_of_the_first_and_the_last_model() -> None:
     assert any("duplicate" in event.rewrite.name for event in done.report.simplified)
 
 
-def test_the_note_on_an_operator_without_another_version_is_true_if_it_is_simplified() -> None:
-    text = '<ir_version: 8, opset_import: ["": 12, "d": 1]> g (float[2] x) => (float[2] y) { y = d.Some (x) }'
-    notes = bnfold.upgrade(onnx.parser.parse_model(text), verify=QUICK).report.notes
-    assert "1 d::Some not converted: bnfold has no other version of this operator" in notes
+@pytest.mark.parametrize(("target", "is_told"), [(15, True), (12, False)])
+def test_an_unknown_operator_of_the_default_domain_is_told_of_where_the_opset_changes(
+    target: int, is_told: bool
+) -> None:
+    text = (
+        '<ir_version: 8, opset_import: ["": 12, "d": 1]> g (float[2] x) => (float[2] y) { z = d.Some (x) y = My (z) }'
+    )
+    notes = bnfold.upgrade(onnx.parser.parse_model(text), target_opset=target, verify=QUICK).report.notes
+    told = ["1 ai.onnx::My not converted: bnfold has no other version of this operator"]
+    assert [note for note in notes if "not converted" in note] == told * is_told

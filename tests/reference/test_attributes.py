@@ -7,7 +7,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from bnfold import ir
-from bnfold.reference.attributes import dense, function_bindings, resolve
+from bnfold.ir.sparse import dense
+from bnfold.reference.attributes import function_bindings, resolve
 from tests.reference.models import floats, one_node
 
 FUNCTION = """
@@ -64,4 +65,4 @@ def test_sparse_tensors_get_their_zeros() -> None:
     flat = helper.make_sparse_tensor(values, numpy_helper.from_array(np.array([1, 5]), "i"), [2, 3])
     pairs = helper.make_sparse_tensor(values, numpy_helper.from_array(np.array([[0, 1], [1, 2]]), "i"), [2, 3])
     for sparse in (flat, pairs):
-        assert dense(graph, sparse).tolist() == [[0, 5, 0], [0, 0, 7]]
+        assert dense(graph.model, sparse).tolist() == [[0, 5, 0], [0, 0, 7]]

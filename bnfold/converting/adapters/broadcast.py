@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.converting.context import FIX_SHAPES, Inexpressible
+from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
 
@@ -97,7 +97,7 @@ def stated_axis(conversion: NodeConversion) -> None:
     if place is None and all(shape is not None and all(isinstance(size, int) for size in shape) for shape in shapes):
         raise Inexpressible("broadcasts in a way that opset 6 does not have")
     if place is None:
-        raise Inexpressible(f"broadcasts, and opset 6 has to know how: {FIX_SHAPES}")
+        raise Inexpressible("broadcasts, and opset 6 has to know how")
     axis, dims = place
     if dims and tuple(dims) != conversion.shape(right):  # of one element, any rank up to the left one's will do
         right = conversion.reshape(right, dims, "aligned")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import onnx
 
 from bnfold import ir
-from bnfold.converting.context import FIX_SHAPES, Inexpressible
+from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
 TP = onnx.TensorProto
@@ -24,7 +24,7 @@ def to_image(conversion: NodeConversion) -> None:
     dilations, strides = node.attr("dilations", [1] * rank), node.attr("strides", [1] * rank)
     pads, size = node.attr("pads", [0] * (2 * rank)), math.prod(block)
     if shape is None or len(shape) != 3 or not isinstance(shape[1], int):
-        raise Inexpressible(f"has channels that are not known: {FIX_SHAPES}")
+        raise Inexpressible("has channels that are not known")
     if not image or len(block) != rank or not size or shape[1] % size:
         raise Inexpressible(f"has blocks of {block} in an image of {image} from {shape[1]} rows")
     axes = [

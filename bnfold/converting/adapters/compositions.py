@@ -10,7 +10,7 @@ import onnx
 from bnfold import ir
 from bnfold.converting.adapters import places
 from bnfold.converting.adapters.integers import is_nan
-from bnfold.converting.context import FIX_SHAPES, Inexpressible, numeric_type
+from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 
 TP = onnx.TensorProto
@@ -118,7 +118,7 @@ def _stored_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool)
     """Return the mask of what is kept as a constant; None where its size or its place is not known."""
     rows, columns = (conversion.shape(data) or (None, None))[-2:]
     diagonal = conversion.node.input(1)
-    tensor = None if diagonal is None else ir.constant(diagonal)
+    tensor = None if diagonal is None else conversion.known(diagonal)
     if not isinstance(rows, int) or not isinstance(columns, int) or not 0 < rows * columns <= _LARGEST_MASK:
         return None
     if diagonal is not None and tensor is None:
@@ -131,7 +131,7 @@ def _stored_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool)
 def _computed_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool) -> ir.Value:
     """Make the mask of what is kept from the sizes at run time."""
     if conversion.target < 9:
-        raise Inexpressible(f"has a triangle that is computed, or depends on sizes: {FIX_SHAPES}")
+        raise Inexpressible("has a triangle that is computed, or depends on sizes")
     diagonal = conversion.node.input(1) or conversion.constant(np.array(0, np.int64), "zero")
     rank, shape = conversion.rank(data), conversion.add("Shape", [data], "shape")
     zero, ranges = conversion.ints([0], "zero"), []

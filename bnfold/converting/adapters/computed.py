@@ -8,7 +8,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.converting.adapters import places
-from bnfold.converting.context import FIX_SHAPES, Inexpressible
+from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
 
 
@@ -40,7 +40,7 @@ def equal_parts(conversion: NodeConversion, parts: int) -> None:
 def given_lengths(conversion: NodeConversion) -> None:
     """Write a Split 13 into computed lengths as Slices; into constant ones they become an attribute."""
     lengths = conversion.node.input(1)
-    if lengths is None or ir.constant(lengths) is not None or conversion.target < 9:
+    if lengths is None or conversion.known(lengths) is not None or conversion.target < 9:
         if lengths is not None:
             conversion.node.set_attr("split", conversion.numbers(lengths, "its split"))
         conversion.node.set_inputs([conversion.input(0)])
@@ -55,7 +55,7 @@ def given_lengths(conversion: NodeConversion) -> None:
 
 def _needs_bounds(conversion: NodeConversion) -> None:
     if conversion.target < 9:
-        raise Inexpressible(f"splits an axis of an open size, which needs the Where of opset 9: {FIX_SHAPES}")
+        raise Inexpressible("splits an axis of an open size, which needs the Where of opset 9")
 
 
 def _counted(conversion: NodeConversion, data: ir.Value, axis: int) -> int:

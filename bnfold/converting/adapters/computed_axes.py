@@ -7,7 +7,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.adapters import places
-from bnfold.converting.context import FIX_SHAPES, Inexpressible
+from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
 TP = onnx.TensorProto
@@ -82,5 +82,5 @@ def _keeping_zeros(conversion: NodeConversion, axes: ir.Value, data: ir.Value) -
     if known is not None and all(isinstance(size, int) and size for size in known):
         return {}
     if conversion.target < 14:
-        raise Inexpressible(f"its axes ({axes.name!r}) is not constant, and it may have no elements: {FIX_SHAPES}")
+        raise Inexpressible(f"its axes ({axes.name!r}) is not constant, and it may have no elements")
     return {"allowzero": 1}

@@ -10,6 +10,7 @@ import onnx
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.ir.lifting import held_tensor
+from bnfold.ir.sparse import dense
 
 TP = onnx.TensorProto
 _MADE_BY_THE_FIRST = (TP.FLOAT16, TP.FLOAT, TP.DOUBLE)
@@ -32,6 +33,19 @@ def stored(conversion: NodeConversion) -> None:
         return
     conversion.graph.store_output(node, message)
     conversion.finished = conversion.replaced = True
+
+
+def dense_value(conversion: NodeConversion) -> None:
+    """Convert Constant 11 → 9, which holds no sparse tensor: its zeros are stored."""
+    sparse: onnx.SparseTensorProto | None = conversion.take("sparse_value")
+    if sparse is None:
+        return
+    try:
+        array = dense(conversion.graph.model, sparse)
+    except (ValueError, IndexError) as error:
+        raise Inexpressible(f"has a sparse_value that cannot be stored with its zeros: {error}") from error
+    conversion.node.set_attr("value", onnx.numpy_helper.from_array(array))
+    conversion.touched = True
 
 
 def spread(conversion: NodeConversion) -> None:

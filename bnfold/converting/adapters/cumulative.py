@@ -7,7 +7,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.adapters import places
-from bnfold.converting.context import FIX_SHAPES, Inexpressible, numeric_type
+from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 
 TP = onnx.TensorProto
@@ -28,7 +28,7 @@ def running(combine: str, neutral: int, conversion: NodeConversion) -> None:
 
 def _axes(conversion: NodeConversion, over: ir.Value, rank: int) -> list[int]:
     """Return the axes that ``over`` may mean."""
-    if conversion.context.integers(over) is None:
+    if conversion.known(over) is None:
         if rank > 1 and conversion.target < 9:
             raise Inexpressible(f"its axis ({over.name!r}) is not constant, which needs the Where of opset 9")
         return list(range(rank))
@@ -65,7 +65,7 @@ def _moved(conversion: NodeConversion, data: ir.Value, axis: int, neutral: int, 
 def _size(conversion: NodeConversion, data: ir.Value, axis: int) -> int:
     size = (conversion.shape(data) or {axis: None})[axis]
     if not isinstance(size, int) or not size:
-        raise Inexpressible(f"runs along an axis of unknown size: {FIX_SHAPES}")
+        raise Inexpressible("runs along an axis of unknown size")
     return size
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from string import ascii_letters
 
 from bnfold import ir
-from bnfold.converting.context import FIX_SHAPES, Inexpressible
+from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
 
@@ -74,7 +74,7 @@ def _sizes(conversion: NodeConversion, operands: Sequence[str], values: Sequence
         for index, size in zip(term, shape, strict=True):
             if index in sizes and (size is None or size != sizes[index]):
                 text = f"reads index {index!r} of sizes {sizes[index] or 'unknown'} and {size or 'unknown'}"
-                raise Inexpressible(f"{text}, where 1 would be another meaning: {FIX_SHAPES}")
+                raise Inexpressible(f"{text}, where 1 would be another meaning")
             sizes[index] = size
     return {index: size if isinstance(size, int) else None for index, size in sizes.items()}
 
@@ -132,7 +132,7 @@ def _product(group: Sequence[str], sizes: dict[str, int | None]) -> int | None:
 def _dims(conversion: NodeConversion, dims: Sequence[int | None]) -> ir.Value:
     """Return the shape for a Reshape; one size may be open, and then none may be 0."""
     if sum(dim is None for dim in dims) > 1 or 0 in dims:
-        raise Inexpressible(f"has more than one open size, or none at all: {FIX_SHAPES}")
+        raise Inexpressible("has more than one open size, or none at all")
     return conversion.ints([-1 if dim is None else dim for dim in dims], "dims")
 
 

@@ -15,7 +15,7 @@ import onnx
 from bnfold import ir
 from bnfold.converting.adapters import compositions
 from bnfold.converting.adapters.attributes import respell
-from bnfold.converting.context import FIX_SHAPES, Inexpressible, numeric_type
+from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 
 TP = onnx.TensorProto
@@ -94,7 +94,7 @@ def _sizes(conversion: NodeConversion, how: _Sampling) -> list[int]:
     if conversion.target < 9:
         raise Inexpressible("needs the Where of opset 9")
     if not sizes or len(sizes) < len(shape):
-        raise Inexpressible(f"samples an input of unknown sizes: {FIX_SHAPES}")
+        raise Inexpressible("samples an input of unknown sizes")
     if how.padding not in _PADDINGS.get(how.mode, ("zeros",)) or how.mode not in _WEIGHTS:
         raise Inexpressible(f"samples with mode={how.mode} and padding_mode={how.padding}")
     if how.padding == "reflection" and how.has_corners and 1 in sizes[2:]:

@@ -9,7 +9,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.adapters import places
-from bnfold.converting.context import FIX_SHAPES, Inexpressible
+from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
 
@@ -40,7 +40,7 @@ def gather_elements(conversion: NodeConversion) -> None:
     dims, shape = conversion.shape(data) or (), conversion.shape(indices) or ()
     sizes, counts = ([size for size in each if isinstance(size, int) and size] for each in (dims, shape))
     if not dims or len(sizes) < len(dims) or len(counts) < len(shape) or math.prod(counts) > _MOST_PLACES:
-        raise Inexpressible(f"has indices or an input of open sizes, or very many: {FIX_SHAPES}")
+        raise Inexpressible("has indices or an input of open sizes, or very many")
     if len(counts) != len(sizes) or not -len(sizes) <= axis < len(sizes):
         raise Inexpressible(f"has axis {axis}, and indices of rank {len(counts)} into an input of rank {len(sizes)}")
     axis %= len(sizes)
@@ -61,7 +61,11 @@ def one_hot(conversion: NodeConversion) -> None:
 
     What lies before the first place stays nowhere.
     """
-    indices, held, depth = conversion.input(0), ir.constant(conversion.input(0)), ir.constant(conversion.input(1))
+    indices, held, depth = (
+        conversion.input(0),
+        conversion.known(conversion.input(0)),
+        conversion.known(conversion.input(1)),
+    )
     if conversion.dtype(indices) in _UNSIGNED or places.is_never_negative(indices):
         return
     if held is None or depth is None:
@@ -100,13 +104,13 @@ def _indexed(conversion: NodeConversion) -> tuple[int, list[int]]:
     depth = shape[-1] if shape and rank else None
     known = conversion.shape(data)
     if not isinstance(depth, int) or depth < 1 or known is None:
-        raise Inexpressible(f"has indices or an input of unknown shape: {FIX_SHAPES}")
+        raise Inexpressible("has indices or an input of unknown shape")
     if conversion.node.op_type == "GatherND" and depth == 1:
         return depth, []  # the input stays as it is
     rest = known[1:] if conversion.node.op_type == "ScatterND" else known[depth:]
     sizes = [size for size in rest if isinstance(size, int) and size > 0]
     if len(sizes) < len(rest):
-        raise Inexpressible(f"has an input that is open, or empty, along an axis that stays as it is: {FIX_SHAPES}")
+        raise Inexpressible("has an input that is open, or empty, along an axis that stays as it is")
     return depth, sizes[len(sizes) - (len(known) - depth) :]
 
 
@@ -121,7 +125,7 @@ def _places(conversion: NodeConversion, data: ir.Value, indices: ir.Value, depth
     known = [size for size in sizes if isinstance(size, int)]
     behind = [size for size in sizes[1:] if isinstance(size, int)]
     strides = [math.prod(behind[place:]) for place in range(depth)] if len(behind) == depth - 1 else None
-    tensor = ir.constant(indices)
+    tensor = conversion.known(indices)
     if strides and tensor is not None and (len(known) == depth or not (tensor.numpy() < 0).any()):
         rows = tensor.numpy()
         rows = np.where(rows < 0, rows + np.array(known if len(known) == depth else 0), rows)
@@ -158,7 +162,7 @@ def strided(conversion: NodeConversion, data: ir.Value, axis: int, bounds: tuple
     shape = conversion.shape(data)
     size = None if shape is None or not -len(shape) <= axis < len(shape) else shape[axis]
     if shape is None or not isinstance(size, int) or not size or not step:
-        raise Inexpressible(f"has the step {step} along an axis of unknown size, which needs opset 10: {FIX_SHAPES}")
+        raise Inexpressible(f"has the step {step} along an axis of unknown size, which needs opset 10")
     every = range(*slice(start, end, step).indices(size))
     return conversion.add("Gather", [data, conversion.ints(every, "places")], "strided", axis=axis % len(shape))
 
@@ -171,7 +175,7 @@ def from_depth(conversion: NodeConversion) -> None:
     data, blocks = conversion.input(0), int(conversion.node.attr("blocksize", 1)) ** 2
     shape = conversion.shape(data)
     if mode != "CRD" or shape is None or len(shape) != 4 or not isinstance(depth := shape[1], int) or depth % blocks:
-        raise Inexpressible(f"has mode={mode} and channels that are not known: {FIX_SHAPES}")
+        raise Inexpressible(f"has mode={mode} and channels that are not known")
     order = np.arange(depth).reshape(depth // blocks, blocks).T.reshape(-1)
     conversion.node.set_input(0, conversion.add("Gather", [data, conversion.ints(order.tolist(), "order")], "ordered",
                                                 axis=1))  # fmt: skip
@@ -186,7 +190,7 @@ def last_place(conversion: NodeConversion) -> None:
         raise Inexpressible("has select_last_index, which needs the broadcasting of opset 7")
     size = (conversion.shape(data) or {axis: None})[axis]
     if not isinstance(size, int) or not size:
-        raise Inexpressible(f"has select_last_index along an axis of unknown size: {FIX_SHAPES}")
+        raise Inexpressible("has select_last_index along an axis of unknown size")
     conversion.node.set_input(0, strided(conversion, data, axis, (size - 1, -size - 1, -1)))
     from_end = conversion.divert(0, "from_end")
     last = conversion.constant(np.array(size - 1, np.int64), "last")

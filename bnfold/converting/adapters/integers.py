@@ -74,7 +74,7 @@ def power(conversion: NodeConversion) -> None:
     kind = conversion.dtype(base)
     if conversion.dtype(exponent) == kind:
         return
-    tensor = ir.constant(exponent)
+    tensor = conversion.known(exponent)
     if tensor is None and kind in _FLOATS and conversion.dtype(exponent) in _IN_DOUBLE:
         operands = [conversion.add("Cast", [value], "double", to=TP.DOUBLE) for value in (base, exponent)]
         conversion.become("Cast", [conversion.add("Pow", operands, "power")], to=kind)
@@ -145,7 +145,7 @@ def sequence(conversion: NodeConversion) -> None:
     Of floats only with whole numbers, which are sums of each other without rounding.
     """
     start, limit, step = (conversion.input(index) for index in range(3))
-    kind, given = conversion.dtype(start), [ir.constant(value) for value in (start, limit, step)]
+    kind, given = conversion.dtype(start), [conversion.known(value) for value in (start, limit, step)]
     first, end, by = (None if tensor is None else tensor.numpy().reshape(-1)[0].item() for tensor in given)
     if kind not in (TP.INT32, TP.INT64, *_FLOATS):
         raise Inexpressible("is a range of small integers")

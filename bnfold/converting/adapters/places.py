@@ -11,7 +11,7 @@ from bnfold.converting.node_conversion import NodeConversion
 
 TP = onnx.TensorProto
 _COUNTS = frozenset({"ArgMax", "ArgMin", "NonZero", "Shape", "Size"})
-_MOVES = frozenset({"Expand", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"})
+MOVES = frozenset({"Expand", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"})
 _JOINS = frozenset({"Add", "Concat", "Mul"})
 _DEEP = 12
 _NO_BOUND = (1 << 31) - 1
@@ -30,7 +30,7 @@ def is_never_negative(value: ir.Value, depth: int = _DEEP) -> bool:
         return True
     if node.op_type == "Cast" and node.attr("to") != TP.INT64:
         return False
-    count = 1 if node.op_type in _MOVES or node.op_type == "Cast" else len(node.inputs) * (node.op_type in _JOINS)
+    count = 1 if node.op_type in MOVES or node.op_type == "Cast" else len(node.inputs) * (node.op_type in _JOINS)
     operands = node.inputs[:count]
     return bool(operands) and all(part is not None and is_never_negative(part, depth - 1) for part in operands)
 
@@ -74,7 +74,7 @@ def part(
         shape = conversion.add("Shape", [data], "shape")
         own = conversion.add("Gather", [shape, conversion.ints([axis], "axis")], "size", axis=0)
     first, last = (_inside(conversion, bound, own) for bound in (start, end))
-    tensor = ir.constant(first)
+    tensor = conversion.known(first)
     from_zero = tensor is not None and not tensor.numpy().any()
     kept = between(conversion, first, last, from_zero=from_zero)
     return conversion.add("Gather", [data, kept], output, axis=axis)
@@ -82,7 +82,7 @@ def part(
 
 def _inside(conversion: NodeConversion, bound: ir.Value, size: ir.Value) -> ir.Value:
     """Bring a bound between 0 and the size of its axis."""
-    tensor = ir.constant(bound)
+    tensor = conversion.known(bound)
     number = None if tensor is None else int(tensor.numpy().reshape(-1)[0])
     if number == 0:
         return bound

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 
-from bnfold.converting.context import FIX_SHAPES, Inexpressible, numeric_type
+from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 
 
@@ -26,7 +26,7 @@ def last_windows(conversion: NodeConversion) -> None:
         if behind + stride <= window:
             continue  # the last window begins before the padding, however large the input is
         if not isinstance(size, int) or not size:
-            raise Inexpressible(f"may have a window in the padding of axis {axis + 2} by the older rule: {FIX_SHAPES}")
+            raise Inexpressible(f"may have a window in the padding of axis {axis + 2} by the older rule")
         last = -(-(size + before + behind - window) // stride) * stride
         if last >= size + before:
             raise Inexpressible(f"has a window less along axis {axis + 2} than by the older rule")
@@ -53,7 +53,7 @@ def even_windows(conversion: NodeConversion) -> None:
         if stride == 1 and not is_padded_to_fit:
             continue
         if not isinstance(size, int) or not size or is_padded_to_fit:
-            raise Inexpressible(f"may have a window that is cut off along axis {axis + 2}: {FIX_SHAPES}")
+            raise Inexpressible(f"may have a window that is cut off along axis {axis + 2}")
         if (size + pads[axis] + pads[rank + axis] - (kernel[axis] - 1) * dilations[axis] - 1) % stride:
             raise Inexpressible(f"has a window that is cut off along axis {axis + 2}")
     node.del_attr("ceil_mode")
@@ -71,7 +71,7 @@ def dilated_average(conversion: NodeConversion) -> None:
     if node.attr("auto_pad", "NOTSET") != "NOTSET":
         raise Inexpressible("has dilations, and pads that follow from sizes")
     if not isinstance(channels := shape[1], int) or not channels:
-        raise Inexpressible(f"has dilations, and channels that are not known: {FIX_SHAPES}")
+        raise Inexpressible("has dilations, and channels that are not known")
     strides, pads = node.attr("strides", [1] * rank), node.attr("pads", [0] * (2 * rank))
     axes = [
         _WindowedAxis(size, kernel[axis], strides[axis], dilations[axis], pads[axis], pads[rank + axis])
@@ -120,7 +120,7 @@ class _WindowedAxis(NamedTuple):
     def _room(self) -> int:
         """How far a window can be moved."""
         if not isinstance(self.size, int) or not self.size:
-            raise Inexpressible(f"has dilations, and windows that depend on sizes: {FIX_SHAPES}")
+            raise Inexpressible("has dilations, and windows that depend on sizes")
         return self.size + self.before + self.behind - (self.kernel - 1) * self.dilation - 1
 
     def counts(self, beyond: int, *, of_padding: bool) -> np.ndarray[Any, Any]:

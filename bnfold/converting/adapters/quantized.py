@@ -10,7 +10,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.adapters import compositions
-from bnfold.converting.context import FIX_SHAPES, Inexpressible
+from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.ir.elements import type_name
 from bnfold.ir.schemas import schema_of, version_at
@@ -116,7 +116,7 @@ def _state_type(conversion: NodeConversion, scale: ir.Value, kind: int) -> None:
     if node.input(2) is None and kind != TP.UINT8:
         dims = conversion.shape(scale)
         if dims is None or not all(isinstance(size, int) for size in dims):
-            raise Inexpressible(f"has a scale of an open size: {FIX_SHAPES}")
+            raise Inexpressible("has a scale of an open size")
         zeros = np.zeros([int(size or 0) for size in dims], onnx.helper.tensor_dtype_to_np_dtype(kind))
         node.set_inputs([node.input(0), scale, conversion.constant(zeros, "zero_point")])
 
@@ -165,5 +165,5 @@ def _blocks(
     place = axis % len(whole)
     before, count, behind = whole[:place], whole[place] // size, whole[place + 1 :]
     if min(whole) < 1 or whole[place] % size or scales != (*before, count, *behind):
-        raise Inexpressible(f"has an open size, or blocks that do not fill the axis: {FIX_SHAPES}")
+        raise Inexpressible("has an open size, or blocks that do not fill the axis")
     return _Blocks([*before, count, size, *behind], [*before, count, 1, *behind], whole)

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.context import FIX_SHAPES, Inexpressible, numeric_type
+from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
 from bnfold.ir.elements import MAX_RANK
 from bnfold.ir.value import Dims, shape_of
@@ -20,7 +20,7 @@ def no_zeros(conversion: NodeConversion) -> None:
     if not conversion.take("allowzero", 0):
         return
     _drop_false_rank(conversion, shape)
-    known, tensor = conversion.shape(data), conversion.context.integers(shape)
+    known, tensor = conversion.shape(data), conversion.known(shape)
     parts = _elements(conversion, shape) if tensor is None else tensor.numpy().reshape(-1).tolist()
     if _is_never_empty(known) or -1 in parts:  # beside a -1, allowzero allows no zero
         return
@@ -66,14 +66,14 @@ def _spread_nothing(conversion: NodeConversion, data: ir.Value, shape: ir.Value,
     conversion.become("Expand", [conversion.add("Reshape", [data, conversion.ints(dims, "axis")], "nothing"), shape])
 
 
-_MAY_BE_ZERO = f"has allowzero=1, and sizes that may be 0: {FIX_SHAPES}"
+_MAY_BE_ZERO = "has allowzero=1, and sizes that may be 0"
 
 
 def _elements(conversion: NodeConversion, shape: ir.Value) -> list[int | None]:
     """Return the elements of a shape that is put together from parts: None for one that is computed; [] if unknown."""
     producer, found = shape.producer, list[int | None]()
     for part in producer.inputs if producer is not None and producer.is_op("Concat") else ():
-        tensor = None if part is None else conversion.context.integers(part)
+        tensor = None if part is None else conversion.known(part)
         count = None if part is None else conversion.shape(part)
         if tensor is not None:
             found += tensor.numpy().reshape(-1).tolist()
@@ -137,8 +137,13 @@ def repeated(conversion: NodeConversion) -> None:
     """Write Expand as Tile, if all sizes are known."""
     data, wanted = conversion.input(0), tuple(conversion.numbers(conversion.input(1), "its shape"))
     own = conversion.shape(data)
+    if own is not None and len(wanted) <= len(own):
+        behind = own[len(own) - len(wanted) :]
+        if 0 not in wanted and all(size in (1, known) for size, known in zip(wanted, behind, strict=True)):
+            conversion.become("Identity", [data])
+            return
     if own is None or not _is_never_empty(own) or not _is_never_empty(wanted):
-        raise Inexpressible(f"has an input of open sizes, or none: {FIX_SHAPES}")
+        raise Inexpressible("has an input of open sizes, or none")
     dims = _together(tuple(size for size in own if isinstance(size, int)), wanted)
     conversion.become("Identity", [_spread(conversion, data, dims)])
 

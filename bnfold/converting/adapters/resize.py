@@ -14,7 +14,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.converting.adapters.attributes import respell
-from bnfold.converting.context import FIX_SHAPES, Inexpressible
+from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
 
@@ -81,7 +81,7 @@ def scales_or_sizes(conversion: NodeConversion) -> None:
     elif has_elements[0] or is_empty[1]:
         node.set_inputs(node.inputs[:3])
     else:
-        raise Inexpressible(f"has scales and sizes, and it is not known which of them is empty: {FIX_SHAPES}")
+        raise Inexpressible("has scales and sizes, and it is not known which of them is empty")
 
 
 def _has_elements(conversion: NodeConversion, value: ir.Value | None) -> bool:
@@ -106,7 +106,7 @@ def _directions(conversion: NodeConversion, scales: ir.Value) -> tuple[ir.Value 
 
     None where there are none of the kind.
     """
-    tensor = ir.constant(scales)
+    tensor = conversion.known(scales)
     if tensor is None:
         one = conversion.constant(np.array(1.0, np.float32), "one")
         return conversion.add("Max", [scales, one], "grow"), conversion.add("Min", [scales, one], "shrink")
@@ -157,7 +157,7 @@ def every_axis(conversion: NodeConversion) -> None:
 
 def _full(conversion: NodeConversion, given: ir.Value, places: list[int], rank: int, data: ir.Value | None) -> ir.Value:
     """Return numbers for every axis, from those of some; the others keep the size of ``data``, or are scaled by 1."""
-    tensor = ir.constant(given)
+    tensor = conversion.known(given)
     shape = (1.0,) * rank if data is None else (conversion.shape(data) or ())
     if tensor is None or not all(isinstance(size, (int, float)) and size for size in shape):
         others = _scales(conversion, shape) if data is None else conversion.add("Shape", [data], "shape")
@@ -200,7 +200,7 @@ def _has_fixed_points(node: ir.Node, scales: np.ndarray[Any, np.dtype[np.float32
 
 def _known_scales(conversion: NodeConversion) -> np.ndarray[Any, np.dtype[np.float32]] | None:
     """Return the scales of every axis, if they are known; sizes count as scales if they are whole multiples."""
-    given, sizes = ir.constant(conversion.node.input(2)), ir.constant(conversion.node.input(3))
+    given, sizes = conversion.known(conversion.node.input(2)), conversion.known(conversion.node.input(3))
     if given is not None and given.size:
         return given.numpy().astype(np.float32)
     shape = conversion.shape(conversion.input(0))
@@ -214,7 +214,7 @@ def _known_scales(conversion: NodeConversion) -> np.ndarray[Any, np.dtype[np.flo
 
 def to_upsample(conversion: NodeConversion) -> None:
     """Convert Resize 10 → Upsample, which scales no axis down."""
-    tensor, data = ir.constant(conversion.input(1)), conversion.input(0)
+    tensor, data = conversion.known(conversion.input(1)), conversion.input(0)
     if conversion.target < 7:
         raise Inexpressible("needs the Upsample of opset 7")
     if tensor is None or (tensor.numpy() < 1).any():
@@ -226,7 +226,7 @@ def to_upsample(conversion: NodeConversion) -> None:
 
 def stated_scales(conversion: NodeConversion) -> None:
     """Convert Upsample 9 → 7: ``scales`` is an attribute."""
-    tensor = ir.constant(conversion.input(1))
+    tensor = conversion.known(conversion.input(1))
     if tensor is None or tensor.dtype != onnx.TensorProto.FLOAT or not tensor.size:
         raise Inexpressible("has scales that are not constant, which needs opset 9")
     conversion.node.set_inputs([conversion.input(0)])

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.context import FIX_SHAPES, Inexpressible
+from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
 TP = onnx.TensorProto
@@ -54,20 +54,21 @@ def decompose(conversion: NodeConversion) -> None:
 def _resized_axes(conversion: NodeConversion) -> Iterator[ResizedAxis]:
     """Yield the axes that change. Raises Inexpressible if the sizes of one of them are not known."""
     node, shape = conversion.node, conversion.shape(conversion.input(0))
-    given, made = ir.constant(node.input(2)), conversion.shape(conversion.output())
+    given, sizes = conversion.known(node.input(2)), conversion.known(node.input(3))
+    made = conversion.shape(conversion.output()) if sizes is None else tuple(map(int, sizes.numpy()))
     scales = given.numpy() if given is not None and given.size else None
     # Sizes say the scale, but a scale is not what its sizes say: these are rounded.
     is_free = node.attr("coordinate_transformation_mode", "half_pixel") == "align_corners"  # which reads sizes alone
     is_computed = scales is None and node.input(3) is None and not is_free
     if is_computed or shape is None or (scales is None and (made is None or len(made) != len(shape))):
-        raise Inexpressible(f"has scales that are not known: {FIX_SHAPES}")
+        raise Inexpressible("has scales that are not known")
     for axis, before in enumerate(shape):
         scale = None if scales is None else Fraction(float(scales[axis]))
         after = made[axis] if scale is None and made is not None else None
         if scale == 1 or (scale is None and after is not None and after == before):
             continue
         if not isinstance(before, int) or not before or (scale is None and not isinstance(after, int)):
-            raise Inexpressible(f"has scales that are not known: {FIX_SHAPES}")
+            raise Inexpressible("has scales that are not known")
         size = after if isinstance(after, int) else math.floor(before * (scale or 1))
         if not size and scale is None:  # no legal scale makes it, and a declared size of 0 may mean an open one
             raise Inexpressible(f"has a size of 0 along axis {axis}")

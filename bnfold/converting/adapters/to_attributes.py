@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.adapters import computed, computed_axes, indexing, places
+from bnfold.converting.adapters import computed, computed_axes, element_types, indexing, places
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 
@@ -25,7 +25,7 @@ def ints(name: str, conversion: NodeConversion) -> None:
     """Move input 1, of integers, to attribute ``name``; without the input there is no attribute."""
     value = conversion.node.input(1)
     data = conversion.input(0)
-    if value is not None and name == "axes" and conversion.context.integers(value) is None:
+    if value is not None and name == "axes" and conversion.known(value) is None:
         (computed_axes.squeezed if conversion.node.is_op("Squeeze") else computed_axes.unsqueezed)(conversion, value)
         return
     if value is not None:
@@ -46,7 +46,7 @@ def reduced_axes(conversion: NodeConversion) -> None:
     No axes mean all of them, or none if ``noop_with_empty_axes`` is set.
     """
     value, data = conversion.node.input(1), conversion.input(0)
-    if value is not None and conversion.context.integers(value) is None:  # a size that is declared as 0 is open
+    if value is not None and conversion.known(value) is None:  # a size that is declared as 0 is open
         computed_axes.reduced(conversion, value)
         return
     axes = [] if value is None else conversion.numbers(value, "its axes")
@@ -105,7 +105,7 @@ def clip_limits(conversion: NodeConversion) -> None:
 
 def _constant_limits(conversion: NodeConversion, given: Mapping[str, ir.Value | None]) -> dict[str, float]:
     """Return bounds that version 6 can say: an absent one is the limit of float32."""
-    stated = {name: _float_of(value, f"its {name}") for name, value in given.items() if value is not None}
+    stated = {name: _float_of(conversion, value, f"its {name}") for name, value in given.items() if value is not None}
     if len(stated) == 2 and stated["min"] > stated["max"]:
         raise Inexpressible("has a min above its max")
     if len(stated) < 2 and conversion.dtype(conversion.input(0)) != onnx.TensorProto.FLOAT:
@@ -131,7 +131,7 @@ def padded_axes(conversion: NodeConversion) -> None:
     axes, rank = conversion.numbers(over, "its axes"), conversion.rank(conversion.input(0))
     if not all(-rank <= axis < rank for axis in axes):
         raise Inexpressible(f"pads the axes {axes} of rank {rank}")
-    if ir.constant(conversion.input(1)) is None:
+    if conversion.known(conversion.input(1)) is None:
         full = computed.pads_of_every_axis(conversion, conversion.input(1), axes, rank)
         node.set_inputs([node.input(0), full, node.input(2)])
         return
@@ -149,7 +149,10 @@ def pads_and_value(conversion: NodeConversion) -> None:
     """Convert Pad 11 → 2: ``pads`` and ``value``."""
     node, value = conversion.node, conversion.node.input(2)
     pads = conversion.numbers(conversion.input(1), "its pads")
-    filling = 0.0 if value is None else _float_of(value, "its value")
+    if conversion.dtype(conversion.input(0)) == onnx.TensorProto.INT64:
+        element_types.padded_in_halves(conversion, pads)
+        return
+    filling = 0.0 if value is None else _float_of(conversion, value, "its value")
     node.set_inputs([conversion.input(0)])
     node.set_attr("pads", pads)
     if filling:
@@ -159,13 +162,13 @@ def pads_and_value(conversion: NodeConversion) -> None:
 def dropout_ratio(conversion: NodeConversion) -> None:
     """Convert Dropout 12 → 10: ``ratio``; training, which needs an input, cannot be said."""
     node, mode, ratio = conversion.node, conversion.node.input(2), conversion.node.input(1)
-    if mode is not None and (tensor := ir.constant(mode), tensor is None or bool(tensor.numpy().any()))[1]:
+    if mode is not None and (tensor := conversion.known(mode), tensor is None or bool(tensor.numpy().any()))[1]:
         raise Inexpressible("may drop at random, which versions 7 to 11 cannot say")
     mask = node.output(1)
     if mask is not None and not mask.is_unread:
         raise Inexpressible("has a mask, of which versions 7 to 11 do not say what it is in inference")
     node.trim_outputs(1)
-    stated = None if ratio is None else ir.constant(ratio)
+    stated = None if ratio is None else conversion.known(ratio)
     node.set_inputs([conversion.input(0)])
     node.del_attr("seed")  # nothing is drawn
     if stated is not None:
@@ -240,7 +243,7 @@ def _between_computed(conversion: NodeConversion, over: list[int] | None) -> Non
 
 
 def _bound_at(conversion: NodeConversion, value: ir.Value, place: int, count: int) -> ir.Value:
-    tensor = conversion.context.integers(value)
+    tensor = conversion.known(value)
     if tensor is not None:
         return conversion.ints([int(tensor.numpy().reshape(-1)[place])], "bound")
     if count > 1:
@@ -285,9 +288,9 @@ def constant_value(conversion: NodeConversion) -> None:
             conversion.node.set_attr("value", onnx.numpy_helper.from_array(array))
 
 
-def _float_of(value: ir.Value, what: str) -> float:
+def _float_of(conversion: NodeConversion, value: ir.Value, what: str) -> float:
     """Return the number that a constant holds, which an attribute has to hold exactly."""
-    tensor = ir.constant(value)
+    tensor = conversion.known(value)
     if tensor is None or tensor.size != 1 or tensor.dtype in (onnx.TensorProto.STRING, onnx.TensorProto.BOOL):
         raise Inexpressible(f"{what} ({value.name!r}) is not a constant number")
     number = float(tensor.numpy().astype(np.float64).reshape(-1)[0])

@@ -20,6 +20,7 @@ from bnfold.ir.shapes.learned import types_made
 from bnfold.ir.shapes.propagation import shown_constant
 from bnfold.ir.shapes.ties import tied_source
 from bnfold.ir.shapes.types import filled, without_sizes, without_zeros
+from bnfold.ir.shapes.uses import types_by_use
 from bnfold.ir.shapes.weights import certain_rank, type_by_weights
 from bnfold.ir.traits import KEEPS_TYPE, MACHINE_LEARNING, READS_VALUES
 from bnfold.ir.value import Dims
@@ -34,6 +35,7 @@ class Types:
         self._tied: dict[ir.Value, int | None] = {}
         self._imports = [onnx.OperatorSetIdProto(domain="", version=target)]
         self._done: set[ir.Value] = set()
+        self._knows_uses = False
 
     def dtype(self, value: ir.Value) -> int | None:
         """Return element type of ``value``, inferred if need be."""
@@ -42,6 +44,16 @@ class Types:
         if self._tell is not None and (tied := self._tied_dtype(value)) is not None:
             return tied
         self._infer_back(value)
+        return value.dtype if self._knows_uses else self._dtype_by_use(value)
+
+    def _dtype_by_use(self, value: ir.Value) -> int | None:
+        """Return the element type, inferred once more with what is known of other values by their use."""
+        if value.dtype is None:
+            self._knows_uses = True
+            for other, dtype in types_by_use(value.graph.model, self._target).items():
+                _learn(other, onnx.helper.make_tensor_type_proto(dtype, None))
+            self._done.clear()
+            self._infer_back(value)
         return value.dtype
 
     def shape(self, value: ir.Value) -> Dims | None:

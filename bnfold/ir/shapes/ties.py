@@ -14,7 +14,7 @@ _STATED = {"Cast": "to"}
 """The attribute that names the element type of the output."""
 _FILLED = {"Constant": None, "ConstantOfShape": onnx.TensorProto.FLOAT}
 """Operators with a tensor of the output's type, and that type without one."""
-_TYPES = {f"tensor({name.lower()})": number for name, number in onnx.TensorProto.DataType.items()}
+TYPES = {f"tensor({name.lower()})": number for name, number in onnx.TensorProto.DataType.items()}
 
 
 _FEW = 64
@@ -87,7 +87,7 @@ def _tie(op_type: str, version: int, slot: int) -> tuple[int, ...] | int | None:
     if slot >= len(schema.outputs) and not is_one_of_many:
         return None
     if len(made.types) == 1:
-        return _TYPES.get(next(iter(made.types)))
+        return TYPES.get(next(iter(made.types)))
     places = [place for place, given in enumerate(schema.inputs) if given.type_str == made.type_str]
     is_tensor = all(kind.startswith("tensor(") for kind in made.types)
     return tuple(places) if places and is_tensor and "(" not in made.type_str else None

@@ -34,7 +34,7 @@ ITSELF: dict[Reason, Advice] = {
         "A scale, bias, mean or variance is a graph input, or nodes compute it that bnfold does not evaluate, so its "
         "value is unknown when the model is rewritten.",
         "Export with the parameters as weights. If they are computed from constants, store them first: --simplify "
-        "does. If they are inputs of a function, inline the functions first: each call then has its own constants.",
+        "does. Functions that get them from each call are inlined, if a BatchNormalization folds then.",
         model(
             "(float[1,2,4,4] x, float[2] s) => (float[1,2,4,4] y)",
             "c = Conv (x, w)",
@@ -72,7 +72,7 @@ ITSELF: dict[Reason, Advice] = {
     Reason.REFERENCE_ATTRIBUTE: Advice(
         "The node is inside a function, and one of its attributes is a parameter of that function: its value differs "
         "from call to call.",
-        "Inline the function (onnx.inliner.inline_local_functions) and run bnfold again.",
+        "Nothing: bnfold inlines a function if more BatchNormalizations fold then, and in this one none does.",
         model(
             ONE,
             "y = local.Block <eps = 0.1> (x)",

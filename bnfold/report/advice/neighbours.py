@@ -34,7 +34,7 @@ NEIGHBOURS: dict[Reason, Advice] = {
         "The value is computed in one graph and read in another: the body of an If, Loop or Scan, or a function. A "
         "body may run many times or never, so nothing moves across its boundary.",
         "If the control flow is constant, remove it first (onnxruntime's offline optimisation or another simplifier "
-        "does this). Inline functions. Then run bnfold again.",
+        "does this), and run bnfold again. Functions are inlined, if a BatchNormalization folds then.",
         model(
             "(float[1,2,4,4] x, bool p) => (float[1,2,4,4] y)",
             "c = Conv (x, w)",

@@ -15,9 +15,9 @@ import onnx
 from bnfold import ir
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import Array
+from bnfold.ir.sparse import dense
 from bnfold.ir.tensor import InMemory
 from bnfold.ir.traits import REARRANGING
-from bnfold.reference.attributes import dense
 from bnfold.reference.schedule import read_by
 from bnfold.verification.tolerance.floats import is_float
 
@@ -165,7 +165,7 @@ def constant_of(value: ir.Value | None) -> ir.Tensor | None:
     sparse = sparse_of(value) if value is not None else None
     if value is None or sparse is None:
         return ir.constant(value) or (value.tensor if value is not None else None)
-    array = dense(value.graph, sparse)
+    array = dense(value.graph.model, sparse)
     return InMemory(sparse.values.data_type, array)
 
 

@@ -101,7 +101,7 @@ def test_trilu_keeps_infinities(lowered: Converted, text: Text) -> None:
 
 
 def test_trilu_of_open_sizes_needs_range(lowered: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="--fix-shapes NAME="):
+    with pytest.raises(UpgradeBlocked, match="depends on sizes"):
         lowered(text(14, "float[n, n] x", "y = Trilu (x)"), 8)
 
 

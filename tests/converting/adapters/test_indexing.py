@@ -70,7 +70,7 @@ def test_places_that_are_never_negative_are_not_counted_from_the_end(lowered: Lo
 
 def test_scatter_nd_that_adds(lowered: Lowered, text: Text) -> None:
     source = text(18, "float[2] x, int64[2, 1] i, float[2] u", 'y = ScatterND <reduction = "add"> (x, i, u)')
-    with pytest.raises(UpgradeBlocked, match="reduction is newer"):
+    with pytest.raises(UpgradeBlocked, match="has reduction=add at places that are computed"):
         lowered(source, 9, feeds={"i": np.array([[0], [0]])})
 
 
@@ -110,7 +110,7 @@ def test_slices_of_several_axes_between_computed_bounds(lowered: Lowered, text: 
 def test_steps_along_an_open_axis(lowered: Lowered, text: Text) -> None:
     stored = "s = Constant <value_ints = [0]> () e = Constant <value_ints = [9]> () t = Constant <value_ints = [2]> ()"
     source = text(13, "float[n] x", f"{stored} a = Constant <value_ints = [0]> () y = Slice (x, s, e, a, t)")
-    with pytest.raises(UpgradeBlocked, match=r"step 2 along an axis of unknown size, which needs opset 10: .*--fix"):
+    with pytest.raises(UpgradeBlocked, match=r"step 2 along an axis of unknown size, which needs opset 10"):
         lowered(source, 9)
 
 
@@ -156,7 +156,7 @@ def test_the_last_of_equal_elements(
 
 def test_the_last_along_an_open_axis(lowered: Lowered, text: Text) -> None:
     source = text(13, "float[n] x", "y = ArgMax <select_last_index = 1> (x)", outputs="int64[] y")
-    with pytest.raises(UpgradeBlocked, match=r"select_last_index along an axis of unknown size: .*--fix"):
+    with pytest.raises(UpgradeBlocked, match=r"select_last_index along an axis of unknown size"):
         lowered(source, 11)
 
 

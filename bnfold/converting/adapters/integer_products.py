@@ -1,0 +1,101 @@
+"""ConvInteger and MatMulInteger below opset 10: in float32, if that holds every sum exactly."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx
+
+from bnfold import ir
+from bnfold.converting.context import Inexpressible, numeric_type
+from bnfold.converting.node_conversion import NodeConversion
+
+TP = onnx.TensorProto
+_EXACT = 1 << 24
+"""Integers up to this are numbers of float32, and so is every sum of some of them that stays below."""
+
+
+def convolution(conversion: NodeConversion) -> None:
+    """Write ConvInteger as Conv: zero points are subtracted before, and what is padded is 0 behind them."""
+    data, weight = conversion.input(0), conversion.input(1)
+    rank, shape = conversion.rank(weight), conversion.shape(weight)
+    left, most_left = _centred(conversion, data, 2, (), "data")
+    right, most_right = _centred(conversion, weight, 3, (-1, *[1] * (rank - 1)), "weight")
+    _check(most_left, most_right, None if shape is None else shape[1:], axes=tuple(range(1, rank)))
+    _write(conversion, "Conv", left, right)
+
+
+def product(conversion: NodeConversion) -> None:
+    """Write MatMulInteger as MatMul, with zero points of rows of the first and of columns of the second operand."""
+    first, second = conversion.input(0), conversion.input(1)
+    shapes = [conversion.shape(value) for value in (first, second)]
+    left, most_left = _centred(conversion, first, 2, (-1, 1), "first")
+    right, most_right = _centred(conversion, second, 3, (), "second")
+    ends = [
+        shape[place] for shape, place in zip(shapes, (-1, -2 if len(shapes[1] or ()) > 1 else -1), strict=True) if shape
+    ]
+    length = next((size for size in ends if isinstance(size, int) and size), None)
+    axes = (-2,) if len(shapes[1] or ()) > 1 else (-1,)
+    _check(most_left, most_right, (length,), axes)
+    _write(conversion, "MatMul", left, right)
+
+
+def _write(conversion: NodeConversion, op_type: str, left: ir.Value, right: ir.Value) -> None:
+    node = conversion.node
+    attrs = {name: node.attr(name) for name in node.attrs}
+    summed = conversion.add(op_type, [left, right], "sums", **attrs)
+    conversion.become("Cast", [summed], to=TP.INT32)
+
+
+def _centred(
+    conversion: NodeConversion, value: ir.Value, slot: int, dims: tuple[int, ...], hint: str
+) -> tuple[ir.Value, np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
+    """Return an operand less its zero point, in float32, and how large its numbers are at most: one, or of each."""
+    kind, zero = conversion.dtype(value), conversion.node.input(slot)
+    limits = np.iinfo(numeric_type(kind))
+    held, zeros = conversion.known(value), conversion.known(zero)
+    if zero is not None and conversion.rank(zero) > 1:
+        raise Inexpressible(f"has a zero point {zero.name!r} of {conversion.rank(zero)} axes")
+    spread = dims if dims and zero is not None and conversion.shape(zero) not in ((), (1,)) else ()
+    if held is not None and (zero is None or zeros is not None):
+        shift = np.zeros((), np.float32) if zeros is None else zeros.numpy().astype(np.float32)
+        centred = held.numpy().astype(np.float32) - (shift.reshape(spread) if spread else _single(shift))
+        conversion.context.retyped.append(value)
+        return conversion.constant(centred, hint), np.abs(centred.astype(np.float64))
+    number = conversion.add("Cast", [value], hint, to=TP.FLOAT)
+    most = max(abs(int(limits.min)), int(limits.max))
+    if zero is None:
+        return number, np.array(float(most))
+    shift_value = conversion.add("Cast", [zero], f"{hint}_zero_point", to=TP.FLOAT)
+    if spread:
+        shift_value = conversion.reshape(shift_value, spread, f"{hint}_zero_points")
+    most = int(limits.max) - int(limits.min)
+    if zeros is not None:
+        numbers = zeros.numpy().astype(np.int64)
+        most = int(max((numbers - limits.min).max(), (limits.max - numbers).max()))
+    return conversion.add("Sub", [number, shift_value], f"{hint}_centred"), np.array(float(most))
+
+
+def _single(
+    shift: np.ndarray[tuple[int, ...], np.dtype[np.float32]],
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return shift.reshape(()) if shift.size == 1 else shift
+
+
+def _check(
+    left: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+    right: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+    summed: tuple[int | str | None, ...] | None,
+    axes: tuple[int, ...],
+) -> None:
+    """Raise Inexpressible where a sum of products may be more than float32 holds."""
+    sizes = [size for size in summed or () if isinstance(size, int) and size]
+    if right.ndim:
+        most = float(left.max()) * float(right.sum(axis=axes).max(initial=0))
+    elif summed is not None and len(sizes) == len(summed):
+        most = float(left.max()) * float(right) * math.prod(sizes)
+    else:
+        raise Inexpressible("sums a number of products that is not known, and float32 may not hold it")
+    if most > _EXACT:
+        raise Inexpressible(f"has sums of up to {most:.0f}, more than float32 holds exactly (2^24)")
