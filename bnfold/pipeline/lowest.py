@@ -2,28 +2,60 @@
 
 from __future__ import annotations
 
-import onnx
-
 from bnfold import converting, ir
-from bnfold.errors import Unsupported, UpgradeBlocked
+from bnfold.errors import Unsupported
+from bnfold.pipeline import conversion
 from bnfold.pipeline.checker import checker_error
+from bnfold.pipeline.context import PassContext
 from bnfold.report.events import Report
-from bnfold.settings import Options, Policy
+from bnfold.settings import Policy
 
 
-def find_lowest(model: ir.Model, policy: Policy, *, above: int = 0) -> int:
-    """Return the lowest opset beyond ``above`` that ``model``, which stays as it is, can be converted to."""
-    own = model.opset("")
+def find_lowest(run: PassContext, *, above: int = 0) -> int:
+    """Return the lowest opset beyond ``above`` that the model, which stays as it is, can be converted to."""
+    own, rewritten = run.model.opset(""), _rewritten(run)
     for opset in range(above + 1, own):
-        trial = model.clone()
-        try:
-            converting.convert(trial, opset, policy=policy, fail_fast=True)
-        except (UpgradeBlocked, Unsupported):
-            continue
-        trial.remove_dead_nodes()
-        if not new_error(model, trial):
+        if _is_open(rewritten, opset, run.options.policy) and not _obstacle(run, opset):
             return opset
     return own
+
+
+def describe_below(run: PassContext, lowest: int) -> str:
+    """Say what is in the way one opset below ``lowest``; empty if there is none."""
+    return _obstacle(run, lowest - 1) if lowest > 1 else ""
+
+
+def _rewritten(run: PassContext) -> ir.Model:
+    """Return the model as all simplifications leave it: they take out whatever an attempt could."""
+    if not run.options.no_simplify:
+        return run.model
+    from bnfold import simplifying
+
+    rewritten = run.model.clone()
+    simplifying.remove_unread(rewritten, Report())
+    simplifying.simplify(rewritten, Report())
+    return rewritten
+
+
+def _is_open(model: ir.Model, opset: int, policy: Policy) -> bool:
+    """Whether a copy of the model can be converted, without a look at what is in the way."""
+    try:
+        converting.convert(model.clone(), opset, policy=policy, fail_fast=True)
+    except Unsupported:
+        return False
+    return True
+
+
+def _obstacle(run: PassContext, opset: int) -> str:
+    """Return why the model cannot be converted to an opset; empty if it can."""
+    trial = run.trial()
+    try:
+        conversion.clear_and_convert(trial, opset)
+    except Unsupported as blocked:
+        return str(blocked)
+    trial.model.remove_dead_nodes()
+    error = new_error(run.model, trial.model)
+    return f"cannot convert to {opset}: {error}" if error else ""
 
 
 def new_error(before: ir.Model, after: ir.Model) -> str:
@@ -34,29 +66,3 @@ def new_error(before: ir.Model, after: ir.Model) -> str:
     given = before.clone()
     given.proto.ir_version = after.proto.ir_version  # its rules are those of the IR version
     return "" if checker_error(given) else error
-
-
-def describe_below(model: ir.Model, lowest: int, policy: Policy) -> str:
-    """Say what is in the way one opset below ``lowest``; empty if there is none."""
-    if lowest < 2:
-        return ""
-    try:
-        converting.convert(trial := model.clone(), lowest - 1, policy=policy)
-    except Unsupported as blocked:
-        return str(blocked)
-    trial.remove_dead_nodes()
-    return f"cannot convert to {lowest - 1}: {new_error(model, trial)}"
-
-
-def target(model: ir.Model, options: Options, report: Report) -> int | None:
-    """Return the opset to reach, as a number; None for the default: 15, or the opset of a newer model."""
-    wanted = options.target_opset
-    if wanted == "latest":
-        return onnx.defs.onnx_opset_version()
-    if wanted == "keep":
-        return model.opset("")
-    if wanted != "lowest":
-        return wanted if isinstance(wanted, int) else None
-    found = find_lowest(model, options.policy)
-    report.lowest = {"opset": found, "below": describe_below(model, found, options.policy)}
-    return found

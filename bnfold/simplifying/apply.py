@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx
 
@@ -16,8 +18,13 @@ from bnfold.simplifying.room import Room
 class Editor:
     """Edits one model, and notes what it did."""
 
-    def __init__(self, model: ir.Model, withheld: frozenset[str] = frozenset()) -> None:
-        self._withheld = withheld
+    def __init__(
+        self,
+        model: ir.Model,
+        withheld: frozenset[str] = frozenset(),
+        is_wanted: Callable[[Plan | Decide], bool] = lambda _: True,
+    ) -> None:
+        self._withheld, self._is_wanted = withheld, is_wanted
         self.room = Room(model)
         self.events: list[SimplifyEvent] = []
         self.touched: set[tuple[str, str]] = set()
@@ -29,8 +36,8 @@ class Editor:
         self._stored: dict[tuple[ir.Graph, str, bytes], ir.Value] = {}
 
     def carry_out(self, plan: Plan) -> None:
-        """Edit the graph as planned, unless such a rewrite is withheld."""
-        if plan.title in self._withheld:
+        """Edit the graph as planned, unless such a rewrite is withheld, or not wanted."""
+        if plan.title in self._withheld or not self._is_wanted(plan):
             return
         node = plan.node
         ends = [*node.inputs, *node.outputs, *(plan.twin.outputs if isinstance(plan, Unite) else ())]
@@ -41,7 +48,7 @@ class Editor:
 
     def decide(self, plan: Decide) -> None:
         """Put the branch in the place of its If; the values of both branches are boundaries no more."""
-        if TITLE in self._withheld:
+        if TITLE in self._withheld or not self._is_wanted(plan):
             return
         node, label = plan.node, plan.node.label
         inner = [value for body in node.bodies for graph in body.subgraphs() for value in graph.values.values()]
