@@ -195,6 +195,7 @@ class Limits(NamedTuple):
         spares_fused: But for those that are steps of GELU or of a normaliser.
         merge_branches: Merge parallel convolutions, too, that no BatchNormalization stands in.
         exchange: Whether an Add takes a BatchNormalization's place always, or where that pays.
+        simplifies: Whether simplification follows, which takes out nodes that a fold brings together.
         simple: Only plans after which no consumer has to undo a change.
         banned: Nodes of rows or sums that stay, by graph and output: a weight overflowed when they were folded.
     """
@@ -205,6 +206,7 @@ class Limits(NamedTuple):
     spares_fused: bool = False
     merge_branches: bool = False
     exchange: Literal["auto", "always"] = "auto"
+    simplifies: bool = False
     simple: bool = False
     banned: frozenset[tuple[str, str]] = frozenset()
 

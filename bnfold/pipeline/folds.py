@@ -52,6 +52,7 @@ def _limits(run: PassContext) -> folding.Limits:
         all_affines=is_asked or not options.no_simplify,
         spares_fused=not is_asked,
         merge_branches=options.merge_branches,
+        simplifies=not options.no_simplify,
         exchange=_exchange(options),
         banned=run.withheld.folds,
     )

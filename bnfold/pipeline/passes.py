@@ -251,7 +251,8 @@ def check(run: PassContext) -> None:
 
 PASSES: tuple[Callable[[PassContext], object], ...] = (
     describe, fix_shapes, choose_overridable, normalise, remove_unread, raise_opset, remove_unread, decide_branches,
-    fold_affines, lower_opset, tell_training, decompose, reduce, tell_group_norm, remove_dead_nodes, set_ir_version, check,
+    fold_affines, lower_opset, tell_training, decompose, reduce, tell_group_norm, remove_dead_nodes, set_ir_version,
+    check,
 )  # fmt: skip
 
 

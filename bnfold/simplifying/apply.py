@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.ir.tensor import TP
 from bnfold.report.other_events import SimplifyEvent
 from bnfold.simplifying.branches import TITLE, Decide
 from bnfold.simplifying.inlining import Moved, inline_branch
@@ -29,6 +30,8 @@ class Editor:
         self.events: list[SimplifyEvent] = []
         self.touched: set[tuple[str, str]] = set()
         """Values, by graph and name, that nodes around an edit read or make: no boundaries to compare at any more."""
+        self.sizes = 0
+        """How often integers were stored that inference may read: sizes, or axes."""
         self.has_stored = False
         """Whether some node's output or operand, or a weight of a branch, became an initializer."""
         self.moved: list[Moved] = []
@@ -70,6 +73,7 @@ class Editor:
         if isinstance(plan, Store):
             self.has_stored = True
             tensor = plan.tensor
+            self.sizes += tensor.dtype == TP.INT64
             message = onnx.TensorProto(data_type=tensor.dtype, dims=tensor.dims, raw_data=b"")
             stored = plan.node.graph.store_output(plan.node, message)
             stored.tensor = tensor
@@ -97,6 +101,7 @@ class Editor:
         key = node.graph, f"{operand.dtype}{operand.shape}", operand.tobytes()
         if key not in self._stored or self._stored[key].is_unread:  # unused values may be gone
             self.has_stored = True
+            self.sizes += operand.dtype == np.int64
             self._stored[key] = node.graph.add_constant(f"{node.label}_{node.op_type.lower()}", operand)
         return self._stored[key]
 

@@ -97,8 +97,8 @@ FINDERS: Mapping[str, Finder] = {
 """What is tried on each node, by its operator."""
 MAX_ROUNDS = 8
 """Each round sees what the one before left; three are what real models need."""
-MAX_INFERENCES = 3
-"""Stored sizes let inference follow shapes further."""
+MAX_INFERENCES = 8
+"""Stored sizes let inference follow shapes further; two are what real models need."""
 MAX_DECISIONS = 8
 """Each round of decisions lets inference follow shapes into what was a branch."""
 
@@ -182,11 +182,12 @@ def _repeat(model: ir.Model, editor: Editor, finders: Mapping[str, Finder]) -> N
     if model.proto.training_info:
         return
     for _ in range(MAX_INFERENCES):
-        events, rounds = len(editor.events), 0
+        events, sizes, rounds = len(editor.events), editor.sizes, 0
         known = _decided(model, editor)
         while rounds < MAX_ROUNDS and _round(model, known, editor, finders):
             rounds += 1
-        if len(editor.events) == events or not any(node.is_op("Shape") for node in model.graph.nodes):
+        follows = editor.sizes > sizes or any(node.is_op("Shape") for node in model.graph.nodes)
+        if len(editor.events) == events or not follows:
             break
 
 

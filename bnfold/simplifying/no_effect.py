@@ -12,6 +12,7 @@ from bnfold.ir.evaluators import INTEGERS
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import FLOATS, TP, Array
 from bnfold.ir.value import Dim
+from bnfold.simplifying.parameters import numbers
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip
 
 NO_EFFECT = "without effect"
@@ -86,10 +87,10 @@ def find_expand(node: ir.Node, known: Proven) -> Plan | None:
 def store_target(node: ir.Node, slot: int, target: list[Dim], attrs: Mapping[str, Any] | None = None) -> Plan | None:
     """Plan to store the integers at ``slot`` as a constant, unless they are one."""
     value = node.input(slot)
-    numbers = [item for item in target if isinstance(item, int)]
-    if value is None or ir.constant(value) is not None or len(numbers) < len(target):
+    sizes = [item for item in target if isinstance(item, int)]
+    if value is None or ir.constant(value) is not None or len(sizes) < len(target):
         return None
-    inputs = [*node.inputs[:slot], integers(numbers), *node.inputs[slot + 1 :]]
+    inputs = [*node.inputs[:slot], integers(sizes), *node.inputs[slot + 1 :]]
     return (
         Respell(f"{node.op_type} size known", node, node.op_type, inputs, attrs) if can_respell(node, inputs) else None
     )
@@ -102,7 +103,7 @@ def integers(numbers: list[int]) -> Array:
 
 def find_pad(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to read the input of a Pad that adds nothing."""
-    pads = node.attr("pads") if node.graph.opset() < 11 else known.numbers(node.input(1))
+    pads = numbers(node, "pads", known)
     return skip(node) if pads is not None and not any(pads) and node.graph.opset() >= 2 else None
 
 
