@@ -22,6 +22,8 @@ from bnfold.report.names import compare_names
 from bnfold.semantics import Repair
 from bnfold.settings import Options
 
+BROADCASTS = 7
+"""The first opset whose arithmetic broadcasts by itself."""
 MAX_REDUCTIONS = 8
 """Each follows from what the one before opened the way for; two are what real models need."""
 
@@ -189,14 +191,25 @@ def simplify(run: PassContext) -> bool:
     return done.has_changed
 
 
-def tell_group_norm(run: PassContext) -> None:
-    """Note which opset GroupNormalization needs, if it was asked for."""
+def tell_newer_opsets(run: PassContext) -> None:
+    """Note which rewrites were not made because they need a newer opset."""
+    from bnfold.ir.traits import ARITHMETIC
     from bnfold.simplifying.group_norm import OPSET
 
-    if run.options.group_norm and not run.options.no_simplify and run.model.opset() < OPSET:
+    options, opset = run.options, run.model.opset()
+    if options.no_simplify:
+        return
+    if options.group_norm and opset < OPSET:
         run.report.notes.append(
             f"no GroupNormalization was written: it has a scale for each channel since opset {OPSET}."
             f" Add --target-opset {OPSET}."
+        )
+    arithmetic = [node for node in run.model.nodes() if node.has_trait(ARITHMETIC)] if opset < BROADCASTS else ()
+    left = sum(node.has_attr("broadcast") and any(map(ir.constant, node.inputs)) for node in arithmetic)
+    if left and options.fold:
+        run.report.notes.append(
+            f"constant arithmetic not folded: {left} operator{'s broadcast' if left > 1 else ' broadcasts'} as before"
+            f" opset {BROADCASTS}. Add --target-opset {BROADCASTS}."
         )
 
 
@@ -251,7 +264,7 @@ def check(run: PassContext) -> None:
 
 PASSES: tuple[Callable[[PassContext], object], ...] = (
     describe, fix_shapes, choose_overridable, normalise, remove_unread, raise_opset, remove_unread, decide_branches,
-    fold_affines, lower_opset, tell_training, decompose, reduce, tell_group_norm, remove_dead_nodes, set_ir_version,
+    fold_affines, lower_opset, tell_training, decompose, reduce, tell_newer_opsets, remove_dead_nodes, set_ir_version,
     check,
 )  # fmt: skip
 

@@ -48,7 +48,9 @@ def find_identity(node: ir.Node, _: Proven) -> Plan | None:
 def find_dropout(node: ir.Node, _: Proven) -> Plan | None:
     """Plan to read what a Dropout of inference reads; before opset 7 an attribute says which it is."""
     training = node.input(2)
-    if node.graph.opset() < 7 or training is not None:
+    if node.graph.opset() < 7:
+        return skip(node, "Dropout of inference") if node.attr("is_test", 0) else None
+    if training is not None:
         held = ir.constant(training)
         if held is None or held.dtype != TP.BOOL or held.size != 1 or held.numpy().any():
             return None

@@ -110,3 +110,16 @@ def test_room_is_for_all_or_for_none() -> None:
     nodes.append(node("Max", "x f0 f1 f2 f3 f4", "y"))
     assert_settled(net(nodes, [100, 100], weights), None)
     assert_settled(net([*nodes[2:-1], node("Max", "x f1 f2 f3", "y")], [100, 100], weights), None)
+
+
+def test_a_rewrite_that_needs_a_newer_opset_is_named() -> None:
+    nodes = [node("Conv", "x kernel", "c"), node("Add", "c s", "a", broadcast=1, axis=1), node("Relu", "a", "y")]
+    before = net(nodes, [1, 3, 4, 4], WEIGHTS, opset=6)
+    outcome = bnfold.optimize(before, target_opset="keep")
+    assert outcome.verified
+    assert [each.op_type for each in outcome.to_proto().graph.node] == ["Conv", "Add", "Relu"]
+    text = "constant arithmetic not folded: 1 operator broadcasts as before opset 7. Add --target-opset 7."
+    assert text in outcome.report.notes
+    newer = bnfold.optimize(before, target_opset=7)
+    assert [each.op_type for each in newer.to_proto().graph.node] == ["Conv", "Relu"]
+    assert not any(note.startswith("constant arithmetic not folded") for note in newer.report.notes)
