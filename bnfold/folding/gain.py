@@ -58,7 +58,7 @@ def cost(plan: Plan) -> tuple[int, float]:
 def set_free(chain: AffineChain, edits: Iterable[Edit]) -> int:
     """Return how many nodes simplification takes out, once those in front of a row and behind it meet.
 
-    They are two Transposes, or two nodes that change the shape alone, of which the second undoes the first.
+    They are two Transposes, or two nodes that change the shape alone. The second has to undo the first.
     """
     first, second = chain.source.producer, chain.target.only_consumer
     if first is None or second is None or first.has_references or second.has_references:

@@ -52,7 +52,7 @@ class PassContext:
     """What folding may still add, once it is done."""
 
     def trial(self, *, freezes: bool | None = None) -> PassContext:
-        """Return a context of a copy, with a report that nobody reads."""
+        """Return a context of a copy, with a report of its own."""
         is_frozen = self.freezes if freezes is None else freezes
         model, silent = self.model.clone(), lambda *_: None
         return PassContext(model, self.options, Report(), silent, self.withheld, is_frozen)

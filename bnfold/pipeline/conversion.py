@@ -1,16 +1,12 @@
-"""The conversion of one model to another opset: what is in its way is rewritten, if that takes it out."""
+"""The conversion of one model to the opset that is wanted, and what the report says of it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import onnx
 
-from bnfold import converting
-from bnfold.converting.model import Converted
 from bnfold.errors import UpgradeBlocked
-from bnfold.pipeline import lowest
-from bnfold.pipeline.context import Key, PassContext
+from bnfold.pipeline import clearing, lowest
+from bnfold.pipeline.context import PassContext
 from bnfold.semantics import batchnorm as batchnorm_semantics
 
 
@@ -25,7 +21,7 @@ def convert(run: PassContext) -> None:
     before = [*run.live().values()]
     target = _target(run)
     try:
-        done = run.converted = clear_and_convert(run, target)
+        done = run.converted = clearing.convert(run, target)
     except UpgradeBlocked as blocked:
         if target is None or target >= run.model.opset(""):
             raise
@@ -61,33 +57,3 @@ def _target(run: PassContext) -> int | None:
     opset = lowest.find_lowest(run)
     run.report.lowest = {"opset": opset, "below": lowest.describe_below(run, opset)}
     return opset
-
-
-def clear_and_convert(run: PassContext, target: int | None) -> Converted:
-    """Convert the model. Nodes that are in the way are rewritten, until none is or no rewrite changes anything more.
-
-    Raises as `converting.convert`; the model is then as it was before the last attempt.
-    """
-    options = run.options
-    while True:
-        restore = run.model.restorable()
-        try:
-            return converting.convert(
-                run.model, target, policy=options.policy, ir_version=options.ir_version, ml_opset=options.ml_opset
-            )
-        except UpgradeBlocked as blocked:
-            restore()
-            if not _clear(run, blocked.places):
-                raise
-
-
-def _clear(run: PassContext, places: Collection[Key]) -> bool:
-    """Rewrite the nodes at these places, and store for them what is computed of constants; whether anything changed."""
-    from bnfold import simplifying
-
-    live = run.live()
-    done = simplifying.clear(run.model, run.report, places, withheld=run.withheld.simplifications)
-    if done.has_stored:
-        converting.leave_old_ir(run.model)
-    run.follow_moved(live, done.moved)
-    return done.has_changed

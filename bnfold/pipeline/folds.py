@@ -27,17 +27,17 @@ def fold_affines(run: PassContext) -> bool:
     if run.budget is None:
         growth = folding.growth_budget(run.model, live) if options.max_growth is None else options.max_growth
         run.budget = folding.SizeBudget(growth)
-    limits, told = _limits(run), {event: replace(event) for event in live.values()}
+    limits, earlier = _limits(run), {event: replace(event) for event in live.values()}
     has_changed = _fold(run, live, limits, run.budget)
-    for event, first in [*told.items()]:
-        if event.reason is first.reason is not None:  # it is told by the nodes of the file
+    for event, first in [*earlier.items()]:
+        if event.reason is first.reason is not None:  # its nodes are those of the file
             event.detail, event.brief, event.attempts = first.detail, first.brief, first.attempts
-            del told[event]
+            del earlier[event]
     if options.equalize and is_first:  # after folding, which makes channels uneven
         from bnfold import equalize
 
         equalize.equalize(run.model, run.report, limits, run.budget)
-    tell_contradictions(run.model, told)
+    tell_contradictions(run.model, earlier)
     run.events.update(
         (key_of(node), event) for node, event in live.items() if not node.removed
     )  # some may be new nodes

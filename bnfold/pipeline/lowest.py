@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bnfold import converting, ir
 from bnfold.errors import Unsupported
-from bnfold.pipeline import conversion
+from bnfold.pipeline import clearing
 from bnfold.pipeline.checker import checker_error
 from bnfold.pipeline.context import PassContext
 from bnfold.report.events import Report
@@ -50,7 +50,7 @@ def _obstacle(run: PassContext, opset: int) -> str:
     """Return why the model cannot be converted to an opset; empty if it can."""
     trial = run.trial()
     try:
-        conversion.clear_and_convert(trial, opset)
+        clearing.convert(trial, opset)
     except Unsupported as blocked:
         return str(blocked)
     trial.model.remove_dead_nodes()

@@ -75,7 +75,7 @@ def normalise(run: PassContext) -> None:
 
 
 def remove_unread(run: PassContext) -> None:
-    """Remove what nothing reads. Before any pass asks who reads a value, or whether a node can be converted.
+    """Remove what nothing reads. Before any pass looks at the consumers of a value, or converts a node.
 
     Functions that a conversion put in the place of their calls have results that nothing reads.
     """

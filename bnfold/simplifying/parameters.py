@@ -1,4 +1,4 @@
-"""What tells an operator what to do: attributes in some opsets, inputs in others, such as the axes of a Squeeze."""
+"""Parameters of operators: attributes in some opsets, inputs in others, such as the axes of a Squeeze."""
 
 from __future__ import annotations
 
