@@ -115,12 +115,14 @@ class ExportedInTraining(Unsupported):
 class UpgradeBlocked(Unsupported, RuntimeError):
     """No equivalent exists at the target opset for some nodes; ``blockers`` has one line for each of them.
 
+    ``places`` has the graph of each, and the first value that it makes.
+
     Callers of onnx's own converter catch RuntimeError.
     """
 
-    def __init__(self, message: str, blockers: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, blockers: Sequence[str] = (), places: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__(message)
-        self.blockers = tuple(blockers)
+        self.blockers, self.places = tuple(blockers), tuple(places)
 
 
 class OutputError(BnfoldError):

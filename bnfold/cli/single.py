@@ -45,7 +45,7 @@ def process(args: Invocation, delivery: OutputOptions | None) -> Outcome:
             if not options.fold or options.target_opset == "keep":
                 raise
             hint = "`bnfold fold` folds without changing the opset"
-            raise UpgradeBlocked(f"{blocked}. {hint}", blocked.blockers) from blocked
+            raise UpgradeBlocked(f"{blocked}. {hint}", blocked.blockers, blocked.places) from blocked
 
 
 def is_refused(outcome: Outcome, args: Invocation) -> bool:

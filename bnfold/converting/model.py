@@ -110,7 +110,7 @@ def upgrade(
             walk.graph(graph)
     note = convert_domain(walk, model, ml_opset)
     if walk.blockers:
-        raise UpgradeBlocked(_message(walk.blockers, before, goal), [*map(str, walk.blockers)])
+        raise UpgradeBlocked(_message(walk.blockers, before, goal), [*map(str, walk.blockers)], walk.places)
     walk.context.drop_replaced()
     if [graph for graph in (model.graph, *model.functions) if sort_nodes(graph)]:
         repairs = [*repairs, Repair("unsorted", "", "nodes stood before what they read: they are in order now")]

@@ -87,6 +87,7 @@ class GraphConverter:
     Attributes:
         functions: Domain and name of the model's own functions, whose bodies are upgraded and whose calls are not.
         blockers: Every node that cannot be brought to the target.
+        places: The graph of each, and the first value that it makes.
         passed: Unknown operators, by "domain::operator": left as they are.
         untyped: Nodes that cannot be brought to the target; that a type is not known behind them only follows.
         fail_fast: Whether to stop at the first node that cannot be brought to the target.
@@ -97,6 +98,7 @@ class GraphConverter:
     functions: frozenset[tuple[str, str]] = frozenset()
     changes: list[NodeChange] = field(default_factory=list)
     blockers: list[Blocker] = field(default_factory=list)
+    places: list[tuple[str, str]] = field(default_factory=list)
     passed: dict[str, int] = field(default_factory=dict)
     untyped: set[ir.Node] = field(default_factory=set)
     fail_fast: bool = False
@@ -139,7 +141,7 @@ class GraphConverter:
         elif by_meaning is not None:
             self._read(node, opset, by_meaning)
         elif (reason := _value_objection(node, opset, self.context.target)) is not None:
-            self._block(node.graph, node.label, node.op_type, version, reason)
+            self._block(_place_of(node), node.label, node.op_type, version, reason)
         elif opset <= self.context.target or not self._stands(node, version):
             self._step(node, opset, version)
 
@@ -170,7 +172,7 @@ class GraphConverter:
             # It can be written for any opset, unless an older version lacks its types.
             reason = downgrade.type_objection(node, self.context.target, self.context.types)
             if reason is not None:
-                self._block(node.graph, node.label, node.op_type, version, reason)
+                self._block(_place_of(node), node.label, node.op_type, version, reason)
 
     def _says_all(self, node: ir.Node, version: int) -> bool:
         """Whether a normalisation is in the plainest form of the target version already: nothing has to be decided."""
@@ -201,7 +203,7 @@ class GraphConverter:
 
     def _adapt(self, node: ir.Node, version: int | None, adapter: Callable[[NodeConversion], None] | None) -> None:
         """Run ``adapter``, or those of the node's version steps, and note what became of it."""
-        op_type, label = node.op_type, node.label
+        op_type, label, place = node.op_type, node.label, _place_of(node)
         before = node.proto.SerializeToString()
         inputs = tuple(value.name for value in node.inputs if value is not None)
         outputs = tuple(value.name for value in node.outputs if value is not None and (value.uses or value.is_output))
@@ -220,7 +222,7 @@ class GraphConverter:
             if isinstance(error, UnknownType) and error.value.producer in self.untyped:
                 return
             why = error.reason if isinstance(error, Unreadable) else str(error)
-            self._block(node.graph, label, op_type, version, why, conversion.reached)
+            self._block(place, label, op_type, version, why, conversion.reached)
             return
         if not conversion.replaced and node.proto.SerializeToString() == before:
             return
@@ -251,7 +253,7 @@ class GraphConverter:
             self._adapt(node, None, adapter)
         elif node.op_type == "MeanVarianceNormalization" and self.context.target >= 9:
             reason = "the withdrawn experiment of this name averages over other axes than version 9"
-            self._block(node.graph, node.label, node.op_type, None, reason)
+            self._block(_place_of(node), node.label, node.op_type, None, reason)
         elif opset > self.context.target and version_at(node.op_type, opset) is not None:
             self._lower(node, opset)
         else:
@@ -263,18 +265,30 @@ class GraphConverter:
         self._adapt(node, version_at(node.op_type, opset), partial(downgrade.step_down, opset=opset))
 
     def _block(
-        self, graph: ir.Graph, label: str, op_type: str, version: int | None, why: str, needs: int | None = None
+        self,
+        place: tuple[str, str],
+        label: str,
+        op_type: str,
+        version: int | None,
+        why: str,
+        needs: int | None = None,
     ) -> None:
-        place = f" in {graph.path}" if graph.path else ""
-        self.blockers.append(Blocker(op_type, version, f"{label!r}{place}", why, needs))
+        within = f" in {place[0]}" if place[0] else ""
+        self.blockers.append(Blocker(op_type, version, f"{label!r}{within}", why, needs))
+        self.places.append(place)
         if self.fail_fast:
-            raise UpgradeBlocked(str(self.blockers[0]), [str(self.blockers[0])])
+            raise UpgradeBlocked(str(self.blockers[0]), [str(self.blockers[0])], self.places)
 
     def _pass(self, node: ir.Node) -> None:
         if (node.domain, node.op_type) in self.functions:
             return
         key = f"{node.domain or 'ai.onnx'}::{node.op_type}"
         self.passed[key] = self.passed.get(key, 0) + 1
+
+
+def _place_of(node: ir.Node) -> tuple[str, str]:
+    """Return the graph of a node, and the name of the first value that it makes."""
+    return node.graph.path, next((value.name for value in node.outputs if value is not None), "")
 
 
 def _value_objection(node: ir.Node, opset: int, target: int) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 
 from bnfold import ir
 from bnfold.folding.size_budget import Limits, SizeBudget, growth_budget
@@ -29,27 +29,25 @@ def fold(
     *,
     policy: Policy,
     limits: Limits,
-    original: Container[str],
-    progress: Callable[[int, int], None] | None = None,
-) -> SizeBudget:
-    """Fold what can be folded, in place. Returns what may still be added to the model.
+    budget: SizeBudget,
+    progress: Callable[[int, int], None],
+) -> bool:
+    """Fold what can be folded, in place, as far as the ``budget`` allows. Returns whether anything changed.
 
     ``events`` has one event for each BatchNormalization, to be filled in.
 
     A decomposed one is represented by its last node.
-
-    ``original`` are the value names of the model as it was read: boundaries for local validation are drawn there.
     """
-    budget = SizeBudget(limits.growth)
-    if (
+    if not (
         limits.merge_branches
         or any(not node.removed for node in events)
         or (limits.all_affines and any(node.has_trait(ARITHMETIC) for node in model.nodes()))
         or any(node.is_op("InstanceNormalization") for node in model.nodes())
     ):
-        from bnfold.folding.context import FoldContext
-        from bnfold.folding.rounds import fold_all  # the search and its handlers, which plain models need nothing of
+        return False
+    from bnfold.folding.context import FoldContext
+    from bnfold.folding.rounds import fold_all  # the search and its handlers, which plain models need nothing of
 
-        run = FoldContext(model, events, report, policy, limits, budget, original)
-        fold_all(run, progress or (lambda *_: None))
-    return budget
+    run = FoldContext(model, events, report, policy, limits, budget)
+    fold_all(run, progress)
+    return run.has_changed

@@ -6,7 +6,7 @@ it asks for the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, ParamSpec, TypeVar
@@ -68,9 +68,7 @@ class FoldContext:
     policy: Policy
     limits: Limits
     budget: SizeBudget
-    original: Container[str]
-    redefined: set[str] = field(default_factory=set)
-    """Names of the file that mean something else by now."""
+    has_changed: bool = False
     patient: bool = True
     """Whether plans that leave an operator behind wait: it stops others from folding past."""
     postponed: bool = False
@@ -95,7 +93,7 @@ class FoldContext:
             change.tell(added)
             self.report.folding.append(change.rewrite)
             self.model.remove_unread_initializers()  # of a large model they are most of it
-            changed = True
+            changed = self.has_changed = True
         return changed
 
     def planned(self, node: ir.Node, solve: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
@@ -118,7 +116,7 @@ class FoldContext:
 
         def tell(added: list[ir.Node]) -> None:
             if gets_other_consumers:  # which read something else in the file
-                self.redefined.add(target.name)
+                self.report.redefined.add(target.name)
             self.follow_exchanges(added, into, operators)
             for event in [self.events[node] for node in links if node in self.events]:
                 event.fold(plan.direction, into, operators, passed, exchanged=plan.exchanges)
@@ -177,18 +175,16 @@ class FoldContext:
         while True:
             with ir.evaluated_once(self.model):
                 inputs, outputs = _boundary(region)
-            grown = [value.producer for value in inputs if not self._is_original(value)]
-            grown += [node for value in outputs if not self._is_original(value) for node in value.consumers]
+            grown = [value.producer for value in inputs if not self.report.means_the_same(value.name)]
+            grown += [
+                node for value in outputs if not self.report.means_the_same(value.name) for node in value.consumers
+            ]
             fresh = [node for node in grown if node is not None and node not in region and node.graph is graph]
             if not fresh:
                 break
             region.update(dict.fromkeys(fresh))
         read, made = tuple([value.name for value in inputs]), tuple([value.name for value in outputs])
         return ir.Cut(graph.path, read, made, rewrite)
-
-    def _is_original(self, value: ir.Value) -> bool:
-        """Whether a value of this name is in the file, and means the same there."""
-        return value.name in self.original and value.name not in self.redefined
 
 
 def _boundary(region: dict[ir.Node, None]) -> tuple[Iterable[ir.Value], Iterable[ir.Value]]:

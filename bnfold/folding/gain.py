@@ -8,12 +8,14 @@ fewer elements, as behind a pooling or a stride.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from bnfold import ir
 from bnfold.folding import facts, shapes
+from bnfold.folding.chains import AffineChain
 from bnfold.folding.plan import Plan
-from bnfold.folding.step import Bypass, ExtraAdd, distinct_adds
-from bnfold.ir.traits import KEEPS_CHANNELS, KEEPS_SHAPE, REARRANGING, WINDOWED
+from bnfold.folding.step import Bypass, Edit, ExtraAdd, distinct_adds
+from bnfold.ir.traits import KEEPS_CHANNELS, KEEPS_SHAPE, REARRANGING, RESHAPING, WINDOWED
 from bnfold.report.reasons import Declined, Reason, SearchTrace
 
 WORK = {"operator": 1.0, "image": 4.0}
@@ -50,7 +52,38 @@ def pays(plan: Plan) -> bool:
 
 def cost(plan: Plan) -> tuple[int, float]:
     """Return the operators that a plan adds, less those that it takes out, and the work of the former."""
-    return plan.extra_adds - plan.removed, sum(map(_work, distinct_adds(plan.edits)))
+    return plan.extra_adds - plan.removed - plan.set_free, sum(map(_work, distinct_adds(plan.edits)))
+
+
+def set_free(chain: AffineChain, edits: Iterable[Edit]) -> int:
+    """Return how many nodes simplification takes out, once those in front of a row and behind it meet.
+
+    They are two Transposes, or two nodes that change the shape alone. The second has to undo the first.
+    """
+    first, second = chain.source.producer, chain.target.only_consumer
+    if first is None or second is None or first.has_references or second.has_references:
+        return 0
+    if {chain.source, chain.target} & {edit.value for edit in distinct_adds(edits)}:
+        return 0  # the Add stands between them
+    source, made = first.input(0), second.output(0)
+    if source is None or made is None or second.input(0) is not chain.target or not _undoes(first, second):
+        return 0
+    if made.is_output and not made.can_take_over(source):
+        return 0
+    return 1 if chain.source.only_use is None else 2
+
+
+def _undoes(first: ir.Node, second: ir.Node) -> bool:
+    """Whether the second node makes of the first one's result what that reads."""
+    if first.is_op("Transpose") and second.is_op("Transpose"):
+        orders = first.attr("perm"), second.attr("perm")
+        if None in orders:  # all axes are turned round
+            return orders == (None, None)
+        return [orders[0][axis] for axis in orders[1]] == [*range(len(orders[0]))]
+    if not (first.has_trait(RESHAPING) and second.has_trait(RESHAPING)):
+        return False
+    before, after = (shapes.known_dims(value) for value in (first.inputs[0], second.outputs[0]) if value is not None)
+    return before is not None and before == after and all(isinstance(dim, int) for dim in before)
 
 
 def _work(edit: ExtraAdd) -> float:

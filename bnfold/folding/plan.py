@@ -59,6 +59,8 @@ class Plan(NamedTuple):
     """Operations that the plan adds."""
     inverses: int = 0
     """Values with a consumer that gets the inverse of the change."""
+    set_free: int = 0
+    """Nodes that simplification takes out, once those in front of the row and behind it meet."""
     cost: int = 0
     """Bytes that it takes of what may be added."""
     refused: tuple[SearchTrace, ...] = ()

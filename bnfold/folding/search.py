@@ -137,6 +137,7 @@ def finish(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
         tuple(builder.absorbers),
         len(distinct_adds(builder.edits)),
         len(builder.undone),
+        gain.set_free(builder.chain, builder.edits) if builder.limits.simplifies else 0,
     )
     _check_extra_adds(plan)
     cost = builder.budget.check(builder.edits, adds_spatial_constant=bool(builder.form))

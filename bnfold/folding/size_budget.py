@@ -28,7 +28,11 @@ class TooLarge(Declined):
 
 @dataclass(slots=True, eq=False)
 class SizeBudget:
-    """The bytes that may still be added. An equal fold of the same weight reuses the first copy and costs nothing."""
+    """The bytes that copies of shared weights may still add, and computed ones that are stored.
+
+    An equal fold of the same weight reuses the first copy and costs nothing. ``limit`` is a number, or a function that
+    returns it when it matters.
+    """
 
     limit: int | Callable[[], int]
     _copies: dict[tuple[ir.Value, Fingerprint], tuple[ir.Value, ir.Tensor]] = field(default_factory=dict)
@@ -185,25 +189,24 @@ class Limits(NamedTuple):
     """What a plan may cost and use.
 
     Attributes:
-        growth: Bytes that may be added over the whole run, by copies of shared weights and by computed ones that are
-            stored; or a function that returns them when they matter.
         only: Operators that may take part; empty for all.
         excluded: Operators that may not.
         all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
         spares_fused: But for those that are steps of GELU or of a normaliser.
         merge_branches: Merge parallel convolutions, too, that no BatchNormalization stands in.
         exchange: Whether an Add takes a BatchNormalization's place always, or where that pays.
+        simplifies: Whether simplification follows, which takes out nodes that a fold brings together.
         simple: Only plans after which no consumer has to undo a change.
         banned: Nodes of rows or sums that stay, by graph and output: a weight overflowed when they were folded.
     """
 
-    growth: int | Callable[[], int] = 0
     only: frozenset[str] = frozenset()
     excluded: frozenset[str] = frozenset()
     all_affines: bool = False
     spares_fused: bool = False
     merge_branches: bool = False
     exchange: Literal["auto", "always"] = "auto"
+    simplifies: bool = False
     simple: bool = False
     banned: frozenset[tuple[str, str]] = frozenset()
 

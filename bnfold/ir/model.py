@@ -233,6 +233,23 @@ class Model:
         """Return an independent copy that shares the payloads; ``edit`` changes its skeleton before it is indexed."""
         return self.snapshot(edit)()
 
+    def restorable(self) -> Callable[[], None]:
+        """Return what makes the model again what it is now, with nodes and values of their own."""
+        self.sync()
+        proto = deepcopy(self.proto)
+
+        def restore() -> None:
+            names = self._original, self._added
+            self.proto.CopyFrom(proto)
+            self.reindex()
+            self._original, self._added = names
+            self.has_learned_types = False
+            self.disputed.clear()
+            self.maybe_dead.clear()
+            self.maybe_unread.clear()
+
+        return restore
+
     def snapshot(self, edit: Callable[[onnx.ModelProto], None] = lambda _: None) -> Callable[[], Model]:
         """Return what makes, once and when it is called, a copy of the model as it is now; the index takes longest."""
         self.sync()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,7 +39,6 @@ class PassContext:
     model: ir.Model
     options: Options
     report: Report
-    original: Container[str]
     progress: Progress
     withheld: Withheld = NOTHING
     runtime: str = "none"
@@ -53,8 +52,12 @@ class PassContext:
     events: dict[Key, BatchNormEvent] = field(default_factory=dict)
     budget: SizeBudget | None = None
     """What folding may still add, once it is done."""
-    has_stored: bool = False
-    """Whether simplification stored what was computed."""
+
+    def trial(self, *, freezes: bool | None = None) -> PassContext:
+        """Return a context of a copy, with a report of its own."""
+        is_frozen = self.freezes if freezes is None else freezes
+        model, silent = self.model.clone(), lambda *_: None
+        return PassContext(model, self.options, Report(), silent, self.withheld, freezes=is_frozen)
 
     def live(self) -> dict[ir.Node, BatchNormEvent]:
         """Return the BatchNormalizations still there, with their events.

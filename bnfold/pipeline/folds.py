@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -13,32 +14,34 @@ from bnfold.report.reasons import Declined, Reason
 from bnfold.settings import Options
 
 
-def fold_affines(run: PassContext) -> None:
-    """Fold BatchNormalization and, if asked, other constant affine nodes. Does nothing with ``--decompose all``."""
+def fold_affines(run: PassContext) -> bool:
+    """Fold BatchNormalization and, if asked, other constant affine nodes; return whether anything changed.
+
+    Does nothing with ``--decompose all``.
+    """
     options = run.options
     if not options.fold or options.decompose == "all":
-        return
+        return False
     live = run.live() | {node: _event_of(run, node) for node in folding.find_decomposed(run.model, options.policy)}
-    growth = folding.growth_budget(run.model, live) if options.max_growth is None else options.max_growth
-    limits = _limits(run)._replace(growth=growth)
-    run.budget = _fold(run, live, limits)
-    if options.equalize:  # after folding, which makes channels uneven
+    is_first = run.budget is None
+    if run.budget is None:
+        growth = folding.growth_budget(run.model, live) if options.max_growth is None else options.max_growth
+        run.budget = folding.SizeBudget(growth)
+    limits, earlier = _limits(run), {event: replace(event) for event in live.values()}
+    has_changed = _fold(run, live, limits, run.budget)
+    for event, first in [*earlier.items()]:
+        if event.reason is first.reason is not None:  # its nodes are those of the file
+            event.detail, event.brief, event.attempts = first.detail, first.brief, first.attempts
+            del earlier[event]
+    if options.equalize and is_first:  # after folding, which makes channels uneven
         from bnfold import equalize
 
         equalize.equalize(run.model, run.report, limits, run.budget)
-    tell_contradictions(run.model, run.report.batchnorms)
+    tell_contradictions(run.model, earlier)
     run.events.update(
         (key_of(node), event) for node, event in live.items() if not node.removed
     )  # some may be new nodes
-
-
-def fold_again(run: PassContext) -> None:
-    """Fold BatchNormalization that depends on sizes that are known by now. After `simplify`, which stores them.
-
-    Other arithmetic stays: verification would have to show it together with what computed the sizes.
-    """
-    if run.has_stored and run.budget is not None and not run.options.equalize:
-        _fold(run, run.live(), _limits(run)._replace(growth=run.budget.left, all_affines=run.options.all_affines))
+    return has_changed
 
 
 def _limits(run: PassContext) -> folding.Limits:
@@ -50,16 +53,26 @@ def _limits(run: PassContext) -> folding.Limits:
         all_affines=is_asked or not options.no_simplify,
         spares_fused=not is_asked,
         merge_branches=options.merge_branches,
+        simplifies=not options.no_simplify,
         exchange=_exchange(options),
         banned=run.withheld.folds,
     )
 
 
-def _fold(run: PassContext, live: dict[ir.Node, BatchNormEvent], limits: folding.Limits) -> folding.SizeBudget:
+def _fold(
+    run: PassContext, live: dict[ir.Node, BatchNormEvent], limits: folding.Limits, budget: folding.SizeBudget
+) -> bool:
     for node in [node for node, event in live.items() if event.key in run.withheld.folds]:
         live.pop(node).decline(Declined(Reason.RANGE, "found while the weight was computed"))
-    tell, policy = partial(run.progress, "fold"), run.options.policy
-    return folding.fold(run.model, live, run.report, policy=policy, limits=limits, original=run.original, progress=tell)
+    return folding.fold(
+        run.model,
+        live,
+        run.report,
+        policy=run.options.policy,
+        limits=limits,
+        budget=budget,
+        progress=partial(run.progress, "fold"),
+    )
 
 
 def _exchange(options: Options) -> Literal["auto", "always"]:
@@ -71,6 +84,8 @@ def _exchange(options: Options) -> Literal["auto", "always"]:
 def _event_of(run: PassContext, node: ir.Node) -> BatchNormEvent:
     """Report a BatchNormalization that is written as primitive operators and ends in ``node``."""
     path, value = key_of(node)
+    if (path, value) in run.events:
+        return run.events[path, value]
     event = BatchNormEvent(node.label, path, 0, "spelled-out", value=value)
     run.report.batchnorms.append(event)
     return event

@@ -8,40 +8,33 @@ from bnfold import converting, ir
 from bnfold.errors import Unsupported
 from bnfold.ir.checking import checker_error
 from bnfold.ir.fixing import fix_inputs, written
-from bnfold.pipeline import overridable
+from bnfold.pipeline import clearing, overridable
+from bnfold.pipeline.context import PassContext
 from bnfold.report.events import Report
-from bnfold.settings import Options, Policy
+from bnfold.settings import Policy
 
 
-def find_lowest(model: ir.Model, policy: Policy, *, above: int = 0) -> int:
-    """Return the lowest opset beyond ``above`` that ``model``, which stays as it is, can be converted to."""
-    own = model.opset("")
-    return next((opset for opset in range(above + 1, own) if _reaches(model, opset, policy)), own)
+def find_lowest(run: PassContext, *, above: int = 0) -> int:
+    """Return the lowest opset beyond ``above`` that the model, which stays as it is, can be converted to."""
+    own, rewritten = run.model.opset(""), _rewritten(run)
+    for opset in range(above + 1, own):
+        if _is_open(rewritten, opset, run.options.policy) and not _obstacle(run, opset):
+            return opset
+    return own
 
 
-def _reaches(model: ir.Model, opset: int, policy: Policy) -> bool:
-    """Whether ``model``, which stays as it is, can be converted to an opset."""
-    trial = model.clone()
-    try:
-        converting.convert(trial, opset, policy=policy, fail_fast=True)
-    except Unsupported:
-        return False
-    trial.remove_dead_nodes()
-    return not new_error(model, trial)
-
-
-def next_step(model: ir.Model, options: Options, target: int) -> str:
-    """Say what a user can do whose ``model`` cannot be converted to ``target``; each step was tried, and works."""
-    own, policy = model.opset(""), options.policy
+def next_step(run: PassContext, target: int) -> str:
+    """Say what a user can do whose model cannot be converted to ``target``; each step was tried, and works."""
+    own = run.model.opset("")
     if target < own:
-        steps = [f"lowest opset for this model: {find_lowest(model, policy, above=target)}"]
+        steps = [f"lowest opset for this model: {find_lowest(run, above=target)}"]
     else:
-        highest = next((opset for opset in range(target - 1, own, -1) if _reaches(model, opset, policy)), own)
+        highest = next((opset for opset in range(target - 1, own, -1) if not _obstacle(run, opset)), own)
         steps = [f"highest opset for this model: {highest}"]
     for edits in ([overridable.freeze], [_fix], [overridable.freeze, _fix]):
-        trial = model.clone()
-        words = [text for edit in edits if (text := edit(trial))]
-        if len(words) == len(edits) and _reaches(trial, target, policy):
+        trial = run.trial()
+        words = [text for edit in edits if (text := edit(trial.model))]
+        if len(words) == len(edits) and not _obstacle(trial, target):
             return "; ".join([" and ".join(words), *steps])
     return steps[0]
 
@@ -67,37 +60,47 @@ def _fix(model: ir.Model) -> str:
     return f"fix dynamic sizes, as in `{' '.join(f'--fix-shapes {each}' for each in options)}`" if shapes else ""
 
 
+def describe_below(run: PassContext, lowest: int) -> str:
+    """Say what is in the way one opset below ``lowest``; empty if there is none."""
+    return _obstacle(run, lowest - 1) if lowest > 1 else ""
+
+
+def _rewritten(run: PassContext) -> ir.Model:
+    """Return the model as all simplifications leave it: they take out whatever an attempt could."""
+    if not run.options.no_simplify:
+        return run.model
+    from bnfold import simplifying
+
+    rewritten = run.model.clone()
+    simplifying.remove_unread(rewritten, Report())
+    simplifying.simplify(rewritten, Report())
+    return rewritten
+
+
+def _is_open(model: ir.Model, opset: int, policy: Policy) -> bool:
+    """Whether a copy of the model can be converted, without a look at what is in the way."""
+    try:
+        converting.convert(model.clone(), opset, policy=policy, fail_fast=True)
+    except Unsupported:
+        return False
+    return True
+
+
+def _obstacle(run: PassContext, opset: int) -> str:
+    """Return why the model cannot be converted to an opset; empty if it can."""
+    trial = run.trial()
+    try:
+        clearing.convert(trial, opset)
+    except Unsupported as blocked:
+        return str(blocked)
+    trial.model.remove_dead_nodes()
+    error = new_error(run.model, trial.model)
+    return f"cannot convert to {opset}: {error}" if error else ""
+
+
 def new_error(before: ir.Model, after: ir.Model) -> str:
     """Return what the checker has against ``after``; empty if it has something against ``before`` as well."""
     error = checker_error(after)
     if not error:
         return ""
     return "" if checker_error(before, after.proto.ir_version) else error
-
-
-def describe_below(model: ir.Model, lowest: int, policy: Policy) -> str:
-    """Say what is in the way one opset below ``lowest``; empty if there is none."""
-    if lowest < 2:
-        return ""
-    try:
-        converting.convert(trial := model.clone(), lowest - 1, policy=policy)
-    except Unsupported as blocked:
-        return str(blocked)
-    trial.remove_dead_nodes()
-    return f"cannot convert to {lowest - 1}: {new_error(model, trial)}"
-
-
-def target(model: ir.Model, options: Options, report: Report) -> int | None:
-    """Return the opset to reach, as a number; None for the default: 15, or the opset of a newer model."""
-    wanted = options.target_opset
-    if wanted == "latest":
-        from bnfold.pipeline.newest import newest_loaded
-
-        return max(newest_loaded(), model.opset(""))
-    if wanted == "keep":
-        return model.opset("")
-    if wanted != "lowest":
-        return wanted if isinstance(wanted, int) else None
-    found = find_lowest(model, options.policy)
-    report.lowest = {"opset": found, "below": describe_below(model, found, options.policy)}
-    return found

@@ -14,16 +14,20 @@ from bnfold.ir.checking import checker_error
 from bnfold.ir.fixing import fix_inputs, state_shapes
 from bnfold.ir.graph import state_opset
 from bnfold.ir.messages import FunctionKey
-from bnfold.pipeline import lowest, overridable
+from bnfold.pipeline import conversion, overridable
 from bnfold.pipeline.context import NOTHING, PassContext, Withheld, log_decisions
-from bnfold.pipeline.folds import fold_affines, fold_again
+from bnfold.pipeline.folds import fold_affines
 from bnfold.pipeline.formats import Progress
 from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.names import compare_names
 from bnfold.semantics import Repair
-from bnfold.semantics import batchnorm as batchnorm_semantics
 from bnfold.settings import Options
+
+BROADCASTS = 7
+"""The first opset whose arithmetic broadcasts by itself."""
+MAX_REDUCTIONS = 8
+"""Each follows from what the one before opened the way for; two are what real models need."""
 
 
 def describe(run: PassContext) -> None:
@@ -62,10 +66,8 @@ Edit = Callable[[PassContext], None]
 
 def _folded_trial(run: PassContext, freezes: bool, edit: Edit = lambda _: None) -> list[BatchNormEvent]:
     """Fold a copy of the model, after an edit; return what became of its BatchNormalizations."""
-    trial = PassContext(
-        run.model.clone(), run.options, Report(), run.original, lambda *_: None, run.withheld, freezes=freezes
-    )
-    for step in (describe, normalise, repair, edit, raise_opset, fold_affines):
+    trial = run.trial(freezes=freezes)
+    for step in (describe, normalise, repair, edit, remove_unread, raise_opset, fold_affines):
         step(trial)
     return trial.report.batchnorms
 
@@ -155,8 +157,22 @@ def _store_sparse(run: PassContext) -> None:
     run.report.repairs.extend(store_sparse(run.model))
 
 
+def remove_unread(run: PassContext) -> None:
+    """Remove what nothing reads. Before any pass looks at the consumers of a value, or converts a node.
+
+    Functions that a conversion put in the place of their calls have results that nothing reads.
+    """
+    if run.options.no_simplify:
+        return
+    from bnfold import simplifying
+
+    live = run.live()
+    simplifying.remove_unread(run.model, run.report, withheld=run.withheld.simplifications)
+    run.follow_moved(live, ())
+
+
 def raise_opset(run: PassContext) -> None:
-    """Convert the opset before folding, so that the search meets one version of every operator."""
+    """Raise the opset before folding, so that the search meets one version of every operator."""
     ir_version, ml_opset = run.options.ir_version, run.options.ml_opset
     if run.options.target_opset == "keep" and ml_opset is None:
         if isinstance(ir_version, int) and ir_version < SPARSE_SINCE and _has_sparse(run.model):
@@ -167,49 +183,17 @@ def raise_opset(run: PassContext) -> None:
             run.report.repairs.extend(inline_all(run.model, partial(_convert_body, run)))
             run.forget_inlined()
             run.live()
-        return
-    target = lowest.target(run.model, run.options, run.report)
-    given = run.model.snapshot() if target is not None and target < run.model.opset("") else None
-    try:
-        done = converting.convert(
-            run.model, target, policy=run.options.policy, ir_version=ir_version, ml_opset=ml_opset
-        )
-    except UpgradeBlocked as blocked:
-        origin = given() if given is not None else _prepared(run)
-        step = lowest.next_step(origin, run.options, target if target is not None else converting.DEFAULT_TARGET)
-        raise UpgradeBlocked(f"{blocked}; {step}", blocked.blockers) from blocked
-    run.report.conversion = [row._asdict() for row in done.operators]
-    run.report.repairs.extend(done.repairs)
-    run.report.notes.extend([done.note] if done.note else [])
-    run.report.add_cuts(done.cuts)
-    run.report.notes.extend(
-        f"{count} {operator} not converted: bnfold has no other version of this operator"
-        for operator, count in done.passed.items()
-        if done.before != done.after
-        and operator.startswith("ai.onnx::")  # domains of their own have versions of theirs
-    )
-    run.converted = done
-    if done.before == done.after and not (done.changes or done.repairs):
-        return
-    run.follow_replaced()
-    run.forget_inlined()
-    alive = set(run.live().values())
-    for event in run.events.values():
-        if event not in alive or event.version != batchnorm_semantics.version_at(done.after):
-            event.verdict = "upgraded"
+    elif not conversion.lowers(run):
+        conversion.convert(run)
 
 
-def _prepared(run: PassContext) -> ir.Model:
-    """Read the model again, and do what precedes its conversion."""
-    if run.model.path is None:
-        assert run.before is not None
-        model = run.before.clone()
-    else:
-        model = ir.load(run.model.path)
-    fix_inputs(model, run.options.fix_shapes)
-    converting.merge_opset_imports(model)
-    converting.strip_initializer_inputs(model, frozen=run.freezes)
-    return model
+def lower_opset(run: PassContext) -> None:
+    """Lower the opset. After rewriting, which removes nodes that no older opset has, and adds none."""
+    if conversion.lowers(run):
+        reduce(run)
+        conversion.convert(run)
+        remove_unread(run)
+        fold_affines(run)
 
 
 def decide_branches(run: PassContext) -> None:
@@ -253,36 +237,65 @@ def decompose(run: PassContext) -> None:
     )
 
 
+def reduce(run: PassContext) -> None:
+    """Simplify, and fold what that opens the way for, until neither changes anything.
+
+    After the other rewrites, which recognise patterns as the file has them.
+    """
+    lift_constants(run)
+    if run.options.no_simplify:
+        return
+    for _ in range(MAX_REDUCTIONS):
+        if not simplify(run) or not fold_affines(run):
+            break
+        lift_constants(run)  # some weights are Constant nodes
+
+
 def lift_constants(run: PassContext) -> None:
     """Turn Constant nodes into initializers. After the rewrites, because some fold into Constant nodes.
 
     Raises the IR version to 4 if necessary: before, every initializer is an input as well.
     """
     if run.options.constants == "lift" and (lifted := lifting.lift_constants(run.model)):
-        run.report.lifted = lifted
+        run.report.lifted += lifted
         converting.leave_old_ir(run.model)
 
 
-def simplify(run: PassContext) -> None:
-    """Simplify the graph. After the other rewrites, which recognise patterns as the file has them."""
-    if run.options.no_simplify:
-        return
+def simplify(run: PassContext) -> bool:
+    """Simplify the graph; return whether that changed anything."""
     from bnfold import simplifying
-    from bnfold.simplifying.group_norm import OPSET
 
     run.model.remove_dead_nodes()  # what folding left is no simplification
     live = run.live()
-    if run.options.group_norm and run.model.opset() < OPSET:
+    withheld = run.withheld.simplifications
+    group_norm = run.options.group_norm and not conversion.lowers(run)
+    done = simplifying.simplify(run.model, run.report, group_norm=group_norm, withheld=withheld)
+    if done.has_stored:
+        converting.leave_old_ir(run.model)
+    run.follow_moved(live, done.moved)
+    return done.has_changed
+
+
+def tell_newer_opsets(run: PassContext) -> None:
+    """Note which rewrites were not made because they need a newer opset."""
+    from bnfold.ir.traits import ARITHMETIC
+    from bnfold.simplifying.group_norm import OPSET
+
+    options, opset = run.options, run.model.opset()
+    if options.no_simplify:
+        return
+    if options.group_norm and opset < OPSET:
         run.report.notes.append(
             f"no GroupNormalization was written: it has a scale for each channel since opset {OPSET}."
             f" Add --target-opset {OPSET}."
         )
-    withheld = run.withheld.simplifications
-    done = simplifying.simplify(run.model, run.report, group_norm=run.options.group_norm, withheld=withheld)
-    run.has_stored = done.has_stored
-    if done.has_stored:
-        converting.leave_old_ir(run.model)
-    run.follow_moved(live, done.moved)
+    arithmetic = [node for node in run.model.nodes() if node.has_trait(ARITHMETIC)] if opset < BROADCASTS else ()
+    left = sum(node.has_attr("broadcast") and any(map(ir.constant, node.inputs)) for node in arithmetic)
+    if left and options.fold:
+        run.report.notes.append(
+            f"constant arithmetic not folded: {left} operator{'s broadcast' if left > 1 else ' broadcasts'} as before"
+            f" opset {BROADCASTS}. Add --target-opset {BROADCASTS}."
+        )
 
 
 def remove_dead_nodes(run: PassContext) -> None:
@@ -314,7 +327,9 @@ def _allow_initializers(run: PassContext) -> None:
     """
     proto = run.model.proto
     values = (value for graph in run.model.graphs() for value in graph.values.values())
-    if proto.ir_version < 4 and any(value.is_initializer and value.name not in run.original for value in values):
+    if proto.ir_version < 4 and any(
+        value.is_initializer and value.name not in run.report.names_before for value in values
+    ):
         proto.ir_version = 4
         state_opset(proto)
 
@@ -331,10 +346,10 @@ def check(run: PassContext) -> None:
         raise Unsupported(f"the rewritten model would not be valid ONNX, and the original is: {error}")
 
 
-PASSES: tuple[Callable[[PassContext], None], ...] = (
-    describe, fix_shapes, choose_overridable, normalise, repair, prepare_folds, raise_opset, decide_branches,
-    fold_affines,
-    tell_training, decompose, lift_constants, simplify, fold_again, remove_dead_nodes, set_ir_version, check,
+PASSES: tuple[Callable[[PassContext], object], ...] = (
+    describe, fix_shapes, choose_overridable, normalise, repair, prepare_folds, remove_unread, raise_opset,
+    remove_unread, decide_branches, fold_affines, lower_opset, tell_training, decompose, reduce, tell_newer_opsets,
+    remove_dead_nodes, set_ir_version, check,
 )  # fmt: skip
 
 
@@ -350,9 +365,7 @@ def rewrite(
     Raises:
         UpgradeBlocked, Unsupported, BadInput: A pass cannot convert or read the model, which is then to be discarded.
     """
-    run = PassContext(
-        model, options, Report(), model.original_names, progress or (lambda *_: None), withheld, runtime=runtime
-    )
+    run = PassContext(model, options, Report(), progress or (lambda *_: None), withheld, runtime=runtime)
     with ir.utf8(model.label):
         for step in PASSES:
             step(run)

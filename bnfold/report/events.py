@@ -181,6 +181,7 @@ class Report:
         latency: What runs of both models took, where that was asked for, as `Latency.to_json` has it.
         size_before: Bytes of the files that the model came in; None for one in memory.
         names_before: Every name of a value in the model as it came.
+        redefined: Those that mean something else by now.
         removed_names: Values that are gone.
         renamed: Values that have a new name, by the old one.
         scaled: By the graph and the name of a value that is another one by factors: its old name, and these.
@@ -209,11 +210,16 @@ class Report:
     latency: Mapping[str, Any] | None = None
     size_before: int | None = None
     names_before: Collection[str] = ()
+    redefined: set[str] = field(default_factory=set)
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
     scaled: dict[tuple[str, str], tuple[str, Tensor]] = field(default_factory=dict)
     _cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
     _all_cuts: dict[Cut, None] = field(default_factory=dict)
+
+    def means_the_same(self, *names: str) -> bool:
+        """Whether values of these names are in the file, and mean the same there."""
+        return all(name in self.names_before and name not in self.redefined for name in names)
 
     def add_cuts(self, cuts: Iterable[Cut]) -> None:
         """Note the boundaries of rewrites."""

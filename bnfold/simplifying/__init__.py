@@ -6,6 +6,7 @@ open.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from bnfold import ir
@@ -14,7 +15,7 @@ from bnfold.report.events import Report
 if TYPE_CHECKING:
     from bnfold.simplifying.driver import Simplified
 
-__all__ = ["decide", "simplify"]
+__all__ = ["clear", "decide", "remove_unread", "simplify"]
 
 
 def simplify(
@@ -35,3 +36,22 @@ def decide(model: ir.Model, report: Report, *, withheld: frozenset[str] = frozen
     from bnfold.simplifying.driver import decide_branches
 
     return decide_branches(model, report, withheld)
+
+
+def remove_unread(model: ir.Model, report: Report, *, withheld: frozenset[str] = frozenset()) -> None:
+    """Remove nodes and weights that nothing reads, and record that in ``report``."""
+    from bnfold.simplifying.unread import remove
+
+    remove(model, report, withheld)
+
+
+def clear(
+    model: ir.Model, report: Report, places: Collection[tuple[str, str]], *, withheld: frozenset[str] = frozenset()
+) -> Simplified:
+    """Simplify nodes alone, and store for them what they read if it is the same in every run.
+
+    ``places`` has the graph of each, and the name of the first value that it makes.
+    """
+    from bnfold.simplifying.driver import clear_nodes
+
+    return clear_nodes(model, report, places, withheld)

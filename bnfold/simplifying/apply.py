@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.ir.tensor import TP
 from bnfold.report.other_events import SimplifyEvent
 from bnfold.report.rewrites import IF_DECIDED
 from bnfold.simplifying.branches import Decide
@@ -17,12 +20,19 @@ from bnfold.simplifying.room import Room
 class Editor:
     """Edits one model, and notes what it did."""
 
-    def __init__(self, model: ir.Model, withheld: frozenset[str] = frozenset()) -> None:
-        self._withheld = withheld
+    def __init__(
+        self,
+        model: ir.Model,
+        withheld: frozenset[str] = frozenset(),
+        is_wanted: Callable[[Plan | Decide], bool] = lambda _: True,
+    ) -> None:
+        self._withheld, self._is_wanted = withheld, is_wanted
         self.room = Room(model)
         self.events: list[SimplifyEvent] = []
         self.touched: set[tuple[str, str]] = set()
         """Values, by graph and name, that nodes around an edit read or make: no boundaries to compare at any more."""
+        self.sizes = 0
+        """How often integers were stored that inference may read: sizes, or axes."""
         self.has_stored = False
         """Whether some node's output or operand, or a weight of a branch, became an initializer."""
         self.moved: list[Moved] = []
@@ -30,8 +40,8 @@ class Editor:
         self._stored: dict[tuple[ir.Graph, str, bytes], ir.Value] = {}
 
     def carry_out(self, plan: Plan) -> None:
-        """Edit the graph as planned, unless such a rewrite is withheld."""
-        if plan.rewrite.name in self._withheld:
+        """Edit the graph as planned, unless such a rewrite is withheld, or not wanted."""
+        if plan.rewrite.name in self._withheld or not self._is_wanted(plan):
             return
         node = plan.node
         ends = [*node.inputs, *node.outputs, *(plan.twin.outputs if isinstance(plan, Unite) else ())]
@@ -42,7 +52,7 @@ class Editor:
 
     def decide(self, plan: Decide) -> None:
         """Put the branch in the place of its If; the values of both branches are boundaries no more."""
-        if IF_DECIDED.name in self._withheld:
+        if IF_DECIDED.name in self._withheld or not self._is_wanted(plan):
             return
         node, label = plan.node, plan.node.label
         inner = [value for body in node.bodies for graph in body.subgraphs() for value in graph.values.values()]
@@ -64,6 +74,7 @@ class Editor:
         if isinstance(plan, Store):
             self.has_stored = True
             tensor = plan.tensor
+            self.sizes += tensor.dtype == TP.INT64
             message = onnx.TensorProto(data_type=tensor.dtype, dims=tensor.dims, raw_data=b"")
             stored = plan.node.graph.store_output(plan.node, message)
             stored.tensor = tensor
@@ -91,6 +102,7 @@ class Editor:
         key = node.graph, f"{operand.dtype}{operand.shape}", operand.tobytes()
         if key not in self._stored or self._stored[key].is_unread:  # unused values may be gone
             self.has_stored = True
+            self.sizes += operand.dtype == np.int64
             self._stored[key] = node.graph.add_constant(f"{node.label}_{node.op_type.lower()}", operand)
         return self._stored[key]
 

@@ -15,10 +15,14 @@ from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, numpy_type
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import skip
-from bnfold.simplifying.plan import Operand, Plan, Respell, can_respell
+from bnfold.simplifying.parameters import respelled, slot_of
+from bnfold.simplifying.plan import Plan
 
 BOUNDING = ("Relu", "Clip", "Max", "Min")
-_TYPES = (TP.FLOAT, TP.DOUBLE, TP.INT32, TP.INT64)
+_FLOATS = (TP.FLOAT, TP.DOUBLE)
+_TYPES = (*_FLOATS, TP.INT32, TP.INT64)
+_WIDENED = 12
+"""The first opset that has a Clip of integers."""
 _MOST_BYTES = 8
 """Bytes of the number that a bound is."""
 Number = int | float
@@ -50,27 +54,33 @@ def _one_of_two(node: ir.Node, first: Bounded, second: Bounded, known: Proven) -
     dtype = known.dtype(first.source)
     if len(lows) != 1 or len(highs) != 1 or not lows[0] < highs[0] or dtype is None:
         return None
-    inputs: list[Operand] = [first.source, np.array(lows[0], numpy_type(dtype)), np.array(highs[0], numpy_type(dtype))]
-    if second.source.only_consumer is not node or not can_respell(node, inputs):
+    if second.source.only_consumer is not node:
         return None
-    return Respell(rewrites.BOUNDS, node, "Clip", inputs, {})
+    bounds = {"min": np.array(lows[0], numpy_type(dtype)), "max": np.array(highs[0], numpy_type(dtype))}
+    return respelled(rewrites.BOUNDS, node, "Clip", first.source, bounds)
 
 
 def _bounded(node: ir.Node, known: Proven) -> Bounded | None:
     """Return the one bound of a node; None if it is not known, or if there are two."""
-    if node.graph.opset() < 12:  # the first with a Clip of integers
-        return None
+    types = _TYPES if node.graph.opset() >= _WIDENED else _FLOATS
     slots = [slot for slot, value in enumerate(node.inputs) if value is not None and _number(value) is None]
     source = node.inputs[slots[0]] if len(slots) == 1 else None
-    if source is None or known.dtype(source) not in _TYPES:
+    if source is None or known.dtype(source) not in types:
         return None
     if node.op_type in ("Relu", "Clip"):
-        low = 0 if node.op_type == "Relu" else _number(node.input(1))
-        return Bounded(source, low, _number(node.input(2))) if slots == [0] else None
+        low = 0 if node.op_type == "Relu" else _bound(node, "min")
+        return Bounded(source, low, _bound(node, "max")) if slots == [0] else None
     bound = node.inputs[1 - slots[0]] if len(node.inputs) == 2 else None
     if bound is None or len(known.dims(bound) or ()) > len(known.dims(source) or ()):  # it adds axes
         return None
     return Bounded(source, _number(bound), None) if node.op_type == "Max" else Bounded(source, None, _number(bound))
+
+
+def _bound(node: ir.Node, name: str) -> Number | None:
+    """Return a bound of a Clip or Relu; None if there is none."""
+    slot = slot_of(node.op_type, node.graph.opset(), name)
+    stated: Number | None = node.attr(name) if slot is None else _number(node.input(slot))
+    return stated
 
 
 def _number(value: ir.Value | None) -> Number | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import NamedTuple
 
 from bnfold import ir
@@ -10,11 +12,11 @@ from bnfold.errors import BnfoldError
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.traits import RESHAPING, STATES
 from bnfold.report.events import Report
-from bnfold.report.other_events import SimplifyEvent
-from bnfold.report.rewrites import UNREAD_NODE, UNREAD_WEIGHT
 from bnfold.semantics.neutral import OPERATORS
+from bnfold.simplifying import unread
 from bnfold.simplifying.apply import Editor
-from bnfold.simplifying.branches import find_decided
+from bnfold.simplifying.around import after, before
+from bnfold.simplifying.branches import Decide, find_decided
 from bnfold.simplifying.casting import find_cast, find_cast_like
 from bnfold.simplifying.clipping import BOUNDING, find_bounds
 from bnfold.simplifying.computed import find_computed
@@ -35,7 +37,7 @@ from bnfold.simplifying.no_effect import (
     find_tile,
 )
 from bnfold.simplifying.padding import find_padding
-from bnfold.simplifying.plan import Plan
+from bnfold.simplifying.plan import Plan, Store
 from bnfold.simplifying.products import find_addition
 from bnfold.simplifying.reshaping import find_reshaping
 from bnfold.simplifying.slicing import find_slice
@@ -100,15 +102,16 @@ FINDERS: Mapping[str, Finder] = {
 """What is tried on each node, by its operator."""
 MAX_ROUNDS = 8
 """Each round sees what the one before left; three are what real models need."""
-MAX_INFERENCES = 3
-"""Stored sizes let inference follow shapes further."""
+MAX_INFERENCES = 8
+"""Stored sizes let inference follow shapes further; two are what real models need."""
 MAX_DECISIONS = 8
 """Each round of decisions lets inference follow shapes into what was a branch."""
 
 
 class Simplified(NamedTuple):
-    """Whether a value became an initializer, and where values of branches are now, step by step."""
+    """Whether anything changed, whether a value became an initializer, and where values of branches are now."""
 
+    has_changed: bool
     has_stored: bool
     moved: list[Moved]
 
@@ -143,30 +146,59 @@ def _decided(model: ir.Model, editor: Editor) -> Proven:
 def _reported(editor: Editor, report: Report) -> Simplified:
     report.simplified += editor.events
     report.drop_cuts(editor.touched)
-    return Simplified(editor.has_stored, editor.moved)
+    return Simplified(bool(editor.events), editor.has_stored, editor.moved)
 
 
 def simplify_all(model: ir.Model, report: Report, *, group_norm: bool, withheld: frozenset[str]) -> Simplified:
     """Do as `bnfold.simplifying.simplify`."""
-    if model.proto.training_info:
-        return Simplified(has_stored=False, moved=[])
     editor = Editor(model, withheld)
-    finders = {**FINDERS, "Add": find_group_norm_or_addition} if group_norm else FINDERS
-    if not {UNREAD_NODE.name, UNREAD_WEIGHT.name} & withheld:
-        _remove_unread(model, report)
+    _repeat(model, editor, {**FINDERS, "Add": find_group_norm_or_addition} if group_norm else FINDERS)
+    return _reported(editor, report)
+
+
+def clear_nodes(
+    model: ir.Model, report: Report, places: Collection[tuple[str, str]], withheld: frozenset[str]
+) -> Simplified:
+    """Do as `bnfold.simplifying.clear`."""
+    nodes = {node for node in model.nodes() if any((node.graph.path, made) in places for made in _names(node))}
+    has_removed = unread.remove(model, report, withheld, after(nodes))
+    editor = Editor(model, withheld, partial(_helps, nodes=nodes, read=before(nodes)))
+    _repeat(model, editor, FINDERS)
+    done = _reported(editor, report)
+    return done._replace(has_changed=done.has_changed or has_removed)
+
+
+def _names(node: ir.Node) -> list[str]:
+    return [value.name for value in node.outputs if value is not None][:1]
+
+
+def _helps(plan: Plan | Decide, nodes: AbstractSet[ir.Node], read: AbstractSet[ir.Node]) -> bool:
+    """Whether a plan changes one of these nodes, or the graph around it, or stores what it ``read``s or makes."""
+    if isinstance(plan, Decide):
+        inner = (node for body in plan.node.bodies for graph in body.subgraphs() for node in graph.nodes)
+        return plan.node in nodes or any(node in nodes for node in inner)
+    if plan.node in nodes:
+        return True
+    return isinstance(plan, Store) and (plan.node in read or not nodes.isdisjoint(before([plan.node])))
+
+
+def _repeat(model: ir.Model, editor: Editor, finders: Mapping[str, Finder]) -> None:
+    """Infer shapes and rewrite, until nothing changes any more."""
+    if model.proto.training_info:
+        return
     for _ in range(MAX_INFERENCES):
-        before, rounds = len(editor.events), 0
+        events, sizes, rounds = len(editor.events), editor.sizes, 0
         known = _decided(model, editor)
         while rounds < MAX_ROUNDS and _round(model, known, editor, finders):
             rounds += 1
-        if len(editor.events) == before or not any(node.is_op("Shape") for node in model.graph.nodes):
+        follows = editor.sizes > sizes or any(node.is_op("Shape") for node in model.graph.nodes)
+        if len(editor.events) == events or not follows:
             break
-    return _reported(editor, report)
 
 
 def _round(model: ir.Model, known: Proven, editor: Editor, finders: Mapping[str, Finder]) -> bool:
     """Try every rewrite on every node once; whether any changed something, or may find more now."""
-    before, was_open = len(editor.events), editor.room.is_open
+    events, was_open = len(editor.events), editor.room.is_open
     for graph in [*model.graphs()]:
         for stored in find_computed(graph, known, editor.room):
             editor.carry_out(stored)
@@ -181,7 +213,7 @@ def _round(model: ir.Model, known: Proven, editor: Editor, finders: Mapping[str,
                 editor.carry_out(plan)
     model.remove_dead_nodes()
     editor.room.is_open = True
-    return len(editor.events) > before or (not was_open and (editor.room.is_short or known.has_learned))
+    return len(editor.events) > events or (not was_open and (editor.room.is_short or known.has_learned))
 
 
 def _plan(node: ir.Node, known: Proven, first: dict[Hashable, ir.Node], finders: Mapping[str, Finder]) -> Plan | None:
@@ -200,27 +232,3 @@ def _plan(node: ir.Node, known: Proven, first: dict[Hashable, ir.Node], finders:
 
 def _has_states(node: ir.Node) -> bool:
     return node.is_known and node.op_type in STATES
-
-
-def _remove_unread(model: ir.Model, report: Report) -> None:
-    """Remove what nothing reads; an operator of another domain may do more than compute."""
-    nodes = [*model.nodes()]
-    for graph in model.graphs():
-        if getattr(graph.proto, "quantization_annotation", ()):
-            return  # which names values that no node reads
-    for node in nodes:
-        if not node.domain and all(value is None or value.is_unread for value in node.outputs):
-            model.maybe_dead.update((value, None) for value in node.outputs if value is not None)
-    weights = [value for graph in model.graphs() for value in graph.values.values() if _is_unread_weight(value)]
-    model.maybe_dead.update(dict.fromkeys(weights))
-    model.remove_dead_nodes()
-    report.simplified += [
-        SimplifyEvent(UNREAD_NODE, node.label, node.graph.path, node.op_type, "")
-        for node in nodes
-        if node.removed and not node.is_op("Constant")
-    ]
-    report.simplified += [SimplifyEvent(UNREAD_WEIGHT, value.name, value.graph.path, "", "") for value in weights]
-
-
-def _is_unread_weight(value: ir.Value) -> bool:
-    return value.tensor_proto is not None and value.is_unread and not value.is_input

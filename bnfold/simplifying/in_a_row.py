@@ -9,10 +9,8 @@ from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.value import Dim
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import integers
-from bnfold.simplifying.plan import Operand, Plan, Respell, can_respell
-
-_AXES_READ = 13
-"""The opset since which Squeeze and Unsqueeze have their axes as an input."""
+from bnfold.simplifying.parameters import numbers, respelled
+from bnfold.simplifying.plan import Plan, Respell
 
 
 def find_axes(node: ir.Node, known: Proven) -> Plan | None:
@@ -32,11 +30,7 @@ def find_axes(node: ir.Node, known: Proven) -> Plan | None:
     inner, outer = (behind, before) if node.op_type == "Unsqueeze" else (before, behind)
     merged = sorted([*inner, *_places(outer, inner)])
     source = first.input(0)
-    is_read = node.graph.opset() >= _AXES_READ
-    inputs: list[Operand] = [source, integers(merged)] if is_read else [source]
-    attrs = {} if is_read else {"axes": merged}
-    pair = rewrites.SQUEEZE_PAIR.of(node.op_type)
-    return Respell(pair, node, node.op_type, inputs, attrs) if can_respell(node, inputs) else None
+    return respelled(rewrites.SQUEEZE_PAIR.of(node.op_type), node, node.op_type, source, {"axes": integers(merged)})
 
 
 def _can_follow(other: ir.Node, first: ir.Node, known: Proven) -> bool:
@@ -65,7 +59,7 @@ def _place(node: ir.Node, dims: Sequence[Dim] | None) -> int | None:
 
 def _axes(node: ir.Node, known: Proven) -> list[int] | None:
     """Return the axes of a Squeeze or Unsqueeze; None if they are not stated, or counted from the back."""
-    axes = node.attr("axes") if node.graph.opset() < _AXES_READ else known.numbers(node.input(1))
+    axes = numbers(node, "axes", known)
     return None if not axes or min(axes) < 0 or len(set(axes)) < len(axes) else axes
 
 

@@ -14,6 +14,7 @@ from bnfold.ir.value import Dim
 from bnfold.report import rewrites
 from bnfold.report.rewrites import Rewrite
 from bnfold.semantics.neutral import returns_operand
+from bnfold.simplifying.parameters import numbers
 from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip
 
 _MOST_BYTES = 1 << 16
@@ -40,7 +41,9 @@ def find_identity(node: ir.Node, _: Proven) -> Plan | None:
 def find_dropout(node: ir.Node, _: Proven) -> Plan | None:
     """Plan to read what a Dropout of inference reads; before opset 7 an attribute says which it is."""
     training = node.input(2)
-    if node.graph.opset() < 7 or training is not None:
+    if node.graph.opset() < 7:
+        return skip(node, rewrites.DROPOUT) if node.attr("is_test", 0) else None
+    if training is not None:
         held = ir.constant(training)
         if held is None or held.dtype != TP.BOOL or held.size != 1 or held.numpy().any():
             return None
@@ -79,10 +82,10 @@ def find_expand(node: ir.Node, known: Proven) -> Plan | None:
 def store_target(node: ir.Node, slot: int, target: list[Dim], attrs: Mapping[str, Any] | None = None) -> Plan | None:
     """Plan to store the integers at ``slot`` as a constant, unless they are one."""
     value = node.input(slot)
-    numbers = [item for item in target if isinstance(item, int)]
-    if value is None or ir.constant(value) is not None or len(numbers) < len(target):
+    sizes = [item for item in target if isinstance(item, int)]
+    if value is None or ir.constant(value) is not None or len(sizes) < len(target):
         return None
-    inputs = [*node.inputs[:slot], integers(numbers), *node.inputs[slot + 1 :]]
+    inputs = [*node.inputs[:slot], integers(sizes), *node.inputs[slot + 1 :]]
     known = rewrites.SIZE_KNOWN.of(node.op_type)
     return Respell(known, node, node.op_type, inputs, attrs) if can_respell(node, inputs) else None
 
@@ -94,7 +97,7 @@ def integers(numbers: list[int]) -> Array:
 
 def find_pad(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to read the input of a Pad that adds nothing."""
-    pads = node.attr("pads") if node.graph.opset() < 11 else known.numbers(node.input(1))
+    pads = numbers(node, "pads", known)
     adds_nothing = pads is not None and not any(pads) and node.graph.opset() >= 2
     return skip(node, rewrites.PAD_NOTHING) if adds_nothing else None
 

@@ -7,6 +7,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.report import rewrites
+from bnfold.simplifying.parameters import numbers
 from bnfold.simplifying.plan import Plan, Respell
 
 
@@ -54,8 +55,7 @@ def _pads_zeros(pad: ir.Node) -> bool:
 
 def _added(pad: ir.Node, rank: int, known: Proven) -> list[int] | None:
     """Return what a Pad adds before each axis, and then what it adds behind each."""
-    pads = pad.attr("pads") if pad.graph.opset() < 11 else known.numbers(pad.input(1))
-    axes = [*range(rank)] if pad.input(3) is None else known.numbers(pad.input(3))
+    pads, axes = numbers(pad, "pads", known), numbers(pad, "axes", known, [*range(rank)])
     if pads is None or axes is None or len(pads) != 2 * len(axes) or not all(-rank <= axis < rank for axis in axes):
         return None
     places = [axis % rank for axis in axes]

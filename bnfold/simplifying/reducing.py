@@ -7,6 +7,7 @@ from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.traits import REDUCING
 from bnfold.ir.value import Dim
 from bnfold.report import rewrites
+from bnfold.simplifying.parameters import numbers
 from bnfold.simplifying.plan import Plan, Respell, only_above
 
 
@@ -17,17 +18,12 @@ def find_reduction(node: ir.Node, known: Proven) -> Plan | None:
         return None
     if bool(first.attr("keepdims", 1)) == keeps:
         return None
-    reduced, other, dims = _axes(first, known), _axes(node, known), known.dims(first.input(0))
+    reduced, other, dims = numbers(first, "axes", known), numbers(node, "axes", known), known.dims(first.input(0))
     if not reduced or not other or len(reduced) != len(other) or _places(reduced, dims) != _places(other, dims):
         return None  # of as many axes, negative ones count from the same rank
     attrs = {name: first.attr(name) for name in first.attrs} | {"keepdims": int(keeps)}
     joined = rewrites.REDUCTION_AXES.of(first.op_type, node.op_type)
     return Respell(joined, node, first.op_type, first.inputs, attrs)
-
-
-def _axes(node: ir.Node, known: Proven) -> list[int] | None:
-    """Return the axes that a node says, as an attribute or as an input."""
-    return node.attr("axes") if node.input(1) is None else known.numbers(node.input(1))
 
 
 def _places(axes: list[int], dims: tuple[Dim, ...] | None) -> set[int]:

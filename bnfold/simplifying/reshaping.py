@@ -11,7 +11,8 @@ from bnfold.ir.traits import RESHAPING
 from bnfold.ir.value import Dim
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import integers, same_dims, store_target
-from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_respell, can_skip, only_above
+from bnfold.simplifying.parameters import numbers, respelled
+from bnfold.simplifying.plan import LeaveOut, Plan, can_skip, only_above
 from bnfold.simplifying.reducing import find_reduction
 from bnfold.simplifying.transposing import keeps_order
 
@@ -51,7 +52,7 @@ def _cancel(row: list[ir.Node], known: Proven) -> bool:
     """Whether a Squeeze and an Unsqueeze cancel each other, whatever the shape."""
     if [node.op_type for node in row] not in (["Squeeze", "Unsqueeze"], ["Unsqueeze", "Squeeze"]):
         return False
-    axes = [node.attr("axes") if node.graph.opset() < 13 else known.numbers(node.input(1)) for node in row]
+    axes = [numbers(node, "axes", known) for node in row]
     return bool(axes[0]) and axes[0] == axes[1] and min(axes[0] or (-1,)) >= 0
 
 
@@ -140,8 +141,8 @@ def _settled(target: list[Dim], source: Sequence[Dim] | None, known: Proven) -> 
         at in unknown or _is_positive(_at(source, at) if item == 0 else item, known) for at, item in enumerate(copied)
     ):
         copied[unknown[0]] = -1
-    numbers = [item for item in copied if isinstance(item, int)]
-    return numbers if len(numbers) == len(copied) else None
+    sizes = [item for item in copied if isinstance(item, int)]
+    return sizes if len(sizes) == len(copied) else None
 
 
 def _is_positive(size: Dim, known: Proven) -> bool:
@@ -152,12 +153,10 @@ def _one_of_two(node: ir.Node, known: Proven) -> Plan | None:
     """Plan one Reshape in place of two such nodes, if nothing else reads what is between them."""
     first = only_above(node)
     source = first.input(0) if first is not None and _reshapes(first, known) else None
-    if source is None or node.graph.opset() < 5:
+    target = _from_source(node, known, source) if source is not None else None
+    if target is None:
         return None
-    target = _from_source(node, known, source)
-    if target is None or not can_respell(node, [integers(target)]):
-        return None
-    return Respell(rewrites.RESHAPE_AFTER_RESHAPE, node, "Reshape", [source, integers(target)], {})
+    return respelled(rewrites.RESHAPE_AFTER_RESHAPE, node, "Reshape", source, {"shape": integers(target)})
 
 
 def _from_source(node: ir.Node, known: Proven, source: ir.Value) -> list[int] | None:

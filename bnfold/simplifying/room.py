@@ -12,7 +12,7 @@ from bnfold.simplifying.plan import Store
 SMALL = 1024
 """Bytes that a result may have, whatever it is computed from."""
 _MEDIUM = 1 << 16
-"""Bytes of a result that the model may grow by, while all that it grows by is little."""
+"""Bytes of a result that the model may grow by, if all that it would grow by is little."""
 _LITTLE = 1 << 17
 """Bytes that any model may grow by: the tables of a Fourier transform of 1,024 samples, for instance."""
 _FILLED = 1 << 25
@@ -27,29 +27,38 @@ _FAR = 64
 
 
 class Room:
-    """How many bytes a model may still grow by because results are stored that are neither small nor free room."""
+    """Which results may be stored: those that are small, or free as much room as they take, and together a few others.
+
+    The others are stored all or not at all: what there is no room for, there is none for in a second run either.
+    """
 
     def __init__(self, model: ir.Model) -> None:
         self.is_open = False
         """Whether the model may grow already: equal nodes are to be united before room is spent on each of them."""
         self.is_short = False
         """Whether there was no room for some result."""
-        self.left = max(_LITTLE, model.parameter_bytes() // _SHARE)
-        self.left_for_weights = _FILLED
+        self._most = max(_LITTLE, model.parameter_bytes() // _SHARE)
 
     def stored(self, plans: Mapping[ir.Node, Store]) -> list[Store]:
         """Return the plans for which there is room; weights that several results share count once."""
         kept = [plan for plan in plans.values() if plan.tensor.nbytes <= SMALL]
         large = {node: plan for node, plan in plans.items() if plan.tensor.nbytes > SMALL}
+        medium: dict[ir.Node, int] = {}
+        filled: dict[ir.Node, int] = {}
         for group in _sharing([*large]):
             taken = sum(large[node].tensor.nbytes for node in group)
             growth = taken - sum(value.stored_bytes for value in _freed(group))
-            if growth <= 0 or (self.is_open and growth <= self.left and taken <= _MEDIUM):
-                self.left -= max(growth, 0)
+            if growth <= 0:
                 kept += [large[node] for node in group]
-            elif self.is_open and growth <= self.left_for_weights and all(map(_is_filled_weight, group)):
-                self.left_for_weights -= growth
-                kept += [large[node] for node in group]
+            elif self.is_open and all(map(_is_filled_weight, group)):
+                filled |= dict.fromkeys(group, 0) | {group[0]: growth}
+            elif self.is_open and taken <= _MEDIUM:
+                medium |= dict.fromkeys(group, 0) | {group[0]: growth}
+            else:
+                self.is_short = True
+        for growths, most in ((medium, self._most), (filled, _FILLED)):
+            if sum(growths.values()) <= most:
+                kept += [large[node] for node in growths]
             else:
                 self.is_short = True
         return kept

@@ -8,7 +8,8 @@ from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import find_same_shape, integers, same_dims, skip
-from bnfold.simplifying.plan import Plan, Respell, can_respell
+from bnfold.simplifying.parameters import numbers, respelled
+from bnfold.simplifying.plan import Plan
 
 _END = 2**31 - 1
 """From here on an end of a Slice stands for the last element."""
@@ -24,11 +25,9 @@ class Range(NamedTuple):
 
 def find_slice(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to leave out a Slice that takes all of its input, or to make one of two."""
-    if node.graph.opset() < 10:
-        return find_same_shape(node, known)
     ranges = _ranges(node, known)
     if ranges is None:
-        return None
+        return find_same_shape(node, known)
     return _all(node, ranges, known) or _one_of_two(node, ranges, known)
 
 
@@ -52,11 +51,10 @@ def _one_of_two(node: ir.Node, ranges: dict[int, Range], known: Proven) -> Plan 
     if not all(other is node or _can_join(other, middle, inner, known) for other in middle.consumers):
         return None
     starts, ends, steps = ([taken[place] for taken in both.values()] for place in range(3))
-    inputs = [first.input(0), integers(starts), integers(ends), integers([*both])]
+    parameters = {"starts": integers(starts), "ends": integers(ends), "axes": integers([*both])}
     if any(step != 1 for step in steps):  # of one element no input shows a step
-        inputs.append(integers(steps))
-    merged = Respell(rewrites.SLICE_AFTER_SLICE, node, "Slice", inputs, None)
-    return merged if can_respell(node, inputs) else None
+        parameters["steps"] = integers(steps)
+    return respelled(rewrites.SLICE_AFTER_SLICE, node, "Slice", first.input(0), parameters)
 
 
 def _can_join(other: ir.Node, middle: ir.Value, inner: dict[int, Range], known: Proven) -> bool:
@@ -91,11 +89,11 @@ def _after(first: Range, second: Range) -> Range | None:
 
 def _ranges(node: ir.Node, known: Proven) -> dict[int, Range] | None:
     """Return what is taken of each axis, which counts from the front where the rank is known; None if it is open."""
-    starts, ends = known.numbers(node.input(1)), known.numbers(node.input(2))
+    starts, ends = numbers(node, "starts", known), numbers(node, "ends", known)
     if starts is None or ends is None:
         return None
-    axes = [*range(len(starts))] if node.input(3) is None else known.numbers(node.input(3))
-    steps = [1] * len(starts) if node.input(4) is None else known.numbers(node.input(4))
+    axes = numbers(node, "axes", known, [*range(len(starts))])
+    steps = numbers(node, "steps", known, [1] * len(starts))
     if axes is None or steps is None or not len(starts) == len(ends) == len(axes) == len(steps):
         return None
     dims = known.dims(node.input(0))

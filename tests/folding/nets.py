@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 from bnfold import ir, reference
 from bnfold.equalize import equalize as even_out
-from bnfold.folding import Limits, fold
+from bnfold.folding import Limits, SizeBudget, fold
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 
@@ -133,17 +133,16 @@ def fold_only(
     Whether an Add pays is for tests/folding/test_gain.py to ask: others see what an operator can take.
     """
     model = ir.load(proto)
-    original = model.original_names
     events = {
         node: BatchNormEvent(node.label, node.graph.path, node.graph.opset(), "")
         for node in model.nodes()
         if node.is_op("BatchNormalization")
     }
-    report = Report(batchnorms=list(events.values()))
-    known = Limits(growth=growth, **({"exchange": "always"} | limits))
-    left = fold(model, events, report, policy=policy or Policy(), limits=known, original=original)
+    report = Report(batchnorms=list(events.values()), names_before=model.original_names)
+    known, budget = Limits(**({"exchange": "always"} | limits)), SizeBudget(growth)
+    fold(model, events, report, policy=policy or Policy(), limits=known, budget=budget, progress=lambda *_: None)
     if equalize:
-        even_out(model, report, known, left)
+        even_out(model, report, known, budget)
     model.remove_dead_nodes()
     model.sync()
     result = Folded(model, report)

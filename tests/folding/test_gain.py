@@ -241,3 +241,43 @@ def test_an_add_that_a_later_fold_takes_is_folded() -> None:
     assert event.verdict == "folded"
     assert event.into == ("Conv_10", "Conv_3")
     assert result.report.became == "BatchNormalization 1 → 0: folded into 1 Conv"
+
+
+def between(net: Net, x: str, first: list[int], second: list[int]) -> str:
+    x = net.node("Transpose", net.node("MatMul", x, net.const(8, 4)), perm=first)
+    return net.node("Transpose", net.batchnorm(x, 4), perm=second)
+
+
+@pytest.mark.parametrize("sizes", [(2, 5, 8), ("N", "L", 8)])
+def test_nodes_that_meet_and_cancel_are_gain(sizes: tuple[Any, ...]) -> None:
+    net = Net()
+    y = between(net, net.input(2, 5, 8, declared=sizes), [0, 2, 1], [0, 2, 1])
+    result = auto(net, net.node("Sigmoid", y), simplifies=True)
+    assert result.ops == ["MatMul", "Add", "Transpose", "Transpose", "Sigmoid"]
+
+
+@pytest.mark.parametrize(
+    ("second", "simplifies"), [([0, 2, 1], False), ([2, 1, 0], True)], ids=["not simplified", "another order"]
+)
+def test_nodes_that_stay_are_none(second: list[int], simplifies: bool) -> None:
+    net = Net()
+    y = between(net, net.input(2, 5, 8), [0, 2, 1], second)
+    assert auto(net, net.node("Sigmoid", y), simplifies=simplifies).reasons == ["no-gain"]
+
+
+def test_shapes_that_come_back_are_gain() -> None:
+    net = Net()
+    x = net.node("MatMul", net.input(2, 5, 8), net.const(8, 4))
+    x = net.node("Reshape", x, net.const(value=np.array([10, 4])))
+    x = net.node("Reshape", net.batchnorm(x, 4), net.const(value=np.array([2, 5, 4])))
+    result = auto(net, net.node("Sigmoid", x), simplifies=True)
+    assert result.ops == ["MatMul", "Add", "Reshape", "Reshape", "Sigmoid"]
+
+
+def test_a_first_node_with_another_consumer_stays() -> None:
+    """One node goes: as many operators would be left, and an Add of as many elements is worth one of them."""
+    net = Net()
+    x = net.node("Transpose", net.node("Abs", net.input(2, 5, 4)), perm=[0, 2, 1])
+    y = net.node("Transpose", net.batchnorm(x, 4), perm=[0, 2, 1])
+    result = auto(net, net.node("Sigmoid", y), net.node("Neg", x), simplifies=True)
+    assert "BatchNormalization" in result.ops

@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 from bnfold import ir
 from bnfold.report.events import Report
-from bnfold.simplifying import simplify
+from bnfold.simplifying import remove_unread, simplify
 
 
 def model(head: str, body: str, constants: str = "", *, opset: int = 15, ir_version: int = 8) -> onnx.ModelProto:
@@ -26,6 +26,7 @@ def model(head: str, body: str, constants: str = "", *, opset: int = 15, ir_vers
 def simplified(proto: onnx.ModelProto, *, group_norm: bool = False) -> tuple[onnx.ModelProto, Report]:
     """What becomes of a model, and what is said about it."""
     loaded, report = ir.load(proto.SerializeToString()), Report()
+    remove_unread(loaded, report)
     simplify(loaded, report, group_norm=group_norm)
     return onnx.ModelProto.FromString(ir.encode(loaded)), report
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from onnx import numpy_helper
 
@@ -57,6 +58,29 @@ def test_bounds_that_leave_nothing(number: float) -> None:
     assert operators(simplified(before)[0]) == ["Relu", "Min"]
 
 
-def test_old_opsets_stay() -> None:
-    before = model("(float[N] x) => (float[N] y)", "m = Relu (x) y = Min (m, b)", "float b = {6}", opset=11)
+@pytest.mark.parametrize("opset", [8, 10, 11, 12])
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_a_clip_is_written_in_the_form_of_the_opset(opset: int, kind: str) -> None:
+    before = model(f"({kind}[N] x) => ({kind}[N] y)", "m = Relu (x) y = Min (m, b)", f"{kind} b = {{6}}", opset=opset)
+    after, _ = simplified(before)
+    onnx.checker.check_model(after, full_check=True)
+    (node,) = after.graph.node
+    assert node.op_type == "Clip"
+    assert {entry.name: entry.f for entry in node.attribute} == ({"min": 0.0, "max": 6.0} if opset < 11 else {})
+    x = np.arange(-9, 9).astype({"float": np.float32, "double": np.float64}[kind])
+    np.testing.assert_array_equal(run(after, x=x), np.clip(x, 0, 6))
+
+
+def test_clips_of_old_opsets() -> None:
+    head = "(float[N] x) => (float[N] y)"
+    before = model(head, "m = Clip <max = 6.0> (x) y = Clip <min = -1.0> (m)", opset=9)
+    after, _ = simplified(before)
+    assert operators(after) == ["Clip"]
+    x = np.array([-np.inf, -9, 0, 7, np.inf], np.float32)
+    np.testing.assert_array_equal(run(after, x=x), run(before, x=x))
+
+
+def test_an_attribute_that_would_round_a_bound() -> None:
+    before = model("(double[N] x) => (double[N] y)", "m = Relu (x) y = Min (m, b)", opset=10)
+    before.graph.initializer.append(numpy_helper.from_array(np.array(0.1), "b"))
     assert operators(simplified(before)[0]) == ["Relu", "Min"]

@@ -236,3 +236,10 @@ def test_a_slice_of_a_dynamic_size_stays_at_opset_10(end: int) -> None:
     outcome = bnfold.optimize(model, target_opset=10)
     assert outcome.status == "verified"
     assert [node.op_type for node in outcome.to_proto().graph.node] == ["Abs", "Slice"]
+
+
+@pytest.mark.parametrize("is_test", [0, 1])
+def test_dropout_before_opset_7(is_test: int) -> None:
+    body = f"d = Dropout <is_test = {is_test}> (x) y = Neg (d)"
+    after, _ = simplified(model("(float[N] x) => (float[N] y)", body, opset=6))
+    assert operators(after) == (["Neg"] if is_test else ["Dropout", "Neg"])

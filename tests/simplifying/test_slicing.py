@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import onnx
 import pytest
 
 from tests.simplifying.small import assert_equal, model, operators, simplified
@@ -61,3 +62,24 @@ def test_another_reads_what_is_between() -> None:
     body = "m = Slice (x, s, e, a) n = Slice (m, s, e, b) k = ReduceSum (m) y = Add (n, k)"
     after, _ = simplified(model("(float[A,B,C] x) => (float[D,E,F] y)", body, constants))
     assert operators(after) == ["Slice", "Slice", "ReduceSum", "Add"]
+
+
+@pytest.mark.parametrize("opset", [9, 10, 13])
+def test_the_form_of_each_opset(opset: int) -> None:
+    """Below 10 the places are attributes; what takes all goes, and two in a row are one."""
+    first, second = "starts = [1], ends = [9], axes = [1]", "starts = [2], ends = [5], axes = [1]"
+    if opset < 10:
+        body = f"a = Slice <starts = [0], ends = [2147483647]> (x) b = Slice <{first}> (a) y = Slice <{second}> (b)"
+        constants = ""
+    else:
+        body = "a = Slice (x, zero, most) b = Slice (a, one, nine, one) y = Slice (b, two, five, one)"
+        constants = (
+            "int64[1] zero = {0}, int64[1] most = {2147483647}, int64[1] one = {1}, int64[1] nine = {9},"
+            " int64[1] two = {2}, int64[1] five = {5}"
+        )
+    before = model("(float[N,M] x) => (float[N,K] y)", body, constants, opset=opset)
+    after, _ = simplified(before)
+    onnx.checker.check_model(after, full_check=True)
+    assert operators(after) == ["Slice"]
+    assert len(after.graph.node[0].attribute) == (3 if opset < 10 else 0)
+    assert_equal(before, after, (2, 12), (1, 3), (3, 6))

@@ -60,9 +60,9 @@ def test_a_finder_changes_nothing_before_its_plan_is_carried_out(make: Callable[
     model = ir.load(proto)
     norms = [node for node in model.nodes() if node.is_op("BatchNormalization")]
     events = {node: BatchNormEvent(node.label, "", 17, "") for node in norms}
-    report = Report(batchnorms=list(events.values()))
-    before, names = saved(model), set(model.original_names)
-    run = FoldContext(model, events, report, Policy(), Limits(), SizeBudget(PLENTY), names)
+    report = Report(batchnorms=list(events.values()), names_before=set(model.original_names))
+    before = saved(model)
+    run = FoldContext(model, events, report, Policy(), Limits(), SizeBudget(PLENTY))
     change = next(FINDERS[make](run))
     model.sync()
     assert saved(model) == before
