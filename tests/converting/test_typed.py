@@ -8,6 +8,8 @@ from typing import Any
 import onnx
 import pytest
 
+from bnfold import ir
+from bnfold.converting import convert
 from bnfold.errors import UpgradeBlocked
 
 Converted = Callable[..., Any]
@@ -45,3 +47,32 @@ def test_an_output_of_the_same_type_tells_it_too(upgraded: Converted) -> None:
     upgraded(model(body, output="float[2, 3] y"), compare=False)
     with pytest.raises(UpgradeBlocked, match="element type of 'c' is not known"):
         upgraded(model(body))
+
+
+PLUGIN = '<ir_version: 8, opset_import: ["" : {opset}, "my" : 1]> g (float[n, 3, 4, 4] x) => (float[n, 4] y) '
+USES = {
+    "a declared output": "{ a = my.Op (x) y = Relu (a) }",
+    "a weight": "<float[1, 3, 1, 1] w = {1, 2, 3}> { a = my.Op (x) b = Conv (a, w) c = Relu (b) y = my.Op (c) }",
+    "an operand": "{ a = my.Op (x) b = Abs (a) c = Concat <axis = 1> (b, x) y = my.Op (c) }",
+    "a condition": "{ a, b = my.Op (x) c = Where (b, a, x) d = Not (b) y = my.Op (c, d) }",
+    "places": "{ a = my.Op (x) b = Gather (x, a) y = my.Op (b) }",
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize(("opset", "target"), [(14, 13), (14, 9), (10, 15)])
+def test_types_behind_a_plugin_follow_from(use: str, opset: int, target: int) -> None:
+    if use == "places":  # of two types
+        body = USES[use].replace("my.Op (x) b", "my.Op (x) i = Shape (x) k = Concat <axis = 0> (a, i) b")
+    else:
+        body = USES[use]
+    model = ir.load(onnx.parser.parse_model(PLUGIN.format(opset=opset) + body))
+    convert(model, target)
+    assert model.opset() == target
+
+
+@pytest.mark.parametrize("tail", ["Clip <min = 0.0> (a)", "Pad <pads = [0, 1], value = 1.0> (a)"])
+def test_a_node_that_is_being_rewritten_tells_the_type_of_its_input(tail: str) -> None:
+    model = ir.load(onnx.parser.parse_model(PLUGIN.format(opset=9) + f"{{ a = my.Op (x) b = {tail} y = Relu (b) }}"))
+    convert(model, 13)
+    assert len(model.graph.nodes[1].inputs) > 1

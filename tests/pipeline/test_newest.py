@@ -8,6 +8,7 @@ import pytest
 import bnfold
 from bnfold.ir.schemas import newest_opset
 from bnfold.pipeline import newest
+from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 
 QDQ = """<ir_version: 8, opset_import: ["" : 13]> g (float[n, 4] x) => (float[n, 4] y)
 <float s = {0.5}, uint8 z = {3}> { q = QuantizeLinear (x, s, z) y = DequantizeLinear (q, s, z) }"""
@@ -29,7 +30,7 @@ def test_without_a_runtime_it_is_the_newest_of_onnx(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_runtime_that_loads_none_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newest, "_SECONDS", 1e-6)
+    monkeypatch.setattr(RuntimeProcess, "run", lambda *_: RuntimeResult("onnxruntime", error="it is too old"))
     newest.newest_loaded.cache_clear()
     assert newest.newest_loaded() == newest_opset()
     newest.newest_loaded.cache_clear()

@@ -70,12 +70,15 @@ def _copies(conversion: NodeConversion) -> bool:
 def _has_elements(conversion: NodeConversion) -> bool:
     """Whether a reduction reads at least one number for each result: of none, it makes the limit of the type."""
     node, shape = conversion.node, conversion.shape(conversion.input(0))
-    held = conversion.known(node.input(1))
-    axes = node.attr("axes") if node.input(1) is None else (None if held is None else held.numpy().tolist())
-    if shape is None or (node.input(1) is not None and held is None):
+    if shape is None:
         return False
-    sizes = shape if not axes else [shape[axis] for axis in axes if -len(shape) <= axis < len(shape)]
-    return all(isinstance(size, int) and size > 0 for size in sizes)
+    filled = [isinstance(size, int) and size > 0 for size in shape]
+    over = conversion.known(node.input(1))
+    axes = node.attr("axes") if over is None else over.numpy().tolist()
+    is_computed = node.input(1) is not None and over is None
+    if all(filled) or is_computed or not axes:
+        return all(filled)
+    return all(-len(shape) <= axis < len(shape) and filled[axis] for axis in axes)
 
 
 def _cast(conversion: NodeConversion, value: ir.Value, dtype: int) -> ir.Value:

@@ -95,8 +95,10 @@ def _schemas(node: Node, target: int) -> list[onnx.defs.OpSchema]:
         return [schema_of(op_type, versions_of(op_type)[-1])]
     if node.domain:
         return []
-    versions = {version_at(node.op_type, opset) for opset in (node.graph.opset(), target)}
-    return [schema_of(node.op_type, version) for version in versions if version is not None and fits(node, version)]
+    opsets = (node.graph.opset(), target)
+    versions = {version for opset in opsets if (version := version_at(node.op_type, opset)) is not None}
+    fitting = [version for version in versions if fits(node, version)]
+    return [schema_of(node.op_type, version) for version in fitting or versions]  # the one at work may fit neither
 
 
 def _place(

@@ -42,12 +42,18 @@ def test_the_affine_is_that_of_the_stored_parameters() -> None:
     [
         ("dense.onnx", "bn1_scale", "initializer"),
         ("constant_nodes.onnx", "bn1_scale", "Constant node"),
-        ("in_function.onnx", "block_bn1_scale", "input of the graph"),
     ],
 )
 def test_where_parameters_come_from(model: str, name: str, kind: str) -> None:
     sources = [row["parameters"]["scale"] for row in report(model)["batchnorms"]]
     assert {"kind": kind, "name": name} in [{key: source[key] for key in ("kind", "name")} for source in sources]
+
+
+def test_a_parameter_that_callers_feed() -> None:
+    head = '<ir_version: 8, opset_import: ["" : 15]> g (float[2, 3, 4, 4] x, float[3] s) => (float[2, 3, 4, 4] y)'
+    outcome = inspect(onnx.parser.parse_model(f"{head} {{ y = BatchNormalization (x, s, s, s, s) }}"))
+    (row,) = outcome.to_json()["batchnorms"]
+    assert (row["parameters"]["scale"]["kind"], row["parameters"]["scale"]["name"]) == ("input of the graph", "s")
 
 
 def test_training_statistics_have_no_affine() -> None:
