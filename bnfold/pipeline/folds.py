@@ -17,13 +17,14 @@ from bnfold.settings import Options
 def fold_affines(run: PassContext) -> bool:
     """Fold BatchNormalization and, if asked, other constant affine nodes; return whether anything changed.
 
-    Does nothing with ``--decompose all``.
+    Does nothing with ``--decompose all``, and nothing again after equalization, which it would undo.
     """
     options = run.options
-    if not options.fold or options.decompose == "all":
-        return False
-    live = run.live() | {node: _event_of(run, node) for node in folding.find_decomposed(run.model, options.policy)}
     is_first = run.budget is None
+    if not options.fold or options.decompose == "all" or (options.equalize and not is_first):
+        return False
+    met = run.live() | {node: _event_of(run, node) for node in folding.find_decomposed(run.model, options.policy)}
+    live = {node: event for node, event in met.items() if event.is_left}
     if run.budget is None:
         growth = folding.growth_budget(run.model, live) if options.max_growth is None else options.max_growth
         run.budget = folding.SizeBudget(growth)

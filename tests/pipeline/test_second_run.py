@@ -123,3 +123,11 @@ def test_a_rewrite_that_needs_a_newer_opset_is_named() -> None:
     newer = bnfold.optimize(before, target_opset=7)
     assert [each.op_type for each in newer.to_proto().graph.node] == ["Conv", "Relu"]
     assert not any(note.startswith("constant arithmetic not folded") for note in newer.report.notes)
+
+
+@pytest.mark.parametrize("decompose", ["remaining", "all"])
+def test_what_was_decomposed_is_not_reported_as_left(decompose: Any) -> None:
+    nodes = [node("Sigmoid", "x", "z"), node("BatchNormalization", "z s s s s", "n"), node("Relu", "n", "y")]
+    outcome = bnfold.optimize(net(nodes, [1, 3, 4, 4], WEIGHTS), decompose=decompose)
+    assert outcome.verified
+    assert [(event.verdict, event.reason) for event in outcome.report.batchnorms] == [("decomposed", None)]
