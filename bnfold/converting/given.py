@@ -5,12 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 from bnfold import ir
-from bnfold.ir.derived import Derived
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.shapes.computed import KnownNumbers, infer_what_is_computed
-
-_LARGEST = 1 << 20
-"""Elements that are stored where nodes made them of constants."""
 
 
 class GivenModel:
@@ -24,13 +20,6 @@ class GivenModel:
         given = self._snapshot()
         infer_what_is_computed(given)
         self._model.learn_types(given)
-
-    def constant(self, value: ir.Value) -> ir.Tensor | None:
-        """Return what a node makes in every run, if that is no more rounded than the node rounds it."""
-        graph = self._graphs.get(value.graph.path)
-        found = None if graph is None else ir.constant(graph.values.get(value.name))
-        is_exact = isinstance(found, ir.Exact) or (isinstance(found, Derived) and found.is_exact)
-        return None if found is None or is_exact or found.size > _LARGEST else found
 
     def numbers(self, value: ir.Value) -> ir.Tensor | None:
         """Return the numbers of a value that nothing stores, where they follow from sizes that inputs declare."""

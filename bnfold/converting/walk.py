@@ -19,7 +19,6 @@ from bnfold.converting.adapters import batchnorm, broadcast, normalization, pres
 from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.errors import Unsupported, UpgradeBlocked
-from bnfold.ir.elements import to_raw
 from bnfold.ir.forms import fits, form_of
 from bnfold.ir.ordering import producers_first
 from bnfold.ir.schemas import attribute_type, schema_of, version_at
@@ -216,8 +215,6 @@ class GraphConverter:
             else:
                 _step_through(conversion, version or 1)
         except Unsupported as error:
-            if self._store(conversion, version):
-                return
             self.untyped.add(node)  # what it makes may be of no known type at the target
             if isinstance(error, UnknownType) and error.value.producer in self.untyped:
                 return
@@ -230,22 +227,6 @@ class GraphConverter:
         gone = int(conversion.replaced)
         added = len(conversion.added) - gone if conversion.added or node.op_type != op_type else None
         self.changes.append(NodeChange(node.graph.path, label, op_type, version, cut, added))
-
-    def _store(self, conversion: NodeConversion, version: int | None) -> bool:
-        """Store what a node makes of constants, where the target cannot compute it; whether that can be done."""
-        node, given = conversion.node, self.context.given
-        value = node.output(0) if len(node.outputs) == 1 else None
-        if given is None or value is None or value.is_output or node.removed or node.subgraphs:
-            return False
-        held = given.constant(value) if isinstance(node.graph.proto, onnx.GraphProto) else None
-        if held is None:
-            return False
-        for source in {source for source in node.inputs if source is not None and source.is_initializer}:
-            self.context.retyped.append(source)
-        raw = bytes(to_raw(held.numpy(), held.dtype))
-        node.graph.store_output(node, onnx.TensorProto(data_type=held.dtype, dims=held.dims, raw_data=raw))
-        self.changes.append(NodeChange(node.graph.path, conversion.label, node.op_type, version, None, 0))
-        return True
 
     def _unknown(self, node: ir.Node, opset: int) -> None:
         adapter = prestandard.adapter_of(node)

@@ -154,7 +154,6 @@ def test_a_default_that_callers_override_is_no_constant() -> None:
     for name, array in (("t", np.array([3, 4])), ("w", np.ones((3, 4), np.float32))):
         before.graph.initializer.append(numpy_helper.from_array(array, name))
     after, _ = simplified(before)
-    assert operators(after) == ["Shape", "Reshape", "Reshape", "Relu"] or "Reshape" in operators(after)
     fed = {"t": np.array([4, 2]), "w": np.ones((2, 4), np.float32)}
     assert_equal(before, after, (2, 4), **fed)
 
@@ -204,15 +203,16 @@ def test_two_parts_of_one_weight_take_its_place_together() -> None:
     assert_equal(before, after, (100, 300))
 
 
-def test_a_model_grows_by_a_little() -> None:
-    """Tables of 4 KB, until they would be more than 128 KiB."""
-    tables = range(36)
+@pytest.mark.parametrize(("count", "left"), [(32, 0), (36, 36)])
+def test_a_model_grows_by_a_little(count: int, left: int) -> None:
+    """Tables of 4 KB, if all of them are at most 128 KiB."""
+    tables = range(count)
     body = "".join(f"r{at} = Tile (v{at}, times)  y{at} = Add (x, r{at})  " for at in tables)
     outputs = ", ".join(f"float[A,B] y{at}" for at in tables)
     vectors = ", ".join(f"float[1,2] v{at} = {{{at},1}}" for at in tables)
     before = model(f"(float[N,2] x) => ({outputs})", body, f"int64[2] times = {{512,1}}, {vectors}")
     after, _ = simplified(before)
-    assert operators(after).count("Tile") == 4
+    assert operators(after).count("Tile") == left
     assert_equal(before, after, (512, 2))
 
 

@@ -137,11 +137,6 @@ def repeated(conversion: NodeConversion) -> None:
     """Write Expand as Tile, if all sizes are known."""
     data, wanted = conversion.input(0), tuple(conversion.numbers(conversion.input(1), "its shape"))
     own = conversion.shape(data)
-    if own is not None and len(wanted) <= len(own):
-        behind = own[len(own) - len(wanted) :]
-        if 0 not in wanted and all(size in (1, known) for size, known in zip(wanted, behind, strict=True)):
-            conversion.become("Identity", [data])
-            return
     if own is None or not _is_never_empty(own) or not _is_never_empty(wanted):
         raise Inexpressible("has an input of open sizes, or none")
     dims = _together(tuple(size for size in own if isinstance(size, int)), wanted)
