@@ -149,12 +149,6 @@ def test_expand_to_known_sizes_repeats(
         upgraded(source, 5, compare=False)
 
 
-@pytest.mark.parametrize(("inputs", "dims"), [("float[3] x", "1"), ("float[n, 4] x", "1, 1"), ("float[n, 4] x", "4")])
-def test_expand_without_effect(lowered: Converted, text: Text, inputs: str, dims: str) -> None:
-    source = text(13, inputs, f"s = Constant <value_ints = [{dims}]> () y = Expand (x, s)")
-    assert set(lowered(source, 7).ops) <= {"Constant", "Identity"}
-
-
 def test_expand_of_open_sizes_needs_opset_8(upgraded: Converted, text: Text) -> None:
     source = text(13, "float[n, 1] x", "s = Constant <value_ints = [1, 4]> () y = Expand (x, s)")
     with pytest.raises(UpgradeBlocked, match="has an input of open sizes, or none"):
