@@ -83,6 +83,24 @@ CASES = {
         parsed("(float16[2] x) => (float[2] y) <float[2] a> { a = Abs (x)  y = Neg (a) }", {}),
         ["false-type"] * 2,
     ),
+    "type behind values that nothing declares": (
+        parsed(
+            """(float[2] x) => (float[2] y) <float16[2] c> {
+                a = Abs (x)  b = Neg (a)  c = Mul (b, b)  d = Abs (c)  y = Neg (d) }""",
+            {},
+        ),
+        ["false-type"],
+    ),
+    "type behind an If": (
+        parsed(
+            """(float[2] x, bool k) => (float[2] y) <float16[2] b> {
+                a = If (k) <then_branch = t () => (float[2] t) { t = Neg (x) },
+                            else_branch = e () => (float[2] e) { e = Abs (x) }>
+                b = Mul (a, a)  c = Abs (b)  y = Neg (c) }""",
+            {},
+        ),
+        ["false-type"],
+    ),
     "type of a Cast": (
         parsed("(float[2] x) => (float[2] y) <float[2] a> { a = Cast <to = 10> (x)  y = Cast <to = 1> (a) }", {}),
         ["false-type"],
