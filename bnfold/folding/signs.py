@@ -1,7 +1,8 @@
-"""Whether a row of affines that adds nothing may move: the sign of a zero may change, which a node may show.
+"""Whether a row of affines that adds nothing may go or move: the sign of a zero may change, which a node may show.
 
 Adding 0 turns -0.0 into 0.0, and a factor that is left does not. A sum of zeros is 0.0, so that a negative factor makes
--0.0 of it behind the sum, but not in front.
+-0.0 of it behind the sum, but not in front. A BatchNormalization moves all the same, unless it multiplies by 1: it goes
+into weights, and a sum of rounded products may have either sign.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _MOST_BYTES = 1 << 16
 
 def check(chain: AffineChain) -> None:
     """Raise Declined if a row that adds nothing may change the sign of a zero, and a node behind it shows that."""
+    if chain.batchnorms and not chain.affine.is_identity:
+        return
     factors = np.where(chain.affine.t == 0, chain.affine.s, 0.0)
     turns = (factors < 0).any() or (factors.any() and any(map(_adds_zero, chain.links)))
     if turns and (node := _pole_behind(chain.target)) is not None:

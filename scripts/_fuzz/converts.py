@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from _fuzz import downward, learned, legacy, modern, phases, rewriting, runtime, upgrades, watch
+from _fuzz import downward, learned, legacy, modern, phases, promises, rewriting, runtime, upgrades, watch
 from _fuzz import draw as chains
 from _fuzz.builder import Array
 from _fuzz.case import Case, Outcome
@@ -98,18 +98,13 @@ def _illegal(before: onnx.ModelProto, after: onnx.ModelProto, case: Case) -> str
             expected = max(expected, onnx.helper.find_min_ir_version_for([*after.opset_import]))
         if after.ir_version != expected:
             return f"illegal: IR version {after.ir_version} at opset {target}, not {expected}"
-    if opset_of(before) < INFERRED or not all(map(is_true, before.graph.input)):
+    if opset_of(before) < INFERRED or not promises.declares_truly(before):
         return ""
     with phases.theirs("onnx"):
         found = "" if _complaint(before) else _complaint(after)
     if found and _declares_its_outputs(before, case.feeds):
         return f"illegal: {found}"
     return ""
-
-
-def is_true(info: onnx.ValueInfoProto) -> bool:
-    """Whether no size is declared as 0: some exporters write 0 for unknown sizes."""
-    return all(dim.dim_value or not dim.HasField("dim_value") for dim in info.type.tensor_type.shape.dim)
 
 
 def _declares_its_outputs(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> bool:

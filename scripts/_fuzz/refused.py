@@ -9,9 +9,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from _fuzz import phases, runtime
+from _fuzz import phases, promises, runtime
 from _fuzz.builder import Array
-from _fuzz.converts import is_true
 from _fuzz.parts import nodes, pick, tensors
 from bnfold import verification
 
@@ -109,7 +108,7 @@ def refuse(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 def finding(before: Path, after: Path, feeds: Mapping[str, Array], verdict: verification.Verdict, asked: str) -> str:
     """Return why *verified* is wrong: the runtime that was asked, or else onnx's checker, takes the original only."""
-    if not verdict.verified or not all(map(is_true, onnx.load(before, load_external_data=False).graph.input)):
+    if not verdict.verified or not promises.declares_truly(onnx.load(before, load_external_data=False)):
         return ""
     if asked == "none":
         with phases.theirs("onnx"):

@@ -123,7 +123,8 @@ def is_disputed(model: onnx.ModelProto) -> bool:
     One kind is the statistics of BatchNormalization up to version 9: onnxruntime returns 1/sqrt(var + epsilon), not the
     variance. Another is what a discontinuous operator makes of float16, which changes as soon as a rounding moves; that
     depends on which casts onnxruntime leaves out. The third is a linear Resize with computed scales: they may apply to
-    the first two axes of four, which onnxruntime leaves as they are.
+    the first two axes of four, which onnxruntime leaves as they are. The fourth is Normalizer: if sizes are declared,
+    onnxruntime writes its results over numbers that it goes on reading.
     """
     opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
     statistics = opset < 14 and any(
@@ -137,7 +138,8 @@ def is_disputed(model: onnx.ModelProto) -> bool:
         for node in parts.nodes(model)
     )
     moves = ("QuantizeLinear", *condition.DISCONTINUOUS)
-    return statistics or resized or (halves and any(node.op_type in moves for node in parts.nodes(model)))
+    in_place = any(node.op_type == "Normalizer" for node in model.graph.node)
+    return statistics or resized or in_place or (halves and any(node.op_type in moves for node in parts.nodes(model)))
 
 
 def _is_smooth(node: onnx.NodeProto) -> bool:

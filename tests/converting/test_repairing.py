@@ -69,6 +69,16 @@ CASES = {
         ["outer-output"],
     ),
     "outer input": (parsed(f"(float[2] x, bool c) => (float[2] y) {{ {BRANCH % 'x'} }}", {}), ["outer-output"]),
+    "outer value of a domain that inference does not know": (
+        parsed(
+            """(float[1,1,4,4] x, float[1,1,1,1] w, bool c) => (float[1,1,4,4] y) {
+                a = com.microsoft.FusedConv (x, w)
+                y = If (c) <then_branch = t () => (float[1,1,4,4] a) {},
+                            else_branch = e () => (float[1,1,4,4] e) { e = Relu (x) }> }""",
+            {},
+        ),
+        ["outer-output"],
+    ),
     "outer weight": (
         parsed(f"(float[2] x, bool c) => (float[2] y) {{ {BRANCH % 'w'} }}", {"w": np.ones(2, np.float32)}),
         ["outer-output"],

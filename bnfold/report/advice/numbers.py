@@ -95,8 +95,9 @@ NUMBERS: dict[Reason, Advice] = {
         ),
     ),
     Reason.ZERO_SIGN: Advice(
-        "The BatchNormalization adds 0, at least in one channel. That turns -0 into 0, and a node behind it shows the "
-        "difference: 1 divided by -0 is minus infinity. As a factor alone, it would leave the sign of zero.",
+        "The BatchNormalization multiplies by 1 and adds 0. That still turns -0 into 0, and a node behind it shows the "
+        "difference: 1 divided by -0 is minus infinity. A fold into a weight rounds, and a zero may have either sign "
+        "then; here no weight is needed, and all else would stay the same to the bit.",
         "Remove the node from the network if no zero arrives there, or if infinities of both signs are alike to you.",
         model(
             ONE,
