@@ -94,17 +94,22 @@ def _return_own_values(model: ir.Model) -> list[Repair]:
         model.infer_shapes()
     for graph, slot in outer:
         value = graph.outputs[slot]
-        if value.dtype is not None or graph.opset() >= _ALL_KINDS:
+        kind = value.type if value.type is not None else graph.types.get(value.name)  # as the branch declares it
+        if value.dtype is not None or _is_tensor(kind) or graph.opset() >= _ALL_KINDS:
             node = graph.insert("Identity", [value], [value.name])
             own = node.outputs[0]
             assert own is not None, "it was just made"
             assert graph.parent is not None, "others were left out"
-            if value.type is not None:
-                graph.types[own.name] = deepcopy(value.type)
+            if kind is not None:
+                graph.types[own.name] = deepcopy(kind)
             graph.set_output(slot, own)
             text = f"a branch or body returned the outer value {value.name!r}: now an Identity, as runtimes demand"
             repairs.append(Repair("outer-output", graph.parent.label, text))
     return repairs
+
+
+def _is_tensor(kind: onnx.TypeProto | None) -> bool:
+    return kind is not None and bool(kind.tensor_type.elem_type)
 
 
 def _declare_as_made(model: ir.Model) -> list[Repair]:

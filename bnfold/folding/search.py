@@ -35,6 +35,7 @@ def search(chain: AffineChain, limits: Limits, budget: SizeBudget) -> Plan:
         return _identity(chain)
     if (constant := ir.constant(chain.source)) is not None and not facts.is_quantized(chain.source):
         return _evaluated(chain, constant)
+    signs.check(chain)
     plans: list[Plan] = []
     refusals: list[Declined] = []
     attempts: list[SearchTrace] = []

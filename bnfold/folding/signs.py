@@ -1,6 +1,13 @@
-"""Whether a row of affines that multiplies by 1 and adds 0 may go: it turns -0.0 into 0.0, which a node may show."""
+"""Whether a row of affines that adds nothing may go or move: the sign of a zero may change, which a node may show.
+
+Adding 0 turns -0.0 into 0.0, and a factor that is left does not. A sum of zeros is 0.0, so that a negative factor makes
+-0.0 of it behind the sum, but not in front. A BatchNormalization moves all the same, unless it multiplies by 1: it goes
+into weights, and a sum of rounded products may have either sign.
+"""
 
 from __future__ import annotations
+
+import numpy as np
 
 from bnfold import ir
 from bnfold.folding import facts
@@ -9,20 +16,37 @@ from bnfold.ir.traits import COMPARING
 from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics.neutral import returns_operand
 
-_EVEN = COMPARING | {"Abs", "Cos", "Cosh", "Exp", "LogSoftmax", "Shape", "Sigmoid", "Size", "Softmax"}
+_EVEN = COMPARING | {
+    "Abs",
+    "Cos",
+    "Cosh",
+    "Exp",
+    "LogSoftmax",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceSumSquare",
+    "Shape",
+    "Sigmoid",
+    "Size",
+    "Softmax",
+}
 """Operators that make the same of -0.0 and of 0.0."""
 _MOST_BYTES = 1 << 16
 """Bytes of a constant that is looked at."""
 
 
 def check(chain: AffineChain) -> None:
-    """Raise Declined if an identity changes signs of zeros, and a node behind it shows that."""
-    if any(map(_adds_zero, chain.links)) and (node := _pole_behind(chain.target)) is not None:
+    """Raise Declined if a row that adds nothing may change the sign of a zero, and a node behind it shows that."""
+    if chain.batchnorms and not chain.affine.is_identity:
+        return
+    factors = np.where(chain.affine.t == 0, chain.affine.s, 0.0)
+    turns = (factors < 0).any() or (factors.any() and any(map(_adds_zero, chain.links)))
+    if turns and (node := _pole_behind(chain.target)) is not None:
         raise Declined(Reason.ZERO_SIGN, facts.where(node))
 
 
 def _adds_zero(link: tuple[ir.Node, int, object]) -> bool:
-    """Whether a node may turn -0.0 into 0.0; factors alone keep the sign, because those of the row make 1."""
+    """Whether a node may turn -0.0 into 0.0; factors alone keep zeros apart."""
     node, slot, _ = link
     return not node.is_op("Div", "Mul", "Neg") and not returns_operand(node, slot, None)
 
@@ -56,6 +80,8 @@ def _has_pole(node: ir.Node, slot: int) -> bool:
 
 def _hides_sign(node: ir.Node, slot: int) -> bool:
     if node.has_trait(_EVEN):
+        return True
+    if node.is_op("Mul") and node.input(0) is node.input(1):
         return True
     other = node.input(1 - slot) if node.is_op("Add", "Sub") else None
     if other is None or other.stored_bytes > _MOST_BYTES:

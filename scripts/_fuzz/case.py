@@ -55,7 +55,7 @@ class Case:
         for name, content in self.files.items():
             (folder / f"file-{name}").write_bytes(content)
         if self.feeds:
-            arrays: dict[str, Any] = dict(self.feeds)
+            arrays: dict[str, Any] = {name: _plain(array) for name, array in self.feeds.items()}
             np.savez(folder / "feeds.npz", **arrays)
         if self.links or self.settings:
             facts = {"links": dict(self.links), "settings": dict(self.settings)}
@@ -75,6 +75,16 @@ class Case:
         return len(self.model) + sum(map(len, self.files.values()))
 
 
+def _plain(array: Array) -> Array:
+    """Return strings as numpy writes them without pickle."""
+    return array.astype(str) if array.dtype.kind == "O" else array
+
+
+def _words(array: Array) -> Array:
+    """Return strings as a runtime takes them."""
+    return array.astype(object) if array.dtype.kind == "U" else array
+
+
 def read(place: Path) -> Case:
     """Read a case from its folder, or from a single file, which is then the model."""
     if place.is_file():
@@ -84,7 +94,7 @@ def read(place: Path) -> Case:
     feeds: dict[str, Array] = {}
     if (place / "feeds.npz").is_file():
         with np.load(place / "feeds.npz") as archive:
-            feeds = {name: archive[name] for name in archive.files}
+            feeds = {name: _words(archive[name]) for name in archive.files}
     return Case(
         (place / MODEL).read_bytes(),
         {path.name.removeprefix("file-"): path.read_bytes() for path in sorted(place.glob("file-*"))},

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from _fuzz import downward, legacy, modern, phases, rewriting, runtime, watch
+from _fuzz import downward, learned, legacy, modern, phases, promises, rewriting, runtime, upgrades, watch
 from _fuzz import draw as chains
 from _fuzz.builder import Array
 from _fuzz.case import Case, Outcome
@@ -30,6 +30,7 @@ KINDS: tuple[Callable[[int], tuple[Any, ...]], ...] = (
     chains.draw,
     legacy.draw,
     downward.draw,
+    learned.draw,
 )
 
 
@@ -42,6 +43,9 @@ def draw(seed: int) -> Case:
     target = int(rng.integers(LOWEST, own) if lowered and own > LOWEST else rng.integers(own, NEWEST + 1))
     ir_version = IR_VERSIONS[int(rng.integers(len(IR_VERSIONS)))]
     settings = rewriting.DEFAULTS["convert"] | {"target_opset": target, "ir_version": ir_version}
+    if learned.is_learned(model):
+        settings[upgrades.DRAWN] = True
+        settings["ml_opset"] = (None, *range(1, 6))[int(rng.integers(6))]
     return Case(model.SerializeToString(), feeds=feeds, settings=settings)
 
 
@@ -57,14 +61,15 @@ def judge(case: Case, folder: Path) -> Outcome:
         return outcome
     source, result = folder / "model.onnx", folder / "result.onnx"
     before = onnx.ModelProto.FromString(case.model)
+    drawn = case.feeds if upgrades.DRAWN in case.settings else None
     if not result.is_file():  # no evaluation in float64
         source = case.lay_out(folder) if not source.is_file() else source
         if error := _converted(source, result, rewriting.options(dict(case.settings))):
             return Outcome("" if error == REFUSED else error, refused=error == REFUSED)
         with phases.theirs("onnxruntime"):
-            error, compared = runtime.compare(source, result)
+            error, compared = runtime.compare(source, result, drawn)
         outcome = replace(outcome, error=error, compared=outcome.compared or compared)
-    error = outcome.error or _illegal(before, onnx.load(result), case) or _back(source, result, before, folder)
+    error = outcome.error or _illegal(before, onnx.load(result), case) or _back(source, result, before, folder, drawn)
     return replace(outcome, error=error)
 
 
@@ -89,20 +94,17 @@ def _illegal(before: onnx.ModelProto, after: onnx.ModelProto, case: Case) -> str
     target = case.settings["target_opset"]
     if case.settings["ir_version"] == "auto" and target < opset_of(before):
         expected = max(4, ir_version_of(target))
+        if learned.is_learned(after):
+            expected = max(expected, onnx.helper.find_min_ir_version_for([*after.opset_import]))
         if after.ir_version != expected:
             return f"illegal: IR version {after.ir_version} at opset {target}, not {expected}"
-    if opset_of(before) < INFERRED or not all(map(_is_true, before.graph.input)):
+    if opset_of(before) < INFERRED or not promises.declares_truly(before):
         return ""
     with phases.theirs("onnx"):
         found = "" if _complaint(before) else _complaint(after)
     if found and _declares_its_outputs(before, case.feeds):
         return f"illegal: {found}"
     return ""
-
-
-def _is_true(info: onnx.ValueInfoProto) -> bool:
-    """Whether no size is declared as 0: some exporters write 0 for unknown sizes."""
-    return all(dim.dim_value or not dim.HasField("dim_value") for dim in info.type.tensor_type.shape.dim)
 
 
 def _declares_its_outputs(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> bool:
@@ -134,7 +136,7 @@ def _complaint(model: onnx.ModelProto) -> str:
     return ""
 
 
-def _back(source: Path, result: Path, before: onnx.ModelProto, folder: Path) -> str:
+def _back(source: Path, result: Path, before: onnx.ModelProto, folder: Path, drawn: Mapping[str, Array] | None) -> str:
     """Convert back and return the finding: decomposed operators go up again."""
     again, own = folder / "again.onnx", opset_of(before)
     try:
@@ -144,5 +146,5 @@ def _back(source: Path, result: Path, before: onnx.ModelProto, folder: Path) -> 
     if error:
         return "" if error == REFUSED and own < opset_of(onnx.load(result)) else f"back: {error}"
     with phases.theirs("onnxruntime"):
-        error, _ = runtime.compare(source, again)
+        error, _ = runtime.compare(source, again, drawn)
     return f"back: {error}" if error else ""

@@ -10,8 +10,10 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from _fuzz.fills import change_filled, change_one, store_filled
+from _fuzz.learned import change_learned
 from _fuzz.parts import graphs, nodes, pick, reads
 from _fuzz.sequences import change_sequence
+from _fuzz.zeros import change_zero
 
 Fault = Callable[[onnx.ModelProto, np.random.Generator], None]
 KEEPING = (
@@ -182,6 +184,7 @@ INTERFACE: tuple[Fault, ...] = (
 RARE: tuple[Fault, ...] = (
     freeze_default, leave_out_keeping, change_target, other_shape, change_chosen, clip_by_bounds, nudge_scale,
     change_filled, store_filled, drop_state, change_sequence, change_logic,
+    change_learned, change_zero,
 )  # fmt: skip
 """Changes that few models have a place for."""
 

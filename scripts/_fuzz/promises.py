@@ -108,3 +108,9 @@ def _closes(old: Shape, new: Shape) -> bool:
     if old is None or new is None:
         return new is not None
     return any(dim is None and other is not None for dim, other in zip(old, new, strict=False))
+
+
+def declares_truly(model: onnx.ModelProto) -> bool:
+    """Whether no size of an input is declared as 0: some exporters write 0 for unknown sizes."""
+    dims = [dim for info in model.graph.input for dim in info.type.tensor_type.shape.dim]
+    return all(dim.dim_value or not dim.HasField("dim_value") for dim in dims)

@@ -9,8 +9,8 @@ from typing import Any
 
 import onnx
 
+from _fuzz import delivered, feeding, forms, learned, norms, phases, runtime, stacks, upgrades, zeros
 from _fuzz import draw as chains
-from _fuzz import feeding, forms, norms, phases, runtime, stacks, upgrades
 from _fuzz import judge as comparison
 from _fuzz.case import Case, Outcome
 from bnfold import ir
@@ -29,6 +29,13 @@ DEFAULTS: dict[str, Settings] = {
 }
 EQUALIZED = ("fold", "optimize")
 EXCHANGED = ("fold", "affines", "optimize")
+SHARES, DELIVERED, DAMAGED = 12, 3, 7
+OWN: dict[int, Callable[[int], tuple[Any, ...]]] = {
+    **dict.fromkeys((1, 10), zeros.draw),
+    **dict.fromkeys((5, 8), learned.draw),
+    **dict.fromkeys((DELIVERED, DAMAGED), lambda seed: chains.draw(seed, onnx.TensorProto.FLOAT)),
+}
+"""What mode ``optimize`` draws of `SHARES` seeds besides, by the remainder."""
 DRAWS: dict[str, Callable[[int], tuple[Any, ...]]] = {"upgrade": upgrades.draw, "decompose": norms.draw}
 
 
@@ -36,8 +43,14 @@ def draw(mode: str, seed: int) -> Case:
     """Draw the model of a seed, its inputs, and the options of its mode."""
     equalize = mode in EQUALIZED and seed % 3 > 0
     usual = norms.among_others if mode == "decompose" and seed % 4 == 0 else DRAWS.get(mode, chains.draw)
-    model, feeds, *drawn = (stacks.draw if equalize and seed % 2 else usual)(seed)
+    usual = stacks.draw if equalize and seed % 2 else usual
+    own = OWN.get(seed % SHARES) if mode == "optimize" else None
+    model, feeds, *drawn = (own or usual)(seed)
     settings = DEFAULTS[mode] | (drawn[0] if drawn else {}) | {"equalize": equalize}
+    if own and seed % SHARES in (DELIVERED, DAMAGED):
+        settings[upgrades.DELIVER] = seed // SHARES if seed % SHARES == DAMAGED else -1
+    elif own:
+        settings[upgrades.DRAWN] = True
     if mode in EXCHANGED:
         settings["exchange"] = ("auto", "always")[seed // 2 % 2]
     if mode == "optimize":
@@ -48,7 +61,12 @@ def draw(mode: str, seed: int) -> Case:
         settings["overridable"] = ("keep", "freeze", "auto")[seed % 3]
     if settings.get("overridable", "keep") != "keep":  # callers may set other values only if the inputs stay
         feeds = {name: array for name, array in feeds.items() if name not in stored}
-    if mode == "optimize" and seed % 5 == 0 and all(array.size for array in feeds.values()):
+    if (
+        mode == "optimize"
+        and seed % 5 == 0
+        and upgrades.DELIVER not in settings
+        and all(array.size for array in feeds.values())
+    ):
         places = [place for places in feeding.open_dims(model, feeds).values() for place in places]
         settings["fix_shapes"] = {name: [*feeds[name].shape] for name, _ in places}
     return Case(model.SerializeToString(), feeds=feeds, settings=settings)
@@ -68,6 +86,8 @@ def judge(mode: str, case: Case, folder: Path) -> Outcome:
     how, result = options(dict(case.settings)), folder / "result.onnx"
     if forms.WRITTEN in case.settings:
         return forms.judge(case, folder, how)
+    if upgrades.DELIVER in case.settings:
+        return delivered.judge(case, folder, how)
     proto = onnx.ModelProto.FromString(case.model)
     outcome = comparison.judge(proto, case.feeds, how, keep=result)
     if outcome.refused and case.settings.get(upgrades.COMPLETE):
@@ -80,5 +100,5 @@ def judge(mode: str, case: Case, folder: Path) -> Outcome:
         fix_inputs(fixed, how.fix_shapes)
         ir.save(fixed, source := folder / "fixed.onnx")
     with phases.theirs("onnxruntime"):
-        error, _ = runtime.compare(source, result)
+        error, _ = runtime.compare(source, result, case.feeds if upgrades.DRAWN in case.settings else None)
     return replace(outcome, error=error)

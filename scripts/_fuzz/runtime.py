@@ -30,24 +30,30 @@ TYPES = {
 }
 
 
-def compare(before: Path, after: Path) -> tuple[str, bool]:
-    """Compare; return the finding, and whether both models ran. Originals that onnxruntime rejects are not compared."""
+def compare(before: Path, after: Path, drawn: Mapping[str, Array] | None = None) -> tuple[str, bool]:
+    """Compare; return the finding, and whether both models ran. Originals that onnxruntime rejects are not compared.
+
+    Both are run on random numbers, or on those that are ``drawn``, where labels have to be the same, too.
+    """
     original = onnx.load(before, load_external_data=False)
     if is_disputed(original):
         return "", False
     first = opened(before)
-    feeds = _feeds(first, _dynamic_size(before)) if first is not None else None
-    expected = _run(first, feeds) if feeds is not None else None
+    if drawn is not None:
+        feeds: dict[str, Array] | None = dict(drawn)
+    else:
+        feeds = _feeds(first, _dynamic_size(before)) if first is not None else None
+    expected = results(first, feeds) if first is not None and feeds is not None else None
     if feeds is None or expected is None or is_disputed_at(original, feeds):
         return "", False
     second = opened(after)
     if second is None:
         return "", False  # kernels of a version may be missing: bnfold's verification reports it too
-    found = _run(second, feeds)
+    found = results(second, feeds)
     if found is None:
         wrong = "" if _misfits(before, feeds, expected) else "runtime: the result does not run where the original did"
         return wrong, True
-    error = _difference(expected, found)
+    error = _difference(expected, found) or (drawn is not None and _other_labels(expected, found)) or ""
     if error and (_errs(before, feeds, expected) or _is_tie(before, feeds, found)):
         return "", False
     return error, True
@@ -61,7 +67,7 @@ def accepts(path: Path) -> bool:
         except Exception:  # noqa: BLE001 - whatever it raises, it does not accept it
             session = opened(path)
             feeds = _feeds(session) if session is not None else None
-            return feeds is not None and _run(session, feeds) is not None
+            return feeds is not None and results(session, feeds) is not None
     return True
 
 
@@ -79,24 +85,24 @@ def disputes_empty(model: onnx.ModelProto) -> bool:
     return any(node.op_type in (*MEANS, "Concat") for node in parts.nodes(model))
 
 
-def _errs(before: Path, feeds: dict[str, Array], results: dict[str, Array]) -> bool:
+def _errs(before: Path, feeds: dict[str, Array], told: dict[str, Array]) -> bool:
     """Whether onnxruntime and the reference evaluator disagree about the original.
 
     Training statistics in which mean and variance are one value come out wrong: onnxruntime writes them in place.
     """
     try:
-        truth = reference.evaluate(ir.load(before), feeds, list(results))
+        truth = reference.evaluate(ir.load(before), feeds, list(told))
     except BnfoldError:
         return False
     return any(
-        bool(_difference({name: value}, {name: results[name].astype(value.dtype)})) for name, value in truth.items()
+        bool(_difference({name: value}, {name: told[name].astype(value.dtype)})) for name, value in truth.items()
     )
 
 
-def _misfits(before: Path, feeds: dict[str, Array], results: dict[str, Array]) -> bool:
+def _misfits(before: Path, feeds: dict[str, Array], told: dict[str, Array]) -> bool:
     """Whether the original does not fit these sizes: onnxruntime averages over a window larger than the image."""
     try:
-        reference.evaluate(ir.load(before), feeds, list(results))
+        reference.evaluate(ir.load(before), feeds, list(told))
     except BnfoldError as error:
         return isinstance(error, reference.Misfit)
     return False
@@ -117,7 +123,8 @@ def is_disputed(model: onnx.ModelProto) -> bool:
     One kind is the statistics of BatchNormalization up to version 9: onnxruntime returns 1/sqrt(var + epsilon), not the
     variance. Another is what a discontinuous operator makes of float16, which changes as soon as a rounding moves; that
     depends on which casts onnxruntime leaves out. The third is a linear Resize with computed scales: they may apply to
-    the first two axes of four, which onnxruntime leaves as they are.
+    the first two axes of four, which onnxruntime leaves as they are. The fourth is Normalizer: if sizes are declared,
+    onnxruntime writes its results over numbers that it goes on reading.
     """
     opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
     statistics = opset < 14 and any(
@@ -131,7 +138,8 @@ def is_disputed(model: onnx.ModelProto) -> bool:
         for node in parts.nodes(model)
     )
     moves = ("QuantizeLinear", *condition.DISCONTINUOUS)
-    return statistics or resized or (halves and any(node.op_type in moves for node in parts.nodes(model)))
+    in_place = any(node.op_type == "Normalizer" for node in model.graph.node)
+    return statistics or resized or in_place or (halves and any(node.op_type in moves for node in parts.nodes(model)))
 
 
 def _is_smooth(node: onnx.NodeProto) -> bool:
@@ -181,18 +189,29 @@ def _feeds(session: Any, dynamic_size: int = 3) -> dict[str, Array] | None:
     return feeds
 
 
-def _run(session: Any, feeds: dict[str, Array] | None) -> dict[str, Array] | None:
+def results(session: Any, feeds: dict[str, Array] | None) -> dict[str, Array] | None:
+    """Return the outputs that are tensors, by name; None if the session refuses these inputs."""
     names = [value.name for value in session.get_outputs() if value.type.startswith("tensor(")]
     try:
-        results = dict(zip(names, session.run(names, feeds), strict=True))
+        made = dict(zip(names, session.run(names, feeds), strict=True))
     except Exception:  # noqa: BLE001 - as above
         return None
-    return None if any(result is None for result in results.values()) else results  # named without a producer
+    return None if any(result is None for result in made.values()) else made  # named without a producer
 
 
 def runs(session: Any, feeds: dict[str, Array]) -> bool:
     """Whether a session runs on these inputs."""
-    return _run(session, feeds) is not None
+    return results(session, feeds) is not None
+
+
+def _other_labels(expected: dict[str, Array], found: dict[str, Array]) -> str:
+    """Find an output of integers, booleans or strings that is not the same, or floats with other infinities."""
+    for name, array in expected.items():
+        is_float = array.dtype.kind == "f"
+        places = [~np.isfinite(each) for each in (array, found[name])] if is_float else [np.ones(array.shape, bool)] * 2
+        if not np.array_equal(array[places[0]], found[name][places[1]], equal_nan=is_float):
+            return f"runtime: output {name!r} has another label, NaN or infinity"
+    return ""
 
 
 def _difference(expected: dict[str, Array], found: dict[str, Array]) -> str:

@@ -13,7 +13,9 @@ from _fuzz.builder import Array
 Kind = Callable[[int], tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]]
 COMPLETE = "complete"
 """The setting that forbids a refusal."""
-JUDGED = (forms.WRITTEN, COMPLETE)
+DRAWN, DELIVER = "drawn", "deliver"
+"""Settings: onnxruntime gets the drawn inputs; the model is damaged, and written with verification (`delivered`)."""
+JUDGED = (forms.WRITTEN, COMPLETE, DRAWN, DELIVER)
 """Settings that are no options of bnfold's."""
 
 

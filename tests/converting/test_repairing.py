@@ -69,6 +69,16 @@ CASES = {
         ["outer-output"],
     ),
     "outer input": (parsed(f"(float[2] x, bool c) => (float[2] y) {{ {BRANCH % 'x'} }}", {}), ["outer-output"]),
+    "outer value of a domain that inference does not know": (
+        parsed(
+            """(float[1,1,4,4] x, float[1,1,1,1] w, bool c) => (float[1,1,4,4] y) {
+                a = com.microsoft.FusedConv (x, w)
+                y = If (c) <then_branch = t () => (float[1,1,4,4] a) {},
+                            else_branch = e () => (float[1,1,4,4] e) { e = Relu (x) }> }""",
+            {},
+        ),
+        ["outer-output"],
+    ),
     "outer weight": (
         parsed(f"(float[2] x, bool c) => (float[2] y) {{ {BRANCH % 'w'} }}", {"w": np.ones(2, np.float32)}),
         ["outer-output"],
@@ -82,6 +92,24 @@ CASES = {
     "both types": (
         parsed("(float16[2] x) => (float[2] y) <float[2] a> { a = Abs (x)  y = Neg (a) }", {}),
         ["false-type"] * 2,
+    ),
+    "type behind values that nothing declares": (
+        parsed(
+            """(float[2] x) => (float[2] y) <float16[2] c> {
+                a = Abs (x)  b = Neg (a)  c = Mul (b, b)  d = Abs (c)  y = Neg (d) }""",
+            {},
+        ),
+        ["false-type"],
+    ),
+    "type behind an If": (
+        parsed(
+            """(float[2] x, bool k) => (float[2] y) <float16[2] b> {
+                a = If (k) <then_branch = t () => (float[2] t) { t = Neg (x) },
+                            else_branch = e () => (float[2] e) { e = Abs (x) }>
+                b = Mul (a, a)  c = Abs (b)  y = Neg (c) }""",
+            {},
+        ),
+        ["false-type"],
     ),
     "type of a Cast": (
         parsed("(float[2] x) => (float[2] y) <float[2] a> { a = Cast <to = 10> (x)  y = Cast <to = 1> (a) }", {}),

@@ -11,7 +11,8 @@ import pytest
 import bnfold
 from bnfold.report.reasons import Reason
 
-HEAD = "g (float[1,2,3] x) => (float[1,2,3] y) <float p = {0.0}, float n = {-0.0}, float t = {3.0}, float u = {-3.0},"
+HEAD = """g (float[1,2,3] x) => (float[1,2,3] y) <float p = {0.0}, float n = {-0.0}, float m = {-1.0},
+    float[1,2,3] mask = {1, 1, 0, 0, 1, 1}, float t = {3.0}, float u = {-3.0},"""
 PARAMETERS = """float[2] one = {1, 1}, float[2] nil = {0, 0}, float[2] mean = {0, 0}, float[2] var = {1, 1},
     float[1,2,1] some = {0, 2}>"""
 NORM = "a = BatchNormalization <epsilon = 0.0> (x, one, nil, mean, var)"
@@ -33,6 +34,24 @@ CASES = {
     "not hidden": ("a = Add (x, p) b = Add (a, some) y = Reciprocal (b)", ["Add", "Add", "Reciprocal"]),
     "square": ("a = Add (x, p) y = Pow (a, t)", ["Pow"]),
     "inverse cube": ("a = Add (x, p) y = Pow (a, u)", ["Add", "Pow"]),
+    "a mask, 0 and a factor": (
+        "a = Mul (x, mask) b = Add (a, p) c = Div (b, m) y = Reciprocal (c)",
+        ["Mul", "Add", "Div", "Reciprocal"],
+    ),
+    "0 and a factor": ("a = Add (x, p) b = Mul (a, t) y = Reciprocal (b)", ["Add", "Mul", "Reciprocal"]),
+    "a factor below 0 behind a sum": (
+        "a = Add (x, p) b = Mul (a, u) c = Relu (x) d = Add (b, c) e = Neg (d) y = Reciprocal (e)",
+        ["Add", "Mul", "Relu", "Add", "Neg", "Reciprocal"],
+    ),
+    "two factors": ("a = Mul (x, t) b = Mul (a, t) y = Reciprocal (b)", ["Mul", "Reciprocal"]),
+    "length": (
+        "a = Add (x, p) b = Mul (a, t) c = ReduceL2 <axes = [1]> (b) y = Div (x, c)",
+        ["Mul", "ReduceL2", "Div"],
+    ),
+    "variance": (
+        "a = Add (x, p) b = Mul (a, a) y = Reciprocal (b)",
+        ["Mul", "Reciprocal"],
+    ),
     "branch": (
         f"a = Add (x, p) w = ReduceSum (x) s = Squeeze (w) z = Greater (s, p) y = If (z) <{BRANCHES}>",
         ["Add", "ReduceSum", "Squeeze", "Greater", "If"],

@@ -189,6 +189,53 @@ def test_the_base_value_and_the_transform_belong_to_the_result() -> None:
     )
 
 
+def in_front(source: onnx.ModelProto, op_type: str) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(source)
+    copy.graph.node[0].input[0] = "between"
+    copy.graph.node.insert(0, helper.make_node(op_type, ["x"], ["between"]))
+    return copy
+
+
+@pytest.mark.parametrize("op_type", ["Abs", "Relu", "Neg"])
+@pytest.mark.parametrize("split", [0.7, -0.7, 30.0, -30.0])
+def test_numbers_beyond_the_negative_of_a_threshold_are_tried(split: float, op_type: str) -> None:
+    """One threshold: an Abs in front of it shows below -0.7 only."""
+    attrs = {
+        "nodes_treeids": [0] * 3,
+        "nodes_nodeids": [*range(3)],
+        "nodes_modes": ["BRANCH_GT", "LEAF", "LEAF"],
+        "nodes_featureids": [2, 0, 0],
+        "nodes_values": [split, 0.0, 0.0],
+        "nodes_truenodeids": [1, 0, 0],
+        "nodes_falsenodeids": [2, 0, 0],
+        "target_treeids": [0] * 2,
+        "target_nodeids": [1, 2],
+        "target_ids": [0] * 2,
+        "target_weights": [0.25, 2.0],
+        "n_targets": 1,
+    }
+    source = trees("TreeEnsembleRegressor", attrs, {"y": TP.FLOAT})
+    is_other = op_type != "Relu" or split < 0
+    assert status(source, in_front(source, op_type)) == "failed" or not is_other
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("LabelEncoder", {"keys_int64s": [0, 4], "values_int64s": [5, 6]}),
+        ("LabelEncoder", {"keys_int64s": [-3], "values_int64s": [5]}),
+        ("CategoryMapper", {"cats_int64s": [2, 5], "cats_strings": ["a", "b"]}),
+        ("OneHotEncoder", {"cats_int64s": [2, 5]}),
+    ],
+)
+def test_negatives_of_categories_are_tried(op: str, attrs: dict[str, Any]) -> None:
+    made = {"CategoryMapper": TP.STRING, "OneHotEncoder": TP.FLOAT}.get(op, TP.INT64)
+    node = helper.make_node(op, ["x"], ["y"], "keys", domain="ai.onnx.ml", **attrs)
+    source = model(node, TP.INT64, {"y": made}, version=2)
+    assert status(source, in_front(source, "Abs")) == "failed"
+
+
 def test_what_is_never_reached_is_not_verified() -> None:
     """A leaf behind two thresholds that exclude each other."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 import onnx
@@ -21,7 +21,7 @@ def contradicted_types(model: Model) -> dict[Value, int]:
 
     Only values of graphs count, because functions declare no types.
     """
-    if not any(map(_contradicts, model.nodes())):
+    if not _has_contradiction(model):
         return {}
     copy = model.clone(_forget_declared)
     copy.infer_shapes()
@@ -47,32 +47,56 @@ def _forget_declared(proto: onnx.ModelProto) -> None:
                 info.ClearField("type")
 
 
-def _contradicts(node: Node) -> bool:
-    """Whether an output is declared with a type that the operator cannot make of its inputs, as these are declared."""
-    declared = [None if value is None else value.dtype for value in node.outputs]
-    if any(declared) and node.subgraphs:
-        return any(_unlike(_results(node, body), declared) for body in node.bodies)
-    version = version_at(node.op_type, node.graph.opset()) if any(declared) and not node.domain else None
+def _has_contradiction(model: Model) -> bool:
+    """Whether an output is declared with a type that its operator cannot make of the types of its inputs.
+
+    Values that are not declared have the type that their operator makes.
+    """
+    made: dict[Value, int] = {}
+    for node in _bodies_first(model.graph):
+        for results in _results(node, made):
+            for value, dtype in zip(node.outputs, results, strict=False):
+                if value is None or dtype is None:
+                    continue
+                if value.dtype not in (None, dtype):
+                    return True
+                made[value] = dtype
+    return False
+
+
+def _bodies_first(graph: Graph) -> Iterator[Node]:
+    """Yield the nodes of a graph, and those of its bodies before the node that has them."""
+    for node in graph.nodes:
+        for body in node.bodies:
+            yield from _bodies_first(body)
+        yield node
+
+
+def _results(node: Node, made: Mapping[Value, int]) -> Iterator[list[int | None]]:
+    """Yield the element types of a node's outputs as they follow from its inputs, or from each of its bodies.
+
+    The first output of a Loop's body says whether to go on.
+    """
+    if node.subgraphs:
+        for body in node.bodies:
+            yield [_dtype(value, made) for value in body.outputs[node.is_op("Loop") :]]
+        return
+    version = version_at(node.op_type, node.graph.opset()) if not node.domain else None
     if version is None:
-        return False
+        return
     if node.op_type in ("Cast", "Constant", "ConstantOfShape"):
-        return _unlike([_stated(node)], declared)
+        yield [_stated(node)]
+        return
     inputs, outputs, types = _type_names(node.op_type, version)
     types = dict(types)
     for slot, value in enumerate(node.inputs):
-        if value is not None and value.dtype is not None and inputs:
-            types.setdefault(inputs[min(slot, len(inputs) - 1)], value.dtype)
-    return _unlike([types.get(name) for name in outputs], declared)
+        if value is not None and inputs and (dtype := _dtype(value, made)) is not None:
+            types.setdefault(inputs[min(slot, len(inputs) - 1)], dtype)
+    yield [types.get(name) for name in outputs]
 
 
-def _unlike(one: Sequence[int | None], other: Sequence[int | None]) -> bool:
-    """Whether two types that are known are different ones."""
-    return any(a is not None and b is not None and a != b for a, b in zip(one, other, strict=False))
-
-
-def _results(node: Node, body: Graph) -> list[int | None]:
-    """Return the element types of what a body hands out; that of a Loop also hands out whether to go on."""
-    return [value.dtype for value in body.outputs[node.is_op("Loop") :]]
+def _dtype(value: Value, made: Mapping[Value, int]) -> int | None:
+    return made.get(value, value.dtype)
 
 
 def _stated(node: Node) -> int | None:

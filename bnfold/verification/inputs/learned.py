@@ -111,12 +111,12 @@ class _Walks:
         self._whole = set(forest.features[forest.modes == MEMBER].tolist())
 
     def rows(self, count: int, features: int) -> Array:
-        """Draw rows; features that a row's way does not ask for are near thresholds of any tree, too."""
+        """Draw rows; features that a row's way does not ask for are near thresholds of any tree, or their negatives."""
         x = self._rng.standard_normal((count, features))
         for feature in range(features):
             splits = self._forest.splits[self._forest.features == feature]
             if splits.size:
-                x[:, feature] = self._rng.choice(splits, count) * self._rng.choice([1.0, 1.1, 0.9], count)
+                x[:, feature] = self._rng.choice(splits, count) * self._rng.choice([1.0, 1.1, 0.9, -1.0], count)
         for row in x:
             self._take(row)
         for feature in self._whole:
@@ -159,11 +159,11 @@ class _Walks:
         return least, most
 
     def _between(self, least: float, most: float) -> float:
-        """Return one end of a range, or a number between."""
+        """Return one end of a range, or a number between; an open range goes beyond the negative of its end."""
         ends = [end for end in (least, most) if np.isfinite(end)]
         if not ends or self._rng.random() < 0.3:
-            low = least if np.isfinite(least) else (most if np.isfinite(most) else 0.0) - 1.0
-            high = most if np.isfinite(most) else low + 2.0
+            low = least if np.isfinite(least) else -abs(most) - 1.0 if np.isfinite(most) else -1.0
+            high = most if np.isfinite(most) else abs(low) + 1.0
             return float(np.clip(self._rng.uniform(low, max(low, high)), least, max(least, most)))
         return float(self._rng.choice(ends))
 
@@ -184,7 +184,7 @@ def _keys(ask: _LearnedAsk, names: tuple[str, ...], *, has_unknown: bool = True)
         return np.array(pool, object)[_places(ask, len(pool))]
     numbers = np.array(known, np.float64)
     largest = np.nanmax(np.abs(numbers), initial=0.0)
-    pool = [*known, *([largest + 1, -largest - 1] if has_unknown else [])]
+    pool = [*known, *([largest + 1, -largest - 1, *(-numbers)] if has_unknown else [])]
     return np.array(pool)[_places(ask, len(pool))]
 
 
@@ -221,7 +221,7 @@ def _hot(ask: _LearnedAsk, _: int) -> Array | None:
 def _binary(ask: _LearnedAsk, _: int) -> Array:
     split = np.float32(ask.setting("threshold", 0.0))
     near = [split, np.nextafter(split, np.float32(np.inf)), np.nextafter(split, np.float32(-np.inf))]
-    return ask.rng.choice([*near, split - 1, split + 1], ask.shape)
+    return ask.rng.choice([*near, split - 1, split + 1, -split, -abs(split) - 1], ask.shape)
 
 
 def _scaled(ask: _LearnedAsk, depth: int) -> Array | None:
