@@ -160,6 +160,7 @@ def inspect(models: Sequence[Place], settings: Settings, progress: Callable[[str
                     left=left,
                     counts=Counts.of(document),
                     nodes=nodes,
+                    unloadable=outcome.report.unloadable,
                 )
         except Exception as error:  # noqa: BLE001 - the others go on
             result = FileResult(str(place), None, "failed", describe(error))

@@ -75,7 +75,7 @@ class FileResult:
     ``output`` is None where nothing was to be written, ``report`` is empty where there is none. ``is_verified`` and
     ``counts`` hold for what was skipped, too, as they were when it was made; ``left`` counts the nodes that were not to
     be there, ``nodes`` are they (label, graph, why), where each was looked for. ``wrong_rewrites`` has the
-    names and titles of those that were left out.
+    names and titles of those that were left out. ``unloadable`` says that a runtime does not load it.
     """
 
     source: str
@@ -88,6 +88,7 @@ class FileResult:
     counts: Counts | None = None
     nodes: Sequence[tuple[str, str, str]] = ()
     wrong_rewrites: Sequence[tuple[str, str]] = ()
+    unloadable: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ def convert(args: Invocation) -> None:
     *("target_opset", "as_is", "quantization", *DECOMPOSING, *FOLDING, *READING, *REPORTING),
     option("runtime", default="none", help="Also open the model in this runtime, and say whether it loads."),
     *("output_format", "exclude"),
-    option("quiet", help="Print only errors, and what --assert-none forbids."),
+    option("quiet", help="Print only errors, what --assert-none forbids, and what --runtime does not load."),
     reads=("sources",),
     depth="none",
 )
@@ -143,6 +143,8 @@ def _inspect(args: Invocation) -> None:
     publish.emit(document, args.run.report, as_json=args.run.as_json)
     if not (args.run.as_json or args.run.quiet):
         terminal.inspection(outcome, document)
+    elif args.run.quiet and outcome.report.unloadable:
+        terminal.say(f"{args.source}: {outcome.report.unloadable}", terminal.BAD)
     if not args.run.quiet:
         terminal.wrote_reports(args.run.report)
     sys.exit(single.exit_code(outcome, args))

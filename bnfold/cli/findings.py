@@ -14,16 +14,17 @@ if TYPE_CHECKING:
     from bnfold.batch.worker import FileResult
 
 Level = Literal["error", "note"]
-FORBIDDEN, NOT_PROCESSED = "forbidden-operator", "not-processed"
+FORBIDDEN, NOT_PROCESSED, NOT_LOADED = "forbidden-operator", "not-processed", "not-loaded"
 """Codes of findings that are not about why a BatchNormalization stays."""
 _RULES = {
     FORBIDDEN: "an operator remains that --assert-none forbids",
     NOT_PROCESSED: "a file or folder that bnfold cannot process",
+    NOT_LOADED: "a model that the runtime does not load",
 }
 
 
 class Finding(NamedTuple):
-    """One thing to look at: an error is what was forbidden, a note is a BatchNormalization that stays."""
+    """One thing to look at: an error is what was forbidden or does not load, a note a BatchNormalization that stays."""
 
     path: str
     level: Level
@@ -44,6 +45,8 @@ def findings_of(results: Sequence[FileResult]) -> Iterator[Finding]:
         if result.status == "failed":
             yield Finding(result.source, "error", NOT_PROCESSED, result.message)
             continue
+        if result.unloadable:
+            yield Finding(result.source, "error", NOT_LOADED, result.unloadable)
         rows = {(row["name"], row["graph"]): row for row in result.report.get("batchnorms", ()) if row["reason"]}
         for label, graph, why in result.nodes:
             reason = rows.pop((label, graph), {}).get("reason")

@@ -306,7 +306,7 @@ def batch_summary(
 def _doubts(results: Sequence[FileResult], *, is_refused: bool) -> None:
     """Print a line for each model that needs attention, which names it and says why."""
     for result in results:
-        is_bad = result.status == "failed" or result.left > 0
+        is_bad = result.status == "failed" or result.left > 0 or bool(result.unloadable)
         if is_bad or result.status == "unverified" or (is_refused and not result.is_verified):
             name = "" if result.source in result.message else f"{result.source}: "
             doubt = "UNVERIFIED: " if result.status == "unverified" else ""

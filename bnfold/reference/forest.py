@@ -246,6 +246,17 @@ def _read_older(op: str, attrs: Mapping[str, Attribute]) -> Forest:
     starts = np.concatenate([[0], np.cumsum(np.bincount(~code[voters], minlength=int(is_leaf.sum())))])
     labels = attrs.get("classlabels_int64s") or attrs.get("classlabels_strings") or []
     count = len(labels) if what == "class" else int(attrs.get("n_targets", 0))
+    votes = np.diff(starts)
+    require(
+        what == "class" or count != 1 or votes.max(initial=0) < 2,
+        "several votes of a leaf for the only target, of which runtimes count one",
+        KernelDeclined,
+    )
+    require(
+        count != 1 or votes.all() or attrs.get("aggregate_function") not in ("MIN", "MAX"),
+        "an extreme over leaves of which some have no vote, which runtimes take for 0",
+        KernelDeclined,
+    )
     return Forest(
         code[roots],
         features[~is_leaf],

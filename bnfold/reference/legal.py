@@ -63,6 +63,9 @@ versions of Resize, too.
 MEANINGLESS = frozenset({"consumed_inputs"})
 """What version 1 of many operators asks for, and what means nothing to any; real files leave it out."""
 
+_INDICES = ("tensor(int64)", "tensor(int32)")
+"""Types of numbers that name places or sizes."""
+
 _TENSOR = re.compile(r"(?:optional\()?tensor\((\w+)\)+")
 
 
@@ -87,12 +90,14 @@ def types(schema: onnx.defs.OpSchema) -> Types:
 
     ``list`` is among them if the operator takes sequences.
     Types that only a later version admits mean the same there, and exporters wrote them early (Equal of floats).
+    So does the width of integers that are no data, such as the axes of a Squeeze, and exporters wrote int32.
     """
     newest = onnx.defs.get_schema(schema.name, schema.domain)
     named: dict[str, list[str]] = {}
     for constraint in (*newest.type_constraints, *schema.type_constraints):
         named[constraint.type_param_str] = [*named.get(constraint.type_param_str, ()), *constraint.allowed_type_strs]
     named |= {parameter.type_str: [parameter.type_str] for parameter in schema.inputs if "(" in parameter.type_str}
+    named |= {name: [*_INDICES] for name, texts in named.items() if len({*texts}) == 1 and texts[0] in _INDICES}
     found = {name: [_TENSOR.fullmatch(text) for text in texts] for name, texts in named.items()}
     also = [list] if any("seq(" in text for texts in named.values() for text in texts) else []
     return {

@@ -324,6 +324,11 @@ class Report:
             return f"{name} loads the model"
         return f"{name} {'could not look at' if loads is None else 'does not load'} the model: {reason}"
 
+    @property
+    def unloadable(self) -> str:
+        """The same if it does not load, or the runtime could not look; else empty."""
+        return "" if self.runtime is None or self.runtime["loads"] else self.loading
+
     def to_json(self) -> dict[str, Any]:
         """Return the report without what only the caller knows (files, hashes, verification)."""
         return {

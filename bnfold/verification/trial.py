@@ -22,7 +22,7 @@ from bnfold.verification.inputs.cost import estimate, memory_there_is, session_s
 from bnfold.verification.inputs.drawing import known_sizes, random_feeds
 from bnfold.verification.inputs.shapes import elements, open_places
 from bnfold.verification.inputs.sized import sized
-from bnfold.verification.runtimes.runtime import RuntimeProcess
+from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 
 _LIMIT_SECONDS = 10.0
 """For one trial, which takes a tenth of a second for a network."""
@@ -47,8 +47,6 @@ _CHEAP_RUN = 1.0
 """The same for a model that no kernel refuses: verification left the runtime out for its cost."""
 
 _MOST_BYTES = 1 << 30
-_REFUSALS = ("Fail", "InvalidArgument", "InvalidGraph", "RuntimeException")
-"""The exceptions with which onnxruntime refuses a model. A process that is late or dies has refused nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ class FixedSizes:
         if trial.refusal is None:
             return _untried(self._ask_runtime(shapes, trial.untried)) if trial.untried else ""
         why = _why(trial.refusal)
-        if self._error(self.original, shapes) == "":
+        if self._runs(shapes):
             return (
                 f"{self.runtime} runs the model at the fixed sizes, but its operators' texts do not allow them: {why}"
             )
@@ -116,21 +114,26 @@ class FixedSizes:
 
         Raises BadInput if it opens the model, and runs it at other sizes, but not at these, whatever is fed.
         """
-        error = self._error(self.original, shapes)
-        if not error:
-            return "" if error == "" else untried
-        is_refusal = error.split(":")[0] in _REFUSALS and "allocat" not in error
-        if is_refusal and self._error(self.original, None) == "" and self._error(self.original, shapes, 1):
+        found = self._in_runtime(shapes)
+        if found is None or found.ran:
+            return untried if found is None else ""
+        if found.obstacle == "refused" and self._runs(None) and not self._runs(shapes, 1):
             for other in islice(chain(self._elsewhere(), self._with_one_changed(shapes)), _MOST_ASKED):
-                if self._error(self.original, other) == "":
-                    raise self._refused(f"{self.runtime} says {error}", other)
+                if self._runs(other):
+                    raise self._refused(f"{self.runtime} says {found.error}", other)
         return untried
 
-    def _error(self, model: ir.Model, shapes: Shapes | None, sample: int = 0) -> str | None:
-        """Return what the runtime says of a run at these sizes (None: when it opens the model), empty if it runs.
+    def _runs(self, shapes: Shapes | None, sample: int = 0) -> bool:
+        """Whether the runtime was asked to run the original at these sizes (None: to open it), and did."""
+        found = self._in_runtime(shapes, sample)
+        return found is not None and found.ran
 
-        None if it is not asked, for there is none, or the model is too large for it.
+    def _in_runtime(self, shapes: Shapes | None, sample: int = 0) -> RuntimeResult | None:
+        """Run the original in the runtime, or only open it (None).
+
+        Return None if it is not asked, for there is none, or the model is too large for it.
         """
+        model = self.original
         if self.runtime != "onnxruntime" or session_seconds(model) > _RUNTIME_SECONDS / 10:
             return None
         if model.parameter_bytes() > _MOST_BYTES:
@@ -143,7 +146,7 @@ class FixedSizes:
                 return None
             samples = [random_feeds(at, shapes, 0, sample)]
         found = RuntimeProcess(self.runtime).run(as_read(model, model.path, self.policy), samples, _RUNTIME_SECONDS)
-        return None if "is not installed" in found.error else found.error
+        return None if found.obstacle == "not looked" else found
 
     def _elsewhere(self) -> Iterator[Shapes]:
         """Yield other sizes that the original may take."""
@@ -166,7 +169,8 @@ class FixedSizes:
         """Yield the sizes with one that is dynamic in the original changed, to the nearest numbers first."""
         values = {value.name: value.shape for value in self.original.required_inputs()}
         declared = {name: shape or [None] * len(shapes[name]) for name, shape in values.items()}
-        sizes = sorted({*_USUAL, *numbers} - {0})[:_MOST_SIZES]
+        there = {size for shape in shapes.values() for size in shape}  # two inputs may have to be alike
+        sizes = sorted({*_USUAL, *numbers, *there} - {0})[:_MOST_SIZES]
         changes = [
             (max(size / shapes[name][axis], shapes[name][axis] / size), places, size)
             for size in sizes

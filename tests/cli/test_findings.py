@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import onnx
+import onnx.parser
 import pytest
 from click.testing import CliRunner, Result
 
@@ -98,3 +100,19 @@ def test_formats_that_contradict_each_other_or_standard_input() -> None:
     result = run("bn9.onnx", "--json", "--output-format", "sarif")
     assert (result.exit_code, "contradict each other" in result.stderr) == (2, True)
     assert run("-", "--output-format", "sarif").exit_code == 2
+
+
+def test_a_model_that_a_runtime_does_not_load_is_said_in_every_format_and_with_quiet() -> None:
+    body = "g (float[2] x) => (float[2] y) { y = Nowhere (x) }"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 15]> {body}'), "unknown.onnx")
+    asked = ("unknown.onnx", "bn9.onnx", "--runtime", "onnxruntime")
+    _, found = log(*asked)
+    told = [(each["ruleId"], each["level"], each["message"]["text"]) for each in found["runs"][0]["results"]]
+    assert [(rule, level) for rule, level, _ in told] == [("not-loaded", "error")]
+    assert "does not load the model" in told[0][2]
+    assert "title=bnfold not-loaded::onnxruntime" in run(*asked, "--output-format", "github").stdout
+    for models in (asked, (asked[0], *asked[2:])):
+        (line,) = run(*models, "--quiet").output.splitlines()
+        assert line.startswith("unknown.onnx: onnxruntime ")
+        assert "does not load the model" in line
+    assert not run("bn9.onnx", "--runtime", "onnxruntime", "--quiet").output

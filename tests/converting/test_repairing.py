@@ -64,6 +64,22 @@ CASES = {
         parsed("(float[2,3] x) => (float[3,2] y) { y = Reshape (x, s) }", {"s": np.array([3, 2], np.int32)}),
         ["operand-type"],
     ),
+    "int32 repeats": (
+        parsed("(float[2,3] x) => (float[4,3] y) { y = Tile (x, s) }", {"s": np.array([2, 1], np.int32)}),
+        ["operand-type"],
+    ),
+    "int32 axes": (
+        parsed("(float[2,3] x) => (float[2,1] y) { y = ReduceSum (x, s) }", {"s": np.array([1], np.int32)}),
+        ["operand-type"],
+    ),
+    "int32 sizes": (
+        parsed('(float[1,2] x) => (float[1,4] y) { y = Resize (x, "", "", s) }', {"s": np.array([1, 4], np.int32)}),
+        ["operand-type"],
+    ),
+    "int32 amounts": (
+        parsed("(float[2,3] x) => (float[2,5] y) { y = Pad (x, s) }", {"s": np.array([0, 1, 0, 1], np.int32)}),
+        ["operand-type"],
+    ),
     "outer value": (
         parsed(f"(float[2] x, bool c) => (float[2] y) {{ a = Abs (x)  {BRANCH % 'a'} }}", {}),
         ["outer-output"],

@@ -53,6 +53,8 @@ def from_regressor(conversion: NodeConversion) -> Edit:
     if transform != "NONE" and (transform not in _OPERATORS or count < 2):
         raise Inexpressible(f"has post_transform={transform}, which runtimes compute otherwise than the text says")
     trees, base = _trees(node, "target", dtype), _base(node, count, aggregate, dtype)
+    if count == 1 and any(len(leaf.votes) > 1 for tree in trees for leaf in _leaves(tree)):
+        raise Inexpressible("has leaves with several votes for its only target, of which runtimes count one")
     if base and 1 < count > _always_voted(trees):
         raise Inexpressible("has a target without votes for some inputs, of which runtimes leave out the base value")
     attributes = _attributes(_single_votes(trees, aggregate) + base, dtype, count, aggregate)

@@ -114,12 +114,12 @@ def opinion_of(before: RuntimeResult, after: RuntimeResult) -> RuntimeOpinion:
         return TAKEN
     if after.obstacle == "not looked":
         return RuntimeOpinion("not looked", after.error)
-    lack = _lack(after.error)
+    lack, verb = _lack(after.error), "runs" if before.results else "loads"
     if before.ran:
         if after.obstacle == "crashed":
-            text = f"{before.runtime} runs the original, and {after.error} on the rewritten model"
+            text = f"{before.runtime} {verb} the original, and {after.error} on the rewritten model"
             return RuntimeOpinion("doubt", text)
-        text = f"{before.runtime} runs the original, but not the rewritten model: {after.error}"
+        text = f"{before.runtime} {verb} the original, but not the rewritten model: {after.error}"
         return RuntimeOpinion("too old" if lack else "refused", f"{text}; {lack}" if lack else text)
     looked = before.obstacle != "not looked"
     if looked and (lack or _outline(before.error) == _outline(after.error)):

@@ -149,6 +149,11 @@ def test_classifiers(labels: list[Any], more: dict[str, Any], *, several: bool, 
 
 DRAWN = np.random.default_rng(1)
 OF_ONE = regressor(DRAWN, targets=1, post_transform="LOGISTIC")
+ONE_LEAF = regressor(DRAWN, targets=1, depth=0)
+for column in ONE_LEAF.graph.node[0].attribute:
+    if column.name.startswith("target_"):
+        column.ints.extend(column.ints)
+        column.floats.extend(column.floats)
 BASE = regressor(DRAWN, aggregate_function="MAX", base_values=[1.0, 2.0])
 ZERO = regressor(DRAWN, post_transform="SOFTMAX_ZERO")
 TWO = classifier(DRAWN, [0, 1])
@@ -164,6 +169,7 @@ INTEGERS.graph.input[0].type.tensor_type.elem_type = TP.INT64
     ("source", "why"),
     [
         (OF_ONE, "post_transform=LOGISTIC, which runtimes compute otherwise"),
+        (ONE_LEAF, "leaves with several votes for its only target, of which runtimes count one"),
         (ZERO, "post_transform=SOFTMAX_ZERO, which runtimes compute otherwise"),
         (BASE, "base values beside MAX, which TreeEnsemble has not"),
         (TWO, "less than three classes"),

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
+from bnfold import ir, reference
 from tests.reference.models import Array
 from tests.reference.witness import Case, disagreements
 
@@ -17,6 +18,7 @@ TP = onnx.TensorProto
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 FEATURES = 3
 DRAWS = range(6)
+EXTREMES = ("MIN", "MAX")
 
 
 def tree(rng: np.random.Generator, modes: int, depth: int) -> list[list[Any]]:
@@ -214,3 +216,22 @@ def test_tree_ensemble_of_version_5(aggregate: int, dtype: Any, tmp_path: Path) 
             x[:, -1] = np.rint(2 * x[:, -1])  # the only feature that is looked for in sets
             cases.append(case("TreeEnsemble", 5, x.astype(dtype), attrs))
     agree(cases, tmp_path)
+
+
+def test_votes_that_runtimes_do_not_count_are_declined(tmp_path: Path) -> None:
+    """Of several votes of a leaf for the only target they count one; a leaf without a vote is 0 in an extreme."""
+    rng = np.random.default_rng(0)
+    several = older(rng, "target", 1, votes=2, n_targets=1)
+    without = {aggregate: older(rng, "target", 1, n_targets=1, aggregate_function=aggregate) for aggregate in EXTREMES}
+    for attrs in without.values():
+        for name in ("treeids", "nodeids", "ids", "weights"):
+            del attrs[f"target_{name}"][0]
+        attrs["target_weights"] = [
+            abs(weight) * (-1) ** (attrs is without["MAX"]) for weight in attrs["target_weights"]
+        ]
+    for attrs, why in [(several, "several votes of a leaf"), *((attrs, "no vote") for attrs in without.values())]:
+        model, feeds = case("TreeEnsembleRegressor", 3, features(rng), attrs)
+        with pytest.raises(reference.CannotEvaluate, match=why):
+            reference.evaluate(ir.load(model), feeds)
+    apart = older(rng, "target", 2, votes=2, n_targets=2)
+    agree([case("TreeEnsembleRegressor", 3, features(rng), apart)], tmp_path)
