@@ -243,7 +243,7 @@ def _with_missing(ask: _Ask, depth: int) -> Array:
 
 
 def _positive(ask: _Ask, _: int) -> Array:
-    """Return numbers of which all implementations have the same norm, and rows of zeros."""
+    """Return numbers whose norm is the same in all implementations, and rows of zeros."""
     found = np.abs(ask.rng.standard_normal(ask.shape))
     found[ask.rng.random(ask.shape[:1]) < 0.1] = 0.0
     return found
