@@ -76,11 +76,14 @@ def return_outer(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def declare_another(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Declare another type for an output or for a value inside."""
-    infos = [info for info in model.graph.output if info.type.tensor_type.elem_type in OTHER]
-    inferred = onnx.shape_inference.infer_shapes(model)
-    infos += [info for info in inferred.graph.value_info if info.type.tensor_type.elem_type in OTHER]
-    info = pick(rng, infos)
+    """Declare another type for an output or for a value inside, of which inference tells the type."""
+    bare = onnx.ModelProto()
+    bare.CopyFrom(model)
+    del bare.graph.value_info[:], bare.graph.output[:]
+    inferred = onnx.shape_inference.infer_shapes(bare).graph.value_info
+    known = {info.name: info for info in inferred if info.type.tensor_type.elem_type in OTHER}
+    ends = {info.name: info for info in model.graph.output if info.name in known}
+    info = pick(rng, [*ends.values(), *(info for name, info in known.items() if name not in ends)])
     if info is None:
         return
     if info.name not in {held.name for held in model.graph.output}:

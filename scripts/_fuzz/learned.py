@@ -81,7 +81,7 @@ def _numbers(rng: Rng, count: int) -> list[float]:
 
 
 def _encoded(p: Pipeline, rng: Rng) -> Array:
-    """Append an encoder of categories, some of which are unknown; return its input."""
+    """Append an encoder of categories, and some that are unknown; return its input."""
     words = bool(rng.random() < 0.5)
     x = (
         np.array(rng.choice([*WORDS, "?"], (ROWS, FEATURES)), object)

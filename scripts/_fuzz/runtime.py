@@ -85,24 +85,24 @@ def disputes_empty(model: onnx.ModelProto) -> bool:
     return any(node.op_type in (*MEANS, "Concat") for node in parts.nodes(model))
 
 
-def _errs(before: Path, feeds: dict[str, Array], told: dict[str, Array]) -> bool:
+def _errs(before: Path, feeds: dict[str, Array], answers: dict[str, Array]) -> bool:
     """Whether onnxruntime and the reference evaluator disagree about the original.
 
     Training statistics in which mean and variance are one value come out wrong: onnxruntime writes them in place.
     """
     try:
-        truth = reference.evaluate(ir.load(before), feeds, list(told))
+        truth = reference.evaluate(ir.load(before), feeds, list(answers))
     except BnfoldError:
         return False
     return any(
-        bool(_difference({name: value}, {name: told[name].astype(value.dtype)})) for name, value in truth.items()
+        bool(_difference({name: value}, {name: answers[name].astype(value.dtype)})) for name, value in truth.items()
     )
 
 
-def _misfits(before: Path, feeds: dict[str, Array], told: dict[str, Array]) -> bool:
+def _misfits(before: Path, feeds: dict[str, Array], answers: dict[str, Array]) -> bool:
     """Whether the original does not fit these sizes: onnxruntime averages over a window larger than the image."""
     try:
-        reference.evaluate(ir.load(before), feeds, list(told))
+        reference.evaluate(ir.load(before), feeds, list(answers))
     except BnfoldError as error:
         return isinstance(error, reference.Misfit)
     return False

@@ -166,8 +166,10 @@ def run_own(request: Request, model: ir.Model, feeds: Sequence[Feeds]) -> Runtim
             )
             for sample in feeds
         ]
-    except (BnfoldError, MemoryError) as error:
+    except reference.Misfit as error:
         return RuntimeResult(OWN, error=str(error))
+    except (BnfoldError, MemoryError) as error:
+        return RuntimeResult(OWN, error=str(error), obstacle="not looked")
     return RuntimeResult(OWN, tuple(results))
 
 

@@ -33,6 +33,7 @@ from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.end_to_end.further import FEW, NO_TIME
 from bnfold.verification.end_to_end.obstacles import Broken, Impossible
 from bnfold.verification.end_to_end.runtime_check import run_own
+from bnfold.verification.end_to_end.runtime_rejects import opinion_of
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.cost import estimate, memory_there_is
 from bnfold.verification.inputs.data import load_data
@@ -128,7 +129,7 @@ def _results(request: Request) -> Results:
             before = run(request.before, feeds)
             if before.ran:
                 request.progress("rewritten", 0, len(feeds))
-                after = _run_after(request, run, feeds, before.runtime)
+                after = _run_after(request, run, feeds, before)
                 return Results(before, after, run, feeds, (note,) if note else ())
             if request.clock.is_over:
                 raise Impossible(request.clock.over())
@@ -181,17 +182,22 @@ def _count(request: Request, choice: Choice) -> int:
     return max(request.checks.samples, min(wanted, affordable))
 
 
-def _run_after(request: Request, run: Run, feeds: Sequence[Feeds], runtime: str) -> RuntimeResult:
-    """Run the second model on the same inputs, in the float types that it takes."""
+def _run_after(request: Request, run: Run, feeds: Sequence[Feeds], before: RuntimeResult) -> RuntimeResult:
+    """Run the second model on the same inputs, in the float types that it takes.
+
+    Raises Broken if it is refused, and Impossible if what runs it is too old or does not look at it.
+    """
     after = run(request.after, [_cast(request.after, sample) for sample in feeds])
     if after.ran:
         return after
     if request.clock.is_over:
         raise Impossible(request.clock.over())
-    what = f"{runtime} runs the original, but not the second model: {after.error}"
-    if run(request.after, []).ran:  # it can be opened, but does not run on these inputs
-        raise Broken(what)
-    raise Impossible(f"{what} (--runtime none compares both in bnfold's own kernels)")
+    opinion = opinion_of(before, after)
+    if opinion.kind == "refused":
+        raise Broken(opinion.text)
+    if opinion.kind == "not looked":
+        raise Impossible(f"{before.runtime} runs the original, but did not run the rewritten model: {after.error}")
+    raise Impossible(f"{opinion.text} (--runtime none compares both in bnfold's own kernels)")
 
 
 def _cast(model: ir.Model, feeds: Feeds) -> Feeds:

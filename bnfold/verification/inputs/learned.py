@@ -243,7 +243,7 @@ def _with_missing(ask: _LearnedAsk, depth: int) -> Array:
 
 
 def _positive(ask: _LearnedAsk, _: int) -> Array:
-    """Return positive numbers, whose norm is the same in all implementations, and rows of zeros."""
+    """Return numbers whose norm is the same in all implementations, and rows of zeros."""
     found = np.abs(ask.rng.standard_normal(ask.shape))
     found[ask.rng.random(ask.shape[:1]) < 0.1] = 0.0
     return found

@@ -305,7 +305,31 @@ def test_one_that_runs_only_at_other_inputs_has_failed() -> None:
     after = model(f"{open_sizes} {{ h = MatMul (x, w)  r = Reshape (h, s)  y = Add (r, b) }}", fixed)
     verdict = bnfold.verify(before, after, tolerance=0.1)
     assert (verdict.status, verdict.decided_by) == ("failed", "tolerance")
-    assert "runs the original, but not the second model" in verdict.reason
+    assert "runs the original, but not the rewritten model" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ("(float[4,8] x) => (float[4,8] y) <float16[8,8] h> { y = MatMul (x, h) }", "failed", "but not the rewritten"),
+        ("(float[4,8] x) => (float[4,8] y) { y = Relu <alpha = 1> (x) }", "failed", "but not the rewritten"),
+        ("(float[4,8] x) => (float[4,8] y) { y = com.example.Dense (x) }", "unverified", "takes it"),
+    ],
+)
+def test_one_that_the_runtime_refuses_has_failed(body: str, status: str, said: str) -> None:
+    """Unless another runtime may have the operator."""
+    after = model(body, weights() | {"h": np.ones((8, 8), np.float16)} if "h>" in body else weights())
+    after.opset_import.add(domain="com.example", version=1)
+    verdict = bnfold.verify(dense(), after, tolerance=0.5)
+    assert verdict.status == status
+    assert said in verdict.reason
+
+
+def test_our_kernels_refuse_nothing_that_they_do_not_know() -> None:
+    after = model("(float[4,8] x) => (float[4,8] y) { y = com.example.Dense (x) }", weights())
+    verdict = bnfold.verify(dense(), after, tolerance=0.5, options=VerifyOptions(runtime="none"))
+    assert verdict.status == "unverified"
+    assert "did not run the rewritten model" in verdict.reason
 
 
 def test_one_that_draws_random_numbers_cannot_be_compared() -> None:
@@ -324,7 +348,7 @@ def test_what_the_runtime_lacks_is_computed_by_our_kernels(runtime: Literal["onn
     verdict = bnfold.verify(*pair, tolerance=0.1, options=VerifyOptions(runtime=runtime))
     assert verdict, verdict.reason
     assert "bnfold's kernels" in verdict.reason
-    assert any("onnxruntime does not run the original" in note for note in verdict.notes) == (runtime != "none")
+    assert any("does not run the original" in note for note in verdict.notes) == (runtime != "none")
     assert bnfold.verify(*pair, tolerance=0.01, options=VerifyOptions(runtime=runtime)).status == "failed"
 
 
