@@ -24,6 +24,9 @@ def models(environment: Mapping[str, str]) -> list[str]:
 
     Git is asked, for a checkout has files of other packages, too, which are nothing to complain about.
     """
+    least = environment.get("LEAST_OPSET", "")
+    if least and not least.isdecimal():
+        raise OSError(f"least-opset is a number such as 17, not {least!r}")
     named = [line.strip() for line in environment.get("MODEL", "").splitlines() if line.strip()]
     if environment["COMMAND"] == "verify" and len(named) > 1:
         raise OSError("verify compares one model; name one: model: FILE")

@@ -94,6 +94,14 @@ def test_a_check_wants_an_opset(tmp_path: Path) -> None:
     assert "opset 1, and 13 was asked for" in told
 
 
+@pytest.mark.parametrize("least", ["seventeen", "opset 17", "17.0", "-1"])
+def test_a_least_opset_that_is_no_number_lets_nothing_pass(least: str, tmp_path: Path) -> None:
+    shutil.copy(MODELS / "in1.onnx", tmp_path / "model.onnx")
+    code, told, _ = step(tmp_path, COMMAND="check", MODEL="model.onnx", REPORT="", LEAST_OPSET=least)
+    assert code == 2
+    assert f"least-opset is a number such as 17, not '{least}'" in told
+
+
 def test_two_models_that_differ(tmp_path: Path) -> None:
     shutil.copy(MODELS / "bn9.onnx", tmp_path / "model.onnx")
     shutil.copy(MODELS / "dense.onnx", tmp_path / "other.onnx")
