@@ -232,7 +232,7 @@ def test_every_option_is_in_a_group_of_the_help() -> None:
 
 @pytest.mark.parametrize("line", sorted({line for rows in EXAMPLES.values() for line, _ in rows}))
 def test_examples_of_the_help_work(line: str) -> None:
-    for name in ("in.onnx", "a.onnx", "before.onnx"):
+    for name in ("in.onnx", "a.onnx", "before.onnx", "half.onnx"):
         shutil.copy("model.onnx", name)
     for name in ("pass.py", "half.py"):
         Path(name).write_text("import shutil, sys; shutil.copy(*sys.argv[1:])", encoding="utf-8")

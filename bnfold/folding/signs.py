@@ -12,25 +12,10 @@ import numpy as np
 from bnfold import ir
 from bnfold.folding import facts
 from bnfold.folding.chains import AffineChain
-from bnfold.ir.traits import COMPARING
+from bnfold.ir.traits import BLIND_TO_ZERO_SIGN
 from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics.neutral import returns_operand
 
-_EVEN = COMPARING | {
-    "Abs",
-    "Cos",
-    "Cosh",
-    "Exp",
-    "LogSoftmax",
-    "ReduceL1",
-    "ReduceL2",
-    "ReduceSumSquare",
-    "Shape",
-    "Sigmoid",
-    "Size",
-    "Softmax",
-}
-"""Operators that make the same of -0.0 and of 0.0."""
 _MOST_BYTES = 1 << 16
 """Bytes of a constant that is looked at."""
 
@@ -79,7 +64,7 @@ def _has_pole(node: ir.Node, slot: int) -> bool:
 
 
 def _hides_sign(node: ir.Node, slot: int) -> bool:
-    if node.has_trait(_EVEN):
+    if node.has_trait(BLIND_TO_ZERO_SIGN):
         return True
     if node.is_op("Mul") and node.input(0) is node.input(1):
         return True

@@ -89,3 +89,44 @@ READS_VALUES = REDUCING | _named(
     "Tile TopK Unsqueeze Upsample",
 )
 """The dims of the output follow from the values of an input."""
+BLIND_TO_ZERO_SIGN = COMPARING | {
+    *("Abs", "Cos", "Cosh", "Exp", "LogSoftmax", "ReduceL1", "ReduceL2", "ReduceSumSquare"),
+    *("Shape", "Sigmoid", "Size", "Softmax"),
+}
+"""Operators that make the same of -0.0 and of 0.0."""
+ROUNDING_ONCE = frozenset(
+    {
+        *(
+            "Abs",
+            "Add",
+            "And",
+            "Cast",
+            "Ceil",
+            "Clip",
+            "Concat",
+            "ConstantOfShape",
+            "Div",
+            "Equal",
+            "Expand",
+            "Flatten",
+        ),
+        *(
+            "Floor",
+            "Gather",
+            "Greater",
+            "GreaterOrEqual",
+            "Identity",
+            "Less",
+            "LessOrEqual",
+            "Max",
+            "Min",
+            "Mul",
+            "Neg",
+        ),
+        *("Not", "Or", "Range", "ReduceMax", "ReduceMin", "Relu", "Reshape", "Round", "Slice", "Split"),
+        *("Squeeze", "Sub", "Tile", "Transpose", "Unsqueeze", "Where", "Xor"),
+    }
+)
+"""Operators that every runtime computes alike: they move or compare numbers, or round one exact result.
+
+Roots and reciprocals are not among them: many runtimes approximate them."""

@@ -76,7 +76,7 @@ def return_outer(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def declare_another(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Declare another type for an output or for a value inside, of which inference tells the type."""
+    """Declare another type for an output or an inner value whose type follows by inference."""
     bare = onnx.ModelProto()
     bare.CopyFrom(model)
     del bare.graph.value_info[:], bare.graph.output[:]

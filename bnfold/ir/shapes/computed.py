@@ -19,6 +19,7 @@ from bnfold.ir.node import Node
 from bnfold.ir.shapes.arithmetic import MOST, Proven
 from bnfold.ir.shapes.propagation import numbers_read
 from bnfold.ir.tensor import FLOATS, InMemory, Tensor, numpy_type, round_once
+from bnfold.ir.traits import ROUNDING_ONCE
 from bnfold.ir.value import Value
 
 _ROUNDS = 8
@@ -51,15 +52,7 @@ def _computed(model: Model) -> dict[Value, InMemory]:
 
 
 _INTEGERS_ONLY = frozenset({"ReduceProd", "ReduceSum"})
-_ROUNDING_ONCE = _INTEGERS_ONLY | {
-    *("Abs", "Add", "And", "Cast", "Ceil", "Clip", "Concat", "ConstantOfShape", "Div", "Equal", "Expand", "Flatten"),
-    *("Floor", "Gather", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min", "Mul", "Neg"),
-    *("Not", "Or", "Range", "ReduceMax", "ReduceMin", "Relu", "Reshape", "Round", "Slice", "Split"),
-    *("Squeeze", "Sub", "Tile", "Transpose", "Unsqueeze", "Where", "Xor"),
-}
-"""Operators that every runtime computes alike: they move or compare numbers, or round one exact result.
-
-Many compute roots and reciprocals by an approximation."""
+_FOLLOWED = _INTEGERS_ONLY | ROUNDING_ONCE
 _FLOATS_EXACTLY = 1 << 24
 """Integers up to this are numbers of float32; of float16, they are rounded once."""
 
@@ -92,7 +85,7 @@ class KnownNumbers:
         told = self._sizes.integers(value)
         if told is not None and told.numbers is not None:
             return InMemory(told.dtype, np.array(told.numbers, numpy_type(told.dtype)).reshape(told.dims))
-        if node is None or node.domain or node.op_type not in _ROUNDING_ONCE or node.has_references or node.is_call:
+        if node is None or node.domain or node.op_type not in _FOLLOWED or node.has_references or node.is_call:
             return None
         operands: list[Tensor | None] = []
         for source in node.inputs:

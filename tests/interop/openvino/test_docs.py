@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -25,4 +26,5 @@ def test_the_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for command in commands():
         arguments = shlex.split(command, comments=True)[1:]
         done = CliRunner().invoke(main, arguments)
-        assert done.exit_code == 0, (command, done.output)
+        can_compare = "verify" not in arguments or find_spec("openvino") is not None
+        assert done.exit_code == (0 if can_compare else 3), (command, done.output)

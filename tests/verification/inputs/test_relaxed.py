@@ -64,6 +64,9 @@ def test_what_its_operators_take_is_compared(
     assert good.verified, good.reason
     assert "of shapes that the operators take (the original model cannot be run" in good.reason
     bad = compared(f"{head} {{ {node} }}", opset, f"{head} {{ {wrong} }}", other_opset)
+    if "(W, x, R)" in wrong:  # the runtime opens the original, though it does not run it
+        assert bad.status == "failed"
+        return
     assert bad.status == "unverified"
     assert bad.reason.startswith("the original model cannot be run at the shapes that it declares")
 
