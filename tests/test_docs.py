@@ -69,8 +69,7 @@ def test_what_a_block_without_a_mark_is(tmp_path: Path) -> None:
 
 def test_what_other_tools_run() -> None:
     found = documents.for_other_tools()
-    assert [command.split()[0] for command in found] == ["pip", "bnfold"] * 3
-    assert "bnfold model.onnx out.onnx" in found
+    assert [command.split()[0] for command in found] == ["pip", "bnfold", "bnfold"]
 
 
 @windows

@@ -364,7 +364,7 @@ def test_many_trees_are_converted_and_verified() -> None:
 
 
 def test_a_set_is_tested_for_members_on_integers() -> None:
-    attrs = newer(np.random.default_rng(8), 1, np.float32, trees=2)
+    attrs = newer(np.random.default_rng(2), 1, np.float32, trees=2)
     source = trees("TreeEnsemble", attrs, {"y": TP.FLOAT}, version=5)
 
     def other_member(attrs: dict[str, Any]) -> None:
