@@ -46,9 +46,9 @@ def _held(node: onnx.NodeProto) -> list[onnx.GraphProto]:
 
 
 @cache
-def may_hold_graphs(op_type: str, domain: str) -> bool:
+def may_hold_graphs(op_type: str | bytes, domain: str) -> bool:
     """Whether attributes may be graphs: looking through those of every node is slow."""
-    if domain or not onnx.defs.has(op_type):
+    if domain or isinstance(op_type, bytes) or not onnx.defs.has(op_type):  # bytes are no UTF-8
         return True
     kinds = {attribute.type for attribute in onnx.defs.get_schema(op_type).attributes.values()}
     return onnx.defs.OpSchema.AttrType.GRAPH in kinds or onnx.defs.OpSchema.AttrType.GRAPHS in kinds

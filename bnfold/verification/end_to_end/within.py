@@ -230,7 +230,7 @@ def _compared(request: Request, results: Results, asked: float | str) -> tuple[l
     dtype = TYPES.get(asked, TYPES["float16"]) if isinstance(asked, str) else TYPES["float16"]
     moved = cache(partial(_moved, request, results, dtype))
     found = compare([])
-    if isinstance(asked, str) and _are_in_doubt(found):
+    if isinstance(asked, str) and _are_in_doubt(found) and moved(0):
         found = explained(takewhile(bool, map(moved, range(ROUNDS))), compare, _are_in_doubt)
     if first_fault(found) is not None or verdict_on_names(request.before, request.after) is not None:
         return found, ""

@@ -325,6 +325,20 @@ def test_one_that_the_runtime_refuses_has_failed(body: str, status: str, said: s
     assert said in verdict.reason
 
 
+@pytest.mark.parametrize("asked", ["float16", "bfloat16", 0.01])
+@pytest.mark.parametrize("runtime", ["onnxruntime", "none"])
+def test_models_without_weights_differ_by_what_one_rounding_explains(asked: Any, runtime: Any) -> None:
+    """There is nothing to move: eight roundings of the type are allowed."""
+    head = "(float[4,8] x) => (float[4,8] y)"
+    options = VerifyOptions(runtime=runtime)
+    before = model(f"{head} {{ y = Tanh (x) }}", {})
+    half = model(f"{head} {{ h = Cast <to = 10> (x)  z = Tanh (h)  y = Cast <to = 1> (z) }}", {})
+    assert bnfold.verify(before, half, tolerance=asked, options=options).verified
+    wrong = bnfold.verify(before, model(f"{head} {{ y = Sin (x) }}", {}), tolerance=asked, options=options)
+    assert (wrong.status, wrong.decided_by) == ("failed", "tolerance")
+    assert wrong.outputs[0].fault
+
+
 def test_our_kernels_refuse_nothing_that_they_do_not_know() -> None:
     after = model("(float[4,8] x) => (float[4,8] y) { y = com.example.Dense (x) }", weights())
     verdict = bnfold.verify(dense(), after, tolerance=0.5, options=VerifyOptions(runtime="none"))
