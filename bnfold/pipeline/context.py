@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from bnfold import ir, log
 from bnfold.errors import Unsupported
 from bnfold.pipeline.formats import Progress
+from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
@@ -52,12 +54,25 @@ class PassContext:
     events: dict[Key, BatchNormEvent] = field(default_factory=dict)
     budget: SizeBudget | None = None
     """What folding may still add, once it is done."""
+    grown: int = 0
+    """Bytes of weights that folding and simplifying have added; counted only if ``Options.max_growth`` is given."""
 
     def trial(self, *, freezes: bool | None = None) -> PassContext:
         """Return a context of a copy, with a report of its own."""
         is_frozen = self.freezes if freezes is None else freezes
         model, silent = self.model.clone(), lambda *_: None
         return PassContext(model, self.options, Report(), silent, self.withheld, freezes=is_frozen)
+
+    @contextmanager
+    def growing(self) -> Iterator[int | None]:
+        """Count what the weights grow by meanwhile, and yield what they may grow by; None for what is the default."""
+        most = self.options.max_growth
+        if most is None:
+            yield None
+            return
+        before = totals.weights(self.model)
+        yield most - self.grown
+        self.grown += totals.weights(self.model) - before
 
     def live(self) -> dict[ir.Node, BatchNormEvent]:
         """Return the BatchNormalizations still there, with their events.

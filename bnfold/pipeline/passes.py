@@ -167,7 +167,8 @@ def remove_unread(run: PassContext) -> None:
     from bnfold import simplifying
 
     live = run.live()
-    simplifying.remove_unread(run.model, run.report, withheld=run.withheld.simplifications)
+    with run.growing():
+        simplifying.remove_unread(run.model, run.report, withheld=run.withheld.simplifications)
     run.follow_moved(live, ())
 
 
@@ -265,11 +266,13 @@ def simplify(run: PassContext) -> bool:
     """Simplify the graph; return whether that changed anything."""
     from bnfold import simplifying
 
-    run.model.remove_dead_nodes()  # what folding left is no simplification
+    with run.growing():
+        run.model.remove_dead_nodes()  # what folding left is no simplification
     live = run.live()
     withheld = run.withheld.simplifications
     group_norm = run.options.group_norm and not conversion.lowers(run)
-    done = simplifying.simplify(run.model, run.report, group_norm=group_norm, withheld=withheld)
+    with run.growing() as most:
+        done = simplifying.simplify(run.model, run.report, group_norm=group_norm, withheld=withheld, most=most)
     if done.has_stored:
         converting.leave_old_ir(run.model)
     run.follow_moved(live, done.moved)

@@ -25,9 +25,10 @@ class Editor:
         model: ir.Model,
         withheld: frozenset[str] = frozenset(),
         is_wanted: Callable[[Plan | Decide], bool] = lambda _: True,
+        most: int | None = None,
     ) -> None:
         self._withheld, self._is_wanted = withheld, is_wanted
-        self.room = Room(model)
+        self.room = Room(model, most)
         self.events: list[SimplifyEvent] = []
         self.touched: set[tuple[str, str]] = set()
         """Values, by graph and name, that nodes around an edit read or make: no boundaries to compare at any more."""
@@ -42,6 +43,8 @@ class Editor:
     def carry_out(self, plan: Plan) -> None:
         """Edit the graph as planned, unless such a rewrite is withheld, or not wanted."""
         if plan.rewrite.name in self._withheld or not self._is_wanted(plan):
+            return
+        if isinstance(plan, Respell) and not self.room.takes(plan):
             return
         node = plan.node
         ends = [*node.inputs, *node.outputs, *(plan.twin.outputs if isinstance(plan, Unite) else ())]
