@@ -54,8 +54,6 @@ class PassContext:
     events: dict[Key, BatchNormEvent] = field(default_factory=dict)
     budget: SizeBudget | None = None
     """What folding may still add, once it is done."""
-    grown: int = 0
-    """Bytes of weights that folding and simplifying have added; counted only if ``Options.max_growth`` is given."""
 
     def trial(self, *, freezes: bool | None = None) -> PassContext:
         """Return a context of a copy, with a report of its own."""
@@ -64,15 +62,18 @@ class PassContext:
         return PassContext(model, self.options, Report(), silent, self.withheld, freezes=is_frozen)
 
     @contextmanager
-    def growing(self) -> Iterator[int | None]:
-        """Count what the weights grow by meanwhile, and yield what they may grow by; None for what is the default."""
-        most = self.options.max_growth
-        if most is None:
-            yield None
-            return
+    def folding(self) -> Iterator[int | None]:
+        """Count what folding adds meanwhile, and yield what it may add; None if no limit was given."""
         before = totals.weights(self.model)
-        yield most - self.grown
-        self.grown += totals.weights(self.model) - before
+        yield self.report.growth.left()
+        self.report.growth.folding += totals.weights(self.model) - before
+
+    @contextmanager
+    def simplifying(self) -> Iterator[int | None]:
+        """Count what simplifying adds meanwhile, and yield what it may add; None if no limit was given."""
+        before = totals.weights(self.model)
+        yield self.report.growth.left()
+        self.report.growth.simplifying += totals.weights(self.model) - before
 
     def live(self) -> dict[ir.Node, BatchNormEvent]:
         """Return the BatchNormalizations still there, with their events.

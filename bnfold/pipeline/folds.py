@@ -26,7 +26,7 @@ def fold_affines(run: PassContext) -> bool:
     met = run.live() | {node: _event_of(run, node) for node in folding.find_decomposed(run.model, options.policy)}
     live = {node: event for node, event in met.items() if event.is_left}
     limits, earlier = _limits(run), {event: replace(event) for event in live.values()}
-    with run.growing() as most:
+    with run.folding() as most:
         if run.budget is None:
             growth = folding.growth_budget(run.model, live) if most is None else most
             run.budget = folding.SizeBudget(growth, is_total=most is not None)
@@ -40,7 +40,7 @@ def fold_affines(run: PassContext) -> bool:
     if options.equalize and is_first:  # after folding, which makes channels uneven
         from bnfold import equalize
 
-        with run.growing():
+        with run.folding():
             equalize.equalize(run.model, run.report, limits, run.budget)
     tell_contradictions(run.model, earlier)
     run.events.update(

@@ -51,7 +51,8 @@ class Editor:
         self.touched |= {(value.graph.path, value.name) for value in ends if value is not None}
         operator, label = node.op_type, node.label
         into = self._edited(plan)
-        self.events.append(SimplifyEvent(plan.rewrite, label, node.graph.path, operator, into))
+        costs = (plan.growth, plan.saved) if isinstance(plan, Store) else ()
+        self.events.append(SimplifyEvent(plan.rewrite, label, node.graph.path, operator, into, *costs))
 
     def decide(self, plan: Decide) -> None:
         """Put the branch in the place of its If; the values of both branches are boundaries no more."""

@@ -74,14 +74,15 @@ class Room:
 
     def stored(self, plans: Mapping[ir.Node, Store]) -> list[Store]:
         """Return the plans for which there is room; weights that several results share count once."""
-        is_small = {node: self._most is None and plan.tensor.nbytes <= _SMALL for node, plan in plans.items()}
-        groups = [_group(nodes, plans) for nodes in _sharing([node for node in plans if not is_small[node]])]
+        small = {node: plan for node, plan in plans.items() if self._most is None and plan.tensor.nbytes <= _SMALL}
+        at_once = [_group([node], plans) for node in small]
+        groups = [_group(nodes, plans) for nodes in _sharing([node for node in plans if node not in small])]
         kept = [group for group in groups if group.growth <= 0]
         if self.is_open:
             growing = [group for group in groups if group.growth > 0]
             kept += self._worthwhile(growing) if self._most is None else self._cheapest(growing)
         self.is_short = self.is_short or len(kept) < len(groups)
-        return [plans[node] for node in plans if is_small[node]] + [plan for group in kept for plan in group.plans]
+        return [plan for group in (*at_once, *kept) for plan in group.plans]
 
     @staticmethod
     def _worthwhile(groups: list[_Group]) -> list[_Group]:
@@ -104,7 +105,9 @@ class Room:
 def _group(nodes: Collection[ir.Node], plans: Mapping[ir.Node, Store]) -> _Group:
     freed, saved = _freed(nodes)
     growth = sum(plans[node].tensor.nbytes for node in nodes) - sum(value.stored_bytes for value in freed)
-    return _Group([plans[node] for node in nodes], growth, saved, all(map(_is_filled_weight, nodes)))
+    first, *others = (plans[node] for node in nodes)
+    priced = [first._replace(growth=growth, saved=saved), *others]
+    return _Group(priced, growth, saved, all(map(_is_filled_weight, nodes)))
 
 
 def _sharing(nodes: Collection[ir.Node]) -> list[list[ir.Node]]:
