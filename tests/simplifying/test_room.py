@@ -1,4 +1,4 @@
-"""A result is stored if it costs no more bytes than the operators that it saves are worth, or --max-growth allows it."""
+"""A result is stored if it costs no more bytes than the operators it saves are worth, or as --max-growth allows."""
 
 from __future__ import annotations
 
