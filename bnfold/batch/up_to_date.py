@@ -35,6 +35,10 @@ def write(source: Seen, output: Place, memory: Place, fingerprint: str, found: M
         memory.write(json.dumps(held))
 
 
+NEEDED = frozenset({"status", "message", "counts", "wrong_rewrites", "grown"})
+"""What has to be known of a result that is up to date."""
+
+
 def read_memory(source: Seen, output: Place, memory: Place, fingerprint: str) -> Mapping[str, Any] | None:
     """Return what was found when the output was made, if that was from this very input in this way; else None."""
     made = seen(output)
@@ -44,7 +48,7 @@ def read_memory(source: Seen, output: Place, memory: Place, fingerprint: str) ->
         held = json.loads(memory.read())
         found = held.pop("found")
         same = held == {"settings": fingerprint, "source": source, "output": made}
-        return found if same and found.keys() >= {"status", "message", "counts", "wrong_rewrites"} else None
+        return found if same and found.keys() >= NEEDED else None
     except (BnfoldError, OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

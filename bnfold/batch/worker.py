@@ -75,7 +75,8 @@ class FileResult:
     ``output`` is None where nothing was to be written, ``report`` is empty where there is none. ``is_verified`` and
     ``counts`` hold for what was skipped, too, as they were when it was made; ``left`` counts the nodes that were not to
     be there, ``nodes`` are they (label, graph, why), where each was looked for. ``wrong_rewrites`` has the
-    names and titles of those that were left out. ``unloadable`` says that a runtime does not load it.
+    names and titles of those that were left out. ``unloadable`` says that a runtime does not load it, ``grown``
+    that the weights are larger, and why.
     """
 
     source: str
@@ -89,6 +90,7 @@ class FileResult:
     nodes: Sequence[tuple[str, str, str]] = ()
     wrong_rewrites: Sequence[tuple[str, str]] = ()
     unloadable: str = ""
+    grown: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,7 @@ def _work(task: Task, settings: Settings) -> FileResult:
                 "message": renamed(result, names).message,
                 "counts": counts,
                 "wrong_rewrites": [*result.wrong_rewrites],
+                "grown": result.grown,
             }
             with suppress(BnfoldError, OSError):  # then it is done anew the next time
                 up_to_date.write(seen, task.output, task.memory, fingerprint, found)
@@ -160,10 +163,10 @@ def _remembered(source: str, output: str, made: Mapping[str, Any], settings: Set
     is_verified, is_required = status == "verified", settings.delivery.require_verified
     if is_verified or (status == "unchecked" and not is_required):
         result = FileResult(source, output, "skipped", UP_TO_DATE, is_verified=is_verified, counts=counts)
-        return replace(result, wrong_rewrites=wrong)
+        return replace(result, wrong_rewrites=wrong, grown=made["grown"])
     earlier = f"{output} was written by an earlier run, without --require-verified" if is_required else ""
     message = "; ".join(filter(None, [UP_TO_DATE, made["message"] or NOT_VERIFIED, earlier]))
-    return FileResult(source, output, status, message, counts=counts, wrong_rewrites=wrong)
+    return FileResult(source, output, status, message, counts=counts, wrong_rewrites=wrong, grown=made["grown"])
 
 
 def _process(task: Task, settings: Settings, names: dict[str, str]) -> FileResult:
@@ -189,7 +192,10 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> FileResul
     message = "; ".join(filter(None, said))
     wrong = [(row["name"], row["title"]) for row in document["wrong_rewrites"]]
     counts = Counts.of(document)
-    return FileResult(source, written, status, message, document, is_verified, left, counts, wrong_rewrites=wrong)
+    grown = document["growth"]["note"]
+    return FileResult(
+        source, written, status, message, document, is_verified, left, counts, wrong_rewrites=wrong, grown=grown
+    )
 
 
 def remaining(outcome: Outcome, unwanted: frozenset[str]) -> tuple[int, str]:

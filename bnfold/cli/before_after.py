@@ -18,8 +18,6 @@ MOST = 5
 """Operators whose count changed, without --verbose."""
 _NAMED = 3
 """BatchNormalizations of one reason that are named."""
-GROWN = 1.1, 1 << 20
-"""A result larger by this factor and this many bytes says so."""
 Row = tuple[str, str, str, str]
 
 
@@ -69,18 +67,6 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     for first, *numbers, last in rows:
         cells = (f"{cell:>{width}}" for cell, width in zip(numbers, widths[1:-1], strict=True))
         yield "  ".join([f"{first:<{widths[0]}}", *cells, last]).rstrip()
-
-
-def grown(report: Report) -> str:
-    """Say that the model needs more room than before, and what keeps it from that; empty where it does not."""
-    before, after = report.before.weights, report.after.weights
-    factor, least = GROWN
-    if after < factor * before or after - before < least:
-        return ""
-    made = [name for name, (old, new) in changed(report.before, report.after).items() if new < old]
-    gone = [name for name in made if name != "BatchNormalization"]
-    why = f": constants that {', '.join(gone[:MOST])} computed are now stored as weights" if gone else ""
-    return f"the weights grew from {size(before)} to {size(after)}{why}"
 
 
 def nothing_to_do(outcome: Outcome) -> str:

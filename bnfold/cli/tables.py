@@ -142,6 +142,7 @@ def models(results: Sequence[FileResult], order: Sequence[Status]) -> None:
         became += f" ({counts.exchanged} exchanged)" if counts and counts.exchanged else ""
         why = [f"{count} {code}" for code, count in counts.reasons.items()] if counts else []
         told = [result.message] if result.message and (result.left or result.status != "verified") else []
+        told += [result.grown.partition(":")[0]] if result.grown else []
         _add(
             table,
             result.source.removeprefix(folder),

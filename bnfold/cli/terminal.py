@@ -89,8 +89,8 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -
     wrong_rewrites([(rewrite.name, rewrite.title) for rewrite in report.wrong_rewrites])
     for line in before_after.equality(report, verbose=verbose):
         say(f"  note: {line}")
-    if grew := before_after.grown(report):
-        say(f"  note: {grew}", WARNING)
+    if report.grown:
+        say(f"  note: {report.grown}", WARNING)
     _attention(report, verbose=verbose)
     for line in before_after.more(before_after.codes(report)):
         say(f"  {line}")

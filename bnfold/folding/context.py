@@ -149,7 +149,7 @@ class FoldContext:
             tell()
 
         range_check.check(edits)
-        cost = self.budget.check(edits)
+        cost = self.budget.check(edits, removed=[node for node in nodes if node is not kept])
         sign(edits, key_of(nodes[0]))
         apply = partial(apply_merge, kept, nodes, source, edits, self.budget)
         return Change(rewrite, self.cut_around(nodes, title), apply, tell_all, cost=cost)

@@ -141,7 +141,8 @@ def finish(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
         gain.set_free(builder.chain, builder.edits) if builder.limits.simplifies else 0,
     )
     _check_extra_adds(plan)
-    cost = builder.budget.check(builder.edits, adds_spatial_constant=bool(builder.form))
+    links = [link.node for link in builder.chain.links]
+    cost = builder.budget.check(builder.edits, removed=links, adds_spatial_constant=bool(builder.form))
     return plan._replace(cost=cost) if cost else plan
 
 

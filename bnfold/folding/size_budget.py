@@ -31,20 +31,30 @@ class SizeBudget:
     """The bytes that copies of shared weights may still add, and computed ones that are stored.
 
     An equal fold of the same weight reuses the first copy and costs nothing. ``limit`` is a number, or a function that
-    returns it when it matters.
+    returns it when it matters. If it ``is_total``, every stored byte counts, and what goes counts against it.
     """
 
     limit: int | Callable[[], int]
+    is_total: bool = False
     _copies: dict[tuple[ir.Value, Fingerprint], tuple[ir.Value, ir.Tensor]] = field(default_factory=dict)
     _wanted: dict[ir.Value, dict[Use, tuple[Fingerprint, int]]] = field(default_factory=dict)
     _granted: set[ir.Value] = field(default_factory=set)
     _spent: int = 0
 
-    def check(self, edits: Sequence[Edit], *, adds_spatial_constant: bool = False) -> int:
+    def renew(self, limit: int) -> None:
+        """Set what may be added from now on."""
+        self.limit, self._spent = limit, 0
+
+    def check(
+        self, edits: Sequence[Edit], *, removed: Collection[ir.Node] = (), adds_spatial_constant: bool = False
+    ) -> int:
         """Return what the copies among ``edits`` cost, and the constant of a shift that differs by pixel.
 
+        If the limit is that of everything, return what the model grows by when the ``removed`` nodes are gone.
         Raises TooLarge or Declined if they do not fit.
         """
+        if self.is_total:
+            return self._check_total(edits, removed)
         adds = distinct_adds(edits) if adds_spatial_constant else []
         size = sum(Exact(edit.dtype, edit.block).nbytes for edit in adds)
         if adds_spatial_constant and size > self.left:
@@ -61,13 +71,24 @@ class SizeBudget:
             raise TooLarge(copies, growth)
         return growth + size
 
+    def _check_total(self, edits: Sequence[Edit], removed: Collection[ir.Node]) -> int:
+        constants = [edit for edit in edits if isinstance(edit, SetConstant)]
+        copies = [edit for edit in constants if self._is_copied(edit)]
+        growth = self._growth(copies)
+        total = growth + sum(Exact(edit.dtype, edit.block).nbytes for edit in distinct_adds(edits))
+        total += sum(_difference(edit) for edit in constants if not self._is_copied(edit)) - _own_bytes(removed)
+        if total > self.left:
+            if growth > 0:
+                raise TooLarge(copies, total)
+            raise Declined(Reason.NO_GAIN, f"the weights would grow by {total} bytes, more than --max-growth leaves")
+        return total
+
     def _stretched(self, edit: SetConstant) -> int:
         """Return bytes that a constant of its own gains by varying along more axes than it did; few do not count."""
         value = edit.node.input(edit.slot)
         if value is None or edit.tensor.nbytes <= _SMALL or not value.holds_constant or self._is_copied(edit):
             return 0
-        held = ir.constant(value)
-        return max(edit.tensor.nbytes - held.nbytes, 0) if held is not None else 0
+        return max(_difference(edit), 0)
 
     def charge(self, cost: int) -> None:
         """Subtract the cost of a plan, which `check` returned."""
@@ -101,7 +122,7 @@ class SizeBudget:
         for value, sizes in by_value.items():
             total += sum(sizes.values())
             if uses[value] == len(value.uses) and not value.is_output:
-                total -= _returned(value, sizes.values())
+                total -= self._returned(value, sizes.values())
         return total
 
     def copy_of(self, value: ir.Value, tensor: ir.Tensor, graph: ir.Graph) -> ir.Value | None:
@@ -129,7 +150,7 @@ class SizeBudget:
         for value, requested in self._wanted.items():
             covered = not value.is_output and all(use in requested for use in value.uses)
             sizes = dict(requested.values())
-            growth = sum(sizes.values()) - (_returned(value, sizes.values()) if covered else 0)
+            growth = sum(sizes.values()) - (self._returned(value, sizes.values()) if covered else 0)
             if value not in self._granted and growth <= self.left:
                 self._granted.add(value)
                 self._spent += growth
@@ -137,16 +158,33 @@ class SizeBudget:
         self._wanted.clear()
         return granted
 
+    def _returned(self, value: ir.Value, sizes: Collection[int]) -> int:
+        """Return bytes that are saved if all consumers of a constant read tensors of these ``sizes`` instead."""
+        if value.holds_constant:
+            return max(sizes)
+        return min(computed_from(value, counts_filled=not self.is_total), sum(sizes))
 
-def _returned(value: ir.Value, sizes: Collection[int]) -> int:
-    """Return bytes that are saved if all consumers of a constant read tensors of these ``sizes`` instead."""
-    return max(sizes) if value.holds_constant else min(computed_from(value), sum(sizes))
+
+def _difference(edit: SetConstant) -> int:
+    """Return bytes by which a constant is larger than the one in whose place it is stored."""
+    value = edit.node.input(edit.slot)
+    held = ir.constant(value) if value is not None else None
+    return edit.tensor.nbytes - (held.nbytes if held is not None else 0)
 
 
-def computed_from(value: ir.Value) -> int:
+def _own_bytes(nodes: Collection[ir.Node]) -> int:
+    """Return bytes of the constants that only these nodes read."""
+    read = {value for node in nodes for value in node.inputs if value is not None and value.holds_constant}
+    own = [value for value in read if not value.is_output and all(consumer in nodes for consumer in value.consumers)]
+    held = [ir.constant(value) for value in own]
+    return sum(tensor.nbytes for tensor in held if tensor is not None)
+
+
+def computed_from(value: ir.Value, *, counts_filled: bool = True) -> int:
     """Return bytes of stored constants that serve for nothing but to compute ``value``.
 
-    What a ConstantOfShape fills counts as stored: such files are those of others without their weights.
+    If it ``counts_filled``, what a ConstantOfShape fills counts as stored: such files are those of others without
+    their weights.
     """
     producers = _producers(value)
     inner = {made for node in producers for made in node.outputs if made is not None} - {value}
@@ -155,8 +193,8 @@ def computed_from(value: ir.Value) -> int:
         producers -= {made.producer for made in outside if made.producer is not None}
     leaves = {read for node in producers for read in node.inputs if read is not None and read.holds_constant}
     own = [leaf for leaf in leaves if not leaf.is_output and producers.issuperset(leaf.consumers)]
-    fills = [made for made in (*inner, value) if made.producer in producers and made.producer.is_op("ConstantOfShape")]
-    held = [ir.constant(constant) for constant in (*own, *fills)]
+    filled = [made for made in (*inner, value) if made.producer in producers and made.producer.is_op("ConstantOfShape")]
+    held = [ir.constant(constant) for constant in (*own, *(filled if counts_filled else ()))]
     return sum(tensor.nbytes for tensor in held if tensor is not None)
 
 

@@ -36,7 +36,8 @@ def _clear(run: PassContext, places: Collection[Key]) -> bool:
     from bnfold import simplifying
 
     live = run.live()
-    done = simplifying.clear(run.model, run.report, places, withheld=run.withheld.simplifications)
+    with run.simplifying() as most:
+        done = simplifying.clear(run.model, run.report, places, withheld=run.withheld.simplifications, most=most)
     if done.has_stored:
         converting.leave_old_ir(run.model)
     run.follow_moved(live, done.moved)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from bnfold import ir, log
 from bnfold.errors import Unsupported
 from bnfold.pipeline.formats import Progress
+from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
@@ -58,6 +60,20 @@ class PassContext:
         is_frozen = self.freezes if freezes is None else freezes
         model, silent = self.model.clone(), lambda *_: None
         return PassContext(model, self.options, Report(), silent, self.withheld, freezes=is_frozen)
+
+    @contextmanager
+    def folding(self) -> Iterator[int | None]:
+        """Count what folding adds meanwhile, and yield what it may add; None if no limit was given."""
+        before = totals.weights(self.model)
+        yield self.report.growth.left()
+        self.report.growth.folding += totals.weights(self.model) - before
+
+    @contextmanager
+    def simplifying(self) -> Iterator[int | None]:
+        """Count what simplifying adds meanwhile, and yield what it may add; None if no limit was given."""
+        before = totals.weights(self.model)
+        yield self.report.growth.left()
+        self.report.growth.simplifying += totals.weights(self.model) - before
 
     def live(self) -> dict[ir.Node, BatchNormEvent]:
         """Return the BatchNormalizations still there, with their events.

@@ -25,11 +25,14 @@ def fold_affines(run: PassContext) -> bool:
         return False
     met = run.live() | {node: _event_of(run, node) for node in folding.find_decomposed(run.model, options.policy)}
     live = {node: event for node, event in met.items() if event.is_left}
-    if run.budget is None:
-        growth = folding.growth_budget(run.model, live) if options.max_growth is None else options.max_growth
-        run.budget = folding.SizeBudget(growth)
     limits, earlier = _limits(run), {event: replace(event) for event in live.values()}
-    has_changed = _fold(run, live, limits, run.budget)
+    with run.folding() as most:
+        if run.budget is None:
+            growth = folding.growth_budget(run.model, live) if most is None else most
+            run.budget = folding.SizeBudget(growth, is_total=most is not None)
+        elif most is not None:
+            run.budget.renew(most)
+        has_changed = _fold(run, live, limits, run.budget)
     for event, first in [*earlier.items()]:
         if event.reason is first.reason is not None:  # its nodes are those of the file
             event.detail, event.brief, event.attempts = first.detail, first.brief, first.attempts
@@ -37,7 +40,8 @@ def fold_affines(run: PassContext) -> bool:
     if options.equalize and is_first:  # after folding, which makes channels uneven
         from bnfold import equalize
 
-        equalize.equalize(run.model, run.report, limits, run.budget)
+        with run.folding():
+            equalize.equalize(run.model, run.report, limits, run.budget)
     tell_contradictions(run.model, earlier)
     run.events.update(
         (key_of(node), event) for node, event in live.items() if not node.removed

@@ -34,6 +34,7 @@ def describe(run: PassContext) -> None:
     """Record opset, IR version and counts of the model in the report. First, because later passes change them."""
     run.report.opset_before = run.model.opset()
     run.report.ir_before = run.model.proto.ir_version
+    run.report.growth.limit = run.options.max_growth
     run.report.before = totals.count(run.model)
     run.report.names_before = run.model.original_names
     run.before = run.model.clone() if run.model.path is None else None
@@ -167,7 +168,8 @@ def remove_unread(run: PassContext) -> None:
     from bnfold import simplifying
 
     live = run.live()
-    simplifying.remove_unread(run.model, run.report, withheld=run.withheld.simplifications)
+    with run.simplifying():
+        simplifying.remove_unread(run.model, run.report, withheld=run.withheld.simplifications)
     run.follow_moved(live, ())
 
 
@@ -265,11 +267,13 @@ def simplify(run: PassContext) -> bool:
     """Simplify the graph; return whether that changed anything."""
     from bnfold import simplifying
 
-    run.model.remove_dead_nodes()  # what folding left is no simplification
+    with run.folding():
+        run.model.remove_dead_nodes()  # what folding left is no simplification
     live = run.live()
     withheld = run.withheld.simplifications
     group_norm = run.options.group_norm and not conversion.lowers(run)
-    done = simplifying.simplify(run.model, run.report, group_norm=group_norm, withheld=withheld)
+    with run.simplifying() as most:
+        done = simplifying.simplify(run.model, run.report, group_norm=group_norm, withheld=withheld, most=most)
     if done.has_stored:
         converting.leave_old_ir(run.model)
     run.follow_moved(live, done.moved)

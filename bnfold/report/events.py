@@ -15,6 +15,7 @@ from typing import Any, Literal
 from bnfold.errors import printable
 from bnfold.ir.cut import Cut
 from bnfold.ir.tensor import Tensor
+from bnfold.report.growth import Growth
 from bnfold.report.other_events import EqualizeEvent, RewriteCount, SimplifyEvent, counted
 from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, reason_to_json, sentence
 from bnfold.report.rewrites import CONSTANT_STORED, Rewrite, conversion
@@ -179,6 +180,7 @@ class Report:
         fixed: The shape that an input had and has, by the name of the input, where it was asked for.
         runtime: Whether a runtime loads the model as it came, where that was asked for.
         latency: What runs of both models took, where that was asked for, as `Latency.to_json` has it.
+        growth: Bytes that folding and simplifying added to the weights.
         size_before: Bytes of the files that the model came in; None for one in memory.
         names_before: Every name of a value in the model as it came.
         redefined: Those that mean something else by now.
@@ -208,6 +210,7 @@ class Report:
     fixed: dict[str, tuple[str, str]] = field(default_factory=dict)
     runtime: Mapping[str, Any] | None = None
     latency: Mapping[str, Any] | None = None
+    growth: Growth = field(default_factory=Growth)
     size_before: int | None = None
     names_before: Collection[str] = ()
     redefined: set[str] = field(default_factory=set)
@@ -315,6 +318,11 @@ class Report:
         return f"nodes {_change(self.before.nodes, self.after.nodes)}: {made}" if made else ""
 
     @property
+    def grown(self) -> str:
+        """Say that the weights grew, and why; empty if they did not."""
+        return self.growth.sentence(self.before.weights, self.after.weights, self.simplified)
+
+    @property
     def loading(self) -> str:
         """Whether a runtime loads the model as it came; empty if none was asked."""
         if self.runtime is None:
@@ -349,5 +357,6 @@ class Report:
             "fixed": {name: {"before": old, "after": new} for name, (old, new) in self.fixed.items()},
             "operators": {"before": dict(self.before.operators), "after": dict(self.after.operators)},
             "weights": {"before": self.before.weights, "after": self.after.weights},
+            "growth": {**self.growth.to_json(), "note": self.grown},
             "names": {"removed": sorted(self.removed_names), "renamed": dict(sorted(self.renamed.items()))},
         }

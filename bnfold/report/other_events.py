@@ -16,7 +16,7 @@ class SimplifyEvent(NamedTuple):
     """One node that ``rewrite`` took out or replaced.
 
     ``into`` is the value that is read now, or the node that computes it; empty for what nothing
-    read.
+    read. A stored result makes the weights grow by ``growth`` bytes, and ``saved`` nodes go with it.
     """
 
     rewrite: Rewrite
@@ -24,6 +24,8 @@ class SimplifyEvent(NamedTuple):
     graph: str
     operator: str
     into: str
+    growth: int = 0
+    saved: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the row of the report's ``simplified``."""

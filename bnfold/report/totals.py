@@ -76,15 +76,15 @@ def size(count: float, digits: int = 1) -> str:
 
 def count(model: ir.Model) -> Totals:
     """Return the totals of a model as it is now."""
-    counts: Counter[str] = Counter()
-    weights = model.parameter_bytes()
-    for node in model.nodes():
-        counts[f"{node.domain}::{node.op_type}" if node.domain else node.op_type] += 1
-        if node.is_op("Constant"):
-            tensor = ir.constant(node.output(0))
-            weights += tensor.nbytes if tensor is not None else 0
-    operators = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-    return Totals(operators, weights, len(model.graph.inputs), len(model.graph.outputs), model.opset())
+    names = (f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in model.nodes())
+    operators = dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
+    return Totals(operators, weights(model), len(model.graph.inputs), len(model.graph.outputs), model.opset())
+
+
+def weights(model: ir.Model) -> int:
+    """Return bytes of all stored tensors, whether initializers or Constant nodes hold them."""
+    held = [ir.constant(node.output(0)) for node in model.nodes() if node.is_op("Constant")]
+    return model.parameter_bytes() + sum(tensor.nbytes for tensor in held if tensor is not None)
 
 
 def changed(before: Totals, after: Totals) -> dict[str, tuple[int, int]]:

@@ -157,9 +157,9 @@ class Options(Checked):
     max_growth: int | None = field(
         default=None,
         metadata=about(
-            "Maximum number of bytes that copies of shared weights, and weights that were computed from smaller "
-            "constants, may add; small ones are copied by default.",
-            "None means what folding frees, plus 64 KiB, a quarter of the weights up to 1 MiB, or 1 % of them, "
+            "Maximum number of bytes that folding and simplifying together may add to the weights; 0 for none.",
+            "None means 4 KiB for each operator that a stored result saves; and for copies of shared weights and for "
+            "computed weights what folding frees, plus 64 KiB, a quarter of the weights up to 1 MiB, or 1 % of them, "
             "whichever is most.",
             low=0,
         ),

@@ -19,16 +19,21 @@ __all__ = ["clear", "decide", "remove_unread", "simplify"]
 
 
 def simplify(
-    model: ir.Model, report: Report, *, group_norm: bool = False, withheld: frozenset[str] = frozenset()
+    model: ir.Model,
+    report: Report,
+    *,
+    group_norm: bool = False,
+    withheld: frozenset[str] = frozenset(),
+    most: int | None = None,
 ) -> Simplified:
     """Simplify ``model`` in place and record the changes in ``report``.
 
     With ``group_norm``, GroupNormalization replaces the five nodes by which it is expressed before opset 21. Rewrites
-    named in ``withheld`` are left out.
+    named in ``withheld`` are left out. The weights may grow by ``most`` bytes, or as `room.Room` has it.
     """
     from bnfold.simplifying.driver import simplify_all
 
-    return simplify_all(model, report, group_norm=group_norm, withheld=withheld)
+    return simplify_all(model, report, group_norm=group_norm, withheld=withheld, most=most)
 
 
 def decide(model: ir.Model, report: Report, *, withheld: frozenset[str] = frozenset()) -> Simplified:
@@ -46,7 +51,12 @@ def remove_unread(model: ir.Model, report: Report, *, withheld: frozenset[str] =
 
 
 def clear(
-    model: ir.Model, report: Report, places: Collection[tuple[str, str]], *, withheld: frozenset[str] = frozenset()
+    model: ir.Model,
+    report: Report,
+    places: Collection[tuple[str, str]],
+    *,
+    withheld: frozenset[str] = frozenset(),
+    most: int | None = None,
 ) -> Simplified:
     """Simplify nodes alone, and store for them what they read if it is the same in every run.
 
@@ -54,4 +64,4 @@ def clear(
     """
     from bnfold.simplifying.driver import clear_nodes
 
-    return clear_nodes(model, report, places, withheld)
+    return clear_nodes(model, report, places, withheld, most)

@@ -25,9 +25,10 @@ class Editor:
         model: ir.Model,
         withheld: frozenset[str] = frozenset(),
         is_wanted: Callable[[Plan | Decide], bool] = lambda _: True,
+        most: int | None = None,
     ) -> None:
         self._withheld, self._is_wanted = withheld, is_wanted
-        self.room = Room(model)
+        self.room = Room(model, most)
         self.events: list[SimplifyEvent] = []
         self.touched: set[tuple[str, str]] = set()
         """Values, by graph and name, that nodes around an edit read or make: no boundaries to compare at any more."""
@@ -43,12 +44,15 @@ class Editor:
         """Edit the graph as planned, unless such a rewrite is withheld, or not wanted."""
         if plan.rewrite.name in self._withheld or not self._is_wanted(plan):
             return
+        if isinstance(plan, Respell) and not self.room.takes(plan):
+            return
         node = plan.node
         ends = [*node.inputs, *node.outputs, *(plan.twin.outputs if isinstance(plan, Unite) else ())]
         self.touched |= {(value.graph.path, value.name) for value in ends if value is not None}
         operator, label = node.op_type, node.label
         into = self._edited(plan)
-        self.events.append(SimplifyEvent(plan.rewrite, label, node.graph.path, operator, into))
+        costs = (plan.growth, plan.saved) if isinstance(plan, Store) else ()
+        self.events.append(SimplifyEvent(plan.rewrite, label, node.graph.path, operator, into, *costs))
 
     def decide(self, plan: Decide) -> None:
         """Put the branch in the place of its If; the values of both branches are boundaries no more."""

@@ -149,20 +149,26 @@ def _reported(editor: Editor, report: Report) -> Simplified:
     return Simplified(bool(editor.events), editor.has_stored, editor.moved)
 
 
-def simplify_all(model: ir.Model, report: Report, *, group_norm: bool, withheld: frozenset[str]) -> Simplified:
+def simplify_all(
+    model: ir.Model, report: Report, *, group_norm: bool, withheld: frozenset[str], most: int | None
+) -> Simplified:
     """Do as `bnfold.simplifying.simplify`."""
-    editor = Editor(model, withheld)
+    editor = Editor(model, withheld, most=most)
     _repeat(model, editor, {**FINDERS, "Add": find_group_norm_or_addition} if group_norm else FINDERS)
     return _reported(editor, report)
 
 
 def clear_nodes(
-    model: ir.Model, report: Report, places: Collection[tuple[str, str]], withheld: frozenset[str]
+    model: ir.Model,
+    report: Report,
+    places: Collection[tuple[str, str]],
+    withheld: frozenset[str],
+    most: int | None,
 ) -> Simplified:
     """Do as `bnfold.simplifying.clear`."""
     nodes = {node for node in model.nodes() if any((node.graph.path, made) in places for made in _names(node))}
     has_removed = unread.remove(model, report, withheld, after(nodes))
-    editor = Editor(model, withheld, partial(_helps, nodes=nodes, read=before(nodes)))
+    editor = Editor(model, withheld, partial(_helps, nodes=nodes, read=before(nodes)), most)
     _repeat(model, editor, FINDERS)
     done = _reported(editor, report)
     return done._replace(has_changed=done.has_changed or has_removed)
@@ -199,6 +205,7 @@ def _repeat(model: ir.Model, editor: Editor, finders: Mapping[str, Finder]) -> N
 def _round(model: ir.Model, known: Proven, editor: Editor, finders: Mapping[str, Finder]) -> bool:
     """Try every rewrite on every node once; whether any changed something, or may find more now."""
     events, was_open = len(editor.events), editor.room.is_open
+    editor.room.measure()
     for graph in [*model.graphs()]:
         for stored in find_computed(graph, known, editor.room):
             editor.carry_out(stored)

@@ -24,11 +24,16 @@ class LeaveOut(NamedTuple):
 
 
 class Store(NamedTuple):
-    """The only output of ``node`` becomes an initializer."""
+    """The only output of ``node`` becomes an initializer.
+
+    The weights grow by ``growth`` bytes, and ``saved`` nodes go: of results that share weights the first has both.
+    """
 
     rewrite: Rewrite
     node: ir.Node
     tensor: ir.Tensor
+    growth: int = 0
+    saved: int = 0
 
 
 class Respell(NamedTuple):

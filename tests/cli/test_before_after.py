@@ -35,14 +35,6 @@ def test_many_operators_are_told_with_verbose_only() -> None:
     assert any(line.endswith("none in the model") for line in short)
 
 
-def test_a_model_that_grows_says_so_and_why() -> None:
-    made = report(Totals({"ConstantOfShape": 2}, 214_000), Totals({}, 23_000_000))
-    assert before_after.grown(made) == (
-        "the weights grew from 214.0 kB to 23.0 MB: constants that ConstantOfShape computed are now stored as weights"
-    )
-    assert not before_after.grown(report(Totals({}, 214_000), Totals({}, 300_000)))
-
-
 def test_steps_stand_one_below_the_other() -> None:
     before = Totals({"Conv": 2, "BatchNormalization": 1}, 1500, opset=9, products=Products(1_234_000, ("N",)))
     rows = [

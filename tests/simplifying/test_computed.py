@@ -203,17 +203,11 @@ def test_two_parts_of_one_weight_take_its_place_together() -> None:
     assert_equal(before, after, (100, 300))
 
 
-@pytest.mark.parametrize(("count", "left"), [(32, 0), (36, 36)])
-def test_a_model_grows_by_a_little(count: int, left: int) -> None:
-    """Tables of 4 KB, if all of them are at most 128 KiB."""
-    tables = range(count)
-    body = "".join(f"r{at} = Tile (v{at}, times)  y{at} = Add (x, r{at})  " for at in tables)
-    outputs = ", ".join(f"float[A,B] y{at}" for at in tables)
-    vectors = ", ".join(f"float[1,2] v{at} = {{{at},1}}" for at in tables)
-    before = model(f"(float[N,2] x) => ({outputs})", body, f"int64[2] times = {{512,1}}, {vectors}")
-    after, _ = simplified(before)
-    assert operators(after).count("Tile") == left
-    assert_equal(before, after, (512, 2))
+def test_a_small_result_says_what_it_costs() -> None:
+    before = model("(float[N,2] x) => (float[N,2] y)", "t = Sqrt (k) y = Add (x, t)", "float[1,2] k = {2, 3}")
+    _, report = simplified(before)
+    (event,) = report.simplified
+    assert (event.growth, event.saved) == (0, 1), "what it is computed from goes"
 
 
 FILL = "w = ConstantOfShape <value = float[1] {0.5}> (shape)"

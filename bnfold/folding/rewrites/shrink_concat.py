@@ -70,7 +70,7 @@ def _plan(run: FoldContext, node: ir.Node) -> Change:
     sizes = concat.sizes_of(joined, 1)
     start = sum(sizes[:slot])
     parameters = _parameters(node, slice(start, start + sizes[slot]))
-    run.budget.check([*plan.edits, *parameters])
+    cost = run.budget.check([*plan.edits, *parameters])
     into = tuple(absorber.label for absorber in plan.absorbers)
 
     def tell(added: list[ir.Node]) -> None:
@@ -81,7 +81,8 @@ def _plan(run: FoldContext, node: ir.Node) -> Change:
         run.report.notes.append(f"{small.label} keeps {less}; the other channels were folded into {', '.join(into)}")
 
     change = run.fold_of(plan, run.events[node].key)
-    return change._replace(rewrite=SPLIT, apply=partial(_apply, plan, joined, slot, parameters, run.budget), tell=tell)
+    apply = partial(_apply, plan, joined, slot, parameters, run.budget)
+    return change._replace(rewrite=SPLIT, apply=apply, tell=tell, cost=cost)
 
 
 def _only_one(chain: AffineChain, requested: dict[int, Affine], limits: Limits, budget: SizeBudget) -> int:
