@@ -16,6 +16,7 @@ from _fuzz import (
     faults,
     feeding,
     graphs,
+    learned,
     modes,
     near_misses,
     outside,
@@ -303,6 +304,7 @@ def test_a_declared_size_that_follows_the_text_is_not_broken(pool: str, declared
 def test_near_misses_find_their_place() -> None:
     """What changes nothing was not carried out."""
     models = [draw.draw(seed, TensorProto.FLOAT)[0] for seed in range(180)]
+    models += [learned.draw(seed)[0] for seed in range(20)]
     for fault in (*near_misses.RARE, *near_misses.INTERFACE):
         copies = [onnx.ModelProto.FromString(model.SerializeToString()) for model in models]
         for seed, copy in enumerate(copies):

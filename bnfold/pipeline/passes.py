@@ -92,7 +92,7 @@ def normalise(run: PassContext) -> None:
 
 
 def repair(run: PassContext) -> None:
-    """Repair what no runtime takes, if that is exact. Before the conversion, which has to read it."""
+    """Repair what no runtime takes, if no number changes. Before the conversion, which has to read it."""
     from bnfold.converting.repairing import repair
 
     run.report.repairs.extend(repair(run.model))

@@ -170,7 +170,8 @@ NEIGHBOURS: dict[Reason, Advice] = {
         "Simplify chains of reshapes and identities first. If this happens in a real network, please report it.",
         model(
             ONE,
-            *(f"c{index} = AveragePool <kernel_shape = [1, 1]> (c{index - 1})" if index else "c0 = Conv (x, w)" for index in range(70)),
+            "c0 = Conv (x, w)",
+            *(f"c{index} = AveragePool <kernel_shape = [1, 1]> (c{index - 1})" for index in range(1, 70)),
             norm("c69", "y"),
         ),
     ),
