@@ -99,11 +99,12 @@ NEIGHBOURS: dict[Reason, Advice] = {
         "smaller constants, or from some that others need too, and is stored nowhere so far.",
         "Raise the limit with --max-growth BYTES; the report says how many bytes are needed.",
         model(
-            "(float[1,2,4,4] x) => (float[1,2,4,4] y, float[1,2,4,4] z)",
+            "(float[1,2,4,4] x) => (float[1,2,3,3] y, float[1,2,3,3] z)",
             "c = Conv (x, w)",
             norm("c", "y"),
             "d = Sin (x)",
             "z = Conv (d, w)",
+            constants=f"float[2,2,2,2] w = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}}, {PARAMETERS}",
         ),
         "bnfold inspect model.onnx --max-growth 0",
     ),
