@@ -136,6 +136,12 @@ PAD_CONV = Rewrite(
     "A Conv takes over the zeros that a Pad puts around its input.",
     "runtimes compute a padded convolution in another order",
 )
+PAD_POOL = Rewrite(
+    "pad-pool",
+    "Pad + {0} → {0}",
+    "A MaxPool or AveragePool takes over what a Pad puts around its input.",
+    "runtimes compute a padded average in another order",
+)
 GROUP_NORM = Rewrite(
     "group-normalization",
     "GroupNormalization",
@@ -149,7 +155,7 @@ SIMPLIFYING = (
     RESHAPE_AFTER_RESHAPE, SQUEEZE_PAIR, TRANSPOSE_PAIR, TRANSPOSE_AFTER_TRANSPOSE, JOINED_AXES, SLICE_AFTER_SLICE,
     CONCAT_AFTER_CONCAT, EMPTY_OPERAND, REDUCTION_AXES, EXPAND_BROADCAST, ZERO_STATES, DUPLICATE, IF_DECIDED,
     SHAPE_STORED, UNREAD_NODE, UNREAD_WEIGHT, CONSTANT_STORED, RESULT_STORED, MATMUL_ADD, CONVOLUTION_ADD, PAD_CONV,
-    GROUP_NORM,
+    PAD_POOL, GROUP_NORM,
 )  # fmt: skip
 """What leaves fewer nodes."""
 

@@ -36,7 +36,7 @@ from bnfold.simplifying.no_effect import (
     find_pad,
     find_tile,
 )
-from bnfold.simplifying.padding import find_padding
+from bnfold.simplifying.padding import PADDED, find_padding
 from bnfold.simplifying.plan import Plan, Store
 from bnfold.simplifying.products import find_addition
 from bnfold.simplifying.reshaping import find_reshaping
@@ -84,7 +84,7 @@ FINDERS: Mapping[str, Finder] = {
     "Cast": find_cast,
     "CastLike": find_cast_like,
     "Concat": find_concat_or_joined,
-    "Conv": find_padding,
+    **dict.fromkeys(PADDED, find_padding),
     "Slice": find_slice,
     "Pad": find_pad,
     "Expand": find_expand,
