@@ -37,6 +37,7 @@ from bnfold.simplifying.no_effect import (
     find_tile,
 )
 from bnfold.simplifying.padding import PADDED, find_padding
+from bnfold.simplifying.picking import find_picked
 from bnfold.simplifying.plan import Plan, Store
 from bnfold.simplifying.products import find_addition
 from bnfold.simplifying.reshaping import find_reshaping
@@ -48,8 +49,8 @@ Finder = Callable[[ir.Node, Proven], Plan | None]
 
 
 def find_reshaping_or_axes(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan what `find_reshaping_or_joined` plans, or else one node for two where sizes are not known."""
-    return find_reshaping_or_joined(node, known) or find_axes(node, known)
+    """Plan what `find_reshaping_or_joined` plans, or else one node for two where sizes are not known, or a Gather."""
+    return find_reshaping_or_joined(node, known) or find_axes(node, known) or find_picked(node, known)
 
 
 def find_reshaping_or_joined(node: ir.Node, known: Proven) -> Plan | None:
