@@ -23,7 +23,7 @@ from bnfold.simplifying.computed import find_computed
 from bnfold.simplifying.equal import find_equal
 from bnfold.simplifying.expanding import find_broadcast
 from bnfold.simplifying.group_norm import find_group_norm
-from bnfold.simplifying.in_a_row import find_axes, find_joined
+from bnfold.simplifying.in_a_row import find_axes, find_joined, find_stacked
 from bnfold.simplifying.inlining import Moved
 from bnfold.simplifying.no_effect import (
     find_alone,
@@ -65,8 +65,8 @@ def find_transpose_or_reshaping(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def find_concat_or_joined(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan what `find_concat` plans, or else one node for two."""
-    return find_concat(node, known) or find_joined(node, known)
+    """Plan what `find_concat` plans, or else one node for two, or fewer Unsqueezes before it."""
+    return find_concat(node, known) or find_joined(node, known) or find_stacked(node, known)
 
 
 def find_neutral_or_addition(node: ir.Node, known: Proven) -> Plan | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from onnx import TensorProto, helper
 
@@ -84,7 +86,7 @@ def _padded(b: Builder, x: Drawn) -> list[Drawn]:
     padded = b.node("Pad", [x.name, b.integers([*map(int, begins), *map(int, ends)]), *extra])[0]
     if is_pooled:
         window = [int(size) for size in b.rng.integers(2, 4, size=x.rank - 2)]
-        kept = {"kernel_shape": window, **({"strides": window} if b.chance(0.3) else {})}
+        kept: dict[str, Any] = {"kernel_shape": window, **({"strides": window} if b.chance(0.3) else {})}
         counted = b.pick([{}, {"count_include_pad": 1, "pads": [1] * 2 * (x.rank - 2)}, {"ceil_mode": 1}])
         kind, more = b.pick([("MaxPool", {}), ("AveragePool", counted)])
         return b.node(kind, [padded.name], **kept, **more)
