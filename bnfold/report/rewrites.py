@@ -105,7 +105,15 @@ JOINED_AXES = Rewrite(
     "A Reshape that joins axes, a Transpose, and a Reshape that parts them again become one Transpose.",
 )
 SLICE_AFTER_SLICE = Rewrite("slice-after-slice", "Slice after another", "Two Slices in a row become one.")
+PICKED = Rewrite(
+    "pick-one", "{} + {} → Gather", "One element along an axis, whose axis goes or comes behind it, is one Gather."
+)
 CONCAT_AFTER_CONCAT = Rewrite("concat-after-concat", "Concat after another", "Two Concats along one axis become one.")
+STACKED = Rewrite(
+    "unsqueeze-concat",
+    "Unsqueeze + Concat → Concat + Reshape",
+    "Values that each get the axis along which they are joined are joined first; one Reshape parts the axis.",
+)
 EMPTY_OPERAND = Rewrite("empty-operand", "empty operand of Concat", "A Concat loses constants that have no elements.")
 REDUCTION_AXES = Rewrite(
     "reduction-axes", "{0} + {1} → {0}", "A reduction keeps its axes, or drops them, as the node behind it does."
@@ -136,6 +144,12 @@ PAD_CONV = Rewrite(
     "A Conv takes over the zeros that a Pad puts around its input.",
     "runtimes compute a padded convolution in another order",
 )
+PAD_POOL = Rewrite(
+    "pad-pool",
+    "Pad + {0} → {0}",
+    "A MaxPool or AveragePool takes over what a Pad puts around its input.",
+    "runtimes compute a padded average in another order",
+)
 GROUP_NORM = Rewrite(
     "group-normalization",
     "GroupNormalization",
@@ -147,9 +161,9 @@ SIMPLIFYING = (
     IDENTITY, DROPOUT, CAST_TO_OWN, CAST_PAIR, CAST_AFTER_CAST, CAST_LIKE, FILL_CAST, BOUNDS, NEUTRAL, WHERE, ALONE,
     SLICE_ALL, PAD_NOTHING, SAME_SHAPE, EXPAND_NOTHING, TRANSPOSE_NOTHING, SIZE_KNOWN, RESHAPE_PAIR,
     RESHAPE_AFTER_RESHAPE, SQUEEZE_PAIR, TRANSPOSE_PAIR, TRANSPOSE_AFTER_TRANSPOSE, JOINED_AXES, SLICE_AFTER_SLICE,
-    CONCAT_AFTER_CONCAT, EMPTY_OPERAND, REDUCTION_AXES, EXPAND_BROADCAST, ZERO_STATES, DUPLICATE, IF_DECIDED,
-    SHAPE_STORED, UNREAD_NODE, UNREAD_WEIGHT, CONSTANT_STORED, RESULT_STORED, MATMUL_ADD, CONVOLUTION_ADD, PAD_CONV,
-    GROUP_NORM,
+    PICKED, CONCAT_AFTER_CONCAT, STACKED, EMPTY_OPERAND, REDUCTION_AXES, EXPAND_BROADCAST, ZERO_STATES, DUPLICATE,
+    IF_DECIDED, SHAPE_STORED, UNREAD_NODE, UNREAD_WEIGHT, CONSTANT_STORED, RESULT_STORED, MATMUL_ADD, CONVOLUTION_ADD,
+    PAD_CONV, PAD_POOL, GROUP_NORM,
 )  # fmt: skip
 """What leaves fewer nodes."""
 

@@ -13,7 +13,7 @@ from bnfold.report.other_events import SimplifyEvent
 from bnfold.report.rewrites import IF_DECIDED
 from bnfold.simplifying.branches import Decide
 from bnfold.simplifying.inlining import Moved, inline_branch
-from bnfold.simplifying.plan import LeaveOut, Operand, Plan, Respell, Store, Unite
+from bnfold.simplifying.plan import LeaveOut, Made, Operand, Plan, Respell, Store, Unite
 from bnfold.simplifying.room import Room
 
 
@@ -101,6 +101,11 @@ class Editor:
         return node.label
 
     def _operand(self, node: ir.Node, operand: Operand) -> ir.Value | None:
+        if isinstance(operand, Made):
+            made = node.graph.insert(
+                operand.op_type, operand.inputs, [f"{node.label}_made"], before=node, **operand.attrs
+            )
+            return made.outputs[0]
         if not isinstance(operand, np.ndarray):
             return operand
         key = node.graph, f"{operand.dtype}{operand.shape}", operand.tobytes()

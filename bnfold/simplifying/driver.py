@@ -23,7 +23,7 @@ from bnfold.simplifying.computed import find_computed
 from bnfold.simplifying.equal import find_equal
 from bnfold.simplifying.expanding import find_broadcast
 from bnfold.simplifying.group_norm import find_group_norm
-from bnfold.simplifying.in_a_row import find_axes, find_joined
+from bnfold.simplifying.in_a_row import find_axes, find_joined, find_stacked
 from bnfold.simplifying.inlining import Moved
 from bnfold.simplifying.no_effect import (
     find_alone,
@@ -36,7 +36,8 @@ from bnfold.simplifying.no_effect import (
     find_pad,
     find_tile,
 )
-from bnfold.simplifying.padding import find_padding
+from bnfold.simplifying.padding import PADDED, find_padding
+from bnfold.simplifying.picking import find_picked
 from bnfold.simplifying.plan import Plan, Store
 from bnfold.simplifying.products import find_addition
 from bnfold.simplifying.reshaping import find_reshaping
@@ -48,8 +49,8 @@ Finder = Callable[[ir.Node, Proven], Plan | None]
 
 
 def find_reshaping_or_axes(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan what `find_reshaping_or_joined` plans, or else one node for two where sizes are not known."""
-    return find_reshaping_or_joined(node, known) or find_axes(node, known)
+    """Plan what `find_reshaping_or_joined` plans, or else one node for two where sizes are not known, or a Gather."""
+    return find_reshaping_or_joined(node, known) or find_axes(node, known) or find_picked(node, known)
 
 
 def find_reshaping_or_joined(node: ir.Node, known: Proven) -> Plan | None:
@@ -64,8 +65,8 @@ def find_transpose_or_reshaping(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def find_concat_or_joined(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan what `find_concat` plans, or else one node for two."""
-    return find_concat(node, known) or find_joined(node, known)
+    """Plan what `find_concat` plans, or else one node for two, or fewer Unsqueezes before it."""
+    return find_concat(node, known) or find_joined(node, known) or find_stacked(node, known)
 
 
 def find_neutral_or_addition(node: ir.Node, known: Proven) -> Plan | None:
@@ -84,7 +85,7 @@ FINDERS: Mapping[str, Finder] = {
     "Cast": find_cast,
     "CastLike": find_cast_like,
     "Concat": find_concat_or_joined,
-    "Conv": find_padding,
+    **dict.fromkeys(PADDED, find_padding),
     "Slice": find_slice,
     "Pad": find_pad,
     "Expand": find_expand,

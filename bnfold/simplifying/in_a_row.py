@@ -1,4 +1,4 @@
-"""Two Unsqueezes, Squeezes or Concats in a row that are one."""
+"""Two Unsqueezes, Squeezes or Concats in a row that are one; Unsqueezes before a Concat that one Reshape replaces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bnfold.ir.value import Dim
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import integers
 from bnfold.simplifying.parameters import numbers, respelled
-from bnfold.simplifying.plan import Plan, Respell
+from bnfold.simplifying.plan import Made, Plan, Respell
 
 
 def find_axes(node: ir.Node, known: Proven) -> Plan | None:
@@ -49,6 +49,47 @@ def find_joined(node: ir.Node, known: Proven) -> Plan | None:
             inputs = [*node.inputs[:slot], *first.inputs, *node.inputs[slot + 1 :]]
             return Respell(rewrites.CONCAT_AFTER_CONCAT, node, "Concat", inputs, None)
     return None
+
+
+def find_stacked(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan to join values as they are, and part the axis by one Reshape, if each gets the axis along which they join.
+
+    Behind that axis there is another one, along which they are joined. At least two Unsqueezes have no other consumer.
+    """
+    firsts = [value.producer if value is not None else None for value in node.inputs]
+    sources = [first.input(0) if first is not None and _is_plain(first, node) else None for first in firsts]
+    values = [source for source in sources if source is not None]
+    own = {value for value in node.inputs if value is not None and {*value.consumers} == {node}}
+    if len(values) < len(firsts) or sum(not value.is_output for value in own) < 2:
+        return None
+    axes = {axis for first in firsts if first is not None for axis in _axes(first, known) or (-1,)}
+    axis = _place(node, known.dims(node.output(0)))
+    if axis is None or axes != {axis} or any(len(_axes(first, known) or ()) != 1 for first in firsts if first):
+        return None
+    targets = (_parted(known.dims(value), axis, len(values), known) for value in values)
+    target = next((target for target in targets if target is not None), None)
+    if target is None:
+        return None
+    joined = Made("Concat", values, {"axis": axis})
+    return respelled(rewrites.STACKED, node, "Reshape", joined, {"shape": integers(target)})
+
+
+def _is_plain(first: ir.Node, node: ir.Node) -> bool:
+    return first.is_op("Unsqueeze") and first.graph is node.graph and not first.has_references
+
+
+def _parted(dims: Sequence[Dim] | None, axis: int, count: int, known: Proven) -> list[int] | None:
+    """Return the target of a Reshape that parts an axis into ``count`` and what a value of these dims has there.
+
+    One size that is not known may be -1, where no other size can be zero.
+    """
+    if dims is None or axis >= len(dims):
+        return None
+    behind = [size if isinstance(size, int) else -1 for size in dims[axis:]]
+    copied = all(size > 0 if isinstance(size, int) else size in known.positive for size in dims[:axis])
+    if 0 in behind or behind.count(-1) > copied:
+        return None
+    return [*[0] * axis, count, *behind]
 
 
 def _place(node: ir.Node, dims: Sequence[Dim] | None) -> int | None:

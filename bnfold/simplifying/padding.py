@@ -1,56 +1,116 @@
-"""A Pad of zeros, and the convolutions behind it, without the Pad."""
+"""A Pad, and the convolutions and poolings behind it, without the Pad."""
 
 from __future__ import annotations
+
+import math
+from typing import Any
 
 import numpy as np
 
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
+from bnfold.ir.tensor import TP, numpy_type
 from bnfold.report import rewrites
 from bnfold.simplifying.parameters import numbers
 from bnfold.simplifying.plan import Plan, Respell
 
+PADDED = ("Conv", "MaxPool", "AveragePool")
+"""What can pad its input itself."""
+
 
 def find_padding(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan a convolution that pads its input itself, in place of a Pad that only such convolutions read."""
+    """Plan a node that pads its input itself, in place of a Pad that only such nodes read."""
     padded = node.input(0)
     first = padded.producer if padded is not None and not padded.is_output else None
-    if padded is None or first is None or not first.is_op("Pad") or first.has_references or not _pads_zeros(first):
+    if padded is None or first is None or not first.is_op("Pad") or first.has_references:
         return None
     uses = [(consumer, slot) for consumer, slot in padded.uses if consumer is not node]
-    if any(slot or _total(consumer, first, known) is None for consumer, slot in uses):
+    if any(slot or _attrs(consumer, first, known) is None for consumer, slot in uses):
         return None
-    pads = _total(node, first, known)
-    if pads is None or len(uses) + 1 < len(padded.uses):
+    attrs = _attrs(node, first, known)
+    if attrs is None or len(uses) + 1 < len(padded.uses):
         return None
-    attrs = {name: node.attr(name) for name in node.attrs if name != "auto_pad"}
-    return Respell(rewrites.PAD_CONV, node, "Conv", [first.input(0), *node.inputs[1:]], {**attrs, "pads": pads})
+    rewrite = rewrites.PAD_CONV if node.op_type == "Conv" else rewrites.PAD_POOL.of(node.op_type)
+    return Respell(rewrite, node, node.op_type, [first.input(0), *node.inputs[1:]], attrs)
 
 
-def _total(node: ir.Node, pad: ir.Node, known: Proven) -> list[int] | None:
-    """Return the pads of a convolution that also does what a Pad before it does; None if it cannot."""
-    is_ordinary = node.is_op("Conv") and node.graph is pad.graph and not (node.has_references or known.calls(node))
+def _attrs(node: ir.Node, pad: ir.Node, known: Proven) -> dict[str, Any] | None:
+    """Return the attributes of a node that also does what a Pad before it does; None if it cannot."""
+    is_ordinary = node.is_op(*PADDED) and node.graph is pad.graph and not (node.has_references or known.calls(node))
     if not is_ordinary or node.attr("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         return None
-    kernel = known.dims(node.input(1))
-    added = _added(pad, len(kernel), known) if kernel is not None else None
+    kernel = (known.dims(node.input(1)) or ())[2:] if node.op_type == "Conv" else node.attr("kernel_shape", [])
+    added = _added(pad, len(kernel) + 2, known) if kernel else None
     if added is None or any(amount < 0 for amount in added):
         return None
     rank = len(added) // 2
     begins, ends = added[:rank], added[rank:]
     if any(begins[:2]) or any(ends[:2]):
         return None
-    own = node.attr("pads") if node.attr("auto_pad", "NOTSET") == "NOTSET" else None
-    return [one + other for one, other in zip(begins[2:] + ends[2:], own or [0] * (2 * rank - 4), strict=True)]
+    attrs = {name: node.attr(name) for name in node.attrs if name != "auto_pad"}
+    own = attrs.get("pads") if node.attr("auto_pad", "NOTSET") == "NOTSET" else None
+    pads = [one + other for one, other in zip(begins[2:] + ends[2:], own or [0] * (2 * rank - 4), strict=True)]
+    return _padding({**attrs, "pads": pads}, node, pad, known)
 
 
-def _pads_zeros(pad: ir.Node) -> bool:
-    if pad.attr("mode", "constant") != "constant":
+def _padding(attrs: dict[str, Any], node: ir.Node, pad: ir.Node, known: Proven) -> dict[str, Any] | None:
+    """Return the attributes with which a node pads as a Pad does; None if it would pad something else."""
+    if node.op_type == "Conv":
+        return attrs if _fills_zeros(pad) else None
+    if not _has_data_in_windows(node, pad, attrs, known):
+        return None
+    if node.op_type == "MaxPool":
+        return attrs if _fills_what_never_wins(pad, known) else None
+    counts = node.attr("count_include_pad", 0) or not any(node.attr("pads", []))
+    can_count = node.graph.opset() >= 7 and counts and _fills_zeros(pad)
+    return {**attrs, "count_include_pad": 1} if can_count else None
+
+
+def _has_data_in_windows(node: ir.Node, pad: ir.Node, attrs: dict[str, Any], known: Proven) -> bool:
+    """Whether each window of a pooling has an element of what is padded, so that runtimes take such pads.
+
+    A window of ``ceil_mode`` may begin in the padding.
+    """
+    kernel, pads = attrs["kernel_shape"], attrs["pads"]
+    dims = known.dims(pad.input(0))
+    if dims is None or node.attr("ceil_mode", 0) or set(node.attr("dilations", [])) - {1} or len(node.outputs) > 1:
         return False
+    sizes = dims[2:]
+    return all(amount < size for amount, size in zip(pads, [*kernel, *kernel], strict=True)) and all(
+        not amount or (size > 0 if isinstance(size, int) else size in known.positive)
+        for amount, size in zip(pads, [*sizes, *sizes], strict=True)
+    )
+
+
+def _filling(pad: ir.Node) -> int | float | None:
+    """Return the number that a Pad puts around its input; None if it is not known, or not one number."""
+    if pad.attr("mode", "constant") != "constant" or pad.graph.opset() < 2:
+        return None
+    stated: int | float
     if pad.graph.opset() < 11:
-        return pad.graph.opset() >= 2 and pad.attr("value", 0.0) == 0 and not np.signbit(pad.attr("value", 0.0))
+        stated = pad.attr("value", 0.0)
+        return stated
+    if pad.input(2) is None:
+        return 0
     held = ir.constant(pad.input(2))
-    return pad.input(2) is None or (held is not None and held.size == 1 and not any(held.numpy().tobytes()))
+    stated = held.numpy().item() if held is not None and held.size == 1 else math.nan
+    return None if math.isnan(stated) else stated
+
+
+def _fills_zeros(pad: ir.Node) -> bool:
+    return _filling(pad) == 0 and math.copysign(1, _filling(pad) or 0) > 0
+
+
+def _fills_what_never_wins(pad: ir.Node, known: Proven) -> bool:
+    """Whether a Pad puts the least number of a type around its input.
+
+    Zeros around what a Relu returns never win either. Without that Relu they do, so that verification, which compares
+    the nodes that differ, would not find the two equal.
+    """
+    filling, dtype = _filling(pad), known.dtype(pad.input(0))
+    if dtype in (TP.INT8, TP.UINT8):
+        return filling == np.iinfo(numpy_type(dtype)).min
+    return filling == -math.inf
 
 
 def _added(pad: ir.Node, rank: int, known: Proven) -> list[int] | None:

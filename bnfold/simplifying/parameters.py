@@ -38,7 +38,7 @@ def respelled(
     rewrite: Rewrite,
     node: ir.Node,
     op_type: str,
-    source: ir.Value | None,
+    source: Operand,
     parameters: Mapping[str, Array],
     attrs: Mapping[str, Any] | None = None,
 ) -> Respell | None:

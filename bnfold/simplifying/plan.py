@@ -11,8 +11,17 @@ from bnfold import ir
 from bnfold.ir.tensor import Array
 from bnfold.report.rewrites import Rewrite
 
-Operand = ir.Value | Array | None
-"""An input of a node: a value, or a constant that is going to be stored."""
+
+class Made(NamedTuple):
+    """What a new node in front of another one is going to make of values."""
+
+    op_type: str
+    inputs: Sequence[ir.Value]
+    attrs: Mapping[str, Any]
+
+
+Operand = ir.Value | Array | Made | None
+"""An input of a node: a value, a constant that is going to be stored, or what a new node makes."""
 
 
 class LeaveOut(NamedTuple):

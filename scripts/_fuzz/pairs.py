@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from onnx import TensorProto, helper
 
@@ -78,8 +80,16 @@ def _padded(b: Builder, x: Drawn) -> list[Drawn]:
     begins, ends = b.rng.integers(0, 3, size=(2, x.rank))
     for bounds in (begins, ends):
         bounds[: 2 if b.chance(0.9) else 1] = 0
-    extra = b.pick([[], [b.weight(b.numbers((), 0, 0))], [b.weight(b.numbers(()))]])
+    is_pooled = b.chance(0.3)
+    fillings = [[], [b.weight(b.numbers((), 0, 0))], [b.weight(b.numbers(()))]]
+    extra = [b.weight(np.full_like(b.numbers(()), -np.inf))] if is_pooled and b.chance(0.4) else b.pick(fillings)
     padded = b.node("Pad", [x.name, b.integers([*map(int, begins), *map(int, ends)]), *extra])[0]
+    if is_pooled:
+        window = [int(size) for size in b.rng.integers(2, 4, size=x.rank - 2)]
+        kept: dict[str, Any] = {"kernel_shape": window, **({"strides": window} if b.chance(0.3) else {})}
+        counted = b.pick([{}, {"count_include_pad": 1, "pads": [1] * 2 * (x.rank - 2)}, {"ceil_mode": 1}])
+        kind, more = b.pick([("MaxPool", {}), ("AveragePool", counted)])
+        return b.node(kind, [padded.name], **kept, **more)
     kernel = b.numbers([3, padded.shape[1], *b.rng.integers(1, 3, size=x.rank - 2)])
     spatial = x.rank - 2
     own = b.pick([{}, {"auto_pad": "VALID"}, {"auto_pad": "SAME_UPPER"}, {"pads": [1] * spatial + [0] * spatial}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import bnfold
 from tests.simplifying.small import assert_equal, model, operators, simplified
 
 NUMBERS = ", ".join(f"int64[1] n{number} = {{{number}}}" for number in (0, 1, 2, 3, 9)) + ", int64[1] back = {-1}"
@@ -155,3 +156,45 @@ def test_concats_of_an_unknown_rank(inner: int, left: int) -> None:
     assert operators(after).count("Concat") == left
     for t, u in (([3, 2], [3, 2]), ([1, 3, 2], [1, 6, 1] if inner == 1 else [1, 3, 2])):
         assert_equal(before, after, (2, 3), t=np.array(t), u=np.array(u))
+
+
+STACKED = {
+    "in the middle": ("u = Unsqueeze (p, o) v = Unsqueeze (q, o) y = Concat <axis = 1> (u, v, u)", 1),
+    "counted from the end": ("u = Unsqueeze (p, o) v = Unsqueeze (q, o) y = Concat <axis = -2> (u, v)", 1),
+    "in front": ("u = Unsqueeze (p, z) v = Unsqueeze (q, z) y = Concat <axis = 0> (u, v)", 1),
+    "behind": ("u = Unsqueeze (p, t) v = Unsqueeze (q, t) y = Concat <axis = 2> (u, v)", 0),
+    "along another axis": ("u = Unsqueeze (p, o) v = Unsqueeze (q, o) y = Concat <axis = 2> (u, v)", 0),
+    "two axes": ("u = Unsqueeze (p, zo) v = Unsqueeze (q, zo) y = Concat <axis = 1> (u, v)", 0),
+    "one without": ("u = Unsqueeze (p, o) v = Unsqueeze (q, o) w = Relu (v) y = Concat <axis = 1> (u, v, w)", 0),
+    "read by others": (
+        "u = Unsqueeze (p, o) v = Unsqueeze (q, o) c = Concat <axis = 1> (u, v) s = Add (u, v) y = Sub (c, s)", 0),
+    "one of three read by another": (
+        ("r = Neg (p) u = Unsqueeze (p, o) v = Unsqueeze (q, o) w = Unsqueeze (r, o) "
+        "c = Concat <axis = 1> (u, v, w) y = Sub (c, u)"), 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", STACKED)
+def test_values_that_are_stacked(case: str) -> None:
+    body, reshapes = STACKED[case]
+    before = model(
+        "(float[N,3] x) => (float y)",
+        f"p = Tanh (x) q = Exp (x) {body}",
+        "int64[1] z = {0}, int64[1] o = {1}, int64[1] t = {2}, int64[2] zo = {0, 1}",
+    )
+    before.graph.output[0].type.tensor_type.ClearField("shape")
+    after, report = simplified(before)
+    assert operators(after).count("Reshape") == reshapes
+    assert [event.rewrite.name for event in report.simplified].count("unsqueeze-concat") == reshapes
+    assert_equal(before, after, (2, 3), (5, 3), *([(0, 3)] if reshapes else []))
+    assert bnfold.optimize(before).status == "verified"
+
+
+def test_steps_of_two_open_sizes_stay() -> None:
+    body = "p = Tanh (x) q = Exp (x) u = Unsqueeze (p, o) v = Unsqueeze (q, o) y = Concat <axis = 1> (u, v)"
+    before = model("(float[N,M] x) => (float[N,2,M] y)", body, "int64[1] o = {1}")
+    assert operators(simplified(before)[0]).count("Unsqueeze") == 2
+    before.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 4
+    after, _ = simplified(before)
+    assert operators(after) == ["Tanh", "Exp", "Concat", "Reshape"]
+    assert_equal(before, after, (4, 3))

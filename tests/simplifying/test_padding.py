@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -148,3 +149,101 @@ def test_numbers_that_callers_feed_stay() -> None:
     )
     before.graph.initializer.append(numpy_helper.from_array(np.ones(KERNEL, np.float32), "w"))
     assert operators(simplified(before)[0]) == STAYS
+
+
+POOLS = {
+    "least": ("p = Pad (x, q, z) y = MaxPool <kernel_shape = [3, 2]> (p)", "float z = {-inf}", 1),
+    "least, and steps": ("p = Pad (x, q, z) y = MaxPool <kernel_shape = [3, 2], strides = [2, 3]> (p)",
+                         "float z = {-inf}", 1),
+    "least, and pads of its own": (
+        "p = Pad (x, q, z) y = MaxPool <kernel_shape = [4, 3], pads = [1, 1, 1, 2]> (p)", "float z = {-inf}", 1),
+    "zeros behind Relu": ("a = Relu (x) p = Pad (a, q) y = MaxPool <kernel_shape = [3, 2]> (p)", "", 3),
+    "more than Relu returns": ("a = Relu (x) p = Pad (a, q, z) y = MaxPool <kernel_shape = [3, 2]> (p)",
+                               "float z = {0.5}", 3),
+    "zeros beside negative numbers": ("p = Pad (x, q) y = MaxPool <kernel_shape = [3, 2]> (p)", "", 2),
+    "all a window": ("p = Pad (x, q, z) y = MaxPool <kernel_shape = [1, 2]> (p)", "float z = {-inf}", 2),
+    "all a window with its own": ("p = Pad (x, q, z) y = MaxPool <kernel_shape=[3,2], pads=[2,0,0,0]> (p)",
+                                  "float z = {-inf}", 2),
+    "windows cut off": ("p = Pad (x, q, z) y = MaxPool <kernel_shape=[3,2], ceil_mode=1> (p)", "float z = {-inf}", 2),
+    "windows with gaps": ("p = Pad (x, q, z) y = MaxPool <kernel_shape=[2,2], dilations=[2,1]> (p)",
+                          "float z = {-inf}", 2),
+    "places": ("p = Pad (x, q, z) m, y = MaxPool <kernel_shape = [3, 2]> (p)", "float z = {-inf}", 2),
+    "pads as the result needs": (
+        'p = Pad (x, q, z) y = MaxPool <kernel_shape = [3, 2], auto_pad = "SAME_UPPER"> (p)', "float z = {-inf}", 2),
+    "average": ("p = Pad (x, q) y = AveragePool <kernel_shape = [3, 2]> (p)", "", 1),
+    "average of zeros that count": (
+        "p = Pad (x, q) y = AveragePool <kernel_shape=[5,3], pads=[1,1,2,0], count_include_pad=1, strides=[1,2]> (p)",
+        "", 1),
+    "average of its own that do not count": (
+        "p = Pad (x, q) y = AveragePool <kernel_shape = [5, 3], pads = [1, 1, 2, 0]> (p)", "", 2),
+    "average of others": ("p = Pad (x, q, z) y = AveragePool <kernel_shape = [3, 2]> (p)", "float z = {1}", 2),
+    "average of windows cut off": (
+        "p = Pad (x, q) y = AveragePool <kernel_shape = [3, 2], ceil_mode = 1, strides = [2, 2]> (p)", "", 2),
+    "two poolings": (
+        ("p = Pad (x, q, z) m = MaxPool <kernel_shape=[3,2]> (p) n = MaxPool <kernel_shape=[4,2]> (p) "
+        "r = Reshape (m, l) s = Reshape (n, l) y = Concat <axis = 2> (r, s)"),
+        "float z = {-inf}, int64[4] l = {1, 1, -1, 1}", 5),
+    "two, one of which cannot": (
+        ("p = Pad (x, q) m = MaxPool <kernel_shape = [3, 2]> (p) "
+        "n = AveragePool <kernel_shape = [3, 2]> (p) y = Sub (m, n)"), "", 4),
+}  # fmt: skip
+"""Bodies behind an input, the numbers that they need, and how many nodes stay."""
+
+
+@pytest.mark.parametrize("case", POOLS)
+def test_a_pad_before_a_pooling(case: str) -> None:
+    body, constants, left = POOLS[case]
+    stored = "int64[8] q = {0, 0, 1, 1, 0, 0, 2, 0}" + (f", {constants}" if constants else "")
+    kind = "int64" if "m, y" in body else "float"
+    before = model(f"(float[2,2,4,5] x) => ({kind}[A,B,C,D] y)", body, stored)
+    after, _ = simplified(before)
+    assert len(operators(after)) == left
+    for scale in (1, -1):
+        x = scale * np.random.default_rng(0).normal(size=(2, 2, 4, 5)).astype(np.float32)
+        old, new = (in_onnxruntime(proto, x) for proto in (before, after))
+        np.testing.assert_allclose(new, old, 1e-5, 1e-5)
+    if kind == "float":
+        assert bnfold.optimize(before).status == "verified"
+
+
+def in_onnxruntime(proto: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
+    """The last output of the first that onnxruntime computes, without rewrites of its own."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return np.asarray(session.run(None, {"x": x})[0])
+
+
+@pytest.mark.parametrize(("filling", "left"), [(0, 1), (1, 2)])
+def test_the_least_number_of_a_type_never_wins(filling: int, left: int) -> None:
+    before = model(
+        "(uint8[1,1,3] x) => (uint8[A,B,C] y)",
+        "p = Pad (x, q, z) y = MaxPool <kernel_shape = [2]> (p)",
+        f"int64[6] q = {{0, 0, 1, 0, 0, 1}}, uint8 z = {{{filling}}}",
+    )
+    after, _ = simplified(before)
+    assert len(operators(after)) == left
+    x = np.array([[[0, 3, 1]]], np.uint8)
+    np.testing.assert_array_equal(in_onnxruntime(after, x), in_onnxruntime(before, x))
+
+
+@pytest.mark.parametrize("opset", [7, 10])
+def test_a_pad_before_a_pooling_of_an_old_opset(opset: int) -> None:
+    before = model(
+        "(float[1,1,3,4] x) => (float[A,B,C,D] y)",
+        "p = Pad <pads = [0, 0, 1, 0, 0, 0, 1, 1]> (x) y = AveragePool <kernel_shape = [2, 2]> (p)",
+        opset=opset,
+    )
+    after, _ = simplified(before)
+    assert len(operators(after)) == 1
+    x = np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4) - 5
+    np.testing.assert_allclose(in_onnxruntime(after, x), in_onnxruntime(before, x), 1e-6)
+
+
+def test_a_pad_of_a_size_that_may_be_zero_stays_before_a_pooling() -> None:
+    body = "p = Pad (x, q, z) y = MaxPool <kernel_shape = [2]> (p)"
+    for size, left in (("3", 1), ("W", 2)):
+        before = model(
+            f"(float[N,1,{size}] x) => (float[A,B,C] y)", body, "int64[6] q = {0, 0, 1, 0, 0, 0}, float z = {-inf}"
+        )
+        assert len(operators(simplified(before)[0])) == left

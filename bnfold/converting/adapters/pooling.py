@@ -39,7 +39,10 @@ def without_dilations(conversion: NodeConversion) -> None:
 
 
 def even_windows(conversion: NodeConversion) -> None:
-    """Convert MaxPool, AveragePool 10 → 8, 7: drop dilations of 1, and ``ceil_mode`` of even windows."""
+    """Convert MaxPool, AveragePool 10 → 8, 7: drop dilations of 1, and ``ceil_mode``.
+
+    Where a window is cut off, it gets padding instead, which no maximum returns and no average need count.
+    """
     node = conversion.node
     without_dilations(conversion)
     if not node.attr("ceil_mode", 0):
@@ -47,15 +50,20 @@ def even_windows(conversion: NodeConversion) -> None:
     kernel = node.attr("kernel_shape", [])
     rank = len(kernel)
     strides, dilations = node.attr("strides", [1] * rank), node.attr("dilations", [1] * rank)
-    pads, is_padded_to_fit = node.attr("pads", [0] * (2 * rank)), node.attr("auto_pad", "NOTSET") != "NOTSET"
+    pads, is_padded_to_fit = [*node.attr("pads", [0] * (2 * rank))], node.attr("auto_pad", "NOTSET") != "NOTSET"
     sizes = (conversion.shape(conversion.input(0)) or [None] * (rank + 2))[2:]
     for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
         if stride == 1 and not is_padded_to_fit:
             continue
         if not isinstance(size, int) or not size or is_padded_to_fit:
             raise Inexpressible(f"may have a window that is cut off along axis {axis + 2}")
-        if (size + pads[axis] + pads[rank + axis] - (kernel[axis] - 1) * dilations[axis] - 1) % stride:
+        window = (kernel[axis] - 1) * dilations[axis] + 1
+        cut = -(size + pads[axis] + pads[rank + axis] - window) % stride
+        pads[rank + axis] += cut
+        if cut and (node.attr("count_include_pad", 0) or pads[rank + axis] >= kernel[axis]):
             raise Inexpressible(f"has a window that is cut off along axis {axis + 2}")
+    if any(pads):
+        node.set_attr("pads", pads)
     node.del_attr("ceil_mode")
 
 

@@ -138,9 +138,12 @@ def _float(conversion: NodeConversion, value: ir.Value) -> ir.Value:
 def _along(
     conversion: NodeConversion, value: ir.Value, shape: Sequence[int | str | None] | None, axis: int
 ) -> ir.Value:
-    """Return a scale or zero point in a shape that broadcasts along the axis; a single number stays."""
+    """Return a scale or zero point in a shape that broadcasts along the axis; a single number stays.
+
+    Runtimes ask for no axis beside a single number, which may be a vector of one.
+    """
     dims = conversion.shape(value)
-    if dims == ():
+    if dims == () or (dims == (1,) and shape):
         return value
     if shape is None or dims is None or len(dims) != 1 or not -len(shape) <= axis < len(shape):
         raise Inexpressible("has a scale or an input of an unknown rank")

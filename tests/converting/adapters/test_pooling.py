@@ -42,13 +42,39 @@ def test_windows_that_come_out_even_have_no_ceil_mode(lowered: Converted, text: 
     lowered(text(11, "float[1, 2, 7] x", f"y = {op_type} <ceil_mode = 1, {attrs}> (x)"), 9)
 
 
+@pytest.mark.parametrize("op_type", ["AveragePool", "MaxPool"])
 @pytest.mark.parametrize(
-    ("size", "reason"), [("8", "has a window that is cut off"), ("n", "may have a window that is")]
+    ("attrs", "pads"),
+    [
+        ("kernel_shape = [3, 3], strides = [2, 2]", [0, 0, 1, 0]),
+        ("kernel_shape = [3, 2], strides = [2, 1], pads = [1, 0, 0, 1]", [1, 0, 0, 1]),
+        ("kernel_shape = [4, 4], strides = [3, 2], pads = [0, 1, 1, 0]", [0, 1, 2, 0]),
+    ],
 )
-def test_windows_that_are_cut_off(lowered: Converted, text: Text, size: str, reason: str) -> None:
-    body = "y = MaxPool <ceil_mode = 1, kernel_shape = [3], strides = [2]> (x)"
+def test_windows_that_are_cut_off_get_padding(
+    lowered: Converted, text: Text, op_type: str, attrs: str, pads: list[int]
+) -> None:
+    body = f"y = {op_type} <ceil_mode = 1, {attrs}> (x)"
+    made = lowered(text(11, "float[2, 2, 8, 7] x", body), 9).model.graph.nodes[0]
+    assert made.attr("pads") == pads
+
+
+@pytest.mark.parametrize(
+    ("size", "attrs", "reason"),
+    [
+        (
+            "8",
+            "AveragePool <kernel_shape = [3], strides = [2], count_include_pad = 1, ",
+            "has a window that is cut off",
+        ),
+        ("7", "MaxPool <kernel_shape = [1], strides = [4], ", "has a window that is cut off"),
+        ("8", 'MaxPool <kernel_shape = [3], strides = [2], auto_pad = "SAME_UPPER", ', "may have a window that is"),
+        ("n", "MaxPool <kernel_shape = [3], strides = [2], ", "may have a window that is"),
+    ],
+)
+def test_windows_that_may_not_get_padding(lowered: Converted, text: Text, size: str, attrs: str, reason: str) -> None:
     with pytest.raises(UpgradeBlocked, match=reason):
-        lowered(text(11, f"float[1, 1, {size}] x", body), 9)
+        lowered(text(11, f"float[1, 1, {size}] x", f"y = {attrs}ceil_mode = 1> (x)"), 9)
 
 
 @pytest.mark.parametrize(

@@ -68,3 +68,11 @@ def test_eight_bit_floats_are_refused(lowered: Lowered, text: Text) -> None:
     body = "s = Constant <value_float = 0.5> () c = Cast <to = 17> (x) y = DequantizeLinear (c, s)"
     with pytest.raises(UpgradeBlocked, match="float8e4m3fn"):
         lowered(text(19, "float[2, 3] x", body), 13)
+
+
+@pytest.mark.parametrize("operators", ["y = DequantizeLinear (q, s, z)", "y = DequantizeLinear <axis = 5> (q, s, z)"])
+def test_a_scale_of_one_element_is_one_number(lowered: Lowered, text: Text, operators: str) -> None:
+    """A vector of one element asks for no axis: a bias, which has one axis only, need not have the one that is said."""
+    body = f"""s = Constant <value = float[1] {{0.25}}> () z = Constant <value = uint8 {{3}}> ()
+    q = QuantizeLinear (x, s, z) {operators}"""
+    assert "Reshape" not in lowered(text(13, "float[6] x", body), 9).ops
