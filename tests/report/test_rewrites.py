@@ -132,6 +132,12 @@ CASES: dict[str, tuple[str, str, str]] = {
         "r = Compress <axis = 0> (x, b) s = Compress <axis = 1> (r, b) a = Unsqueeze (s, n) y = Unsqueeze (a, i)",
         f"bool[3] b = {{1, 0, 1}}, {TWO}",
     ),
+    "pick-one": (X, "a = Gather <axis = 1> (x, p) y = Unsqueeze (a, q)", "int64 p = {2}, int64[1] q = {1}"),
+    "unsqueeze-concat": (
+        X,
+        "p = Neg (x) q = Abs (x) a = Unsqueeze (p, e) b = Unsqueeze (q, e) y = Concat <axis = 1> (a, b)",
+        "int64[1] e = {1}",
+    ),
     "transpose-pair": (X, "a = Transpose <perm = [1, 0]> (x) b = Transpose <perm = [1, 0]> (a) y = Neg (b)", ""),
     "transpose-after-transpose": (
         "float[N,2,3] x",

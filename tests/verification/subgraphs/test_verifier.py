@@ -499,7 +499,7 @@ def test_a_result_that_the_runtime_does_not_open_is_not_verified_by_parts() -> N
     assert verify(before, after, depth="local", runtime="none").verified
     verdict = verify(before, after, depth="local")
     assert verdict.status == "failed"
-    assert "runs the original, but not the rewritten model" in verdict.reason
+    assert "loads the original, but not the rewritten model" in verdict.reason
 
 
 def test_what_is_dequantized_is_not_fed() -> None:
