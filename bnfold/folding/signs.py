@@ -1,8 +1,9 @@
 """Whether a row of affines that adds nothing may go or move: the sign of a zero may change, which a node may show.
 
 Adding 0 turns -0.0 into 0.0, and a factor that is left does not. A sum of zeros is 0.0, so that a negative factor makes
--0.0 of it behind the sum, but not in front. A BatchNormalization moves all the same, unless it multiplies by 1: it goes
-into weights, and a sum of rounded products may have either sign.
+-0.0 of it behind the sum, but not in front; a factor of 0 makes zeros of either sign; and a factor behind
+a sum would take a stored 0 out of it. A BatchNormalization moves all the
+same, unless it multiplies by 1: it goes into weights, and a sum of rounded products may have either sign.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ def check(chain: AffineChain) -> None:
     """Raise Declined if a row that adds nothing may change the sign of a zero, and a node behind it shows that."""
     if chain.batchnorms and not chain.affine.is_identity:
         return
-    factors = np.where(chain.affine.t == 0, chain.affine.s, 0.0)
-    turns = (factors < 0).any() or (factors.any() and any(map(_adds_zero, chain.links)))
+    is_kept = chain.affine.t == 0
+    front = chain.source.producer
+    is_behind_sum = front is not None and front.is_op("Add", "Sub", "Sum") and not chain.affine.is_identity
+    turns = bool((np.where(is_kept, chain.affine.s, 1.0) <= 0).any())
+    turns = turns or (bool(is_kept.any()) and (is_behind_sum or any(map(_adds_zero, chain.links))))
     if turns and (node := _pole_behind(chain.target)) is not None:
         raise Declined(Reason.ZERO_SIGN, facts.where(node))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from _fuzz.builder import Array
@@ -16,11 +18,13 @@ def apart(one: Array, other: Array) -> Array:
         return np.where(same, 0.0, np.where(both, np.abs(first - second), np.inf))
 
 
-def relative(expected: Array, found: Array, at_least: float = 0.0) -> float:
+def relative(expected: Array, found: Any, at_least: float = 0.0) -> float:
     """Return the largest distance, in units of the largest expected finite number or of a larger one.
 
     The result is 1 for another shape, type, word or pattern of NaN and infinities.
     """
+    if not isinstance(found, np.ndarray):  # but a sequence
+        return 1.0
     if expected.shape != found.shape or expected.dtype != found.dtype:
         return 1.0
     if expected.dtype.kind not in "fiub" and expected.dtype.isbuiltin == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -106,11 +107,15 @@ def refuse(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     FAULTS[int(rng.integers(len(FAULTS)))](model, rng)
 
 
-def finding(before: Path, after: Path, feeds: Mapping[str, Array], verdict: verification.Verdict, asked: str) -> str:
+def finding(
+    before: Path, after: Path, feeds: Mapping[str, Array], verdict: verification.Verdict, settings: Mapping[str, Any]
+) -> str:
     """Return why *verified* is wrong: the runtime that was asked, or else onnx's checker, takes the original only."""
-    if not verdict.verified or not promises.declares_truly(onnx.load(before, load_external_data=False)):
+    if not (settings.get("refused") and verdict.verified) or not promises.declares_truly(
+        onnx.load(before, load_external_data=False)
+    ):
         return ""
-    if asked == "none":
+    if settings["witness"] == "none":
         with phases.theirs("onnx"):
             complaint = not is_complaint(before) and is_complaint(after)
         return f"refused: onnx's checker takes the original only ({verdict.reason})" if complaint else ""

@@ -133,8 +133,8 @@ def _dynamic(model: onnx.ModelProto) -> onnx.ModelProto | None:
 def judge(case: Case, folder: Path) -> Outcome:
     """Compare the verdict and its rows with the errors that onnxruntime alone computes."""
     before, after = case.lay_out(folder), folder / AFTER
-    if not after.is_file() or not case.feeds:
-        return Outcome()
+    if not after.is_file() or not all(array.size for array in case.feeds.values()) or not case.feeds:
+        return Outcome()  # onnxruntime leaves elements unwritten where there is nothing to add up
     asked, arrays = case.settings[WITHIN], dict(case.feeds)
     np.savez(folder / "feeds.npz", allow_pickle=False, **arrays)
     checks = VerifyOptions(tolerance=asked, data=folder / "feeds.npz")

@@ -127,6 +127,14 @@ CASES = {
         ),
         ["false-type"],
     ),
+    "type of a second output": (
+        parsed(
+            """(float[4] x) => (float[2] y, float[2] z) <float16[2] b> {
+                a, b = Split <axis = 0> (x)  y = Neg (a)  c = ArgMax (b)  d = Cast <to = 1> (c)  z = Add (a, d) }""",
+            {},
+        ),
+        ["false-type"],
+    ),
     "type of a Cast": (
         parsed("(float[2] x) => (float[2] y) <float[2] a> { a = Cast <to = 10> (x)  y = Cast <to = 1> (a) }", {}),
         ["false-type"],

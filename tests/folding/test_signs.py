@@ -43,6 +43,10 @@ CASES = {
         "a = Add (x, p) b = Mul (a, u) c = Relu (x) d = Add (b, c) e = Neg (d) y = Reciprocal (e)",
         ["Add", "Mul", "Relu", "Add", "Neg", "Reciprocal"],
     ),
+    "a mask in front of 0": (
+        "a = Mul (x, mask) b = Add (a, p) c = Mul (b, t) y = Reciprocal (c)",
+        ["Mul", "Add", "Mul", "Reciprocal"],
+    ),
     "two factors": ("a = Mul (x, t) b = Mul (a, t) y = Reciprocal (b)", ["Mul", "Reciprocal"]),
     "length": (
         "a = Add (x, p) b = Mul (a, t) c = ReduceL2 <axes = [1]> (b) y = Div (x, c)",

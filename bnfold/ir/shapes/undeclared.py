@@ -92,7 +92,7 @@ def _results(node: Node, made: Mapping[Value, int]) -> Iterator[list[int | None]
     for slot, value in enumerate(node.inputs):
         if value is not None and inputs and (dtype := _dtype(value, made)) is not None:
             types.setdefault(inputs[min(slot, len(inputs) - 1)], dtype)
-    yield [types.get(name) for name in outputs]
+    yield [types.get(outputs[min(slot, len(outputs) - 1)]) for slot in range(len(node.outputs)) if outputs]
 
 
 def _dtype(value: Value, made: Mapping[Value, int]) -> int | None:
