@@ -32,8 +32,12 @@ def bounded(count: int) -> int:
 
 
 def bounded_together(*blocks: Float64) -> None:
-    """Check, as `bounded` does, the size to which blocks of one rank are broadcast."""
-    bounded(math.prod(np.broadcast_shapes(*(block.shape for block in blocks))))
+    """Check, as `bounded` does, the size to which blocks of one rank are broadcast. Raises Declined if they are not."""
+    try:
+        dims = np.broadcast_shapes(*(block.shape for block in blocks))
+    except ValueError as error:
+        raise Declined(Reason.UNREADABLE, "its constants do not broadcast") from error
+    bounded(math.prod(dims))
 
 
 def every(truths: Bools) -> bool:

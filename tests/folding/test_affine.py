@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bnfold.folding.affine import Affine, concatenate, make, on_axis, plainest, vector
+from bnfold.report.reasons import Declined
 
 
 def drawn(*shape: int, seed: int = 0) -> Affine:
@@ -52,3 +53,9 @@ def test_the_lowest_rank_that_broadcasts(shape: tuple[int, ...], plain: tuple[in
     block = np.arange(float(np.prod(shape))).reshape(shape)
     assert plainest(block).shape == plain
     np.testing.assert_array_equal(np.broadcast_to(plainest(block), shape), block)
+
+
+def test_affines_whose_sizes_do_not_broadcast_are_no_row() -> None:
+    first, second = (make(np.full((1, size, 1), 2.0), np.arange(float(size)).reshape(1, size, 1)) for size in (5, 7))
+    with pytest.raises(Declined, match="do not broadcast"):
+        second.after(first)
