@@ -242,11 +242,11 @@ def _with_missing(ask: _LearnedAsk, depth: int) -> Array:
     return found
 
 
-def _positive(ask: _LearnedAsk, _: int) -> Array:
-    """Return numbers whose norm is the same in all implementations, and rows of zeros."""
-    found = np.abs(ask.rng.standard_normal(ask.shape))
-    found[ask.rng.random(ask.shape[:1]) < 0.1] = 0.0
-    return found
+def _with_zero_rows(ask: _LearnedAsk, _: int) -> Array:
+    """Return numbers of both signs, and rows of zeros, which have no norm to divide by."""
+    numbers = ask.rng.standard_normal(ask.shape)
+    numbers[ask.rng.random(ask.shape[:1]) < 0.1] = 0.0
+    return numbers
 
 
 def _columns(ask: _LearnedAsk, _: int) -> Array | None:
@@ -262,7 +262,7 @@ _RULES: dict[tuple[str, int], Callable[[_LearnedAsk, int], Array | None]] = {
     ("CategoryMapper", 0): _categories,
     ("Imputer", 0): _with_missing,
     ("LabelEncoder", 0): _labels,
-    ("Normalizer", 0): _positive,
+    ("Normalizer", 0): _with_zero_rows,
     ("OneHotEncoder", 0): _hot,
     ("Scaler", 0): _scaled,
 }
