@@ -11,7 +11,7 @@ from bnfold import ir
 from bnfold.converting import table
 from bnfold.converting.imports import SPELLINGS, drop_unread_imports
 from bnfold.converting.ir_version import FUNCTIONS_SINCE, Wanted
-from bnfold.errors import Unsupported, UpgradeBlocked
+from bnfold.errors import MalformedModel, Unsupported, UpgradeBlocked
 from bnfold.ir.messages import FunctionKey, function_key, nested_nodes
 from bnfold.ir.schemas import version_at
 from bnfold.semantics import Repair
@@ -111,6 +111,8 @@ def _replace_calls(model: ir.Model, keys: set[FunctionKey]) -> None:
         model.proto.CopyFrom(inline_selected_functions(few, [key[:2] for key in sorted(keys)]))
     except RuntimeError as error:
         raise _refused(min(keys)[1], f"cannot be inlined: {error}") from error
+    except TypeError as error:  # protobuf gives bytes then
+        raise MalformedModel("a damaged model: the name of a function is not UTF-8") from error
     model.proto.functions.extend(copies)
     model.reindex()
 
