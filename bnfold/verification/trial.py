@@ -12,7 +12,7 @@ from itertools import chain, islice
 from operator import itemgetter
 
 from bnfold import ir, reference
-from bnfold.errors import BadInput, BnfoldError
+from bnfold.errors import BadInput, BnfoldError, Unsupported
 from bnfold.ir.fixing import written
 from bnfold.ir.shapes.unification import Known
 from bnfold.reference import Refusal, ShapeTrial
@@ -69,6 +69,7 @@ class FixedSizes:
         """
         try:
             known, followed = known_sizes(self.fixed, {})
+            _require_ranks(self.fixed)
             tried = [(shapes, self._trial(self.fixed, shapes)) for shapes in _shapes(self.fixed, known, followed)]
         except BnfoldError as error:
             return _untried(str(error))
@@ -202,6 +203,12 @@ class FixedSizes:
             if isinstance(dim, str)
         }
         return {name: shapes.get(name) or named[name] for name in self.asked}
+
+
+def _require_ranks(model: ir.Model) -> None:
+    """Raise Unsupported if a caller feeds an input of unknown rank, which no size can be tried of."""
+    if unranked := [value.name for value in model.required_inputs() if value.shape is None]:
+        raise Unsupported(f"the rank of input {unranked[0]!r} is unknown")
 
 
 def _shapes(model: ir.Model, known: Mapping[str, Known], followed: ir.Model | None) -> Iterator[Shapes]:

@@ -281,3 +281,13 @@ def test_other_sizes_for_verification_contradict_them(tmp_path: Path) -> None:
     with pytest.raises(BadSetting, match="data: input 'x' has the shape 2,3,8,8, and is fixed at 1,3,8,8"):
         optimize(1, data=tmp_path / "feeds.npz")
     assert optimize(2, data=tmp_path / "feeds.npz").verified
+
+
+def test_an_input_of_unknown_rank_is_no_reason_to_refuse() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 13]> g (float[n, 3] x, float[k] z) => (float[n, 3] y, float[k] w) {
+        y = Relu (x) w = Squeeze (z, axes) }"""
+    proto = onnx.parser.parse_model(text)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), "axes"))
+    proto.graph.input[1].type.tensor_type.ClearField("shape")
+    outcome = bnfold.optimize(proto, fix_shapes={"x": (2, 3)}, verify=bnfold.VerifyOptions(depth="none"))
+    assert any("rank of input 'z' is unknown" in note for note in outcome.report.notes)
