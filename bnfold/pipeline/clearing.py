@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from bnfold import converting
+from bnfold import converting, ir
 from bnfold.errors import UpgradeBlocked
 from bnfold.pipeline.context import Key, PassContext
 
 if TYPE_CHECKING:
     from bnfold.converting.model import Converted
+    from bnfold.report.events import BatchNormEvent
+    from bnfold.simplifying.driver import Simplified
 
 
 def convert(run: PassContext, target: int | None) -> Converted:
@@ -38,7 +40,12 @@ def _clear(run: PassContext, places: Collection[Key]) -> bool:
     live = run.live()
     with run.simplifying() as most:
         done = simplifying.clear(run.model, run.report, places, withheld=run.withheld.simplifications, most=most)
+    follow(run, live, done)
+    return done.has_changed
+
+
+def follow(run: PassContext, live: Mapping[ir.Node, BatchNormEvent], done: Simplified) -> None:
+    """Let the IR version and the events of BatchNormalizations follow what simplifying did."""
     if done.has_stored:
         converting.leave_old_ir(run.model)
     run.follow_moved(live, done.moved)
-    return done.has_changed

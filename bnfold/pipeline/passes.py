@@ -14,7 +14,7 @@ from bnfold.ir.checking import checker_error
 from bnfold.ir.fixing import fix_inputs, state_shapes
 from bnfold.ir.graph import state_opset
 from bnfold.ir.messages import FunctionKey
-from bnfold.pipeline import conversion, overridable
+from bnfold.pipeline import clearing, conversion, overridable
 from bnfold.pipeline.context import NOTHING, PassContext, Withheld, log_decisions
 from bnfold.pipeline.folds import fold_affines
 from bnfold.pipeline.formats import Progress
@@ -206,9 +206,7 @@ def decide_branches(run: PassContext) -> None:
 
     live = run.live()
     done = simplifying.decide(run.model, run.report, withheld=run.withheld.simplifications)
-    if done.has_stored:
-        converting.leave_old_ir(run.model)
-    run.follow_moved(live, done.moved)
+    clearing.follow(run, live, done)
 
 
 def tell_training(run: PassContext) -> None:
@@ -274,9 +272,7 @@ def simplify(run: PassContext) -> bool:
     group_norm = run.options.group_norm and not conversion.lowers(run)
     with run.simplifying() as most:
         done = simplifying.simplify(run.model, run.report, group_norm=group_norm, withheld=withheld, most=most)
-    if done.has_stored:
-        converting.leave_old_ir(run.model)
-    run.follow_moved(live, done.moved)
+    clearing.follow(run, live, done)
     return done.has_changed
 
 
