@@ -47,12 +47,12 @@ ROOMS = (
 # The referee and the verifier must not share a line, and so a bug, with what they judge.
 APART = {
     "reference": {"errors", "settings", "ir"},
-    "verification": {"errors", "settings", "ir", "reference"},
+    "verification": {"errors", "log", "settings", "ir", "reference"},
 }
 IN_VERIFICATION = (
-    *("verdict", "sentences", "unscaled", "as_read", "request"),
+    *("codes", "claims", "verdict", "sentences", "unscaled", "as_read", "obstacles", "request"),
     *("tolerance", "inputs", "changes", "coverage", "comparing", "runtimes"),
-    *("trial", "end_to_end", "subgraphs", "parts", "decision", "engine", "__init__"),
+    *("trial", "end_to_end", "subgraphs", "parts", "conclusion", "policy", "engine", "__init__"),
 )
 """Its own rooms, from the bottom up; whole models and regions know nothing of each other."""
 

@@ -21,16 +21,29 @@ from bnfold.settings import VerifyOptions
 from bnfold.verification.changes.moved_names import with_original_names
 from bnfold.verification.changes.pairing import paired
 from bnfold.verification.changes.renamed import verdict_on_names
-from bnfold.verification.decision import judge
+from bnfold.verification.claims import Evidence, Experiment
+from bnfold.verification.codes import Code
 from bnfold.verification.inputs.cost import session_seconds
 from bnfold.verification.inputs.data import load_data
+from bnfold.verification.policy import judge
 from bnfold.verification.request import RUNTIME_SHARE, Clock, Request, budget_of
 from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.threads import one_thread
 from bnfold.verification.unscaled import Scaled
-from bnfold.verification.verdict import LocalRow, Location, OutputRow, RuntimeRow, Verdict
+from bnfold.verification.verdict import Location, OutputRow, RuntimeRow, Verdict
 
-__all__ = ["LocalRow", "Location", "OutputRow", "RuntimeRow", "Verdict", "start", "verdict_on_names", "verify"]
+__all__ = [
+    "Code",
+    "Evidence",
+    "Experiment",
+    "Location",
+    "OutputRow",
+    "RuntimeRow",
+    "Verdict",
+    "start",
+    "verdict_on_names",
+    "verify",
+]
 
 Source = ir.Model | str | PathLike[str]
 

@@ -12,11 +12,12 @@ from bnfold.errors import BnfoldError
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import uncovered, with_changes
 from bnfold.verification.changes.enlarged import apart, beyond, deepened, widened
+from bnfold.verification.claims import Evidence, Why
+from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import UNSEEN
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
 from bnfold.verification.tolerance.compare import shape_of
-from bnfold.verification.verdict import LocalRow
 
 if TYPE_CHECKING:
     from bnfold.verification.end_to_end.examine import Whole
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 _SIZES = 3
 """At fewer of them whole models may agree by chance: a batch of two has halves, and a mean that is a median."""
-_AT_FEW_SIZES = "it differs at some sizes, and there was time to compare the whole models at one or two only"
+_AT_FEW_SIZES = Why(
+    Code.SOME_SIZES, "it differs at some sizes, and there was time to compare the whole models at one or two only"
+)
 _LOOKING = "finding out whether the whole models would show each fault in it"
 
 
@@ -34,12 +37,12 @@ class Parts(NamedTuple):
     If not ``are_all``, a change stays open, and those after it were not compared.
     """
 
-    announced: tuple[LocalRow, ...] = ()
-    others: tuple[LocalRow, ...] = ()
+    announced: tuple[Evidence, ...] = ()
+    others: tuple[Evidence, ...] = ()
     are_all: bool = True
 
     @property
-    def rows(self) -> tuple[LocalRow, ...]:
+    def rows(self) -> tuple[Evidence, ...]:
         """All of them."""
         return self.announced + self.others
 
@@ -56,20 +59,21 @@ def check_parts(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool 
 
 def _compared(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool) -> Parts:
     before, after = verifier.request.before, verifier.request.after
-    announced: list[LocalRow] = []
+    announced: list[Evidence] = []
     try:
         # What nothing reads is compared with all that changed.
         cuts = with_changes(before, after, (cut for cut in verifier.request.cuts if cut.outputs))
         announced = _rows(verifier, cuts, "rewrites")
-        if whole is not None and whole.fault and any(row.status == "failed" for row in announced):
+        if whole is not None and whole.fault is not None and any(row.status == "failed" for row in announced):
             return Parts(tuple(announced))
         same = [cut for cut, row in zip(cuts, announced, strict=True) if row.status == "verified"]
         if (key := tuple(same)) not in verifier.further:
             verifier.further[key] = list(uncovered(before, after, same))
         further = verifier.further[key]
         # Where no output reacts to new weights, it may still react to all else that differs in a part.
-        decided = whole if whole is not None and not whole.fault and whole.doubt in ("", UNSEEN) else None
-        stops = is_first or (decided is not None and not decided.doubt)
+        is_decided = whole is not None and whole.fault is None and whole.doubt in (None, UNSEEN)
+        decided = whole if is_decided else None
+        stops = is_first or (decided is not None and decided.doubt is None)
         found = _looked_into(verifier, further, decided, stops=stops)
         if stops and _stays_open({row.status for _, row in found}):
             return Parts(tuple(announced), tuple(row for _, row in found), are_all=False)
@@ -78,12 +82,13 @@ def _compared(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool) -
         return Parts(tuple(announced), cut_off(verifier.request))
 
 
-def cut_off(request: Request) -> tuple[LocalRow, ...]:
+def cut_off(request: Request) -> tuple[Evidence, ...]:
     """Return a row for the changes that the limit on the clock left no time to find."""
-    return (LocalRow("whatever else changed", "", (), "skipped", note=request.clock.over()),)
+    why = request.clock.over()
+    return (Evidence("whatever else changed", "", (), "skipped", note=why.text, code=why.code, data=why.data),)
 
 
-def _rows(verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], phase: str) -> list[LocalRow]:
+def _rows(verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], phase: str) -> list[Evidence]:
     rows = []
     for cut in cuts:
         rows.append(verifier.check(cut))
@@ -94,13 +99,13 @@ def _rows(verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], phase: str) -> lis
 
 def _looked_into(
     verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], whole: Whole | None, *, stops: bool
-) -> list[tuple[ir.Cut, LocalRow]]:
+) -> list[tuple[ir.Cut, Evidence]]:
     """Compare changes that no rewrite announced, if it ``stops``, up to the first that stays open.
 
     A part may agree only on the values that occur in the model, or not be comparable. It counts as equal if the whole
     models agree and would show a fault in it.
     """
-    found: list[tuple[ir.Cut, LocalRow]] = []
+    found: list[tuple[ir.Cut, Evidence]] = []
     kinds: set[str] = set()
     for number, cut in enumerate(cuts, 1):
         for single in apart(cut) if verifier.check(cut).status == "failed" else [cut]:
@@ -122,7 +127,7 @@ def _stays_open(kinds: Collection[str]) -> bool:
     return "skipped" in kinds and "failed" not in kinds
 
 
-def _at_other_cuts(verifier: SubgraphVerifier, cut: ir.Cut) -> tuple[ir.Cut, LocalRow]:
+def _at_other_cuts(verifier: SubgraphVerifier, cut: ir.Cut) -> tuple[ir.Cut, Evidence]:
     """Compare a change; if it is not equal, at a wider cut, and if it differs there, at a deeper one."""
     before, after = verifier.request.before, verifier.request.after
     row = verifier.check(cut)
@@ -137,7 +142,7 @@ def _at_other_cuts(verifier: SubgraphVerifier, cut: ir.Cut) -> tuple[ir.Cut, Loc
     return cut, row
 
 
-def _others(verifier: SubgraphVerifier, found: list[tuple[ir.Cut, LocalRow]], whole: Whole | None) -> list[LocalRow]:
+def _others(verifier: SubgraphVerifier, found: list[tuple[ir.Cut, Evidence]], whole: Whole | None) -> list[Evidence]:
     """Look further where changes differ.
 
     A value may have another meaning than before; then values computed from it decide. If a part differs, the whole
@@ -150,17 +155,19 @@ def _others(verifier: SubgraphVerifier, found: list[tuple[ir.Cut, LocalRow]], wh
     if larger and all(row.status == "verified" or row.is_same for row in larger):
         kept = [(cut, row) for cut, row in found if row.status != "failed"]
     else:
-        doubt = next((row.note for row in larger if row.status == "skipped" and not row.is_same), "")
-        is_open = doubt and all(row.status != "failed" for row in larger)  # the names may have other values, no more
+        doubt = next((row.why for row in larger if row.status == "skipped" and not row.is_same), None)
+        is_open = doubt is not None and all(
+            row.status != "failed" for row in larger
+        )  # the names may have other values, no more
         kept = [
-            (cut, replace(row, status="skipped", note=doubt) if is_open and row.status == "failed" else row)
+            (cut, row.opened(doubt) if doubt is not None and is_open and row.status == "failed" else row)
             for cut, row in found
         ]
         larger = []
     if whole is None:
         return [row for _, row in kept] + larger
     differs = cache(partial(_differs_elsewhere, whole))
-    seen: list[LocalRow] = []
+    seen: list[Evidence] = []
     for cut, row in kept:
         is_settled = cut not in failed or (row.status == "failed" and differs())
         is_idle = row.status == "skipped" and any(other.status == "skipped" for other in seen)
@@ -176,25 +183,26 @@ def _differs_elsewhere(whole: Whole) -> bool:
         return True
 
 
-def _hidden_in_whole(note: str, example: str) -> str:
-    """Return the note of a part, and that the whole models do not show an error in ``example`` either."""
-    if note.endswith(f"an error in {example}"):
-        return f"{note}, neither in this part nor in the whole models"
-    return f"{note}; a fault in {example} would not show in the whole models"
+def _hidden_in_whole(row: Evidence, example: str) -> Evidence:
+    """Return the evidence, and that the whole models do not show an error in ``example`` either."""
+    if row.code is Code.HIDDEN and row.data.get("example") == example:
+        return replace(row, note=f"{row.note}, neither in this part nor in the whole models")
+    return replace(row, note=f"{row.note}; a fault in {example} would not show in the whole models")
 
 
-def _in_whole(verifier: SubgraphVerifier, cut: ir.Cut, row: LocalRow, whole: Whole) -> LocalRow:
+def _in_whole(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence, whole: Whole) -> Evidence:
     sizes = len({tuple(map(shape_of, sample.feeds.values())) for sample in whole.seen})
     if row.at_some_sizes and sizes < (_SIZES if row.status == "failed" else 2):
-        return row if row.status == "skipped" else replace(row, status="skipped", note=_AT_FEW_SIZES)
+        return row if row.status == "skipped" else row.opened(_AT_FEW_SIZES)
     clock = verifier.request.clock
     try:
         coverage = verifier.coverage(cut, clock.budget)
         if (needed := whole.needs(coverage)) > clock.budget:
-            return replace(row, note=f"{row.note}; {clock.too_long(needed, _LOOKING)}")
+            why = clock.too_long(needed, _LOOKING)
+            return replace(row, note=f"{row.note}; {why}", data={**row.data, **why.data})
         whole.observe(coverage)
     except BnfoldError:
         return row
     if coverage.uncovered:
-        return replace(row, note=_hidden_in_whole(row.note, coverage.example))
-    return replace(row, status="verified", note="compared in the whole models only")
+        return _hidden_in_whole(row, coverage.example)
+    return replace(row, status="verified", code=Code.IN_WHOLE, note="compared in the whole models only")

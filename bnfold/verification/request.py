@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 from bnfold import ir, reference
 from bnfold.settings import VerifyOptions
 from bnfold.verification.as_read import as_read
+from bnfold.verification.claims import Ledger, Why
+from bnfold.verification.codes import Code
 from bnfold.verification.unscaled import Scaled
 
 T = TypeVar("T")
@@ -60,24 +62,28 @@ class Clock:
         """Whether the limit has struck."""
         return time.monotonic() > self.end
 
-    def over(self, seconds: float = math.inf) -> str:
+    def over(self, seconds: float = math.inf, about: str = "") -> Why:
         """Say that the limit struck, and which limit would be enough, as far as that is known.
 
-        That follows from the ``seconds`` that what was cut off needs, or from how much had been compared.
+        That follows from the ``seconds`` that what was cut off needs, or from how much had been compared. The sentence
+        begins with ``about``.
         """
         missing = self.limit * (1 / self.share - 1) if self.share else 3 * self.limit
         self._needed = max(self._needed, seconds if math.isfinite(seconds) else missing)
-        return f"the limit of {self.limit:g} s struck: raise it with --verify-seconds {self.enough(self._needed)}"
+        enough = self.enough(self._needed)
+        text = f"the limit of {self.limit:g} s struck: raise it with --verify-seconds {enough}"
+        return Why(Code.TIME, f"{about}: {text}" if about else text, {"verify_seconds": enough})
 
     def enough(self, seconds: float) -> int:
         """Return a limit with time for what should take so many seconds more, and may take twice as many."""
         return _rounded(time.monotonic() - self._start + 2 * seconds)
 
-    def too_long(self, seconds: float, what: str = "running both models") -> str:
+    def too_long(self, seconds: float, what: str = "running both models") -> Why:
         """Say that what takes so many counted seconds is not begun, and which limit leaves the time for it."""
         enough = _rounded((2 if seconds <= _QUICK else _BUSY) * seconds)
         needed = f"{what} needs about {seconds:.0f} s, and there are {self.budget:.0f} s for it"
-        return f"{needed}: raise the limit with --verify-seconds {enough}"
+        text = f"{needed}: raise the limit with --verify-seconds {enough}"
+        return Why(Code.TIME, text, {"verify_seconds": enough})
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -111,6 +117,7 @@ class Request:
     scaled: Scaled
     chose_version: bool
     progress: Callable[[str, int, int], None]
+    ledger: Ledger = field(default_factory=Ledger)
     _found: dict[object, Any] = field(default_factory=dict)
 
     def once(self, find: Callable[[Request], T]) -> T:

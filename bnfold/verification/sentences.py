@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bnfold.verification.verdict import BEYOND, TOO_FAR, OutputRow
+from bnfold.verification.codes import Code
+from bnfold.verification.verdict import OutputRow
 
 _NAMED = 8  # in a list of names
 
@@ -73,7 +74,7 @@ def runtime_agrees(relative: float, allowed: float) -> str:
 
 def fate(row: OutputRow) -> str:
     """Return whether an output agrees, and how closely: on a typical sample, if that shows a difference."""
-    if row.fault and row.fault not in (TOO_FAR, BEYOND):
+    if row.fault and row.code is not Code.DIFFERS:
         return f"{row.name}: {row.fault}"
     if row.fault:
         return differs(row.name, row.relative, row.allowed)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bnfold.settings import to_json
+from bnfold.verification.claims import Evidence
+from bnfold.verification.codes import Code
 
 Status = Literal["verified", "unverified", "failed"]
 
@@ -27,7 +29,8 @@ class OutputRow:
     are tiny beside the scale are left out. ``allowed`` is the largest ``relative`` that rounding the new weights can
     explain. ``typical`` and ``typical_allowed`` are ``relative`` and ``allowed`` on the first sample, whose numbers are
     ordinary; those of others may be very large, tiny or constant. ``error_before`` and ``error_after`` compare the
-    results of a runtime, in storage precision, with float64. They are None if no runtime ran the model.
+    results of a runtime, in storage precision, with float64. They are None if no runtime ran the model. ``code`` says
+    how the output differs; None if it agrees.
     """
 
     name: str
@@ -47,6 +50,7 @@ class OutputRow:
     typical_allowed: float = 0.0
     mean: float = 0.0
     beyond: float = 0.0
+    code: Code | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +66,6 @@ class RuntimeRow:
     ran_before: bool
     ran_after: bool
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LocalRow:
-    """One rewrite that was checked separately: ``verified``, ``failed`` or ``skipped`` (``note`` has the reason).
-
-    If the results are equal (``is_same``) but a fault would not have changed them, the rewrite counts as skipped. So it
-    does if they are equal at some sizes only (``at_some_sizes``) of those that callers may feed.
-    """
-
-    label: str
-    graph: str
-    outputs: tuple[str, ...]
-    status: Literal["verified", "failed", "skipped"]
-    relative: float = 0.0
-    allowed: float = 0.0
-    note: str = ""
-    is_same: bool = False
-    at_some_sizes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +95,15 @@ class Verdict:
         outputs: A row for each output of the whole model; empty if it was not run as a whole, or if values inside
             differ and those of no output.
         ``witnesses``: A row for each runtime, and one for recorded outputs.
-        local: A row for each rewrite that was checked separately.
+        local: The evidence on each part that was compared separately, as far as it counts.
         samples: The number of samples (sets of inputs) that were compared.
         seed: The seed of the random inputs.
         localised: The first value that differs, and the rewrite that produced it.
         notes: Further remarks.
         tolerance: The tolerance that was asked for.
         seconds: Time by phase.
+        code: What decided, for programs; `bnfold explain CODE` says what it means. None where nothing was compared.
+        ledger: All evidence, in the order in which it was found.
     """
 
     status: Status
@@ -124,13 +111,15 @@ class Verdict:
     decided_by: str
     outputs: tuple[OutputRow, ...] = ()
     witnesses: tuple[RuntimeRow, ...] = ()
-    local: tuple[LocalRow, ...] = ()
+    local: tuple[Evidence, ...] = ()
     samples: int = 0
     seed: int = 0
     localised: Location | None = None
     notes: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     tolerance: float | str | None = None
+    code: Code | None = None
+    ledger: tuple[Evidence, ...] = ()
 
     @property
     def verified(self) -> bool:
@@ -151,5 +140,7 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types; numbers that JSON cannot express (nan, inf) become strings."""
-        plain: dict[str, Any] = to_json({"summary": self.summary, **dataclasses.asdict(self)})
+        document = {"summary": self.summary, **dataclasses.asdict(self)}
+        del document["ledger"]
+        plain: dict[str, Any] = to_json(document)
         return plain

@@ -14,8 +14,9 @@ from bnfold.batch.scheduler import INTERRUPTED
 from bnfold.batch.worker import FileResult
 from bnfold.cli import terminal
 from bnfold.cli.commands import main
+from bnfold.verification.claims import Evidence
 from bnfold.verification.sentences import parts_agree
-from bnfold.verification.verdict import LocalRow, RuntimeRow, Verdict
+from bnfold.verification.verdict import RuntimeRow, Verdict
 from tests.conftest import MODELS
 
 LONG = "block_" + "deep_" * 60 + "norm"
@@ -83,7 +84,7 @@ def test_lines_are_wrapped_at_words_on_a_terminal_only(
 
 
 def test_a_verdict_says_nothing_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    row = LocalRow("Conv a", "", ("a",), "verified")
+    row = Evidence("Conv a", "", ("a",), "verified")
     heard = "outputs agree to 2.8e-07 (rounding allows 1.4e-06)"
     runtime = RuntimeRow("onnxruntime 1", agrees=None, ran_before=True, ran_after=True, notes=(heard,))
     reason = parts_agree(1, "rewrite", f"onnxruntime 1: {heard}")

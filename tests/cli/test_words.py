@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ from bnfold.cli import before_after, tables, terminal
 from bnfold.cli.commands import main
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.reasons import Declined, Reason
+from bnfold.verification.codes import Code
 from bnfold.verification.verdict import TOO_FAR, OutputRow, Verdict
 from tests.conftest import MODELS
 
@@ -141,8 +143,9 @@ def test_inspect_says_so_too_and_only_then(tmp_path: Path) -> None:
 
 
 def output(name: str, fault: str = "", **numbers: float) -> OutputRow:
-    plain = {"scale": 1.0, "max_abs": 0.0, "rms": 0.0, "relative": 0.0, "ulps": 0.0, "allowed": 0.0, **numbers}
-    return OutputRow(name, "float", (1,), same_pattern=True, fault=fault, **plain)
+    code = Code.DIFFERS if fault == TOO_FAR else Code.OTHER_FORM if fault else None
+    row = OutputRow(name, "float", (1,), 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, same_pattern=True, fault=fault, code=code)
+    return replace(row, **numbers)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("verbose", [False, True])

@@ -13,14 +13,15 @@ import pytest
 from bnfold import ir
 from bnfold.verification import Verdict, parts, verify
 from bnfold.verification.changes import boundaries
+from bnfold.verification.claims import Evidence, Why
+from bnfold.verification.codes import Code
 from bnfold.verification.end_to_end import examine, ort_check
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
-from bnfold.verification.verdict import LocalRow
 from tests.verification.graphs import Depth, model
 
 pytest.importorskip("onnxruntime")
-decision = import_module("bnfold.verification.decision")  # the package has a function of this name
+policy = import_module("bnfold.verification.policy")  # the package has a function of this name
 
 Status = Literal["verified", "failed", "skipped"]
 HEAD = "(float[N,3] x) => (float[N,3] y)"
@@ -43,11 +44,11 @@ def found(monkeypatch: pytest.MonkeyPatch, **rows: Status) -> list[str]:
     compared: list[str] = []
     real = SubgraphVerifier._checked
 
-    def checked(self: SubgraphVerifier, cut: ir.Cut, hidden: Any) -> LocalRow:
+    def checked(self: SubgraphVerifier, cut: ir.Cut, hidden: Any) -> Evidence:
         compared.append(cut.outputs[0])
         row = real(self, cut, hidden)
         status = rows.get(cut.outputs[0], row.status)
-        return LocalRow(cut.label, "", cut.outputs, status, note="" if status == "verified" else "set by the test")
+        return Evidence(cut.label, "", cut.outputs, status, note="" if status == "verified" else "set by the test")
 
     monkeypatch.setattr(SubgraphVerifier, "_checked", checked)
     return compared
@@ -104,7 +105,7 @@ def test_where_the_whole_models_cannot_be_compared_all_parts_are(
     y: Status, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def out_of_time(*_: object, **__: object) -> None:
-        raise decision.Impossible("it takes too long")
+        raise policy.Impossible(Why(Code.TIME, "it takes too long"))
 
     found(monkeypatch, b="skipped", y=y)
     monkeypatch.setattr(examine, "examine_whole", out_of_time)
@@ -150,7 +151,7 @@ def test_whole_models_at_few_sizes_do_not_overrule_a_part_that_differs(
     clock = SimpleNamespace(budget=1.0)
     verifier = SimpleNamespace(request=SimpleNamespace(clock=clock), coverage=lambda *_: coverage)
     whole = SimpleNamespace(seen=seen, needs=lambda _: 0.0, observe=lambda _: None)
-    row = LocalRow("a part", "", ("y",), "failed", 1.0, 0.0, "differs", at_some_sizes=by_size)
+    row = Evidence("a part", "", ("y",), "failed", 1.0, 0.0, "differs", at_some_sizes=by_size)
     found: Any = parts._in_whole
     assert found(verifier, None, row, whole).status == ("skipped" if stays else "verified")
 
@@ -167,8 +168,10 @@ def test_a_size_that_only_the_result_reads_is_the_declared_one() -> None:
 
 
 def test_what_neither_the_part_nor_the_whole_shows_is_said_once() -> None:
-    note = parts._hidden_in_whole("the test inputs would not reveal an error in element 0 of X", "element 0 of X")
+    row = Evidence("a part", "", ("y",), "skipped")
+    hidden = Why(Code.HIDDEN, "would not reveal an error in element 0 of X", {"example": "element 0 of X"})
+    note = parts._hidden_in_whole(row.opened(hidden), "element 0 of X").note
     assert note.count("element 0 of X") == 1
     assert note.endswith(", neither in this part nor in the whole models")
-    other = parts._hidden_in_whole("too large", "element 0 of X")
+    other = parts._hidden_in_whole(row.opened(Why(Code.TOO_LARGE, "too large")), "element 0 of X").note
     assert other == "too large; a fault in element 0 of X would not show in the whole models"

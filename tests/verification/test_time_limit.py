@@ -86,13 +86,13 @@ def test_no_runtime_begins_after_the_limit(hands: Hands, monkeypatch: pytest.Mon
 def test_the_limit_that_would_do_follows_from_how_much_was_compared(hands: Hands) -> None:
     clock = Clock(10.0)
     hands.now += 10
-    assert clock.over().endswith("--verify-seconds 70"), "nothing is known"
+    assert clock.over().text.endswith("--verify-seconds 70"), "nothing is known"
     clock = Clock(10.0)
     clock.share = 0.1
     hands.now += 10
-    assert clock.over().endswith("--verify-seconds 190"), "ten and twice 90"
-    assert clock.over(200.0).endswith("--verify-seconds 410")
-    assert clock.over(20.0).endswith("--verify-seconds 410"), "no message names less than one before"
+    assert clock.over().text.endswith("--verify-seconds 190"), "ten and twice 90"
+    assert clock.over(200.0).text.endswith("--verify-seconds 410")
+    assert clock.over(20.0).text.endswith("--verify-seconds 410"), "no message names less than one before"
 
 
 def test_of_a_long_limit_a_fifth_is_for_counted_work_whatever_else_the_machine_does(hands: Hands) -> None:
@@ -101,7 +101,7 @@ def test_of_a_long_limit_a_fifth_is_for_counted_work_whatever_else_the_machine_d
     hands.now += 200
     assert not clock.is_over
     for seconds in (30.0, 100.0):
-        enough = int(clock.too_long(seconds).rsplit(" ", 1)[1])
+        enough = int(clock.too_long(seconds).text.rsplit(" ", 1)[1])
         assert Clock(enough).budget >= seconds
 
 

@@ -16,6 +16,7 @@ import onnx
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.verification.changes.unchanged import meaningful_attributes
+from bnfold.verification.codes import Code
 from bnfold.verification.tolerance.bits import same
 from bnfold.verification.verdict import Verdict
 
@@ -31,7 +32,7 @@ def verdict_on_names(before: ir.Model, after: ir.Model) -> Verdict | None:
             is_same = _Matched(before, after).are_same()
     except (BnfoldError, ValueError, TypeError):  # a damaged model; comparing it will report that
         return None
-    return Verdict("verified", REASON, "structure") if is_same else None
+    return Verdict("verified", REASON, "structure", code=Code.SAME) if is_same else None
 
 
 class _Matched:

@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bnfold.ir.elements import Array, type_name
+from bnfold.verification.claims import Why
+from bnfold.verification.codes import Code
 from bnfold.verification.sentences import differs
 from bnfold.verification.tolerance.compare import Difference, compare_values, distance, magnitude, shape_of
 from bnfold.verification.tolerance.floats import float_type
-from bnfold.verification.verdict import TOO_FAR, OutputRow
+from bnfold.verification.verdict import OutputRow
 
 BLIND = 1e-3
 """Units of roundoff. A weight that is wrong by a ten-thousandth is wrong by at least a thousand units, so an output
@@ -29,7 +31,9 @@ If the measured noise is larger, it is not believed unless the original errs as 
 the limit is in proportion to their roundoff.
 """
 
-UNSEEN = "no output reacts to the new weights on these inputs, so a fault in them would not be seen"
+UNSEEN = Why(
+    Code.NO_REACTION, "no output reacts to the new weights on these inputs, so a fault in them would not be seen"
+)
 
 
 def largest_difference(dtype: int | None) -> float:
@@ -80,7 +84,7 @@ class Compared(NamedTuple):
         """A sentence about the fault."""
         found = self.difference
         what = f"{'output' if self.is_output else 'value'} {self.name!r}"
-        if found.fault == TOO_FAR:
+        if found.fault and found.code is Code.DIFFERS:
             return f"{differs(what, found.relative, found.allowed)} (relative to its largest value)"
         return f"{what}: {found.fault}"
 
@@ -102,6 +106,7 @@ class Compared(NamedTuple):
             fault=found.fault,
             mean=found.mean,
             beyond=found.beyond,
+            code=found.code if found.fault else None,
         )
 
 
@@ -142,20 +147,16 @@ def _response(actual: Any, draws: Sequence[Any]) -> float | None:
     return largest / scale if scale > 0 else 0.0
 
 
-def inconclusive(found: Iterable[Compared], exceeds: Callable[[Compared], bool] = Compared.exceeds) -> str:
+def inconclusive(found: Iterable[Compared], exceeds: Callable[[Compared], bool] = Compared.exceeds) -> Why | None:
     """Say why agreement proves nothing: outputs that do not react, or noise so large that it would hide a fault."""
     found = [*found]
     if not any(item.reacts for item in found):
         return UNSEEN
-    return next(
-        (
-            f"value {item.name!r} differs by {item.difference.relative:.2g} of its largest value. Rounding the new "
-            "weights could cause that, and would hide a fault"
-            for item in found
-            if item.is_drowned or exceeds(item)
-        ),
-        "",
-    )
+    item = next((item for item in found if item.is_drowned or exceeds(item)), None)
+    if item is None:
+        return None
+    how_far = f"value {item.name!r} differs by {item.difference.relative:.2g} of its largest value"
+    return Why(Code.COARSE, f"{how_far}. Rounding the new weights could cause that, and would hide a fault")
 
 
 def first_fault(found: Sequence[Compared]) -> Compared | None:

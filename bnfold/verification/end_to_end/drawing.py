@@ -30,6 +30,8 @@ class Sample:
     expected: Mapping[str, Array]
     recorded: Mapping[str, Array] = field(default_factory=dict)
     is_hollow: bool = False
+    numbers: str = "recorded"
+    """The kind of numbers that were drawn."""
 
 
 def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, signed: bool = False) -> Sample:
@@ -80,4 +82,5 @@ def evaluated(request: Request, pair: ModelPair, run: Recorded, index: int, tota
     """Return a sample with these feeds, the original evaluated on them."""
     request.progress("original", index, max(index, total))
     expected = pair.expect(run.feeds)
-    return Sample(run.feeds, expected, run.outputs, pair.has_empty)
+    numbers = "recorded" if request.checks.data is not None else SAMPLE_KINDS[index % len(SAMPLE_KINDS)]
+    return Sample(run.feeds, expected, run.outputs, pair.has_empty, numbers)

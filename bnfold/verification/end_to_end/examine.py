@@ -9,18 +9,20 @@ from dataclasses import dataclass, field
 from bnfold import reference
 from bnfold.errors import Unsupported
 from bnfold.verification.changes.interface import broken_promise, contradicted, declared_otherwise
+from bnfold.verification.claims import Experiment, Why
+from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import Compared, first_fault, inconclusive, output_rows
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Comparison, Coverage, same_place
 from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.further import EVALUATIONS
-from bnfold.verification.end_to_end.obstacles import Broken, Impossible
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.end_to_end.reactions import another, compared_inputs, ignores_inputs
 from bnfold.verification.end_to_end.runtime_check import evaluate_runtimes, recorded, start_runtimes
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion
 from bnfold.verification.end_to_end.samples import Samples, choose_samples
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS
+from bnfold.verification.obstacles import Broken, Impossible, not_run
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.hazards import hazards
 from bnfold.verification.tolerance.compare import shape_of
@@ -42,15 +44,16 @@ _OTHER_KINDS = ((1, True), *((number, False) for number in range(1, len(SAMPLE_K
 class Whole:
     """The result of comparing the whole models.
 
-    ``fault`` is the difference that the ``test`` found; ``doubt`` is why a pass does not count. ``location`` is the
-    first compared value that differs in float64. ``opinion`` is the runtime's on the rewritten model. ``fed`` are
-    the inputs that were given values; they include an input with a default if it was also given other values.
+    ``fault`` is the difference that the ``test`` found, if any; ``doubt`` is why a pass does not count, if so.
+    ``location`` is the first compared value that differs in float64. ``opinion`` is the runtime's on the rewritten
+    model. ``fed`` are the inputs that were given values; they include an input with a default if it was also given
+    other values.
     """
 
     rows: tuple[OutputRow, ...]
-    fault: str
+    fault: Why | None
     test: str
-    doubt: str
+    doubt: Why | None
     opinion: RuntimeOpinion
     witnesses: tuple[RuntimeRow, ...]
     notes: tuple[str, ...]
@@ -59,6 +62,7 @@ class Whole:
     seen: tuple[Sample, ...]
     another: Callable[..., Sample] | None
     location: Location | None
+    experiments: tuple[Experiment, ...] = ()
     _kept: list[Comparison] = field(default_factory=list)
 
     def needs(self, coverage: Coverage) -> float:
@@ -106,20 +110,21 @@ def examine_whole(request: Request, draws: PerturbedWeights, *, differs: bool = 
     try:
         return _examine(request, draws, differs=differs)
     except reference.OutOfTime as error:
-        raise Impossible(f"{error}{_with_more_time(request, error.needed)}") from error
+        raise Impossible(_with_more_time(request, error)) from error
     except MemoryError as error:
-        raise Impossible("there is not enough memory to run the models") from error
+        raise Impossible(Why(Code.MEMORY, "there is not enough memory to run the models")) from error
 
 
-def _with_more_time(request: Request, seconds: float) -> str:
-    """Return the option that gives an evaluation the seconds that it needs.
+def _with_more_time(request: Request, error: reference.OutOfTime) -> Why:
+    """Return why an evaluation was ended, and the option that gives it the seconds that it needs.
 
     With depth ``auto``, bnfold does not wait for an evaluation that takes much longer than estimated.
     """
-    if not math.isfinite(seconds):
-        return ""
-    enough = request.clock.enough(seconds * EVALUATIONS * request.checks.samples)
-    return f": raise it with {'--verify full ' * (request.checks.depth == 'auto')}--verify-seconds {enough}"
+    if not math.isfinite(error.needed):
+        return not_run(error)
+    enough = request.clock.enough(error.needed * EVALUATIONS * request.checks.samples)
+    option = f"{'--verify full ' * (request.checks.depth == 'auto')}--verify-seconds {enough}"
+    return Why(Code.TIME, f"{error}: raise it with {option}", {"verify_seconds": enough})
 
 
 def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Whole:
@@ -144,19 +149,19 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
             evidence = evaluate_runtimes(request, pair, runtime_samples, answers())
     fault = first_fault(compared)
     faults = {
-        "float64": fault.sentence if fault is not None else "",
-        "storage precision": evidence.fault,
-        "interface": _about_shapes(broken_promise, request, pair, seen),
+        "float64": _why(Code.DIFFERS, fault.sentence if fault is not None else ""),
+        "storage precision": _why(Code.LESS_PRECISE, evidence.fault.sentence if evidence.fault is not None else ""),
+        "interface": _why(Code.INTERFACE, _about_shapes(broken_promise, request, pair, seen)),
     }
-    test = next((test for test, found in faults.items() if found), "float64")
-    if faults[test] and pair.misfit:  # a model that never ran was not broken by a rewrite
-        raise Impossible(pair.misfit)
+    test = next((test for test, found in faults.items() if found is not None), "float64")
+    if faults[test] is not None and pair.misfit:  # a model that never ran was not broken by a rewrite
+        raise Impossible(Why(Code.NO_FIT, pair.misfit))
     return Whole(
         rows=evidence.fill(output_rows(compared)),
         fault=faults[test],
         test=test,
-        doubt=ignores_inputs(pair, drawn)
-        or _about_shapes(contradicted, request, pair, seen)
+        doubt=_why(Code.HIDDEN, ignores_inputs(pair, drawn))
+        or _why(Code.ASSUMED_SIZES, _about_shapes(contradicted, request, pair, seen))
         or _inconclusive_reason(compared, evidence.errors_before),
         opinion=evidence.opinion,
         witnesses=(*evidence.rows, *recorded(request, pair, samples)),
@@ -166,6 +171,7 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
         seen=tuple(seen),
         another=drawn.another,
         location=Location(fault.name, "", fault.difference.relative) if fault is not None else None,
+        experiments=_experiments(seen, compared),
     )
 
 
@@ -180,9 +186,9 @@ def _at_once(request: Request, pair: ModelPair, drawn: Samples) -> Whole | None:
         return None
     return Whole(
         rows=tuple(output_rows(compared)),
-        fault=fault.sentence,
+        fault=Why(Code.DIFFERS, fault.sentence),
         test="float64",
-        doubt="",
+        doubt=None,
         opinion=TAKEN,
         witnesses=(),
         notes=tuple(_notes(pair)),
@@ -191,7 +197,24 @@ def _at_once(request: Request, pair: ModelPair, drawn: Samples) -> Whole | None:
         seen=(tiny,),
         another=drawn.another,
         location=Location(fault.name, "", fault.difference.relative),
+        experiments=_experiments([tiny], compared),
     )
+
+
+def _experiments(seen: Sequence[Sample], compared: Sequence[Compared]) -> tuple[Experiment, ...]:
+    """Return what was run, for the ledger: of each sample the value that differs most."""
+    worst: dict[int, Compared] = {}
+    for item in compared:
+        if item.sample not in worst or item.difference.excess > worst[item.sample].difference.excess:
+            worst[item.sample] = item
+    runs = []
+    for number, item in sorted(worst.items()):
+        found, sample = item.difference, seen[number]
+        shapes = {name: shape_of(array) for name, array in sample.feeds.items()}
+        code = found.code if found.fault else Code.TESTED
+        note = item.sentence if found.fault else ""
+        runs.append(Experiment(shapes, sample.numbers, code, found.relative, found.allowed, note=note))
+    return tuple(runs)
 
 
 def _compare_all(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> tuple[ModelPair, list[Compared]]:
@@ -215,15 +238,16 @@ def _compare(request: Request, pair: ModelPair, sample: Sample, index: int) -> l
     try:
         return pair.compare(sample.feeds, sample.expected, index)
     except reference.Random as error:
-        raise Impossible(f"the rewritten model draws random numbers: {error}") from error
+        raise Impossible(not_run(error, "the rewritten model draws random numbers")) from error
     except reference.Misfit as error:
         if pair.misfit:
-            raise Impossible(pair.misfit) from error
+            raise Impossible(Why(Code.NO_FIT, pair.misfit)) from error
         if doubt := _guess_contradicted(request, pair, sample):
-            raise Impossible(doubt) from error
-        raise Broken(f"the rewritten model does not run on what the original takes: {error}") from error
+            raise Impossible(Why(Code.ASSUMED_SIZES, doubt)) from error
+        reason = f"the rewritten model does not run on what the original takes: {error}"
+        raise Broken(Why(Code.DOES_NOT_RUN, reason)) from error
     except Unsupported as error:
-        raise Impossible(f"the rewritten model cannot be run: {error}") from error
+        raise Impossible(not_run(error, "the rewritten model cannot be run")) from error
 
 
 def _guess_contradicted(request: Request, pair: ModelPair, sample: Sample) -> str:
@@ -247,7 +271,11 @@ def _output_shapes(pair: ModelPair, sample: Sample) -> dict[str, tuple[int, ...]
     return {name: shape_of(sample.expected[name]) for name in pair.outputs}
 
 
-def _inconclusive_reason(found: Sequence[Compared], errors_before: Mapping[str, StorageErrors]) -> str:
+def _why(code: Code, text: str) -> Why | None:
+    return Why(code, text) if text else None
+
+
+def _inconclusive_reason(found: Sequence[Compared], errors_before: Mapping[str, StorageErrors]) -> Why | None:
     def exceeds(item: Compared) -> bool:
         own = errors_before.get(item.name)
         if item.difference.relative > WORST_AGREEMENT:  # even if the original errs as much, the result shows nothing

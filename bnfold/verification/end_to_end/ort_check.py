@@ -25,6 +25,8 @@ from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
 from bnfold.verification.changes.boundaries import uncovered
 from bnfold.verification.changes.interface import broken_promise, narrowed, unproven_promise, unread
+from bnfold.verification.claims import Why
+from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import original_at, sizes_of_original
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, opinion_of
 from bnfold.verification.inputs.bounds import size_changes
@@ -77,15 +79,15 @@ _SPREAD = 8.0
 class Guard(NamedTuple):
     """The result of running the whole models in a runtime.
 
-    ``left_out`` is why they were not run, or why their results show nothing; that casts no doubt on compared parts.
+    ``left_out`` is why they were not run, or show nothing, if so; that casts no doubt on compared parts.
     ``doubt`` is a reason to compare whole models in float64. ``fault`` says how the results differ. ``opinion`` is the
     runtime's on the rewritten model, at the declared sizes.
     """
 
     witness: RuntimeRow | None = None
-    left_out: str = ""
-    doubt: str = ""
-    fault: str = ""
+    left_out: Why | None = None
+    doubt: Why | None = None
+    fault: Why | None = None
     opinion: RuntimeOpinion = TAKEN
 
 
@@ -102,7 +104,7 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
     most = min(request.clock.budget * RUNTIME_SHARE, _MUCH_TIME)
     session = _RUNS * session_seconds(request.before)
     if session > most and request.checks.runtime != "none":
-        yield lambda: Guard(left_out=f"running the models would take about {session:.0f} s")
+        yield lambda: Guard(left_out=_too_long(session))
         return
     sizes = _sizes(request)
     if not sizes or _RUNS * sizes[-1].cost.seconds < LITTLE_TIME or _is_narrower(request, sizes[-1].choice.model):
@@ -110,18 +112,23 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
     elif request.checks.runtime == "none" or not request.once(_is_changed):  # no part can be wrong
         yield Guard
     elif any(discontinuous_inputs(request.before, request.after)):  # rounding may change what follows by any amount
-        yield lambda: Guard(left_out="results of discontinuous operators (Round, ArgMax, …) differ in a runtime")
+        reason = "results of discontinuous operators (Round, ArgMax, …) differ in a runtime"
+        yield lambda: Guard(left_out=Why(Code.COARSE, reason))
     elif _weight_bytes(request.before) > _MOST_BYTES:
-        yield lambda: Guard(left_out="a runtime would load more than 1 GB of weights; --verify full runs whole models")
+        reason = "a runtime would load more than 1 GB of weights; --verify full runs whole models"
+        yield lambda: Guard(left_out=Why(Code.MEMORY, reason))
     else:
         affordable = [size.choice for size in sizes if size.seconds < most]
-        too_long = f"running the models would take about {sizes[-1].seconds:.0f} s"
-        unless_run = Guard(left_out="" if sizes[-1].seconds < most else too_long)
+        unless_run = Guard(left_out=None if sizes[-1].seconds < most else _too_long(sizes[-1].seconds))
         moved = draws.removed.moved(_SMALL) if affordable else {}
         has_new = not draws.removed.are_renamed
         guarded = partial(copy_context().run, _guard, request, affordable, moved, has_new, unless_run)
         with in_background(guarded) as wait:
             yield wait
+
+
+def _too_long(seconds: float) -> Why:
+    return Why(Code.TIME, f"running the models would take about {seconds:.0f} s", {"seconds": seconds})
 
 
 def _is_changed(request: Request) -> bool:
@@ -229,26 +236,30 @@ def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> 
     before, after = (_run(request, side, feeds) for side in sides)
     row = RuntimeRow(before.runtime, None, before.ran, after.ran, tuple(filter(None, (before.error, after.error))))
     if not before.ran:
-        return Guard(row, left_out=f"{before.runtime} does not run the original: {before.error}")
+        return Guard(row, left_out=_silent(f"{before.runtime} does not run the original: {before.error}"))
     if not after.ran:
         return _not_run(row, opinion_of(before, after), at_declared=sides is request.sources)
     spread = _run(request, sides[0], feeds, moved) if moved else None
     if has_new and (spread is None or not spread.ran):
-        return Guard(row, left_out="nothing shows what rounding does to the whole models")
+        return Guard(row, left_out=_silent("nothing shows what rounding does to the whole models"))
     old, new = before.results[0], after.results[0]
     outputs = [value.name for value in request.before.graph.outputs]
     if {*old} != {*outputs} or {*new} != {*outputs}:
-        return Guard(row, left_out="an output is no tensor")
+        return Guard(row, left_out=_silent("an output is no tensor"))
     if fault := broken_promise(request.before, request.after, {name: new[name].shape for name in outputs}):
-        return Guard(row, doubt=fault)
+        return Guard(row, doubt=Why(Code.INTERFACE, fault))
     return _compared(row, old, new, spread.results[0] if spread is not None else None)
 
 
 def _not_run(row: RuntimeRow, opinion: RuntimeOpinion, *, at_declared: bool) -> Guard:
     """Return the result where only the original ran; at other sizes than declared, that shows nothing by itself."""
     if opinion.kind == "not looked":
-        return Guard(row, left_out=f"{row.witness} did not look at the rewritten model: {opinion.text}")
-    return Guard(row, doubt=opinion.text, opinion=opinion if at_declared else TAKEN)
+        return Guard(row, left_out=_silent(f"{row.witness} did not look at the rewritten model: {opinion.text}"))
+    return Guard(row, doubt=Why(opinion.code, opinion.text), opinion=opinion if at_declared else TAKEN)
+
+
+def _silent(reason: str) -> Why:
+    return Why(Code.RUNTIME_SILENT, reason)
 
 
 def _run(request: Request, side: ir.Model | Path, feeds: Feeds, moved: Feeds | None = None) -> RuntimeResult:
@@ -262,20 +273,20 @@ def _compared(row: RuntimeRow, old: Sample, new: Sample, moved: Sample | None) -
     reacts = moved is None
     for name in old:
         if old[name].dtype != new[name].dtype or old[name].shape != new[name].shape:
-            return Guard(row, doubt=f"output {name!r} has another type or shape")
+            return Guard(row, doubt=Why(Code.DIFFERS, f"output {name!r} has another type or shape"))
         if old[name].dtype.kind != "f":
-            return Guard(row, left_out=f"output {name!r} is no float")
+            return Guard(row, left_out=_silent(f"output {name!r} is no float"))
         if pattern := pattern_fault(old[name], new[name]):
-            return Guard(row, fault=f"output {name!r}: {pattern}")
+            return Guard(row, fault=Why(Code.DIFFERS, f"output {name!r}: {pattern}"))
         found, spread = (0.0 if other is None else _apart(old[name], other[name]) for other in (new, moved))
         unit = float(np.finfo(old[name].dtype).eps) / 2
         most = _SPREAD * spread + max(SLACK * unit, LEAST)
         if found > most:
-            return Guard(row, fault=sentences.differs(f"output {name!r}", found, most))
+            return Guard(row, fault=Why(Code.DIFFERS, sentences.differs(f"output {name!r}", found, most)))
         reacts = reacts or spread > 0
         relative, allowed = max(relative, found), max(allowed, most)
     if allowed > BLIND or not reacts:
-        return Guard(row, left_out="the outputs in a runtime would not show a weight that is wrong")
+        return Guard(row, left_out=_silent("the outputs in a runtime would not show a weight that is wrong"))
     return Guard(replace(row, notes=(sentences.runtime_agrees(relative, allowed),)))
 
 

@@ -11,6 +11,7 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.verification.as_read import is_forced
+from bnfold.verification.codes import Code
 from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, opinion_of, session_too_long
@@ -19,7 +20,7 @@ from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.runtimes.threads import in_background
 from bnfold.verification.tolerance.floats import HALVES
-from bnfold.verification.tolerance.storage import StorageErrors, agrees, errors, growth_fault
+from bnfold.verification.tolerance.storage import Growth, StorageErrors, agrees, errors, growth_fault
 from bnfold.verification.verdict import OutputRow, RuntimeRow
 
 OWN = "bnfold's kernels in the models' own precision"
@@ -38,8 +39,8 @@ class RuntimeErrors:
 
     errors_before: Mapping[str, StorageErrors] = field(default_factory=dict)
     errors_after: Mapping[str, StorageErrors] = field(default_factory=dict)
-    fault: str = ""
-    suspicion: str = ""
+    fault: Growth | None = None
+    suspicion: Growth | None = None
     opinion: RuntimeOpinion = TAKEN
     rows: tuple[RuntimeRow, ...] = ()
     notes: tuple[str, ...] = ()
@@ -50,13 +51,14 @@ class RuntimeErrors:
 
     def _filled(self, row: OutputRow) -> OutputRow:
         before, after = self.errors_before.get(row.name), self.errors_after.get(row.name)
-        about_it = f"output {row.name!r}: "
-        return replace(
+        row = replace(
             row,
             error_before=before.largest if before else None,
             error_after=after.largest if after else None,
-            fault=row.fault or (self.fault.removeprefix(about_it) if self.fault.startswith(about_it) else ""),
         )
+        if row.fault or self.fault is None or self.fault.output != row.name:
+            return row
+        return replace(row, fault=self.fault.text, code=Code.LESS_PRECISE)
 
 
 Answers = tuple[RuntimeResult, RuntimeResult]
@@ -104,23 +106,24 @@ def _second_opinion(
     approximation. Our kernels show whether the rewritten model can be computed in its types. If they cannot, or cannot
     run it, the suspicion stands.
     """
-    if evidence.fault or not evidence.suspicion:
+    if evidence.fault is not None or evidence.suspicion is None:
         return evidence
     errs = _errors(pair, [sample.expected for sample in samples], _own(request, request.after, samples).results)
     if not errs or not all(_agrees(pair, name, errs[name]) for name in errs):
         return replace(evidence, fault=evidence.suspicion)
-    note = f"{evidence.suspicion}; but only in {evidence.rows[0].witness}, which is wrong about the original there too"
+    only_in = f"only in {evidence.rows[0].witness}, which is wrong about the original there too"
+    note = f"{evidence.suspicion.sentence}; but {only_in}"
     return replace(evidence, notes=(*evidence.notes, note))
 
 
-def _half_fault(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> str:
-    """Return the fault that our own kernels find in a 16-bit model; else empty.
+def _half_fault(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> Growth | None:
+    """Return the fault that our own kernels find in a 16-bit model; else None.
 
     Runtimes compute in float32 between nodes and do not notice overflow there.
     """
     values = (*request.before.graph.values.values(), *request.after.graph.values.values())
     if not any(value.dtype in HALVES for value in values):
-        return ""
+        return None
     own = _own_errors(request, pair, samples)
     return own.fault or own.suspicion
 
@@ -198,7 +201,7 @@ def _weigh(
         notes=(*_failures(before, after), *(_disagreement(name, old[name]) for name in doubtful)),
     )
 
-    def grown_from(errs: Mapping[str, StorageErrors]) -> dict[str, str]:
+    def grown_from(errs: Mapping[str, StorageErrors]) -> dict[str, Growth | None]:
         return {
             name: _growth(name, dtypes[name], errs[name], new[name], is_discontinuous) for name in errs if name in new
         }
@@ -226,8 +229,8 @@ def _at_worst(
     }
 
 
-def _first(faults: Iterable[str]) -> str:
-    return next((fault for fault in faults if fault), "")
+def _first(faults: Iterable[Growth | None]) -> Growth | None:
+    return next((fault for fault in faults if fault is not None), None)
 
 
 def _errors(
@@ -242,7 +245,9 @@ def _agrees(pair: ModelPair, name: str, found: StorageErrors) -> bool:
     return agrees(found, pair.before.graph.values[name].dtype)
 
 
-def _growth(name: str, dtype: int | None, before: StorageErrors, after: StorageErrors, is_discontinuous: bool) -> str:
+def _growth(
+    name: str, dtype: int | None, before: StorageErrors, after: StorageErrors, is_discontinuous: bool
+) -> Growth | None:
     """Return the fault of an output.
 
     Behind discontinuous operators, both models may err by any amount, so only results that break count.

@@ -14,6 +14,7 @@ import onnx
 
 from bnfold.errors import BnfoldError
 from bnfold.verification.changes.boundaries import changed_unseen
+from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.inputs.cost import session_seconds
 from bnfold.verification.inputs.drawing import Feeds, random_feeds
@@ -38,6 +39,12 @@ class RuntimeOpinion(NamedTuple):
 
     kind: Literal["taken", "refused", "too old", "neither", "doubt", "not looked"] = "taken"
     text: str = ""
+
+    @property
+    def code(self) -> Code:
+        """What the opinion says of the rewritten model, for programs."""
+        codes = {"refused": Code.REFUSED, "too old": Code.TOO_OLD, "not looked": Code.RUNTIME_SILENT}
+        return codes.get(self.kind, Code.DOUBT)
 
     @property
     def is_refusal(self) -> bool:

@@ -12,10 +12,11 @@ from bnfold import ir, reference
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.shapes.unification import Known
 from bnfold.settings import ESTIMATE
+from bnfold.verification.claims import Why
+from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.end_to_end.drawing import Sample, drawn, drawn_in_range, evaluated
 from bnfold.verification.end_to_end.further import EVALUATIONS, NO_TIME, more_numbers, other_defaults, other_sizes
-from bnfold.verification.end_to_end.obstacles import Impossible
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.choices import Choice, choices
 from bnfold.verification.inputs.cost import estimate, estimate_pair, memory_there_is
@@ -29,6 +30,7 @@ from bnfold.verification.inputs.drawing import (
 from bnfold.verification.inputs.relaxed import loosened
 from bnfold.verification.inputs.shapes import sizings
 from bnfold.verification.inputs.sized import sized
+from bnfold.verification.obstacles import Impossible, not_run
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess
 
@@ -72,7 +74,7 @@ def choose_samples(request: Request, pair: ModelPair) -> Samples:
         except (reference.Misfit, reference.TooShort):  # the inputs do not fit
             raise
         except Unsupported as error:
-            raise Impossible(f"the original model cannot be run: {error}") from error
+            raise Impossible(not_run(error, "the original model cannot be run")) from error
         return Samples(chosen, None, other_defaults(request, pair, chosen[0]))
     found = _fitting(request, pair, request.before)
     if isinstance(found, Samples):
@@ -88,7 +90,7 @@ def choose_samples(request: Request, pair: ModelPair) -> Samples:
             samples = _fitting(request, pair, model, until)
             if isinstance(samples, Samples):
                 return samples
-    raise Impossible(pair.misfit) from found
+    raise Impossible(Why(Code.NO_FIT, pair.misfit)) from found
 
 
 def _fitting(
@@ -101,7 +103,7 @@ def _fitting(
     try:
         known, tried = _sizes(request, model)
     except CannotFeed as error:
-        raise Impossible(str(error)) from error
+        raise Impossible(not_run(error)) from error
     misfit: Unsupported | None = None
     for choice in tried:
         if request.clock.work.seconds > until:
@@ -114,9 +116,9 @@ def _fitting(
         except (reference.Misfit, reference.TooShort) as error:
             misfit = error
         except reference.Random as error:
-            raise Impossible(f"the original draws random numbers: {error}") from error
+            raise Impossible(not_run(error, "the original draws random numbers")) from error
         except (Unsupported, BadInput) as error:
-            raise Impossible(f"the original model cannot be run: {error}") from error
+            raise Impossible(not_run(error, "the original model cannot be run")) from error
     return misfit
 
 
@@ -189,7 +191,7 @@ def _open_inputs(request: Request) -> list[str]:
 
 def _check_cost(request: Request, pair: ModelPair, choice: Choice, samples: int) -> None:
     if (size := choice.elements * _FLOAT64) > memory_there_is():
-        raise Impossible(f"the inputs alone would take about {size >> 30} GiB of memory")
+        raise Impossible(Why(Code.MEMORY, f"the inputs alone would take about {size >> 30} GiB of memory"))
     cost = estimate_pair(choice.model, request.after, choice.shapes)
     seconds = cost.seconds * EVALUATIONS * samples
     pair.patience = max(_LONG, _SURPRISE * cost.seconds) if request.checks.depth == "auto" else math.inf
@@ -197,6 +199,7 @@ def _check_cost(request: Request, pair: ModelPair, choice: Choice, samples: int)
     if is_limited and seconds > request.clock.budget:
         raise Impossible(request.clock.too_long(seconds))
     if is_limited and cost.memory > memory_there_is():
-        raise Impossible(f"running the models would take about {cost.memory >> 30} GiB of memory")
+        reason = f"running the models would take about {cost.memory >> 30} GiB of memory"
+        raise Impossible(Why(Code.MEMORY, reason))
     if seconds > _LONG:
         request.progress(ESTIMATE, round(seconds), 0)

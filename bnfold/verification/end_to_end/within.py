@@ -27,17 +27,19 @@ from bnfold.ir.traits import DRAWING
 from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
 from bnfold.verification.changes.renamed import verdict_on_names
+from bnfold.verification.claims import Why
+from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import UNSEEN, Compared, first_fault, output_rows
 from bnfold.verification.comparing.sides import explained
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.end_to_end.further import FEW, NO_TIME
-from bnfold.verification.end_to_end.obstacles import Broken, Impossible
 from bnfold.verification.end_to_end.runtime_check import run_own
 from bnfold.verification.end_to_end.runtime_rejects import opinion_of
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.cost import estimate, memory_there_is
 from bnfold.verification.inputs.data import load_data
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, CannotFeed, Feeds, random_feeds
+from bnfold.verification.obstacles import Broken, Impossible, not_run
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.helpers import Sample
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
@@ -45,7 +47,7 @@ from bnfold.verification.tolerance.compare import ROUNDS, difference, distance, 
 from bnfold.verification.tolerance.floats import F64, float_type
 from bnfold.verification.tolerance.rounding import disturb, is_rounded, is_short
 from bnfold.verification.tolerance.storage import WORST_AGREEMENT
-from bnfold.verification.verdict import BEYOND, TOO_FAR, OutputRow, RuntimeRow, Status, Verdict
+from bnfold.verification.verdict import BEYOND, OutputRow, RuntimeRow, Status, Verdict
 
 TYPES = {"float16": onnx.TensorProto.FLOAT16, "bfloat16": onnx.TensorProto.BFLOAT16}
 
@@ -86,19 +88,22 @@ def judge_within(request: Request) -> Verdict:
         with request.clock.phase("witness"):
             results = _results(request)
             found, doubt = _compared(request, results, asked)
-    except Impossible as obstacle:
-        return replace(verdict, reason=str(obstacle), seconds=dict(request.clock.seconds))
-    except Broken as finding:
-        seconds = dict(request.clock.seconds)
-        return replace(verdict, status="failed", reason=str(finding), decided_by="tolerance", seconds=seconds)
+    except (Impossible, Broken) as obstacle:
+        why, seconds = obstacle.why, dict(request.clock.seconds)
+        if isinstance(obstacle, Broken):
+            verdict = replace(verdict, status="failed", decided_by="tolerance")
+        return replace(verdict, reason=why.text, code=why.code, seconds=seconds)
     rows = tuple(map(_row, output_rows(found)))
     where, count, fault = results.before.runtime, len(results.feeds), first_fault(found)
-    status: Status = "failed" if fault is not None else "unverified" if doubt else "verified"
-    reason = doubt or sentences.agree_within(rows, count, where, asked)
+    status: Status = "failed" if fault is not None else "verified" if doubt is None else "unverified"
+    why = doubt or Why(Code.TESTED, sentences.agree_within(rows, count, where, asked))
+    if fault is not None:
+        why = Why(Code.DIFFERS, f"{fault.sentence}; {where}, {sentences.number_of(count)}")
     return replace(
         verdict,
         status=status,
-        reason=reason if fault is None else f"{fault.sentence}; {where}, {sentences.number_of(count)}",
+        reason=why.text,
+        code=why.code,
         decided_by="nothing" if status == "unverified" else "tolerance",
         outputs=rows,
         witnesses=(RuntimeRow(where, None, ran_before=True, ran_after=True),),
@@ -109,7 +114,7 @@ def judge_within(request: Request) -> Verdict:
 
 
 def _row(row: OutputRow) -> OutputRow:
-    fault = BEYOND if row.fault == TOO_FAR else row.fault
+    fault = BEYOND if row.code is Code.DIFFERS else row.fault
     return replace(row, typical=row.relative, typical_allowed=row.allowed, fault=fault)
 
 
@@ -120,7 +125,7 @@ def _results(request: Request) -> Results:
     """
     for model in (request.before, request.after):
         if random := next((node for node in model.nodes() if node.is_op(*DRAWING)), None):
-            raise Impossible(f"node {random.label!r} ({random.op_type}) draws random numbers")
+            raise Impossible(Why(Code.RANDOM, f"node {random.label!r} ({random.op_type}) draws random numbers"))
     note = ""
     for run in _ways_to_run(request):
         error = "no sizes are known at which the original runs"
@@ -138,7 +143,7 @@ def _results(request: Request) -> Results:
                 break
         note = error
     hint = "" if request.checks.data is not None else "; give inputs with --data, or their sizes with --input NAME=N,…"
-    raise Impossible(f"{note}{hint}")
+    raise Impossible(Why(Code.NO_FIT, f"{note}{hint}"))
 
 
 def _ways_to_run(request: Request) -> Iterator[Run]:
@@ -162,7 +167,7 @@ def _feeds(request: Request) -> Iterator[list[Feeds]]:
     try:
         choices = islice(sizes_of_original(request)[1], _SIZES)
     except CannotFeed as error:
-        raise Impossible(str(error)) from error
+        raise Impossible(not_run(error)) from error
     for choice in choices:
         look_at_clock()
         if choice.elements * _FLOAT64 <= memory_there_is():
@@ -194,10 +199,12 @@ def _run_after(request: Request, run: Run, feeds: Sequence[Feeds], before: Runti
         raise Impossible(request.clock.over())
     opinion = opinion_of(before, after)
     if opinion.kind == "refused":
-        raise Broken(opinion.text)
+        raise Broken(Why(Code.REFUSED, opinion.text))
     if opinion.kind == "not looked":
-        raise Impossible(f"{before.runtime} runs the original, but did not run the rewritten model: {after.error}")
-    raise Impossible(f"{opinion.text} (--runtime none compares both in bnfold's own kernels)")
+        reason = f"{before.runtime} runs the original, but did not run the rewritten model: {after.error}"
+        raise Impossible(Why(Code.RUNTIME_SILENT, reason))
+    code = Code.TOO_OLD if opinion.kind == "too old" else Code.DOUBT
+    raise Impossible(Why(code, f"{opinion.text} (--runtime none compares both in bnfold's own kernels)"))
 
 
 def _cast(model: ir.Model, feeds: Feeds) -> Feeds:
@@ -212,12 +219,12 @@ def _cast(model: ir.Model, feeds: Feeds) -> Feeds:
         }
 
 
-def _compared(request: Request, results: Results, asked: float | str) -> tuple[list[Compared], str]:
-    """Return each output on each sample, and why their agreement would show nothing (or an empty text)."""
+def _compared(request: Request, results: Results, asked: float | str) -> tuple[list[Compared], Why | None]:
+    """Return each output on each sample, and why their agreement would show nothing, if so."""
     outputs = [value.name for value in request.before.graph.outputs]
     for answers in (results.before.results, results.after.results):
         if missing := [name for name in outputs if any(not isinstance(each.get(name), np.ndarray) for each in answers)]:
-            raise Impossible(f"output {missing[0]!r} is no tensor")
+            raise Impossible(Why(Code.NOT_COMPUTED, f"output {missing[0]!r} is no tensor"))
 
     def compare(draws: Sequence[Sequence[Sample]]) -> list[Compared]:
         pairs = zip(results.before.results, results.after.results, strict=True)
@@ -233,7 +240,7 @@ def _compared(request: Request, results: Results, asked: float | str) -> tuple[l
     if isinstance(asked, str) and _are_in_doubt(found) and moved(0):
         found = explained(takewhile(bool, map(moved, range(ROUNDS))), compare, _are_in_doubt)
     if first_fault(found) is not None or verdict_on_names(request.before, request.after) is not None:
-        return found, ""
+        return found, None
     return found, _doubt(found, results.before.results, moved(0), asked)
 
 
@@ -264,7 +271,8 @@ def _moved(request: Request, results: Results, dtype: int, number: int) -> Seque
         return ()
     again = results.run(copy, results.feeds)
     if not again.ran:
-        raise Impossible(f"{again.runtime} does not run the original with its weights moved: {again.error}")
+        reason = f"{again.runtime} does not run the original with its weights moved: {again.error}"
+        raise Impossible(Why(Code.RUNTIME_SILENT, reason))
     return again.results
 
 
@@ -291,16 +299,19 @@ def _share(expected: F64, draws: Sequence[F64], dtype: int) -> float:
     return max(least, float(allowed.max(initial=0.0)) / scale)
 
 
-def _doubt(found: Sequence[Compared], before: Sequence[Sample], moved: Sequence[Sample], asked: float | str) -> str:
+def _doubt(
+    found: Sequence[Compared], before: Sequence[Sample], moved: Sequence[Sample], asked: float | str
+) -> Why | None:
     """Return why agreement shows nothing: results that would be the same of other weights, or too wide a tolerance."""
     names = {item.name for item in found}
     if not any(_shows([run[name] for run in before], [run[name] for run in moved]) for name in names):
-        return f"{UNSEEN}: give others with --data, or draw more with --samples"
+        return UNSEEN.said(f"{UNSEEN}: give others with --data, or draw more with --samples")
     widest = max(found, key=lambda item: item.difference.allowed)
     if isinstance(asked, str) and widest.difference.allowed > WORST_AGREEMENT:
         how_far = f"{widest.difference.allowed:.2g} of its largest value"
-        return f"rounding to {asked} may take output {widest.name!r} {how_far} off, which would hide a fault"
-    return ""
+        reason = f"rounding to {asked} may take output {widest.name!r} {how_far} off, which would hide a fault"
+        return Why(Code.COARSE, reason)
+    return None
 
 
 def _shows(results: Sequence[Array], moved: Sequence[Array]) -> bool:

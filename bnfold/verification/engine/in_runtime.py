@@ -21,6 +21,8 @@ from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.settings import VerifyOptions
+from bnfold.verification.claims import Why
+from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import (
     Compared,
     compared,
@@ -52,9 +54,17 @@ Round = tuple[RuntimeResult, RuntimeResult]
 class Undecided(Exception):
     """The two cannot be compared; the message says why."""
 
+    def __init__(self, message: str, code: Code = Code.RUNTIME_SILENT) -> None:
+        super().__init__(message)
+        self.code = code
+
 
 class _Fault(Exception):
     """The two differ in a way that no tolerance concerns."""
+
+    def __init__(self, message: str, code: Code) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class RuntimePair(ABC):
@@ -135,9 +145,10 @@ class RuntimePair(ABC):
                 return self._compare(self._run_original(), progress)
         except (Undecided, CannotFeed) as reason:
             status, text, test = "unverified", str(reason), "nothing"
+            code = reason.code if isinstance(reason, Undecided) else Code.NO_FIT
         except _Fault as finding:
-            status, text, test = "failed", str(finding), "interface"
-        return Verdict(status, text, test, seed=self.checks.seed, seconds=self.clock.seconds)
+            status, text, test, code = "failed", str(finding), "interface", finding.code
+        return Verdict(status, text, test, seed=self.checks.seed, seconds=self.clock.seconds, code=code)
 
     def _run_original(self) -> RuntimeResult:
         """Choose the first inputs that the original takes."""
@@ -154,11 +165,11 @@ class RuntimePair(ABC):
         progress("original", 1, 3)
         actual = self.after()
         if not actual.ran:
-            raise _Fault(f"{self.label} runs the original, but not the rewritten model: {actual.error}")
+            raise _Fault(f"{self.label} runs the original, but not the rewritten model: {actual.error}", Code.REFUSED)
         progress("rewritten", 2, 3)
         missing = sorted(expected.results[0].keys() ^ actual.results[0].keys())
         if missing:
-            raise _Fault(f"the two models have different outputs: {missing}")
+            raise _Fault(f"the two models have different outputs: {missing}", Code.INTERFACE)
         names, growth = self.names(expected.results[0]), self.growth()
         found = explained(
             (self._round(number) for number in range(ROUNDS)),
@@ -170,17 +181,19 @@ class RuntimePair(ABC):
             lambda found: any(item.is_in_doubt for item in found),
         )
         progress("disturbed", 3, 3)
-        status, reason = self._decide(found)
+        status, why = self._decide(found)
         if status == "verified" and (part := self.unreached(actual)):
             raise Undecided(
                 f"no output reacts to the new constants of {part} on these inputs; give inputs that reach them "
-                "with --data, or draw more with --samples"
+                "with --data, or draw more with --samples",
+                Code.NO_REACTION,
             )
         if status == "failed":
             self._check_runtime(expected, found)
         row = RuntimeRow(actual.runtime, None, ran_before=True, ran_after=True)
         decided, seed = "nothing" if status == "unverified" else "storage precision", self.checks.seed
-        return Verdict(status, reason, decided, output_rows(found), (row,), samples=len(self.feeds), seed=seed)
+        rows, samples = output_rows(found), len(self.feeds)
+        return Verdict(status, why.text, decided, rows, (row,), samples=samples, seed=seed, code=why.code)
 
     def _round(self, number: int) -> Round:
         with ThreadPoolExecutor(2) as pool:  # the runtime works in processes of its own
@@ -188,15 +201,15 @@ class RuntimePair(ABC):
             arithmetic = pool.submit(self.inexact, number)
             return rounding.result(), arithmetic.result()
 
-    def _decide(self, found: Sequence[Compared]) -> tuple[Status, str]:
+    def _decide(self, found: Sequence[Compared]) -> tuple[Status, Why]:
         """Decide: however coarse the type of the weights, no difference beyond `COARSEST` is rounding."""
         fault = first_fault(found)
         if fault is not None:
-            return "failed", fault.sentence
+            return "failed", Why(Code.DIFFERS, fault.sentence)
         limit = min(max(map(largest_difference, (None, *self.new_types()))), COARSEST)
         if doubt := inconclusive(found, lambda item: item.difference.relative > limit):
             return "unverified", doubt
-        return "verified", agree(output_rows(found), len({item.sample for item in found}), self.label)
+        return "verified", Why(Code.TESTED, agree(output_rows(found), len({item.sample for item in found}), self.label))
 
     def _check_runtime(self, expected: RuntimeResult, found: Sequence[Compared]) -> None:
         """Raise Undecided if the runtime does not compute the *original* as float64 does.

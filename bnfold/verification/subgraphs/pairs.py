@@ -13,10 +13,13 @@ import numpy as np
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import Array
+from bnfold.verification.claims import Experiment, Why
+from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import largest_difference
 from bnfold.verification.comparing.sides import Evaluate, ModelRun, ModelRuns, Results, explained
 from bnfold.verification.coverage import Coverage
 from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.obstacles import not_run
 from bnfold.verification.subgraphs.runnable import Runnable
 from bnfold.verification.subgraphs.trials import Found, Skip
 from bnfold.verification.tolerance.compare import (
@@ -61,6 +64,8 @@ class SubgraphPair:
     """Shapes of activations that results were seen to depend on."""
     finite: dict[str, Array] = field(default_factory=dict)
     """Which elements of the results were finite on some activations, since it was cleared."""
+    experiments: list[Experiment] = field(default_factory=list)
+    """What was run so far, for the ledger."""
     usual: dict[str, float] = field(default_factory=dict)
     """How large the results were on the first activations, which are ordinary, since it was cleared."""
 
@@ -70,8 +75,23 @@ class SubgraphPair:
         if not keep_usual:
             self.usual.clear()
 
-    def attempt(self, feeds: Feeds, *, guessed: bool) -> Found:
-        """Compare the results on some activations; ``guessed`` says that their shapes are assumed."""
+    def attempt(self, feeds: Feeds, numbers: str, *, guessed: bool) -> Found:
+        """Compare the results on some activations; ``guessed`` says that their shapes are assumed.
+
+        ``numbers`` is their kind.
+        """
+        found = self._compared(feeds, guessed=guessed)
+        shapes = {name: shape_of(array) for name, array in feeds.items()}
+        if isinstance(found, Skip):
+            run = Experiment(shapes, numbers, found.why.code, note=found.why.text, hidden=self.coverage.uncovered)
+        else:
+            code = found.code if found.excess > 1 else Code.TESTED
+            how_far = found.relative, found.allowed, self.coverage.uncovered
+            run = Experiment(shapes, numbers, code, *how_far, found.fault)
+        self.experiments.append(run)
+        return found
+
+    def _compared(self, feeds: Feeds, *, guessed: bool) -> Found:
         sides = self.fed(feeds)
         noise = reference.Noise()
         expected = self._expected(sides, noise, guessed=guessed)
@@ -81,13 +101,15 @@ class SubgraphPair:
         if isinstance(actual, (Skip, Difference)):
             return actual
         if guessed and any(_shape(expected[name]) != _shape(actual[name]) for name in self.cut.outputs):
-            return Skip("with assumed input shapes, the rewritten part has another output shape", only_after=True)
+            reason = "with assumed input shapes, the rewritten part has another output shape"
+            return Skip(Why(Code.ASSUMED_SIZES, reason), only_after=True)
         for name, array in expected.items():
             self.usual.setdefault(name, magnitude(array) if _is_floats(array) else 0.0)
         found = self._measured(sides, expected, actual)
         is_equal = isinstance(found, Difference) and found.excess <= 1
         if guessed and is_equal and not self._reacts(feeds, expected):
-            return Skip("its outputs do not depend on its inputs at the tested shapes", only_after=True)
+            reason = "its outputs do not depend on its inputs at the tested shapes"
+            return Skip(Why(Code.HIDDEN, reason), only_after=True)
         if is_equal:
             self._note_finite(expected)
             self.coverage.observe((sides.old, sides.new), self._find, (expected, actual))
@@ -133,10 +155,10 @@ class SubgraphPair:
             expected = sides.old(noise=noise)
         except Unsupported as error:
             misfit, floats = isinstance(error, reference.Misfit), all(map(_is_floats, sides.old.feeds.values()))
-            reason = f"the original part cannot be run: {error}"
-            return Skip(reason, is_misfit=misfit and floats, may_fit=misfit and not floats)
+            why = not_run(error, "the original part cannot be run")
+            return Skip(why, is_misfit=misfit and floats, may_fit=misfit and not floats)
         if guessed and not all(self._has_declared_rank(name, result) for name, result in expected.items()):
-            return Skip("assumed input shapes give outputs of another rank than declared")
+            return Skip(Why(Code.ASSUMED_SIZES, "assumed input shapes give outputs of another rank than declared"))
         return expected
 
     def _has_declared_rank(self, name: str, result: Array) -> bool:
@@ -149,11 +171,12 @@ class SubgraphPair:
             return sides.new(noise=noise)
         except reference.Misfit as error:
             if guessed:  # the rewrite may rely on the true shape, declared or not
-                return Skip(f"with assumed input shapes, the rewritten part does not run: {error}", only_after=True)
+                reason = f"with assumed input shapes, the rewritten part does not run: {error}"
+                return Skip(Why(Code.ASSUMED_SIZES, reason), only_after=True)
             fault = f"the rewritten part does not run: {error}"
-            return Difference(excess=float("inf"), same_pattern=False, fault=fault)
+            return Difference(excess=float("inf"), same_pattern=False, fault=fault, code=Code.DOES_NOT_RUN)
         except Unsupported as error:
-            return Skip(f"the rewritten part cannot be run: {error}")
+            return Skip(not_run(error, "the rewritten part cannot be run"))
 
     def _reacts(self, feeds: Feeds, expected: Results) -> bool:
         """Whether other activations of these shapes give other results; the statistics of one element do not.
@@ -177,7 +200,7 @@ class SubgraphPair:
     def _measured(self, sides: ModelRuns, expected: Results, actual: Results) -> Found:
         """Compare the results. If they differ, perturbing the new weights shows how much is allowed."""
         if any(map(size_of, sides.old.feeds.values())) and not any(map(size_of, expected.values())):
-            return Skip("its outputs are empty at the tested shapes", only_after=True)
+            return Skip(Why(Code.EMPTY, "its outputs are empty at the tested shapes"), only_after=True)
         found = self._worst(expected, actual, ())
         if found.excess <= 1:  # within the smallest tolerance
             return found
@@ -187,7 +210,8 @@ class SubgraphPair:
         coarse = next((name for name in self.cut.outputs if self._is_coarse(name, sides, expected, actual)), None)
         if coarse is None:
             return found
-        return Skip(f"rounding the new weights changes {coarse!r} too much to compare it", is_coarse=True)
+        reason = f"rounding the new weights changes {coarse!r} too much to compare it"
+        return Skip(Why(Code.COARSE, reason), is_coarse=True)
 
     def _explained(self, sides: ModelRuns, expected: Results, actual: Results) -> Difference:
         """Compare the results beside what rounding does to them; mostly, one perturbed share of the weights will do."""

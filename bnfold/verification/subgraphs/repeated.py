@@ -101,7 +101,7 @@ def repeated(known: SubgraphPair, sides: Sequence[Subgraph]) -> Difference | Non
     subgraphs = replace(known, old=old, new=new, finite={})
     worst = Difference()
     for feeds, guessed, _ in known.tried:
-        found = subgraphs.attempt(feeds, guessed=guessed)
+        found = subgraphs.attempt(feeds, "as in an equal part", guessed=guessed)
         if not isinstance(found, Difference) or found.excess > 1 or subgraphs.never_finite():
             return None
         worst = max(worst, found, key=lambda difference: difference.excess)

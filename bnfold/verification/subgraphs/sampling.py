@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
+from bnfold.verification.claims import Why
+from bnfold.verification.codes import Code
 from bnfold.verification.inputs.adjusting import choosing, smaller, with_flags_turned
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, random_value
 from bnfold.verification.subgraphs.opened import Shapes
@@ -48,7 +50,9 @@ def sampled(
         never_finite = subgraphs.never_finite()
         wanted = MOST_SAMPLES if never_finite else wanted
     if never_finite and not fails(found[-1]):
-        return Skip(f"{never_finite!r} has places that are NaN or infinite whatever it is made from")
+        return Skip(
+            Why(Code.NEVER_FINITE, f"{never_finite!r} has places that are NaN or infinite whatever it is made from")
+        )
     differences = [latest for latest in found if isinstance(latest, Difference)]
     worst = max(differences, key=lambda difference: difference.excess, default=found[0])
     coarse = next((latest for latest in found if isinstance(latest, Skip) and latest.is_coarse), worst)
@@ -59,18 +63,18 @@ def _attempt(
     subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, sample: int, *, guessed: bool
 ) -> Found:
     """Compare one sample. If rounding hides too much where activations are large, they are drawn smaller."""
-    feeds = drawn(subgraphs, inputs, shapes, sample)
-    latest = subgraphs.attempt(feeds, guessed=guessed)
+    feeds, numbers = drawn(subgraphs, inputs, shapes, sample), SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
+    latest = subgraphs.attempt(feeds, numbers, guessed=guessed)
     if _may_fit(latest) and (sample == 0 or passed(subgraphs.tried)):
-        others = ((other, subgraphs.attempt(other, guessed=guessed)) for other in with_flags_turned(feeds))
+        others = ((other, subgraphs.attempt(other, numbers, guessed=guessed)) for other in with_flags_turned(feeds))
         feeds, latest = next(((other, found) for other, found in others if not _may_fit(found)), (feeds, latest))
     subgraphs.tried.append((feeds, guessed, latest))
     if _is_large(sample) and isinstance(latest, Skip) and latest.is_coarse:
         feeds = smaller(inputs, feeds)
-        latest = subgraphs.attempt(feeds, guessed=guessed)
+        latest = subgraphs.attempt(feeds, numbers, guessed=guessed)
         subgraphs.tried.append((feeds, guessed, latest))
     for turned in with_flags_turned(feeds) if isinstance(latest, Difference) and not fails(latest) else ():
-        found = subgraphs.attempt(turned, guessed=guessed)
+        found = subgraphs.attempt(turned, numbers, guessed=guessed)
         if fails(found) or (isinstance(found, Skip) and found.only_after):
             return found
     return latest
@@ -120,5 +124,6 @@ def at_other_ranks(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip
     for shapes in by_rank.values():
         found = sampled(subgraphs, fed, shapes, guessed=True)
         if fails(found) or (isinstance(found, Skip) and found.only_after):
-            return Skip("it is equivalent at some ranks only, and the model does not declare which it gets")
+            reason = "it is equivalent at some ranks only, and the model does not declare which it gets"
+            return Skip(Why(Code.SOME_SIZES, reason))
     return None

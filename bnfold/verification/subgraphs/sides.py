@@ -10,6 +10,8 @@ from bnfold.verification.changes.boundaries import may_be_fed_in, visible
 from bnfold.verification.changes.extract import Subgraph, fed_apart
 from bnfold.verification.changes.from_constants import are_one_constant
 from bnfold.verification.changes.partly import known_of
+from bnfold.verification.claims import Why
+from bnfold.verification.codes import Code
 from bnfold.verification.coverage import read_for_sizes
 from bnfold.verification.subgraphs.trials import Skip
 
@@ -72,9 +74,9 @@ def is_constant(graphs: Sequence[Graphs], cut: ir.Cut) -> bool:
 def _extracted(graphs: Graphs, cut: ir.Cut, inputs: Sequence[str], defaults: Collection[str]) -> Subgraph | Skip:
     graph = graphs.get(cut.graph)
     if graph is None:
-        return Skip(f"there is no graph {cut.graph!r} on one side")
+        return Skip(Why(Code.ONE_SIDED, f"there is no graph {cut.graph!r} on one side"))
     missing = [name for name in cut.outputs if name not in graph.values]
     if missing:
-        return Skip(f"its boundary values {missing} are not in both models")
+        return Skip(Why(Code.ONE_SIDED, f"its boundary values {missing} are not in both models"))
     stops = [value for name in inputs if name not in defaults if (value := visible(graph, name)) is not None]
     return Subgraph([graph.values[name] for name in cut.outputs], stops, defaults)

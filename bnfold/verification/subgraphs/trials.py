@@ -7,11 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from bnfold.verification.claims import Why
+from bnfold.verification.codes import Code
 from bnfold.verification.inputs.drawing import Feeds
 from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.runnable import FEW
 from bnfold.verification.subgraphs.shapes import Trial
 from bnfold.verification.tolerance.compare import Difference
+
+TOO_LARGE = Why(Code.TOO_LARGE, "every shape that its inputs can have is too large to try")
 
 
 class Skip(NamedTuple):
@@ -22,7 +26,7 @@ class Skip(NamedTuple):
     the original does not run at these sizes, or on these numbers; ``may_fit``, that other flags may fit.
     """
 
-    reason: str
+    why: Why
     only_after: bool = False
     is_same: bool = False
     at_some_sizes: bool = False
@@ -83,7 +87,7 @@ class SubgraphTrials:
 
     unranked: bool
     reshapes: bool
-    _first: Found = field(default_factory=lambda: Skip("every shape that its inputs can have is too large to try"))
+    _first: Found = field(default_factory=lambda: Skip(TOO_LARGE))
     _equal: Difference | None = None
     _conclusive: Difference | None = None
     _differing_rank: int = -1
@@ -135,7 +139,8 @@ class SubgraphTrials:
         if self._conclusive is not None:
             return self._conclusive if self._declared_do_not_run else self._first
         if self._declared_do_not_run and not self._is_binding and isinstance(self._first, Difference):
-            return Skip("it does not run at the declared sizes, and differs at others")
+            return Skip(Why(Code.SOME_SIZES, "it does not run at the declared sizes, and differs at others"))
         if self._equal is not None and self._differing_rank >= 0:
-            return Skip("it is equivalent for some input shapes only, and the model does not declare which it gets")
+            reason = "it is equivalent for some input shapes only, and the model does not declare which it gets"
+            return Skip(Why(Code.SOME_SIZES, reason))
         return self._equal or self._first

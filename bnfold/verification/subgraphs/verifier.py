@@ -16,11 +16,14 @@ from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import changed_defaults
 from bnfold.verification.changes.extract import Subgraph
+from bnfold.verification.claims import Evidence, Experiment, Why
+from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind, only_moves
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, Feeds
 from bnfold.verification.inputs.shapes import elements, is_static
 from bnfold.verification.inputs.sized import SharedShapes, fitted
+from bnfold.verification.obstacles import not_run
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import doubled, nearby, sizes_in_turn
 from bnfold.verification.subgraphs.further import beyond_bounds, further_shapes
@@ -42,7 +45,6 @@ from bnfold.verification.subgraphs.trials import Found, Skip, SubgraphTrials, by
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.unscaled import unscaled
-from bnfold.verification.verdict import LocalRow
 
 EVALUATIONS = 20  # of a region, more or less
 
@@ -74,44 +76,52 @@ class SubgraphVerifier:
         self._shapes = SharedShapes(before, after)
         self._graphs = self._shapes.graphs
         self._clock = request.clock
-        self._rows: dict[tuple[ir.Cut, frozenset[str]], LocalRow] = {}
+        self._rows: dict[tuple[ir.Cut, frozenset[str]], Evidence] = {}
         self.further: dict[tuple[ir.Cut, ...], list[ir.Cut]] = {}
         """Changes outside some cuts, which are looked for once."""
         self._compared_in_full: dict[Hashable, SubgraphPair | None] = {}
         self._draws = draws
+        self._experiments: list[Experiment] = []
+        """What was run for the claim that is looked at."""
         self._evaluate = evaluator(request.policy, request.clock)
         self._defaults = changed_defaults(before, after)
         old, new = ({value.name for value in model.overridable_inputs()} for model in (before, after))
         self._moved = self._defaults & old & new
         """Those of them that callers may override in both models."""
 
-    def check(self, cut: ir.Cut, *, hidden: Collection[str] = ()) -> LocalRow:
+    def check(self, cut: ir.Cut, *, hidden: Collection[str] = ()) -> Evidence:
         """Compare the two regions of a cut; ``hidden`` are values that differ inside it, and have to show."""
         key = cut, frozenset(hidden)
         if key not in self._rows:
-            self._rows[key] = self._checked(cut, hidden)
+            self._rows[key] = self.request.ledger.enter(self._checked(cut, hidden))
         return self._rows[key]
 
-    def _checked(self, cut: ir.Cut, hidden: Collection[str]) -> LocalRow:
+    def _checked(self, cut: ir.Cut, hidden: Collection[str]) -> Evidence:
+        self._experiments.clear()
         try:
             found = Skip(self._clock.over()) if self._clock.is_over else self._compare(cut, hidden)
         except reference.OutOfTime as error:
-            found = Skip(f"{error}: {self._clock.over(EVALUATIONS * error.needed)}")
+            found = Skip(self._clock.over(EVALUATIONS * error.needed, about=str(error)))
         except LimitStruck:
             found = Skip(self._clock.over())
         except BnfoldError as error:
-            found = Skip(str(error))
-        about = cut.label, cut.graph, cut.outputs
+            found = Skip(not_run(error))
+        row = Evidence(
+            cut.label, cut.graph, cut.outputs, "verified", boundary=cut.inputs, experiments=tuple(self._experiments)
+        )
         if isinstance(found, Skip):
-            return LocalRow(*about, "skipped", 0.0, 0.0, found.reason, found.is_same, found.at_some_sizes)
-        said = found.relative, found.allowed, found.fault
-        return LocalRow(*about, "failed" if fails(found) else "verified", *said, at_some_sizes=found.by_size)
+            return replace(row.opened(found.why), is_same=found.is_same, at_some_sizes=found.at_some_sizes)
+        if fails(found):
+            row = replace(row, status="failed", code=found.code, note=found.fault, at_some_sizes=found.by_size)
+        elif not self._experiments:
+            row = replace(row, code=Code.CONSTANT)
+        return replace(row, relative=found.relative, allowed=found.allowed)
 
     def coverage(self, cut: ir.Cut, seconds: float) -> Coverage:
         """Return what comparing whole models has to show of a cut. Raises Unsupported if one does not have it."""
         sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, Skip):
-            raise Unsupported(sides.reason)
+            raise Unsupported(sides.why.text)
         made = [self._graphs[1][cut.graph].values[name] for name in cut.outputs]
         return cover_whole(*sides, made, self._clock.work, seconds)
 
@@ -124,7 +134,7 @@ class SubgraphVerifier:
             return sides
         unknown = reference.unknown_operator(node for side in sides for node in side.nodes)
         if unknown is not None:  # which is known before any sizes are looked for
-            return Skip(f"the original part cannot be run: {unknown}")
+            return Skip(not_run(unknown, "the original part cannot be run"))
         found = self._compare_sides(cut, sides, hidden)
         is_moved = any(value.name in self._moved for side in sides for value in side.stored)
         if isinstance(found, Skip) or fails(found) or not is_moved:
@@ -147,7 +157,7 @@ class SubgraphVerifier:
         if isinstance(sides, Skip) or not fails(self._compare_alone(cut, *sides, hidden)):
             return None
         names = ", ".join(repr(value.name) for value in sides[0].fed if value.name in self._defaults)
-        return Skip(f"it is equivalent only at the default of input {names}", is_same=True)
+        return Skip(Why(Code.SOME_DEFAULTS, f"it is equivalent only at the default of input {names}"), is_same=True)
 
     def _compare_alone(
         self,
@@ -167,7 +177,7 @@ class SubgraphVerifier:
         seed, factors = self.request.checks.seed, {} if wider is None else wider.factors
         reacts = self._compared_in_full.get(key) is not None and not can_stand_in((old, new))
         common = coverage, self._draws, self._evaluate, seed, factors, samples, moves
-        subgraphs = SubgraphPair(cut, first, second, *common, is_known_to_react=reacts)
+        subgraphs = SubgraphPair(cut, first, second, *common, is_known_to_react=reacts, experiments=self._experiments)
         if wider is None and (inside := self._found_inside_first(subgraphs, fed, hidden)) is not None:
             return inside
         reshapes = any(node.is_op("Reshape") for node in old.nodes)
@@ -200,7 +210,8 @@ class SubgraphVerifier:
         if key is not None and equal is not None and len(self._compared_in_full) < MOST:
             self._compared_in_full.setdefault(key, repeatable(subgraphs))
         if passes and coverage.uncovered and not agree_inside():
-            return Skip(f"the test inputs would not reveal an error in {coverage.example}", is_same=True)
+            reason = f"the test inputs would not reveal an error in {coverage.example}"
+            return Skip(Why(Code.HIDDEN, reason, {"example": coverage.example}), is_same=True)
         return outcome
 
     def _agree_inside(self, subgraphs: SubgraphPair, hidden: Collection[str]) -> bool:
@@ -245,9 +256,11 @@ class SubgraphVerifier:
                 if isinstance(found, Skip) and found.only_after:
                     return found
                 if fails(found):
-                    return Skip("it is equivalent only at the sizes that the rewritten model declares")
+                    reason = "it is equivalent only at the sizes that the rewritten model declares"
+                    return Skip(Why(Code.SOME_SIZES, reason))
                 runs |= isinstance(found, Difference)
-        return None if runs else Skip("it runs only at the sizes that the rewritten model declares")
+        reason = "it runs only at the sizes that the rewritten model declares"
+        return None if runs else Skip(Why(Code.SOME_SIZES, reason))
 
     def _at_further_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
         """Return why equal results do not count if results differ at other sizes that callers may feed; else None."""
@@ -261,12 +274,14 @@ class SubgraphVerifier:
         for shapes in others:
             if fails(sampled(subgraphs, fed, shapes, guessed=False)):
                 told = ", ".join(f"{name!r} of shape {shape}" for name, shape in shapes.items())
-                return Skip(f"it is not equivalent with {told}", is_same=True, at_some_sizes=True)
+                reason = Why(Code.SOME_SIZES, f"it is not equivalent with {told}")
+                return Skip(reason, is_same=True, at_some_sizes=True)
         return None
 
     def _tried(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], trial: Trial, *, guessed: bool) -> Found:
         if guessed and elements(trial.shapes) > _MANY and fitted(subgraphs.old.subgraph.model, trial.shapes) is None:
-            return Skip("the original part cannot be run: its operators do not fit together", is_misfit=True)
+            reason = "the original part cannot be run: its operators do not fit together"
+            return Skip(Why(Code.NO_FIT, reason), is_misfit=True)
         before = self._clock.work.seconds
         latest = sampled(subgraphs, fed, trial.shapes, guessed=guessed)
         takes_time = self._clock.work.seconds - before > _LITTLE_TIME

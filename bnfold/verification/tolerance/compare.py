@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bnfold.verification.codes import Code
 from bnfold.verification.tolerance.floats import F64, FloatType, float_type, rms, ulps
 from bnfold.verification.verdict import TOO_FAR
 
@@ -58,7 +59,7 @@ class Difference(NamedTuple):
     ``allowed`` is the largest tolerance; where something is too far, it is that of the element with the largest excess,
     so that ``relative`` is above it. ``mean`` is the mean difference in units of the scale. ``beyond`` is the share of
     elements that differ by more than the tolerance. ``elements`` counts the numbers compared, of several results those
-    of the smallest; ``by_size``: some sizes agree.
+    of the smallest; ``by_size``: some sizes agree. ``code`` says how results differ, if they do.
     """
 
     scale: float = 0.0
@@ -73,6 +74,7 @@ class Difference(NamedTuple):
     by_size: bool = False
     mean: float = 0.0
     beyond: float = 0.0
+    code: Code = Code.DIFFERS
 
     @property
     def is_in_doubt(self) -> bool:
@@ -176,6 +178,7 @@ def difference(
         excess=np.inf if pattern else worst,
         same_pattern=not pattern,
         fault=pattern or ("" if worst <= 1 else TOO_FAR),
+        code=Code.OTHER_FORM if pattern else Code.DIFFERS,
         mean=_ratio(mean, scale),
         beyond=_share_beyond(expected, actual, delta, tolerance) if detailed and (pattern or worst > 1) else 0.0,
     )

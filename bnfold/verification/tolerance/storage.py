@@ -62,22 +62,36 @@ def errors(truth: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, An
     return StorageErrors(largest, rms, broken)
 
 
-def growth_fault(name: str, dtype: int | None, before: StorageErrors, after: StorageErrors) -> str:
-    """Return one sentence when the rewritten model errs more than the original; empty when it does not."""
+class Growth(NamedTuple):
+    """How much more the rewritten model errs at an output than the original."""
+
+    output: str
+    text: str
+
+    @property
+    def sentence(self) -> str:
+        """The text, with the name of the output."""
+        return f"output {self.output!r}: {self.text}"
+
+
+def growth_fault(name: str, dtype: int | None, before: StorageErrors, after: StorageErrors) -> Growth | None:
+    """Return how much more the rewritten model errs than the original; None if it does not."""
     if after.broken > before.broken:
-        return (
-            f"output {name!r}: {after.broken} elements overflow or become NaN in the model's own precision, "
-            f"{before.broken} did in the original"
+        return Growth(
+            name,
+            f"{after.broken} elements overflow or become NaN in the model's own precision, "
+            f"{before.broken} did in the original",
         )
     unit = float_type(dtype).roundoff
     if unit <= TRUTH:
-        return ""  # the truth itself is no more precise; comparing in float64 has decided
+        return None  # the truth itself is no more precise; comparing in float64 has decided
     if after.largest > GROWTH * before.largest + max(SLACK * unit, LEAST) and after.rms > GROWTH * before.rms + unit:
-        return (
-            f"output {name!r}: the error against float64 grew from {before.largest:.2g} "
-            f"to {after.largest:.2g} of its largest value in the model's own precision"
+        return Growth(
+            name,
+            f"the error against float64 grew from {before.largest:.2g} to {after.largest:.2g} of its largest value "
+            "in the model's own precision",
         )
-    return ""
+    return None
 
 
 def agrees(found: StorageErrors, dtype: int | None) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import parts, verify
-from bnfold.verification.verdict import LocalRow
+from bnfold.verification.claims import Evidence
 from tests.verification.graphs import Array, Depth, model, numbers
 
 DEPTHS: tuple[Depth, ...] = ("auto", "full", "local")
@@ -183,7 +183,7 @@ def test_one_part_that_stays_open_is_enough(monkeypatch: pytest.MonkeyPatch) -> 
     asked: list[str] = []
     in_whole = parts._in_whole
 
-    def noted(*given: Any) -> LocalRow:
+    def noted(*given: Any) -> Evidence:
         asked.append(given[1].label)
         return in_whole(*given)
 

@@ -9,14 +9,14 @@ import pytest
 
 from bnfold import ir
 from bnfold.errors import Unsupported
-from bnfold.verification import decision, verify
+from bnfold.verification import policy, verify
+from bnfold.verification.claims import Evidence
 from bnfold.verification.end_to_end import examine, ort_check
 from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.reactions import ignores_inputs
 from bnfold.verification.end_to_end.runtime_rejects import RuntimeOpinion
 from bnfold.verification.end_to_end.samples import Samples
 from bnfold.verification.parts import Parts
-from bnfold.verification.verdict import LocalRow
 from tests.verification.graphs import model
 
 
@@ -61,7 +61,7 @@ BODY = "(float[N,3] x) => (float[N,3] y) { a = Relu (x)  y = Neg (a) }"
 
 def test_what_a_runtime_refuses_although_it_takes_the_original_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Float64 and the parts agree; what nobody can run is no result all the same."""
-    real = decision._whole
+    real = policy._whole
 
     def refused(request: Any, draws: Any, *, differed: bool) -> Any:
         from dataclasses import replace
@@ -72,12 +72,12 @@ def test_what_a_runtime_refuses_although_it_takes_the_original_has_failed(monkey
 
     before, after = ir.load(model(BODY, {})), ir.load(model(BODY.replace("Relu (x)", "Max (x, z)"), {"z": np.zeros(1)}))
     assert verify(before, after, runtime="none").verified
-    monkeypatch.setattr(decision, "_whole", refused)
+    monkeypatch.setattr(policy, "_whole", refused)
     verdict = verify(before, after, runtime="none")
     assert (verdict.status, verdict.decided_by) == ("failed", "runtime")
     assert verdict.reason == "it runs the original only"
-    row = LocalRow("Max a", "", ("a",), "failed", 1.0, 0.0, "differs")
-    monkeypatch.setattr(decision, "_parts", lambda *_: Parts(announced=(row,)))
+    row = Evidence("Max a", "", ("a",), "failed", 1.0, 0.0, "differs")
+    monkeypatch.setattr(policy, "_parts", lambda *_: Parts(announced=(row,)))
     assert verify(before, after, runtime="none").decided_by == "local", "a part that differs is worse"
 
 

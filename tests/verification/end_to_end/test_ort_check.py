@@ -14,15 +14,15 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import verify
+from bnfold.verification.claims import Evidence
 from bnfold.verification.end_to_end import examine, ort_check
 from bnfold.verification.inputs.cost import Cost
 from bnfold.verification.parts import Parts
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
-from bnfold.verification.verdict import LocalRow
 from tests.verification.graphs import Array, affine, along, model, numbers, single, statistics
 
 pytest.importorskip("onnxruntime")
-judge = import_module("bnfold.verification.decision")  # the package has a function of this name
+judge = import_module("bnfold.verification.policy")  # the package has a function of this name
 TAIL = "r = Relu (z)  m = MaxPool <kernel_shape = [2, 2]> (r)  n = Neg (m)  y = Softplus (n)"
 
 
@@ -124,7 +124,7 @@ def test_what_a_runtime_cannot_show_is_no_doubt_about_parts(tail: str) -> None:
 def test_float64_looks_at_the_whole_where_a_part_cannot_be_compared(
     runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    skipped = LocalRow("fold", "", ("z",), "skipped", note="it cannot be run")
+    skipped = Evidence("fold", "", ("z",), "skipped", note="it cannot be run")
     monkeypatch.setattr(judge, "check_parts", lambda *_: Parts((), (skipped,)))
     verdict = verify(*pair(), runtime=runtime)
     assert verdict.notes[-1] == "the whole models were compared in float64: fold: it cannot be run"

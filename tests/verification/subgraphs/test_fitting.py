@@ -118,9 +118,9 @@ def test_sizes_in_the_proportion_that_is_declared_fit_before_the_whole_model_is_
         monkeypatch.setattr(fitting, "_fitting", lambda *_: pytest.fail("the whole model was asked"))
     attempt = SubgraphPair.attempt
 
-    def noted(self: SubgraphPair, feeds: Feeds, *, guessed: bool) -> Found:
+    def noted(self: SubgraphPair, feeds: Feeds, numbers: str, *, guessed: bool) -> Found:
         tried.append(feeds["a"].shape)
-        return attempt(self, feeds, guessed=guessed)
+        return attempt(self, feeds, numbers, guessed=guessed)
 
     monkeypatch.setattr(SubgraphPair, "attempt", noted)
     rng = numbers(4)

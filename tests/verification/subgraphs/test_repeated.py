@@ -8,8 +8,10 @@ import onnx
 import pytest
 
 from bnfold import ir
-from bnfold.verification import LocalRow, verify
+from bnfold.verification import Evidence, verify
 from bnfold.verification.changes.extract import Subgraph
+from bnfold.verification.claims import Why
+from bnfold.verification.codes import Code
 from bnfold.verification.coverage.record import Coverage, Table
 from bnfold.verification.subgraphs import pairs, repeated
 from bnfold.verification.subgraphs.pairs import SubgraphPair
@@ -44,7 +46,7 @@ def chain(
     return model(f"{head} {{ {'  '.join(before)} }}", old), model(f"{head} {{ {'  '.join(after)} }}", new)
 
 
-def rows(before: onnx.ModelProto, after: onnx.ModelProto, count: int, monkeypatch: Any) -> tuple[list[LocalRow], int]:
+def rows(before: onnx.ModelProto, after: onnx.ModelProto, count: int, monkeypatch: Any) -> tuple[list[Evidence], int]:
     """One row a region, and how many of them were another one's nodes run again."""
     runs = []
 
@@ -159,6 +161,7 @@ def kept(body: str = "y = Conv (x, w)", **changes: Any) -> SubgraphPair | None:
     return repeated.repeatable(SubgraphPair(cut, part, part, draws=draws, evaluate=cast(Any, None), seed=0, **given))
 
 
+MISFIT = Skip(Why(Code.NO_FIT, "does not fit"))
 TABLE = Table(0, cast(Any, None), cast(Any, None), np.zeros(1), np.zeros(1, bool))
 
 
@@ -167,7 +170,7 @@ TABLE = Table(0, cast(Any, None), cast(Any, None), np.zeros(1), np.zeros(1, bool
     [
         {"tried": []},
         {"tried": [({"x": np.ones(3)}, False, Difference()), ({"x": np.ones(3)}, False, Difference(excess=2.0))]},
-        {"tried": [({"x": np.ones(3)}, False, Difference()), ({"x": np.ones(3)}, False, Skip("does not fit"))]},
+        {"tried": [({"x": np.ones(3)}, False, Difference()), ({"x": np.ones(3)}, False, MISFIT)]},
         {"tried": [({"x": np.broadcast_to(1.0, 1 << 20)}, False, Difference())] * 2},
         {"coverage": Coverage([], [TABLE], follows_from_structure=lambda: True)},
         {"coverage": Coverage([])},

@@ -9,16 +9,16 @@ import pytest
 import bnfold
 from bnfold import ir
 from bnfold.verification import verify
+from bnfold.verification.claims import Evidence
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, random_feeds
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.trials import Found
-from bnfold.verification.verdict import LocalRow
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
 BN = "BatchNormalization"
 
 
-def check(before: onnx.ModelProto, after: onnx.ModelProto, *cuts: ir.Cut) -> list[LocalRow]:
+def check(before: onnx.ModelProto, after: onnx.ModelProto, *cuts: ir.Cut) -> list[Evidence]:
     verdict = verify(ir.load(before), ir.load(after), cuts=cuts, depth="local", runtime="none")
     return list(verdict.local[: len(cuts)])
 
@@ -560,9 +560,9 @@ def test_sizes_at_which_a_region_makes_much_of_little_are_left_out(
     batches: list[int] = []
     attempt = SubgraphPair.attempt
 
-    def counted(subgraphs: SubgraphPair, feeds: Feeds, *, guessed: bool) -> Found:
+    def counted(subgraphs: SubgraphPair, feeds: Feeds, numbers: str, *, guessed: bool) -> Found:
         batches.append(len(feeds["x"]))
-        return attempt(subgraphs, feeds, guessed=guessed)
+        return attempt(subgraphs, feeds, numbers, guessed=guessed)
 
     monkeypatch.setattr(SubgraphPair, "attempt", counted)
     head = "(float[N,4,9,9] x) => (float[N,8,U,V] y)"
@@ -698,9 +698,9 @@ def test_numbers_of_every_kind_at_the_first_sizes_and_of_one_elsewhere(
 ) -> None:
     attempt, seen = SubgraphPair.attempt, list[tuple[int, ...]]()
 
-    def noted(self: SubgraphPair, feeds: Feeds, *, guessed: bool) -> Found:
+    def noted(self: SubgraphPair, feeds: Feeds, numbers: str, *, guessed: bool) -> Found:
         seen.append(feeds["x"].shape)
-        return attempt(self, feeds, guessed=guessed)
+        return attempt(self, feeds, numbers, guessed=guessed)
 
     monkeypatch.setattr(SubgraphPair, "attempt", noted)
     head = "(float[N,64,H,W] x) => (float[a,b,c,d] y)"

@@ -37,7 +37,9 @@ def test_what_is_missing_or_misshapen_is_no_measure() -> None:
 def test_growth_beyond_the_factor_is_a_fault() -> None:
     small = StorageErrors(1e-6, 1e-7, 0)
     assert not growth_fault("y", F32, small, StorageErrors(GROWTH * 1e-6, GROWTH * 1e-7, 0))
-    assert "grew" in growth_fault("y", F32, small, StorageErrors(1e-4, 1e-5, 0))
+    found = growth_fault("y", F32, small, StorageErrors(1e-4, 1e-5, 0))
+    assert found is not None
+    assert "grew" in found.sentence
 
 
 def test_rounding_after_an_exact_original_is_no_fault() -> None:
@@ -49,7 +51,9 @@ def test_one_bad_element_among_good_ones_is_a_draw_of_rounding() -> None:
 
 
 def test_newly_broken_elements_are_a_fault_whatever_the_errors() -> None:
-    assert "overflow" in growth_fault("y", F32, StorageErrors(0.0, 0.0, 0), StorageErrors(0.0, 0.0, 1))
+    found = growth_fault("y", F32, StorageErrors(0.0, 0.0, 0), StorageErrors(0.0, 0.0, 1))
+    assert found is not None
+    assert "overflow" in found.sentence
     assert not growth_fault("y", F32, StorageErrors(0.0, 0.0, 3), StorageErrors(0.0, 0.0, 2))
 
 

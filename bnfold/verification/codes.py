@@ -1,0 +1,149 @@
+"""The codes of evidence: what became of a claim, what each code means, and what a caller can do about it.
+
+Programs read codes. The sentences beside them are for people, and no code reads those.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Code(StrEnum):
+    """What became of a claim, or why there is no more evidence for it; `MEANINGS` explains each."""
+
+    SAME = "same"
+    CONSTANT = "constant"
+    TESTED = "tested"
+    IN_WHOLE = "tested-in-whole"
+
+    DIFFERS = "differs"
+    OTHER_FORM = "other-form"
+    DOES_NOT_RUN = "does-not-run"
+    INTERFACE = "interface"
+    INVALID = "invalid-model"
+    REFUSED = "runtime-refuses"
+    LESS_PRECISE = "less-precise"
+
+    TIME = "time"
+    MEMORY = "memory"
+    NO_KERNEL = "no-kernel"
+    NOT_COMPUTED = "not-computed"
+    RANDOM = "random"
+    NO_FIT = "no-fitting-inputs"
+    TOO_LARGE = "too-large"
+    HIDDEN = "fault-hidden"
+    NO_REACTION = "no-reaction"
+    COARSE = "rounding-hides"
+    NEVER_FINITE = "never-finite"
+    EMPTY = "empty-result"
+    SOME_SIZES = "some-sizes"
+    ASSUMED_SIZES = "assumed-sizes"
+    SOME_DEFAULTS = "some-defaults"
+    ONE_SIDED = "one-sided"
+    NOT_ASKED = "not-asked"
+    UNFED = "inputs-unused"
+    PROMISE = "output-shape"
+    UNCERTAIN = "perhaps-invalid"
+    TOO_OLD = "runtime-too-old"
+    DOUBT = "runtime-doubt"
+    RUNTIME_SILENT = "runtime-silent"
+
+
+class Meaning(NamedTuple):
+    """What a code says of a claim, and what a caller can do; that is empty where nothing has to be done."""
+
+    text: str
+    remedy: str = ""
+
+
+_REPORT = "This is a wrong rewrite. If bnfold made it, report it with the files that --save writes."
+_DATA = "Give recorded inputs with --data."
+
+MEANINGS: dict[Code, Meaning] = {
+    Code.SAME: Meaning("the same operators compute the value from values that are right"),
+    Code.CONSTANT: Meaning("the value follows from stored numbers alone; both models' were evaluated and are equal"),
+    Code.TESTED: Meaning("both models were computed on the same inputs, and agree but for what rounding explains"),
+    Code.IN_WHOLE: Meaning("the whole models agree, on inputs on which a fault in this part would show"),
+    Code.DIFFERS: Meaning("the results differ by more than rounding the new weights explains", _REPORT),
+    Code.OTHER_FORM: Meaning("the results have other shapes or types, or NaN or infinities in other places", _REPORT),
+    Code.DOES_NOT_RUN: Meaning("the rewritten model does not run on what the original takes", _REPORT),
+    Code.INTERFACE: Meaning("inputs or outputs have other names, types or shapes", "Compare models of one interface."),
+    Code.INVALID: Meaning("onnx's checker or inference rejects the rewritten model, and not the original", _REPORT),
+    Code.REFUSED: Meaning("a runtime takes the original, and not the rewritten model", _REPORT),
+    Code.LESS_PRECISE: Meaning(
+        "in the models' own types, the rewritten model errs more than rounding explains",
+        _REPORT,
+    ),
+    Code.TIME: Meaning("comparing takes more time than there is for it", "Raise --verify-seconds as the message says."),
+    Code.MEMORY: Meaning(
+        "comparing takes more memory than there is",
+        "Use a machine with more memory, or smaller sizes (--input).",
+    ),
+    Code.NO_KERNEL: Meaning(
+        "bnfold cannot compute an operator of the part, and no runtime was there that does",
+        "Install onnxruntime, or compare the result in a runtime that has the operator.",
+    ),
+    Code.NOT_COMPUTED: Meaning(
+        "bnfold's own operators cannot compute the part: its operators' texts leave a choice, or have no such form",
+        "Compare the result in your own runtime.",
+    ),
+    Code.RANDOM: Meaning("the part draws random numbers in another way than before", "Nothing can be compared there."),
+    Code.NO_FIT: Meaning(
+        "the original runs on none of the sizes and numbers that were tried",
+        "Give sizes with --input NAME=N,…, or recorded inputs with --data.",
+    ),
+    Code.TOO_LARGE: Meaning(
+        "every size that the part can have is too large to try",
+        "Give smaller sizes with --input.",
+    ),
+    Code.HIDDEN: Meaning("the results agree, and would also agree if the named thing were wrong", _DATA),
+    Code.NO_REACTION: Meaning(
+        "no output changes with the new weights on the inputs that were tried: they may be saturated",
+        _DATA,
+    ),
+    Code.COARSE: Meaning("rounding the new weights moves the results so far that it would hide a fault", _DATA),
+    Code.NEVER_FINITE: Meaning("results are NaN or infinite whatever is fed, so that a fault would not show", _DATA),
+    Code.EMPTY: Meaning("the results have no elements at the sizes that were tried", "Give sizes with --input."),
+    Code.SOME_SIZES: Meaning(
+        "the results agree at some sizes or ranks only, and the model does not declare which it gets",
+        "Fix the sizes with --fix-shapes, or give those that occur with --input.",
+    ),
+    Code.ASSUMED_SIZES: Meaning(
+        "sizes had to be assumed, and at those the rewritten part is another one",
+        "Declare the sizes, or give them with --input.",
+    ),
+    Code.SOME_DEFAULTS: Meaning(
+        "the results agree only while nobody feeds the inputs that have defaults",
+        "Say what they are with --overridable freeze, or keep.",
+    ),
+    Code.ONE_SIDED: Meaning(
+        "a value at the edge of the part is in one of the models only",
+        "Verify with --verify full.",
+    ),
+    Code.NOT_ASKED: Meaning("the options leave this comparison out", "Verify with --verify auto."),
+    Code.UNFED: Meaning(
+        "inputs are no longer used, and were compared at their default values only",
+        "Feed them with --data, or keep them with --overridable keep.",
+    ),
+    Code.PROMISE: Meaning(
+        "an output is declared with another shape than before, and no run proves it",
+        "Verify with --verify full.",
+    ),
+    Code.UNCERTAIN: Meaning(
+        "onnx rejects the rewritten model; whether it would reject the original cannot be told",
+        "Load the result where it will run.",
+    ),
+    Code.TOO_OLD: Meaning(
+        "the runtime lacks an opset, an IR version or an operator that the result needs",
+        "Use a newer runtime, or convert to an older --opset.",
+    ),
+    Code.DOUBT: Meaning(
+        "a runtime takes neither model, for different reasons, or ended while it had the result",
+        "Load the result where it will run.",
+    ),
+    Code.RUNTIME_SILENT: Meaning(
+        "a runtime did not run the model, or what it computed shows nothing",
+        "Compare the result in your own runtime.",
+    ),
+}

@@ -1,0 +1,41 @@
+"""Why there is no comparison: what stops an experiment, as a reason with its code."""
+
+from __future__ import annotations
+
+from bnfold import reference
+from bnfold.errors import BadInput
+from bnfold.verification.claims import Why
+from bnfold.verification.codes import Code
+
+
+class Obstacle(Exception):
+    """Ends an experiment; ``why`` is the reason."""
+
+    def __init__(self, why: Why) -> None:
+        super().__init__(why.text)
+        self.why = why
+
+
+class Impossible(Obstacle):
+    """The whole models cannot be compared."""
+
+
+class Broken(Obstacle):
+    """The rewritten model does not run where the original does."""
+
+
+def not_run(error: Exception, what: str = "") -> Why:
+    """Return why ``what`` cannot be run, from the error that says so."""
+    text = f"{what}: {error}" if what else str(error)
+    if isinstance(error, reference.Random):
+        return Why(Code.RANDOM, text)
+    if isinstance(error, BadInput | reference.Misfit | reference.TooShort):
+        return Why(Code.NO_FIT, text)
+    if isinstance(error, reference.OutOfTime):
+        return Why(Code.TIME, text)
+    if isinstance(error, MemoryError):
+        return Why(Code.MEMORY, text)
+    if isinstance(error, reference.CannotEvaluate):
+        code = Code.NOT_COMPUTED if error.reason else Code.NO_KERNEL
+        return Why(code, text, {"node": error.node, "operator": error.op, "version": error.version})
+    return Why(Code.NOT_COMPUTED, text)

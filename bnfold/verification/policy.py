@@ -1,0 +1,240 @@
+"""Which provers are asked, in which order, and at what price: what decides is what is cheapest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from bnfold.ir.time_limit import LimitStruck, ends_at, look_at_clock
+from bnfold.verification import sentences
+from bnfold.verification.changes.control_flow import in_one_form
+from bnfold.verification.changes.interface import flaw, interface_fault
+from bnfold.verification.changes.narrower import next_step
+from bnfold.verification.claims import Evidence, Experiment, Why
+from bnfold.verification.claims import Status as EvidenceStatus
+from bnfold.verification.codes import Code
+from bnfold.verification.comparing.sizes import original_in_one_form
+from bnfold.verification.conclusion import (
+    Opinion,
+    as_declared,
+    by_parts,
+    conclude,
+    first_failed,
+    kind_of_part,
+    number_verified,
+    sentence_of,
+    verdict_of,
+)
+from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, start_opinion
+from bnfold.verification.obstacles import Broken, Impossible
+from bnfold.verification.parts import Parts, check_parts, cut_off
+from bnfold.verification.request import Request
+from bnfold.verification.subgraphs.verifier import SubgraphVerifier
+from bnfold.verification.tolerance.rounding import PerturbedWeights
+from bnfold.verification.verdict import Status, Verdict
+
+if TYPE_CHECKING:
+    from bnfold.verification.end_to_end.examine import Whole
+    from bnfold.verification.end_to_end.ort_check import Guard
+
+_WHOLE = "the whole models"
+
+SubgraphPair = Callable[[], SubgraphVerifier]
+"""Makes what compares the changed parts, on first use."""
+
+
+class Dearer(NamedTuple):
+    """The cheap tests do not decide, so the whole models are compared in float64.
+
+    ``why`` is the reason, None for small models; ``fault`` is a difference that a runtime showed. ``differed``: a part
+    did. All ``parts`` were compared, and are not looked for again if the whole models cannot be; None if some were not.
+    ``opinion`` is that of a runtime that was given both models.
+    """
+
+    why: Why | None = None
+    fault: Why | None = None
+    parts: Parts | None = None
+    differed: bool = False
+    opinion: RuntimeOpinion = TAKEN
+
+
+def judge(request: Request) -> Verdict:
+    """Run the tests that the request's depth asks for, and decide.
+
+    First the interface: inputs, outputs, and what is missing. Depth ``auto`` compares each changed part in float64 and
+    the whole models in a runtime (`_in_layers`); only if that does not decide, the whole models in float64
+    (`_in_depth`). Depth ``full`` begins with the whole models in float64, ``local`` compares parts alone. With a
+    tolerance, the outputs of the whole models are compared in a runtime, and nothing else. All of it ends at the limit
+    on the clock. If models differ because one is a narrower version of the other, the verdict says how to compare them.
+    """
+    try:
+        with ends_at(request.clock.end):
+            verdict = _judged(request)
+    except LimitStruck:
+        verdict = verdict_of(request, "unverified", request.clock.over(), "nothing")
+    verdict = replace(verdict, ledger=tuple(request.ledger))
+    if verdict.verified or request.cuts or request.checks.tolerance is not None:
+        return verdict
+    step = next_step(request.before, request.after)
+    return replace(verdict, reason=f"{verdict.reason}; {step}") if step else verdict
+
+
+def _judged(request: Request) -> Verdict:
+    is_within = request.checks.tolerance is not None
+    fault = interface_fault(request.before, request.after, any_float=is_within)
+    if fault:
+        return verdict_of(request, "failed", Why(Code.INTERFACE, fault), "interface")
+    if missing := flaw(request.after):
+        status: Status = "unverified" if flaw(request.before) else "failed"
+        why = Why(Code.INVALID, f"the rewritten model cannot be computed: {missing}")
+        return verdict_of(request, status, why, "interface")
+    if is_within:
+        from bnfold.verification.end_to_end.within import judge_within
+
+        # It ran both models; a note says if the runtime did not run the original.
+        return as_declared(request, None, judge_within(request), lambda: TAKEN)
+    with request.clock.phase("weights"):
+        draws = PerturbedWeights(request.before, request.after)
+    subgraphs = cache(partial(_verifier, request, draws))
+    with start_opinion(request) as opinion:
+        layered = _in_layers(request, draws, subgraphs, opinion)
+        return layered if isinstance(layered, Verdict) else _in_depth(request, draws, subgraphs, opinion, layered)
+
+
+def _verifier(request: Request, draws: PerturbedWeights) -> SubgraphVerifier:
+    """Return what compares the changed parts, of models whose control flow is in one form."""
+    before, after = original_in_one_form(request), in_one_form(request.after)
+    if before is request.before and after is request.after:
+        return SubgraphVerifier(request, draws)
+    return SubgraphVerifier(replace(request, before=before, after=after, _found={}), PerturbedWeights(before, after))
+
+
+def _in_depth(
+    request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, opinion: Opinion, asked: Dearer
+) -> Verdict:
+    """Compare the whole models in float64, and by parts the changes that this comparison would not show."""
+    try:
+        whole, obstacle = _whole(request, draws, differed=asked.differed)
+    except Broken as finding:
+        request.ledger.enter(_about_whole(request, "failed", finding.why))
+        return _unless_empty(request, verdict_of(request, "failed", finding.why, "float64"))
+    parts = asked.parts if whole is None and asked.parts is not None else _parts(request, subgraphs, whole)
+    verdict = conclude(request, whole, obstacle, parts)
+    if asked.fault is not None and verdict.verified and whole is None:
+        reason = f"the parts agree, but {asked.fault}"
+        verdict = replace(verdict, status="unverified", reason=reason, decided_by="nothing", code=asked.fault.code)
+    if asked.why is not None and whole is not None:
+        note = f"the whole models were compared in float64: {asked.why}"
+        verdict = replace(verdict, notes=(*verdict.notes, note))
+    if verdict.status == "failed":
+        return _unless_empty(request, verdict)
+    has_run = whole is not None and any(row.ran_after for row in whole.witnesses)
+    given = asked.opinion if whole is None else whole.opinion
+    if given.is_refusal:
+        return as_declared(request, whole, verdict, lambda: given)
+    return as_declared(request, whole, verdict, (lambda: TAKEN) if has_run else opinion)
+
+
+def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
+    """Lower a failure to unverified if the models differ only when a declared size of 0 is read as dynamic.
+
+    Not for bnfold's own rewrites (those with cuts): bnfold reads 0 as dynamic, so they have to hold for all sizes.
+    """
+    if request.cuts or verdict.decided_by == "interface":
+        return verdict
+    from bnfold.verification.end_to_end.empty import agree_as_declared
+
+    if not agree_as_declared(request):
+        return verdict
+    reason = f"the models agree at the declared size 0, but not if 0 means a dynamic size: {verdict.reason}"
+    why = Why(Code.SOME_SIZES, reason)
+    return replace(verdict, status="unverified", reason=why.text, code=why.code, decided_by="nothing", localised=None)
+
+
+def _in_layers(
+    request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, opinion: Opinion
+) -> Verdict | Dearer:
+    """Compare each part in float64 and the whole models in a runtime; return a verdict, or why that does not decide."""
+    if request.checks.depth != "auto":
+        return Dearer()
+    from bnfold.verification.end_to_end.ort_check import start_guard
+
+    with start_guard(request, draws) as wait:
+        if wait is None:
+            return Dearer()
+        parts = _parts(request, subgraphs, None, True)
+        with request.clock.phase("witness"):
+            found = wait()
+    request.ledger.enter(_by_runtime(request, found))
+    # What changed in an announced part that cannot be compared is among the others.
+    open_row = first_failed(parts.rows) or next((row for row in parts.others if row.status != "verified"), None)
+    why = found.fault or found.doubt or (sentence_of(open_row) if open_row is not None else None)
+    if why is not None:
+        differed = first_failed(parts.rows) is not None
+        return Dearer(why, found.fault, parts if parts.are_all else None, differed, found.opinion)
+    verdict = by_parts(request, None, found.left_out, parts)
+    if found.witness is not None and found.left_out is None:
+        whole = f"{found.witness.witness}: {'; '.join(found.witness.notes)}"
+        reason = sentences.parts_agree(number_verified(parts.rows), kind_of_part(request), whole)
+        verdict = replace(verdict, reason=reason, witnesses=(found.witness,), samples=1)
+    has_run = found.witness is not None and found.witness.ran_after
+    return as_declared(request, None, verdict, (lambda: TAKEN) if has_run else opinion)
+
+
+def _by_runtime(request: Request, found: Guard) -> Evidence:
+    """Return the evidence of a runtime on the whole models, which decides nothing by itself."""
+    row = Evidence(_WHOLE, "", _outputs(request), "verified", prover="runtime")
+    if found.fault is not None:
+        return replace(row, status="failed", code=found.fault.code, note=found.fault.text)
+    if (why := found.doubt or found.left_out) is not None:
+        return row.opened(why)
+    if found.witness is None:
+        return row.opened(Why(Code.NOT_ASKED, "no runtime was asked"))
+    return replace(row, note=f"{found.witness.witness}: {'; '.join(found.witness.notes)}")
+
+
+def _about_whole(
+    request: Request, status: EvidenceStatus, why: Why, experiments: tuple[Experiment, ...] = ()
+) -> Evidence:
+    """Return evidence on the whole models in float64."""
+    row = Evidence(_WHOLE, "", _outputs(request), status, note=why.text, code=why.code, data=why.data, prover="whole")
+    return replace(row, experiments=experiments)
+
+
+def _outputs(request: Request) -> tuple[str, ...]:
+    return tuple(value.name for value in request.before.graph.outputs)
+
+
+def _whole(request: Request, draws: PerturbedWeights, *, differed: bool) -> tuple[Whole | None, Why | None]:
+    """Return the comparison of the whole models in float64, or the reason why there is none."""
+    if request.checks.depth == "local":
+        return None, Why(Code.NOT_ASKED, "whole models were not compared (--verify local)")
+    from bnfold.verification.end_to_end.examine import examine_whole  # as slow as comparing small parts
+
+    try:
+        look_at_clock()
+        whole = examine_whole(request, draws, differs=differed)
+    except Impossible as reason:
+        obstacle = reason.why
+    except LimitStruck:
+        obstacle = request.clock.over()
+    else:
+        why = whole.fault or whole.doubt or Why(Code.TESTED, sentences.agree(whole.rows, len(whole.seen)))
+        status: EvidenceStatus = "failed" if whole.fault else "skipped" if whole.doubt else "verified"
+        request.ledger.enter(_about_whole(request, status, why, whole.experiments))
+        return whole, None
+    request.ledger.enter(_about_whole(request, "skipped", obstacle))
+    return None, obstacle
+
+
+def _parts(request: Request, subgraphs: SubgraphPair, whole: Whole | None, is_first: bool = False) -> Parts:
+    """Compare the changed parts. After the whole models, only those that they do not show, or to locate a fault."""
+    if request.checks.depth == "full" and (whole is None or (whole.doubt is not None and whole.fault is None)):
+        return Parts()
+    with request.clock.phase("local"):
+        try:
+            return check_parts(subgraphs(), whole, is_first)
+        except LimitStruck:
+            return Parts(others=cut_off(request))
