@@ -18,6 +18,7 @@ class Code(StrEnum):
     IN_WHOLE = "tested-in-whole"
 
     DIFFERS = "differs"
+    NOT_EQUAL = "not-equal"
     OTHER_FORM = "other-form"
     DOES_NOT_RUN = "does-not-run"
     INTERFACE = "interface"
@@ -50,7 +51,7 @@ class Code(StrEnum):
     RUNTIME_SILENT = "runtime-silent"
 
 
-class Meaning(NamedTuple):
+class CodeText(NamedTuple):
     """What a code says of a claim, and what a caller can do; that is empty where nothing has to be done."""
 
     text: str
@@ -60,89 +61,90 @@ class Meaning(NamedTuple):
 _REPORT = "This is a wrong rewrite. If bnfold made it, report it with the files that --save writes."
 _DATA = "Give recorded inputs with --data."
 
-MEANINGS: dict[Code, Meaning] = {
-    Code.SAME: Meaning("the same operators compute the value from values that are right"),
-    Code.CONSTANT: Meaning("the value follows from stored numbers alone; both models' were evaluated and are equal"),
-    Code.TESTED: Meaning("both models were computed on the same inputs, and agree but for what rounding explains"),
-    Code.IN_WHOLE: Meaning("the whole models agree, on inputs on which a fault in this part would show"),
-    Code.DIFFERS: Meaning("the results differ by more than rounding the new weights explains", _REPORT),
-    Code.OTHER_FORM: Meaning("the results have other shapes or types, or NaN or infinities in other places", _REPORT),
-    Code.DOES_NOT_RUN: Meaning("the rewritten model does not run on what the original takes", _REPORT),
-    Code.INTERFACE: Meaning("inputs or outputs have other names, types or shapes", "Compare models of one interface."),
-    Code.INVALID: Meaning("onnx's checker or inference rejects the rewritten model, and not the original", _REPORT),
-    Code.REFUSED: Meaning("a runtime takes the original, and not the rewritten model", _REPORT),
-    Code.LESS_PRECISE: Meaning(
+MEANINGS: dict[Code, CodeText] = {
+    Code.SAME: CodeText("the same operators compute the value from values that are right"),
+    Code.CONSTANT: CodeText("the value follows from stored numbers alone; both models' were evaluated and are equal"),
+    Code.TESTED: CodeText("both models were computed on the same inputs, and agree but for what rounding explains"),
+    Code.IN_WHOLE: CodeText("the whole models agree, on inputs on which a fault in this part would show"),
+    Code.DIFFERS: CodeText("the results differ by more than rounding the new weights explains", _REPORT),
+    Code.NOT_EQUAL: CodeText("integers, truths or words differ, for which nothing is allowed", _REPORT),
+    Code.OTHER_FORM: CodeText("the results have other shapes or types, or NaN or infinities elsewhere", _REPORT),
+    Code.DOES_NOT_RUN: CodeText("the rewritten model does not run on what the original takes", _REPORT),
+    Code.INTERFACE: CodeText("inputs or outputs have other names, types or shapes", "Compare models of one interface."),
+    Code.INVALID: CodeText("onnx's checker or inference rejects the rewritten model, and not the original", _REPORT),
+    Code.REFUSED: CodeText("a runtime takes the original, and not the rewritten model", _REPORT),
+    Code.LESS_PRECISE: CodeText(
         "in the models' own types, the rewritten model errs more than rounding explains",
         _REPORT,
     ),
-    Code.TIME: Meaning("comparing takes more time than there is for it", "Raise --verify-seconds as the message says."),
-    Code.MEMORY: Meaning(
+    Code.TIME: CodeText("comparing takes more time than there is for it", "Raise --verify-seconds as it says."),
+    Code.MEMORY: CodeText(
         "comparing takes more memory than there is",
         "Use a machine with more memory, or smaller sizes (--input).",
     ),
-    Code.NO_KERNEL: Meaning(
+    Code.NO_KERNEL: CodeText(
         "bnfold cannot compute an operator of the part, and no runtime was there that does",
         "Install onnxruntime, or compare the result in a runtime that has the operator.",
     ),
-    Code.NOT_COMPUTED: Meaning(
+    Code.NOT_COMPUTED: CodeText(
         "bnfold's own operators cannot compute the part: its operators' texts leave a choice, or have no such form",
         "Compare the result in your own runtime.",
     ),
-    Code.RANDOM: Meaning("the part draws random numbers in another way than before", "Nothing can be compared there."),
-    Code.NO_FIT: Meaning(
+    Code.RANDOM: CodeText("the part draws random numbers in another way than before", "Nothing can be compared there."),
+    Code.NO_FIT: CodeText(
         "the original runs on none of the sizes and numbers that were tried",
         "Give sizes with --input NAME=N,…, or recorded inputs with --data.",
     ),
-    Code.TOO_LARGE: Meaning(
+    Code.TOO_LARGE: CodeText(
         "every size that the part can have is too large to try",
         "Give smaller sizes with --input.",
     ),
-    Code.HIDDEN: Meaning("the results agree, and would also agree if the named thing were wrong", _DATA),
-    Code.NO_REACTION: Meaning(
+    Code.HIDDEN: CodeText("the results agree, and would also agree if the named thing were wrong", _DATA),
+    Code.NO_REACTION: CodeText(
         "no output changes with the new weights on the inputs that were tried: they may be saturated",
         _DATA,
     ),
-    Code.COARSE: Meaning("rounding the new weights moves the results so far that it would hide a fault", _DATA),
-    Code.NEVER_FINITE: Meaning("results are NaN or infinite whatever is fed, so that a fault would not show", _DATA),
-    Code.EMPTY: Meaning("the results have no elements at the sizes that were tried", "Give sizes with --input."),
-    Code.SOME_SIZES: Meaning(
+    Code.COARSE: CodeText("rounding the new weights moves the results so far that it would hide a fault", _DATA),
+    Code.NEVER_FINITE: CodeText("results are NaN or infinite whatever is fed, so that a fault would not show", _DATA),
+    Code.EMPTY: CodeText("the results have no elements at the sizes that were tried", "Give sizes with --input."),
+    Code.SOME_SIZES: CodeText(
         "the results agree at some sizes or ranks only, and the model does not declare which it gets",
         "Fix the sizes with --fix-shapes, or give those that occur with --input.",
     ),
-    Code.ASSUMED_SIZES: Meaning(
+    Code.ASSUMED_SIZES: CodeText(
         "sizes had to be assumed, and at those the rewritten part is another one",
         "Declare the sizes, or give them with --input.",
     ),
-    Code.SOME_DEFAULTS: Meaning(
+    Code.SOME_DEFAULTS: CodeText(
         "the results agree only while nobody feeds the inputs that have defaults",
         "Say what they are with --overridable freeze, or keep.",
     ),
-    Code.ONE_SIDED: Meaning(
+    Code.ONE_SIDED: CodeText(
         "a value at the edge of the part is in one of the models only",
         "Verify with --verify full.",
     ),
-    Code.NOT_ASKED: Meaning("the options leave this comparison out", "Verify with --verify auto."),
-    Code.UNFED: Meaning(
+    Code.NOT_ASKED: CodeText("the options leave this comparison out", "Verify with --verify auto."),
+    Code.UNFED: CodeText(
         "inputs are no longer used, and were compared at their default values only",
         "Feed them with --data, or keep them with --overridable keep.",
     ),
-    Code.PROMISE: Meaning(
+    Code.PROMISE: CodeText(
         "an output is declared with another shape than before, and no run proves it",
         "Verify with --verify full.",
     ),
-    Code.UNCERTAIN: Meaning(
+    Code.UNCERTAIN: CodeText(
         "onnx rejects the rewritten model; whether it would reject the original cannot be told",
         "Load the result where it will run.",
     ),
-    Code.TOO_OLD: Meaning(
+    Code.TOO_OLD: CodeText(
         "the runtime lacks an opset, an IR version or an operator that the result needs",
         "Use a newer runtime, or convert to an older --opset.",
     ),
-    Code.DOUBT: Meaning(
+    Code.DOUBT: CodeText(
         "a runtime takes neither model, for different reasons, or ended while it had the result",
         "Load the result where it will run.",
     ),
-    Code.RUNTIME_SILENT: Meaning(
+    Code.RUNTIME_SILENT: CodeText(
         "a runtime did not run the model, or what it computed shows nothing",
         "Compare the result in your own runtime.",
     ),

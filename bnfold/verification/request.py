@@ -34,6 +34,11 @@ def budget_of(limit_seconds: float) -> float:
     return max(min(limit_seconds, _QUICK), limit_seconds / _BUSY)
 
 
+def seconds_until(end: float) -> float:
+    """Return the seconds until ``end``; never below a tenth, so that a limit stays a limit."""
+    return max(0.1, end - time.monotonic())
+
+
 class Clock:
     """Where the time went, and how much is left. It starts when it is made; phases add up by name.
 
@@ -54,8 +59,8 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """Seconds until the limit; never below a tenth, so that a limit stays a limit."""
-        return max(0.1, self.end - time.monotonic())
+        """Seconds until the limit."""
+        return seconds_until(self.end)
 
     @property
     def is_over(self) -> bool:

@@ -142,5 +142,7 @@ class Verdict:
         """Return plain JSON types; numbers that JSON cannot express (nan, inf) become strings."""
         document = {"summary": self.summary, **dataclasses.asdict(self)}
         del document["ledger"]
+        for row in document["local"]:
+            del row["experiments"]
         plain: dict[str, Any] = to_json(document)
         return plain

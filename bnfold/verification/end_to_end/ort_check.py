@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import copy_context
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -28,15 +27,15 @@ from bnfold.verification.changes.interface import broken_promise, narrowed, unpr
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import original_at, sizes_of_original
-from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, opinion_of
+from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, Source, opinion_of
 from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Choice, Shapes
 from bnfold.verification.inputs.cost import Cost, estimate_pair, memory_there_is, session_seconds
 from bnfold.verification.inputs.drawing import Feeds, random_feeds
 from bnfold.verification.inputs.sized import fitted, sized
-from bnfold.verification.request import RUNTIME_SHARE, Request
+from bnfold.verification.request import RUNTIME_SHARE, Request, seconds_until
 from bnfold.verification.runtimes.helpers import Sample
-from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
+from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult, stored
 from bnfold.verification.runtimes.threads import in_background
 from bnfold.verification.tolerance.compare import pattern_fault
 from bnfold.verification.tolerance.discontinuities import discontinuous_inputs
@@ -122,9 +121,63 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
         unless_run = Guard(left_out=None if sizes[-1].seconds < most else _too_long(sizes[-1].seconds))
         moved = draws.removed.moved(_SMALL) if affordable else {}
         has_new = not draws.removed.are_renamed
-        guarded = partial(copy_context().run, _guard, request, affordable, moved, has_new, unless_run)
-        with in_background(guarded) as wait:
-            yield wait
+        plans = [partial(_planned, request, choice, moved) for choice in affordable]
+        with ExitStack() as first:
+            begun = first.enter_context(_started(plans[0]())) if plans else None
+            yield partial(_guard, request, begun, plans[1:], has_new, unless_run)
+
+
+class _Plan(NamedTuple):
+    """One run of both models in a runtime, and of the original with its weights moved: all that a thread is given.
+
+    ``sides`` are the models, in memory or as files; a text says why there is no file.
+    """
+
+    runtime: str
+    sides: tuple[Source, Source]
+    feeds: Feeds
+    moved: Feeds
+    end: float
+    shapes: Shapes
+
+    def run(self) -> _Answers:
+        """Run both models, and if both run, the original with its weights moved."""
+        before, after = map(self._run, self.sides)
+        have_run = before.ran and after.ran
+        spread = self._run(self.sides[0], self.moved) if have_run and self.moved else None
+        return _Answers(self.shapes, before, after, spread)
+
+    def _run(self, side: Source, moved: Feeds | None = None) -> RuntimeResult:
+        return RuntimeProcess(self.runtime).run(side, [self.feeds], seconds_until(self.end), moved)
+
+
+class _Answers(NamedTuple):
+    """What the runtime made of both models, and of the original with its weights moved, at some shapes."""
+
+    shapes: Shapes
+    before: RuntimeResult
+    after: RuntimeResult
+    spread: RuntimeResult | None
+
+
+def _planned(request: Request, choice: Choice, moved: Feeds) -> _Plan:
+    feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, 0)
+    sides = request.sources
+    if _is_resized(request.before, choice.shapes):
+        resized = original_at(request, choice), sized(request.after, choice.shapes)
+        sides = as_read(resized[0], None, request.policy), as_read(resized[1], None, request.policy)
+    return _Plan(request.checks.runtime, sides, feeds, moved, request.clock.end, choice.shapes)
+
+
+@contextmanager
+def _started(plan: _Plan) -> Iterator[Callable[[], _Answers]]:
+    """Run a plan beside other work; it is given files, for others go on to work with the models."""
+    with (
+        stored(plan.sides[0]) as before,
+        stored(plan.sides[1]) as after,
+        in_background(plan._replace(sides=(before, after)).run) as wait,
+    ):
+        yield wait
 
 
 def _too_long(seconds: float) -> Why:
@@ -209,7 +262,13 @@ def _is_narrower(request: Request, model: ir.Model) -> bool:
     return (has_halves and request.once(_is_changed)) or bool(unread(request.before, request.after, ()))
 
 
-def _guard(request: Request, sizes: Sequence[Choice], moved: Feeds, has_new: bool, unless_run: Guard) -> Guard:
+def _guard(
+    request: Request,
+    begun: Callable[[], _Answers] | None,
+    others: Sequence[Callable[[], _Plan]],
+    has_new: bool,
+    unless_run: Guard,
+) -> Guard:
     """Return the result at the first sizes at which the runtime runs the original.
 
     Smaller sizes than declared only count where the results agree: a rewrite may rely on the declared ones. If nothing
@@ -217,29 +276,26 @@ def _guard(request: Request, sizes: Sequence[Choice], moved: Feeds, has_new: boo
     """
     found = unless_run
     try:
-        for choice in sizes:
-            found = _guard_at(request, choice, moved, has_new)
+        for answers in chain([begun()] if begun is not None else [], (plan().run() for plan in others)):
+            look_at_clock()
+            found = _weighed(request, answers, has_new)
             has_run = found.witness is None or found.witness.ran_before
-            if has_run and not ((found.doubt or found.fault) and _is_resized(request.before, choice.shapes)):
+            is_no_finding = found.doubt is None and found.fault is None
+            if has_run and (is_no_finding or not _is_resized(request.before, answers.shapes)):
                 return found
     except LimitStruck:
         return Guard(left_out=request.clock.over())
-    return unless_run if unless_run.left_out else found
+    return unless_run if unless_run.left_out is not None else found
 
 
-def _guard_at(request: Request, choice: Choice, moved: Feeds, has_new: bool) -> Guard:
-    feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, 0)
-    sides = request.sources
-    if _is_resized(request.before, choice.shapes):
-        resized = original_at(request, choice), sized(request.after, choice.shapes)
-        sides = as_read(resized[0], None, request.policy), as_read(resized[1], None, request.policy)
-    before, after = (_run(request, side, feeds) for side in sides)
+def _weighed(request: Request, answers: _Answers, has_new: bool) -> Guard:
+    _, before, after, spread = answers
     row = RuntimeRow(before.runtime, None, before.ran, after.ran, tuple(filter(None, (before.error, after.error))))
     if not before.ran:
         return Guard(row, left_out=_silent(f"{before.runtime} does not run the original: {before.error}"))
     if not after.ran:
-        return _not_run(row, opinion_of(before, after), at_declared=sides is request.sources)
-    spread = _run(request, sides[0], feeds, moved) if moved else None
+        at_declared = not _is_resized(request.before, answers.shapes)
+        return _not_run(row, opinion_of(before, after), at_declared=at_declared)
     if has_new and (spread is None or not spread.ran):
         return Guard(row, left_out=_silent("nothing shows what rounding does to the whole models"))
     old, new = before.results[0], after.results[0]
@@ -260,11 +316,6 @@ def _not_run(row: RuntimeRow, opinion: RuntimeOpinion, *, at_declared: bool) -> 
 
 def _silent(reason: str) -> Why:
     return Why(Code.RUNTIME_SILENT, reason)
-
-
-def _run(request: Request, side: ir.Model | Path, feeds: Feeds, moved: Feeds | None = None) -> RuntimeResult:
-    look_at_clock()
-    return RuntimeProcess(request.checks.runtime).run(side, [feeds], request.clock.left, moved)
 
 
 def _compared(row: RuntimeRow, old: Sample, new: Sample, moved: Sample | None) -> Guard:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
@@ -16,11 +15,11 @@ from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, opinion_of, session_too_long
 from bnfold.verification.inputs.drawing import Feeds
-from bnfold.verification.request import Request
-from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
+from bnfold.verification.request import Request, seconds_until
+from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult, stored
 from bnfold.verification.runtimes.threads import in_background
 from bnfold.verification.tolerance.floats import HALVES
-from bnfold.verification.tolerance.storage import Growth, StorageErrors, agrees, errors, growth_fault
+from bnfold.verification.tolerance.storage import PrecisionLoss, StorageErrors, agrees, errors, growth_fault
 from bnfold.verification.verdict import OutputRow, RuntimeRow
 
 OWN = "bnfold's kernels in the models' own precision"
@@ -39,8 +38,8 @@ class RuntimeErrors:
 
     errors_before: Mapping[str, StorageErrors] = field(default_factory=dict)
     errors_after: Mapping[str, StorageErrors] = field(default_factory=dict)
-    fault: Growth | None = None
-    suspicion: Growth | None = None
+    fault: PrecisionLoss | None = None
+    suspicion: PrecisionLoss | None = None
     opinion: RuntimeOpinion = TAKEN
     rows: tuple[RuntimeRow, ...] = ()
     notes: tuple[str, ...] = ()
@@ -70,10 +69,20 @@ def start_runtimes(request: Request, samples: Sequence[Sample]) -> Iterator[Call
     if request.checks.runtime == "none":
         yield lambda: None
         return
-    feeds = [sample.feeds for sample in samples]
-    before, after = request.sources
-    with in_background(lambda: (_run(request, before, feeds), _run(request, after, feeds))) as wait:
-        yield wait  # another processor evaluates in float64 meanwhile
+    if seconds := session_too_long(request, request.clock.budget):
+        reason = f"not asked: opening the model takes about {seconds:.0f} s"
+        silent = RuntimeResult(request.checks.runtime, error=reason, obstacle="not looked")
+        yield lambda: (silent, silent)
+        return
+    feeds, runtime, end = [sample.feeds for sample in samples], request.checks.runtime, request.clock.end
+    with stored(request.sources[0]) as before, stored(request.sources[1]) as after:
+
+        def run() -> Answers:
+            process = RuntimeProcess(runtime)
+            return process.run(before, feeds, seconds_until(end)), process.run(after, feeds, seconds_until(end))
+
+        with in_background(run) as wait:
+            yield wait  # another processor evaluates in float64 meanwhile
 
 
 def evaluate_runtimes(
@@ -116,7 +125,7 @@ def _second_opinion(
     return replace(evidence, notes=(*evidence.notes, note))
 
 
-def _half_fault(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> Growth | None:
+def _half_fault(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> PrecisionLoss | None:
     """Return the fault that our own kernels find in a 16-bit model; else None.
 
     Runtimes compute in float32 between nodes and do not notice overflow there.
@@ -140,16 +149,6 @@ def recorded(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> li
     why = _IN_TRAINING if is_forced(request.before, request.policy) else _ILL_CONDITIONED
     notes = tuple(_disagreement(name, found[name], why) for name in found if not _agrees(pair, name, found[name]))
     return [RuntimeRow("recorded outputs", not notes, ran_before=True, ran_after=False, notes=notes)]
-
-
-def _run(request: Request, model: ir.Model | Path, feeds: Sequence[Feeds]) -> RuntimeResult:
-    if seconds := session_too_long(request, request.clock.budget):
-        return RuntimeResult(
-            request.checks.runtime,
-            error=f"not asked: opening the model takes about {seconds:.0f} s",
-            obstacle="not looked",
-        )
-    return RuntimeProcess(request.checks.runtime).run(model, feeds, request.clock.left)
 
 
 def run_own(request: Request, model: ir.Model, feeds: Sequence[Feeds]) -> RuntimeResult:
@@ -201,7 +200,7 @@ def _weigh(
         notes=(*_failures(before, after), *(_disagreement(name, old[name]) for name in doubtful)),
     )
 
-    def grown_from(errs: Mapping[str, StorageErrors]) -> dict[str, Growth | None]:
+    def grown_from(errs: Mapping[str, StorageErrors]) -> dict[str, PrecisionLoss | None]:
         return {
             name: _growth(name, dtypes[name], errs[name], new[name], is_discontinuous) for name in errs if name in new
         }
@@ -229,7 +228,7 @@ def _at_worst(
     }
 
 
-def _first(faults: Iterable[Growth | None]) -> Growth | None:
+def _first(faults: Iterable[PrecisionLoss | None]) -> PrecisionLoss | None:
     return next((fault for fault in faults if fault is not None), None)
 
 
@@ -247,7 +246,7 @@ def _agrees(pair: ModelPair, name: str, found: StorageErrors) -> bool:
 
 def _growth(
     name: str, dtype: int | None, before: StorageErrors, after: StorageErrors, is_discontinuous: bool
-) -> Growth | None:
+) -> PrecisionLoss | None:
     """Return the fault of an output.
 
     Behind discontinuous operators, both models may err by any amount, so only results that break count.

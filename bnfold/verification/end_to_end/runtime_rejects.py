@@ -12,15 +12,22 @@ from typing import Literal, NamedTuple
 
 import onnx
 
+from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.verification.changes.boundaries import changed_unseen
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.inputs.cost import session_seconds
 from bnfold.verification.inputs.drawing import Feeds, random_feeds
-from bnfold.verification.request import RUNTIME_SHARE, Request
-from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
+from bnfold.verification.request import RUNTIME_SHARE, Request, seconds_until
+from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult, stored
 from bnfold.verification.runtimes.threads import in_background
+
+Source = ir.Model | Path | str
+"""A model, its file, or why there is none."""
+
+Ask = Callable[[Source, Sequence[Feeds]], RuntimeResult]
+"""Runs a model on samples, or opens it if there are none."""
 
 _SIZES = 16
 """At which a runtime may be asked to run models whose sizes are open."""
@@ -69,10 +76,16 @@ def start_opinion(request: Request) -> Iterator[Callable[[], RuntimeOpinion]]:
     elif costly := _too_costly(request):
         yield lambda: RuntimeOpinion("not looked", costly)
     elif request.checks.depth == "local" and not changed():
-        with in_background(partial(_opinion, request, [()])) as wait:
+        ask = _asked(request)
+        with (
+            stored(request.sources[0]) as before,
+            stored(request.sources[1]) as after,
+            in_background(partial(_opinion, ask, before, after, [()])) as wait,
+        ):
             yield wait
     else:
-        yield lambda: _opinion(request, _samples(request) if changed() else [()])
+        ask = _asked(request)
+        yield lambda: _opinion(ask, *request.sources, _samples(request) if changed() else [()])
 
 
 def _too_costly(request: Request) -> str:
@@ -84,23 +97,26 @@ def _too_costly(request: Request) -> str:
     return "it has more than 1 GB of weights" if size > _MOST_BYTES else ""
 
 
-def _opinion(request: Request, tried: Iterable[Sequence[Feeds]]) -> RuntimeOpinion:
+def _asked(request: Request) -> Ask:
+    runtime, end = request.checks.runtime, request.clock.end
+    return lambda model, samples: RuntimeProcess(runtime).run(model, samples, seconds_until(end))
+
+
+def _opinion(ask: Ask, before: Source, after: Source, tried: Iterable[Sequence[Feeds]]) -> RuntimeOpinion:
     """Return the first opinion that is decided: of a model that is run, other inputs may do where some did not."""
-    runtime = RuntimeProcess(request.checks.runtime)
     opinion = NONE
     for samples in tried:
-        before, after = request.sources
-        rewritten = runtime.run(after, samples, request.clock.left)
+        rewritten = ask(after, samples)
         if rewritten.ran:
             return TAKEN
         if rewritten.obstacle == "not looked":
             return RuntimeOpinion("not looked", rewritten.error)
-        original = runtime.run(before, samples, request.clock.left)
+        original = ask(before, samples)
         opinion = opinion_of(original, rewritten)
         if original.ran:
             return opinion
     if opinion.kind in ("neither", "doubt") and samples:  # these inputs may be what it does not take
-        return _opinion(request, [()])
+        return _opinion(ask, before, after, [()])
     return opinion
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -34,6 +35,26 @@ class RuntimeResult(NamedTuple):
         return not self.error
 
 
+@contextmanager
+def stored(model: ir.Model | Path | str) -> Iterator[Path | str]:
+    """Yield the file of a model, or a text that says why there is none.
+
+    What was only in memory is gone after the block.
+    """
+    if not isinstance(model, ir.Model):
+        yield model
+        return
+    with ExitStack() as folders:
+        file: Path | str
+        try:
+            folder = folders.enter_context(tempfile.TemporaryDirectory(prefix="bnfold-"))
+            file = Path(folder) / "model.onnx"
+            ir.save(model, file)
+        except (OSError, OutputError) as error:  # no folder for temporary files, or no room there
+            file = f"no place for the model: {error}"
+        yield file
+
+
 @dataclass(slots=True, eq=False)
 class RuntimeProcess:
     """A subprocess of ``python``, the interpreter that the runtime is installed for."""
@@ -43,26 +64,25 @@ class RuntimeProcess:
 
     def run(
         self,
-        model: ir.Model | Path,
+        model: ir.Model | Path | str,
         samples: Sequence[Mapping[str, Array]],
         limit_seconds: float,
         initializers: Mapping[str, Array] | None = None,
     ) -> RuntimeResult:
         """Run ``model`` on ``samples``; one that is only in memory goes to a folder that is gone afterwards.
 
+        A text says why there is no file (`stored`).
+
         ``initializers`` take the place of those that are stored under these names; only onnxruntime can do that.
         """
         asked = [*samples, initializers] if initializers else samples
         given = {"has_initializers": bool(initializers)}
-        if isinstance(model, Path):
-            return self._ask(model, asked, limit_seconds, given)
-        try:
-            with tempfile.TemporaryDirectory(prefix="bnfold-") as folder:
-                path = Path(folder) / "model.onnx"
-                ir.save(model, path)
-                return self._ask(path, asked, limit_seconds, given)
-        except (OSError, OutputError) as error:  # no folder for temporary files, or no room there
-            return self._not_looked(f"no place for the model: {error}")
+        if isinstance(model, ir.Model):
+            with stored(model) as file:
+                return self.run(file, samples, limit_seconds, initializers)
+        if isinstance(model, str):
+            return self._not_looked(model)
+        return self._ask(model, asked, limit_seconds, given)
 
     def _ask(
         self, path: Path, samples: Sequence[Mapping[str, Array]], limit_seconds: float, given: Mapping[str, bool]

@@ -74,7 +74,7 @@ class Difference(NamedTuple):
     by_size: bool = False
     mean: float = 0.0
     beyond: float = 0.0
-    code: Code = Code.DIFFERS
+    code: Code = Code.OTHER_FORM
 
     @property
     def is_in_doubt(self) -> bool:
@@ -306,7 +306,8 @@ def _exact(expected: npt.NDArray[Any], actual: npt.NDArray[Any]) -> Difference:
             largest, mean = float(delta.max()), _ratio(float(delta.mean()), scale)
     fault = f"{count} of {expected.size} elements differ, and none may" if count else ""
     beyond, excess = count / max(expected.size, 1), np.inf if count else 0.0
-    return Difference(scale, largest, excess=excess, fault=fault, mean=mean, beyond=beyond)
+    found = Difference(scale, largest, excess=excess, fault=fault, code=Code.NOT_EQUAL)
+    return found._replace(mean=mean, beyond=beyond)
 
 
 def _has_nan(array: npt.NDArray[Any]) -> bool:

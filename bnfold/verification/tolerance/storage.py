@@ -62,7 +62,7 @@ def errors(truth: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, An
     return StorageErrors(largest, rms, broken)
 
 
-class Growth(NamedTuple):
+class PrecisionLoss(NamedTuple):
     """How much more the rewritten model errs at an output than the original."""
 
     output: str
@@ -74,10 +74,10 @@ class Growth(NamedTuple):
         return f"output {self.output!r}: {self.text}"
 
 
-def growth_fault(name: str, dtype: int | None, before: StorageErrors, after: StorageErrors) -> Growth | None:
+def growth_fault(name: str, dtype: int | None, before: StorageErrors, after: StorageErrors) -> PrecisionLoss | None:
     """Return how much more the rewritten model errs than the original; None if it does not."""
     if after.broken > before.broken:
-        return Growth(
+        return PrecisionLoss(
             name,
             f"{after.broken} elements overflow or become NaN in the model's own precision, "
             f"{before.broken} did in the original",
@@ -86,7 +86,7 @@ def growth_fault(name: str, dtype: int | None, before: StorageErrors, after: Sto
     if unit <= TRUTH:
         return None  # the truth itself is no more precise; comparing in float64 has decided
     if after.largest > GROWTH * before.largest + max(SLACK * unit, LEAST) and after.rms > GROWTH * before.rms + unit:
-        return Growth(
+        return PrecisionLoss(
             name,
             f"the error against float64 grew from {before.largest:.2g} to {after.largest:.2g} of its largest value "
             "in the model's own precision",

@@ -14,7 +14,8 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import verify
-from bnfold.verification.claims import Evidence
+from bnfold.verification.claims import Evidence, Why
+from bnfold.verification.codes import Code
 from bnfold.verification.end_to_end import examine, ort_check
 from bnfold.verification.inputs.cost import Cost
 from bnfold.verification.parts import Parts
@@ -93,7 +94,7 @@ def test_what_parts_miss_the_whole_shows(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_difference_that_nobody_explains_is_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     def out_of_time(*_: object, **__: object) -> None:
-        raise judge.Impossible("it takes too long")
+        raise judge.Impossible(Why(Code.TIME, "it takes too long"))
 
     monkeypatch.setattr(judge, "check_parts", lambda *_: Parts())
     monkeypatch.setattr(examine, "examine_whole", out_of_time)
@@ -240,8 +241,8 @@ def test_a_runtime_runs_the_original_with_its_control_flow(monkeypatch: pytest.M
     run = RuntimeProcess.run
 
     def watch(self: RuntimeProcess, source: ir.Model | Path, *args: Any) -> RuntimeResult:
-        assert isinstance(source, ir.Model)
-        ran.append([node.op_type for node in source.graph.nodes])
+        opened = source if isinstance(source, ir.Model) else ir.load(source)
+        ran.append([node.op_type for node in opened.graph.nodes])
         return run(self, source, *args)
 
     monkeypatch.setattr(RuntimeProcess, "run", watch)

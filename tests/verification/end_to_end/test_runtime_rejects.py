@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -60,6 +61,7 @@ def answering(patch: pytest.MonkeyPatch, before: RuntimeResult, after: RuntimeRe
         results = ({"y": -np.maximum(each["x"], 0)} for each in samples)
         return answer._replace(results=tuple(results) if answer.ran else ())
 
+    patch.setattr(runtime_rejects, "stored", nullcontext)
     patch.setattr(RuntimeProcess, "run", run)
     return old, new
 
