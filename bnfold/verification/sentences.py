@@ -16,9 +16,16 @@ def agree(rows: Sequence[OutputRow], samples: int, where: str = "float64", more:
     A sample is one set of inputs; ``more`` says more about them.
     """
     count = f"{number_of(samples)}{more}"
-    worst = max(rows, key=lambda row: row.relative, default=None)
+    worst, how_counted = max(rows, key=lambda row: row.relative, default=None), f"relative; {where}, {count}"
     if worst is None or not worst.relative:
         return f"outputs are identical ({where}, {count})"
+    if worst.jumps:
+        inside = max(row.inside or 0.0 for row in rows)
+        return (
+            f"outputs differ by up to {worst.relative:.2g} ({how_counted}), for rounding decides at Round, ArgMax and "
+            f"the like; where those read the original's values, they agree to {inside:.1e}. "
+            f"Rounding the new weights allows {worst.allowed:.1e}."
+        )
     typical = max(rows, key=lambda row: row.typical)
     if samples < 2 or not typical.typical:
         return _agree(worst.relative, worst.allowed, f"relative; {where}, {count}")
@@ -80,6 +87,10 @@ def fate(row: OutputRow) -> str:
         return differs(row.name, row.relative, row.allowed)
     if not row.relative:
         return f"{row.name} is identical"
+    if row.jumps:
+        return (
+            f"{row.name} differs by {row.relative:.2g} from end to end, where rounding decides at a Round or the like"
+        )
     relative, allowed = (row.typical, row.typical_allowed) if row.typical else (row.relative, row.allowed)
     return f"{row.name} agrees to {relative:.2g}, {allowed:.2g} allowed"
 

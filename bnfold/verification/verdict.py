@@ -31,6 +31,10 @@ class OutputRow:
     ordinary; those of others may be very large, tiny or constant. ``error_before`` and ``error_after`` compare the
     results of a runtime, in storage precision, with float64. They are None if no runtime ran the model. ``code`` says
     how the output differs; None if it agrees.
+
+    All numbers are from end to end, each model with its own values. ``inside`` is the largest ``relative`` that is left
+    where operators that jump (Round, ArgMax, …) of the rewritten model read the original's values; None if there are
+    no such operators. That is what ``allowed`` explains.
     """
 
     name: str
@@ -51,11 +55,17 @@ class OutputRow:
     mean: float = 0.0
     beyond: float = 0.0
     code: Code | None = None
+    inside: float | None = None
+
+    @property
+    def jumps(self) -> bool:
+        """Whether more than rounding the new weights is seen from end to end, and operators that jump explain it."""
+        return self.inside is not None and not self.fault and self.relative > self.allowed >= self.inside
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeRow:
-    """The result of one independent runtime.
+    """The result of one runtime; bnfold's own kernels and recorded outputs are not ``independent``.
 
     ``agrees`` says whether it agrees with the reference evaluator on the *original*. It is None if that was not
     compared.
@@ -66,6 +76,7 @@ class RuntimeRow:
     ran_before: bool
     ran_after: bool
     notes: tuple[str, ...] = ()
+    independent: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +145,16 @@ class Verdict:
         return f"<Verdict {self.summary}>"
 
     @property
+    def has_runtime(self) -> bool:
+        """Whether an independent runtime ran the rewritten model."""
+        return any(row.independent and row.ran_after for row in self.witnesses)
+
+    @property
     def summary(self) -> str:
         """The status and its reason, as printed by the command line and reports."""
-        return f"{self.status if self.verified else self.status.upper()}: {self.reason}"
+        if not self.verified:
+            return f"{self.status.upper()}: {self.reason}"
+        return f"{self.status}{'' if self.has_runtime else ' without an independent runtime'}: {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types; numbers that JSON cannot express (nan, inf) become strings."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from bnfold import reference
 from bnfold.errors import Unsupported
+from bnfold.ir.elements import FLOATS, type_name
 from bnfold.verification.changes.interface import broken_promise, contradicted, declared_otherwise
 from bnfold.verification.claims import Experiment, Why
 from bnfold.verification.codes import Code
@@ -25,13 +28,15 @@ from bnfold.verification.inputs.drawing import SAMPLE_KINDS
 from bnfold.verification.obstacles import Broken, Impossible, not_run
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.hazards import hazards
-from bnfold.verification.tolerance.compare import shape_of
+from bnfold.verification.tolerance.compare import Difference, compare_values, shape_of
 from bnfold.verification.tolerance.discontinuities import discontinuities_differ
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.tolerance.storage import WORST_AGREEMENT, StorageErrors
 from bnfold.verification.verdict import Location, OutputRow, RuntimeRow
 
 _TINY = SAMPLE_KINDS.index("tiny")
+
+_FLOATS = {type_name(dtype) for dtype in FLOATS}
 
 _MANY = 16
 """Possible faults of one part, beyond which it is found out first how long looking for them takes."""
@@ -147,9 +152,11 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
                 seen.append(extra)
         with request.clock.phase("witness"):
             evidence = evaluate_runtimes(request, pair, runtime_samples, answers())
+        with request.clock.phase("referee"):
+            rows = evidence.fill(_end_to_end(pair, samples[: request.checks.samples], output_rows(compared)))
     fault = first_fault(compared)
     faults = {
-        "float64": _why(Code.DIFFERS, fault.sentence if fault is not None else ""),
+        "float64": _difference(fault, rows) if fault is not None else None,
         "storage precision": _why(Code.LESS_PRECISE, evidence.fault.sentence if evidence.fault is not None else ""),
         "interface": _why(Code.INTERFACE, _about_shapes(broken_promise, request, pair, seen)),
     }
@@ -157,7 +164,7 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
     if faults[test] is not None and pair.misfit:  # a model that never ran was not broken by a rewrite
         raise Impossible(Why(Code.NO_FIT, pair.misfit))
     return Whole(
-        rows=evidence.fill(output_rows(compared)),
+        rows=rows,
         fault=faults[test],
         test=test,
         doubt=_why(Code.HIDDEN, ignores_inputs(pair, drawn))
@@ -165,7 +172,7 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
         or _inconclusive_reason(compared, evidence.errors_before),
         opinion=evidence.opinion,
         witnesses=(*evidence.rows, *recorded(request, pair, samples)),
-        notes=(*_notes(pair), *evidence.notes, *hazards(request.after)),
+        notes=(*_notes(pair), *_flipped(rows), *evidence.notes, *hazards(request.after)),
         fed=compared_inputs(request, pair, seen),
         pair=pair,
         seen=tuple(seen),
@@ -184,14 +191,15 @@ def _at_once(request: Request, pair: ModelPair, drawn: Samples) -> Whole | None:
     fault = first_fault(compared)
     if fault is None:
         return None
+    rows = _end_to_end(pair, [tiny], output_rows(compared))
     return Whole(
-        rows=tuple(output_rows(compared)),
-        fault=Why(Code.DIFFERS, fault.sentence),
+        rows=rows,
+        fault=_difference(fault, rows),
         test="float64",
         doubt=None,
         opinion=TAKEN,
         witnesses=(),
-        notes=tuple(_notes(pair)),
+        notes=(*_notes(pair), *_flipped(rows)),
         fed=compared_inputs(request, pair, [tiny]),
         pair=pair,
         seen=(tiny,),
@@ -199,6 +207,59 @@ def _at_once(request: Request, pair: ModelPair, drawn: Samples) -> Whole | None:
         location=Location(fault.name, "", fault.difference.relative),
         experiments=_experiments([tiny], compared),
     )
+
+
+def _end_to_end(pair: ModelPair, samples: Sequence[Sample], rows: Sequence[OutputRow]) -> tuple[OutputRow, ...]:
+    """Return the rows with the numbers from end to end, each model with its own values in front of what jumps."""
+    if not pair.pinned:
+        return tuple(rows)
+    found: dict[str, list[Difference]] = {row.name: [] for row in rows}
+    for sample in samples:
+        try:
+            own = pair.end_to_end(sample.feeds)
+        except Unsupported:  # on its own values, which is said where it is run as a whole
+            return tuple(rows)
+        for name, differences in found.items():
+            dtype = pair.before.graph.values[name].dtype
+            differences.append(compare_values(sample.expected[name], own[name], (), dtype, by_channel=False))
+    return tuple(_with_own_values(row, found[row.name]) for row in rows)
+
+
+def _with_own_values(row: OutputRow, found: Sequence[Difference]) -> OutputRow:
+    worst = max(found, key=lambda difference: difference.relative)
+    if worst.relative <= row.relative:
+        return replace(row, inside=row.relative)
+    return replace(
+        row,
+        scale=worst.scale,
+        max_abs=worst.max_abs,
+        rms=worst.rms,
+        relative=worst.relative,
+        ulps=worst.ulps,
+        typical=found[0].relative,
+        mean=float(np.mean([difference.mean for difference in found])),
+        beyond=float(np.mean([difference.beyond for difference in found])),
+        inside=row.relative,
+    )
+
+
+def _difference(fault: Compared, rows: Sequence[OutputRow]) -> Why:
+    """Return how the models differ: first the output from end to end, then the value where it begins."""
+    worst = max(rows, key=lambda row: row.relative)
+    if fault.is_output or worst.inside is None or worst.relative <= worst.allowed:
+        return Why(fault.difference.code, fault.sentence)
+    how_far = f"output {worst.name!r} differs by {worst.relative:.2g} of its largest value"
+    return Why(fault.difference.code, f"{how_far} from end to end; it begins where {fault.sentence}")
+
+
+def _flipped(rows: Sequence[OutputRow]) -> list[str]:
+    """Return a note for each output of integers or truths that rounding has changed in front of what jumps."""
+    return [
+        f"output {row.name!r}: {100 * row.beyond:.2g} % of its elements are others, "
+        "for rounding decides between nearly equal numbers"
+        for row in rows
+        if row.inside == 0 and row.relative > 0 and row.dtype not in _FLOATS
+    ]
 
 
 def _experiments(seen: Sequence[Sample], compared: Sequence[Compared]) -> tuple[Experiment, ...]:

@@ -114,6 +114,10 @@ class ModelPair:
         self._has_reacted = any(item.reacts for item in found)
         return found
 
+    def end_to_end(self, feeds: Feeds) -> Results:
+        """Return the rewritten model's outputs as it computes them, with its own values everywhere."""
+        return self._evaluate(self.after, feeds, self.outputs, noise=reference.Noise(self.drawn))
+
     def with_removed_moved(self, feeds: Feeds) -> list[Results]:
         """Return the original's outputs once for each group of removed weights, with that group moved."""
         altered = self._sources.removed.of(self.before, self.groups, 0)

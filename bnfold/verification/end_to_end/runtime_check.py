@@ -148,7 +148,7 @@ def recorded(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> li
     found = _errors(pair, [sample.expected for sample in known], [sample.recorded for sample in known])
     why = _IN_TRAINING if is_forced(request.before, request.policy) else _ILL_CONDITIONED
     notes = tuple(_disagreement(name, found[name], why) for name in found if not _agrees(pair, name, found[name]))
-    return [RuntimeRow("recorded outputs", not notes, ran_before=True, ran_after=False, notes=notes)]
+    return [RuntimeRow("recorded outputs", not notes, True, False, notes, independent=False)]
 
 
 def run_own(request: Request, model: ir.Model, feeds: Sequence[Feeds]) -> RuntimeResult:

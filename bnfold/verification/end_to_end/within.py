@@ -33,7 +33,7 @@ from bnfold.verification.comparing.outputs import UNSEEN, Compared, first_fault,
 from bnfold.verification.comparing.sides import explained
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.end_to_end.further import FEW, NO_TIME
-from bnfold.verification.end_to_end.runtime_check import run_own
+from bnfold.verification.end_to_end.runtime_check import OWN, run_own
 from bnfold.verification.end_to_end.runtime_rejects import opinion_of
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.cost import estimate, memory_there_is
@@ -106,7 +106,7 @@ def judge_within(request: Request) -> Verdict:
         code=why.code,
         decided_by="nothing" if status == "unverified" else "tolerance",
         outputs=rows,
-        witnesses=(RuntimeRow(where, None, ran_before=True, ran_after=True),),
+        witnesses=(RuntimeRow(where, None, True, True, independent=where != OWN),),
         samples=count,
         notes=results.notes,
         seconds=dict(request.clock.seconds),
