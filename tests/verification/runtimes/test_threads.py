@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from types import SimpleNamespace
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
+from bnfold import ir
+from bnfold.verification import verify
+from bnfold.verification.end_to_end import ort_check, runtime_check, runtime_rejects
+from bnfold.verification.request import Clock, Request
 from bnfold.verification.runtimes import worker
 from bnfold.verification.runtimes.threads import in_background, one_thread
+from tests.verification.graphs import model, numbers
 
 
 def test_blas_has_one_thread_meanwhile() -> None:
@@ -51,3 +60,55 @@ def test_an_error_in_the_background_is_raised_where_the_result_is_wanted() -> No
 def test_a_runtime_takes_the_processors_that_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
     assert worker.processors() == 1
+
+
+BODY = "(float[N,3,8,8] x) => (float[N,4,6,6] y) { c = Conv (x, W)  y = Relu (c) }"
+
+
+@pytest.mark.parametrize(
+    ("depth", "little_time", "module"),
+    [("auto", 0.0, ort_check), ("auto", 1.0, runtime_check), ("local", 1.0, runtime_rejects)],
+)
+def test_threads_share_no_mutable_object(
+    depth: Any, little_time: float, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What runs beside other work is given files, arrays and numbers: no model, no request and no clock."""
+    pytest.importorskip("onnxruntime")
+    given: list[object] = []
+
+    def watched(work: Callable[[], Any]) -> Any:
+        given.extend(reachable(work))
+        return in_background(work)
+
+    monkeypatch.setattr(ort_check, "LITTLE_TIME", little_time)
+    monkeypatch.setattr(module, "in_background", watched)
+    weight = numbers(3).normal(size=(4, 3, 3, 3)).astype(np.float32)
+    before, after = (ir.load(model(BODY.replace("y = Relu (c)", end), {"W": weight})) for end in ENDS)
+    assert verify(before, after, depth=depth, runtime="onnxruntime").verified
+    assert given
+    assert not [item for item in given if isinstance(item, ir.Model | Request | Clock | ir.Value | ir.Node)]
+
+
+ENDS = ("y = Relu (c)", "n = Neg (c)  r = Neg (n)  y = Relu (r)")
+
+
+def reachable(work: object) -> list[object]:
+    """What a function holds: its arguments, what it closes over, and what those hold."""
+    found: list[object] = []
+    waiting = [work]
+    while waiting:
+        item = waiting.pop()
+        if any(item is other for other in found):
+            continue
+        found.append(item)
+        if isinstance(item, partial):
+            waiting += [item.func, *item.args, *item.keywords.values()]
+        elif isinstance(item, Mapping):
+            waiting += item.values()
+        elif isinstance(item, tuple | list):
+            waiting += item
+        elif isinstance(item, MethodType):
+            waiting += [item.__self__]
+        elif isinstance(item, FunctionType):
+            waiting += [cell.cell_contents for cell in item.__closure__ or ()]
+    return found
