@@ -114,15 +114,18 @@ class PassContext:
                     self.events[event.key] = event
 
     def follow_moved(self, live: Mapping[ir.Node, BatchNormEvent], moved: Sequence[Mapping[Key, Key]]) -> None:
-        """Let events follow BatchNormalizations out of branches; those that are gone are noted as removed."""
+        """Let events follow BatchNormalizations out of branches; those that are gone are noted as removed.
+
+        The path of a body is another one if the node that holds it has lost its first result.
+        """
         for node, event in live.items():
-            if not node.removed:
-                continue
             key = event.key
             for step in moved:
                 key = step.get(key, key)
+            key = key if node.removed else key_of(node)
             if key == event.key:
-                event.fold("", (), (), ())
+                if node.removed:
+                    event.fold("", (), (), ())
                 continue
             self.events.pop(event.key, None)
             event.graph, event.value = key

@@ -126,6 +126,11 @@ DUPLICATE = Rewrite("duplicate-node", "duplicate node", "Of two equal nodes with
 IF_DECIDED = Rewrite("if-decided", "If decided", "An If whose condition is known becomes the branch that it takes.")
 SHAPE_STORED = Rewrite("known-integers", "shape computation known", "Integers that follow from known sizes are stored.")
 UNREAD_NODE = Rewrite("unread-node", "unread node", "A node whose outputs nothing reads is left out.")
+UNREAD_RESULT = Rewrite(
+    "unread-result",
+    "unread result of {}",
+    "Results of If, Loop, Scan and functions that nothing reads go, with what only they need in the bodies.",
+)
 UNREAD_WEIGHT = Rewrite("unread-weight", "unread weight", "A weight that nothing reads is left out.")
 CONSTANT_STORED = Rewrite("constant-node", "Constant stored", "A Constant node becomes an initializer.")
 RESULT_STORED = Rewrite(
@@ -162,8 +167,8 @@ SIMPLIFYING = (
     SLICE_ALL, PAD_NOTHING, SAME_SHAPE, EXPAND_NOTHING, TRANSPOSE_NOTHING, SIZE_KNOWN, RESHAPE_PAIR,
     RESHAPE_AFTER_RESHAPE, SQUEEZE_PAIR, TRANSPOSE_PAIR, TRANSPOSE_AFTER_TRANSPOSE, JOINED_AXES, SLICE_AFTER_SLICE,
     PICKED, CONCAT_AFTER_CONCAT, STACKED, EMPTY_OPERAND, REDUCTION_AXES, EXPAND_BROADCAST, ZERO_STATES, DUPLICATE,
-    IF_DECIDED, SHAPE_STORED, UNREAD_NODE, UNREAD_WEIGHT, CONSTANT_STORED, RESULT_STORED, MATMUL_ADD, CONVOLUTION_ADD,
-    PAD_CONV, PAD_POOL, GROUP_NORM,
+    IF_DECIDED, SHAPE_STORED, UNREAD_NODE, UNREAD_RESULT, UNREAD_WEIGHT, CONSTANT_STORED, RESULT_STORED, MATMUL_ADD,
+    CONVOLUTION_ADD, PAD_CONV, PAD_POOL, GROUP_NORM,
 )  # fmt: skip
 """What leaves fewer nodes."""
 
