@@ -93,7 +93,9 @@ class PassContext:
     def forget_inlined(self) -> None:
         """Drop the events of functions that are gone; what they held is in their callers, as other nodes."""
         paths = {graph.path for graph in self.model.graphs()}
-        self.report.batchnorms[:] = [event for event in self.report.batchnorms if event.graph in paths]
+        self.report.batchnorms[:] = [
+            event for event in self.report.batchnorms if event.graph in paths or event.verdict == "removed"
+        ]
         self.events = {key: event for key, event in self.events.items() if event.graph in paths}
 
     def follow_replaced(self) -> None:
@@ -122,14 +124,12 @@ class PassContext:
             key = event.key
             for step in moved:
                 key = step.get(key, key)
-            key = key if node.removed else key_of(node)
-            if key == event.key:
-                if node.removed:
-                    event.fold("", (), (), ())
-                continue
-            self.events.pop(event.key, None)
-            event.graph, event.value = key
-            self.events[key] = event
+            if node.removed and key == event.key:
+                event.fold("", (), (), ())
+            elif (key := key if node.removed else key_of(node)) != event.key:
+                self.events.pop(event.key, None)
+                event.graph, event.value = key
+                self.events[key] = event
 
 
 def key_of(node: ir.Node) -> Key:

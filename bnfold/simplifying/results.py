@@ -44,7 +44,6 @@ class Purity:
         if key not in self._functions:
             return not node.domain
         if key not in self._pure:
-            self._pure[key] = False  # a damaged model has functions that call themselves
             self._pure[key] = all(map(self.only_computes, self._functions[key].nodes))
         return self._pure[key]
 

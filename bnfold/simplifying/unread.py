@@ -15,7 +15,7 @@ def remove(model: ir.Model, report: Report, withheld: frozenset[str], among: Col
     """Remove what nothing reads, or only nodes ``among`` these and what only they read; return whether any is gone."""
     if model.proto.training_info or {UNREAD_NODE.name, UNREAD_WEIGHT.name} & withheld:
         return False
-    nodes = [*model.nodes()]
+    nodes = {node: node.graph.path for node in model.nodes()}
     for graph in model.graphs():
         if getattr(graph.proto, "quantization_annotation", ()):
             return False  # which names values that no node reads
@@ -30,10 +30,10 @@ def remove(model: ir.Model, report: Report, withheld: frozenset[str], among: Col
     model.remove_dead_nodes()
     results = drop_unread(model, purity) if among is None and UNREAD_RESULT.name not in withheld else []
     report.simplified += results
-    gone = [node for node in nodes if node.removed]
+    gone = {node: path for node, path in nodes.items() if node.removed}
     report.simplified += [
-        SimplifyEvent(UNREAD_NODE, node.label, node.graph.path, node.op_type, "")
-        for node in gone
+        SimplifyEvent(UNREAD_NODE, node.label, path, node.op_type, "")
+        for node, path in gone.items()
         if not node.is_op("Constant")
     ]
     report.simplified += [SimplifyEvent(UNREAD_WEIGHT, value.name, value.graph.path, "", "") for value in weights]
