@@ -93,10 +93,11 @@ class PassContext:
     def forget_inlined(self) -> None:
         """Drop the events of functions that are gone; what they held is in their callers, as other nodes."""
         paths = {graph.path for graph in self.model.graphs()}
+        self.events = {key: event for key, event in self.events.items() if key[0] in paths}
+        left = {*self.events.values()}
         self.report.batchnorms[:] = [
-            event for event in self.report.batchnorms if event.graph in paths or event.verdict == "removed"
+            event for event in self.report.batchnorms if event in left or event.verdict == "removed"
         ]
-        self.events = {key: event for key, event in self.events.items() if event.graph in paths}
 
     def follow_replaced(self) -> None:
         """Let events follow BatchNormalizations that make another value (``spatial=0``) or are deeper down (Scan-8)."""
@@ -121,15 +122,18 @@ class PassContext:
         The path of a body is another one if the node that holds it has lost its first result.
         """
         for node, event in live.items():
+            if not node.removed:
+                self.events[key_of(node)] = event
+                continue
             key = event.key
             for step in moved:
                 key = step.get(key, key)
-            if node.removed and key == event.key:
+            if key == event.key:
                 event.fold("", (), (), ())
-            elif (key := key if node.removed else key_of(node)) != event.key:
-                self.events.pop(event.key, None)
-                event.graph, event.value = key
-                self.events[key] = event
+                continue
+            self.events.pop(event.key, None)
+            event.graph, event.value = key
+            self.events[key] = event
 
 
 def key_of(node: ir.Node) -> Key:

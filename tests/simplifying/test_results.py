@@ -335,7 +335,7 @@ def test_what_is_reported_follows_a_body_that_has_another_path() -> None:
     outcome = bnfold.optimize(parsed(NORMALISED), target_opset=15)
     assert outcome.verified
     assert {(event.graph, event.value) for event in outcome.report.batchnorms} == {
-        ("y.then_branch", "q"), ("d.else_branch", "s"),
+        ("d.then_branch", "q"), ("d.else_branch", "s"),
     }  # fmt: skip
     assert bnfold.optimize(outcome.to_proto(), target_opset=15).to_proto() == outcome.to_proto()
 
