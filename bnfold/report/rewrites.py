@@ -139,6 +139,18 @@ RESULT_STORED = Rewrite(
     "What is computed from constants only is stored.",
     "it is computed in float64 and rounded once, where a runtime rounds at every step",
 )
+EXPAND_MATMUL = Rewrite(
+    "expand-matmul",
+    "Expand + MatMul → MatMul",
+    "An Expand goes whose result a MatMul would broadcast anyway.",
+    _SUM,
+)
+MATMUL_RESHAPED = Rewrite(
+    "matmul-reshaped",
+    "{} + MatMul → MatMul",
+    "A MatMul by a matrix takes the axes in front as they are: what joins them, and parts them behind it, goes.",
+    _SUM,
+)
 MATMUL_ADD = Rewrite("matmul-add-gemm", "MatMul + Add → Gemm", "A MatMul and the Add of a bias become one Gemm.", _SUM)
 CONVOLUTION_ADD = Rewrite(
     "conv-add-bias", "{0} + Add → {0}", "What is added behind a Conv or ConvTranspose becomes its bias.", _SUM
@@ -167,7 +179,8 @@ SIMPLIFYING = (
     SLICE_ALL, PAD_NOTHING, SAME_SHAPE, EXPAND_NOTHING, TRANSPOSE_NOTHING, SIZE_KNOWN, RESHAPE_PAIR,
     RESHAPE_AFTER_RESHAPE, SQUEEZE_PAIR, TRANSPOSE_PAIR, TRANSPOSE_AFTER_TRANSPOSE, JOINED_AXES, SLICE_AFTER_SLICE,
     PICKED, CONCAT_AFTER_CONCAT, STACKED, EMPTY_OPERAND, REDUCTION_AXES, EXPAND_BROADCAST, ZERO_STATES, DUPLICATE,
-    IF_DECIDED, SHAPE_STORED, UNREAD_NODE, UNREAD_RESULT, UNREAD_WEIGHT, CONSTANT_STORED, RESULT_STORED, MATMUL_ADD,
+    IF_DECIDED, SHAPE_STORED, UNREAD_NODE, UNREAD_RESULT, UNREAD_WEIGHT, CONSTANT_STORED, RESULT_STORED, EXPAND_MATMUL,
+    MATMUL_RESHAPED, MATMUL_ADD,
     CONVOLUTION_ADD, PAD_CONV, PAD_POOL, GROUP_NORM,
 )  # fmt: skip
 """What leaves fewer nodes."""
