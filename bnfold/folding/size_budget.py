@@ -151,11 +151,12 @@ class SizeBudget:
         """Record the copies that a plan needs, where they are why it was declined."""
         if not isinstance(refusal, TooLarge):
             return
+        total = sum(edit.tensor.nbytes for edit in refusal.copies)
         for edit in refusal.copies:
             value = edit.node.input(edit.slot)
             if value is not None and len(value.uses) > 1:
                 requested = self._wanted.setdefault(value, {})
-                worth = refusal.worth // len(refusal.copies)
+                worth = refusal.worth * edit.tensor.nbytes // total
                 requested[edit.node, edit.slot] = _Wish(fingerprint(edit.tensor), edit.tensor.nbytes, worth)
 
     def grant(self) -> bool:
