@@ -31,7 +31,7 @@ class TooLarge(Declined):
         self.copies, self.worth = copies, worth
 
 
-class _Wish(NamedTuple):
+class _Request(NamedTuple):
     """A copy that one use of a weight needs, its bytes, and what may be added for the nodes that go with it."""
 
     fingerprint: Fingerprint
@@ -51,7 +51,7 @@ class SizeBudget:
     limit: int | None
     is_total: bool = False
     _copies: dict[tuple[ir.Value, Fingerprint], tuple[ir.Value, ir.Tensor]] = field(default_factory=dict)
-    _wanted: dict[ir.Value, dict[Use, _Wish]] = field(default_factory=dict)
+    _wanted: dict[ir.Value, dict[Use, _Request]] = field(default_factory=dict)
     _granted: set[ir.Value] = field(default_factory=set)
     _spent: int = 0
 
@@ -157,7 +157,7 @@ class SizeBudget:
             if value is not None and len(value.uses) > 1:
                 requested = self._wanted.setdefault(value, {})
                 worth = refusal.worth * edit.tensor.nbytes // total
-                requested[edit.node, edit.slot] = _Wish(fingerprint(edit.tensor), edit.tensor.nbytes, worth)
+                requested[edit.node, edit.slot] = _Request(fingerprint(edit.tensor), edit.tensor.nbytes, worth)
 
     def grant(self) -> bool:
         """Allow copies if those for all consumers fit; the original is then removed.
@@ -167,9 +167,9 @@ class SizeBudget:
         granted = False
         for value, requested in self._wanted.items():
             covered = not value.is_output and all(use in requested for use in value.uses)
-            sizes = {wish.fingerprint: wish.nbytes for wish in requested.values()}
+            sizes = {request.fingerprint: request.nbytes for request in requested.values()}
             growth = sum(sizes.values()) - (self._returned(value, sizes.values()) if covered else 0)
-            worth = sum(wish.worth for wish in requested.values())
+            worth = sum(request.worth for request in requested.values())
             left = worth if self.limit is None else max(self.limit - self._spent, 0)
             if value not in self._granted and growth <= left:
                 self._granted.add(value)

@@ -270,7 +270,7 @@ def _quotient(dividend: Array, divisor: Array) -> Array:
 
 
 def _mod(node: Node, operands: Operands) -> Tensor | None:
-    """Compute remainders of integers; those of floats jump, and what was not rounded yet may be on the other side."""
+    """Compute remainders of integers; those of floats are discontinuous, and operands may not be rounded yet."""
     remainder = np.fmod if node.attr("fmod", 0) else np.mod
 
     def of_integers(dividend: Array, divisor: Array) -> Array:

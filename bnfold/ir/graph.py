@@ -141,7 +141,7 @@ class Graph:
         self.proto.output[slot].name = value.name
 
     def drop_output(self, slot: int) -> None:
-        """Hand out one value less; what the file says of its type stays, if the value is read here."""
+        """Return one value less; what the file says of its type stays, if the value is read here."""
         value = self.outputs.pop(slot)
         value.output_slots -= 1
         is_inner = value.uses and not value.is_output and value.producer is not None

@@ -14,7 +14,7 @@ UNARY = ("Neg", "Abs", "Relu", "Sigmoid", "Tanh")
 
 
 def half_read(b: Builder, x: Drawn) -> list[Drawn] | None:
-    """Append an If, Loop or Scan of which one result is read, perhaps not the first one."""
+    """Append an If, Loop or Scan with several results, and read one, perhaps not the first."""
     if b.opset < 9 or x.rank < 2 or 0 in x.shape:
         return None
     made: list[Drawn] = b.pick([_if, _loop, _scan])(b, x)
@@ -33,7 +33,7 @@ def _if(b: Builder, x: Drawn) -> list[Drawn]:
 
 
 def _loop(b: Builder, x: Drawn) -> list[Drawn]:
-    """Hand on some states; each follows from any of them, and so may the condition."""
+    """Append a Loop of some states; each follows from any of them, and so may the condition."""
     states = int(b.rng.integers(1, 4))
     starts, ends = ([b.fresh("state") for _ in range(states)] for _ in range(2))
     number, go, goes, seen = (b.fresh("in") for _ in range(4))
@@ -55,7 +55,7 @@ def _loop(b: Builder, x: Drawn) -> list[Drawn]:
 
 
 def _scan(b: Builder, x: Drawn) -> list[Drawn]:
-    """Scan a value along two inputs; what is returned follows from one of the slices, or from both."""
+    """Append a Scan of a value along two inputs; what is returned follows from one of the slices, or from both."""
     slim = Drawn(x.name, x.dtype, x.shape[1:])
     slices, ends = [b.fresh("in") for _ in range(2)], [b.fresh("end") for _ in range(3)]
     nodes = [_unary(b, b.pick([*slices, *ends[:place]]), end) for place, end in enumerate(ends)]
