@@ -25,7 +25,7 @@ class VariedBuilder(Builder):
     """A builder that stores some weights in an indirect form."""
 
     def varied(self, array: Array, kind: float) -> str | None:
-        if kind > 0.92 and self.opset >= 10 and array.size:
+        if kind > 0.92 and self.opset >= 10 and array.size and np.isfinite(array).all():
             return quantised(self, array)
         if kind > 0.88 and (name := tied(self, array)):
             return name
@@ -127,8 +127,7 @@ def _quantise(b: Builder, array: Array) -> tuple[Array, list[Array], dict[str, A
         return _by_block(b, array, axis, dtype, largest)
     others = tuple(other for other in range(array.ndim) if not by_channel or other != axis)
     spread = np.abs(array.astype(np.float64)).max(others, keepdims=True, initial=0)
-    scale = (spread / largest).astype(np.float32)
-    scale = np.where(scale > 0, scale, np.float32(1))  # the smallest numbers have none
+    scale = np.where(spread > 0, spread / largest, 1).astype(np.float32)
     zero = np.zeros(scale.shape)
     if dtype in (TensorProto.INT8, *UNSIGNED):
         zero = b.rng.integers(-2, 3, scale.shape) + (largest + 1 if dtype in UNSIGNED else 0)
