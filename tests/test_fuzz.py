@@ -303,7 +303,7 @@ def test_a_declared_size_that_follows_the_text_is_not_broken(pool: str, declared
 
 def test_near_misses_find_their_place() -> None:
     """What changes nothing was not carried out."""
-    models = [draw.draw(seed, TensorProto.FLOAT)[0] for seed in range(180)]
+    models = [draw.draw(seed, TensorProto.FLOAT)[0] for seed in range(320)]
     models += [learned.draw(seed)[0] for seed in range(20)]
     for fault in (*near_misses.RARE, *near_misses.INTERFACE):
         copies = [onnx.ModelProto.FromString(model.SerializeToString()) for model in models]

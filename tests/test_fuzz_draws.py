@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
-from _fuzz import condition, distance, draw, far, faults, fills, near_misses, sabotage, sequences, showing
+from _fuzz import condition, distance, draw, far, faults, fills, leftovers, near_misses, sabotage, sequences, showing
 from _fuzz.builder import Builder, Drawn
 from _fuzz.operators import Draw
 from onnx import TensorProto, numpy_helper
 
+import bnfold
 from bnfold import ir, reference
 
 FLOAT = TensorProto.FLOAT
@@ -33,6 +35,38 @@ def test_one_bound_is_constant_and_the_other_one_is_not() -> None:
         (node,) = [node for node in b.nodes if node.op_type == "Clip"]
         pairs.add(tuple(kinds.get(name, "computed") for name in node.input[1:]))
     assert pairs > {("fed", "stored"), ("stored", "fed"), ("computed", "stored"), ("stored", "computed")}
+
+
+@pytest.mark.parametrize(
+    ("entry", "operators"),
+    [
+        (leftovers.half_read, {"If", "Loop", "Scan"}),
+        (leftovers.reshaped_product, {"MatMul", "Reshape", "Add"}),
+        (leftovers.expanded_product, {"Expand", "MatMul"}),
+        (leftovers.filled_up, {"Mod", "Pad"}),
+        (leftovers.zeros_before_pool, {"Relu", "Clip", "Pad", "MaxPool"}),
+    ],
+)
+def test_what_exporters_leave_behind_is_drawn_and_goes(entry: Draw, operators: set[str]) -> None:
+    """Not from every model: a Pad stays around a Clip that may return less than zero."""
+    seen, fewer = set[str](), 0
+    for b, made in drawn(entry, 24):
+        seen |= {node.op_type for node in b.nodes}
+        before = b.model([made])
+        result = bnfold.optimize(before, target_opset="keep", verify=bnfold.VerifyOptions(depth="none"))
+        after = result.to_proto()
+        left, right = (_size(proto) for proto in (before, after))
+        fewer += right < left
+        feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32), **b.fed}
+        sessions = [onnxruntime.InferenceSession(proto.SerializeToString()) for proto in (before, after)]
+        one, other = (session.run(None, feeds)[0] for session in sessions)
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
+    assert seen >= operators
+    assert fewer > 4
+
+
+def _size(proto: onnx.ModelProto) -> int:
+    return sum(1 for _ in ir.load(proto.SerializeToString()).nodes())
 
 
 def test_fills_are_of_every_type() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bnfold import ir
-from bnfold.folding.size_budget import Limits, SizeBudget, growth_budget
+from bnfold.folding.size_budget import Limits, SizeBudget
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 
-__all__ = ["Limits", "SizeBudget", "find_decomposed", "fold", "growth_budget"]
+__all__ = ["Limits", "SizeBudget", "find_decomposed", "fold"]
 
 
 def find_decomposed(model: ir.Model, policy: Policy) -> list[ir.Node]:

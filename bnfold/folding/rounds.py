@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 from bnfold import ir
 from bnfold.folding import chains, gain, shapes
@@ -136,6 +135,9 @@ def _find_arithmetic(run: FoldContext) -> Iterator[Change]:
         nodes = [link.node for link in chain.links]
         if run.limits.banned.isdisjoint(map(key_of, nodes)):
             note = f"constant arithmetic folded: {' '.join(node.label for node in nodes)}"
-            with suppress(Declined):
+            try:
                 plan = run.planned(nodes[0], search, chain, run.limits, run.budget)
-                yield run.fold_of(plan, key_of(nodes[0]), note)
+            except Declined as refusal:
+                run.budget.want(refusal)
+                continue
+            yield run.fold_of(plan, key_of(nodes[0]), note)

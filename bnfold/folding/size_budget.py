@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from bnfold import ir
 from bnfold.folding.step import Edit, SetConstant, distinct_adds
 from bnfold.ir.tensor import Exact, Scaled
+from bnfold.report.growth import WORTH
 from bnfold.report.reasons import Declined, Reason
 
 Fingerprint = bytes
 Use = tuple[ir.Node, int]
+
+
+_SMALL = 64 << 10
+"""Bytes of a constant that may vary along more axes than it did."""
 
 
 class TooLarge(Declined):
@@ -21,23 +26,32 @@ class TooLarge(Declined):
     ``copies`` lists them, so that all consumers of one can be considered together.
     """
 
-    def __init__(self, copies: list[SetConstant], growth: int) -> None:
+    def __init__(self, copies: list[SetConstant], growth: int, worth: int) -> None:
         super().__init__(Reason.SHARED_WEIGHT, f"{growth} bytes")
-        self.copies = copies
+        self.copies, self.worth = copies, worth
+
+
+class _Request(NamedTuple):
+    """A copy that one use of a weight needs, its bytes, and what may be added for the nodes that go with it."""
+
+    fingerprint: Fingerprint
+    nbytes: int
+    worth: int
 
 
 @dataclass(slots=True, eq=False)
 class SizeBudget:
     """The bytes that copies of shared weights may still add, and computed ones that are stored.
 
-    An equal fold of the same weight reuses the first copy and costs nothing. ``limit`` is a number, or a function that
-    returns it when it matters. If it ``is_total``, every stored byte counts, and what goes counts against it.
+    An equal fold of the same weight reuses the first copy and costs nothing. Without a ``limit``, each plan may add
+    what the nodes that it removes are worth, and what they store: a second run has no more to spend. If it
+    ``is_total``, every stored byte counts, and what goes counts against it.
     """
 
-    limit: int | Callable[[], int]
+    limit: int | None
     is_total: bool = False
     _copies: dict[tuple[ir.Value, Fingerprint], tuple[ir.Value, ir.Tensor]] = field(default_factory=dict)
-    _wanted: dict[ir.Value, dict[Use, tuple[Fingerprint, int]]] = field(default_factory=dict)
+    _wanted: dict[ir.Value, dict[Use, _Request]] = field(default_factory=dict)
     _granted: set[ir.Value] = field(default_factory=set)
     _spent: int = 0
 
@@ -55,20 +69,21 @@ class SizeBudget:
         """
         if self.is_total:
             return self._check_total(edits, removed)
+        left = self._left(removed)
         adds = distinct_adds(edits) if adds_spatial_constant else []
         size = sum(Exact(edit.dtype, edit.block).nbytes for edit in adds)
-        if adds_spatial_constant and size > self.left:
+        if adds_spatial_constant and size > left:
             raise Declined(Reason.NO_GAIN, f"{size} bytes would be added for a shift that is padded")
         for edit in edits:
             stretched = self._stretched(edit) if isinstance(edit, SetConstant) else 0
             size += stretched
-            if stretched and size > self.left:
+            if stretched and size > left:
                 where = f"{edit.node.op_type} {edit.node.label!r}"
                 raise Declined(Reason.NO_GAIN, f"the constant of {where} would take {stretched} bytes more")
         copies = [edit for edit in edits if isinstance(edit, SetConstant) and self._is_copied(edit)]
         growth = self._growth(copies)
-        if growth > 0 and growth > self.left:
-            raise TooLarge(copies, growth)
+        if growth > 0 and growth > left:
+            raise TooLarge(copies, growth, left)
         return growth + size
 
     def _check_total(self, edits: Sequence[Edit], removed: Collection[ir.Node]) -> int:
@@ -77,9 +92,9 @@ class SizeBudget:
         growth = self._growth(copies)
         total = growth + sum(Exact(edit.dtype, edit.block).nbytes for edit in distinct_adds(edits))
         total += sum(_difference(edit) for edit in constants if not self._is_copied(edit)) - _own_bytes(removed)
-        if total > self.left:
+        if total > self._left(removed):
             if growth > 0:
-                raise TooLarge(copies, total)
+                raise TooLarge(copies, total, 0)
             raise Declined(Reason.NO_GAIN, f"the weights would grow by {total} bytes, more than --max-growth leaves")
         return total
 
@@ -94,11 +109,10 @@ class SizeBudget:
         """Subtract the cost of a plan, which `check` returned."""
         self._spent += cost
 
-    @property
-    def left(self) -> int:
-        """What may still be added, never below zero. The limit is computed when it is first read."""
-        if not isinstance(self.limit, int):
-            self.limit = self.limit()
+    def _left(self, removed: Collection[ir.Node]) -> int:
+        """Return what a plan may add that removes these nodes, never below zero."""
+        if self.limit is None:
+            return WORTH * len(removed) + _own_bytes(removed)
         return max(self.limit - self._spent, 0)
 
     def _is_copied(self, edit: SetConstant) -> bool:
@@ -135,11 +149,15 @@ class SizeBudget:
 
     def want(self, refusal: Declined) -> None:
         """Record the copies that a plan needs, where they are why it was declined."""
-        for edit in refusal.copies if isinstance(refusal, TooLarge) else ():
+        if not isinstance(refusal, TooLarge):
+            return
+        total = sum(edit.tensor.nbytes for edit in refusal.copies)
+        for edit in refusal.copies:
             value = edit.node.input(edit.slot)
             if value is not None and len(value.uses) > 1:
                 requested = self._wanted.setdefault(value, {})
-                requested[edit.node, edit.slot] = (fingerprint(edit.tensor), edit.tensor.nbytes)
+                worth = refusal.worth * edit.tensor.nbytes // total
+                requested[edit.node, edit.slot] = _Request(fingerprint(edit.tensor), edit.tensor.nbytes, worth)
 
     def grant(self) -> bool:
         """Allow copies if those for all consumers fit; the original is then removed.
@@ -149,9 +167,11 @@ class SizeBudget:
         granted = False
         for value, requested in self._wanted.items():
             covered = not value.is_output and all(use in requested for use in value.uses)
-            sizes = dict(requested.values())
+            sizes = {request.fingerprint: request.nbytes for request in requested.values()}
             growth = sum(sizes.values()) - (self._returned(value, sizes.values()) if covered else 0)
-            if value not in self._granted and growth <= self.left:
+            worth = sum(request.worth for request in requested.values())
+            left = worth if self.limit is None else max(self.limit - self._spent, 0)
+            if value not in self._granted and growth <= left:
                 self._granted.add(value)
                 self._spent += growth
                 granted = True
@@ -247,24 +267,3 @@ class Limits(NamedTuple):
     simplifies: bool = False
     simple: bool = False
     banned: frozenset[tuple[str, str]] = frozenset()
-
-
-_SMALL, _LARGE = 64 << 10, 1 << 20
-
-
-def growth_budget(model: ir.Model, nodes: Iterable[ir.Node]) -> Callable[[], int]:
-    """Return the bytes that copies of shared weights may add, beyond those that the parameters of ``nodes`` free.
-
-    These are 64 KiB, up to 1 MiB while that is at most a quarter of the model, or 1 %, whatever is most.
-    Counted when it is called, because few models share weights; the parameters are remembered now.
-    """
-    parameters = {value for node in nodes for value in node.inputs[1:] if value is not None and value.is_initializer}
-    whole = [value.tensor_proto for value in parameters]  # the values themselves are to go as soon as they are folded
-
-    def count() -> int:
-        freed = sum(model.tensor(proto).nbytes for proto in whole if proto is not None)
-        dropped = (proto for graph in model.graphs() for proto in graph.dropped_tensors)
-        whole_model = model.parameter_bytes() + sum(model.tensor(proto).nbytes for proto in dropped)
-        return freed + max(_SMALL, min(_LARGE, whole_model // 4), whole_model // 100)
-
-    return count

@@ -3,7 +3,7 @@
 from bnfold.ir.constants import constant, evaluated_once, is_made_of_constants
 from bnfold.ir.cut import Cut
 from bnfold.ir.graph import Graph
-from bnfold.ir.index import index_subgraphs
+from bnfold.ir.index import index_subgraphs, update_paths
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.storage.load import external_locations, load
@@ -35,5 +35,6 @@ __all__ = [
     "load",
     "save",
     "stage",
+    "update_paths",
     "utf8",
 ]

@@ -269,6 +269,19 @@ def _quotient(dividend: Array, divisor: Array) -> Array:
     return towards_zero
 
 
+def _mod(node: Node, operands: Operands) -> Tensor | None:
+    """Compute remainders of integers; those of floats are discontinuous, and operands may not be rounded yet."""
+    remainder = np.fmod if node.attr("fmod", 0) else np.mod
+
+    def of_integers(dividend: Array, divisor: Array) -> Array:
+        if not divisor.all():
+            raise ValueError("division by zero")
+        rest: Array = remainder(dividend, divisor)
+        return rest
+
+    return arithmetic(remainder, of_integers)(node, operands) if need(operands, 0).dtype in INTEGERS else None
+
+
 EVALUATORS: dict[str, Evaluator] = {
     "Identity": _identity,
     "Cast": _cast,
@@ -284,6 +297,7 @@ EVALUATORS: dict[str, Evaluator] = {
     "Sub": arithmetic(np.subtract, np.subtract),
     "Mul": arithmetic(np.multiply, np.multiply),
     "Div": arithmetic(np.divide, _quotient),
+    "Mod": _mod,
     "Pow": arithmetic(np.power),
     "Neg": arithmetic(np.negative, np.negative),
     "Abs": arithmetic(np.abs, np.abs),

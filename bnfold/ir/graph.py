@@ -140,6 +140,24 @@ class Graph:
         self.outputs[slot] = value
         self.proto.output[slot].name = value.name
 
+    def drop_output(self, slot: int) -> None:
+        """Return one value less; what the file says of its type stays, if the value is read here."""
+        value = self.outputs.pop(slot)
+        value.output_slots -= 1
+        is_inner = value.uses and not value.is_output and value.producer is not None
+        if is_inner and isinstance(self.proto, onnx.GraphProto):
+            self.proto.value_info.add().CopyFrom(self.proto.output[slot])
+        del self.proto.output[slot]
+        if value.is_unread:
+            (self.model.maybe_unread if value.producer is None else self.model.maybe_dead)[value] = None
+
+    def drop_input(self, slot: int) -> None:
+        """Take one value less, which nothing reads."""
+        value = self.inputs.pop(slot)
+        value.is_input = False
+        self.orphan(value)
+        del self.proto.input[slot]
+
     def reorder(self, nodes: list[Node]) -> None:
         """Put the nodes of this graph in the given order."""
         self._nodes, self.order_changed = nodes, True

@@ -109,18 +109,31 @@ def index_subgraphs(node: Node) -> None:
     """Index the graphs in the node's message, in place of those that it held before."""
     for body in node.bodies:
         body.dissolve()
-    found = {}
-    graph = node.graph
-    # Of the names a node has, that of its first output: two nodes may be called the same, but not make the same.
-    label = next((value.name for value in node.outputs if value is not None), node.label)
-    for name, protos in graphs_of(node.proto).items():
-        base = f"{graph.path}/{label}.{name}".lstrip("/")
-        found[name] = [
-            index_graph(graph.model, proto, node, base if len(protos) == 1 else f"{base}[{position}]")
+    found = {
+        name: [
+            index_graph(node.graph.model, proto, node, _body_path(node, name, position, len(protos)))
             for position, proto in enumerate(protos)
         ]
+        for name, protos in graphs_of(node.proto).items()
+    }
     if found:
         node.subgraphs = found
+
+
+def update_paths(node: Node) -> None:
+    """Let the paths of the graphs in a node begin with what it makes first by now."""
+    for name, bodies in node.subgraphs.items():
+        for position, body in enumerate(bodies):
+            body.path = _body_path(node, name, position, len(bodies))
+            for inner in body.nodes:
+                update_paths(inner)
+
+
+def _body_path(node: Node, name: str, position: int, count: int) -> str:
+    # Of the names a node has, that of its first output: two nodes may be called the same, but not make the same.
+    label = next((value.name for value in node.outputs if value is not None), node.label)
+    base = f"{node.graph.path}/{label}.{name}".lstrip("/")
+    return base if count == 1 else f"{base}[{position}]"
 
 
 def graphs_of(node: onnx.NodeProto) -> dict[str, list[onnx.GraphProto]]:

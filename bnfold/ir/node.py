@@ -224,6 +224,15 @@ class Node:
             self.graph.adopt(value)
             value.producer, value.slot = self, index
 
+    def drop_output(self, index: int) -> None:
+        """Make one value less, which nothing reads; those behind it move up."""
+        self.set_output(index, None)
+        del self.outputs[index]
+        del self.proto.output[index]
+        for slot, value in enumerate(self.outputs):
+            if value is not None:
+                value.slot = slot
+
     def trim_outputs(self, count: int) -> None:
         """Keep only the first ``count`` outputs; the others must be unused."""
         for index in range(count, len(self.outputs)):

@@ -120,6 +120,7 @@ ROUNDING_ONCE = frozenset(
             "LessOrEqual",
             "Max",
             "Min",
+            "Mod",
             "Mul",
             "Neg",
         ),

@@ -93,8 +93,11 @@ class PassContext:
     def forget_inlined(self) -> None:
         """Drop the events of functions that are gone; what they held is in their callers, as other nodes."""
         paths = {graph.path for graph in self.model.graphs()}
-        self.report.batchnorms[:] = [event for event in self.report.batchnorms if event.graph in paths]
-        self.events = {key: event for key, event in self.events.items() if event.graph in paths}
+        self.events = {key: event for key, event in self.events.items() if key[0] in paths}
+        left = {*self.events.values()}
+        self.report.batchnorms[:] = [
+            event for event in self.report.batchnorms if event in left or event.verdict == "removed"
+        ]
 
     def follow_replaced(self) -> None:
         """Let events follow BatchNormalizations that make another value (``spatial=0``) or are deeper down (Scan-8)."""
@@ -114,9 +117,13 @@ class PassContext:
                     self.events[event.key] = event
 
     def follow_moved(self, live: Mapping[ir.Node, BatchNormEvent], moved: Sequence[Mapping[Key, Key]]) -> None:
-        """Let events follow BatchNormalizations out of branches; those that are gone are noted as removed."""
+        """Let events follow BatchNormalizations out of branches; those that are gone are noted as removed.
+
+        The path of a body is another one if the node that holds it has lost its first result.
+        """
         for node, event in live.items():
             if not node.removed:
+                self.events[key_of(node)] = event
                 continue
             key = event.key
             for step in moved:

@@ -158,19 +158,22 @@ def _store_sparse(run: PassContext) -> None:
     run.report.repairs.extend(store_sparse(run.model))
 
 
-def remove_unread(run: PassContext) -> None:
-    """Remove what nothing reads. Before any pass looks at the consumers of a value, or converts a node.
+def remove_unread(run: PassContext) -> bool:
+    """Remove what nothing reads; return whether anything is gone.
+
+    Before any pass looks at the consumers of a value, or converts a node.
 
     Functions that a conversion put in the place of their calls have results that nothing reads.
     """
     if run.options.no_simplify:
-        return
+        return False
     from bnfold import simplifying
 
     live = run.live()
     with run.simplifying():
-        simplifying.remove_unread(run.model, run.report, withheld=run.withheld.simplifications)
+        has_removed = simplifying.remove_unread(run.model, run.report, withheld=run.withheld.simplifications)
     run.follow_moved(live, ())
+    return has_removed
 
 
 def raise_opset(run: PassContext) -> None:
@@ -246,7 +249,8 @@ def reduce(run: PassContext) -> None:
     if run.options.no_simplify:
         return
     for _ in range(MAX_REDUCTIONS):
-        if not simplify(run) or not fold_affines(run):
+        has_simplified, has_removed = simplify(run), remove_unread(run)
+        if not (has_simplified and fold_affines(run)) and not has_removed:
             break
         lift_constants(run)  # some weights are Constant nodes
 

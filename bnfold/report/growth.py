@@ -11,6 +11,11 @@ from bnfold.report.totals import size
 
 LEAST = 1.01, 1 << 10
 """A result whose weights are larger by this factor and this many bytes says so."""
+WORTH = 4096
+"""Bytes that an operator is worth: what a model may grow by if it has one less.
+
+A runtime reads as many in less time than it needs to start an operator.
+"""
 _MOST_SHARE = 10
 """A larger factor says less than the sizes do."""
 MOST = 3

@@ -126,6 +126,11 @@ DUPLICATE = Rewrite("duplicate-node", "duplicate node", "Of two equal nodes with
 IF_DECIDED = Rewrite("if-decided", "If decided", "An If whose condition is known becomes the branch that it takes.")
 SHAPE_STORED = Rewrite("known-integers", "shape computation known", "Integers that follow from known sizes are stored.")
 UNREAD_NODE = Rewrite("unread-node", "unread node", "A node whose outputs nothing reads is left out.")
+UNREAD_RESULT = Rewrite(
+    "unread-result",
+    "unread result of {}",
+    "Results of If, Loop, Scan and functions that nothing reads go, with what only they need in the bodies.",
+)
 UNREAD_WEIGHT = Rewrite("unread-weight", "unread weight", "A weight that nothing reads is left out.")
 CONSTANT_STORED = Rewrite("constant-node", "Constant stored", "A Constant node becomes an initializer.")
 RESULT_STORED = Rewrite(
@@ -133,6 +138,18 @@ RESULT_STORED = Rewrite(
     "result of constants stored",
     "What is computed from constants only is stored.",
     "it is computed in float64 and rounded once, where a runtime rounds at every step",
+)
+EXPAND_MATMUL = Rewrite(
+    "expand-matmul",
+    "Expand + MatMul → MatMul",
+    "An Expand goes whose result a MatMul would broadcast anyway.",
+    _SUM,
+)
+MATMUL_RESHAPED = Rewrite(
+    "matmul-reshaped",
+    "{} + MatMul → MatMul",
+    "A MatMul by a matrix takes the axes in front as they are: what joins them, and parts them behind it, goes.",
+    _SUM,
 )
 MATMUL_ADD = Rewrite("matmul-add-gemm", "MatMul + Add → Gemm", "A MatMul and the Add of a bias become one Gemm.", _SUM)
 CONVOLUTION_ADD = Rewrite(
@@ -162,8 +179,9 @@ SIMPLIFYING = (
     SLICE_ALL, PAD_NOTHING, SAME_SHAPE, EXPAND_NOTHING, TRANSPOSE_NOTHING, SIZE_KNOWN, RESHAPE_PAIR,
     RESHAPE_AFTER_RESHAPE, SQUEEZE_PAIR, TRANSPOSE_PAIR, TRANSPOSE_AFTER_TRANSPOSE, JOINED_AXES, SLICE_AFTER_SLICE,
     PICKED, CONCAT_AFTER_CONCAT, STACKED, EMPTY_OPERAND, REDUCTION_AXES, EXPAND_BROADCAST, ZERO_STATES, DUPLICATE,
-    IF_DECIDED, SHAPE_STORED, UNREAD_NODE, UNREAD_WEIGHT, CONSTANT_STORED, RESULT_STORED, MATMUL_ADD, CONVOLUTION_ADD,
-    PAD_CONV, PAD_POOL, GROUP_NORM,
+    IF_DECIDED, SHAPE_STORED, UNREAD_NODE, UNREAD_RESULT, UNREAD_WEIGHT, CONSTANT_STORED, RESULT_STORED, EXPAND_MATMUL,
+    MATMUL_RESHAPED, MATMUL_ADD,
+    CONVOLUTION_ADD, PAD_CONV, PAD_POOL, GROUP_NORM,
 )  # fmt: skip
 """What leaves fewer nodes."""
 

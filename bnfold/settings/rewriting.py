@@ -158,9 +158,8 @@ class Options(Checked):
         default=None,
         metadata=about(
             "Maximum number of bytes that folding and simplifying together may add to the weights; 0 for none.",
-            "None means 4 KiB for each operator that a stored result saves; and for copies of shared weights and for "
-            "computed weights what folding frees, plus 64 KiB, a quarter of the weights up to 1 MiB, or 1 % of them, "
-            "whichever is most.",
+            "None means 4 KiB for each operator that goes with a stored result, or with a copy of a shared or computed "
+            "weight.",
             low=0,
         ),
     )

@@ -43,11 +43,11 @@ def decide(model: ir.Model, report: Report, *, withheld: frozenset[str] = frozen
     return decide_branches(model, report, withheld)
 
 
-def remove_unread(model: ir.Model, report: Report, *, withheld: frozenset[str] = frozenset()) -> None:
-    """Remove nodes and weights that nothing reads, and record that in ``report``."""
+def remove_unread(model: ir.Model, report: Report, *, withheld: frozenset[str] = frozenset()) -> bool:
+    """Remove nodes, results and weights that nothing reads, record that in ``report``; return whether any is gone."""
     from bnfold.simplifying.unread import remove
 
-    remove(model, report, withheld)
+    return remove(model, report, withheld)
 
 
 def clear(

@@ -39,7 +39,7 @@ from bnfold.simplifying.no_effect import (
 from bnfold.simplifying.padding import PADDED, find_padding
 from bnfold.simplifying.picking import find_picked
 from bnfold.simplifying.plan import Plan, Store
-from bnfold.simplifying.products import find_addition
+from bnfold.simplifying.products import find_addition, find_product_of_reshaped
 from bnfold.simplifying.reshaping import find_reshaping
 from bnfold.simplifying.slicing import find_slice
 from bnfold.simplifying.states import find_states
@@ -54,8 +54,8 @@ def find_reshaping_or_axes(node: ir.Node, known: Proven) -> Plan | None:
 
 
 def find_reshaping_or_joined(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan what `find_reshaping` plans, or else one Transpose in place of three nodes."""
-    return find_reshaping(node, known) or find_joined_axes(node, known)
+    """Plan what `find_reshaping` plans, or else one Transpose or MatMul in place of three nodes."""
+    return find_reshaping(node, known) or find_joined_axes(node, known) or find_product_of_reshaped(node, known)
 
 
 def find_transpose_or_reshaping(node: ir.Node, known: Proven) -> Plan | None:

@@ -5,25 +5,39 @@ from __future__ import annotations
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.traits import BROADCASTING
-from bnfold.ir.value import Dim
+from bnfold.ir.value import Dim, Dims
 from bnfold.report import rewrites
 from bnfold.simplifying.plan import Plan, Respell
 
 
 def find_broadcast(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to let an operator read what an Expand reads, if another operand has the sizes to which it expands."""
-    if not node.has_trait(BROADCASTING) or node.op_type == "PRelu" or node.graph.opset() < 7:
+    is_product = node.is_op("MatMul")
+    if not (is_product or node.has_trait(BROADCASTING)) or node.op_type == "PRelu" or node.graph.opset() < 7:
         return None
+    rewrite = rewrites.EXPAND_MATMUL if is_product else rewrites.EXPAND_BROADCAST.of(node.op_type)
     for slot, value in enumerate(node.inputs[:1] if node.is_op("Pow") else node.inputs):  # powers by a number differ
         first = value.producer if value is not None else None
         source = first.input(0) if first is not None and first.is_op("Expand") else None
         if first is None or source is None or source.graph is not node.graph or first.has_references:
             continue
+        dims, made = known.dims(source), known.dims(value)
         others = [known.dims(other) for place, other in enumerate(node.inputs) if place != slot]
-        if any(_covers(other, known.dims(source), known.dims(value)) for other in others):
+        if is_product:
+            dims, made, *others = _matrices(dims, made, others[0])
+        if any(_covers(other, dims, made) for other in others):
             inputs = [*node.inputs[:slot], source, *node.inputs[slot + 1 :]]
-            return Respell(rewrites.EXPAND_BROADCAST.of(node.op_type), node, node.op_type, inputs, None)
+            return Respell(rewrite, node, node.op_type, inputs, None)
     return None
+
+
+def _matrices(source: Dims | None, made: Dims | None, other: Dims | None) -> list[Dims | None]:
+    """Return the axes in front of the matrices of a MatMul, which are broadcast, if only these are expanded."""
+    shapes = [source, made, other]
+    is_same = source is not None and made is not None and None not in source[-2:] and source[-2:] == made[-2:]
+    if not is_same or any(dims is None or len(dims) < 2 for dims in shapes):
+        return [None, None, None]
+    return [dims[:-2] if dims is not None else None for dims in shapes]
 
 
 def _covers(other: tuple[Dim, ...] | None, source: tuple[Dim, ...] | None, made: tuple[Dim, ...] | None) -> bool:

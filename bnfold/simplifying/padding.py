@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from bnfold import ir
 from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.ir.tensor import TP, numpy_type
+from bnfold.ir.tensor import FLOATS, TP, numpy_type
 from bnfold.report import rewrites
 from bnfold.simplifying.parameters import numbers
-from bnfold.simplifying.plan import Plan, Respell
+from bnfold.simplifying.plan import Made, Operand, Plan, Respell
 
 PADDED = ("Conv", "MaxPool", "AveragePool")
 """What can pad its input itself."""
@@ -31,7 +32,24 @@ def find_padding(node: ir.Node, known: Proven) -> Plan | None:
     if attrs is None or len(uses) + 1 < len(padded.uses):
         return None
     rewrite = rewrites.PAD_CONV if node.op_type == "Conv" else rewrites.PAD_POOL.of(node.op_type)
-    return Respell(rewrite, node, node.op_type, [first.input(0), *node.inputs[1:]], attrs)
+    source: Operand = first.input(0)
+    if node.op_type == "MaxPool" and not _fills_the_least(first, known):
+        source = _again(first, uses)
+    return Respell(rewrite, node, node.op_type, [source, *node.inputs[1:]], attrs) if source is not None else None
+
+
+def _again(pad: ir.Node, others: Collection[object]) -> Made | None:
+    """Return the node whose results are never negative once more, under a name of its own, if only the Pad reads it.
+
+    Verification compares the nodes that differ. With other numbers than these the two are not equal, so that it is to
+    begin in front of that node.
+    """
+    source = pad.input(0)
+    first = source.producer if source is not None and source.only_consumer is pad else None
+    if first is None or others or any(value is None for value in first.inputs):
+        return None
+    inputs = [value for value in first.inputs if value is not None]
+    return Made(first.op_type, inputs, {name: first.attr(name) for name in first.attrs})
 
 
 def _attrs(node: ir.Node, pad: ir.Node, known: Proven) -> dict[str, Any] | None:
@@ -102,15 +120,30 @@ def _fills_zeros(pad: ir.Node) -> bool:
 
 
 def _fills_what_never_wins(pad: ir.Node, known: Proven) -> bool:
-    """Whether a Pad puts the least number of a type around its input.
+    """Whether a Pad puts the least number of a type around its input, or zeros around what is never negative."""
+    return _fills_the_least(pad, known) or (_fills_zeros(pad) and _is_never_negative(pad.input(0), known))
 
-    Zeros around what a Relu returns never win either. Without that Relu they do, so that verification, which compares
-    the nodes that differ, would not find the two equal.
-    """
+
+def _fills_the_least(pad: ir.Node, known: Proven) -> bool:
     filling, dtype = _filling(pad), known.dtype(pad.input(0))
     if dtype in (TP.INT8, TP.UINT8):
         return filling == np.iinfo(numpy_type(dtype)).min
     return filling == -math.inf
+
+
+def _is_never_negative(value: ir.Value | None, known: Proven) -> bool:
+    """Whether a Relu or Clip makes a value, which leaves nothing below zero."""
+    node = value.producer if value is not None else None
+    if value is None or node is None or node.has_references or known.calls(node) or known.dtype(value) not in FLOATS:
+        return False
+    if node.is_op("Clip"):  # between bounds that are the wrong way round, it returns the upper one
+        bounds = [node.attr("min", -math.inf), node.attr("max", math.inf)]
+        for place, bound in enumerate((node.input(1), node.input(2))):
+            if bound is not None:
+                held = ir.constant(bound)
+                bounds[place] = held.numpy().item() if held is not None and held.size == 1 else math.nan
+        return all(bound >= 0 for bound in bounds)
+    return node.is_op("Relu")
 
 
 def _added(pad: ir.Node, rank: int, known: Proven) -> list[int] | None:

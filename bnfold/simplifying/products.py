@@ -7,7 +7,9 @@ from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, Array
 from bnfold.ir.traits import RESHAPING
 from bnfold.report import rewrites
-from bnfold.simplifying.plan import Operand, Plan, Respell, can_respell
+from bnfold.simplifying.no_effect import integers
+from bnfold.simplifying.parameters import numbers, respelled
+from bnfold.simplifying.plan import Made, Operand, Plan, Respell, can_respell, only_above
 
 _TYPES = (TP.FLOAT, TP.DOUBLE, TP.FLOAT16)
 
@@ -31,14 +33,49 @@ def find_addition(node: ir.Node, known: Proven) -> Plan | None:
 
 def _gemm(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Proven) -> Plan | None:
     x, weight = first.input(0), first.input(1)
-    dims, columns, held = known.dims(x), known.dims(weight), ir.constant(bias)
-    if dims is None or len(dims) != 2 or columns is None or len(columns) != 2 or held is None:
-        return None
-    if held.dims not in ((columns[1],), (1, columns[1])):
+    columns, held = known.dims(weight), ir.constant(bias)
+    if columns is None or len(columns) != 2 or held is None or held.dims not in ((columns[1],), (1, columns[1])):
         return None
     if known.dtype(x) not in _TYPES or not known.dtype(weight) == held.dtype == known.dtype(x):
         return None
-    return Respell(rewrites.MATMUL_ADD, node, "Gemm", [x, weight, bias], {})
+    dims = known.dims(x)
+    if dims is not None and len(dims) == 2:
+        return Respell(rewrites.MATMUL_ADD, node, "Gemm", [x, weight, bias], {})
+    return _gemm_before_unsqueeze(node, first, bias, known) if weight is not None and len(held.dims) == 1 else None
+
+
+def _gemm_before_unsqueeze(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Proven) -> Plan | None:
+    """Plan a Gemm of the matrix that an Unsqueeze in front of the MatMul reads, and the Unsqueeze behind it."""
+    unsqueeze, weight = only_above(first), first.input(1)
+    source = unsqueeze.input(0) if unsqueeze is not None and unsqueeze.is_op("Unsqueeze") else None
+    dims = known.dims(source)
+    if unsqueeze is None or source is None or weight is None or bias is None or dims is None or len(dims) != 2:
+        return None
+    axes = numbers(unsqueeze, "axes", known)
+    if unsqueeze.graph is not node.graph or not axes or source.graph is not node.graph:
+        return None
+    places = [axis + 2 + len(axes) if axis < 0 else axis for axis in axes]
+    if max(places) > len(axes):  # the last axis is summed over, and stays the last
+        return None
+    gemm = Made("Gemm", [source, weight, bias], {})
+    return respelled(rewrites.MATMUL_ADD, node, "Unsqueeze", gemm, {"axes": integers(axes)})
+
+
+def find_product_of_reshaped(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan one MatMul in place of a row that reshapes, multiplies by a matrix, and reshapes back."""
+    product = only_above(node)
+    first = only_above(product) if product is not None and product.is_op("MatMul") else None
+    if product is None or first is None or not first.is_op(*RESHAPING) or known.calls(first) or known.calls(product):
+        return None
+    source, weight = first.input(0), product.input(1)
+    dims, columns, made = known.dims(source), known.dims(weight), known.dims(node.output(0))
+    if dims is None or made is None or columns is None or len(columns) != 2 or not dims or source is None:
+        return None
+    is_one_graph = first.graph is product.graph is node.graph is source.graph
+    keeps_rows = (*dims[:-1], columns[1]) == made and dims[-1] == columns[0]
+    if not is_one_graph or not keeps_rows or None in (*dims, *made):
+        return None
+    return Respell(rewrites.MATMUL_RESHAPED.of(first.op_type), node, "MatMul", [source, weight], {})
 
 
 def _convolution(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Proven) -> Plan | None:

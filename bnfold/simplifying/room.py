@@ -11,13 +11,9 @@ import numpy as np
 from bnfold import ir
 from bnfold.ir.traits import WEIGHTED
 from bnfold.report import totals
+from bnfold.report.growth import WORTH
 from bnfold.simplifying.plan import Respell, Store
 
-WORTH = 4096
-"""Bytes that an operator is worth: what a model may grow by if it has one less.
-
-A runtime reads as many in less time than it needs to start an operator.
-"""
 _SMALL = 1024
 """Bytes of a result that is stored at once; larger ones wait until equal nodes are united."""
 _FILLED = 1 << 25

@@ -7,35 +7,37 @@ from collections.abc import Collection
 from bnfold import ir
 from bnfold.report.events import Report
 from bnfold.report.other_events import SimplifyEvent
-from bnfold.report.rewrites import UNREAD_NODE, UNREAD_WEIGHT
+from bnfold.report.rewrites import UNREAD_NODE, UNREAD_RESULT, UNREAD_WEIGHT
+from bnfold.simplifying.results import Purity, drop_unread
 
 
 def remove(model: ir.Model, report: Report, withheld: frozenset[str], among: Collection[ir.Node] | None = None) -> bool:
-    """Remove what nothing reads, or only nodes ``among`` these and what only they read; return whether any is gone.
-
-    An operator of another domain may do more than compute.
-    """
+    """Remove what nothing reads, or only nodes ``among`` these and what only they read; return whether any is gone."""
     if model.proto.training_info or {UNREAD_NODE.name, UNREAD_WEIGHT.name} & withheld:
         return False
-    nodes = [*model.nodes()]
+    nodes = {node: node.graph.path for node in model.nodes()}
     for graph in model.graphs():
         if getattr(graph.proto, "quantization_annotation", ()):
             return False  # which names values that no node reads
+    purity = Purity(model)
     for node in nodes if among is None else among:
-        if not node.domain and all(value is None or value.is_unread for value in node.outputs):
+        is_unread = all(value is None or value.is_unread for value in node.outputs)
+        if is_unread and purity.only_computes(node):
             model.maybe_dead.update((value, None) for value in node.outputs if value is not None)
     values = (value for graph in model.graphs() for value in graph.values.values()) if among is None else ()
     weights = [value for value in values if _is_unread_weight(value)]
     model.maybe_dead.update(dict.fromkeys(weights))
     model.remove_dead_nodes()
-    gone = [node for node in nodes if node.removed]
+    results = drop_unread(model, purity) if among is None and UNREAD_RESULT.name not in withheld else []
+    report.simplified += results
+    gone = {node: path for node, path in nodes.items() if node.removed}
     report.simplified += [
-        SimplifyEvent(UNREAD_NODE, node.label, node.graph.path, node.op_type, "")
-        for node in gone
+        SimplifyEvent(UNREAD_NODE, node.label, path, node.op_type, "")
+        for node, path in gone.items()
         if not node.is_op("Constant")
     ]
     report.simplified += [SimplifyEvent(UNREAD_WEIGHT, value.name, value.graph.path, "", "") for value in weights]
-    return bool(gone or weights)
+    return bool(gone or weights or results)
 
 
 def _is_unread_weight(value: ir.Value) -> bool:

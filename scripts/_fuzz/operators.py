@@ -30,6 +30,7 @@ from _fuzz.far import clip, noisy, undefined
 from _fuzz.fills import filled
 from _fuzz.fused import fused_conv, fused_matmul
 from _fuzz.instances import as_training, of_groups
+from _fuzz.leftovers import expanded_product, filled_up, half_read, reshaped_product, zeros_before_pool
 from _fuzz.near import alike, two_open
 from _fuzz.pairs import pairs
 from _fuzz.positions import mask, positions
@@ -396,6 +397,11 @@ TABLE: tuple[tuple[Draw, float], ...] = (
     (ranked, 0.2),
     (looped, 0.3),
     (scanned, 0.3),
+    (half_read, 0.6),
+    (reshaped_product, 0.5),
+    (expanded_product, 0.4),
+    (filled_up, 0.4),
+    (zeros_before_pool, 0.4),
     (alike, 0.8),
     (two_open, 0.5),
     (pairs, 0.8),

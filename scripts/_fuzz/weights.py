@@ -25,7 +25,7 @@ class VariedBuilder(Builder):
     """A builder that stores some weights in an indirect form."""
 
     def varied(self, array: Array, kind: float) -> str | None:
-        if kind > 0.92 and self.opset >= 10 and array.size:
+        if kind > 0.92 and self.opset >= 10 and array.size and np.isfinite(array).all():
             return quantised(self, array)
         if kind > 0.88 and (name := tied(self, array)):
             return name

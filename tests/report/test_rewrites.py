@@ -167,6 +167,13 @@ CASES: dict[str, tuple[str, str, str]] = {
     ),
     "known-integers": ("float[5,4] x", "s = Size (x) m = Mul (s, s) c = Cast <to = 1> (m) y = Add (c, x)", ""),
     "unread-node": (X, "a = Neg (x) y = Relu (x)", ""),
+    "unread-result": (
+        X,
+        """m = ReduceSum <keepdims = 0> (x) c = Greater (m, zero)
+        d, y = If (c) <then_branch = t () => (float[M,K] p, float[M,K] q) { p = Exp (x) q = Neg (x) },
+        else_branch = e () => (float[M,K] r, float[M,K] s) { r = Cos (x) s = Abs (x) }>""",
+        "float zero = {0}",
+    ),
     "unread-weight": (X, "y = Relu (x)", "float[2] w = {1, 2}"),
     "constant-node": (X, "a = Constant <value = float[1] {0.3}> () y = Div (x, a)", ""),
 }

@@ -157,7 +157,7 @@ POOLS = {
                          "float z = {-inf}", 1),
     "least, and pads of its own": (
         "p = Pad (x, q, z) y = MaxPool <kernel_shape = [4, 3], pads = [1, 1, 1, 2]> (p)", "float z = {-inf}", 1),
-    "zeros behind Relu": ("a = Relu (x) p = Pad (a, q) y = MaxPool <kernel_shape = [3, 2]> (p)", "", 3),
+    "zeros behind Relu": ("a = Relu (x) p = Pad (a, q) y = MaxPool <kernel_shape = [3, 2]> (p)", "", 2),
     "more than Relu returns": ("a = Relu (x) p = Pad (a, q, z) y = MaxPool <kernel_shape = [3, 2]> (p)",
                                "float z = {0.5}", 3),
     "zeros beside negative numbers": ("p = Pad (x, q) y = MaxPool <kernel_shape = [3, 2]> (p)", "", 2),
@@ -247,3 +247,56 @@ def test_a_pad_of_a_size_that_may_be_zero_stays_before_a_pooling() -> None:
             f"(float[N,1,{size}] x) => (float[A,B,C] y)", body, "int64[6] q = {0, 0, 1, 0, 0, 0}, float z = {-inf}"
         )
         assert len(operators(simplified(before)[0])) == left
+
+
+ZEROS_BEFORE_POOL = {
+    "Relu": ("r = Relu (x) p = Pad (r, q) y = MaxPool <kernel_shape = [3, 3], strides = [2, 2]> (p)", 13, True),
+    "Clip": ("r = Clip (x, z, h) p = Pad (r, q) y = MaxPool <kernel_shape = [3, 3]> (p)", 13, True),
+    "Clip of opset 10": (
+        ("r = Clip <min = 0.0, max = 6.0> (x) p = Pad <pads = [0, 0, 1, 1, 0, 0, 1, 0]> (r)"
+        " y = MaxPool <kernel_shape = [3, 3]> (p)"),
+        10,
+        True,
+    ),
+    "no lower bound": ('r = Clip (x, "", h) p = Pad (r, q) y = MaxPool <kernel_shape = [3, 3]> (p)', 13, False),
+    "a bound that is computed": (("s = ReduceMax <keepdims = 0> (x) r = Clip (x, s) p = Pad (r, q)"
+                                 " y = MaxPool <kernel_shape = [3, 3]> (p)"), 13, False),
+    "bounds the wrong way round": ("r = Clip (x, z, m) p = Pad (r, q) y = MaxPool <kernel_shape = [3, 3]> (p)",
+                                   13, False),
+    "a negative bound": ("r = Clip (x, m) p = Pad (r, q) y = MaxPool <kernel_shape = [3, 3]> (p)", 13, False),
+    "no Relu": ("r = Tanh (x) p = Pad (r, q) y = MaxPool <kernel_shape = [3, 3]> (p)", 13, False),
+    "other numbers": ("r = Relu (x) p = Pad (r, q, h) y = MaxPool <kernel_shape = [3, 3]> (p)", 13, False),
+    "a window of zeros": ("r = Relu (x) p = Pad (r, q) y = MaxPool <kernel_shape = [1, 1]> (p)", 13, False),
+    "a Relu that others read": (("r = Relu (x) p = Pad (r, q) o = MaxPool <kernel_shape = [3, 3]> (p)"
+                                " s = ReduceMax <keepdims = 0> (r) y = Sub (o, s)"), 13, False),
+    "two that read the Pad": (("r = Relu (x) p = Pad (r, q) o = MaxPool <kernel_shape = [3, 3]> (p)"
+                              " s = MaxPool <kernel_shape = [3, 3]> (p) t = Neg (s) y = Sub (o, t)"), 13, True),
+    "two different ones": (("r = Relu (x) p = Pad (r, q) o = MaxPool <kernel_shape = [3, 3]> (p)"
+                           " s = MaxPool <kernel_shape = [2, 2]> (p) t = ReduceMax <keepdims = 0> (s) y = Sub (o, t)"),
+                           13, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ZEROS_BEFORE_POOL)
+def test_zeros_around_what_is_never_negative(case: str) -> None:
+    body, opset, goes = ZEROS_BEFORE_POOL[case]
+    constants = "int64[8] q = {0, 0, 1, 1, 0, 0, 1, 0}, float z = {0}, float h = {6}, float m = {-1}"
+    before = model("(float[N,2,6,5] x) => (float[A,B,C,D] y)", body, constants, opset=opset)
+    after, _ = simplified(before)
+    assert ("Pad" not in operators(after)) == goes
+    assert simplified(after)[0] == after
+    for x in (np.random.default_rng(0).normal(size=(2, 2, 6, 5)), np.full((1, 2, 6, 5), -2.0), np.zeros((1, 2, 6, 5))):
+        fed = {"x": x.astype(np.float32)}
+        sessions = (onnxruntime.InferenceSession(each.SerializeToString()) for each in (before, after))
+        old, new = (session.run(None, fed)[0] for session in sessions)
+        np.testing.assert_array_equal(new, old)
+
+
+def test_verification_begins_in_front_of_the_relu() -> None:
+    """Of other numbers than a Relu makes, what a Pad adds may win."""
+    body = "a = Neg (x) b = Exp (a) r = Relu (b) p = Pad (r, q) o = MaxPool <kernel_shape = [3, 3]> (p) y = Sin (o)"
+    constants = "int64[8] q = {0, 0, 1, 1, 0, 0, 1, 0}"
+    before = model("(float[N,2,6,5] x) => (float[A,B,C,D] y)", body, constants)
+    outcome = bnfold.optimize(before, verify=bnfold.VerifyOptions(depth="local"))
+    assert outcome.verified
+    assert "Pad" not in operators(outcome.to_proto())

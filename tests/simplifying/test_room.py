@@ -9,7 +9,7 @@ from onnx import numpy_helper
 
 import bnfold
 from bnfold.report.events import Report
-from bnfold.simplifying.room import WORTH
+from bnfold.report.growth import WORTH
 from tests.simplifying.small import assert_equal, model, operators
 
 ROWS = WORTH // 8

@@ -15,12 +15,24 @@ import numpy as np
 import onnx
 
 from bnfold.errors import BnfoldError
+from bnfold.ir.choosing import split
 from bnfold.ir.constants import stored
 from bnfold.ir.elements import TP
 from bnfold.ir.evaluators import EVALUATORS, INTEGERS
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
-from bnfold.ir.shapes.items import are_equal, comparison, conjunction, disjunction, is_true, larger, quotient
+from bnfold.ir.shapes.items import (
+    are_equal,
+    comparison,
+    conjunction,
+    difference,
+    disjunction,
+    is_true,
+    larger,
+    quotient,
+    remainder,
+    smaller,
+)
 from bnfold.ir.shapes.products import factors, is_product, multiplied, product, reduced, replaced
 from bnfold.ir.shapes.proven import proven_types
 from bnfold.ir.shapes.ties import tied_type
@@ -158,10 +170,10 @@ class Proven:
     def _found(self, value: Value) -> Integers | None:
         found, node = stored(value), value.producer
         if found is None:
-            if node is None or node.domain or node.op_type not in _RULES or node.has_references or self.calls(node):
+            if node is None or node.domain or node.op_type not in _FOLLOWED or node.has_references or self.calls(node):
                 return None
             try:
-                found = _RULES[node.op_type](node, self)
+                found = _part(node, self, value.slot) if node.is_op("Split") else _RULES[node.op_type](node, self)
             except _ILL_FORMED:
                 return None
         if found is None or found.size > MOST or len(found.dims) > 1 or found.dtype not in INTEGERS | {TP.BOOL}:
@@ -206,6 +218,11 @@ def _moved(node: Node, known: Proven) -> Tensor | None:
     return EVALUATORS[node.op_type](node, [None if slot is None else known.operand(node, slot) for slot in slots])
 
 
+def _part(node: Node, known: Proven, slot: int) -> Tensor:
+    """Return the items of an output of a Split."""
+    return split(node, [known.operand(node, place) for place in range(len(node.inputs))], slot)
+
+
 def _reshaped(node: Node, known: Proven) -> Tensor | None:
     """Return the same items as a vector or a scalar, of the inferred rank or else of the operator's."""
     source, dims = known.operand(node, 0), known.dims(node.output(0))
@@ -243,18 +260,11 @@ def _cast(node: Node, known: Proven) -> Tensor:
     return InMemory(to, source.array)
 
 
-def _arithmetic(function: Callable[[int, int], int], neutral: int | None, *, both: bool) -> Rule:
-    """Return the rule of an operator of two operands; a ``neutral`` operand leaves a dynamic size as it is."""
-
-    def item(one: Dim, other: Dim) -> Dim:
-        if isinstance(one, int) and isinstance(other, int):
-            result = function(one, other)
-            return result if abs(result) < 1 << 31 else None
-        if other == neutral:
-            return one
-        return other if both and one == neutral else None
-
-    return _of_numbers(item)
+def _sum(one: Dim, other: Dim) -> Dim:
+    """Return the sum of two items; a zero leaves a dynamic size as it is."""
+    if isinstance(one, int) and isinstance(other, int):
+        return one + other
+    return one if other == 0 else other if one == 0 else None
 
 
 def _of_numbers(item: Callable[[Dim, Dim], Dim]) -> Rule:
@@ -264,27 +274,35 @@ def _of_numbers(item: Callable[[Dim, Dim], Dim]) -> Rule:
         one, other = known.operand(node, 0), known.operand(node, 1)
         if node.graph.opset() < 7 or one.dtype not in (TP.INT32, TP.INT64):
             raise ValueError("not followed")
-        return InMemory(one.dtype, np.asarray(np.frompyfunc(item, 2, 1)(one.array, other.array), dtype=object))
+        items = np.frompyfunc(lambda *both: _narrow(item(*both)), 2, 1)(one.array, other.array)
+        return InMemory(one.dtype, np.asarray(items, dtype=object))
 
     return compute
+
+
+def _narrow(item: Dim) -> Dim:
+    """Return an item, or None for a number that may be beyond a type of 32 bits."""
+    return None if isinstance(item, int) and abs(item) >= 1 << 31 else item
 
 
 Rule = Callable[[Node, Proven], Tensor | None]
 _NUMBERS = frozenset({TP.INT32, TP.INT64})
 _RULES: dict[str, Rule] = {
-    **dict.fromkeys(("Identity", "Gather", "Slice", "ConstantOfShape"), _moved),
+    **dict.fromkeys(("Identity", "Gather", "Slice", "ConstantOfShape", "Expand", "Tile"), _moved),
     **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze"), _reshaped),
     "Shape": _shape,
     "Size": _size,
     "Range": _range,
     **dict.fromkeys(("Cast", "CastLike"), _cast),
     "Concat": _concat,
-    "Add": _arithmetic(lambda one, other: one + other, 0, both=True),
-    "Sub": _arithmetic(lambda one, other: one - other, 0, both=False),
+    "Add": _of_numbers(_sum),
+    "Sub": _of_numbers(difference),
     "Mul": _of_numbers(multiplied),
     "ReduceProd": reduced,
     "Max": _of_numbers(larger),
-    "Div": _arithmetic(quotient, 1, both=False),
+    "Min": _of_numbers(smaller),
+    "Div": _of_numbers(quotient),
+    "Mod": _of_numbers(remainder),
     "Equal": of_two(are_equal, _NUMBERS | {TP.BOOL}),
     "Where": where,
     "Less": of_two(comparison(operator.lt, below=True), _NUMBERS),
@@ -295,3 +313,4 @@ _RULES: dict[str, Rule] = {
     "Or": of_two(disjunction, frozenset({TP.BOOL})),
     "Not": negated,
 }
+_FOLLOWED = _RULES.keys() | {"Split"}

@@ -7,21 +7,68 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from bnfold.ir.shapes.products import factors, named
 from bnfold.ir.value import Dim
 
 
-def quotient(one: int, other: int) -> int:
-    """Return the quotient of non-negative numbers: others are rounded in several ways."""
-    if one < 0 or other <= 0:
+def quotient(one: Dim, other: Dim) -> Dim:
+    """Return the quotient of items that are not negative: others are rounded in several ways.
+
+    Raises ValueError for a negative number, and for a divisor that is zero.
+    """
+    _require_sizes(one, other)
+    if other == 1:
+        return one
+    if not isinstance(one, str) or not isinstance(other, int):
+        return one // other if isinstance(one, int) and isinstance(other, int) else None
+    names, number = factors([one])
+    return named(names, number // other) if number % other == 0 else None
+
+
+def remainder(one: Dim, other: Dim) -> Dim:
+    """Return what a division of items that are not negative leaves; of a dynamic size only if that is nothing.
+
+    Raises ValueError for a negative number, whose remainder has several meanings, and for a divisor that is zero.
+    """
+    _require_sizes(one, other)
+    if not isinstance(one, str) or not isinstance(other, int):
+        return one % other if isinstance(one, int) and isinstance(other, int) else None
+    return 0 if factors([one])[1] % other == 0 else None
+
+
+def _require_sizes(one: Dim, other: Dim) -> None:
+    if (isinstance(one, int) and one < 0) or (isinstance(other, int) and other <= 0):
         raise ValueError("not followed")
-    return one // other
+
+
+def difference(one: Dim, other: Dim) -> Dim:
+    """Return the difference of items; of dynamic sizes only if they are the same."""
+    if isinstance(one, int) and isinstance(other, int):
+        return one - other
+    if other == 0:
+        return one
+    return 0 if one == other is not None else None
 
 
 def larger(one: Dim, other: Dim) -> Dim:
-    """Return the larger item; of a dynamic size and another item only if they are the same."""
+    """Return the larger item; a dynamic size is no negative number."""
+    return _extreme(one, other, max)
+
+
+def smaller(one: Dim, other: Dim) -> Dim:
+    """Return the smaller item; a dynamic size is no negative number."""
+    return _extreme(one, other, min)
+
+
+def _extreme(one: Dim, other: Dim, choose: Callable[[int, int], int]) -> Dim:
     if isinstance(one, int) and isinstance(other, int):
-        return max(one, other)
-    return one if one == other else None
+        return choose(one, other)
+    if one == other or one is None or other is None:
+        return one if one == other else None
+    number, size = (one, other) if isinstance(one, int) else (other, one)
+    if not isinstance(number, int) or number > 0:
+        return None
+    return size if choose(number, 1) == 1 else number
 
 
 def are_equal(one: Dim, other: Dim) -> int | None:

@@ -23,6 +23,7 @@ from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed_but_for_rounding, fixed_or_default
 from bnfold.verification.changes.idle import Extent, idle, masked
 from bnfold.verification.changes.partly import known_of
+from bnfold.verification.changes.reaching import reaches_output
 from bnfold.verification.changes.unchanged import defaults, identity
 from bnfold.verification.coverage import effects
 from bnfold.verification.coverage.effects import OPEN_END, is_unread, normalised, types
@@ -87,7 +88,10 @@ def _matched(old: Subgraph, new: Subgraph, are_compared: bool, *, by_sizes: bool
     before, after = (_Side(place, side, next(ends), by_sizes) for place, side in enumerate((old, new)))
     before.match_against(after)
     after.match_against(before)
-    return [before, after], list(_between(before, after, before.contents() & after.contents()))
+    found = [*_between(before, after, before.contents() & after.contents())]
+    if before.has_bodies or after.has_bodies:  # which may return what nothing reads
+        found = [mutant for mutant in found if reaches_output(mutant.value)]
+    return [before, after], found
 
 
 class _Side:

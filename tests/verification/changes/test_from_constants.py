@@ -129,8 +129,7 @@ def test_what_a_function_is_told_is_no_constant() -> None:
 
 
 TWO_READERS = (
-    "(float[N,3] x) => (float[N,5] y, float[N,5] z)"
-    ' { q = Mod (fives, four) y = Pad (x, q) z = Pad <mode = "edge"> (x, q) }'
+    '(float[N,3] x) => (float[N,5] y, float[N,5] z) { q = Sign (fives) y = Pad (x, q) z = Pad <mode = "edge"> (x, q) }'
 )
 NUMBERS: Weights = {
     "a": np.array([0, 1]), "b": np.array([0, 1, 7]), "zero": np.array([0]), "four": np.array([4]),
