@@ -160,7 +160,9 @@ def bind(
     needed = () if node.op_type in _TAKE_NOTHING else (index for index, need in enumerate(required) if need)
     named = tuple(value is not None for value in node.outputs)
     read = tuple(value is not None and (bool(value.uses) or value.is_output) for value in node.outputs)
-    ties = node.is_op("Ceil", "Floor", "Round") or node.domain == MACHINE_LEARNING  # as numbers of the type of the file do
+    ties = (
+        node.is_op("Ceil", "Floor", "Round") or node.domain == MACHINE_LEARNING
+    )  # as numbers of the type of the file do
     kind = _stated_type(node) if ties else None
     call = Call(
         *(node.op_type, meant, attrs, known.defaults, named, read, policy, node.domain, opset, precision), kind=kind

@@ -125,8 +125,8 @@ def qlinear_matmul(call: Call, *tensors: Array) -> Result:
     """Compute A, its scale and zero point (or one a row), B and its (or one a column), Y's scale and zero point."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = tensors
     require(max(y_scale.size, y_zero.size) == 1, "a scale or zero point of the result for every row", KernelDeclined)
-    scales = [
+    rows, columns = (
         scale.reshape(() if scale.size == 1 else shape) for scale, shape in ((a_scale, (-1, 1)), (b_scale, (1, -1)))
-    ]
+    )
     total = _plain(a, a_zero, (-1, 1)) @ _plain(b, b_zero, (1, -1))
-    return _requantised(total, _factor(*scales, y_scale.reshape(())), y_zero.reshape(()))
+    return _requantised(total, _factor(rows, columns, y_scale.reshape(())), y_zero.reshape(()))
