@@ -18,7 +18,10 @@ def of_one_shape(conversion: NodeConversion) -> None:
     only add or drop axes of one value become a Reshape of it, to the sizes that the condition selects.
     """
     node = conversion.node
-    ends = list(zip(*(body.outputs for body in node.bodies), strict=False))
+    bodies = [body for name in ("then_branch", "else_branch") for body in node.subgraphs.get(name, ())]
+    ends = list(zip(*(body.outputs for body in bodies), strict=False))
+    if len(bodies) != 2:
+        raise Inexpressible("does not have a then_branch and an else_branch")
     differing = [pair for pair in ends if conversion.shape(pair[0]) != conversion.shape(pair[1])]
     if not differing:
         return

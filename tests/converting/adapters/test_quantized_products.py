@@ -167,7 +167,7 @@ def test_what_is_computed_is_refused(computed: str, reason: str) -> None:
 
 
 def test_eight_bit_floats_are_refused() -> None:
-    scale, zero = np.float32(1), onnx.helper.make_tensor("z", onnx.TensorProto.FLOAT8E4M3FN, [], [0.0])
+    scale, zero = np.array(1, np.float32), onnx.helper.make_tensor("z", onnx.TensorProto.FLOAT8E4M3FN, [], [0.0])
     body = "y = QLinearMatMul (a, s, z, b, s, z, s, z)"
     source = proto("float8e4m3fn[2, 3] a, float8e4m3fn[3, 2] b", body, "float8e4m3fn[2, 2]", 21, s=scale)
     source.graph.initializer.append(zero)
