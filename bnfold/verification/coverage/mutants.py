@@ -31,6 +31,7 @@ from bnfold.verification.coverage.moves import (
     FEW,
     SHARES,
     WITHOUT,
+    another_setting,
     elsewhere,
     flat,
     replacing,
@@ -224,7 +225,7 @@ class _Side:
                 is_rough = not (is_smooth(node) or is_unread(node, name))
                 is_bound = isinstance(setting, float) and abs(setting) < _NO_BOUND
                 if is_bound and is_rough and (setting,) not in moved:
-                    yield _of_attribute(self.number, node, name, setting * (1 + STEP) or STEP)
+                    yield _of_attribute(self.number, node, name, another_setting(node, name, setting))
             change = WITHOUT.get(node.op_type) if not node.domain else None
             if change is not None and node.op_type not in {found.op_type for found in other.nodes.values()}:
                 what = f"what {node.op_type} {node.label!r} is for"

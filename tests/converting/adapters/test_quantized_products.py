@@ -31,7 +31,7 @@ def proto(inputs: str, body: str, output: str, opset: int = 13, **stored: Array)
     return model
 
 
-def convolution(kinds: tuple[str, str], attributes: str, weight: tuple[int, ...], **changed: Array) -> onnx.ModelProto:
+def convolution(kinds: tuple[str, str], attributes: str, weight: tuple[int, ...], **changed: Any) -> onnx.ModelProto:
     """Return a QLinearConv; ``kinds`` are the types of data and weight, the result has that of its zero point."""
     stored: dict[str, Any] = {
         "xs": np.float32(0.02),
@@ -49,7 +49,7 @@ def convolution(kinds: tuple[str, str], attributes: str, weight: tuple[int, ...]
     return proto(f"{kinds[0]}[{dims}] x", body, f"{np.asarray(stored['yz']).dtype}[{dims.upper()}]", **stored)
 
 
-CONVOLUTIONS: dict[str, tuple[tuple[str, str], str, tuple[int, ...], tuple[int, ...], dict[str, Array]]] = {
+CONVOLUTIONS: dict[str, tuple[tuple[str, str], str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "bytes": (("uint8", "uint8"), "pads = [1, 1, 1, 1]", (4, 3, 3, 3), (1, 3, 6, 6), {}),
     "signed": (("int8", "int8"), "strides = [2, 1]", (4, 3, 3, 3), (2, 3, 6, 6), {"xz": np.array(-128, np.int8)}),
     "mixed": (("uint8", "int8"), "pads = [1, 2, 0, 1]", (4, 3, 2, 3), (1, 3, 6, 6), {"xz": np.array(255, np.uint8)}),
@@ -92,11 +92,11 @@ def test_the_reference_rounds_both_alike(name: str) -> None:
     convert(after, 9)
     for seed in range(5):
         feeds = {"x": drawn(kinds[0], *data, seed=seed)}
-        results = [reference.evaluate(model, feeds)["y"] for model in (before, after)]
-        np.testing.assert_array_equal(*results)
+        expected, actual = (reference.evaluate(model, feeds)["y"] for model in (before, after))
+        np.testing.assert_array_equal(actual, expected)
 
 
-PRODUCTS: dict[str, tuple[tuple[str, str], tuple[int, ...], tuple[int, ...], dict[str, Array]]] = {
+PRODUCTS: dict[str, tuple[tuple[str, str], tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "bytes": (("uint8", "uint8"), (3, 8), (8, 5), {}),
     "signed": (("int8", "int8"), (3, 8), (8, 5), {"az": np.array(-7, np.int8)}),
     "mixed": (("uint8", "int8"), (3, 8), (8, 5), {"az": np.array([200], np.uint8)}),
@@ -141,7 +141,7 @@ def test_product(lowered: Lowered, name: str, opset: int) -> None:
         ({"ys": np.float32(0)}, "has scales whose product or quotient is no number of float32"),
     ],
 )
-def test_what_is_refused(changed: dict[str, Array], reason: str) -> None:
+def test_what_is_refused(changed: dict[str, Any], reason: str) -> None:
     shape = changed["w"].shape if "w" in changed else (4, 3, 3, 3)
     if "w" in changed:
         changed["w"][:] = 255
