@@ -173,12 +173,20 @@ def from_depth(conversion: NodeConversion) -> None:
     if mode == "DCR":
         return
     data, blocks = conversion.input(0), int(conversion.node.attr("blocksize", 1)) ** 2
-    shape = conversion.shape(data)
-    if mode != "CRD" or shape is None or len(shape) != 4 or not isinstance(depth := shape[1], int) or depth % blocks:
-        raise Inexpressible(f"has mode={mode} and channels that are not known")
-    order = np.arange(depth).reshape(depth // blocks, blocks).T.reshape(-1)
-    conversion.node.set_input(0, conversion.add("Gather", [data, conversion.ints(order.tolist(), "order")], "ordered",
-                                                axis=1))  # fmt: skip
+    depth = (conversion.shape(data) or (None, None))[1:2]
+    if mode != "CRD" or blocks < 1:
+        raise Inexpressible(f"has mode={mode} and blocksize={conversion.node.attr('blocksize', 1)}")
+    if depth and isinstance(depth[0], int) and depth[0]:
+        if depth[0] % blocks:
+            raise Inexpressible(f"has {depth[0]} channels, which are no multiple of {blocks}")
+        order = conversion.ints(np.arange(depth[0]).reshape(-1, blocks).T.reshape(-1).tolist(), "order")
+    else:
+        shape = conversion.add("Shape", [data], "shape")
+        size = conversion.add("Gather", [shape, conversion.ints([1], "axis")], "channels", axis=0)
+        numbers = places.between(conversion, conversion.ints([0], "zero"), size, from_zero=True)
+        rows = conversion.reshape(numbers, [-1, blocks], "channels_by_block")
+        order = conversion.reshape(conversion.add("Transpose", [rows], "blocks_first", perm=[1, 0]), [-1], "order")
+    conversion.node.set_input(0, conversion.add("Gather", [data, order], "ordered", axis=1))
 
 
 def last_place(conversion: NodeConversion) -> None:
