@@ -58,7 +58,7 @@ def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = N
 def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Result:
     """Compute round(x / scale) + zero, halves to even, saturated. The quotient is float32, as in every runtime.
 
-    It may tie. Nothing is rounded before it, so that a Div and a Round compute the same.
+    It may tie. Nothing is rounded before, so that the result equals that of a Div and a Round.
     """
     code = call.attr("output_dtype", 0) or (
         TP.UINT8 if zero is None else onnx.helper.np_dtype_to_tensor_dtype(zero.dtype)
