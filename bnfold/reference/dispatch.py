@@ -160,9 +160,7 @@ def bind(
     needed = () if node.op_type in _TAKE_NOTHING else (index for index, need in enumerate(required) if need)
     named = tuple(value is not None for value in node.outputs)
     read = tuple(value is not None and (bool(value.uses) or value.is_output) for value in node.outputs)
-    ties = (
-        node.is_op("Ceil", "Floor", "Round") or node.domain == MACHINE_LEARNING
-    )  # as numbers of the type of the file do
+    ties = node.is_op(*_TO_INTEGERS) or node.domain == MACHINE_LEARNING  # as numbers of the type of the file do
     kind = _stated_type(node) if ties else None
     call = Call(
         *(node.op_type, meant, attrs, known.defaults, named, read, policy, node.domain, opset, precision), kind=kind
@@ -195,6 +193,7 @@ def _stated_type(node: ir.Node) -> int | None:
     return None if value is None else value.dtype
 
 
+_TO_INTEGERS = ("Cast", "CastLike", "Ceil", "Floor", "Round")
 _CONCRETE = {f"tensor({type_name(dtype)})": dtype for dtype in FLOATS}
 """Types that a schema states, as the text of a type variable."""
 

@@ -107,20 +107,26 @@ def test_an_unknown_approximation_is_refused() -> None:
 @pytest.mark.parametrize(
     ("inputs", "body", "expected"),
     [
-        ("float[1] x", "m = Mul (x, c)", {"Floor": 7, "Ceil": 7, "Round": 7}),
-        ("int32[1] i", "f = Cast <to = 1> (i) d = Div (f, c) m = Mul (d, c)", {"Floor": 7, "Ceil": 7, "Round": 7}),
-        ("uint8[1] q", "d = DequantizeLinear (q, s) m = Mul (d, c)", {"Floor": 7, "Ceil": 7, "Round": 7}),
-        ("float[1] x, bool b", "w = Where (b, x, x) m = Mul (w, c)", {"Floor": 7, "Ceil": 7, "Round": 7}),
-        ("double[1] x", "e = Cast <to = 11> (c) m = Mul (x, e)", {"Floor": 6, "Ceil": 7, "Round": 7}),
+        ("float[1] x", "m = Mul (x, c)", {"Floor": 7, "Ceil": 7, "Round": 7, "Cast": 7}),
+        (
+            "int32[1] i",
+            "f = Cast <to = 1> (i) d = Div (f, c) m = Mul (d, c)",
+            {"Floor": 7, "Ceil": 7, "Round": 7, "Cast": 7},
+        ),
+        ("uint8[1] q", "d = DequantizeLinear (q, s) m = Mul (d, c)", {"Floor": 7, "Ceil": 7, "Round": 7, "Cast": 7}),
+        ("float[1] x, bool b", "w = Where (b, x, x) m = Mul (w, c)", {"Floor": 7, "Ceil": 7, "Round": 7, "Cast": 7}),
+        ("double[1] x", "e = Cast <to = 11> (c) m = Mul (x, e)", {"Floor": 6, "Ceil": 7, "Round": 7, "Cast": 6}),
     ],
 )
-@pytest.mark.parametrize("op_type", ["Floor", "Ceil", "Round"])
+@pytest.mark.parametrize("op_type", ["Floor", "Ceil", "Round", "Cast"])
 def test_what_becomes_an_integer_is_rounded_to_its_type_before(
     inputs: str, body: str, expected: dict[str, int], op_type: str
 ) -> None:
     """0.7 · 10 is 7 in float32, and 6.99999988 if the product is not rounded."""
     kind = "double" if "double" in inputs else "float"
     text = f'<ir_version: 8, opset_import: ["" : 13]> g ({inputs}) => ({kind}[1] y) {{ {body} y = {op_type} (m) }}'
+    if op_type == "Cast":
+        text = text.replace(f"({kind}[1] y)", "(int64[1] y)").replace("Cast (m)", "Cast <to = 7> (m)")
     source = onnx.parser.parse_model(text)
     tenth = np.float32(0.7)
     stored = {"c": np.float32(10), "s": tenth}
