@@ -253,7 +253,7 @@ class _Side:
             goal = goal if was is None else was.reshape(-1)
             different = array != goal
             if array.dtype.kind in "iu":
-                different &= (array < OPEN_END) | (goal < OPEN_END)
+                different &= _is_bound(array) | _is_bound(goal)
             read = [use for use in value.uses if use[0] in self._within or use[0].graph is not value.graph]
             if was is None and read and all(effects.selects_the_same(*use, goal) for use in read):
                 return
@@ -291,6 +291,12 @@ class _Side:
                     change = replacing_slices(axis, places, different, goal)
                     what = f"slices {places[0]} to {places[-1]} along axis {axis} of {value.name!r}"
                     yield Mutant(self.number, what, value, change, sizes=sizes)
+
+
+def _is_bound(array: Array) -> Array:
+    """Say which integers end something: beyond, an end is open, which no number beside it changes."""
+    inside: Array = array < OPEN_END
+    return inside & (array > -OPEN_END) if array.dtype.kind == "i" else inside
 
 
 def _numbers(array: Array) -> tuple[float, ...]:
