@@ -171,7 +171,7 @@ def strided(conversion: NodeConversion, data: ir.Value, axis: int, bounds: tuple
 
 
 def _to_the_end(conversion: NodeConversion, data: ir.Value, axis: int, bounds: tuple[int, int, int]) -> ir.Value:
-    """Add the places along an axis of a dynamic size: to its end from a place counted from the front, or all backwards."""
+    """Add the places along an axis of a dynamic size: to its end from one counted from the front, or all backwards."""
     start, end, step = bounds
     is_forward = step > 0 and start >= 0 and end >= places.NO_BOUND
     is_backward = step < 0 and (start == -1 or start >= places.NO_BOUND) and end <= -places.NO_BOUND
