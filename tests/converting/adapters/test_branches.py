@@ -100,3 +100,11 @@ def test_an_axis_that_may_be_empty(upgraded: Upgraded) -> None:
 def test_there_is_no_compress_before_opset_9(upgraded: Upgraded) -> None:
     with pytest.raises(UpgradeBlocked, match="which needs the Compress of opset 9"):
         upgraded(viewing("Squeeze (r, j)", "Identity (r)", "n, 3, 1, 5"), 8, compare=False)
+
+
+def test_a_branch_that_is_missing(upgraded: Upgraded) -> None:
+    source = viewing("Squeeze (r, j)", "Identity (r)", "n, 3, 1, 5")
+    (node,) = [node for node in source.graph.node if node.op_type == "If"]
+    del node.attribute[1:]
+    with pytest.raises(UpgradeBlocked, match="does not have a then_branch and an else_branch"):
+        upgraded(source, 9, compare=False)
