@@ -32,6 +32,7 @@ from bnfold.converting.adapters import (
     optionals,
     pooling,
     quantized,
+    quantized_products,
     reshape,
     resize,
     scattering,
@@ -154,6 +155,8 @@ DOWN: dict[tuple[str, int], Adapter] = {
     **{("ScatterND", version): scattering.rows for version in (16, 18)},
     ("ConvInteger", 10): integer_products.convolution,
     ("MatMulInteger", 10): integer_products.product,
+    ("QLinearConv", 10): quantized_products.convolution,
+    ("QLinearMatMul", 10): quantized_products.product,
 }
 """The step from a version of an operator to the one before it, if a node is not valid there as it stands.
 
@@ -182,7 +185,7 @@ BEGIN = frozenset({
     ("ImageDecoder", 20),
     ("MaxUnpool", 9), ("MeanVarianceNormalization", 9), ("MelWeightMatrix", 17), ("Multinomial", 7),
     ("NonMaxSuppression", 10), ("NonZero", 9), ("OneHot", 9), ("Optional", 15), ("OptionalGetElement", 15),
-    ("OptionalHasElement", 15), ("QLinearConv", 10), ("QLinearMatMul", 10),
+    ("OptionalHasElement", 15),
     ("RegexFullMatch", 20), ("ReverseSequence", 10), ("RoiAlign", 10), ("STFT", 17),
     ("Scan", 8), ("Scatter", 9), ("SequenceAt", 11),
     ("SequenceConstruct", 11), ("SequenceEmpty", 11), ("SequenceErase", 11), ("SequenceInsert", 11),

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.ir.elements import MAX_RANK
+from bnfold.ir.elements import FLOATS, MAX_RANK, type_name
 from bnfold.ir.forms import fits, fitting_versions
 from bnfold.ir.node import attribute_value
 from bnfold.ir.schemas import schema_of, version_at, versions_of
@@ -160,7 +160,7 @@ def bind(
     needed = () if node.op_type in _TAKE_NOTHING else (index for index, need in enumerate(required) if need)
     named = tuple(value is not None for value in node.outputs)
     read = tuple(value is not None and (bool(value.uses) or value.is_output) for value in node.outputs)
-    ties = node.is_op("Round") or node.domain == MACHINE_LEARNING  # as numbers of the type of the file do
+    ties = node.is_op(*_TO_INTEGERS) or node.domain == MACHINE_LEARNING  # as numbers of the type of the file do
     kind = _stated_type(node) if ties else None
     call = Call(
         *(node.op_type, meant, attrs, known.defaults, named, read, policy, node.domain, opset, precision), kind=kind
@@ -174,14 +174,28 @@ def bind(
 
 def _stated_type(node: ir.Node) -> int | None:
     """Return the element type of the first input, by those of the values that have to be of the same."""
-    value = node.input(0)
-    while value is not None and value.dtype is None and (producer := value.producer) is not None:
+    value, seen = node.input(0), set[ir.Value]()
+    while value is not None and value.dtype is None and (producer := value.producer) is not None and value not in seen:
+        seen.add(value)
         version = None if producer.domain else version_at(producer.op_type, producer.graph.opset(""))
-        schema = None if version is None else schema_of(producer.op_type, version)
-        if schema is None or not schema.inputs or schema.inputs[0].type_str != schema.outputs[0].type_str:
+        if version is None:
             return None
-        value = producer.input(0)
+        if producer.is_op("Cast"):
+            to = producer.attr("to")
+            return to if isinstance(to, int) else None
+        schema = schema_of(producer.op_type, version)
+        made = schema.outputs[min(value.slot, len(schema.outputs) - 1)]
+        if made.type_str in _CONCRETE:
+            return _CONCRETE[made.type_str]
+        alike = (slot for slot, parameter in enumerate(schema.inputs) if parameter.type_str == made.type_str)
+        slot = next(alike, None)
+        value = None if slot is None else producer.input(slot)
     return None if value is None else value.dtype
+
+
+_TO_INTEGERS = ("Cast", "CastLike", "Ceil", "Floor", "Round")
+_CONCRETE = {f"tensor({type_name(dtype)})": dtype for dtype in FLOATS}
+"""Types that a schema states, as the text of a type variable."""
 
 
 def _run(node: ir.Node, bound: Bound, inputs: Sequence[Datum], noise: Noise | None) -> Sequence[Datum]:

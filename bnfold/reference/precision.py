@@ -2,8 +2,9 @@
 
 Float64 precision means that *rounding* is taken out of the model: a Cast between float types is the identity there, but
 for what follows from constants, and a Cast of a float to float16 does not overflow. What is discontinuous by design
-stays so: casts to integers, to booleans, to the 8-bit and 4-bit floats, and quantisation act on the unrounded value;
-but the integers of a constant are what a runtime makes of it, which rounds the quotient to its type.
+stays so: casts to booleans and to the 8-bit and 4-bit floats act on the unrounded value. What becomes an integer
+(Round, Floor, Ceil, casts to integers, the quotient of QuantizeLinear) is rounded once, to its type in the file, so
+that all ways to compute it take the same side of a tie.
 """
 
 from __future__ import annotations

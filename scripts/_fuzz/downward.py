@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from _fuzz import legacy
 from _fuzz.builder import Array, Builder, Drawn
@@ -83,7 +83,59 @@ def has_element(b: Builder, x: Drawn) -> list[Drawn] | None:
     return b.node("Cast", [made[0].name], to=TensorProto.FLOAT)
 
 
-OWN: Sequence[Draw] = (one_hot, one_hot, unsqueeze, unsqueeze, resize, resize, from_the_end, squeeze, has_element)
+def product_of_bytes(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """Append a QLinearConv or QLinearMatMul between integers of a byte; half the scales make ties."""
+    if x.rank < 2 or min(x.shape) < 1:
+        return None
+    is_conv = x.rank > 2 and b.chance(0.6)
+    channels = int(b.rng.integers(2, 5))
+    shape = (channels, x.shape[1], *[1] * (x.rank - 2)) if is_conv else (x.shape[-1], channels)
+    kinds = [b.pick([np.int8, np.uint8]) for _ in range(3)]
+    zeros = [b.weight(np.array(b.rng.integers(0, 100), kind), "qz") for kind in kinds]
+    has_ties, by_channel = b.chance(0.5), (channels,) if b.chance(0.4) else ()
+    steps = [0.25, 0.125, 2.0] if has_ties else [0.03, 0.017, 0.9]
+    scales = [
+        b.weight(np.full(size, step, np.float32), "qs") for step, size in zip(steps, ((), by_channel, ()), strict=True)
+    ]
+    info = np.iinfo(kinds[1])
+    weight = b.weight(b.rng.integers(info.min, info.max, shape).astype(kinds[1]), "qw")
+    bias = [b.weight(b.rng.integers(-5000, 5000, channels).astype(np.int32), "qb")] * (is_conv and b.chance(0.5))
+    if by_channel:
+        zeros[1] = b.weight(np.zeros(channels, kinds[1]), "qz")
+    (q,) = b.node("QuantizeLinear", [x.name, scales[0], zeros[0]])
+    op_type = "QLinearConv" if is_conv else "QLinearMatMul"
+    slots = [q.name, scales[0], zeros[0], weight, scales[1], zeros[1], scales[2], zeros[2], *bias]
+    return b.node("DequantizeLinear", [b.node(op_type, slots)[0].name, scales[2], zeros[2]])
+
+
+def optional_axis(b: Builder, x: Drawn) -> list[Drawn] | None:
+    """Append an If that drops an axis of size 1, or does not; exporters of other frameworks ask for the size."""
+    place = int(b.rng.integers(x.rank + 1))
+    axes = b.integers([place]) if b.opset >= 13 else ""
+    stated = b.node("Unsqueeze", [x.name, axes]) if axes else b.node("Unsqueeze", [x.name], axes=[place])
+    (shape,) = b.node("Shape", [stated[0].name])
+    (size,) = b.node("Gather", [shape.name, b.weight(np.array(place, np.int64), "i")])
+    drops = b.chance(0.5)
+    (condition,) = b.node("Equal", [size.name, b.weight(np.array(1 if drops else 2, np.int64), "i")])
+    ends = [b.fresh("branch") for _ in range(2)]
+    squeeze = helper.make_node("Squeeze", [stated[0].name, *filter(None, [axes])], ends[:1], name=b.fresh("in"))
+    if not axes:
+        squeeze.attribute.append(helper.make_attribute("axes", [place]))
+    identity = helper.make_node("Identity", [stated[0].name], ends[1:], name=b.fresh("in"))
+    then, other = (
+        helper.make_graph([node], b.fresh("body"), [], [helper.make_tensor_value_info(end, x.dtype, None)])
+        for node, end in zip((squeeze, identity), ends, strict=True)
+    )
+    name = b.fresh("v")
+    b.nodes.append(helper.make_node("If", [condition.name], [name], then_branch=then, else_branch=other))
+    b.values.append(Drawn(name, x.dtype, x.shape if drops else stated[0].shape))
+    return [b.values[-1]]
+
+
+OWN: Sequence[Draw] = (
+    *(one_hot, one_hot, unsqueeze, unsqueeze, resize, resize, from_the_end, squeeze, has_element),
+    *(product_of_bytes, product_of_bytes, optional_axis),
+)
 
 
 def draw(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, Any]]:

@@ -18,6 +18,7 @@ from _fuzz.legacy_operators import LARGEST, TABLE
 from _fuzz.operators import Draw
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
+from bnfold.ir.elements import FLOATS
 
 OPSETS = (1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
 TARGETS = (None, None, 13, 15, 18, 21, 25)
@@ -46,7 +47,8 @@ class Legacy(Builder):
             found = reference.evaluate(model, feeds)
         except BnfoldError as error:
             raise NotLegal(str(error)) from error
-        floats = next((known[name].dtype for name in node.input if name in known), self.dtype)
+        read = [known[name].dtype for name in node.input if name in known]
+        floats = next((dtype for dtype in read if dtype in FLOATS), self.dtype)
         return [_described(found[name], floats) for name in node.output if name]
 
 

@@ -1,5 +1,6 @@
 """What only its spelling changes on the way to a lower opset is no change that a comparison would have to show."""
 
+import numpy as np
 import onnx
 import pytest
 
@@ -65,3 +66,17 @@ def test_a_reshape_that_asks_nothing_is_verified(shape: str) -> None:
     body = f"{sizes} {weights} s = Concat <axis = 0> ({shape}) y = Reshape <allowzero = 1> (x, s)"
     text = f'<ir_version: 8, opset_import: ["" : 15]> g (float[n, m, 4] x) => (float[a, b] y) {{ {body} }}'
     assert bnfold.convert(onnx.parser.parse_model(text), opset=13).status == "verified"
+
+
+@pytest.mark.parametrize("body", [
+    "y = Slice (x, back, begin, axis, back)",
+    "y = Slice (x, one, end, axis, two)",
+    'y = DepthToSpace <blocksize = 2, mode = "CRD"> (x)',
+])  # fmt: skip
+def test_open_ends_have_no_neighbours(body: str) -> None:
+    """A bound beyond the smallest size that there is means the same as the next one: no fault in it could show."""
+    stored = {"back": -1, "begin": -(2**63) + 1, "one": 1, "end": 2**63 - 1, "two": 2, "axis": 2}
+    text = f'<ir_version: 8, opset_import: ["" : 13]> g (float[n, c, h, w] x) => (float[a, b, d, e] y) {{ {body} }}'
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(np.array([n]), name) for name, n in stored.items())
+    assert bnfold.convert(model, opset=9).status == "verified"

@@ -159,17 +159,23 @@ def nearest_integer(conversion: NodeConversion, data: ir.Value) -> ir.Value:
 
 
 def _around(conversion: NodeConversion, data: ir.Value) -> list[ir.Value]:
-    """Return whether the integer above is the nearest one, this, and the one below."""
+    """Return whether the integer above is the nearest one, this, and the one below.
+
+    Twice the number is compared with the sum of both. Every node but Floor and Ceil works on integers, so all takes the
+    same side of a tie in whatever precision the number itself is computed.
+    """
     if conversion.target < 9:
         raise Inexpressible("needs the Where of opset 9")
-    half, below = conversion.scalar(0.5, data, "half"), conversion.add("Floor", [data], "below")
-    fraction = conversion.add("Sub", [data, below], "fraction")
-    is_over, is_under = (conversion.add(op_type, [fraction, half], op_type.lower()) for op_type in ("Greater", "Less"))
+    below, above = (conversion.add(op_type, [data], hint) for op_type, hint in (("Floor", "below"), ("Ceil", "above")))
+    half, both = conversion.scalar(0.5, data, "half"), conversion.add("Add", [below, above], "both")
+    twice = conversion.add("Div", [data, half], "twice")
+    is_over = conversion.add("Greater", [conversion.add("Ceil", [twice], "twice_above"), both], "is_over")
+    is_under = conversion.add("Less", [conversion.add("Floor", [twice], "twice_below"), both], "is_under")
     halved = conversion.add("Mul", [below, half], "halved")
     is_odd = conversion.add("Less", [conversion.add("Floor", [halved], "even"), halved], "is_odd")
     is_tie = conversion.add("Not", [is_under], "is_half_or_over")
     goes_up = conversion.add("Or", [is_over, conversion.add("And", [is_tie, is_odd], "is_odd_half")], "goes_up")
-    return [goes_up, conversion.add("Ceil", [data], "above"), below]
+    return [goes_up, above, below]
 
 
 def of_float(conversion: NodeConversion) -> None:

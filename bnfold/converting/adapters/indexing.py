@@ -157,14 +157,40 @@ def _computed_strides(conversion: NodeConversion, data: ir.Value, depth: int) ->
 
 
 def strided(conversion: NodeConversion, data: ir.Value, axis: int, bounds: tuple[int, int, int]) -> ir.Value:
-    """Read every n-th element of an axis of known size, or backwards: Slice had no steps before opset 10."""
+    """Read every n-th element of an axis, or backwards: Slice had no steps before opset 10."""
     start, end, step = bounds
     shape = conversion.shape(data)
-    size = None if shape is None or not -len(shape) <= axis < len(shape) else shape[axis]
-    if shape is None or not isinstance(size, int) or not size or not step:
+    if shape is None or not -len(shape) <= axis < len(shape) or not step:
         raise Inexpressible(f"has the step {step} along an axis of unknown size, which needs opset 10")
-    every = range(*slice(start, end, step).indices(size))
-    return conversion.add("Gather", [data, conversion.ints(every, "places")], "strided", axis=axis % len(shape))
+    size = shape[axis]
+    if isinstance(size, int) and size:
+        kept = conversion.ints(range(*slice(start, end, step).indices(size)), "places")
+    else:
+        kept = _to_the_end(conversion, data, axis % len(shape), bounds)
+    return conversion.add("Gather", [data, kept], "strided", axis=axis % len(shape))
+
+
+def _to_the_end(conversion: NodeConversion, data: ir.Value, axis: int, bounds: tuple[int, int, int]) -> ir.Value:
+    """Add the places along an axis of a dynamic size: to its end from one counted from the front, or all backwards."""
+    start, end, step = bounds
+    is_forward = step > 0 and start >= 0 and end >= places.NO_BOUND
+    is_backward = step < 0 and (start == -1 or start >= places.NO_BOUND) and end <= -places.NO_BOUND
+    if not (is_forward or is_backward):
+        raise Inexpressible(f"has the step {step} along an axis of unknown size, which needs opset 10")
+    shape, first = conversion.add("Shape", [data], "shape"), conversion.ints([start if is_forward else 0], "first")
+    size = conversion.add("Gather", [shape, conversion.ints([axis], "axis")], "size", axis=0)
+    stride = conversion.ints([abs(step)], "stride")
+    # Between `first` and the size, rounded up to whole strides, there are as many places as strides.
+    raised = conversion.add("Add", [size, conversion.ints([abs(step) - 1], "rest")], "raised")
+    count = conversion.add("Div", [conversion.add("Sub", [raised, first], "length"), stride], "count")
+    if is_forward and start:
+        count = places.not_below_zero(conversion, count)
+    numbers = places.between(conversion, conversion.ints([0], "zero"), count, from_zero=True)
+    kept = conversion.add("Mul", [numbers, stride], "multiples")
+    if is_forward:
+        return conversion.add("Add", [kept, first], "places")
+    last = conversion.add("Sub", [size, conversion.ints([1], "one")], "last")
+    return conversion.add("Sub", [last, kept], "places")
 
 
 def from_depth(conversion: NodeConversion) -> None:
@@ -173,12 +199,20 @@ def from_depth(conversion: NodeConversion) -> None:
     if mode == "DCR":
         return
     data, blocks = conversion.input(0), int(conversion.node.attr("blocksize", 1)) ** 2
-    shape = conversion.shape(data)
-    if mode != "CRD" or shape is None or len(shape) != 4 or not isinstance(depth := shape[1], int) or depth % blocks:
-        raise Inexpressible(f"has mode={mode} and channels that are not known")
-    order = np.arange(depth).reshape(depth // blocks, blocks).T.reshape(-1)
-    conversion.node.set_input(0, conversion.add("Gather", [data, conversion.ints(order.tolist(), "order")], "ordered",
-                                                axis=1))  # fmt: skip
+    depth = (conversion.shape(data) or (None, None))[1:2]
+    if mode != "CRD" or blocks < 1:
+        raise Inexpressible(f"has mode={mode} and blocksize={conversion.node.attr('blocksize', 1)}")
+    if depth and isinstance(depth[0], int) and depth[0]:
+        if depth[0] % blocks:
+            raise Inexpressible(f"has {depth[0]} channels, which are no multiple of {blocks}")
+        order = conversion.ints(np.arange(depth[0]).reshape(-1, blocks).T.reshape(-1).tolist(), "order")
+    else:
+        shape = conversion.add("Shape", [data], "shape")
+        size = conversion.add("Gather", [shape, conversion.ints([1], "axis")], "channels", axis=0)
+        numbers = places.between(conversion, conversion.ints([0], "zero"), size, from_zero=True)
+        rows = conversion.reshape(numbers, [-1, blocks], "channels_by_block")
+        order = conversion.reshape(conversion.add("Transpose", [rows], "blocks_first", perm=[1, 0]), [-1], "order")
+    conversion.node.set_input(0, conversion.add("Gather", [data, order], "ordered", axis=1))
 
 
 def last_place(conversion: NodeConversion) -> None:

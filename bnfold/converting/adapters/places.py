@@ -14,7 +14,7 @@ _COUNTS = frozenset({"ArgMax", "ArgMin", "NonZero", "Shape", "Size"})
 MOVES = frozenset({"Expand", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"})
 _JOINS = frozenset({"Add", "Concat", "Mul"})
 _DEEP = 12
-_NO_BOUND = (1 << 31) - 1
+NO_BOUND = (1 << 31) - 1
 """Ends from here on are written for the end of the axis."""
 
 
@@ -50,7 +50,7 @@ def between(conversion: NodeConversion, first: ir.Value, last: ir.Value, *, from
     if conversion.target >= 11 and from_zero:
         zero, one = (conversion.constant(np.array(number, np.int64), "number") for number in (0, 1))
         return conversion.add("Range", [zero, conversion.along("Squeeze", 13, last, [0], "end"), one], "row")
-    length = last if from_zero else _lower(conversion, conversion.add("Sub", [last, first], "length"))
+    length = last if from_zero else not_below_zero(conversion, conversion.add("Sub", [last, first], "length"))
     one = onnx.numpy_helper.from_array(np.ones(1, np.int64))
     ones = conversion.add("ConstantOfShape", [length], "ones", value=one)
     row = conversion.along("Squeeze", 13, conversion.add("NonZero", [ones], "numbers"), [0], "row")
@@ -86,11 +86,11 @@ def _inside(conversion: NodeConversion, bound: ir.Value, size: ir.Value) -> ir.V
     number = None if tensor is None else int(tensor.numpy().reshape(-1)[0])
     if number == 0:
         return bound
-    if number is not None and number >= _NO_BOUND:
+    if number is not None and number >= NO_BOUND:
         return size
     if is_never_negative(bound):
         return _upper(conversion, bound, size)
-    return _lower(conversion, _upper(conversion, wrapped(conversion, bound, size), size))
+    return not_below_zero(conversion, _upper(conversion, wrapped(conversion, bound, size), size))
 
 
 def _upper(conversion: NodeConversion, value: ir.Value, size: ir.Value) -> ir.Value:
@@ -98,7 +98,8 @@ def _upper(conversion: NodeConversion, value: ir.Value, size: ir.Value) -> ir.Va
     return conversion.add("Where", [is_inside, value, size], "bound")
 
 
-def _lower(conversion: NodeConversion, value: ir.Value) -> ir.Value:
+def not_below_zero(conversion: NodeConversion, value: ir.Value) -> ir.Value:
+    """Return the larger one of an integer and 0."""
     zero = conversion.constant(np.array(0, np.int64), "zero")
     is_inside = conversion.add("Greater", [value, zero], "is_inside")
     return conversion.add("Where", [is_inside, value, zero], "bound")

@@ -82,9 +82,19 @@ def quantize(conversion: NodeConversion) -> None:
         raise Inexpressible(f"reads tensor({read}) and makes tensor({type_name(kind)})")
     axis, shape = int(node.attr("axis", 1)), conversion.shape(data)
     quotient = conversion.add("Div", [data, _along(conversion, scale, shape, axis)], "quotient")
+    become_integer(
+        conversion,
+        quotient,
+        None if zero is None else _along(conversion, _float(conversion, zero), shape, axis),
+        kind,
+    )
+
+
+def become_integer(conversion: NodeConversion, quotient: ir.Value, zero: ir.Value | None, kind: int) -> None:
+    """Let the node make the nearest integers plus a zero point of float32, within the limits of the type."""
     number = compositions.nearest_integer(conversion, quotient)
     if zero is not None:
-        number = conversion.add("Add", [number, _along(conversion, _float(conversion, zero), shape, axis)], "shifted")
+        number = conversion.add("Add", [number, zero], "shifted")
     info = np.iinfo(onnx.helper.tensor_dtype_to_np_dtype(kind))
     if conversion.target < 11:
         limited = conversion.add("Clip", [number], "limited", min=float(info.min), max=float(info.max))

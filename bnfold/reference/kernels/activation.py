@@ -36,12 +36,10 @@ _CURVES: dict[str, tuple[tuple[int, ...], Callable[..., Array], tuple[str, ...]]
     "Atan": ((7, 22), np.arctan, ()),
     "Atanh": ((9, 22), np.arctanh, ()),
     "BitwiseNot": ((18,), np.invert, ()),
-    "Ceil": ((1, 6, 13), np.ceil, ()),
     "Cos": ((7, 22), np.cos, ()),
     "Cosh": ((9, 22), np.cosh, ()),
     "Erf": ((9, 13), erf, ()),
     "Exp": ((1, 6, 13), np.exp, ()),
-    "Floor": ((1, 6, 13), np.floor, ()),
     "IsNaN": ((9, 13, 20), np.isnan, ()),
     "Log": ((1, 6, 13), np.log, ()),
     "Neg": ((1, 6, 13), np.negative, ()),
@@ -90,10 +88,17 @@ for _op, (_versions, _function, _names) in _CURVES.items():
     kernel(_op, *_versions)(partial(_of_attributes, _names, _function))
 
 
-@kernel("Round", 11, 22)
-def nearest_integer(call: Call, x: Array) -> Result:
-    """Round halves to even. What is float32 in the file may tie as such, as the quotient of QuantizeLinear does."""
-    return np.rint(x.astype(np.float32) if call.kind == onnx.TensorProto.FLOAT else x)
+def _to_integer(function: Callable[[Array], Array], call: Call, x: Array) -> Result:
+    """Round to an integer. What is float32 in the file is rounded to that before, as the quotient of QuantizeLinear.
+
+    Otherwise a number beside a tie or an integer lies on one side of it or the other by how it was computed.
+    """
+    return function(x.astype(np.float32) if call.kind == onnx.TensorProto.FLOAT else x)
+
+
+kernel("Round", 11, 22)(partial(_to_integer, np.rint))
+kernel("Ceil", 1, 6, 13)(partial(_to_integer, np.ceil))
+kernel("Floor", 1, 6, 13)(partial(_to_integer, np.floor))
 
 
 @kernel("Clip", 1, 6)

@@ -86,12 +86,18 @@ def cast_like(call: Call, x: Array, like: Array) -> Result:
 
 
 def _cast(call: Call, x: Array, code: int) -> Array:
-    """Cast between floats, integers and booleans; to integers it truncates. Strings are declined."""
+    """Cast between floats, integers and booleans; to integers it truncates. Strings are declined.
+
+    To an integer, what is float32 in the file is rounded to that before, as in front of Floor.
+    """
     if code in SMALL_FLOATS and x.dtype.kind not in "OSUc":
         return saturated(call, x, code)
     known = code in ORDINARY | WIDENED and x.dtype.kind not in "OSUc"
     require(known, f"cast from {x.dtype} to {type_name(code)}", KernelDeclined)
-    return x.astype(call.dtype(code), copy=False)
+    made = call.dtype(code)
+    if call.kind == TP.FLOAT and made.kind in "iu":
+        x = x.astype(np.float32)
+    return x.astype(made, copy=False)
 
 
 def saturated(call: Call, x: Array, code: int) -> Array:

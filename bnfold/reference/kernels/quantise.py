@@ -58,14 +58,15 @@ def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = N
 def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Result:
     """Compute round(x / scale) + zero, halves to even, saturated. The quotient is float32, as in every runtime.
 
-    It may tie.
+    It may tie. Nothing is rounded before, so that the result equals that of a Div and a Round.
     """
     code = call.attr("output_dtype", 0) or (
         TP.UINT8 if zero is None else onnx.helper.np_dtype_to_tensor_dtype(zero.dtype)
     )
     target = call.dtype(code)
     require(code in _RANGES or code in SMALL_FLOATS, f"values of type {target}", KernelDeclined)
-    y = x.astype(np.float32) / _along_axis(call, x, scale).astype(np.float32)
+    quotient = x.astype(np.float64) / _along_axis(call, x, scale).astype(np.float64)
+    y = quotient.astype(np.float32)
     y = np.rint(y) if code in _RANGES else y
     if zero is not None:
         y = y + _along_axis(call, x, zero.astype(np.float64))
@@ -83,9 +84,16 @@ def _plain(x: Array, zero: Array | None, shape: tuple[int, ...] = ()) -> Array:
 
 
 def _requantised(total: Array, factor: Array, zero: Array) -> Result:
-    """Return rounded to the type of the zero point, halves to even, saturated."""
+    """Return rounded to the type of the zero point, halves to even, saturated. The product is float32."""
     limits = np.iinfo(zero.dtype)
-    return np.clip(np.rint(total * factor) + zero.astype(np.float64), limits.min, limits.max).astype(zero.dtype)
+    scaled = (total * factor.astype(np.float64)).astype(np.float32)
+    return np.clip(np.rint(scaled) + zero.astype(np.float64), limits.min, limits.max).astype(zero.dtype)
+
+
+def _factor(first: Array, second: Array, result: Array) -> Array:
+    """Return what a sum of integers is multiplied by, in float32 as runtimes compute it."""
+    factor: Array = first.astype(np.float32) * second.astype(np.float32) / result.astype(np.float32)
+    return factor
 
 
 @kernel("ConvInteger", 10)
@@ -108,7 +116,7 @@ def qlinear_conv(call: Call, *tensors: Array) -> Result:
     total = conv(call, _plain(x, x_zero), _plain(w, w_zero, (-1, *(1,) * (w.ndim - 1))))
     if len(tensors) > 8:
         total = total + tensors[8].astype(np.float64).reshape(lanes)
-    factor = x_scale * w_scale / y_scale
+    factor = _factor(x_scale, w_scale, y_scale)
     return _requantised(total, factor.reshape(lanes if factor.size > 1 else ()), y_zero)
 
 
@@ -117,8 +125,8 @@ def qlinear_matmul(call: Call, *tensors: Array) -> Result:
     """Compute A, its scale and zero point (or one a row), B and its (or one a column), Y's scale and zero point."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = tensors
     require(max(y_scale.size, y_zero.size) == 1, "a scale or zero point of the result for every row", KernelDeclined)
-    scales = [
+    rows, columns = (
         scale.reshape(() if scale.size == 1 else shape) for scale, shape in ((a_scale, (-1, 1)), (b_scale, (1, -1)))
-    ]
+    )
     total = _plain(a, a_zero, (-1, 1)) @ _plain(b, b_zero, (1, -1))
-    return _requantised(total, scales[0] * scales[1] / y_scale.reshape(()), y_zero.reshape(()))
+    return _requantised(total, _factor(rows, columns, y_scale.reshape(())), y_zero.reshape(()))

@@ -23,7 +23,7 @@ from bnfold.verification.changes.from_constants import fixed, fixed_or_default
 from bnfold.verification.changes.partly import known_of
 
 OPEN_END = 2**31 - 1
-"""From here on, all sizes and ends mean "to the end"."""
+"""From here on, all sizes and ends mean "to the end", and below its negative "to the beginning"."""
 _SHORT = 64
 """Elements of the longest vector of sizes."""
 _NO_EFFECT = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}

@@ -91,10 +91,20 @@ def elsewhere(value: ir.Value, array: Array) -> Array:
         if node.is_op("Tile") and slot and array.dtype.kind == "f":
             goal = array + 1.0
         if node.is_op("Clip") and slot and array.dtype.kind == "f" and _becomes_whole(node):
-            goal = array + (1.0 if slot == 2 else -1.0)
+            goal = array + _OUTWARD["max" if slot == 2 else "min"]
     if array.dtype.kind == "f" and np.isneginf(array).any():
         goal = np.where(array == 0, -np.inf, goal)
     return np.asarray(goal)
+
+
+_OUTWARD = {"max": 1.0, "min": -1.0}
+
+
+def another_setting(node: ir.Node, name: str, setting: float) -> float:
+    """Return another number for an attribute: a slightly larger one, or a limit as `elsewhere` moves one."""
+    if node.is_op("Clip") and name in _OUTWARD and _becomes_whole(node):
+        return setting + _OUTWARD[name]
+    return setting * (1 + STEP) or STEP
 
 
 def _is_part_of_target(value: ir.Value) -> bool:

@@ -32,6 +32,7 @@ from bnfold.verification.coverage.moves import (
     FEW,
     SHARES,
     WITHOUT,
+    another_setting,
     elsewhere,
     flat,
     replacing,
@@ -228,7 +229,7 @@ class _Side:
                 is_rough = not (is_smooth(node) or is_unread(node, name))
                 is_bound = isinstance(setting, float) and abs(setting) < _NO_BOUND
                 if is_bound and is_rough and (setting,) not in moved:
-                    yield _of_attribute(self.number, node, name, setting * (1 + STEP) or STEP)
+                    yield _of_attribute(self.number, node, name, another_setting(node, name, setting))
             change = WITHOUT.get(node.op_type) if not node.domain else None
             if change is not None and node.op_type not in {found.op_type for found in other.nodes.values()}:
                 what = f"what {node.op_type} {node.label!r} is for"
@@ -256,7 +257,7 @@ class _Side:
             goal = goal if was is None else was.reshape(-1)
             different = array != goal
             if array.dtype.kind in "iu":
-                different &= (array < OPEN_END) | (goal < OPEN_END)
+                different &= _is_bound(array) | _is_bound(goal)
             read = [use for use in value.uses if use[0] in self._within or use[0].graph is not value.graph]
             if was is None and read and all(effects.selects_the_same(*use, goal) for use in read):
                 return
@@ -294,6 +295,12 @@ class _Side:
                     change = replacing_slices(axis, places, different, goal)
                     what = f"slices {places[0]} to {places[-1]} along axis {axis} of {value.name!r}"
                     yield Mutant(self.number, what, value, change, sizes=sizes)
+
+
+def _is_bound(array: Array) -> Array:
+    """Say which integers end something: beyond, an end is open, which no number beside it changes."""
+    inside: Array = array < OPEN_END
+    return inside & (array > -OPEN_END) if array.dtype.kind == "i" else inside
 
 
 def _numbers(array: Array) -> tuple[float, ...]:

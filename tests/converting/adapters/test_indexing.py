@@ -107,10 +107,27 @@ def test_slices_of_several_axes_between_computed_bounds(lowered: Lowered, text: 
     lowered(source, 9, feeds=feeds)
 
 
-def test_steps_along_an_open_axis(lowered: Lowered, text: Text) -> None:
-    stored = "s = Constant <value_ints = [0]> () e = Constant <value_ints = [9]> () t = Constant <value_ints = [2]> ()"
+STORED = "s = Constant <value_ints = [%s]> () e = Constant <value_ints = [%s]> () t = Constant <value_ints = [%s]> ()"
+FORWARD = [(0, 2**62, 2), (1, 2**62, 2), (3, 2**31 - 1, 3), (7, 2**62, 4), (0, 2**62, 5)]
+BACKWARD = [(-1, -(2**62), -1), (2**62, -(2**62), -1), (-1, -(2**31), -2), (2**62, -(2**63), -3)]
+
+
+@pytest.mark.parametrize("bounds", [*FORWARD, *BACKWARD])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_steps_along_an_open_axis(lowered: Lowered, text: Text, bounds: tuple[int, int, int], axis: int) -> None:
+    stored = STORED % bounds
+    source = text(13, "float[n, m] x", f"{stored} a = Constant <value_ints = [{axis}]> () y = Slice (x, s, e, a, t)")
+    for size in (0, 1, 4, 5, 6, 7, 9):
+        shape = (size, 2) if axis == 0 else (2, size)
+        feeds = {"x": np.random.default_rng(size).normal(size=shape).astype(np.float32)}
+        assert "Slice" not in lowered(source, 9, feeds=feeds).ops
+
+
+@pytest.mark.parametrize("bounds", [(0, 9, 2), (-3, 2**62, 2), (-2, -(2**62), -1), (-1, 0, -1), (5, -(2**62), -1)])
+def test_steps_between_bounds_of_an_open_axis(lowered: Lowered, text: Text, bounds: tuple[int, int, int]) -> None:
+    stored = STORED % bounds
     source = text(13, "float[n] x", f"{stored} a = Constant <value_ints = [0]> () y = Slice (x, s, e, a, t)")
-    with pytest.raises(UpgradeBlocked, match=r"step 2 along an axis of unknown size, which needs opset 10"):
+    with pytest.raises(UpgradeBlocked, match=rf"step {bounds[2]} along an axis of unknown size, which needs opset 10"):
         lowered(source, 9)
 
 
@@ -121,10 +138,13 @@ def test_depth_to_space(lowered: Lowered, text: Text, mode: str, target: int) ->
     assert lowered(source, target).ops == ["Gather", "DepthToSpace"][mode == "DCR" :]
 
 
-def test_depth_to_space_of_unknown_channels(lowered: Lowered, text: Text) -> None:
+@pytest.mark.parametrize("channels", [4, 8, 12])
+def test_blocks_of_an_open_number_of_channels(lowered: Lowered, text: Text, channels: int) -> None:
     source = text(13, "float[1, c, 2, 3] x", 'y = DepthToSpace <blocksize = 2, mode = "CRD"> (x)')
-    with pytest.raises(UpgradeBlocked, match="mode=CRD and channels that are not known"):
-        lowered(source, 9, feeds={"x": np.zeros((1, 8, 2, 3), np.float32)})
+    feeds = {"x": np.random.default_rng(0).normal(size=(1, channels, 2, 3)).astype(np.float32)}
+    assert lowered(source, 9, feeds=feeds).ops[-2:] == ["Gather", "DepthToSpace"]
+    with pytest.raises(UpgradeBlocked, match="needs the ConstantOfShape of opset 9"):
+        lowered(source, 8, feeds=feeds)
 
 
 @pytest.mark.parametrize("target", [10, 9])

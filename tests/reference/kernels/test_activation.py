@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
-from bnfold import reference
+from bnfold import ir, reference
 from tests.reference.models import compute, floats
 
 BIG = np.array([-800.0, -1.0, 0.0, 1.0, 800.0], np.float32)
@@ -101,3 +102,41 @@ def test_clip_keeps_nan() -> None:
 def test_an_unknown_approximation_is_refused() -> None:
     with pytest.raises(reference.CannotEvaluate, match="approximate"):
         compute("Gelu", 20, [floats(1, 3)], approximate="quick")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "body", "expected"),
+    [
+        ("float[1] x", "m = Mul (x, c)", {"Floor": 7, "Ceil": 7, "Round": 7, "Cast": 7}),
+        (
+            "int32[1] i",
+            "f = Cast <to = 1> (i) d = Div (f, c) m = Mul (d, c)",
+            {"Floor": 7, "Ceil": 7, "Round": 7, "Cast": 7},
+        ),
+        ("uint8[1] q", "d = DequantizeLinear (q, s) m = Mul (d, c)", {"Floor": 7, "Ceil": 7, "Round": 7, "Cast": 7}),
+        ("float[1] x, bool b", "w = Where (b, x, x) m = Mul (w, c)", {"Floor": 7, "Ceil": 7, "Round": 7, "Cast": 7}),
+        ("double[1] x", "e = Cast <to = 11> (c) m = Mul (x, e)", {"Floor": 6, "Ceil": 7, "Round": 7, "Cast": 6}),
+    ],
+)
+@pytest.mark.parametrize("op_type", ["Floor", "Ceil", "Round", "Cast"])
+def test_what_becomes_an_integer_is_rounded_to_its_type_before(
+    inputs: str, body: str, expected: dict[str, int], op_type: str
+) -> None:
+    """0.7 · 10 is 7 in float32, and 6.99999988 if the product is not rounded."""
+    kind = "double" if "double" in inputs else "float"
+    text = f'<ir_version: 8, opset_import: ["" : 13]> g ({inputs}) => ({kind}[1] y) {{ {body} y = {op_type} (m) }}'
+    if op_type == "Cast":
+        text = text.replace(f"({kind}[1] y)", "(int64[1] y)").replace("Cast (m)", "Cast <to = 7> (m)")
+    source = onnx.parser.parse_model(text)
+    tenth = np.float32(0.7)
+    stored = {"c": np.float32(10), "s": tenth}
+    source.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(n), name) for name, n in stored.items())
+    numbers: dict[str, Any] = {
+        "x": np.array([tenth], np.float64 if kind == "double" else np.float32),
+        "i": np.array([7], np.int32),
+        "q": np.array([1], np.uint8),
+        "b": np.array(True),
+    }
+    model = ir.load(source)
+    feeds = {value.name: numbers[value.name] for value in model.graph.inputs if not value.is_initializer}
+    assert reference.evaluate(model, feeds)["y"].tolist() == [expected[op_type]]
