@@ -34,11 +34,6 @@ def budget_of(limit_seconds: float) -> float:
     return max(min(limit_seconds, _QUICK), limit_seconds / _BUSY)
 
 
-def seconds_until(end: float) -> float:
-    """Return the seconds until ``end``; never below a tenth, so that a limit stays a limit."""
-    return max(0.1, end - time.monotonic())
-
-
 class Clock:
     """Where the time went, and how much is left. It starts when it is made; phases add up by name.
 
@@ -59,8 +54,8 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """Seconds until the limit."""
-        return seconds_until(self.end)
+        """Seconds until the limit; never below a tenth, so that a limit stays a limit."""
+        return max(0.1, self.end - time.monotonic())
 
     @property
     def is_over(self) -> bool:

@@ -116,24 +116,9 @@ def read_for_sizes(part: Subgraph) -> set[ir.Node]:
         made = [value for value in node.outputs if value is not None]
         uses = [use for value in made for use in value.uses if use[0] in inside]
         is_end = not uses or not ends.isdisjoint(made) or not node.has_trait(_SIZED_BY_SIZES)
-        if not is_end and all(_reads_sizes(*use, found) for use in uses) and not _widens(node):
+        if not is_end and all(_reads_sizes(*use, found) for use in uses):
             found.add(node)
     return found
-
-
-def _widens(node: ir.Node) -> bool:
-    """Whether an axis of a constant is longer than 1, and that of another operand may be 1, or as long."""
-    if not (node.has_trait(BROADCASTING) or node.is_op("MatMul")):
-        return False
-    known, alike = known_of(node.graph.model), 2 if node.is_op("MatMul") else 0
-    operands = [(fixed_or_default(value), known.dims(value)) for value in node.inputs if value is not None]
-    others = [shape for held, shape in operands if held is None]
-    return any(
-        size != 1 and any(shape is None or (None, *shape)[-min(place, len(shape) + 1)] != size for shape in others)
-        for held, _ in operands
-        if held is not None
-        for place, size in zip(range(len(held.dims), alike, -1), held.dims, strict=False)
-    )
 
 
 def _reads_sizes(node: ir.Node, slot: int, found: Container[ir.Node]) -> bool:

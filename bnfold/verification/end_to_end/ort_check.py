@@ -33,9 +33,9 @@ from bnfold.verification.inputs.choices import Choice, Shapes
 from bnfold.verification.inputs.cost import Cost, estimate_pair, memory_there_is, session_seconds
 from bnfold.verification.inputs.drawing import Feeds, random_feeds
 from bnfold.verification.inputs.sized import fitted, sized
-from bnfold.verification.request import RUNTIME_SHARE, Request, seconds_until
+from bnfold.verification.request import RUNTIME_SHARE, Request
 from bnfold.verification.runtimes.helpers import Sample
-from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult, stored
+from bnfold.verification.runtimes.runtime import RuntimeResult, run_until, stored
 from bnfold.verification.runtimes.threads import in_background
 from bnfold.verification.tolerance.compare import pattern_fault
 from bnfold.verification.tolerance.discontinuities import discontinuous_inputs
@@ -148,7 +148,7 @@ class _Plan(NamedTuple):
         return _Answers(self.shapes, before, after, spread)
 
     def _run(self, side: Source, moved: Feeds | None = None) -> RuntimeResult:
-        return RuntimeProcess(self.runtime).run(side, [self.feeds], seconds_until(self.end), moved)
+        return run_until(self.end, self.runtime, side, [self.feeds], moved)
 
 
 class _Answers(NamedTuple):

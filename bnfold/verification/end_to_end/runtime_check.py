@@ -15,8 +15,8 @@ from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, opinion_of, session_too_long
 from bnfold.verification.inputs.drawing import Feeds
-from bnfold.verification.request import Request, seconds_until
-from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult, stored
+from bnfold.verification.request import Request
+from bnfold.verification.runtimes.runtime import RuntimeResult, run_until, stored
 from bnfold.verification.runtimes.threads import in_background
 from bnfold.verification.tolerance.floats import HALVES
 from bnfold.verification.tolerance.storage import PrecisionLoss, StorageErrors, agrees, errors, growth_fault
@@ -78,8 +78,7 @@ def start_runtimes(request: Request, samples: Sequence[Sample]) -> Iterator[Call
     with stored(request.sources[0]) as before, stored(request.sources[1]) as after:
 
         def run() -> Answers:
-            process = RuntimeProcess(runtime)
-            return process.run(before, feeds, seconds_until(end)), process.run(after, feeds, seconds_until(end))
+            return run_until(end, runtime, before, feeds), run_until(end, runtime, after, feeds)
 
         with in_background(run) as wait:
             yield wait  # another processor evaluates in float64 meanwhile

@@ -19,8 +19,8 @@ from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.inputs.cost import session_seconds
 from bnfold.verification.inputs.drawing import Feeds, random_feeds
-from bnfold.verification.request import RUNTIME_SHARE, Request, seconds_until
-from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult, stored
+from bnfold.verification.request import RUNTIME_SHARE, Request
+from bnfold.verification.runtimes.runtime import RuntimeResult, run_until, stored
 from bnfold.verification.runtimes.threads import in_background
 
 Source = ir.Model | Path | str
@@ -99,7 +99,7 @@ def _too_costly(request: Request) -> str:
 
 def _asked(request: Request) -> Ask:
     runtime, end = request.checks.runtime, request.clock.end
-    return lambda model, samples: RuntimeProcess(runtime).run(model, samples, seconds_until(end))
+    return lambda model, samples: run_until(end, runtime, model, samples)
 
 
 def _opinion(ask: Ask, before: Source, after: Source, tried: Iterable[Sequence[Feeds]]) -> RuntimeOpinion:

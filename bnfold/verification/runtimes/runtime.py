@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -102,6 +103,20 @@ class RuntimeProcess:
 
     def _not_looked(self, why: str) -> RuntimeResult:
         return RuntimeResult(self.runtime, error=_one_line(why), obstacle="not looked")
+
+
+def run_until(
+    end: float,
+    runtime: str,
+    model: ir.Model | Path | str,
+    samples: Sequence[Mapping[str, Array]],
+    initializers: Mapping[str, Array] | None = None,
+) -> RuntimeResult:
+    """Run ``model`` in a runtime; it is not asked once ``end`` (of `time.monotonic`) is over."""
+    left = end - time.monotonic()
+    if left <= 0:
+        return RuntimeResult(runtime, error="there is no time left to ask it", obstacle="not looked")
+    return RuntimeProcess(runtime).run(model, samples, left, initializers)
 
 
 _HEADINGS = re.compile(

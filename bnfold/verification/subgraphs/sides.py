@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bnfold import ir
 from bnfold.ir.elements import Array
+from bnfold.reference.schedule import read_by
 from bnfold.verification.changes.boundaries import may_be_fed_in, visible
-from bnfold.verification.changes.extract import Subgraph, fed_apart
+from bnfold.verification.changes.extract import Subgraph, fed_apart, walk
 from bnfold.verification.changes.from_constants import are_one_constant
 from bnfold.verification.changes.partly import known_of
 from bnfold.verification.claims import Why
@@ -35,6 +36,25 @@ def sides_of(graphs: Sequence[Graphs], cut: ir.Cut, defaults: Collection[str]) -
     if apart:
         return sides_of(graphs, ir.Cut(cut.graph, shared, cut.outputs, cut.label), defaults)
     return _measured(old), _measured(new)
+
+
+def from_measured(graphs: Sequence[Graphs], cut: ir.Cut) -> ir.Cut:
+    """Return the cut with a boundary at each value that it only measures, and that is not computed inside.
+
+    A rewrite names what it rewrote. A Reshape in between may read the Shape of a value far in front, and the part would
+    take in all that computes it, although its sizes are all that counts.
+    """
+    names: dict[str, None] = {}
+    for graph in (each[cut.graph] for each in graphs if cut.graph in each):
+        stops = {value for name in cut.inputs if (value := visible(graph, name)) is not None}
+        inside: set[ir.Value | None] = set(stops)
+        for node in walk([graph.values[name] for name in cut.outputs if name in graph.values], stops)[0]:
+            if not inside.isdisjoint(read_by(node)):
+                inside.update(node.outputs)
+            elif node.is_op("Shape", "Size") and (measured := node.input(0)) is not None:
+                names[measured.name] = None
+    found = (name for name in names if all(may_be_fed_in(each, cut, name) for each in graphs))
+    return cut._replace(inputs=tuple(dict.fromkeys((*cut.inputs, *found))))
 
 
 def proven_outside(graphs: Sequence[Graphs], cut: ir.Cut, claimed: Callable[[str], Collection[str]]) -> ir.Cut:

@@ -40,7 +40,7 @@ from bnfold.verification.subgraphs.shapes import (
     says_more,
     subgraph_shapes,
 )
-from bnfold.verification.subgraphs.sides import is_constant, proven_outside, sides_of
+from bnfold.verification.subgraphs.sides import from_measured, is_constant, proven_outside, sides_of
 from bnfold.verification.subgraphs.trials import Found, Skip, SubgraphTrials, by_size, fails, passed
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
@@ -128,7 +128,7 @@ class SubgraphVerifier:
     def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> Found:
         if not hidden and is_constant(self._graphs, cut):
             return Difference()
-        cut = proven_outside(self._graphs, cut, self._shapes.claimed)
+        cut = proven_outside(self._graphs, from_measured(self._graphs, cut), self._shapes.claimed)
         sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, Skip):
             return sides

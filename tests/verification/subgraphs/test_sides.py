@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold import ir
-from bnfold.verification.subgraphs.sides import sides_of
+from bnfold.verification import verify
+from bnfold.verification.subgraphs.sides import from_measured, sides_of
 from bnfold.verification.subgraphs.trials import Skip
 from tests.verification.graphs import model
 
@@ -32,3 +33,19 @@ def test_a_size_is_never_minus_one_so_what_stands_for_it_is_not_read() -> None:
     sides = sides_of(graphs, ir.Cut("", ("x",), ("y",), "guard"), ())
     assert not isinstance(sides, Skip)
     assert "minus" not in {value.name for value in sides[0].stored}
+
+
+def test_what_a_part_measures_alone_is_a_boundary() -> None:
+    """The part of a rewrite between ``m`` and ``y`` reads the size of ``c``: how ``c`` is computed does not matter."""
+    head = "(float[N,2,4] x, float[N,8] w) => (float[A,B] y)"
+    far = "a = Exp (x)  c = Relu (a)  m = Neg (w)"
+    near = "s = Shape (c)  n = Gather (s, zero)  l = Concat <axis = 0> (n, eight)  r = Reshape (m, l)  y = Abs (r)"
+    weights = {"zero": np.array([0]), "eight": np.array([8]), "l2": np.array([0, 8])}
+    before = ir.load(model(f"{head} {{ {far}  {near} }}", weights))
+    after = ir.load(model(f"{head} {{ {far}  r = Reshape (m, l2)  y = Abs (r) }}", weights))
+    graphs = [{graph.path: graph for graph in each.graphs()} for each in (before, after)]
+    cut = from_measured(graphs, ir.Cut("", ("m",), ("y",), "rewrite"))
+    assert cut.inputs == ("m", "c")
+    inside = from_measured(graphs, ir.Cut("", ("x", "w"), ("y",), "rewrite"))
+    assert inside.inputs == ("x", "w"), "what is computed inside follows from the boundary"
+    assert verify(before, after, depth="local", cuts=[ir.Cut("", ("m",), ("y",), "rewrite")]).verified
