@@ -17,7 +17,9 @@ from bnfold.cli.progress import progress_bar
 from bnfold.settings import ONE_JOB
 
 DECOMPOSING = ("decompose", "decompose_form", "decompose_ops", "assert_none")
-FOLDING = ("overridable", "max_growth", "only", "excluded", "all_affines", "merge_branches", "equalize", "exchange")
+FOLDING = (
+    "overridable", "max_growth", "only", "excluded", "disable", "all_affines", "merge_branches", "equalize", "exchange",
+)  # fmt: skip
 STEPS = ("no_simplify", "group_norm", "simplify", "step_seconds")
 READING = ("legacy_mode", "force_inference", "saved_var")
 CHECKING = ("inputs", "data", "samples", "seed", "runtime", "verify_seconds")
@@ -75,7 +77,7 @@ def fold(args: Invocation) -> None:
 @main.command()
 @paths
 @takes(
-    *("target_opset", "ir_version", "ml_opset", "fix_shapes", "overridable"),
+    *("target_opset", "ir_version", "ml_opset", "fix_shapes", "overridable", "disable"),
     *(*READING, *CHECKING, *WRITING),
     fold=False,
     **ONE_JOB,
@@ -92,7 +94,7 @@ def upgrade(args: Invocation) -> None:
 @paths
 @takes(
     option("target_opset", help="Opset to convert the model to: a number, lowest or latest.  [default: keep]"),
-    *("ir_version", "ml_opset", "fix_shapes", "overridable", *READING, *CHECKING, *WRITING),
+    *("ir_version", "ml_opset", "fix_shapes", "overridable", "disable", *READING, *CHECKING, *WRITING),
     fold=False,
     **ONE_JOB,
 )

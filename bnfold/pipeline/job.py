@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.storage.stream import check_range
 from bnfold.ir.tensor import RangeViolation
 from bnfold.pipeline import formats, passes, path_conflicts
-from bnfold.pipeline.context import Key, Withheld
+from bnfold.pipeline.context import Key
 from bnfold.pipeline.formats import Progress, Source, StagedFile
 from bnfold.pipeline.outcome import Outcome, count_products
 from bnfold.report.rewrites import wrong_rewrites
@@ -62,7 +62,7 @@ def process(
         path_conflicts.check_target(source, delivery)
     tell = progress or (lambda *_: None)
 
-    def attempt(withheld: Withheld, delivery: OutputOptions | None) -> Outcome:
+    def attempt(withheld: frozenset[Key], options: Options, delivery: OutputOptions | None) -> Outcome:
         seconds: dict[str, float] = {}
         with _timed(seconds, "load"):
             model = kind.load(source)
@@ -77,23 +77,23 @@ def process(
         return _deliver(outcome, delivery, tell, second_opinion or (lambda _: None))
 
     try:
-        return _without_overflow(attempt, frozenset(), delivery)
+        return _without_overflow(attempt, options, delivery)
     except VerificationFailed as failure:
-        outcome = _without_wrong(partial(_without_overflow, attempt), failure.outcome, delivery)
+        outcome = _without_wrong(partial(_without_overflow, attempt), failure.outcome, options, delivery)
         if outcome is None:
             raise
         return outcome
 
 
-Attempt = Callable[[Withheld, OutputOptions | None], Outcome]
+Attempt = Callable[[frozenset[Key], Options, OutputOptions | None], Outcome]
 
 
-def _without_overflow(attempt: Attempt, simplifications: frozenset[str], delivery: OutputOptions | None) -> Outcome:
+def _without_overflow(attempt: Attempt, options: Options, delivery: OutputOptions | None) -> Outcome:
     """Return the outcome without those folds whose weights overflow; only computing them shows which do."""
     folds: frozenset[Key] = frozenset()
     for _ in range(MAX_REPLANS):
         try:
-            return attempt(Withheld(folds, simplifications), delivery)
+            return attempt(folds, options, delivery)
         except RangeViolation as violation:
             if violation.tensor.origin is None:
                 raise AssertionError("a weight overflows that no fold made") from violation
@@ -102,19 +102,26 @@ def _without_overflow(attempt: Attempt, simplifications: frozenset[str], deliver
 
 
 def _without_wrong(
-    attempt: Callable[[frozenset[str], OutputOptions | None], Outcome], failed: object, delivery: OutputOptions | None
+    attempt: Callable[[Options, OutputOptions | None], Outcome],
+    failed: object,
+    options: Options,
+    delivery: OutputOptions | None,
 ) -> Outcome | None:
     """Return the outcome without the one simplification that is wrong, or without any; None if that is no better."""
     events = failed.report.simplified if isinstance(failed, Outcome) else []
     made = {event.rewrite.name: event.rewrite for event in events}
+
+    def without(names: Iterable[str], delivery: OutputOptions | None) -> Outcome:
+        return attempt(replace(options, disable=options.disable.union(names)), delivery)
+
     try:
-        if not made or attempt(frozenset(made), None).verdict is None:
+        if not made or without(made, None).verdict is None:
             return None
     except BnfoldError:
         return None
     for withheld in [*([rewrite] for rewrite in made.values()), [*made.values()]]:
         with suppress(VerificationFailed):
-            outcome = attempt(frozenset(rewrite.name for rewrite in withheld), delivery)
+            outcome = without([rewrite.name for rewrite in withheld], delivery)
             outcome.report.wrong_rewrites += withheld
             log.error(__name__, "%s", wrong_rewrites([rewrite.name for rewrite in withheld]))
             return outcome
