@@ -109,8 +109,9 @@ SAID = ("batchnorm-fold", "training-instancenorm", "equalize-channels", "decompo
 def test_what_is_left_says_why(name: str) -> None:
     proto, options = built(name)
     report = bnfold.optimize(proto, verify=NO_WAY, disable={name}, **options).report
-    events = [*report.batchnorms, *report.equalized]
-    assert (Reason.DISABLED, name) in [(event.reason, event.detail) for event in events]
+    said = [(event.reason, event.detail) for event in report.batchnorms]
+    said += [(event.reason, event.detail) for event in report.equalized]
+    assert (Reason.DISABLED, name) in said
 
 
 def test_others_are_made_beside_it() -> None:
@@ -151,7 +152,7 @@ def test_names_are_checked_when_they_are_given(name: str, problem: str) -> None:
     for command in ("optimize", "fold", "upgrade", "convert"):
         result = CliRunner().invoke(main, [command, "in.onnx", "out.onnx", "--disable", f"remove-identity,{name}"])
         assert result.exit_code == 2
-        assert f"--disable: {problem.split(';')[0]}" in result.stderr or problem in result.stderr
+        assert f"--disable: {problem.split(';', maxsplit=1)[0]}" in result.stderr or problem in result.stderr
 
 
 def test_a_set_of_another_kind_is_refused() -> None:
