@@ -189,6 +189,7 @@ def verify(args: Invocation) -> None:
     else:
         terminal.verdict(verdict, verbose=args.run.verbose)
     terminal.wrote_reports(args.run.report)
+    terminal.next_step(verdict)
     if verdict.status == "failed":
         sys.exit(1)
     if verdict.status == "unverified" and args.delivery.require_verified:
@@ -285,4 +286,6 @@ def _run(args: Invocation) -> None:
         terminal.wrote_reports(run.report)
     if click.get_current_context().info_name == "upgrade" and not run.quiet:
         single.hint_at_convert(outcome)
+    if not run.quiet:
+        terminal.next_step(outcome.verdict)
     sys.exit(single.exit_code(outcome, args))

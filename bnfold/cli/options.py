@@ -256,6 +256,7 @@ def user_errors(sources: Sequence[str], exit_code: int | None = None) -> Iterato
             text = f"{_stated_by(error.name)}: {error.problem}"
         prefix = "" if any(printable(source) in text for source in sources) else f"{sources[0]}: "
         terminal.say(without_password(f"bnfold: {prefix}{text}"))
+        terminal.next_step(getattr(error, "verdict", None))
         sys.exit(exit_code or error.exit_code)
     except KeyboardInterrupt:
         terminal.say("bnfold: interrupted; nothing was written")

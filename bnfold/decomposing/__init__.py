@@ -54,7 +54,7 @@ def decompose(
         cut = _cut(node)
         if cut.outputs:
             builder.deliver(chosen.emit(builder))
-            report.add_cuts([cut])
+            report.retire((), cut, DECOMPOSE)
             report.folding.append(DECOMPOSE.of(node.op_type))
             report.repairs.extend(repair for repair in chosen.spec.repairs if repair not in report.repairs)
         else:

@@ -87,7 +87,7 @@ class FoldContext:
             before = {value: value.name for value in change.moved}
             self.budget.charge(change.cost)
             gone, added = change.apply()
-            self.report.retire(gone, change.cut)
+            self.report.retire(gone, change.cut, change.rewrite)
             kept = [(name, value.name) for value, name in before.items() if value.name in value.graph.values]
             self.report.renamed.update([(old, new) for old, new in kept if old != new])
             change.tell(added)

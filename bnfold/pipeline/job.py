@@ -62,7 +62,9 @@ def process(
         path_conflicts.check_target(source, delivery)
     tell = progress or (lambda *_: None)
 
-    def attempt(withheld: frozenset[Key], options: Options, delivery: OutputOptions | None) -> Outcome:
+    def attempt(
+        withheld: frozenset[Key], options: Options, delivery: OutputOptions | None, trial: VerifyOptions | None = None
+    ) -> Outcome:
         seconds: dict[str, float] = {}
         with _timed(seconds, "load"):
             model = kind.load(source)
@@ -70,17 +72,23 @@ def process(
         path_conflicts.refuse_for_one(source, model, delivery, checks.data, reports)
         formats.start_runtime(kind, checks, model)
         with _timed(seconds, "rewrite"):
-            run = partial(passes.rewrite, progress=tell, withheld=withheld, runtime=checks.runtime)
+            run = partial(passes.rewrite, progress=None if trial else tell, withheld=withheld, runtime=checks.runtime)
             done = kind.rewrite(model, options, run)
         done.size_before = size
-        outcome = Outcome(model, done, options, checks, source, seconds=seconds)
-        return _deliver(outcome, delivery, tell, second_opinion or (lambda _: None))
+        outcome = Outcome(model, done, options, trial or checks, source, seconds=seconds)
+        if trial is not None:
+            check_range(model)
+            return replace(outcome, verdict=kind.verify(source, model, trial, None, options, done))
+        again = partial(attempt, withheld, delivery=None)
+        return _deliver(outcome, delivery, tell, second_opinion or (lambda _: None), again)
 
     try:
         return _without_overflow(attempt, options, delivery)
     except VerificationFailed as failure:
         outcome = _without_wrong(partial(_without_overflow, attempt), failure.outcome, options, delivery)
         if outcome is None:
+            if isinstance(failure.outcome, Outcome):
+                failure.outcome = _advised(failure.outcome, None, partial(attempt, frozenset(), delivery=None))
             raise
         return outcome
 
@@ -146,6 +154,34 @@ def quantization(outcome: Outcome) -> list[dict[str, Any]]:
     return explained.describe(models)
 
 
+Again = Callable[..., Outcome]
+"""Does the same with other options, in memory, and verifies it as its ``trial`` says. Raises as `process`."""
+
+
+def _advised(outcome: Outcome, result: ir.Model | Path | None, again: Again) -> Outcome:
+    """Return the outcome with the next step in its verdict; ``result`` is what was verified, None if it is gone."""
+    verdict = outcome.verdict
+    if verdict is None or verdict.verified:
+        return outcome
+    from bnfold.pipeline.next_step import Candidate, Case, Tried, next_step
+
+    kind = formats.of(outcome.source)
+
+    def attempt(candidate: Candidate) -> Tried:
+        if candidate.options is None and result is not None:
+            model = result if isinstance(result, Path) else kind.load(result)
+            return Tried(kind.verify(outcome.source, model, candidate.checks, None, outcome.options, outcome.report))
+        other = again(options=replace(candidate.options or outcome.options, simplify=()), trial=candidate.checks)
+        assert other.verdict is not None, "it was asked for"
+        return Tried(other.verdict, other.report.after.nodes - outcome.report.after.nodes)
+
+    is_onnx = kind is formats.ONNX
+    before = kind.load(outcome.source) if is_onnx else None
+    after = (ir.load(result) if isinstance(result, Path) else result) if is_onnx else None
+    case = Case(verdict, outcome.checks, attempt, before, after, outcome.options, outcome.report)
+    return replace(outcome, verdict=replace(verdict, next=next_step(case)))
+
+
 @contextmanager
 def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
     started = time.perf_counter()
@@ -154,7 +190,11 @@ def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
 
 
 def _deliver(
-    outcome: Outcome, delivery: OutputOptions | None, progress: Progress, second_opinion: Callable[[Outcome], None]
+    outcome: Outcome,
+    delivery: OutputOptions | None,
+    progress: Progress,
+    second_opinion: Callable[[Outcome], None],
+    again: Again,
 ) -> Outcome:
     """Write and verify, or only verify what stays in memory."""
     written = 0
@@ -180,7 +220,7 @@ def _deliver(
         return replace(outcome, output=delivery.path, data=staged.data_path)
 
     if outcome.options.simplify:
-        with _simplified(outcome, delivery, progress) as simplified:
+        with _simplified(outcome, delivery, progress, again) as simplified:
             with stage(simplified) as staged:
                 outcome = put_in_place(simplified, staged)
             # The steps' files go at the end of this block.
@@ -190,11 +230,14 @@ def _deliver(
         check_range(outcome.model)
     with stage(outcome) as staged:
         result = outcome.model if staged is None else staged.path
-        return put_in_place(_verified(outcome, result, delivery, progress), staged)
+        verified = _verified(outcome, result, delivery, progress)
+        return put_in_place(_advised(verified, result, again), staged)
 
 
 @contextmanager
-def _simplified(outcome: Outcome, delivery: OutputOptions | None, progress: Progress) -> Iterator[Outcome]:
+def _simplified(
+    outcome: Outcome, delivery: OutputOptions | None, progress: Progress, again: Again
+) -> Iterator[Outcome]:
     """Let other programs go on with the result; what they made of it lies in files until the end of the block."""
     from bnfold.pipeline import chain, external_tools
 
@@ -204,7 +247,7 @@ def _simplified(outcome: Outcome, delivery: OutputOptions | None, progress: Prog
         external_tools.begun(first) as begun,
     ):
         ir.save(outcome.model, own := folder / "own.onnx")
-        outcome = _verified(outcome, own, delivery, progress)
+        outcome = _advised(_verified(outcome, own, delivery, progress), own, again)
         count_products(outcome)
         options = replace(outcome.options, fix_shapes={})  # they are fixed in what the steps start from
         steps = chain.ToolChain(own, ir.load(own), folder, options, outcome.checks, progress)

@@ -107,8 +107,11 @@ def test_a_float16_version_is_compared_after_a_cast(tolerance: Tolerance, tmp_pa
 def test_without_a_tolerance_its_types_are_another_interface_and_the_next_step_is_named() -> None:
     verdict = bnfold.verify(dense(), half(dense()))
     assert (verdict.status, verdict.decided_by) == ("failed", "interface")
-    assert verdict.reason.startswith("input 'x' was of type float and is of type float16; ")
-    assert verdict.reason.endswith("AFTER is a float16 version of BEFORE: compare with --tolerance float16")
+    assert verdict.reason == "input 'x' was of type float and is of type float16"
+    assert verdict.next is not None
+    assert verdict.next.text.startswith("--tolerance float16 verifies it (")
+    assert verdict.next.text.endswith("; AFTER is a float16 version of BEFORE")
+    assert (verdict.next.options, verdict.next.tried) == (("--tolerance", "float16"), True)
 
 
 QDQ = """(float[4,8] x) => (float[4,8] y) {
