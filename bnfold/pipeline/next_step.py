@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import NamedTuple
 
+import onnx
+
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.ir.tensor import RangeViolation
@@ -156,11 +158,11 @@ def _within_tolerance(case: Case, kind: str, until: float) -> NextStep:
 
 
 def _rounded_up(number: float) -> float:
-    """Return the next larger number of one digit."""
+    """Return the next larger number of two digits."""
     if not (0 < number < math.inf):
         return math.inf if number else 1e-6
-    step = 10.0 ** math.floor(math.log10(number))
-    return float(f"{math.ceil(number / step * (1 + 1e-9)) * step:.1g}")
+    step = 10.0 ** (math.floor(math.log10(number)) - 1)
+    return float(f"{math.ceil(number / step * (1 + 1e-9)) * step:.2g}")
 
 
 # --- options that are tried ---
@@ -263,12 +265,30 @@ def _choices(model: ir.Model, given: Mapping[str, Iterable[int]]) -> Iterator[di
         value.name: tuple(given[value.name]) if value.name in given else value.shape for value in values
     }
     lacks_rank = any(shape is None for shape in stated.values())
-    for side in _SIDES:
+    for side in (*_SIDES, *_stated_sizes(model)):
         for channels in _CHANNELS:
             images: tuple[tuple[int, ...], ...] = ((1, channels, side, side), (1, side), (1, side, side), (side,))
             for unknown in images if lacks_rank else images[:1]:
                 sizing = Sizing(1, (side,), (channels if lacks_rank or channels == 1 else side,))
                 yield {name: unknown if shape is None else sizing.concrete(shape) for name, shape in stated.items()}
+
+
+def _stated_sizes(model: ir.Model) -> list[int]:
+    """Return sizes that stored shapes name, such as a Reshape's target: each, and the product of them."""
+    sizes: dict[int, None] = {}
+    for graph in model.graphs():
+        for value in graph.values.values():
+            if value.dtype != onnx.TensorProto.INT64 or (tensor := ir.constant(value)) is None:
+                continue
+            numbers = [int(number) for number in tensor.numpy().reshape(-1)] if tensor.size <= _FEW else []
+            positive = [number for number in numbers if number > 1]
+            sizes |= dict.fromkeys([*positive, math.prod(positive)])
+    return [size for size in sizes if 1 < size <= _LARGEST_SIZE and size not in _SIDES][:_FEW]
+
+
+_FEW = 8
+"""Numbers that a stored shape has at most, and sizes that are taken from those of a model."""
+_LARGEST_SIZE = 1 << 14
 
 
 def _fits(model: ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> bool:
@@ -351,9 +371,6 @@ def _runs(model: ir.Model, checks: VerifyOptions) -> bool:
     return _fits(model, shapes)
 
 
-_NO_CAUSE = "report it with the files that --save writes: this is a bug of bnfold"
-
-
 def _outside(case: Case) -> str:
     """Say what helps outside bnfold, by the verdict's code."""
     verdict, code = case.verdict, case.verdict.code
@@ -398,5 +415,5 @@ def _reproduce(case: Case) -> str:
     value = value or next((row.outputs[0] for row in case.open_rows if row.status == "failed" and row.outputs), "")
     value = value or next((row.name for row in verdict.outputs if row.fault), "")
     words = f"--explain {shlex.quote(value)} --save DIR" if value else "--explain --save DIR"
-    mine = f"; {_NO_CAUSE}" if case.options is not None else ""
+    mine = "; please report this bug of bnfold with them" if case.options is not None else ""
     return f"{words} writes two small models and inputs on which they differ{mine}"

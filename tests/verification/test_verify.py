@@ -130,10 +130,10 @@ def test_a_model_that_never_ran_cannot_be_verified_whole() -> None:
     assert "cannot be run at the shapes that it declares" in verdict.reason
 
 
-def test_shapes_that_nothing_fits_ask_for_help() -> None:
+def test_shapes_that_nothing_fits_can_be_given() -> None:
     body = "(float[N,K] x) => (float[N,4] y) { r = Reshape (x, s)  y = MatMul (r, W) }"
     awkward = ir.load(model(body, {"s": np.array([-1, 4099], np.int64), "W": np.ones((4099, 4))}))
-    assert "--input x=N,…" in verify(awkward, awkward, depth="full", runtime="none").reason
+    assert "no input shape tried fits" in verify(awkward, awkward, depth="full", runtime="none").reason
     given = verify(awkward, awkward, depth="full", runtime="none", inputs={"x": (5, 4099)})
     assert given.status == "verified"
 

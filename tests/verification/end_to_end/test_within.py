@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -130,7 +131,11 @@ def test_of_an_int8_version_the_error_is_the_one_from_end_to_end(tmp_path: Path)
     options = recorded(tmp_path, x=x)
     strict = bnfold.verify(dense(), quantized(), options=options)
     assert strict.status == "failed"
-    assert "AFTER is an int8 version of BEFORE: compare with --tolerance T" in strict.reason
+    assert strict.next is not None
+    assert re.fullmatch(
+        r"--tolerance 0\.\d+ verifies it \(.* s\); AFTER is an int8 version of BEFORE", strict.next.text
+    )
+    assert bnfold.verify(dense(), quantized(), tolerance=float(strict.next.options[1]), options=options).verified
     largest, mean = alone(dense(), quantized(), {"x": x})["y"]
     for tolerance, status in ((largest * 1.01, "verified"), (largest * 0.99, "failed")):
         verdict = bnfold.verify(dense(), quantized(), tolerance=tolerance, options=options)
