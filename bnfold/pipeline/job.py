@@ -178,7 +178,8 @@ def _advised(outcome: Outcome, result: ir.Model | Path | None, again: Again) -> 
     is_onnx = kind is formats.ONNX
     before = kind.load(outcome.source) if is_onnx else None
     after = (ir.load(result) if isinstance(result, Path) else result) if is_onnx else None
-    case = Case(verdict, outcome.checks, attempt, before, after, outcome.options, outcome.report)
+    seconds = sum(outcome.seconds.get(phase, 0.0) for phase in ("load", "rewrite", "verify"))
+    case = Case(verdict, outcome.checks, attempt, before, after, outcome.options, outcome.report, seconds)
     return replace(outcome, verdict=replace(verdict, next=next_step(case)))
 
 

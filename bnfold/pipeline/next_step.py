@@ -72,6 +72,7 @@ class Case:
         after: The result, if it is at hand.
         options: Those of the rewrite; None if the two models were given.
         report: What the rewrite did.
+        seconds: What rewriting and verifying took, and will take again with other options of the rewrite.
     """
 
     verdict: Verdict
@@ -81,6 +82,7 @@ class Case:
     after: ir.Model | None = None
     options: Options | None = None
     report: Report | None = None
+    seconds: float = 0.0
 
     @property
     def open_rows(self) -> list[Evidence]:
@@ -97,8 +99,9 @@ def next_step(case: Case) -> NextStep | None:
     if kind:
         return _within_tolerance(case, kind, until)
     for candidate in _candidates(case):
-        if time.monotonic() > until:
-            break
+        needed = case.seconds if candidate.options is not None else 0.0
+        if time.monotonic() + needed > until:
+            continue
         if (step := _step_if_verified(case, candidate, until)) is not None:
             return step
     return _more_time(case) or NextStep(_outside(case))
@@ -187,19 +190,21 @@ _FIRST: Mapping[Code, tuple[str, ...]] = {
     Code.TOO_OLD: ("options",),
 }
 """What is tried first, by the verdict's code."""
-_FAILED = ("disable",)
-"""What is tried on a rewrite that failed; two models that were given are what they are."""
+_FAILED = ("whole", "disable")
+"""What is tried on what failed: the whole models if parts alone were compared, and leaving a rewrite out."""
 
 
 def _candidates(case: Case) -> Iterator[Candidate]:
     """Yield options that may verify the result, the likeliest first."""
     ways: dict[str, Callable[[Case], Iterable[Candidate]]] = {
         "depth": _depths,
+        "whole": _whole,
         "runtime": _runtimes,
         "samples": _samples,
         "options": _other_options,
         "sizes": _sizes,
         "disable": _without_rewrites,
+        "tolerance": _tolerances,
     }
     first = _FIRST.get(case.verdict.code, ()) if case.verdict.code is not None else ()
     order = _FAILED if case.verdict.status == "failed" else dict.fromkeys((*first, *ways))
@@ -213,6 +218,24 @@ def _depths(case: Case) -> Iterator[Candidate]:
         for depth in ("auto", "full"):
             if depth != case.checks.depth:
                 yield Candidate(("--verify", depth), "verifies it", replace(case.checks, depth=depth))
+
+
+def _whole(case: Case) -> Iterator[Candidate]:
+    """Yield the default depth: parts alone are compared on numbers that the model may never have there."""
+    return (each for each in _depths(case) if case.checks.depth == "local" and each.checks.depth == "auto")
+
+
+def _tolerances(case: Case) -> Iterator[Candidate]:
+    """Yield the comparison in a runtime, which may have operators that bnfold lacks, within a narrow tolerance."""
+    is_for_two = case.options is None and case.checks.tolerance is None
+    if is_for_two and case.before is not None and case.checks.runtime != "none" and case.checks.depth != "local":
+        checks = replace(case.checks, tolerance=_NARROW)
+        effect = f"verifies the outputs in {case.checks.runtime}, within this share of their largest values"
+        yield Candidate(("--tolerance", str(_NARROW)), effect, checks)
+
+
+_NARROW = 0.0001
+"""Share of an output's largest value: about a thousand roundings of float32."""
 
 
 def _runtimes(case: Case) -> Iterator[Candidate]:
@@ -314,7 +337,10 @@ def _other_options(case: Case) -> Iterator[Candidate]:
 
 
 def _without_rewrites(case: Case) -> Iterator[Candidate]:
-    """Yield the rewrites that can be left out, each alone; those that an open or failed claim names come first."""
+    """Yield the rewrites that can be left out, each alone, and at last together those that a claim names.
+
+    Those come first that an open or failed claim names, and what was made seldom: it costs least.
+    """
     report, options = case.report, case.options
     if report is None or options is None:
         return
@@ -322,6 +348,10 @@ def _without_rewrites(case: Case) -> Iterator[Candidate]:
     suspects = _suspects(report, case.open_rows)
     for name in sorted(counts, key=lambda name: (name not in suspects, counts[name], name)):
         disabled = options.disable | {name}
+        words = ("--disable", ",".join(sorted(disabled)))
+        yield Candidate(words, "verifies the rest", case.checks, replace(options, disable=disabled))
+    if len(together := suspects & counts.keys()) > 1:
+        disabled = options.disable | together
         words = ("--disable", ",".join(sorted(disabled)))
         yield Candidate(words, "verifies the rest", case.checks, replace(options, disable=disabled))
 
