@@ -227,13 +227,15 @@ def _whole(case: Case) -> Iterator[Candidate]:
 
 def _tolerances(case: Case) -> Iterator[Candidate]:
     """Yield the comparison in a runtime, which may have operators that bnfold lacks, within a narrow tolerance."""
-    is_for_two = case.options is None and case.checks.tolerance is None
+    is_for_two = case.options is None and case.checks.tolerance is None and case.verdict.code in _NOT_RUN
     if is_for_two and case.before is not None and case.checks.runtime != "none" and case.checks.depth != "local":
         checks = replace(case.checks, tolerance=_NARROW)
         effect = f"verifies the outputs in {case.checks.runtime}, within this share of their largest values"
         yield Candidate(("--tolerance", str(_NARROW)), effect, checks)
 
 
+_NOT_RUN = (Code.NO_KERNEL, Code.NOT_COMPUTED, Code.TIME, Code.MEMORY)
+"""Codes of what bnfold itself did not run; a tolerance is no help where a fault would not show."""
 _NARROW = 0.0001
 """Share of an output's largest value: about a thousand roundings of float32."""
 

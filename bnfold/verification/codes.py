@@ -79,7 +79,7 @@ MEANINGS: dict[Code, CodeText] = {
     ),
     Code.TIME: CodeText(
         "comparing takes more time than there is for it",
-        "Raise --verify-seconds to what the next line names, or give smaller sizes with --input.",
+        "Raise --verify-seconds to what `next:` names, or give smaller sizes (--input).",
     ),
     Code.MEMORY: CodeText(
         "comparing takes more memory than there is",

@@ -380,10 +380,10 @@ def test_what_failed_by_parts_is_tried_whole(tmp_path: Path) -> None:
     for text, path in zip(texts, paths, strict=True):
         onnx.save(model(text, {}), path)
     result = CliRunner().invoke(main, ["verify", *paths, "--verify", "local"])
-    if result.exit_code == 1:
-        step = words(told(result))
-        assert step == ["--verify", "auto"]
-        assert CliRunner().invoke(main, ["verify", *paths, "--verify", "local", *step]).exit_code == 0
+    assert result.exit_code == 1
+    step = words(told(result))
+    assert step == ["--verify", "auto"]
+    assert CliRunner().invoke(main, ["verify", *paths, "--verify", "local", *step]).exit_code == 0
 
 
 def test_operators_that_a_runtime_alone_has_are_compared_there(tmp_path: Path) -> None:
@@ -434,3 +434,19 @@ def test_what_would_take_longer_than_trials_may_is_not_tried() -> None:
     step = next_step.next_step(case)
     assert step is not None
     assert step.text == "nothing can be compared there"
+
+
+def test_a_tolerance_is_no_step_where_a_fault_would_not_show() -> None:
+    verdict = Verdict("unverified", "", "nothing", code=Code.HIDDEN)
+    seen: list[tuple[str, ...]] = []
+
+    def attempt(candidate: next_step.Candidate) -> Tried:
+        seen.append(candidate.words)
+        return Tried(verdict)
+
+    proto = model(DENSE, {"w": W})
+    step = next_step.next_step(Case(verdict, VerifyOptions(), attempt, ir.load(proto), ir.load(proto)))
+    assert step is not None
+    assert step.text == "give recorded inputs with --data"
+    assert seen[0] == ("--samples", "8")
+    assert not any("--tolerance" in each for each in seen)
