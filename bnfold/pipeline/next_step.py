@@ -406,7 +406,7 @@ def _runs(model: ir.Model, checks: VerifyOptions) -> bool:
 def _outside(case: Case) -> str:
     """Say what helps outside bnfold, by the verdict's code."""
     verdict, code = case.verdict, case.verdict.code
-    if verdict.status == "failed":
+    if verdict.status == "failed" or code in _DIFFERENCES:
         return _reproduce(case)
     row = next((row for row in case.open_rows if row.code is code), None)
     node, operator = (row.data.get(key) if row is not None else None for key in ("node", "operator"))
@@ -438,13 +438,23 @@ def _lowercase(text: str) -> str:
     return f"{text[:1].lower()}{text[1:].removesuffix('.')}"
 
 
+_DIFFERENCES = (Code.DIFFERS, Code.NOT_EQUAL, Code.OTHER_FORM, Code.DOES_NOT_RUN, Code.LESS_PRECISE)
+"""Codes of differences; in a part of models that agree as a whole they leave a doubt."""
+
+
 def _reproduce(case: Case) -> str:
     """Say how to reproduce a difference that no option mends."""
     verdict, code = case.verdict, case.verdict.code
     if code is Code.INTERFACE and case.options is None:
         return "compare models of one interface: the same names, types and shapes of inputs and outputs"
+    if code in (Code.INTERFACE, Code.INVALID, Code.REFUSED):
+        if case.options is None:
+            return "mend AFTER: the verdict says what is wrong with the file, whatever it computes"
+        return "--keep-failed FILE saves the result, to load it elsewhere; please report this bug of bnfold with it"
     value = verdict.localised.tensor if verdict.localised is not None else ""
-    value = value or next((row.outputs[0] for row in case.open_rows if row.status == "failed" and row.outputs), "")
+    rows = [row for row in case.open_rows if row.outputs and (row.status == "failed" or row.code in _DIFFERENCES)]
+    rows.sort(key=lambda row: row.prover != "part")  # a part names the value where it begins
+    value = value or next((row.outputs[0] for row in rows), "")
     value = value or next((row.name for row in verdict.outputs if row.fault), "")
     words = f"--explain {shlex.quote(value)} --save DIR" if value else "--explain --save DIR"
     mine = "; please report this bug of bnfold with them" if case.options is not None else ""

@@ -450,3 +450,28 @@ def test_a_tolerance_is_no_step_where_a_fault_would_not_show() -> None:
     assert step.text == "give recorded inputs with --data"
     assert seen[0] == ("--samples", "8")
     assert not any("--tolerance" in each for each in seen)
+
+
+@pytest.mark.parametrize(("code", "status"), [(Code.REFUSED, "failed"), (Code.INVALID, "failed")])
+def test_a_file_that_is_wrong_is_no_difference_to_reproduce(code: Code, status: Any) -> None:
+    verdict = Verdict(status, "", "interface", code=code)
+    proto = model(DENSE, {"w": W})
+    given = Case(verdict, VerifyOptions(), no_help, ir.load(proto), ir.load(proto))
+    step = next_step.next_step(given)
+    assert step is not None
+    assert step.text.startswith("mend AFTER")
+    own = next_step.next_step(Case(verdict, VerifyOptions(), no_help, ir.load(proto), options=Options()))
+    assert own is not None
+    assert own.text.startswith("--keep-failed FILE saves the result")
+
+
+def test_a_part_that_differs_in_models_that_agree_is_to_be_explained() -> None:
+    rows = (
+        Evidence("the whole models", "", ("y",), "skipped", code=Code.HIDDEN, prover="whole"),
+        Evidence("Clip c", "", ("c d",), "failed", code=Code.DIFFERS),
+    )
+    verdict = Verdict("unverified", "", "nothing", code=Code.DIFFERS, ledger=rows)
+    proto = model(DENSE, {"w": W})
+    step = next_step.next_step(Case(verdict, VerifyOptions(), no_help, ir.load(proto), ir.load(proto)))
+    assert step is not None
+    assert step.text.startswith("--explain 'c d' --save DIR writes ")
