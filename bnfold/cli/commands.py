@@ -189,7 +189,8 @@ def verify(args: Invocation) -> None:
     else:
         terminal.verdict(verdict, verbose=args.run.verbose)
     terminal.wrote_reports(args.run.report)
-    terminal.next_step(verdict)
+    if not args.run.as_json:
+        terminal.next_step(verdict)
     if verdict.status == "failed":
         sys.exit(1)
     if verdict.status == "unverified" and args.delivery.require_verified:

@@ -162,7 +162,9 @@ def test_the_step_after_a_comparison_works_as_it_stands(case: str, tmp_path: Pat
     again = CliRunner().invoke(main, ["verify", *paths, *options, *step])
     assert again.exit_code == 0, again.stderr
     assert "next:" not in again.stderr
-    document = json.loads(CliRunner().invoke(main, ["verify", *paths, *options, "--json"]).stdout)
+    as_json = CliRunner().invoke(main, ["verify", *paths, *options, "--json"])
+    assert "next:" not in as_json.stderr
+    document = json.loads(as_json.stdout)
     assert (document["next"]["options"], document["next"]["tried"]) == (step, True)
 
 
