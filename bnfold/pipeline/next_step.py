@@ -17,10 +17,9 @@ from typing import NamedTuple
 
 import onnx
 
-from bnfold import ir, reference
+from bnfold import ir, log, reference
 from bnfold.errors import BnfoldError
-from bnfold.ir.tensor import RangeViolation
-from bnfold.ir.time_limit import LimitStruck, ends_at
+from bnfold.ir.time_limit import ends_at
 from bnfold.ir.value import Dim
 from bnfold.report.events import Report
 from bnfold.report.rewrites import NAMED
@@ -120,11 +119,15 @@ def _step_if_verified(case: Case, candidate: Candidate, until: float) -> NextSte
 
 
 def _tried(case: Case, candidate: Candidate, until: float) -> Tried | None:
-    """Return what became of a trial; None if it did not end, or the command refuses the options."""
+    """Return what became of a trial; None if it did not end, or the command refuses the options.
+
+    Whatever else a trial raises is a bug of that option, and no reason to lose the verdict.
+    """
     try:
         with ends_at(until):
             return case.attempt(candidate)
-    except (BnfoldError, LimitStruck, RangeViolation, MemoryError):
+    except Exception as error:  # noqa: BLE001 - see above
+        log.debug(__name__, "trial of %s: %r", shlex.join(candidate.words), error)
         return None
 
 

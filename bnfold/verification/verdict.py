@@ -119,7 +119,7 @@ class Verdict:
         seconds: Time by phase.
         code: What decided, for programs; `bnfold explain CODE` says what it means. None where nothing was compared.
         ledger: All evidence, in the order in which it was found.
-        next: What a caller can do about a result that is not verified; None where nobody has looked.
+        next: What a caller can do about a result that is not verified; None if it was not asked for.
     """
 
     status: Status
