@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import sys
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -318,7 +319,17 @@ def test_a_limit_is_named_where_time_is_all_that_is_missing() -> None:
     step = next_step.next_step(case)
     assert step is not None
     assert (step.options, step.tried) == (("--verify-seconds", "1500"), False)
-    assert step.text == "--verify-seconds 1500 leaves the time for it (it may take 1500 s); not tried"
+    assert step.text == "--verify-seconds 1500 leaves the time for it (at most 1500 s); not tried"
+    unasked = Evidence("the whole models", "", ("y",), "skipped", code=Code.NOT_ASKED, prover="runtime")
+    beside = replace(
+        late(Code.TIME, verify_seconds=1500), ledger=(*late(Code.TIME, verify_seconds=1500).ledger, unasked)
+    )
+    assert next_step.next_step(case_of(beside)) == step
+    one_sided = next_step.next_step(case_of(late(Code.ONE_SIDED, Code.TIME, verify_seconds=4), verify_seconds=1))
+    assert one_sided is not None
+    assert one_sided.options == ("--verify-seconds", "60"), (
+        "no less than what the default limit leaves for counted work"
+    )
     whole = next_step.next_step(case_of(late(Code.TIME, verify_seconds=900, depth="full")))
     assert whole is not None
     assert whole.options == ("--verify", "full", "--verify-seconds", "900")
