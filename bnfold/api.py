@@ -138,8 +138,8 @@ def convert(
         output: As for `optimize`.
         opset: The opset to reach: a number, ``"lowest"`` or ``"latest"``; None keeps it, and ``ir_version`` is given.
         verify: As for `optimize`.
-        **options: The fields of `Options`; only ``ir_version``, ``ml_opset``, ``policy`` and ``fix_shapes`` have an
-            effect.
+        **options: The fields of `Options`; only ``ir_version``, ``ml_opset``, ``policy``, ``fix_shapes`` and
+            ``disable`` have an effect.
 
     Raises:
         UpgradeBlocked: Nodes have no equivalent at the target; its ``blockers`` names each of them.

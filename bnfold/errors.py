@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from typing import Any
 
 EXIT_INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
@@ -150,6 +151,11 @@ class VerificationFailed(BnfoldError):
         super().__init__(message)
         self.outcome = outcome
 
+    @property
+    def verdict(self) -> Any:
+        """The verdict of the attempt."""
+        return getattr(self.outcome, "verdict", None)
+
 
 class StepRefused(BnfoldError):
     """A command's result was not put in place; ``step`` describes its result. Exit code 3: it was not compared."""
@@ -157,6 +163,11 @@ class StepRefused(BnfoldError):
     def __init__(self, message: str, step: object = None, exit_code: int = 1) -> None:
         super().__init__(message)
         self.step, self.exit_code = step, exit_code
+
+    @property
+    def verdict(self) -> Any:
+        """The verdict on the command's result; None if it was not compared."""
+        return getattr(self.step, "verdict", None)
 
 
 def machine_trouble(error: BaseException | None) -> str:

@@ -17,6 +17,7 @@ PACKAGE = ROOT / "bnfold"
 ROOMS = (
     "errors",
     "log",
+    "report.rewrites",
     "settings",
     "ir",
     "semantics",
@@ -62,9 +63,13 @@ def modules() -> list[Path]:
 
 
 def room(parts: Sequence[str]) -> str:
-    """`ir` for bnfold.ir.storage.load; the rooms of interop know nothing of each other, so each is one."""
+    """`ir` for bnfold.ir.storage.load; the rooms of interop know nothing of each other, so each is one.
+
+    The table of rewrites imports nothing: settings check names against it.
+    """
     places = [part for part in parts if part != "__init__"]
-    return ".".join(places[:2] if places[:1] == ["interop"] else places[:1])
+    is_own = places[:1] == ["interop"] or places[:2] == ["report", "rewrites"]
+    return ".".join(places[:2] if is_own else places[:1])
 
 
 def home(path: Path) -> str:

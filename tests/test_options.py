@@ -84,6 +84,7 @@ ROWS: Mapping[str, Row] = {
     "max_growth": Row("optimize shared.onnx out.onnx", "--max-growth 0"),
     "only": Row(OUT, "--only Gemm"),
     "excluded": Row(OUT, "--except Conv"),
+    "disable": Row(OUT, "--disable batchnorm-fold"),
     "all_affines": Row("fold scaled.onnx out.onnx", "--all-affines"),
     "merge_branches": Row("optimize two.onnx out.onnx", "--merge-branches"),
     "equalize": Row("optimize unequal.onnx out.onnx", "--equalize"),

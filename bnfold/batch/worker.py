@@ -21,6 +21,7 @@ from bnfold.pipeline.outcome import NOT_VERIFIED, Outcome, forbidden
 from bnfold.pipeline.versions import versions
 from bnfold.report.events import map_texts
 from bnfold.settings import Options, OutputOptions, VerifyOptions, to_json
+from bnfold.verification import Verdict
 
 MOST_NAMED = 5
 """Nodes of one model that a summary names."""
@@ -70,7 +71,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class FileResult:
-    """What became of one model of a batch; ``message`` is the error or the verdict's reason.
+    """What became of one model of a batch; ``message`` is the error or the verdict's reason, with the next step.
 
     ``output`` is None where nothing was to be written, ``report`` is empty where there is none. ``is_verified`` and
     ``counts`` hold for what was skipped, too, as they were when it was made; ``left`` counts the nodes that were not to
@@ -183,12 +184,14 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> FileResul
         except VerificationFailed as failure:
             failed = failure.outcome
             document = report(failed, full=settings.delivery.explained) if isinstance(failed, Outcome) else {}
-            return FileResult(source, output, "failed", str(failure), document, counts=Counts.of(document))
+            message = "; ".join([str(failure), *_next_step(failure.verdict)])
+            return FileResult(source, output, "failed", message, document, counts=Counts.of(document))
     verdict, written = outcome.verdict, output if outcome.output is not None else None
     status: Status = "unchecked" if verdict is None else "verified" if verdict.verified else "unverified"
     is_verified, is_required = status == "verified", settings.delivery.require_verified
     reason = verdict.reason if verdict is not None else NOT_VERIFIED if is_required else ""
     said = [why, "" if why and is_verified else reason, "" if is_verified or not is_required else NOT_WRITTEN]
+    said += _next_step(verdict)
     message = "; ".join(filter(None, said))
     wrong = [(row["name"], row["title"]) for row in document["wrong_rewrites"]]
     counts = Counts.of(document)
@@ -196,6 +199,11 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> FileResul
     return FileResult(
         source, written, status, message, document, is_verified, left, counts, wrong_rewrites=wrong, grown=grown
     )
+
+
+def _next_step(verdict: Verdict | None) -> list[str]:
+    """Return what a caller can do about a result that is not verified, as the end of its message."""
+    return [f"next: {verdict.next.text}"] if verdict is not None and verdict.next is not None else []
 
 
 def remaining(outcome: Outcome, unwanted: frozenset[str]) -> tuple[int, str]:

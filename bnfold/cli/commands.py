@@ -17,7 +17,9 @@ from bnfold.cli.progress import progress_bar
 from bnfold.settings import ONE_JOB
 
 DECOMPOSING = ("decompose", "decompose_form", "decompose_ops", "assert_none")
-FOLDING = ("overridable", "max_growth", "only", "excluded", "all_affines", "merge_branches", "equalize", "exchange")
+FOLDING = (
+    "overridable", "max_growth", "only", "excluded", "disable", "all_affines", "merge_branches", "equalize", "exchange",
+)  # fmt: skip
 STEPS = ("no_simplify", "group_norm", "simplify", "step_seconds")
 READING = ("legacy_mode", "force_inference", "saved_var")
 CHECKING = ("inputs", "data", "samples", "seed", "runtime", "verify_seconds")
@@ -75,7 +77,7 @@ def fold(args: Invocation) -> None:
 @main.command()
 @paths
 @takes(
-    *("target_opset", "ir_version", "ml_opset", "fix_shapes", "overridable"),
+    *("target_opset", "ir_version", "ml_opset", "fix_shapes", "overridable", "disable"),
     *(*READING, *CHECKING, *WRITING),
     fold=False,
     **ONE_JOB,
@@ -92,7 +94,7 @@ def upgrade(args: Invocation) -> None:
 @paths
 @takes(
     option("target_opset", help="Opset to convert the model to: a number, lowest or latest.  [default: keep]"),
-    *("ir_version", "ml_opset", "fix_shapes", "overridable", *READING, *CHECKING, *WRITING),
+    *("ir_version", "ml_opset", "fix_shapes", "overridable", "disable", *READING, *CHECKING, *WRITING),
     fold=False,
     **ONE_JOB,
 )
@@ -187,6 +189,8 @@ def verify(args: Invocation) -> None:
     else:
         terminal.verdict(verdict, verbose=args.run.verbose)
     terminal.wrote_reports(args.run.report)
+    if not args.run.as_json:
+        terminal.next_step(verdict)
     if verdict.status == "failed":
         sys.exit(1)
     if verdict.status == "unverified" and args.delivery.require_verified:
@@ -283,4 +287,6 @@ def _run(args: Invocation) -> None:
         terminal.wrote_reports(run.report)
     if click.get_current_context().info_name == "upgrade" and not run.quiet:
         single.hint_at_convert(outcome)
+    if not run.quiet:
+        terminal.next_step(outcome.verdict)
     sys.exit(single.exit_code(outcome, args))

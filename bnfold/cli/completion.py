@@ -42,6 +42,13 @@ def operators() -> list[str]:
     return sorted({schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain})
 
 
+def rewrites() -> list[str]:
+    """Return the names of rewrites that can be left out."""
+    from bnfold.report.rewrites import NAMED
+
+    return [*NAMED]
+
+
 def opsets() -> list[str]:
     """Return what an opset may be."""
     import onnx

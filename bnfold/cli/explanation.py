@@ -75,6 +75,7 @@ def _rewrite(rewrite: rewrites.Rewrite) -> Facts:
         "what": rewrite.what,
         "bitwise": rewrite.is_bitwise,
         "rounds": rewrite.rounds,
+        "disable": rewrite.name in rewrites.NAMED,
     }
 
 
@@ -84,6 +85,8 @@ def _about_rewrite(facts: Facts) -> Iterator[str]:
     yield from _wrapped(facts["what"])
     yield ""
     yield from _wrapped(f"Its result is {rewrites.statement(facts['rounds'])}")
+    yield ""
+    yield from _wrapped(rewrites.how_to_disable(facts["rewrite"]))
 
 
 def _reason(reason: Reason) -> Facts:

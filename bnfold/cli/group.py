@@ -93,7 +93,17 @@ GROUPS = {
         "assert_none",
     ),
     "What to fold": (
-        *("as_is", "all_affines", "merge_branches", "equalize", "exchange", "quantization", "only", "excluded"),
+        *(
+            "as_is",
+            "all_affines",
+            "merge_branches",
+            "equalize",
+            "exchange",
+            "quantization",
+            "only",
+            "excluded",
+            "disable",
+        ),
         *("overridable", "max_growth"),
     ),
     "Simplifying": ("no_simplify", "group_norm", "simplify"),

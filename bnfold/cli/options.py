@@ -16,7 +16,7 @@ import click
 
 from bnfold.batch.addresses import without_password
 from bnfold.cli import terminal
-from bnfold.cli.completion import among, choices, ir_versions, operators, opsets
+from bnfold.cli.completion import among, choices, ir_versions, operators, opsets, rewrites
 from bnfold.cli.invocation import CliOptions, named, read_invocation
 from bnfold.cli.project import project
 from bnfold.errors import EXIT_INTERRUPTED, BadSetting, BnfoldError, machine_trouble, printable
@@ -120,6 +120,13 @@ FORMS: dict[str, dict[str, Any]] = {
         "is_flag": False,
         "flag_value": BARE,
         "shell_complete": among(operators, several=True),
+    },
+    "disable": {
+        "type": _names,
+        "default": "",
+        "show_default": False,
+        "metavar": "NAME[,NAME]",
+        "shell_complete": among(rewrites, several=True),
     },
     "only": _OPERATOR,
     "excluded": _OPERATOR,
@@ -249,6 +256,7 @@ def user_errors(sources: Sequence[str], exit_code: int | None = None) -> Iterato
             text = f"{_stated_by(error.name)}: {error.problem}"
         prefix = "" if any(printable(source) in text for source in sources) else f"{sources[0]}: "
         terminal.say(without_password(f"bnfold: {prefix}{text}"))
+        terminal.next_step(getattr(error, "verdict", None))
         sys.exit(exit_code or error.exit_code)
     except KeyboardInterrupt:
         terminal.say("bnfold: interrupted; nothing was written")

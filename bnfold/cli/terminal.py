@@ -73,6 +73,7 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -
         if is_refused:
             say(f"  {NOTHING_WRITTEN}", BAD)
         wrong_rewrites([(rewrite.name, rewrite.title) for rewrite in report.wrong_rewrites])
+        next_step(outcome.verdict)
         return
     from bnfold.cli import before_after
 
@@ -98,6 +99,12 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -
         total = sum(outcome.seconds.values())
         phases = ", ".join(f"{phase} {spent:.2f} s" for phase, spent in outcome.seconds.items())
         wrote([path for path in (outcome.output, outcome.data) if path is not None], f" in {total:.2f} s: {phases}")
+
+
+def next_step(found: Verdict | None) -> None:
+    """Print what a caller can do about a result that is not verified: the last line about it, even with --quiet."""
+    if found is not None and found.next is not None:
+        say(f"next: {found.next.text}", WARNING)
 
 
 def wrong_rewrites(named: Sequence[tuple[str, str]], source: str = "") -> None:

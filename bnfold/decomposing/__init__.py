@@ -10,7 +10,7 @@ from bnfold.decomposing.builder import Builder
 from bnfold.decomposing.choose import OPERATORS, recipe
 from bnfold.decomposing.facts import Facts
 from bnfold.report.events import BatchNormEvent, Report
-from bnfold.report.reasons import Declined
+from bnfold.report.reasons import Declined, require_enabled
 from bnfold.report.rewrites import DECOMPOSE
 from bnfold.semantics import Policy
 
@@ -29,16 +29,19 @@ def decompose(
     policy: Policy,
     form: Form = "mul_add",
     operators: frozenset[str] = frozenset({"BatchNormalization"}),
+    disabled: frozenset[str] = frozenset(),
 ) -> None:
     """Write out every node of ``operators`` that can be, in place; the others stay, and their event says why.
 
     ``events`` has an event for each BatchNormalization; an InstanceNormalization that stays is noted in the report.
+    Nothing is written out if ``disabled`` names the rewrite.
     """
     facts = Facts(model)
     context: dict[int, ConversionContext] = {}
     for node in _nodes(model, operators):
         event = events.get(node)
         try:
+            require_enabled(DECOMPOSE, disabled)
             chosen = recipe(node, facts, policy, form)
         except Declined as refusal:
             if event is not None:
@@ -51,7 +54,7 @@ def decompose(
         cut = _cut(node)
         if cut.outputs:
             builder.deliver(chosen.emit(builder))
-            report.add_cuts([cut])
+            report.retire((), cut, DECOMPOSE)
             report.folding.append(DECOMPOSE.of(node.op_type))
             report.repairs.extend(repair for repair in chosen.spec.repairs if repair not in report.repairs)
         else:

@@ -26,7 +26,7 @@ from bnfold.ir.tensor import TP, Exact, Float64, Scaled
 from bnfold.ir.traits import WEIGHTED
 from bnfold.report.events import Report
 from bnfold.report.other_events import EqualizeEvent
-from bnfold.report.reasons import Declined, Reason
+from bnfold.report.reasons import Declined, Reason, require_enabled
 from bnfold.report.rewrites import EQUALIZE
 
 LEAST = 0.05
@@ -155,6 +155,7 @@ def _factors_in(new: ir.Tensor, old: ir.Tensor, count: int) -> tuple[int, npt.ND
 
 def _scaled(group: Group, event: EqualizeEvent, limits: Limits, budget: SizeBudget) -> tuple[Tied, int]:
     """Return what the factors change, and the bytes that costs. Raises Declined where they lose digits."""
+    require_enabled(EQUALIZE, limits.disabled)
     factors = _short(np.exp(group.channels.log))
     event.factors = float(factors.min()), float(factors.max())
     key = group.producer.graph.path, f"equalize {group.root.name}"

@@ -21,7 +21,7 @@ from bnfold.folding.step import Bypass, Edit, SetConstant
 from bnfold.ir.tensor import Computed
 from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.events import BatchNormEvent, Report
-from bnfold.report.reasons import Declined, SearchTrace
+from bnfold.report.reasons import Declined, SearchTrace, require_enabled
 from bnfold.report.rewrites import ARITHMETIC_FOLD, FOLD, Rewrite
 from bnfold.semantics import Policy
 
@@ -87,7 +87,7 @@ class FoldContext:
             before = {value: value.name for value in change.moved}
             self.budget.charge(change.cost)
             gone, added = change.apply()
-            self.report.retire(gone, change.cut)
+            self.report.retire(gone, change.cut, change.rewrite)
             kept = [(name, value.name) for value, name in before.items() if value.name in value.graph.values]
             self.report.renamed.update([(old, new) for old, new in kept if old != new])
             change.tell(added)
@@ -96,8 +96,11 @@ class FoldContext:
             changed = self.has_changed = True
         return changed
 
-    def planned(self, node: ir.Node, solve: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
-        """Return what a rewrite plans at ``node``. Raises Declined."""
+    def planned(
+        self, rewrite: Rewrite, node: ir.Node, solve: Callable[P, T], *arguments: P.args, **keywords: P.kwargs
+    ) -> T:
+        """Return what a rewrite plans at ``node``. Raises Declined, also if the rewrite is disabled."""
+        require_enabled(rewrite, self.limits.disabled)
         with ir.evaluated_once(self.model):
             return guarded(node, solve, *arguments, **keywords)
 
@@ -126,8 +129,13 @@ class FoldContext:
 
         sign(plan.edits, origin)
         cut = self.cut_around([*plan.nodes, *links, *bypassed, *consumers], f"fold {links[-1].label}")
-        rewrite = FOLD if any(node in self.events for node in links) else ARITHMETIC_FOLD
-        return Change(rewrite, cut, partial(apply_plan, plan, self.budget), tell, plan.relabelled, plan.cost)
+        return Change(
+            self.kind_of_fold(links), cut, partial(apply_plan, plan, self.budget), tell, plan.relabelled, plan.cost
+        )
+
+    def kind_of_fold(self, links: Iterable[ir.Node]) -> Rewrite:
+        """Return what folding a row is called: by whether a BatchNormalization stands in it."""
+        return FOLD if any(node in self.events for node in links) else ARITHMETIC_FOLD
 
     def merge_of(
         self,

@@ -16,6 +16,7 @@ from bnfold.folding.rewrites.dead_bias import find_dead_shifts
 from bnfold.folding.rewrites.shrink_concat import find_shrink
 from bnfold.folding.search import search
 from bnfold.report.reasons import Declined
+from bnfold.report.rewrites import FOLD
 
 MAX_ROUNDS = 8
 """A fold can open the way for a neighbour that was declined before; two rounds are what real models need."""
@@ -91,7 +92,7 @@ def _find_folds(run: FoldContext, node: ir.Node) -> Iterator[Change]:
     """
     while is_live(node):
         try:
-            plan = run.planned(node, _plan_fold, run, node)
+            plan = run.planned(FOLD, node, _plan_fold, run, node)
         except Declined as refusal:
             run.events[node].decline(refusal.without_frames())
             return
@@ -136,7 +137,7 @@ def _find_arithmetic(run: FoldContext) -> Iterator[Change]:
         if run.limits.banned.isdisjoint(map(key_of, nodes)):
             note = f"constant arithmetic folded: {' '.join(node.label for node in nodes)}"
             try:
-                plan = run.planned(nodes[0], search, chain, run.limits, run.budget)
+                plan = run.planned(run.kind_of_fold(nodes), nodes[0], search, chain, run.limits, run.budget)
             except Declined as refusal:
                 run.budget.want(refusal)
                 continue

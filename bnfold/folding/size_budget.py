@@ -255,6 +255,7 @@ class Limits(NamedTuple):
         exchange: Whether an Add takes a BatchNormalization's place always, or where that pays.
         simplifies: Whether simplification follows, which takes out nodes that a fold brings together.
         simple: Only plans after which no consumer has to undo a change.
+        disabled: Names of rewrites that are left out.
         banned: Nodes of rows or sums that stay, by graph and output: a weight overflowed when they were folded.
     """
 
@@ -266,4 +267,5 @@ class Limits(NamedTuple):
     exchange: Literal["auto", "always"] = "auto"
     simplifies: bool = False
     simple: bool = False
+    disabled: frozenset[str] = frozenset()
     banned: frozenset[tuple[str, str]] = frozenset()

@@ -25,6 +25,11 @@ def ends_at(end: float) -> Iterator[None]:
         _END.reset(token)
 
 
+def enclosing_end() -> float:
+    """Return when the enclosing blocks end (of `time.monotonic`)."""
+    return _END.get()
+
+
 def look_at_clock() -> None:
     """Raise LimitStruck if the time of an enclosing block is over; each step of a long loop calls it."""
     if time.monotonic() > _END.get():

@@ -39,7 +39,7 @@ def _clear(run: PassContext, places: Collection[Key]) -> bool:
 
     live = run.live()
     with run.simplifying() as most:
-        done = simplifying.clear(run.model, run.report, places, withheld=run.withheld.simplifications, most=most)
+        done = simplifying.clear(run.model, run.report, places, disabled=run.options.disable, most=most)
     follow(run, live, done)
     return done.has_changed
 

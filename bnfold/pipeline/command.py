@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bnfold import ir
@@ -11,6 +12,7 @@ from bnfold.pipeline import chain, external_tools, formats, path_conflicts
 from bnfold.pipeline.formats import Progress
 from bnfold.report.totals import Totals
 from bnfold.settings import Options, OutputOptions, VerifyOptions
+from bnfold.verification import Verdict
 
 
 def run_command(
@@ -50,9 +52,21 @@ def run_command(
         work = chain.ToolChain(source, model, folder, options, checks, progress or (lambda *_: None))
         if not work.take(step):
             [row] = work.rows
+            row = _advised(row, source, folder / "0" / external_tools.OUTPUT, options, checks)
             code = 3 if row.verdict is not None and row.verdict.status == "unverified" else 1
             raise StepRefused(f"{delivery.path}: not written: {step.name}: {row.reason}", row, code)
         with formats.ONNX.stage(work.model, delivery) as staged:
             staged.commit()
             written = [delivery.path, *([staged.data_path] if staged.data_path else [])]
     return before, work.rows[-1], written
+
+
+def _advised(row: chain.StepRow, before: Path, after: Path, options: Options, checks: VerifyOptions) -> chain.StepRow:
+    """Return the row with the next step in its verdict, if there is one."""
+    if row.verdict is None:
+        return row
+
+    def compared(checks: VerifyOptions) -> Verdict:
+        return formats.ONNX.verify(before, after, checks, options=options)
+
+    return replace(row, verdict=formats.advised(formats.ONNX, before, after, row.verdict, checks, compared))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from bnfold import ir, log
 from bnfold.errors import Unsupported
@@ -24,16 +24,6 @@ Key = tuple[str, str]
 """A node, by its graph and the value that it makes: `BatchNormEvent.key`."""
 
 
-class Withheld(NamedTuple):
-    """What is left out, as an earlier attempt has shown: folds whose weights overflow, and wrong simplifications."""
-
-    folds: frozenset[Key] = frozenset()
-    simplifications: frozenset[str] = frozenset()
-
-
-NOTHING = Withheld()
-
-
 @dataclass(slots=True, eq=False)
 class PassContext:
     """One model on its way through the passes."""
@@ -42,7 +32,8 @@ class PassContext:
     options: Options
     report: Report
     progress: Progress
-    withheld: Withheld = NOTHING
+    withheld: frozenset[Key] = frozenset()
+    """Folds that are left out: an earlier attempt has shown that their weights overflow."""
     runtime: str = "none"
     """What may be asked to run the model, as `VerifyOptions.runtime`."""
     freezes: bool = False

@@ -59,14 +59,15 @@ def _limits(run: PassContext) -> folding.Limits:
         merge_branches=options.merge_branches,
         simplifies=not options.no_simplify,
         exchange=_exchange(options),
-        banned=run.withheld.folds,
+        disabled=options.disable,
+        banned=run.withheld,
     )
 
 
 def _fold(
     run: PassContext, live: dict[ir.Node, BatchNormEvent], limits: folding.Limits, budget: folding.SizeBudget
 ) -> bool:
-    for node in [node for node, event in live.items() if event.key in run.withheld.folds]:
+    for node in [node for node, event in live.items() if event.key in run.withheld]:
         live.pop(node).decline(Declined(Reason.RANGE, "found while the weight was computed"))
     return folding.fold(
         run.model,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -198,4 +199,26 @@ def one_kind(before: Source, after: Source) -> Format[Any]:
 def verify_two(before: Source, after: Source, checks: VerifyOptions, progress: Progress | None = None) -> Verdict:
     """Compare two models of one kind, files or in memory. Raises BadInput."""
     kind = one_kind(before, after)
-    return kind.verify(before, after if isinstance(after, Path) else kind.load(after), checks, progress)
+
+    def compared(checks: VerifyOptions, progress: Progress | None = None) -> Verdict:
+        return kind.verify(before, after if isinstance(after, Path) else kind.load(after), checks, progress)
+
+    return advised(kind, before, after, compared(checks, progress), checks, compared)
+
+
+def advised(
+    kind: Format[Any],
+    before: Source,
+    after: Source,
+    verdict: Verdict,
+    checks: VerifyOptions,
+    compared: Callable[[VerifyOptions], Verdict],
+) -> Verdict:
+    """Return the verdict on two models with the next step; ``compared`` compares them with other options."""
+    if verdict.verified:
+        return verdict
+    from bnfold.pipeline.next_step import Case, Tried, next_step
+
+    models = (kind.load(before), kind.load(after)) if kind is ONNX else (None, None)
+    case = Case(verdict, checks, lambda candidate: Tried(compared(candidate.checks)), *models)
+    return replace(verdict, next=next_step(case))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.storage.stream import check_range
 from bnfold.ir.tensor import RangeViolation
 from bnfold.pipeline import formats, passes, path_conflicts
-from bnfold.pipeline.context import Key, Withheld
+from bnfold.pipeline.context import Key
 from bnfold.pipeline.formats import Progress, Source, StagedFile
 from bnfold.pipeline.outcome import Outcome, count_products
 from bnfold.report.rewrites import wrong_rewrites
@@ -62,7 +62,9 @@ def process(
         path_conflicts.check_target(source, delivery)
     tell = progress or (lambda *_: None)
 
-    def attempt(withheld: Withheld, delivery: OutputOptions | None) -> Outcome:
+    def attempt(
+        withheld: frozenset[Key], options: Options, delivery: OutputOptions | None, trial: VerifyOptions | None = None
+    ) -> Outcome:
         seconds: dict[str, float] = {}
         with _timed(seconds, "load"):
             model = kind.load(source)
@@ -70,30 +72,36 @@ def process(
         path_conflicts.refuse_for_one(source, model, delivery, checks.data, reports)
         formats.start_runtime(kind, checks, model)
         with _timed(seconds, "rewrite"):
-            run = partial(passes.rewrite, progress=tell, withheld=withheld, runtime=checks.runtime)
+            run = partial(passes.rewrite, progress=None if trial else tell, withheld=withheld, runtime=checks.runtime)
             done = kind.rewrite(model, options, run)
         done.size_before = size
-        outcome = Outcome(model, done, options, checks, source, seconds=seconds)
-        return _deliver(outcome, delivery, tell, second_opinion or (lambda _: None))
+        outcome = Outcome(model, done, options, trial or checks, source, seconds=seconds)
+        if trial is not None:
+            check_range(model)
+            return replace(outcome, verdict=kind.verify(source, model, trial, None, options, done))
+        again = partial(attempt, withheld, delivery=None)
+        return _deliver(outcome, delivery, tell, second_opinion or (lambda _: None), again)
 
     try:
-        return _without_overflow(attempt, frozenset(), delivery)
+        return _without_overflow(attempt, options, delivery)
     except VerificationFailed as failure:
-        outcome = _without_wrong(partial(_without_overflow, attempt), failure.outcome, delivery)
+        outcome = _without_wrong(partial(_without_overflow, attempt), failure.outcome, options, delivery)
         if outcome is None:
+            if isinstance(failure.outcome, Outcome):
+                failure.outcome = _advised(failure.outcome, None, partial(attempt, frozenset(), delivery=None))
             raise
         return outcome
 
 
-Attempt = Callable[[Withheld, OutputOptions | None], Outcome]
+Attempt = Callable[[frozenset[Key], Options, OutputOptions | None], Outcome]
 
 
-def _without_overflow(attempt: Attempt, simplifications: frozenset[str], delivery: OutputOptions | None) -> Outcome:
+def _without_overflow(attempt: Attempt, options: Options, delivery: OutputOptions | None) -> Outcome:
     """Return the outcome without those folds whose weights overflow; only computing them shows which do."""
     folds: frozenset[Key] = frozenset()
     for _ in range(MAX_REPLANS):
         try:
-            return attempt(Withheld(folds, simplifications), delivery)
+            return attempt(folds, options, delivery)
         except RangeViolation as violation:
             if violation.tensor.origin is None:
                 raise AssertionError("a weight overflows that no fold made") from violation
@@ -102,19 +110,26 @@ def _without_overflow(attempt: Attempt, simplifications: frozenset[str], deliver
 
 
 def _without_wrong(
-    attempt: Callable[[frozenset[str], OutputOptions | None], Outcome], failed: object, delivery: OutputOptions | None
+    attempt: Callable[[Options, OutputOptions | None], Outcome],
+    failed: object,
+    options: Options,
+    delivery: OutputOptions | None,
 ) -> Outcome | None:
     """Return the outcome without the one simplification that is wrong, or without any; None if that is no better."""
     events = failed.report.simplified if isinstance(failed, Outcome) else []
     made = {event.rewrite.name: event.rewrite for event in events}
+
+    def without(names: Iterable[str], delivery: OutputOptions | None) -> Outcome:
+        return attempt(replace(options, disable=options.disable.union(names)), delivery)
+
     try:
-        if not made or attempt(frozenset(made), None).verdict is None:
+        if not made or without(made, None).verdict is None:
             return None
     except BnfoldError:
         return None
     for withheld in [*([rewrite] for rewrite in made.values()), [*made.values()]]:
         with suppress(VerificationFailed):
-            outcome = attempt(frozenset(rewrite.name for rewrite in withheld), delivery)
+            outcome = without([rewrite.name for rewrite in withheld], delivery)
             outcome.report.wrong_rewrites += withheld
             log.error(__name__, "%s", wrong_rewrites([rewrite.name for rewrite in withheld]))
             return outcome
@@ -139,6 +154,35 @@ def quantization(outcome: Outcome) -> list[dict[str, Any]]:
     return explained.describe(models)
 
 
+Again = Callable[..., Outcome]
+"""Does the same with other options, in memory, and verifies it as its ``trial`` says. Raises as `process`."""
+
+
+def _advised(outcome: Outcome, result: ir.Model | Path | None, again: Again) -> Outcome:
+    """Return the outcome with the next step in its verdict; ``result`` is what was verified, None if it is gone."""
+    verdict = outcome.verdict
+    if verdict is None or verdict.verified:
+        return outcome
+    from bnfold.pipeline.next_step import Candidate, Case, Tried, next_step
+
+    kind = formats.of(outcome.source)
+
+    def attempt(candidate: Candidate) -> Tried:
+        if candidate.options is None and result is not None:
+            model = result if isinstance(result, Path) else kind.load(result)
+            return Tried(kind.verify(outcome.source, model, candidate.checks, None, outcome.options, outcome.report))
+        other = again(options=replace(candidate.options or outcome.options, simplify=()), trial=candidate.checks)
+        assert other.verdict is not None, "it was asked for"
+        return Tried(other.verdict, other.report.after.nodes - outcome.report.after.nodes)
+
+    is_onnx = kind is formats.ONNX
+    before = kind.load(outcome.source) if is_onnx else None
+    after = (ir.load(result) if isinstance(result, Path) else result) if is_onnx else None
+    seconds = sum(outcome.seconds.get(phase, 0.0) for phase in ("load", "rewrite", "verify"))
+    case = Case(verdict, outcome.checks, attempt, before, after, outcome.options, outcome.report, seconds)
+    return replace(outcome, verdict=replace(verdict, next=next_step(case)))
+
+
 @contextmanager
 def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
     started = time.perf_counter()
@@ -147,7 +191,11 @@ def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
 
 
 def _deliver(
-    outcome: Outcome, delivery: OutputOptions | None, progress: Progress, second_opinion: Callable[[Outcome], None]
+    outcome: Outcome,
+    delivery: OutputOptions | None,
+    progress: Progress,
+    second_opinion: Callable[[Outcome], None],
+    again: Again,
 ) -> Outcome:
     """Write and verify, or only verify what stays in memory."""
     written = 0
@@ -173,7 +221,7 @@ def _deliver(
         return replace(outcome, output=delivery.path, data=staged.data_path)
 
     if outcome.options.simplify:
-        with _simplified(outcome, delivery, progress) as simplified:
+        with _simplified(outcome, delivery, progress, again) as simplified:
             with stage(simplified) as staged:
                 outcome = put_in_place(simplified, staged)
             # The steps' files go at the end of this block.
@@ -183,11 +231,14 @@ def _deliver(
         check_range(outcome.model)
     with stage(outcome) as staged:
         result = outcome.model if staged is None else staged.path
-        return put_in_place(_verified(outcome, result, delivery, progress), staged)
+        verified = _verified(outcome, result, delivery, progress)
+        return put_in_place(_advised(verified, result, again), staged)
 
 
 @contextmanager
-def _simplified(outcome: Outcome, delivery: OutputOptions | None, progress: Progress) -> Iterator[Outcome]:
+def _simplified(
+    outcome: Outcome, delivery: OutputOptions | None, progress: Progress, again: Again
+) -> Iterator[Outcome]:
     """Let other programs go on with the result; what they made of it lies in files until the end of the block."""
     from bnfold.pipeline import chain, external_tools
 
@@ -197,7 +248,7 @@ def _simplified(outcome: Outcome, delivery: OutputOptions | None, progress: Prog
         external_tools.begun(first) as begun,
     ):
         ir.save(outcome.model, own := folder / "own.onnx")
-        outcome = _verified(outcome, own, delivery, progress)
+        outcome = _advised(_verified(outcome, own, delivery, progress), own, again)
         count_products(outcome)
         options = replace(outcome.options, fix_shapes={})  # they are fixed in what the steps start from
         steps = chain.ToolChain(own, ir.load(own), folder, options, outcome.checks, progress)

@@ -64,6 +64,8 @@ class Outcome:
             self.report.became,
             self.verdict.summary if self.verdict is not None else "not verified",
         ]
+        if self.verdict is not None and self.verdict.next is not None:
+            told.append(f"next: {self.verdict.next.text}")
         written = [f"written to {self.output}"] if self.output else []
         return "\n  ".join([f"Outcome of {source}", *told, *written])
 

@@ -15,12 +15,13 @@ from bnfold.ir.fixing import fix_inputs, state_shapes
 from bnfold.ir.graph import state_opset
 from bnfold.ir.messages import FunctionKey
 from bnfold.pipeline import clearing, conversion, overridable
-from bnfold.pipeline.context import NOTHING, PassContext, Withheld, log_decisions
+from bnfold.pipeline.context import Key, PassContext, log_decisions
 from bnfold.pipeline.folds import fold_affines
 from bnfold.pipeline.formats import Progress
 from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.names import compare_names
+from bnfold.report.rewrites import CONSTANT_STORED
 from bnfold.semantics import Repair
 from bnfold.settings import Options
 
@@ -171,7 +172,7 @@ def remove_unread(run: PassContext) -> bool:
 
     live = run.live()
     with run.simplifying():
-        has_removed = simplifying.remove_unread(run.model, run.report, withheld=run.withheld.simplifications)
+        has_removed = simplifying.remove_unread(run.model, run.report, disabled=run.options.disable)
     run.follow_moved(live, ())
     return has_removed
 
@@ -208,7 +209,7 @@ def decide_branches(run: PassContext) -> None:
     from bnfold import simplifying
 
     live = run.live()
-    done = simplifying.decide(run.model, run.report, withheld=run.withheld.simplifications)
+    done = simplifying.decide(run.model, run.report, disabled=run.options.disable)
     clearing.follow(run, live, done)
 
 
@@ -237,6 +238,7 @@ def decompose(run: PassContext) -> None:
         policy=run.options.policy,
         form=run.options.decompose_form,
         operators=run.options.decompose_ops,
+        disabled=run.options.disable,
     )
 
 
@@ -260,7 +262,8 @@ def lift_constants(run: PassContext) -> None:
 
     Raises the IR version to 4 if necessary: before, every initializer is an input as well.
     """
-    if run.options.constants == "lift" and (lifted := lifting.lift_constants(run.model)):
+    is_asked = run.options.constants == "lift" and CONSTANT_STORED.name not in run.options.disable
+    if is_asked and (lifted := lifting.lift_constants(run.model)):
         run.report.lifted += lifted
         converting.leave_old_ir(run.model)
 
@@ -272,10 +275,10 @@ def simplify(run: PassContext) -> bool:
     with run.folding():
         run.model.remove_dead_nodes()  # what folding left is no simplification
     live = run.live()
-    withheld = run.withheld.simplifications
-    group_norm = run.options.group_norm and not conversion.lowers(run)
+    options = run.options
+    group_norm = options.group_norm and not conversion.lowers(run)
     with run.simplifying() as most:
-        done = simplifying.simplify(run.model, run.report, group_norm=group_norm, withheld=withheld, most=most)
+        done = simplifying.simplify(run.model, run.report, group_norm=group_norm, disabled=options.disable, most=most)
     clearing.follow(run, live, done)
     return done.has_changed
 
@@ -361,10 +364,10 @@ def rewrite(
     model: ir.Model,
     options: Options,
     progress: Progress | None = None,
-    withheld: Withheld = NOTHING,
+    withheld: frozenset[Key] = frozenset(),
     runtime: str = "none",
 ) -> Report:
-    """Run all passes in place, but for what is ``withheld``; ``runtime`` may be asked whether the model runs.
+    """Run all passes in place, but not the folds ``withheld``; ``runtime`` may be asked whether the model runs.
 
     Raises:
         UpgradeBlocked, Unsupported, BadInput: A pass cannot convert or read the model, which is then to be discarded.

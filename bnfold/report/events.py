@@ -186,6 +186,7 @@ class Report:
         redefined: Those that mean something else by now.
         removed_names: Values that are gone.
         renamed: Values that have a new name, by the old one.
+        made_by: The name of the rewrite, by the label of its boundary.
         scaled: By the graph and the name of a value that is another one by factors: its old name, and these.
     """
 
@@ -217,6 +218,7 @@ class Report:
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
     scaled: dict[tuple[str, str], tuple[str, Tensor]] = field(default_factory=dict)
+    made_by: dict[str, str] = field(default_factory=dict)
     _cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
     _all_cuts: dict[Cut, None] = field(default_factory=dict)
 
@@ -231,11 +233,12 @@ class Report:
             for name in (*cut.inputs, *cut.outputs):
                 self._cuts[name] = (*self._cuts.get(name, ()), cut)
 
-    def retire(self, names: Sequence[str], wider: Cut) -> None:
+    def retire(self, names: Sequence[str], wider: Cut, rewrite: Rewrite) -> None:
         """Retire the values ``names``, which are gone or changed.
 
-        Rewrites whose boundary they were are now inside ``wider``.
+        Rewrites whose boundary they were are now inside ``wider``, that of ``rewrite``.
         """
+        self.made_by[wider.label] = rewrite.name
         for name in names:
             for cut in self._cuts.pop(name, ()):
                 self._all_cuts.pop(cut, None)

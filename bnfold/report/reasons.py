@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import Enum
 from typing import NamedTuple, Self
+
+from bnfold.report.rewrites import Rewrite
 
 
 class Reason(Enum):
@@ -49,6 +51,7 @@ class Reason(Enum):
     UNEQUAL_BRANCHES = "convolutions that are added up differ in channels, groups, strides or window"
     LEGACY_BROADCAST = "the operator broadcasts as before opset 7; upgrade first"
     EXCLUDED = "the operator is excluded by --only or --except"
+    DISABLED = "the rewrite is left out by --disable"
 
     @property
     def code(self) -> str:
@@ -123,6 +126,12 @@ class Declined(Exception):
         """Return this refusal, to be kept: with its traceback it would hold whole searches, in circles."""
         self.__cause__ = self.__context__ = None
         return self.with_traceback(None)
+
+
+def require_enabled(rewrite: Rewrite, disabled: Collection[str]) -> None:
+    """Raise Declined if the rewrite is among the ``disabled`` ones."""
+    if rewrite.name in disabled:
+        raise Declined(Reason.DISABLED, rewrite.name)
 
 
 _ABSORB = "absorb it"

@@ -7,6 +7,7 @@ Finders and reports take a rewrite from here, and docs/rewrites.md and `bnfold e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 BIT_FOR_BIT, UP_TO_ROUNDING = "equal bit for bit", "equal up to rounding"
@@ -272,6 +273,36 @@ def rewrite_named(name: str, operator: str) -> Rewrite | None:
     """Return the rewrite of a name, which may be a conversion of ``operator``."""
     kinds = (conversion(operator, decomposed=decomposed) for decomposed in (False, True)) if operator else ()
     return NAMED.get(name) or next((rewrite for rewrite in kinds if rewrite.name == name), None)
+
+
+def how_to_disable(name: str) -> str:
+    """Say how a rewrite is left out, or that it cannot be."""
+    if name not in NAMED:
+        return "It cannot be left out: the opset needs it."
+    return f'Leave it out with --disable {name}, or Options(disable={{"{name}"}}).'
+
+
+def unknown_name(name: str) -> str:
+    """Say why there is no such rewrite to leave out, and what the name is like; empty if there is one."""
+    if name in NAMED:
+        return ""
+    kind, _, operator = name.partition("-")
+    names = {known.lower() for known in _operators()} if kind in _CONVERSIONS else set()
+    if operator in names:
+        return f"{name!r} is a conversion, which the opset needs; choose another opset with --opset"
+    near = get_close_matches(name.lower(), NAMED, 3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`bnfold explain` lists the names"
+    return f"there is no rewrite {name!r}; {hint}"
+
+
+_CONVERSIONS = ("convert", "decompose")
+
+
+def _operators() -> set[str]:
+    """Return the names of ONNX's operators."""
+    import onnx
+
+    return {schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain}
 
 
 def equality(row: Mapping[str, Any]) -> str:

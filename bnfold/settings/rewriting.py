@@ -178,6 +178,14 @@ class Options(Checked):
             operators=(),
         ),
     )
+    disable: frozenset[str] = field(
+        default=frozenset(),
+        metadata=about(
+            "Leave out the rewrites of these names, such as matmul-add-gemm.",
+            "docs/rewrites.md and ``bnfold explain`` list the names; reports use the same. A conversion cannot be left "
+            "out: the opset needs it.",
+        ),
+    )
     all_affines: bool = field(
         default=False,
         metadata=about(
@@ -228,6 +236,7 @@ class Options(Checked):
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
+        _check_rewrites(self.disable)
         for tool in self.simplify:
             if find_spec(tool) is None:
                 raise BadSetting("simplify", f"{tool} is not installed: pip install {tool}")
@@ -257,6 +266,17 @@ class Options(Checked):
         return self.target_opset not in (None, "keep") or isinstance(self.ir_version, int) or self.ml_opset is not None
 
 
+def _check_rewrites(names: AbstractSet[str]) -> None:
+    """Raise BadSetting for a name that no rewrite has, or that a conversion has."""
+    if not names:
+        return
+    from bnfold.report.rewrites import unknown_name
+
+    for name in sorted(names):
+        if problem := unknown_name(name):
+            raise BadSetting("disable", problem)
+
+
 class OptionFields(TypedDict, total=False):
     """The fields of `Options` as keywords; the same names, types and meanings."""
 
@@ -276,6 +296,7 @@ class OptionFields(TypedDict, total=False):
     max_growth: int | None
     only: AbstractSet[str]
     excluded: AbstractSet[str]
+    disable: AbstractSet[str]
     all_affines: bool
     merge_branches: bool
     equalize: bool

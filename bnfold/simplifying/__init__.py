@@ -23,31 +23,31 @@ def simplify(
     report: Report,
     *,
     group_norm: bool = False,
-    withheld: frozenset[str] = frozenset(),
+    disabled: frozenset[str] = frozenset(),
     most: int | None = None,
 ) -> Simplified:
     """Simplify ``model`` in place and record the changes in ``report``.
 
     With ``group_norm``, GroupNormalization replaces the five nodes by which it is expressed before opset 21. Rewrites
-    named in ``withheld`` are left out. The weights may grow by ``most`` bytes, or as `room.Room` has it.
+    named in ``disabled`` are left out. The weights may grow by ``most`` bytes, or as `room.Room` has it.
     """
     from bnfold.simplifying.driver import simplify_all
 
-    return simplify_all(model, report, group_norm=group_norm, withheld=withheld, most=most)
+    return simplify_all(model, report, group_norm=group_norm, disabled=disabled, most=most)
 
 
-def decide(model: ir.Model, report: Report, *, withheld: frozenset[str] = frozenset()) -> Simplified:
+def decide(model: ir.Model, report: Report, *, disabled: frozenset[str] = frozenset()) -> Simplified:
     """Replace each If whose condition is known by the branch it takes, and record that in ``report``."""
     from bnfold.simplifying.driver import decide_branches
 
-    return decide_branches(model, report, withheld)
+    return decide_branches(model, report, disabled)
 
 
-def remove_unread(model: ir.Model, report: Report, *, withheld: frozenset[str] = frozenset()) -> bool:
+def remove_unread(model: ir.Model, report: Report, *, disabled: frozenset[str] = frozenset()) -> bool:
     """Remove nodes, results and weights that nothing reads, record that in ``report``; return whether any is gone."""
     from bnfold.simplifying.unread import remove
 
-    return remove(model, report, withheld)
+    return remove(model, report, disabled)
 
 
 def clear(
@@ -55,7 +55,7 @@ def clear(
     report: Report,
     places: Collection[tuple[str, str]],
     *,
-    withheld: frozenset[str] = frozenset(),
+    disabled: frozenset[str] = frozenset(),
     most: int | None = None,
 ) -> Simplified:
     """Simplify nodes alone, and store for them what they read if it is the same in every run.
@@ -64,4 +64,4 @@ def clear(
     """
     from bnfold.simplifying.driver import clear_nodes
 
-    return clear_nodes(model, report, places, withheld, most)
+    return clear_nodes(model, report, places, disabled, most)

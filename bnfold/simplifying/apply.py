@@ -23,11 +23,11 @@ class Editor:
     def __init__(
         self,
         model: ir.Model,
-        withheld: frozenset[str] = frozenset(),
+        disabled: frozenset[str] = frozenset(),
         is_wanted: Callable[[Plan | Decide], bool] = lambda _: True,
         most: int | None = None,
     ) -> None:
-        self._withheld, self._is_wanted = withheld, is_wanted
+        self.disabled, self._is_wanted = disabled, is_wanted
         self.room = Room(model, most)
         self.events: list[SimplifyEvent] = []
         self.touched: set[tuple[str, str]] = set()
@@ -41,8 +41,8 @@ class Editor:
         self._stored: dict[tuple[ir.Graph, str, bytes], ir.Value] = {}
 
     def carry_out(self, plan: Plan) -> None:
-        """Edit the graph as planned, unless such a rewrite is withheld, or not wanted."""
-        if plan.rewrite.name in self._withheld or not self._is_wanted(plan):
+        """Edit the graph as planned, unless such a rewrite is disabled, or not wanted."""
+        if plan.rewrite.name in self.disabled or not self._is_wanted(plan):
             return
         if isinstance(plan, Respell) and not self.room.takes(plan):
             return
@@ -56,7 +56,7 @@ class Editor:
 
     def decide(self, plan: Decide) -> None:
         """Put the branch in the place of its If; the values of both branches are boundaries no more."""
-        if IF_DECIDED.name in self._withheld or not self._is_wanted(plan):
+        if IF_DECIDED.name in self.disabled or not self._is_wanted(plan):
             return
         node, label = plan.node, plan.node.label
         inner = [value for body in node.bodies for graph in body.subgraphs() for value in graph.values.values()]

@@ -17,10 +17,10 @@ QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLi
 """What marks weights and values as quantized, for runtimes that know what to do with them."""
 
 
-def find_computed(graph: ir.Graph, known: Proven, room: Room) -> list[Store]:
+def find_computed(graph: ir.Graph, known: Proven, room: Room, disabled: frozenset[str] = frozenset()) -> list[Store]:
     """Plan to store values of a graph that are computed from constants or known sizes, each where a chain ends.
 
-    Where there is no room for the end of a chain, what is before it may be stored.
+    Where there is no room for the end of a chain, or its rewrite is ``disabled``, what is before it may be stored.
     """
     if not isinstance(graph.proto, onnx.GraphProto):
         return []
@@ -36,7 +36,7 @@ def find_computed(graph: ir.Graph, known: Proven, room: Room) -> list[Store]:
                 quantized.update(value for value in node.outputs if value is not None)
                 continue
             plan = _computed(node, known)
-            if plan is not None:
+            if plan is not None and plan.rewrite.name not in disabled:
                 found[node] = plan
         while found:
             ends = {node: plan for node, plan in found.items() if any(use not in found for use in _consumers(node))}

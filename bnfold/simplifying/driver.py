@@ -122,9 +122,9 @@ def find_group_norm_or_addition(node: ir.Node, known: Proven) -> Plan | None:
     return find_group_norm(node, known) or find_neutral_or_addition(node, known)
 
 
-def decide_branches(model: ir.Model, report: Report, withheld: frozenset[str]) -> Simplified:
+def decide_branches(model: ir.Model, report: Report, disabled: frozenset[str]) -> Simplified:
     """Do as `bnfold.simplifying.decide`."""
-    editor = Editor(model, withheld)
+    editor = Editor(model, disabled)
     if not model.proto.training_info:
         _decided(model, editor)
         model.remove_dead_nodes()
@@ -151,10 +151,10 @@ def _reported(editor: Editor, report: Report) -> Simplified:
 
 
 def simplify_all(
-    model: ir.Model, report: Report, *, group_norm: bool, withheld: frozenset[str], most: int | None
+    model: ir.Model, report: Report, *, group_norm: bool, disabled: frozenset[str], most: int | None
 ) -> Simplified:
     """Do as `bnfold.simplifying.simplify`."""
-    editor = Editor(model, withheld, most=most)
+    editor = Editor(model, disabled, most=most)
     _repeat(model, editor, {**FINDERS, "Add": find_group_norm_or_addition} if group_norm else FINDERS)
     return _reported(editor, report)
 
@@ -163,13 +163,13 @@ def clear_nodes(
     model: ir.Model,
     report: Report,
     places: Collection[tuple[str, str]],
-    withheld: frozenset[str],
+    disabled: frozenset[str],
     most: int | None,
 ) -> Simplified:
     """Do as `bnfold.simplifying.clear`."""
     nodes = {node for node in model.nodes() if any((node.graph.path, made) in places for made in _names(node))}
-    has_removed = unread.remove(model, report, withheld, after(nodes))
-    editor = Editor(model, withheld, partial(_helps, nodes=nodes, read=before(nodes)), most)
+    has_removed = unread.remove(model, report, disabled, after(nodes))
+    editor = Editor(model, disabled, partial(_helps, nodes=nodes, read=before(nodes)), most)
     _repeat(model, editor, FINDERS)
     done = _reported(editor, report)
     return done._replace(has_changed=done.has_changed or has_removed)
@@ -208,7 +208,7 @@ def _round(model: ir.Model, known: Proven, editor: Editor, finders: Mapping[str,
     events, was_open = len(editor.events), editor.room.is_open
     editor.room.measure()
     for graph in [*model.graphs()]:
-        for stored in find_computed(graph, known, editor.room):
+        for stored in find_computed(graph, known, editor.room, editor.disabled):
             editor.carry_out(stored)
     model.remove_dead_nodes()
     for graph in [*model.graphs()]:

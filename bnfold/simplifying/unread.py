@@ -11,24 +11,25 @@ from bnfold.report.rewrites import UNREAD_NODE, UNREAD_RESULT, UNREAD_WEIGHT
 from bnfold.simplifying.results import Purity, drop_unread
 
 
-def remove(model: ir.Model, report: Report, withheld: frozenset[str], among: Collection[ir.Node] | None = None) -> bool:
+def remove(model: ir.Model, report: Report, disabled: frozenset[str], among: Collection[ir.Node] | None = None) -> bool:
     """Remove what nothing reads, or only nodes ``among`` these and what only they read; return whether any is gone."""
-    if model.proto.training_info or {UNREAD_NODE.name, UNREAD_WEIGHT.name} & withheld:
+    if model.proto.training_info:
         return False
-    nodes = {node: node.graph.path for node in model.nodes()}
+    nodes = {node: node.graph.path for node in model.nodes()} if UNREAD_NODE.name not in disabled else {}
     for graph in model.graphs():
         if getattr(graph.proto, "quantization_annotation", ()):
             return False  # which names values that no node reads
     purity = Purity(model)
-    for node in nodes if among is None else among:
+    for node in nodes if among is None or not nodes else among:
         is_unread = all(value is None or value.is_unread for value in node.outputs)
         if is_unread and purity.only_computes(node):
             model.maybe_dead.update((value, None) for value in node.outputs if value is not None)
-    values = (value for graph in model.graphs() for value in graph.values.values()) if among is None else ()
+    is_whole = among is None and UNREAD_WEIGHT.name not in disabled
+    values = (value for graph in model.graphs() for value in graph.values.values()) if is_whole else ()
     weights = [value for value in values if _is_unread_weight(value)]
     model.maybe_dead.update(dict.fromkeys(weights))
     model.remove_dead_nodes()
-    results = drop_unread(model, purity) if among is None and UNREAD_RESULT.name not in withheld else []
+    results = drop_unread(model, purity) if among is None and UNREAD_RESULT.name not in disabled else []
     report.simplified += results
     gone = {node: path for node, path in nodes.items() if node.removed}
     report.simplified += [

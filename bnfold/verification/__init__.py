@@ -30,13 +30,14 @@ from bnfold.verification.request import RUNTIME_SHARE, Clock, Request, budget_of
 from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.threads import one_thread
 from bnfold.verification.unscaled import Scaled
-from bnfold.verification.verdict import Location, OutputRow, RuntimeRow, Verdict
+from bnfold.verification.verdict import Location, NextStep, OutputRow, RuntimeRow, Verdict
 
 __all__ = [
     "Code",
     "Evidence",
     "Experiment",
     "Location",
+    "NextStep",
     "OutputRow",
     "RuntimeRow",
     "Verdict",

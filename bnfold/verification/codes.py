@@ -77,7 +77,10 @@ MEANINGS: dict[Code, CodeText] = {
         "in the models' own types, the rewritten model errs more than rounding explains",
         _REPORT,
     ),
-    Code.TIME: CodeText("comparing takes more time than there is for it", "Raise --verify-seconds as it says."),
+    Code.TIME: CodeText(
+        "comparing takes more time than there is for it",
+        "Raise --verify-seconds to what `next:` names, or give smaller sizes (--input).",
+    ),
     Code.MEMORY: CodeText(
         "comparing takes more memory than there is",
         "Use a machine with more memory, or smaller sizes (--input).",

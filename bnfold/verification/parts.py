@@ -85,7 +85,8 @@ def _compared(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool) -
 def cut_off(request: Request) -> tuple[Evidence, ...]:
     """Return a row for the changes that the limit on the clock left no time to find."""
     why = request.clock.over()
-    return (Evidence("whatever else changed", "", (), "skipped", note=why.text, code=why.code, data=why.data),)
+    row = Evidence("whatever else changed", "", (), "skipped", note=why.text, code=why.code, data=why.data)
+    return (request.ledger.enter(row),)
 
 
 def _rows(verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], phase: str) -> list[Evidence]:

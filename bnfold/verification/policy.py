@@ -11,7 +11,6 @@ from bnfold.ir.time_limit import LimitStruck, ends_at, look_at_clock
 from bnfold.verification import sentences
 from bnfold.verification.changes.control_flow import in_one_form
 from bnfold.verification.changes.interface import flaw, interface_fault
-from bnfold.verification.changes.narrower import next_step
 from bnfold.verification.claims import Evidence, Experiment, Why
 from bnfold.verification.claims import Status as EvidenceStatus
 from bnfold.verification.codes import Code
@@ -67,18 +66,16 @@ def judge(request: Request) -> Verdict:
     the whole models in a runtime (`_in_layers`); only if that does not decide, the whole models in float64
     (`_in_depth`). Depth ``full`` begins with the whole models in float64, ``local`` compares parts alone. With a
     tolerance, the outputs of the whole models are compared in a runtime, and nothing else. All of it ends at the limit
-    on the clock. If models differ because one is a narrower version of the other, the verdict says how to compare them.
+    on the clock.
     """
     try:
         with ends_at(request.clock.end):
             verdict = _judged(request)
     except LimitStruck:
-        verdict = verdict_of(request, "unverified", request.clock.over(), "nothing")
-    verdict = replace(verdict, ledger=tuple(request.ledger))
-    if verdict.verified or request.cuts or request.checks.tolerance is not None:
-        return verdict
-    step = next_step(request.before, request.after)
-    return replace(verdict, reason=f"{verdict.reason}; {step}") if step else verdict
+        over = request.clock.over()
+        request.ledger.enter(_about_whole(request, "skipped", over))
+        verdict = verdict_of(request, "unverified", over, "nothing")
+    return replace(verdict, ledger=tuple(request.ledger))
 
 
 def _judged(request: Request) -> Verdict:

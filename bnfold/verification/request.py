@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bnfold import ir, reference
+from bnfold.ir.time_limit import enclosing_end
 from bnfold.settings import VerifyOptions
 from bnfold.verification.as_read import as_read
 from bnfold.verification.claims import Ledger, Why
@@ -45,7 +46,7 @@ class Clock:
         self._start = time.monotonic()
         self.limit = limit_seconds
         self.budget = budget_of(limit_seconds)
-        self.end = self._start + limit_seconds
+        self.end = min(self._start + limit_seconds, enclosing_end())
         self._needed = limit_seconds
         self.share = 0.0
         """How much of the parts has been compared."""
@@ -63,15 +64,15 @@ class Clock:
         return time.monotonic() > self.end
 
     def over(self, seconds: float = math.inf, about: str = "") -> Why:
-        """Say that the limit struck, and which limit would be enough, as far as that is known.
+        """Say that the limit struck; the data say which limit would be enough, as far as that is known.
 
-        That follows from the ``seconds`` that what was cut off needs, or from how much had been compared. The sentence
+        It follows from the ``seconds`` that what was cut off needs, or from how much had been compared. The sentence
         begins with ``about``.
         """
         missing = self.limit * (1 / self.share - 1) if self.share else 3 * self.limit
         self._needed = max(self._needed, seconds if math.isfinite(seconds) else missing)
         enough = self.enough(self._needed)
-        text = f"the limit of {self.limit:g} s struck: raise it with --verify-seconds {enough}"
+        text = f"the limit of {self.limit:g} s struck"
         return Why(Code.TIME, f"{about}: {text}" if about else text, {"verify_seconds": enough})
 
     def enough(self, seconds: float) -> int:
@@ -79,10 +80,9 @@ class Clock:
         return _rounded(time.monotonic() - self._start + 2 * seconds)
 
     def too_long(self, seconds: float, what: str = "running both models") -> Why:
-        """Say that what takes so many counted seconds is not begun, and which limit leaves the time for it."""
+        """Say that what takes so many counted seconds is not begun; the data say which limit leaves the time for it."""
         enough = _rounded((2 if seconds <= _QUICK else _BUSY) * seconds)
-        needed = f"{what} needs about {seconds:.0f} s, and there are {self.budget:.0f} s for it"
-        text = f"{needed}: raise the limit with --verify-seconds {enough}"
+        text = f"{what} needs about {seconds:.0f} s, and there are {self.budget:.0f} s for it"
         return Why(Code.TIME, text, {"verify_seconds": enough})
 
     @contextmanager

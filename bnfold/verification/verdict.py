@@ -88,6 +88,21 @@ class Location:
     relative: float
 
 
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """What a caller can do about a result that is not verified.
+
+    Attributes:
+        text: One sentence, as the command line prints it.
+        options: The options that it names, as they are typed; empty if no option helps.
+        tried: Whether bnfold tried these options, and they verify the result.
+    """
+
+    text: str
+    options: tuple[str, ...] = ()
+    tried: bool = False
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Verdict:
     """``verified``: a test that covers every change passed. ``failed``: a difference that rounding cannot explain.
@@ -115,6 +130,7 @@ class Verdict:
         seconds: Time by phase.
         code: What decided, for programs; `bnfold explain CODE` says what it means. None where nothing was compared.
         ledger: All evidence, in the order in which it was found.
+        next: What a caller can do about a result that is not verified; None if it was not asked for.
     """
 
     status: Status
@@ -131,6 +147,7 @@ class Verdict:
     tolerance: float | str | None = None
     code: Code | None = None
     ledger: tuple[Evidence, ...] = ()
+    next: NextStep | None = None
 
     @property
     def verified(self) -> bool:

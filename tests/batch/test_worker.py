@@ -181,12 +181,15 @@ def test_one_file_and_quiet(folder: Path, tmp_path: Path, checked: tuple[str, ..
     refused = CliRunner().invoke(main, [*command, "--require-verified"])
     if "--no-verify" in checked:
         assert lines == []
-        first = f"{source}: {NO_VERIFY}"
+        first, steps = f"{source}: {NO_VERIFY}", []
     else:
-        (first,) = lines
+        first, *steps = lines
+        assert [line.partition(" ")[0] for line in steps] == ["next:"]
         assert first.startswith(f"{source}: UNVERIFIED: the original model cannot be run: ")
     assert refused.exit_code == 3
-    assert refused.stderr.splitlines() == [first, "  nothing was written, because --require-verified was given"]
+    said = refused.stderr.splitlines()
+    assert said[:2] == [first, "  nothing was written, because --require-verified was given"]
+    assert [line.partition(" ")[0] for line in said[2:]] == ["next:"] * len(steps)
 
 
 def test_standard_input_and_quiet(folder: Path, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_rewrite_is_explained(rewrite: Rewrite) -> None:
     told = run(rewrite.name).stdout
     assert told.startswith(f"{rewrite.name}: {rewrite.general_title}\n")
     assert rewrite.what in together(told)
-    assert together(told).endswith(f"Its result is {rewrite.statement}")
+    assert f"Its result is {rewrite.statement} Leave it out with --disable {rewrite.name}, or" in together(told)
 
 
 def test_conversions_are_explained_as_rewrites() -> None:
@@ -89,7 +89,8 @@ def test_conversions_are_explained_as_rewrites() -> None:
     assert "What bnfold writes for it is equal up to rounding\n" in run("Gelu").stdout
     assert run("convert-nothing").exit_code == 2
     facts = json.loads(run("decompose-gelu", "--json").stdout)
-    assert (facts["rewrite"], facts["bitwise"]) == ("decompose-gelu", False)
+    assert (facts["rewrite"], facts["bitwise"], facts["disable"]) == ("decompose-gelu", False, False)
+    assert run("decompose-gelu").stdout.endswith("\nIt cannot be left out: the opset needs it.\n")
 
 
 def test_json_has_the_same() -> None:

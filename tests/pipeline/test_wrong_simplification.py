@@ -19,7 +19,7 @@ from bnfold.errors import VerificationFailed
 from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.pipeline import passes
 from bnfold.pipeline.context import PassContext
-from bnfold.report.rewrites import Rewrite
+from bnfold.report.rewrites import NAMED, Rewrite
 from bnfold.simplifying import driver
 from bnfold.simplifying.plan import LeaveOut, Plan
 
@@ -31,6 +31,7 @@ def leave_out(patch: pytest.MonkeyPatch, operator: str, title: str) -> None:
         source = node.input(0)
         return LeaveOut(Rewrite(title, title.title(), ""), node, source) if source is not None else None
 
+    patch.setitem(NAMED, title, Rewrite(title, title.title(), ""))
     patch.setattr(driver, "FINDERS", {**driver.FINDERS, operator: find})
 
 

@@ -311,7 +311,7 @@ def test_it_may_be_left_out_by_name_and_training_graphs_stay() -> None:
 
     before = parsed(NESTED)
     loaded, report = ir.load(before.SerializeToString()), Report()
-    assert not remove_unread(loaded, report, withheld=frozenset({"unread-result"}))
+    assert not remove_unread(loaded, report, disabled=frozenset({"unread-result"}))
     assert not report.simplified
     assert remove_unread(loaded, report)
     assert {

@@ -130,10 +130,10 @@ def test_a_model_that_never_ran_cannot_be_verified_whole() -> None:
     assert "cannot be run at the shapes that it declares" in verdict.reason
 
 
-def test_shapes_that_nothing_fits_ask_for_help() -> None:
+def test_shapes_that_nothing_fits_can_be_given() -> None:
     body = "(float[N,K] x) => (float[N,4] y) { r = Reshape (x, s)  y = MatMul (r, W) }"
     awkward = ir.load(model(body, {"s": np.array([-1, 4099], np.int64), "W": np.ones((4099, 4))}))
-    assert "--input x=N,…" in verify(awkward, awkward, depth="full", runtime="none").reason
+    assert "no input shape tried fits" in verify(awkward, awkward, depth="full", runtime="none").reason
     given = verify(awkward, awkward, depth="full", runtime="none", inputs={"x": (5, 4099)})
     assert given.status == "verified"
 
@@ -153,6 +153,11 @@ def test_too_much_work_leaves_the_parts(monkeypatch: pytest.MonkeyPatch) -> None
     assert (verdict.status, verdict.decided_by) == ("verified", "local")
 
 
+def enough_seconds(verdict: Verdict) -> int:
+    """The largest limit that a claim names for which there was no time."""
+    return max(int(row.data.get("verify_seconds", 0)) for row in verdict.ledger)
+
+
 def test_too_little_time_is_told_with_a_limit_that_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock stands still: what is begun follows from counted work, on any machine."""
     monkeypatch.setattr("bnfold.verification.request.time.monotonic", lambda: 0.0)
@@ -166,10 +171,9 @@ def test_too_little_time_is_told_with_a_limit_that_is_enough(monkeypatch: pytest
 
     verdict = within(1.0)
     assert verdict.status == "unverified"
-    told = r"running both models needs about (\d+) s, and there are 1 s for it: raise .* --verify-seconds (\d+);"
-    found = re.match(told, verdict.reason)
+    found = re.match(r"running both models needs about (\d+) s, and there are 1 s for it;", verdict.reason)
     assert found is not None, verdict.reason
-    seconds, enough = map(int, found.groups())
+    seconds, enough = int(found[1]), enough_seconds(verdict)
     assert 2 * seconds <= enough <= 3 * seconds + 5
     again = within(enough)
     assert again.verified, again.reason
@@ -181,12 +185,9 @@ def test_an_evaluation_that_takes_longer_than_expected_names_a_limit() -> None:
     after = ir.load(model(f"(float[600,600] x) => (float[600,600] y) {{ v0 = Relu (x) {nodes} y = Neg (v200) }}", {}))
     verdict = verify(before, after, runtime="none", depth="full", budget_seconds=0.2)
     assert verdict.status == "unverified"
-    found = re.search(
-        r"did not end within 0\.\d+ s \(at node 'v\d+'\): raise it with --verify-seconds (\d+)$", verdict.reason
-    )
-    assert found is not None, verdict.reason
-    assert int(found[1]) >= 1
-    generous = 100 * int(found[1])  # a busy machine may need more than what is named
+    assert re.search(r"did not end within 0\.\d+ s \(at node 'v\d+'\)$", verdict.reason), verdict.reason
+    assert enough_seconds(verdict) >= 1
+    generous = 100 * enough_seconds(verdict)  # a busy machine may need more than what is named
     assert verify(before, after, runtime="none", depth="full", budget_seconds=generous).status == "failed"
 
 
@@ -465,7 +466,8 @@ def test_a_spent_limit_ends_everything_and_is_named() -> None:
     before, after, cuts = pair()
     verdict = verify(before, after, cuts=cuts, runtime="none", depth="local", budget_seconds=0.0)
     assert verdict.status == "unverified"
-    assert "the limit of 0 s struck: raise it with --verify-seconds" in verdict.reason
+    assert "the limit of 0 s struck" in verdict.reason
+    assert enough_seconds(verdict) >= 1
 
 
 def test_a_weight_of_which_no_output_shows_the_changed_element_proves_nothing() -> None:

@@ -84,7 +84,7 @@ def find_merges(run: FoldContext) -> Iterator[Change]:
                 continue
         normalisations = [node for node in meeting.affines if node in run.events]
         try:
-            change = run.planned(total, _plan, run, meeting, normalisations)
+            change = run.planned(MERGE, total, _plan, run, meeting, normalisations)
         except Declined as refusal:
             run.budget.want(refusal)
             ended = refusal.attempt("merge", [node.label for node in meeting.nodes])

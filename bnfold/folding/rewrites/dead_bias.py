@@ -37,7 +37,7 @@ def find_dead_shifts(run: FoldContext) -> Iterator[Change]:
     for end in [node for node in run.model.nodes() if record(node).shift == "vanishes"]:
         for node in _sources(end):
             with suppress(Declined):
-                yield run.planned(node, _plan, run, node)
+                yield run.planned(DEAD_SHIFT, node, _plan, run, node)
 
 
 def _sources(end: ir.Node) -> list[ir.Node]:

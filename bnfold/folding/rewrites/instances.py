@@ -33,7 +33,7 @@ def find_instances(run: FoldContext) -> Iterator[Change]:
     """Find what InstanceNormalization can stand for; the run learns why others that may be one are left."""
     for node in [node for node in run.events if node.is_op("BatchNormalization") and not node.removed]:
         try:
-            change = run.planned(node, _plan, run, node)
+            change = run.planned(INSTANCE, node, _plan, run, node)
         except Declined as refusal:
             run.unproven[node] = refusal.without_frames()
             continue

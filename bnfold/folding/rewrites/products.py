@@ -31,7 +31,7 @@ def find_products(run: FoldContext) -> Iterator[Change]:
             if key_of(second) in run.limits.banned:
                 break
             try:
-                yield run.planned(second, _plan, run, first, second)
+                yield run.planned(PRODUCTS, second, _plan, run, first, second)
             except Declined:
                 break
 

@@ -37,7 +37,7 @@ def find_shrink(run: FoldContext, node: ir.Node) -> Iterator[Change]:
     """
     if is_live(node) and is_candidate(node):
         with suppress(Declined):
-            yield run.planned(node, _plan, run, node)
+            yield run.planned(SPLIT, node, _plan, run, node)
 
 
 def is_candidate(node: ir.Node) -> bool:

@@ -152,6 +152,12 @@ NEIGHBOURS: dict[Reason, Advice] = {
         model(ONE, "c = Conv (x, w)", norm("c", "y")),
         "bnfold inspect model.onnx --except Conv",
     ),
+    Reason.DISABLED: Advice(
+        "--disable names the rewrite that would take the BatchNormalization out.",
+        "Remove the rewrite's name from --disable.",
+        model(ONE, "c = Conv (x, w)", norm("c", "y")),
+        "bnfold inspect model.onnx --disable batchnorm-fold",
+    ),
     Reason.NO_GAIN: Advice(
         "The scale finds a weight, but the shift does not: an Add would take the BatchNormalization's place, which is "
         "one operator on as many elements too. Runtimes are no faster with it; many are slower, because they fuse a "

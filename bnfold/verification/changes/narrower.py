@@ -17,20 +17,19 @@ _QUANTIZED = re.compile("uantize|QLinear|Integer|^QGemm|^QAttention|NBits")
 """Operators on quantized numbers, of any domain."""
 
 
-def next_step(before: ir.Model, after: ir.Model) -> str:
-    """Return what kind of version the second model is, and how to compare it with the first; empty if it is none."""
+def narrower_type(before: ir.Model, after: ir.Model) -> str:
+    """Return the type that the second model computes in, and the first does not: int8, float16; empty if none."""
     if interface_fault(before, after, any_float=True):
         return ""
     if _is_quantized(after) and not _is_quantized(before):
-        how = "--tolerance T (T is a share of each output's largest value, such as 0.05) and your own inputs (--data)"
-        return f"AFTER is an int8 version of BEFORE: compare with {how}"
+        return "int8"
     try:
         had, has = _types(before), _types(after)
     except MistypedAttribute:  # of a damaged Cast
         return ""
     for dtype, name in _HALVES.items():
         if dtype in has - had and had & {_T.FLOAT, _T.DOUBLE}:
-            return f"AFTER is a {name} version of BEFORE: compare with --tolerance {name}"
+            return name
     return ""
 
 

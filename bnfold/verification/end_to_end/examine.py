@@ -121,15 +121,14 @@ def examine_whole(request: Request, draws: PerturbedWeights, *, differs: bool = 
 
 
 def _with_more_time(request: Request, error: reference.OutOfTime) -> Why:
-    """Return why an evaluation was ended, and the option that gives it the seconds that it needs.
+    """Return why an evaluation was ended, with the limit and the depth that give it the seconds that it needs.
 
     With depth ``auto``, bnfold does not wait for an evaluation that takes much longer than estimated.
     """
     if not math.isfinite(error.needed):
         return not_run(error)
     enough = request.clock.enough(error.needed * EVALUATIONS * request.checks.samples)
-    option = f"{'--verify full ' * (request.checks.depth == 'auto')}--verify-seconds {enough}"
-    return Why(Code.TIME, f"{error}: raise it with {option}", {"verify_seconds": enough})
+    return Why(Code.TIME, str(error), {"verify_seconds": enough, "depth": "full"})
 
 
 def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Whole:

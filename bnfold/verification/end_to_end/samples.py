@@ -172,11 +172,9 @@ def _drawn_samples(request: Request, pair: ModelPair, known: Mapping[str, Known]
 
 
 def _hint(request: Request, misfit: Unsupported | None) -> str:
-    open_inputs = _open_inputs(request)
-    if not open_inputs:
+    if not _open_inputs(request):
         return f"the original model cannot be run at the shapes that it declares: {misfit}"
-    hints = " ".join(f"--input {name}=N,…" for name in open_inputs)
-    return f"no input shape tried fits the original ({misfit}); give one with {hints}"
+    return f"no input shape tried fits the original ({misfit})"
 
 
 def _open_inputs(request: Request) -> list[str]:

@@ -142,8 +142,7 @@ def _results(request: Request) -> Results:
             if not run(request.before, []).ran:  # nor at other sizes
                 break
         note = error
-    hint = "" if request.checks.data is not None else "; give inputs with --data, or their sizes with --input NAME=N,…"
-    raise Impossible(Why(Code.NO_FIT, f"{note}{hint}"))
+    raise Impossible(Why(Code.NO_FIT, note))
 
 
 def _ways_to_run(request: Request) -> Iterator[Run]:
@@ -305,7 +304,7 @@ def _doubt(
     """Return why agreement shows nothing: results that would be the same of other weights, or too wide a tolerance."""
     names = {item.name for item in found}
     if not any(_shows([run[name] for run in before], [run[name] for run in moved]) for name in names):
-        return UNSEEN.said(f"{UNSEEN}: give others with --data, or draw more with --samples")
+        return UNSEEN
     widest = max(found, key=lambda item: item.difference.allowed)
     if isinstance(asked, str) and widest.difference.allowed > WORST_AGREEMENT:
         how_far = f"{widest.difference.allowed:.2g} of its largest value"
