@@ -12,7 +12,7 @@ from bnfold.verification import sentences
 from bnfold.verification.changes.control_flow import in_one_form
 from bnfold.verification.changes.interface import flaw, interface_fault
 from bnfold.verification.changes.narrower import next_step
-from bnfold.verification.claims import Evidence, Experiment, Why
+from bnfold.verification.claims import Evidence, Experiment, Why, about_whole
 from bnfold.verification.claims import Status as EvidenceStatus
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import original_in_one_form
@@ -32,14 +32,13 @@ from bnfold.verification.obstacles import Broken, Impossible
 from bnfold.verification.parts import Parts, check_parts, cut_off
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
+from bnfold.verification.tolerance.compare import shape_of
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.verdict import Status, Verdict
 
 if TYPE_CHECKING:
     from bnfold.verification.end_to_end.examine import Whole
     from bnfold.verification.end_to_end.ort_check import Guard
-
-_WHOLE = "the whole models"
 
 SubgraphPair = Callable[[], SubgraphVerifier]
 """Makes what compares the changed parts, on first use."""
@@ -118,7 +117,10 @@ def _in_depth(
     try:
         whole, obstacle = _whole(request, draws, differed=asked.differed)
     except Broken as finding:
-        request.ledger.enter(_about_whole(request, "failed", finding.why))
+        fed = [] if finding.feeds is None else [finding.feeds]
+        shapes = [{name: shape_of(array) for name, array in feeds.items()} for feeds in fed]
+        runs = tuple(Experiment(each, "drawn", finding.why.code, note=finding.why.text) for each in shapes)
+        request.ledger.enter(about_whole(request.outputs, "failed", finding.why, runs), fed)
         return _unless_empty(request, verdict_of(request, "failed", finding.why, "float64"))
     parts = asked.parts if whole is None and asked.parts is not None else _parts(request, subgraphs, whole)
     verdict = conclude(request, whole, obstacle, parts)
@@ -185,26 +187,14 @@ def _in_layers(
 
 def _by_runtime(request: Request, found: Guard) -> Evidence:
     """Return the evidence of a runtime on the whole models, which decides nothing by itself."""
-    row = Evidence(_WHOLE, "", _outputs(request), "verified", prover="runtime")
+    about = partial(about_whole, request.outputs, prover="runtime")
     if found.fault is not None:
-        return replace(row, status="failed", code=found.fault.code, note=found.fault.text)
+        return about("failed", found.fault)
     if (why := found.doubt or found.left_out) is not None:
-        return row.opened(why)
+        return about("skipped", why)
     if found.witness is None:
-        return row.opened(Why(Code.NOT_ASKED, "no runtime was asked"))
-    return replace(row, note=f"{found.witness.witness}: {'; '.join(found.witness.notes)}")
-
-
-def _about_whole(
-    request: Request, status: EvidenceStatus, why: Why, experiments: tuple[Experiment, ...] = ()
-) -> Evidence:
-    """Return evidence on the whole models in float64."""
-    row = Evidence(_WHOLE, "", _outputs(request), status, note=why.text, code=why.code, data=why.data, prover="whole")
-    return replace(row, experiments=experiments)
-
-
-def _outputs(request: Request) -> tuple[str, ...]:
-    return tuple(value.name for value in request.before.graph.outputs)
+        return about("skipped", Why(Code.NOT_ASKED, "no runtime was asked"))
+    return about("verified", Why(Code.TESTED, f"{found.witness.witness}: {'; '.join(found.witness.notes)}"))
 
 
 def _whole(request: Request, draws: PerturbedWeights, *, differed: bool) -> tuple[Whole | None, Why | None]:
@@ -223,9 +213,10 @@ def _whole(request: Request, draws: PerturbedWeights, *, differed: bool) -> tupl
     else:
         why = whole.fault or whole.doubt or Why(Code.TESTED, sentences.agree(whole.rows, len(whole.seen)))
         status: EvidenceStatus = "failed" if whole.fault else "skipped" if whole.doubt else "verified"
-        request.ledger.enter(_about_whole(request, status, why, whole.experiments))
+        feeds = [sample.feeds for sample in whole.seen]
+        request.ledger.enter(about_whole(request.outputs, status, why, whole.experiments), feeds)
         return whole, None
-    request.ledger.enter(_about_whole(request, "skipped", obstacle))
+    request.ledger.enter(about_whole(request.outputs, "skipped", obstacle))
     return None, obstacle
 
 
