@@ -73,7 +73,9 @@ def process(
             run = partial(passes.rewrite, progress=tell, withheld=withheld, runtime=checks.runtime)
             done = kind.rewrite(model, options, run)
         done.size_before = size
-        outcome = Outcome(model, done, options, checks, source, seconds=seconds)
+        # Files that show what a wrong simplification did stay when the result without it is verified.
+        asked = replace(checks, save=None) if withheld.simplifications else checks
+        outcome = Outcome(model, done, options, asked, source, seconds=seconds)
         return _deliver(outcome, delivery, tell, second_opinion or (lambda _: None))
 
     try:
@@ -200,7 +202,8 @@ def _simplified(outcome: Outcome, delivery: OutputOptions | None, progress: Prog
         outcome = _verified(outcome, own, delivery, progress)
         count_products(outcome)
         options = replace(outcome.options, fix_shapes={})  # they are fixed in what the steps start from
-        steps = chain.ToolChain(own, ir.load(own), folder, options, outcome.checks, progress)
+        checks = replace(outcome.checks, explain=None, save=None)  # what is asked is asked about the result so far
+        steps = chain.ToolChain(own, ir.load(own), folder, options, checks, progress)
         with _timed(outcome.seconds, "simplify"):
             rows = steps.run([begun, *others], outcome.report, outcome.verdict, sum(outcome.seconds.values()))
         yield replace(outcome, steps=rows, model=steps.model)

@@ -31,7 +31,7 @@ from bnfold.ir.elements import Array
 from bnfold.report.events import Report
 from bnfold.settings import Options, OutputOptions, VerifyOptions
 from bnfold.verification import Verdict
-from bnfold.verification.engine import RuntimePair, RuntimeResult, Undecided
+from bnfold.verification.engine import ComparedModels, RuntimePair, RuntimeResult, Undecided, with_explanation
 
 HINT = "openvino, which runs these models, is not installed: pip install openvino"
 
@@ -59,17 +59,22 @@ def verify(
     Raises:
         BadInput: A file cannot be read, recorded data does not fit, or a shape is given for an input that does not
             exist.
-        BadSetting: A tolerance is given.
+        BadSetting: A tolerance is given, or a folder to save a part in.
     """
     if checks.tolerance is not None:
         raise BadSetting("tolerance", "a tolerance is for ONNX models, not for OpenVINO IRs")
+    if checks.save is not None:
+        raise BadSetting("save", "parts are cut out of ONNX models, not of OpenVINO IRs")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bnfold-")))
         if isinstance(after, IrModel):
             after = stack.enter_context(stage(after, OutputOptions(folder / "model.xml"))).path
         model = load(before)
-        load(after)
-        return _IrPair(model, before, after, checks, folder).verify(progress or (lambda *_: None))
+        models = ComparedModels(model, load(after), has_parts=False)
+        if checks.explain:
+            models.require(checks.explain)
+        pair = _IrPair(model, before, after, checks, folder)
+        return with_explanation(pair.verify(progress or (lambda *_: None)), models, checks)
 
 
 class _IrPair(RuntimePair):

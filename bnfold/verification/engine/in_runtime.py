@@ -21,11 +21,12 @@ from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.settings import VerifyOptions
-from bnfold.verification.claims import Why
+from bnfold.verification.claims import Why, about_whole
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import (
     Compared,
     compared,
+    experiments,
     first_fault,
     inconclusive,
     largest_difference,
@@ -148,7 +149,10 @@ class RuntimePair(ABC):
             code = reason.code if isinstance(reason, Undecided) else Code.NO_FIT
         except _Fault as finding:
             status, text, test, code = "failed", str(finding), "interface", finding.code
-        return Verdict(status, text, test, seed=self.checks.seed, seconds=self.clock.seconds, code=code)
+        outputs = [value.name for value in self.model.graph.outputs]
+        row = about_whole(outputs, "failed" if status == "failed" else "skipped", Why(code, text), prover="runtime")
+        seed, seconds = self.checks.seed, self.clock.seconds
+        return Verdict(status, text, test, seed=seed, seconds=seconds, code=code, ledger=(row,))
 
     def _run_original(self) -> RuntimeResult:
         """Choose the first inputs that the original takes."""
@@ -193,7 +197,12 @@ class RuntimePair(ABC):
         row = RuntimeRow(actual.runtime, None, ran_before=True, ran_after=True)
         decided, seed = "nothing" if status == "unverified" else "storage precision", self.checks.seed
         rows, samples = output_rows(found), len(self.feeds)
-        return Verdict(status, why.text, decided, rows, (row,), samples=samples, seed=seed, code=why.code)
+        kind = "drawn" if self.checks.data is None else "recorded"
+        runs = experiments(found, [(feeds, kind) for feeds in self.feeds])
+        whole = about_whole(names, "skipped" if status == "unverified" else status, why, runs, "runtime")
+        return Verdict(
+            status, why.text, decided, rows, (row,), samples=samples, seed=seed, code=why.code, ledger=(whole,)
+        )
 
     def _round(self, number: int) -> Round:
         with ThreadPoolExecutor(2) as pool:  # the runtime works in processes of its own
