@@ -323,7 +323,7 @@ class _Teller:
         elif row.prover == "runtime":
             lines.append("  how: a runtime computed both models, from inputs to outputs")
         lines += [f"  on {line}" for line in _runs(row)]
-        if row.faults:
+        if row.faults and row.status != "failed":
             hidden = f"{row.hidden} of them would not show in these results, such as one in {row.example}"
             shown = "each would show in these results, or in values inside"
             looked = f"{row.faults} possible fault{'s' * (row.faults != 1)} (a wrong weight, attribute, size, …)"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from bnfold import log
 from bnfold.ir.time_limit import LimitStruck, ends_at, look_at_clock
 from bnfold.verification import sentences
 from bnfold.verification.changes.control_flow import in_one_form
@@ -74,6 +75,7 @@ def judge(request: Request) -> Verdict:
     except LimitStruck:
         verdict = verdict_of(request, "unverified", request.clock.over(), "nothing")
     verdict = replace(verdict, ledger=tuple(request.ledger))
+    log.debug(__name__, "%s, decided by %s [%s]: %s", verdict.status, verdict.decided_by, verdict.code, verdict.reason)
     if verdict.verified or request.cuts or request.checks.tolerance is not None:
         return verdict
     step = next_step(request.before, request.after)
@@ -82,6 +84,7 @@ def judge(request: Request) -> Verdict:
 
 def _judged(request: Request) -> Verdict:
     is_within = request.checks.tolerance is not None
+    _next(request, "inputs and outputs", "they cost nothing to compare")
     fault = interface_fault(request.before, request.after, any_float=is_within)
     if fault:
         return verdict_of(request, "failed", Why(Code.INTERFACE, fault), "interface")
@@ -92,6 +95,8 @@ def _judged(request: Request) -> Verdict:
     if is_within:
         from bnfold.verification.end_to_end.within import judge_within
 
+        _next(request, "the whole models in a runtime", f"a tolerance of {request.checks.tolerance} was asked for")
+
         # It ran both models; a note says if the runtime did not run the original.
         return as_declared(request, None, judge_within(request), lambda: TAKEN)
     with request.clock.phase("weights"):
@@ -100,6 +105,12 @@ def _judged(request: Request) -> Verdict:
     with start_opinion(request) as opinion:
         layered = _in_layers(request, draws, subgraphs, opinion)
         return layered if isinstance(layered, Verdict) else _in_depth(request, draws, subgraphs, opinion, layered)
+
+
+def _next(request: Request, what: str, why: str) -> None:
+    """Log what is compared next, why, and how much of the counted seconds is used."""
+    used = f"{request.clock.work.seconds:.3g} of {request.clock.budget:.0f} counted seconds used"
+    log.debug(__name__, "next: %s (%s): %s", what, used, why)
 
 
 def _verifier(request: Request, draws: PerturbedWeights) -> SubgraphVerifier:
@@ -114,6 +125,8 @@ def _in_depth(
     request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, opinion: Opinion, asked: Dearer
 ) -> Verdict:
     """Compare the whole models in float64, and by parts the changes that this comparison would not show."""
+    cost = "it is cheap enough to begin with" if request.checks.depth == "auto" else f"--verify {request.checks.depth}"
+    _next(request, "the whole models in float64", str(asked.why or cost))
     try:
         whole, obstacle = _whole(request, draws, differed=asked.differed)
     except Broken as finding:
@@ -122,7 +135,11 @@ def _in_depth(
         runs = tuple(Experiment(each, "drawn", finding.why.code, note=finding.why.text) for each in shapes)
         request.ledger.enter(about_whole(request.outputs, "failed", finding.why, runs), fed)
         return _unless_empty(request, verdict_of(request, "failed", finding.why, "float64"))
-    parts = asked.parts if whole is None and asked.parts is not None else _parts(request, subgraphs, whole)
+    has_parts = whole is None and asked.parts is not None
+    if not has_parts:
+        why = obstacle or (whole and (whole.fault or whole.doubt)) or "for changes that the whole models do not show"
+        _next(request, "each changed part in float64", str(why))
+    parts = asked.parts if has_parts and asked.parts is not None else _parts(request, subgraphs, whole)
     verdict = conclude(request, whole, obstacle, parts)
     if asked.fault is not None and verdict.verified and whole is None:
         reason = f"the parts agree, but {asked.fault}"
@@ -166,6 +183,8 @@ def _in_layers(
     with start_guard(request, draws) as wait:
         if wait is None:
             return Dearer()
+        cheaper = "the whole models in float64 are dearer; a runtime runs them beside it"
+        _next(request, "each changed part in float64", cheaper)
         parts = _parts(request, subgraphs, None, True)
         with request.clock.phase("witness"):
             found = wait()
