@@ -258,7 +258,7 @@ def run(args: Invocation) -> None:
             terminal.explanation(refusal.step.verdict)
         raise
     if args.run.as_json:
-        asked = {"explanation": row.verdict.to_json()["explanation"]} if row.verdict and args.checks.explain else {}
+        asked = {"explanation": row.verdict.to_json()["explanation"]} if row.verdict and row.verdict.explanation else {}
         publish.to_stdout({**row.to_json(), **asked})
     else:
         terminal.explanation(row.verdict)

@@ -13,7 +13,6 @@ from bnfold import ir
 from bnfold.errors import BadSetting, BnfoldError
 from bnfold.ir.fixing import written
 from bnfold.settings import VerifyOptions
-from bnfold.verification import sentences
 from bnfold.verification.changes.boundaries import changed_defaults
 from bnfold.verification.changes.control_flow import in_one_form
 from bnfold.verification.changes.extract import Subgraph, constant_of
@@ -34,16 +33,10 @@ _MOST_RUNS = 8
 _FEW = 6
 """Names in a list."""
 
-_NUMBERS = {
-    "normal": "ordinary numbers",
-    "large": "large numbers",
-    "tiny": "tiny numbers",
-    "constant": "constant numbers",
-    "at mean": "numbers near a mean",
-    "recorded": "the recorded inputs",
-    "drawn": "drawn numbers",
-    "as in an equal part": "the inputs of an equal part",
-}
+_KINDS = {"normal": "ordinary", "at mean": "near-mean"}
+"""The kinds of numbers that are called otherwise here."""
+
+_OTHER_KINDS = {"recorded": "the recorded inputs", "as in an equal part": "the inputs of an equal part"}
 _NEXT = "  next: "
 _IS: Mapping[How, str] = {
     "same": "is right",
@@ -51,6 +44,13 @@ _IS: Mapping[How, str] = {
     "tested": "agrees",
     "differs": "differs",
     "open": "is open",
+}
+_ARE: Mapping[How, str] = {
+    "same": "are right",
+    "constant": "are right",
+    "tested": "agree",
+    "differs": "differ",
+    "open": "are open",
 }
 _WORDS: Mapping[str, How] = {"verified": "tested", "failed": "differs", "skipped": "open"}
 
@@ -171,14 +171,14 @@ class _Teller:
         """Tell of the verdict, and then of each claim that is open or differs; if none is, of the first few."""
         verdict = self._verdict
         code = verdict.code or Code.NOT_ASKED
-        counts = Counter(_IS[_how(row)] for row in self._claims if row.prover == "part")
+        counts = Counter(_how(row) for row in self._claims if row.prover == "part")
         listed = (
             [f"{sum(counts.values())} part{'s' * (sum(counts.values()) != 1)}: {_counted(counts)}"] if counts else []
         )
         whole = {"whole": "the whole models in float64", "runtime": "the whole models in a runtime"}
         listed += [f"{whole[row.prover]}: {_IS[_how(row)]}" for row in self._claims if row.prover in whole]
         lines = [
-            f"the verdict is {verdict.status} [{code}]: {MEANINGS[code].text}",
+            f"the verdict is {verdict.status} [{code}]: {self._meaning(code)}",
             f"  compared: {'; '.join(listed) or 'nothing, for nothing had to be computed'}",
             *self._next(code, {}),
         ]
@@ -293,7 +293,7 @@ class _Teller:
         if doubts:
             more = f", and {len(doubts) - 1} more are like that" if len(doubts) > 1 else ""
             return [f"  it is right if what is in front of it is, but there {doubts[0]}{more}"]
-        parts = f"; {compared} of these values had to be compared" if compared else ""
+        parts = f"; {compared} of these values had to be computed in both models" if compared else ""
         return [f"  all that is in front of it is right{parts}"]
 
     def _around(self, *values: ir.Value | None) -> list[Evidence]:
@@ -315,7 +315,7 @@ class _Teller:
     def _explained(self, name: str, row: Evidence, more: Sequence[str] = ()) -> Explained:
         where = f" in {row.graph}" if row.graph else ""
         what = _names(row.outputs, quoted=False) if row.prover == "part" else "the whole models"
-        lines = [f"{what}{where}: {_how(row)} [{row.code}]: {MEANINGS[row.code].text}", *more]
+        lines = [f"{what}{where}: {_how(row)} [{row.code}]: {self._meaning(row.code)}", *more]
         if row.prover == "part":
             lines.append(f"  where: {row.label}")
             lines.append(f"  from: {_names(row.boundary) if row.boundary else 'stored numbers alone'}")
@@ -324,7 +324,8 @@ class _Teller:
             lines.append("  how: a runtime computed both models, from inputs to outputs")
         lines += [f"  on {line}" for line in _runs(row)]
         if row.faults and row.status != "failed":
-            hidden = f"{row.hidden} of them would not show in these results, such as one in {row.example}"
+            count = "none of them" if row.hidden == row.faults else f"not all of them ({row.hidden} are left)"
+            hidden = f"{count} would show in these results; one is in {row.example}"
             shown = "each would show in these results, or in values inside"
             looked = f"{row.faults} possible fault{'s' * (row.faults != 1)} (a wrong weight, attribute, size, …)"
             lines.append(f"  tried as well: {looked}; {hidden if row.hidden else shown}")
@@ -352,6 +353,8 @@ class _Teller:
     def _next(self, code: Code, data: Mapping[str, object]) -> list[str]:
         """Say what would close a claim, with the option and its value."""
         remedy = MEANINGS[code].remedy
+        if code is Code.DIFFERS and self._verdict.tolerance is not None:
+            remedy = "Give a larger --tolerance, if an error of this size will do."
         if code in (Code.TESTED, Code.SAME, Code.CONSTANT, Code.IN_WHOLE) or not remedy:
             return []
         if code is Code.TIME:
@@ -365,6 +368,11 @@ class _Teller:
         if "--input" in remedy and is_open:
             remedy += f" Here: {' '.join(f'--input {value.name}={_shape(value)}' for value in is_open[:_FEW])}."
         return [f"{_NEXT}{remedy}"]
+
+    def _meaning(self, code: Code) -> str:
+        """Return what a code says; with a tolerance, what is allowed does not follow from rounding."""
+        within = {Code.DIFFERS: "a result differs by more than the tolerance", Code.TESTED: "the results are within it"}
+        return within.get(code, MEANINGS[code].text) if self._verdict.tolerance is not None else MEANINGS[code].text
 
     def _seconds(self) -> object:
         return next((row.data["verify_seconds"] for row in self._claims if "verify_seconds" in row.data), None)
@@ -387,8 +395,8 @@ def _status(verdict: Verdict) -> str:
     return "skipped" if verdict.status == "unverified" else verdict.status
 
 
-def _counted(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {word}" for word, count in counts.items())
+def _counted(counts: Mapping[How, int]) -> str:
+    return ", ".join(f"{count} {_ARE[how] if count > 1 else _IS[how]}" for how, count in counts.items())
 
 
 def _how(row: Evidence) -> How:
@@ -404,7 +412,7 @@ def _runs(row: Evidence) -> Iterator[str]:
         groups.setdefault((tuple(run.shapes.items()), run.found, run.note), []).append(run)
     for alike in [*groups.values()][:_MOST_RUNS]:
         first, worst = alike[0], max(alike, key=lambda run: run.relative)
-        kinds = sentences.listed([*dict.fromkeys(_NUMBERS.get(run.numbers, run.numbers) for run in alike)])
+        kinds = _numbers([run.numbers for run in alike])
         shapes = ", ".join(f"{name} {written(shape)}" for name, shape in [*first.shapes.items()][:_FEW])
         yield f"{kinds}{f', {shapes}' if shapes else ''}: {_found(worst, has_numbers=row.prover != 'part')}"
     if len(groups) > _MOST_RUNS:
@@ -413,9 +421,20 @@ def _runs(row: Evidence) -> Iterator[str]:
         yield f"other sizes: {len(left)} more comparisons, of which {agreed} agree"
 
 
+def _numbers(kinds: Sequence[str]) -> str:
+    """Return the kinds of numbers in words: ordinary, large and tiny numbers."""
+    others = [*dict.fromkeys(_OTHER_KINDS[kind] for kind in kinds if kind in _OTHER_KINDS)]
+    drawn = [*dict.fromkeys(_KINDS.get(kind, kind) for kind in kinds if kind not in _OTHER_KINDS)]
+    return _and([*([f"{_and(drawn)} numbers"] if drawn else []), *others])
+
+
+def _and(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
+
+
 def _found(run: Experiment, *, has_numbers: bool) -> str:
     """Say what an experiment found; ``has_numbers`` says that its note tells how far results differ."""
-    how_far = f"{run.relative:.1e} of the largest value; rounding explains {run.allowed:.1e}"
+    how_far = f"{run.relative:.1e} of the largest value; {run.allowed:.1e} is allowed"
     if run.found is Code.TESTED:
         return f"agree to {how_far}" if run.relative else "are equal"
     if run.found in FAILED:

@@ -139,13 +139,11 @@ def _told(claim: Evidence, request: Request, *, has_inputs: bool, is_large: bool
     """Return the text for people who never saw bnfold."""
     about = "the whole models" if claim.prover != "part" else f"one part of larger models: {claim.label}"
     values = ", ".join(map(repr, claim.outputs))
-    how_far = (
-        f"The largest difference is {claim.relative:.3g} of the largest value; rounding explains {claim.allowed:.3g}."
-    )
+    how_far = f"The largest difference is {claim.relative:.3g} of the largest value; {claim.allowed:.3g} is allowed."
     lines = [
         f"{_HEAD}: {BEFORE} (the original) and {AFTER} (what became of it).",
         f"They are {about}. They compute {values}.",
-        f"bnfold's finding: {claim.code}: {MEANINGS[claim.code].text}." + (f" {claim.note}" if claim.note else ""),
+        f"bnfold's finding [{claim.code}]: {claim.note or MEANINGS[claim.code].text}",
         *([how_far] if claim.experiments else []),
         "",
     ]
@@ -154,7 +152,8 @@ def _told(claim: Evidence, request: Request, *, has_inputs: bool, is_large: bool
         lines += [f"The models are too large to copy. {BEFORE} is {files[0]}, and {AFTER} is {files[1]}.", ""]
     if not has_inputs:
         return [*lines, "No inputs are saved: none were found that the original takes."]
-    data = f"bnfold verify {BEFORE} {AFTER} --data {INPUTS}"
+    within = f" --tolerance {request.checks.tolerance}" if request.checks.tolerance is not None else ""
+    data = f"bnfold verify {BEFORE} {AFTER} --data {INPUTS}{within}"
     return [
         *lines,
         "In onnxruntime:",
