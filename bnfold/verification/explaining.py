@@ -136,7 +136,14 @@ def with_explanation(verdict: Verdict, models: ComparedModels, checks: VerifyOpt
     teller = _Teller(verdict, models)
     with ir.evaluated_once(models.before), ir.evaluated_once(models.after):
         found = teller.about(checks.explain) if checks.explain else teller.overview()
-    return replace(verdict, explanation=tuple(found))
+        return replace(verdict, explanation=tuple(_with_each_step_once(found)))
+
+
+def _with_each_step_once(found: Iterator[Explained]) -> Iterator[Explained]:
+    seen: set[str] = set()
+    for each in found:
+        yield replace(each, lines=tuple(it for it in each.lines if not it.startswith(_NEXT) or it not in seen))
+        seen.update(each.lines)
 
 
 def claims_that_count(verdict: Verdict) -> list[Evidence]:
@@ -185,13 +192,8 @@ class _Teller:
         yield Explained("", "", _WORDS[_status(verdict)], code, tuple(lines))
         shown = sorted((row for row in self._claims if row.status != "verified"), key=_urgency)
         shown = shown or sorted(self._claims, key=lambda row: -len(row.experiments))
-        seen = set(lines)
         for row in shown[:_MOST]:
-            claim = self._explained("", row)
-            yield replace(
-                claim, lines=tuple(line for line in claim.lines if not line.startswith(_NEXT) or line not in seen)
-            )
-            seen.update(claim.lines)
+            yield self._explained("", row)
         if len(shown) > _MOST:
             more = f"{len(shown) - _MOST} more are like these; --explain VALUE tells of one"
             yield Explained("", "", _WORDS[_status(verdict)], code, (more,))
@@ -259,15 +261,37 @@ class _Teller:
         if self._verdict.decided_by == "structure":
             return Code.SAME, "the models differ in nothing but names, so it is the same in both"
         if old is None or new is None:
-            return None, f"only the {'rewritten model' if old is None else 'original'} has it"
+            side = "rewritten model" if old is None else "original"
+            made = self._constants_of(old or new)
+            text = f"a constant of the {side}, for {_names(made)}, which is the same constant in both models"
+            return (Code.CONSTANT, text) if made else (None, f"only the {side} has it")
         if not self._models.has_parts:
             return None, "values inside were not compared"
         if (one := _stored(old)) is not None and (other := _stored(new)) is not None:
-            text = "stored in both models, and equal bit for bit"
-            return (Code.CONSTANT, text) if same(one, other) else (None, "stored in both models, with other numbers")
+            text = "a constant in both models, and equal bit for bit"
+            return (
+                (Code.CONSTANT, text) if same(one, other) else (None, "a constant in both models, with other numbers")
+            )
         if old.is_input and new.is_input:
             return Code.SAME, "an input of both models, which callers feed"
         return (Code.CONSTANT, MEANINGS[Code.CONSTANT].text) if are_one_constant(old, new) else _same_node(old, new)
+
+    def _constants_of(self, value: ir.Value | None) -> list[str]:
+        """Return the constants of both models for which a constant of one model is all that it is there for."""
+        made: dict[str, None] = {}
+        waiting, seen = [value], {value}
+        while waiting:
+            now = waiting.pop()
+            if now is None or not _is_stored(now) or now.is_output or not now.consumers or not self._models.has_parts:
+                return []
+            for output in (output for node in now.consumers for output in node.outputs):
+                old, new = (None, None) if output is None else self._pair(output.graph.path, output.name)
+                if old is not None and new is not None and are_one_constant(old, new):
+                    made[old.name] = None
+                elif output not in seen:
+                    seen.add(output)
+                    waiting.append(output)
+        return [*made]
 
     def _rests_on(self, path: str, value: ir.Value | None) -> list[str]:
         """Say whether all that an unchanged value is computed from is right."""
@@ -331,7 +355,7 @@ class _Teller:
             lines.append(f"  tried as well: {looked}; {hidden if row.hidden else shown}")
         if row.note and row.note not in (run.note for run in row.experiments):
             lines.append(f"  found: {row.note}")
-        lines += self._end_to_end(name)
+        lines += self._end_to_end(name) if row.prover != "part" else ()
         if row.status != "verified":
             lines += self._next(row.code, row.data)
         return Explained(name, row.graph, _how(row), row.code, tuple(lines), (row,))
@@ -348,7 +372,7 @@ class _Teller:
         for row in self._verdict.outputs:
             if row.name == name:
                 found = f"differs by {row.relative:.1e} of its largest value; {row.allowed:.1e} is allowed"
-                yield f"  end to end, in the whole models: it {found}"
+                yield f"  end to end: {name} {found}"
 
     def _next(self, code: Code, data: Mapping[str, object]) -> list[str]:
         """Say what would close a claim, with the option and its value."""
