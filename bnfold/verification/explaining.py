@@ -13,7 +13,7 @@ from bnfold import ir
 from bnfold.errors import BadSetting, BnfoldError
 from bnfold.ir.fixing import written
 from bnfold.settings import VerifyOptions
-from bnfold.verification.changes.boundaries import changed_defaults
+from bnfold.verification.changes.boundaries import changed_defaults, visible
 from bnfold.verification.changes.control_flow import in_one_form
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.from_constants import are_one_constant
@@ -219,7 +219,7 @@ class _Teller:
         other += self._scale(path, asked)
         where = f" in {path}" if path else ""
         how, text = self._by_itself(old, new)
-        head = [f"{name}{where}: {text}", *other, *(self._rests_on(path, new) if how is not None else ())]
+        head = [f"{name}{where}: {text}", *other, *(self._rests_on(new) if how is not None else ())]
         claims = [row for row in self._claims if row.graph == path and name in row.outputs]
         parts = [row for row in claims if row.prover == "part"]
         inside = [] if claims or how is not None else self._around(old, new)
@@ -293,7 +293,7 @@ class _Teller:
                     waiting.append(output)
         return [*made]
 
-    def _rests_on(self, path: str, value: ir.Value | None) -> list[str]:
+    def _rests_on(self, value: ir.Value | None) -> list[str]:
         """Say whether all that an unchanged value is computed from is right."""
         if value is None or value.producer is None or self._verdict.decided_by == "structure":
             return []
@@ -301,14 +301,14 @@ class _Teller:
         waiting, seen = [value], {value}
         while waiting:
             now = waiting.pop()
-            rows = (row for row in self._claims if row.prover == "part" and row.graph == path)
+            rows = (row for row in self._claims if row.prover == "part" and row.graph == now.graph.path)
             row = next((row for row in rows if now.name in row.outputs), None)
             reads = now.producer.inputs if now.producer is not None else []
             if row is not None:
                 compared += 1
                 doubts += [f"{now.name!r} {_IS[_how(row)]} [{row.code}]"] if row.status != "verified" else []
-                reads = [now.graph.values.get(name) for name in row.boundary]
-            elif self._by_itself(self._pair(path, now.name)[0], now)[0] is None:
+                reads = [visible(now.graph, name) for name in row.boundary]
+            elif self._by_itself(self._pair(now.graph.path, now.name)[0], now)[0] is None:
                 doubts.append(f"{now.name!r} was not compared by itself")
             for read in reads:
                 if read is not None and read not in seen:
@@ -344,7 +344,7 @@ class _Teller:
             lines.append(f"  where: {row.label}")
             lines.append(f"  from: {_names(row.boundary) if row.boundary else 'stored numbers alone'}")
             lines += self._earlier(row)
-        elif row.prover == "runtime":
+        elif row.prover == "runtime" and (row.experiments or row.status == "verified"):
             lines.append("  how: a runtime computed both models, from inputs to outputs")
         lines += [f"  on {line}" for line in _runs(row)]
         if row.faults and row.status != "failed":

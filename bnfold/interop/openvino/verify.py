@@ -31,7 +31,7 @@ from bnfold.ir.elements import Array
 from bnfold.report.events import Report
 from bnfold.settings import Options, OutputOptions, VerifyOptions
 from bnfold.verification import Verdict
-from bnfold.verification.engine import ComparedModels, RuntimePair, RuntimeResult, Undecided, with_explanation
+from bnfold.verification.engine import RuntimePair, RuntimeResult, Undecided
 
 HINT = "openvino, which runs these models, is not installed: pip install openvino"
 
@@ -69,12 +69,8 @@ def verify(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bnfold-")))
         if isinstance(after, IrModel):
             after = stack.enter_context(stage(after, OutputOptions(folder / "model.xml"))).path
-        model = load(before)
-        models = ComparedModels(model, load(after), has_parts=False)
-        if checks.explain:
-            models.require(checks.explain)
-        pair = _IrPair(model, before, after, checks, folder)
-        return with_explanation(pair.verify(progress or (lambda *_: None)), models, checks)
+        pair = _IrPair(load(before), load(after), before, after, checks, folder)
+        return pair.verify(progress or (lambda *_: None))
 
 
 class _IrPair(RuntimePair):
@@ -82,8 +78,10 @@ class _IrPair(RuntimePair):
 
     runtime, label = "openvino", "OpenVINO"
 
-    def __init__(self, model: IrModel, before: Path, after: Path, checks: VerifyOptions, folder: Path) -> None:
-        super().__init__(model, checks)
+    def __init__(
+        self, model: IrModel, rewritten: IrModel, before: Path, after: Path, checks: VerifyOptions, folder: Path
+    ) -> None:
+        super().__init__(model, rewritten, checks)
         self._ir, self._before, self._after, self._folder = model, before, after, folder
 
     def start(self) -> None:

@@ -7,7 +7,6 @@ from the rooms beside this one.
 from bnfold.verification.comparing.outputs import Compared
 from bnfold.verification.engine.beside import Beside
 from bnfold.verification.engine.in_runtime import RuntimePair, Undecided
-from bnfold.verification.explaining import ComparedModels, with_explanation
 from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.inputs.drawing import random_value
 from bnfold.verification.runtimes.runtime import RuntimeResult
@@ -18,7 +17,6 @@ from bnfold.verification.tolerance.rounding import disturb, is_short
 __all__ = [
     "Beside",
     "Compared",
-    "ComparedModels",
     "RuntimePair",
     "RuntimeResult",
     "Undecided",
@@ -28,5 +26,4 @@ __all__ = [
     "is_short",
     "one_thread",
     "random_value",
-    "with_explanation",
 ]

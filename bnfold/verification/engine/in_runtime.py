@@ -33,6 +33,7 @@ from bnfold.verification.comparing.outputs import (
     output_rows,
 )
 from bnfold.verification.comparing.sides import explained
+from bnfold.verification.explaining import ComparedModels, with_explanation
 from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.inputs.drawing import CannotFeed, Feeds
 from bnfold.verification.request import Clock
@@ -81,8 +82,9 @@ class RuntimePair(ABC):
     runtime: str
     label: str
 
-    def __init__(self, model: ir.Model, checks: VerifyOptions) -> None:
+    def __init__(self, model: ir.Model, rewritten: ir.Model, checks: VerifyOptions) -> None:
         self.model, self.checks = model, checks
+        self._models = ComparedModels(model, rewritten, has_parts=False)
         self.clock = Clock(checks.verify_seconds)
         self.feeds: list[Feeds] = []
 
@@ -138,7 +140,15 @@ class RuntimePair(ABC):
         return found
 
     def verify(self, progress: Progress) -> Verdict:
-        """Compare the two models; a model that cannot be run is ``unverified``."""
+        """Compare the two models; a model that cannot be run is ``unverified``.
+
+        Raises BadSetting if an explanation is asked for of a value that neither model has.
+        """
+        if self.checks.explain:
+            self._models.require(self.checks.explain)
+        return with_explanation(self._verdict(progress), self._models, self.checks)
+
+    def _verdict(self, progress: Progress) -> Verdict:
         status: Status
         try:
             with self.clock.phase("runtime"):
