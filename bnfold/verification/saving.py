@@ -185,14 +185,24 @@ def _pair(
     inputs = [
         _info(name, _type(name, value.type, feeds[name] if feeds is not None else None)) for name, value in fed.items()
     ]
-    outputs = [_result(name, *places) for name, *places in zip(claim.outputs, old.outputs, new.outputs, strict=True)]
 
-    def edit(proto: onnx.ModelProto) -> None:
-        del proto.graph.input[:], proto.graph.output[:]
+    def with_inputs(proto: onnx.ModelProto) -> None:
+        del proto.graph.input[:]
         proto.graph.input.extend(inputs)
+
+    typed = [side.model.clone(with_inputs) for side in sides]
+    for model in typed:
+        model.infer_shapes()  # values in functions have no types of their own
+    outputs = [
+        _result(name, *places, *(model.graph.values[name] for model in typed))
+        for name, *places in zip(claim.outputs, old.outputs, new.outputs, strict=True)
+    ]
+
+    def with_outputs(proto: onnx.ModelProto) -> None:
+        del proto.graph.output[:]
         proto.graph.output.extend(outputs)
 
-    pair = [side.model.clone(edit) for side in sides]
+    pair = [model.clone(with_outputs) for model in typed]
     return pair, feeds if feeds is not None else _drawn(pair[0], request)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ def folded(factor: float = 1.0) -> tuple[onnx.ModelProto, onnx.ModelProto]:
 
 
 def verdict_on(before: Any, after: Any, value: str = "", **settings: Any) -> Verdict:
-    sides = (each if isinstance(each, ir.Model) else ir.load(each) for each in (before, after))
+    sides = [each if isinstance(each, ir.Model) else ir.load(each) for each in (before, after)]
     return verify(*sides, runtime="none", explain=value, **settings)
 
 
@@ -137,8 +138,8 @@ def test_nothing_to_compare_means_nothing_to_explain() -> None:
 
 
 def test_to_save_is_to_explain() -> None:
-    assert VerifyOptions(save="part").explain == ""
-    assert VerifyOptions(save="part", explain="y").explain == "y"
+    assert VerifyOptions(save=Path("part")).explain == ""
+    assert VerifyOptions(save=Path("part"), explain="y").explain == "y"
 
 
 def test_a_value_that_another_tool_renamed() -> None:
@@ -153,8 +154,8 @@ def test_a_value_that_another_tool_renamed() -> None:
 
 def test_a_value_in_a_body() -> None:
     body = "{ y = If (c) <then_branch = g1 () => (float[N,3] a) { q = MatMul (x, W)  a = Sigmoid (q) }, else_branch = g2 () => (float[N,3] b) { b = Neg (x) }> }"  # noqa: E501
-    sides = (model(f"(float[N,3] x, bool c) => (float[N,3] y) {body}", {"W": np.eye(3) * k}) for k in (1, 2))
-    found = verdict_on(*sides, "q")
+    before, after = (model(f"(float[N,3] x, bool c) => (float[N,3] y) {body}", {"W": np.eye(3) * k}) for k in (1, 2))
+    found = verdict_on(before, after, "q")
     assert found.explanation[0].graph == "y.then_branch"
     assert "q in y.then_branch: differs [differs]" in text(found)
 
@@ -170,8 +171,8 @@ def test_a_branch_that_no_run_takes() -> None:
 
 def test_what_a_body_reads_from_outside_counts_as_well() -> None:
     body = "{ p = Mul (x, k)  y = If (c) <then_branch = g1 () => (float[N,3] a) { q = Exp (p)  a = Relu (q) }, else_branch = g2 () => (float[N,3] b) { b = Neg (x) }> }"  # noqa: E501
-    sides = (model(f"(float[N,3] x, bool c) => (float[N,3] y) {body}", {"k": single(k)}) for k in (2.0, 2.5))
-    found = verdict_on(*sides, "q", depth="local")
+    before, after = (model(f"(float[N,3] x, bool c) => (float[N,3] y) {body}", {"k": single(k)}) for k in (2.0, 2.5))
+    found = verdict_on(before, after, "q", depth="local")
     assert "in front of it is, but there 'p' differs [differs]" in text(found)
 
 
@@ -210,7 +211,8 @@ def test_a_fault_that_does_not_show_is_named_with_what_would_show_it() -> None:
 
 def test_an_operator_that_nobody_can_compute() -> None:
     body = "(float[N,3] x) => (float[N,3] y) { q = Relu (x)  y = com.microsoft.Nobody <a = %d> (q) }"
-    found = verdict_on(*(model(body % number, {}) for number in (1, 2)), "y")
+    before, after = (model(body % number, {}) for number in (1, 2))
+    found = verdict_on(before, after, "y")
     assert "has no reference implementation of com.microsoft:Nobody" in text(found)
     assert found.explanation[0].how == "open"
 
@@ -219,8 +221,9 @@ def test_a_limit_on_the_clock_names_the_limit_that_would_do() -> None:
     rng = numbers(3)
     weight = single(rng.normal(size=(600, 600)))
     body = "  ".join(f"v{number + 1} = MatMul (v{number}, W)" for number in range(40))
-    sides = (model(f"(float[6000,600] v0) => (float[6000,600] v40) {{ {body} }}", {"W": weight * k}) for k in (1, 2))
-    found = verdict_on(*sides, depth="auto", verify_seconds=1)
+    body = f"(float[6000,600] v0) => (float[6000,600] v40) {{ {body} }}"
+    before, after = (model(body, {"W": weight * k}) for k in (1, 2))
+    found = verdict_on(before, after, "", depth="auto", verify_seconds=1)
     if found.code is Code.TIME:
         assert "next: --verify-seconds " in text(found)
     assert found.explanation

@@ -93,12 +93,23 @@ def test_the_part_is_small(tmp_path: Path) -> None:
 
 
 def test_functions_come_along(tmp_path: Path) -> None:
+    """Integers that are computed are no boundary, so the call is inside the part."""
+    body = """<ir_version: 8, opset_import: ["" : 15, "own" : 1]> g (int64[N,3] x) => (int64[N,3] y)
+        { a = own.twice (x)  y = %s (a, x) }
+        <domain: "own", opset_import: ["" : 15]> twice (i) => (o) { o = Add (i, i) }"""
+    before, after = (onnx.parser.parse_model(body % operator) for operator in ("Add", "Sub"))
+    saved((before, after), tmp_path / "part", depth="local")
+    assert [function.name for function in onnx.load(tmp_path / "part" / "before.onnx").functions] == ["twice"]
+    assert "not equal" in shown(tmp_path / "part")
+
+
+def test_a_part_of_a_function_has_types(tmp_path: Path) -> None:
     body = """<ir_version: 8, opset_import: ["" : 15, "own" : 1]> g (float[N,3] x) => (float[N,3] y)
         { a = Relu (x)  b = own.twice (a)  y = Sigmoid (b) }
         <domain: "own", opset_import: ["" : 15]> twice (i) => (o) { o = %s (i, i) }"""
     before, after = (onnx.parser.parse_model(body % operator) for operator in ("Add", "Mul"))
     saved((before, after), tmp_path / "part", depth="local")
-    assert [function.name for function in onnx.load(tmp_path / "part" / "before.onnx").functions] == ["twice"]
+    onnx.checker.check_model(onnx.load(tmp_path / "part" / "after.onnx"), full_check=True)
     assert "not equal" in shown(tmp_path / "part")
 
 
