@@ -156,7 +156,7 @@ def _told(claim: Evidence, request: Request, *, has_inputs: bool, is_large: bool
     data = f"bnfold verify {BEFORE} {AFTER} --data {INPUTS}{within}"
     return [
         *lines,
-        "In onnxruntime:",
+        "In onnxruntime, if it has the operators:",
         "",
         *(f"    {line}" for line in _SHOW.splitlines()),
         "",
