@@ -133,9 +133,9 @@ def with_explanation(verdict: Verdict, models: ComparedModels, checks: VerifyOpt
     """Return the verdict with the explanation that was asked for."""
     if checks.explain is None:
         return verdict
-    teller = _Teller(verdict, models)
+    explainer = _Explainer(verdict, models)
     with ir.evaluated_once(models.before), ir.evaluated_once(models.after):
-        found = teller.about(checks.explain) if checks.explain else teller.overview()
+        found = explainer.about(checks.explain) if checks.explain else explainer.overview()
         return replace(verdict, explanation=tuple(_with_each_step_once(found)))
 
 
@@ -163,19 +163,19 @@ def claims_that_count(verdict: Verdict) -> list[Evidence]:
 
 
 def _urgency(row: Evidence) -> tuple[bool, bool]:
-    """Order claims: those that differ first, and parts before the whole models."""
+    """Return a key that sorts claims: those that differ first, and parts before the whole models."""
     return row.status != "failed", row.prover != "part"
 
 
-class _Teller:
-    """Tells what is known of values, from the ledger of a verdict and from the two models."""
+class _Explainer:
+    """Explains values, from the ledger of a verdict and from the two models."""
 
     def __init__(self, verdict: Verdict, models: ComparedModels) -> None:
         self._verdict, self._models = verdict, models
         self._claims = claims_that_count(verdict)
 
     def overview(self) -> Iterator[Explained]:
-        """Tell of the verdict, and then of each claim that is open or differs; if none is, of the first few."""
+        """Explain the verdict, and then each claim that is open or differs; if none is, of the first few."""
         verdict = self._verdict
         code = verdict.code or Code.NOT_ASKED
         counts = Counter(_how(row) for row in self._claims if row.prover == "part")
@@ -195,11 +195,11 @@ class _Teller:
         for row in shown[:_MOST]:
             yield self._explained("", row)
         if len(shown) > _MOST:
-            more = f"{len(shown) - _MOST} more are like these; --explain VALUE tells of one"
+            more = f"{len(shown) - _MOST} more are like these; --explain VALUE explains one"
             yield Explained("", "", _WORDS[_status(verdict)], code, (more,))
 
     def about(self, name: str) -> Iterator[Explained]:
-        """Tell of a value, in each graph that has one of this name."""
+        """Explain a value, in each graph that has one of this name."""
         own = self._models.renamed.get(name, name)
         paths = dict.fromkeys(path for each in self._models.graphs for path in each)
         places = [path for path in paths if any(value is not None for value in self._pair(path, own))]
@@ -245,7 +245,7 @@ class _Teller:
             yield from self._by_whole(path, name, head)
 
     def _by_whole(self, path: str, name: str, head: Sequence[str]) -> Iterator[Explained]:
-        """Tell of a value that no part has: the whole models decide, if they were compared."""
+        """Explain a value that no part has: the whole models decide, if they were compared."""
         whole = next((row for row in self._claims if row.prover != "part"), None)
         if whole is not None:
             claim = self._explained(name, whole)
@@ -457,7 +457,7 @@ def _and(words: Sequence[str]) -> str:
 
 
 def _found(run: Experiment, *, has_numbers: bool) -> str:
-    """Say what an experiment found; ``has_numbers`` says that its note tells how far results differ."""
+    """Say what an experiment found; ``has_numbers`` says that its note has how far results differ."""
     how_far = f"{run.relative:.1e} of the largest value; {run.allowed:.1e} is allowed"
     if run.found is Code.TESTED:
         return f"agree to {how_far}" if run.relative else "are equal"

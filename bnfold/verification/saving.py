@@ -127,7 +127,7 @@ def _write(claim: Evidence, models: ComparedModels, request: Request, new: Path,
             ir.save(model, new / name)
     if feeds is not None:
         _write_arrays(new / INPUTS, feeds)
-    text = "\n".join(_told(claim, request, has_inputs=feeds is not None, is_large=is_large))
+    text = "\n".join(_readme(claim, request, has_inputs=feeds is not None, is_large=is_large))
     (new / README).write_text(text, encoding="utf-8")
     inputs = f", {INPUTS}" if feeds is not None else ""
     what = f"{folder}: {INPUTS}, {README}" if is_large else f"{folder}: {BEFORE}, {AFTER}{inputs}, {README}"
@@ -135,8 +135,8 @@ def _write(claim: Evidence, models: ComparedModels, request: Request, new: Path,
     return f"saved {about} in {what}"
 
 
-def _told(claim: Evidence, request: Request, *, has_inputs: bool, is_large: bool) -> list[str]:
-    """Return the text for people who never saw bnfold."""
+def _readme(claim: Evidence, request: Request, *, has_inputs: bool, is_large: bool) -> list[str]:
+    """Return the lines of a text that explains the files to people without bnfold."""
     about = "the whole models" if claim.prover != "part" else f"one part of larger models: {claim.label}"
     values = ", ".join(map(repr, claim.outputs))
     how_far = f"The largest difference is {claim.relative:.3g} of the largest value; {claim.allowed:.3g} is allowed."

@@ -103,7 +103,7 @@ def test_many_claims_are_counted() -> None:
         for d in (1, 2)
     )
     found = verdict_on(before, after, depth="local")
-    assert found.explanation[-1].lines == ("4 more are like these; --explain VALUE tells of one",)
+    assert found.explanation[-1].lines == ("4 more are like these; --explain VALUE explains one",)
     assert len(found.explanation) == 12
 
 
