@@ -37,6 +37,7 @@ _KINDS = {"normal": "ordinary", "at mean": "near-mean"}
 """The kinds of numbers that are called otherwise here."""
 
 _OTHER_KINDS = {"recorded": "the recorded inputs", "as in an equal part": "the inputs of an equal part"}
+_WHOLE = {"whole": "the whole models in float64", "runtime": "the whole models in a runtime"}
 _NEXT = "  next: "
 _IS: Mapping[How, str] = {
     "same": "is right",
@@ -182,12 +183,11 @@ class _Explainer:
         listed = (
             [f"{sum(counts.values())} part{'s' * (sum(counts.values()) != 1)}: {_counted(counts)}"] if counts else []
         )
-        whole = {"whole": "the whole models in float64", "runtime": "the whole models in a runtime"}
-        listed += [f"{whole[row.prover]}: {_IS[_how(row)]}" for row in self._claims if row.prover in whole]
+        listed += [f"{_WHOLE[row.prover]}: {_IS[_how(row)]}" for row in self._claims if row.prover in _WHOLE]
         lines = [
             f"the verdict is {verdict.status} [{code}]: {self._meaning(code)}",
             f"  compared: {'; '.join(listed) or 'nothing, for nothing had to be computed'}",
-            *self._next(code, {}),
+            *self._next(code),
         ]
         yield Explained("", "", _WORDS[_status(verdict)], code, tuple(lines))
         shown = sorted((row for row in self._claims if row.status != "verified"), key=_urgency)
@@ -253,7 +253,7 @@ class _Explainer:
             return
         verdict = self._verdict
         code = verdict.code or Code.NOT_ASKED
-        lines = [*head, f"  it was not compared: {verdict.reason}", *self._next(code, {})]
+        lines = [*head, f"  it was not compared: {verdict.reason}", *self._next(code)]
         yield Explained(name, path, _WORDS[_status(verdict)], code, tuple(lines), ())
 
     def _by_itself(self, old: ir.Value | None, new: ir.Value | None) -> tuple[Code | None, str]:
@@ -338,14 +338,12 @@ class _Explainer:
 
     def _explained(self, name: str, row: Evidence, more: Sequence[str] = ()) -> Explained:
         where = f" in {row.graph}" if row.graph else ""
-        what = _names(row.outputs, quoted=False) if row.prover == "part" else "the whole models"
+        what = _names(row.outputs, quoted=False) if row.prover == "part" else _WHOLE[row.prover]
         lines = [f"{what}{where}: {_how(row)} [{row.code}]: {self._meaning(row.code)}", *more]
         if row.prover == "part":
             lines.append(f"  where: {row.label}")
             lines.append(f"  from: {_names(row.boundary) if row.boundary else 'stored numbers alone'}")
             lines += self._earlier(row)
-        elif row.prover == "runtime" and (row.experiments or row.status == "verified"):
-            lines.append("  how: a runtime computed both models, from inputs to outputs")
         lines += [f"  on {line}" for line in _runs(row)]
         if row.faults and row.status != "failed":
             count = "none of them" if row.hidden == row.faults else f"not all of them ({row.hidden} are left)"
@@ -357,7 +355,7 @@ class _Explainer:
             lines.append(f"  found: {row.note}")
         lines += self._end_to_end(name) if row.prover != "part" else ()
         if row.status != "verified":
-            lines += self._next(row.code, row.data)
+            lines += self._next(row.code)
         return Explained(name, row.graph, _how(row), row.code, tuple(lines), (row,))
 
     def _earlier(self, row: Evidence) -> Iterator[str]:
@@ -374,7 +372,7 @@ class _Explainer:
                 found = f"differs by {row.relative:.1e} of its largest value; {row.allowed:.1e} is allowed"
                 yield f"  end to end: {name} {found}"
 
-    def _next(self, code: Code, data: Mapping[str, object]) -> list[str]:
+    def _next(self, code: Code) -> list[str]:
         """Say what would close a claim, with the option and its value."""
         remedy = MEANINGS[code].remedy
         if code is Code.DIFFERS and self._verdict.tolerance is not None:
@@ -382,8 +380,8 @@ class _Explainer:
         if code in (Code.TESTED, Code.SAME, Code.CONSTANT, Code.IN_WHOLE) or not remedy:
             return []
         if code is Code.TIME:
-            enough = data.get("verify_seconds", self._seconds())
-            return [f"{_NEXT}--verify-seconds {enough}"] if enough else [f"{_NEXT}{remedy}"]
+            limits = [row.data["verify_seconds"] for row in self._claims if "verify_seconds" in row.data]
+            remedy = f"Raise the limit with --verify-seconds {max(limits)}." if limits else remedy
         inputs = self._models.before.required_inputs()
         arrays = ", ".join(f"{value.name} ({_shape(value)})" for value in inputs[:_FEW])
         if "--data" in remedy and inputs:
@@ -397,9 +395,6 @@ class _Explainer:
         """Return what a code says; with a tolerance, what is allowed does not follow from rounding."""
         within = {Code.DIFFERS: "a result differs by more than the tolerance", Code.TESTED: "the results are within it"}
         return within.get(code, MEANINGS[code].text) if self._verdict.tolerance is not None else MEANINGS[code].text
-
-    def _seconds(self) -> object:
-        return next((row.data["verify_seconds"] for row in self._claims if "verify_seconds" in row.data), None)
 
 
 def _has(part: Subgraph, value: ir.Value) -> bool:

@@ -225,7 +225,7 @@ def test_a_limit_on_the_clock_names_the_limit_that_would_do() -> None:
     before, after = (model(body, {"W": weight * k}) for k in (1, 2))
     found = verdict_on(before, after, "", depth="auto", verify_seconds=1)
     if found.code is Code.TIME:
-        assert "next: --verify-seconds " in text(found)
+        assert "next: Raise the limit with --verify-seconds " in text(found)
     assert found.explanation
 
 
