@@ -93,6 +93,8 @@ ROWS: Mapping[str, Row] = {
     "data": Row(f"{OUT} --json", "--data x.npz"),
     "samples": Row(f"{OUT} --json --verify full", "--samples 12"),
     "seed": Row(f"{OUT} --json", "--seed 1"),
+    "explain": Row(OUT, "--explain"),
+    "save": Row(f"{OUT} --explain batchnormalization2", "--save part"),
     "report": Row(OUT, "--report why.json"),
     "as_json": Row(OUT, "--json"),
     "external_data": Row(OUT, "--external-data weights"),

@@ -124,6 +124,8 @@ def test_equal_settings_have_equal_text() -> None:
         "verify_seconds": 300,
         "runtime": "onnxruntime",
         "tolerance": None,
+        "explain": None,
+        "save": None,
     }
 
 

@@ -22,20 +22,22 @@ def version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 def _words() -> list[str]:
     from bnfold.cli import explanation
+    from bnfold.verification.codes import WORDS
 
     facts = explanation.codes()
-    return [*facts["codes"], *facts["rewrites"], *explanation.known_operators()]
+    return [*facts["codes"], *WORDS, *facts["verification"], *facts["rewrites"], *explanation.known_operators()]
 
 
 @click.command(cls=Command)
-@click.argument("word", metavar="[CODE|REWRITE|OPERATOR]", required=False, shell_complete=among(_words))
+@click.argument("word", metavar="[CODE|VERDICT|REWRITE|OPERATOR]", required=False, shell_complete=among(_words))
 @option("as_json", help="Print the same as JSON on standard output.")
 def explain(word: str | None, *, as_json: bool) -> None:
-    """Explain a reason code, a rewrite, or what bnfold knows of an operator.
+    """Explain a code, a word such as unverified, a rewrite, or what bnfold knows of an operator.
 
-    Of a reason: what it means, what you can do, and an example. Of a rewrite: what it does, and how equal its result
-    is. Of an operator: how the scale and shift of a BatchNormalization pass it, its versions, and what verification
-    knows of it. Without an argument: all codes and rewrites.
+    Of a reason: what it means, what you can do, and an example. Of a verdict (verified, unverified, failed): what it
+    means, and its codes. Of a rewrite: what it does, and how equal its result is. Of an operator: how the scale and
+    shift of a BatchNormalization pass it, its versions, and what verification knows of it. Without an argument: all
+    codes and rewrites.
     """
     from bnfold.cli import explanation
 

@@ -23,10 +23,11 @@ FOLDING = (
 STEPS = ("no_simplify", "group_norm", "simplify", "step_seconds")
 READING = ("legacy_mode", "force_inference", "saved_var")
 CHECKING = ("inputs", "data", "samples", "seed", "runtime", "verify_seconds")
+EXPLAINING = ("explain", "save")
 REPORTING = ("report", "as_json")
 WRITING = (
-    *REPORTING, "external_data", "size_threshold", "in_place", "no_verify", "depth", "require_verified", "keep_failed",
-    "latency", "exclude", "jobs", "scheduler", "force", "quiet", "verbose", "dry_run",
+    *EXPLAINING, *REPORTING, "external_data", "size_threshold", "in_place", "no_verify", "depth", "require_verified",
+    "keep_failed", "latency", "exclude", "jobs", "scheduler", "force", "quiet", "verbose", "dry_run",
 )  # fmt: skip
 
 PATH = click.Path(readable=False)  # what cannot be read is no wrong usage
@@ -159,6 +160,7 @@ def _inspect(args: Invocation) -> None:
     "tolerance",
     *CHECKING,
     option("depth", type=click.Choice(["auto", "full", "local"])),
+    *EXPLAINING,
     option("as_json", help="Print the verdict as JSON on standard output."),
     option("report", help="Write the verdict, and what differs between the models: JSON or HTML."),
     option(
@@ -188,6 +190,7 @@ def verify(args: Invocation) -> None:
         publish.to_stdout(verdict.to_json())
     else:
         terminal.verdict(verdict, verbose=args.run.verbose)
+        terminal.explanation(verdict)
     terminal.wrote_reports(args.run.report)
     if not args.run.as_json:
         terminal.next_step(verdict)
@@ -235,7 +238,7 @@ def diff(args: Invocation) -> None:
 @click.argument("command", nargs=-1, required=True, metavar="-- COMMAND {input} {output}", type=click.UNPROCESSED)
 @takes(
     "tolerance", "step_seconds", *CHECKING, option("depth", type=click.Choice(["auto", "full", "local"])),
-    "external_data", "size_threshold", "in_place", "as_json", "quiet",
+    *EXPLAINING, "external_data", "size_threshold", "in_place", "as_json", "quiet",
 )  # fmt: skip
 def run(args: Invocation) -> None:
     """Run an external tool on a model, and keep its output only if it is equivalent.
@@ -244,15 +247,25 @@ def run(args: Invocation) -> None:
     only if it is numerically equivalent to IN.
     """
     from bnfold.cli import publish
+    from bnfold.errors import StepRefused
     from bnfold.pipeline import command
+    from bnfold.pipeline.chain import StepRow
 
     if args.is_many or STREAM in (args.source, args.output):
         raise click.UsageError("IN and OUT are one file each")
     files = Path(args.source), args.delivery
-    with progress_bar(enabled=not args.run.quiet) as progress:
-        before, row, written = command.run_command(*files, args.run.command, args.options, args.checks, progress)
+    try:
+        with progress_bar(enabled=not args.run.quiet) as progress:
+            before, row, written = command.run_command(*files, args.run.command, args.options, args.checks, progress)
+    except StepRefused as refusal:
+        if isinstance(refusal.step, StepRow):
+            terminal.explanation(refusal.step.verdict)
+        raise
     if args.run.as_json:
-        publish.to_stdout(row.to_json())
+        asked = {"explanation": row.verdict.to_json()["explanation"]} if row.verdict and row.verdict.explanation else {}
+        publish.to_stdout({**row.to_json(), **asked})
+    else:
+        terminal.explanation(row.verdict)
     if not args.run.quiet:
         terminal.steps(before, [row])
         terminal.wrote(written)
@@ -264,6 +277,9 @@ main.add_command(about.completion)
 
 def _run(args: Invocation) -> None:
     """Process one model, or many, and report on it."""
+    if args.checks.explain is not None and (args.is_many or args.run.dry_run):
+        why = "--dry-run compares nothing" if args.run.dry_run else "they are for one model; name one file"
+        raise click.UsageError(f"--explain and --save cannot be used here: {why}")
     if args.run.dry_run:
         _inspect(args._replace(output="", checks=replace(args.checks, depth="none", runtime="none")))
     single.check(args)
@@ -280,6 +296,7 @@ def _run(args: Invocation) -> None:
         from bnfold import ir
 
         sys.stdout.buffer.write(ir.encode(outcome.model))
+    terminal.explanation(outcome.verdict, stderr=args.output == STREAM or args.run.as_json)
     run = args.run
     if not run.quiet or is_refused or outcome.status == "unverified" or outcome.report.wrong_rewrites:
         terminal.summary(outcome, verbose=run.verbose, quiet=run.quiet, is_refused=is_refused)

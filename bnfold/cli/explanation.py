@@ -1,4 +1,4 @@
-"""What `bnfold explain` says of a reason code, a rewrite or an operator: facts for programs, and lines for people."""
+"""What `bnfold explain` says of a code, a rewrite, a verdict or an operator: facts for programs, lines for people."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any
 from bnfold.errors import WrongUsage
 from bnfold.report import rewrites
 from bnfold.report.reasons import Reason
+from bnfold.verification.codes import MEANINGS, WORDS, Code
 
 _WIDTH = 100
 Facts = dict[str, Any]
 
 
 def explained(word: str) -> Facts:
-    """Return what is known of a reason code, a rewrite or an operator.
+    """Return what is known of a reason, of a verdict and its codes, of a rewrite or an operator.
 
     Raises:
         WrongUsage: It is none of them; the error names what is spelled most like it.
@@ -29,20 +30,25 @@ def explained(word: str) -> Facts:
     reasons = {reason.code: reason for reason in Reason}
     if code in reasons:
         return _reason(reasons[code])
+    if code in WORDS:
+        return _word(code)
+    if code in map(str, Code):
+        return _finding(Code(code))
     if (rewrite := rewrites.rewrite_named(code, operators.get(code.partition("-")[2], ""))) is not None:
         return _rewrite(rewrite)
     if (name := operators.get(word.lower())) is not None:
         return _operator(name)
-    names = {**operators, **{each: each for each in (*reasons, *rewrites.NAMED)}}
+    names = {**operators, **{each: each for each in (*reasons, *rewrites.NAMED, *WORDS, *map(str, Code))}}
     near = [names[match] for match in get_close_matches(word.lower(), names, 3)]
     hint = f"; did you mean {' or '.join(near)}?" if near else "; `bnfold explain` lists the codes"
-    raise WrongUsage(f"{word!r} is neither a reason code nor a rewrite nor an operator of ONNX{hint}")
+    raise WrongUsage(f"{word!r} is neither a code nor a rewrite nor an operator of ONNX{hint}")
 
 
 def codes() -> Facts:
-    """Return every reason code with its sentence, and every rewrite with its title."""
+    """Return every reason code with its sentence, every code of verification, and every rewrite with its title."""
     named = {name: rewrite.general_title for name, rewrite in rewrites.NAMED.items()}
-    return {"codes": {reason.code: reason.value for reason in Reason}, "rewrites": named}
+    verdicts = {str(code): MEANINGS[code].text for word in WORDS.values() for code in word.codes}
+    return {"codes": {reason.code: reason.value for reason in Reason}, "verification": verdicts, "rewrites": named}
 
 
 def known_operators() -> list[str]:
@@ -55,14 +61,21 @@ def known_operators() -> list[str]:
 
 def lines(facts: Facts) -> Iterator[str]:
     """Yield the same facts for people."""
-    if "codes" in facts:
+    if "verification" in facts:
         yield from (f"{code:<24}{text}" for code, text in facts["codes"].items())
+        for word in WORDS:
+            yield from ("", f"A result is {word} (`bnfold explain {word}`):")
+            yield from (f"{code:<24}{facts['verification'][code]}" for code in WORDS[word].codes)
         yield ""
         yield from (f"{name:<28}{title}" for name, title in facts["rewrites"].items())
         yield ""
         yield "bnfold explain CODE says more about one of them, bnfold explain OPERATOR about an operator such as Conv."
         return
-    if "rewrite" in facts:
+    if "verdict" in facts:
+        yield from _about_word(facts)
+    elif "verdicts" in facts:
+        yield from _about_finding(facts)
+    elif "rewrite" in facts:
         yield from _about_rewrite(facts)
     else:
         yield from _about_reason(facts) if "code" in facts else _about_operator(facts)
@@ -87,6 +100,27 @@ def _about_rewrite(facts: Facts) -> Iterator[str]:
     yield from _wrapped(f"Its result is {rewrites.statement(facts['rounds'])}")
     yield ""
     yield from _wrapped(rewrites.how_to_disable(facts["rewrite"]))
+
+
+def _word(word: str) -> Facts:
+    return {"verdict": word, "text": WORDS[word].text, "codes": [_finding(code) for code in WORDS[word].codes]}
+
+
+def _about_word(facts: Facts) -> Iterator[str]:
+    yield from _wrapped(f"{facts['verdict']}: {facts['text']}")
+    for code in facts["codes"]:
+        yield ""
+        yield from _about_finding(code)
+
+
+def _finding(code: Code) -> Facts:
+    verdicts = [word for word, (_, codes) in WORDS.items() if code in codes]
+    return {"code": str(code), "verdicts": verdicts, "text": MEANINGS[code].text, "remedy": MEANINGS[code].remedy}
+
+
+def _about_finding(facts: Facts) -> Iterator[str]:
+    yield from _wrapped(f"{facts['code']} ({', '.join(facts['verdicts'])}): {facts['text']}")
+    yield from _wrapped(f"What you can do: {facts['remedy']}", "  ") if facts["remedy"] else ()
 
 
 def _reason(reason: Reason) -> Facts:

@@ -110,7 +110,7 @@ GROUPS = {
     "Old files": ("legacy_mode", "force_inference"),
     "Verification": (
         *("depth", "no_verify", "require_verified", "tolerance", "inputs", "data", "runtime", "verify_seconds"),
-        "values",
+        *("explain", "save", "values"),
     ),
     "Output": (
         "report",

@@ -61,6 +61,12 @@ def _tolerance(text: str) -> float | str:
     raise click.BadParameter(f"{text!r} is neither a positive number nor 'float16' or 'bfloat16'")
 
 
+def _value(text: str) -> str:
+    if text.endswith((".onnx", ".xml")):
+        raise click.BadParameter(f"took the model {text} for a value's name; write --explain behind the models")
+    return text
+
+
 def _report(text: str) -> str:
     if not text.endswith((".json", ".html")):
         raise click.BadParameter(f"{text!r} ends neither in .json nor in .html")
@@ -149,6 +155,8 @@ FORMS: dict[str, dict[str, Any]] = {
     "inputs": {"type": _shape, "metavar": "NAME=SHAPE", "multiple": True, "callback": lambda *given: dict(given[2])},
     "data": {"type": click.Path(exists=True)},
     "tolerance": {"type": _tolerance, "show_default": False, "metavar": "T|FLOAT16|BFLOAT16"},
+    "explain": {"type": _value, "metavar": "[VALUE]", "is_flag": False, "flag_value": "", "show_default": False},
+    "save": {"type": click.Path(file_okay=False), "metavar": "DIR"},
     "report": {"type": _report, "metavar": "FILE.JSON|FILE.HTML", "multiple": True},
     "size_threshold": {"metavar": "BYTES"},
     "exclude": {"metavar": "PATTERN", "multiple": True},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bnfold.batch.addresses import STREAM
 from bnfold.cli import latency, terminal
 from bnfold.cli.invocation import Invocation
 from bnfold.cli.progress import progress_bar
@@ -39,6 +40,7 @@ def process(args: Invocation, delivery: OutputOptions | None) -> Outcome:
             outcome: Any = failure.outcome
             publish_report(outcome, args)
             terminal.verdict(outcome.verdict, verbose=args.run.verbose)
+            terminal.explanation(outcome.verdict, stderr=args.output == STREAM or args.run.as_json)
             terminal.wrote_reports(args.run.report)
             raise
         except UpgradeBlocked as blocked:

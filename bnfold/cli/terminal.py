@@ -266,6 +266,15 @@ def verdict(found: Verdict, *, verbose: bool = False) -> None:
         say(f"  note: {note}")
 
 
+def explanation(found: Verdict | None, *, stderr: bool = False) -> None:
+    """Print what was asked of a verdict, on standard output unless that is for programs."""
+    for line in (line for each in found.explanation for line in each.lines) if found is not None else ():
+        if stderr:
+            say(line)
+        else:
+            click.echo(printable(line))
+
+
 def batch_summary(
     results: Sequence[FileResult],
     *,

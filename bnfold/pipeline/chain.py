@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bnfold import ir, log
-from bnfold.errors import BnfoldError, Unsupported
+from bnfold.errors import BadSetting, BnfoldError, Unsupported
 from bnfold.ir.tensor import RangeViolation
 from bnfold.pipeline import external_tools, formats, passes
 from bnfold.pipeline.context import key_of
@@ -132,6 +132,8 @@ class ToolChain:
                 verdict = self._compared(model, folder / external_tools.OUTPUT, report)
             status = _status(verdict)
             reason = f"{verdict.status}: {verdict.reason}" if verdict is not None and status == "rolled back" else ""
+        except BadSetting:
+            raise
         except external_tools.StepSkipped as problem:
             status, reason = "skipped", str(problem)
         except (external_tools.StepFailed, BnfoldError) as problem:
@@ -153,7 +155,7 @@ class ToolChain:
 
         found = verification.verdict_on_names(self.model, model)
         if found is not None:
-            return found
+            return verification.explained(found, self.model, model, self.checks)
         return formats.ONNX.verify(self.path, path, self.checks, self.progress, self.options, report)
 
 

@@ -141,7 +141,8 @@ class Onnx:
 
         if isinstance(after, ir.Model) and after.is_detached:
             reason = "the weights are in external data, and the model was not read from a file"
-            return verification.Verdict("unverified", reason, "nothing", code=verification.Code.NOT_COMPUTED)
+            verdict = verification.Verdict("unverified", reason, "nothing", code=verification.Code.NOT_COMPUTED)
+            return verification.explained(verdict, self.load(before), after, checks)
         is_rewrite = options is not None  # whose inputs have to keep their names
         options = options or Options()
         return verification.verify(

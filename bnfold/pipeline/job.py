@@ -60,7 +60,7 @@ def process(
         raise BadSetting("tolerance", "a tolerance is for verify and run; bnfold's own rewrites have none")
     if delivery is not None:
         path_conflicts.check_target(source, delivery)
-    tell = progress or (lambda *_: None)
+    tell, given = progress or (lambda *_: None), options
 
     def attempt(
         withheld: frozenset[Key], options: Options, delivery: OutputOptions | None, trial: VerifyOptions | None = None
@@ -75,7 +75,9 @@ def process(
             run = partial(passes.rewrite, progress=None if trial else tell, withheld=withheld, runtime=checks.runtime)
             done = kind.rewrite(model, options, run)
         done.size_before = size
-        outcome = Outcome(model, done, options, trial or checks, source, seconds=seconds)
+        # Files that show what a wrong simplification did stay when the result without it is verified.
+        asked = checks if options.disable == given.disable else replace(checks, save=None)
+        outcome = Outcome(model, done, options, trial or asked, source, seconds=seconds)
         if trial is not None:
             check_range(model)
             return replace(outcome, verdict=kind.verify(source, model, trial, None, options, done))
@@ -251,7 +253,8 @@ def _simplified(
         outcome = _advised(_verified(outcome, own, delivery, progress), own, again)
         count_products(outcome)
         options = replace(outcome.options, fix_shapes={})  # they are fixed in what the steps start from
-        steps = chain.ToolChain(own, ir.load(own), folder, options, outcome.checks, progress)
+        checks = replace(outcome.checks, explain=None, save=None)  # what is asked is asked about the result so far
+        steps = chain.ToolChain(own, ir.load(own), folder, options, checks, progress)
         with _timed(outcome.seconds, "simplify"):
             rows = steps.run([begun, *others], outcome.report, outcome.verdict, sum(outcome.seconds.values()))
         yield replace(outcome, steps=rows, model=steps.model)

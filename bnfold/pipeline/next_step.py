@@ -93,6 +93,7 @@ def next_step(case: Case) -> NextStep | None:
     """Return what a caller can do; None if the result is verified."""
     if case.verdict.verified:
         return None
+    case = replace(case, checks=replace(case.checks, explain=None, save=None))  # which are asked of the result itself
     until = time.monotonic() + SHARE * budget_of(case.checks.verify_seconds)
     kind = _narrower(case)
     if kind:

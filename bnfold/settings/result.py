@@ -89,6 +89,20 @@ class VerifyOptions(Checked):
             "another width. For ``bnfold.verify`` and ``bnfold.run``: results of bnfold's own rewrites have none.",
         ),
     )
+    explain: str | None = field(
+        default=None,
+        metadata=about(
+            "Say what stands behind the verdict: of one value of either model, or of all that is open or differs.",
+            "``Verdict.explanation`` has the answer. An empty text asks for all that is open or differs.",
+        ),
+    )
+    save: Path | None = field(
+        default=None,
+        metadata=about(
+            "Save what --explain is about in this folder: a small model before and after, and inputs that show it.",
+            "Without ``explain``, the first part that differs, or else the first that is open.",
+        ),
+    )
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
@@ -98,6 +112,10 @@ class VerifyOptions(Checked):
             )
         if self.tolerance is not None and self.depth == "local":
             raise BadSetting("tolerance", "a tolerance is for whole models; leave out --verify local")
+        if self.save is not None and self.explain is None:
+            object.__setattr__(self, "explain", "")
+        if self.explain is not None and self.depth == "none":
+            raise BadSetting("explain", "nothing is compared, so there is nothing to explain")
         if self.runtime == "openvino" and find_spec("openvino") is None:
             raise BadSetting("runtime", "openvino is not installed: pip install openvino")
 

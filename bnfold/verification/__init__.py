@@ -21,26 +21,30 @@ from bnfold.settings import VerifyOptions
 from bnfold.verification.changes.moved_names import with_original_names
 from bnfold.verification.changes.pairing import paired
 from bnfold.verification.changes.renamed import verdict_on_names
-from bnfold.verification.claims import Evidence, Experiment
+from bnfold.verification.claims import Evidence, Experiment, Ledger
 from bnfold.verification.codes import Code
+from bnfold.verification.explaining import ComparedModels, with_explanation
 from bnfold.verification.inputs.cost import session_seconds
 from bnfold.verification.inputs.data import load_data
 from bnfold.verification.policy import judge
 from bnfold.verification.request import RUNTIME_SHARE, Clock, Request, budget_of
 from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.threads import one_thread
+from bnfold.verification.saving import nothing_saved, require_free, save
 from bnfold.verification.unscaled import Scaled
-from bnfold.verification.verdict import Location, NextStep, OutputRow, RuntimeRow, Verdict
+from bnfold.verification.verdict import Explained, Location, NextStep, OutputRow, RuntimeRow, Verdict
 
 __all__ = [
     "Code",
     "Evidence",
     "Experiment",
+    "Explained",
     "Location",
     "NextStep",
     "OutputRow",
     "RuntimeRow",
     "Verdict",
+    "explained",
     "start",
     "verdict_on_names",
     "verify",
@@ -115,11 +119,31 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         scaled=scaled or {},
         chose_version=chose_version,
         progress=progress or (lambda _phase, _done, _total: None),
+        ledger=Ledger(keeps=checks.save is not None),
     )
+    models = ComparedModels(request.before, request.after, new, request.scaled)
+    if checks.explain:
+        models.require(checks.explain)
+    if checks.save is not None:
+        require_free(checks.save, [file for file in (_file(before), _file(after), checks.data) if file is not None])
     start(checks, request.before)
     with one_thread():
-        verdict = judge(request)
+        verdict = with_explanation(judge(request), models, checks)
+        if checks.save is not None:
+            verdict = save(verdict, models, request, checks.save)
     return replace(verdict, notes=(*verdict.notes, *notes)) if notes else verdict
+
+
+def explained(verdict: Verdict, before: ir.Model, after: ir.Model, checks: VerifyOptions) -> Verdict:
+    """Return a verdict that needed no comparison, with the explanation that was asked for.
+
+    Raises BadSetting if neither model has the value that was asked about.
+    """
+    models = ComparedModels(before, after)
+    if checks.explain:
+        models.require(checks.explain)
+    verdict = with_explanation(verdict, models, checks)
+    return verdict if checks.save is None else nothing_saved(verdict)
 
 
 def _at_fixed_sizes(old: ir.Model, checks: VerifyOptions, fixed: Mapping[str, Sequence[int]]) -> VerifyOptions:

@@ -6,7 +6,7 @@ data: a code, numbers, and what was tried. Verdicts, reports and `--explain` are
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -15,6 +15,8 @@ from bnfold.verification.codes import Code
 
 Status = Literal["verified", "failed", "skipped"]
 Prover = Literal["interface", "part", "whole", "runtime", "checker"]
+Feeds = Mapping[str, Any]
+"""Arrays by the names of the values that they are fed to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,9 @@ class Evidence:
         boundary: The values that both sides were computed from.
         prover: What was asked.
         experiments: What was run, in order.
+        faults: How many possible faults the results had to show: a wrong weight, attribute or size, each tried in turn.
+        hidden: How many of them no result has shown.
+        example: The first of those, in words.
     """
 
     label: str
@@ -97,6 +102,9 @@ class Evidence:
     boundary: tuple[str, ...] = ()
     prover: Prover = "part"
     experiments: tuple[Experiment, ...] = ()
+    faults: int = 0
+    hidden: int = 0
+    example: str = ""
 
     @property
     def why(self) -> Why:
@@ -108,21 +116,63 @@ class Evidence:
         return replace(self, status="skipped", code=why.code, note=why.text, data=why.data)
 
 
-class Ledger:
-    """All evidence, in the order in which it was found."""
+def about_whole(
+    outputs: Sequence[str],
+    status: Status,
+    why: Why,
+    experiments: tuple[Experiment, ...] = (),
+    prover: Prover = "whole",
+) -> Evidence:
+    """Return evidence on the whole models: that their outputs are right, whatever callers feed."""
+    row = Evidence("the whole models", "", tuple(outputs), status, note=why.text, code=why.code, data=why.data)
+    worst = max(experiments, key=lambda run: run.relative, default=None)
+    if worst is not None:
+        row = replace(row, relative=worst.relative, allowed=worst.allowed)
+    return replace(row, prover=prover, experiments=experiments)
 
-    def __init__(self) -> None:
+
+@dataclass(slots=True)
+class Runs:
+    """The experiments of one claim, in order, and what each of them was fed, if it ``keeps`` that."""
+
+    keeps: bool = False
+    experiments: list[Experiment] = field(default_factory=list)
+    feeds: list[Feeds] = field(default_factory=list)
+
+    def add(self, run: Experiment, feeds: Feeds) -> None:
+        """Note an experiment."""
+        self.experiments.append(run)
+        if self.keeps:
+            self.feeds.append(feeds)
+
+
+class Ledger:
+    """All evidence, in the order in which it was found; if it ``keeps`` them, the inputs of each experiment as well."""
+
+    def __init__(self, *, keeps: bool = False) -> None:
+        self.keeps = keeps
         self._entries: list[Evidence] = []
+        self._feeds: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Sequence[Feeds]] = {}
 
     def __iter__(self) -> Iterator[Evidence]:
         return iter(self._entries)
 
-    def enter(self, evidence: Evidence) -> Evidence:
-        """Add evidence, and log it; return it."""
+    def feeds(self, evidence: Evidence) -> Sequence[Feeds]:
+        """Return what the experiments of a claim were fed, in their order; nothing if that was not kept."""
+        return self._feeds.get(_key(evidence), ())
+
+    def enter(self, evidence: Evidence, feeds: Sequence[Feeds] = ()) -> Evidence:
+        """Add evidence, and log it; return it. ``feeds`` are the inputs of its experiments."""
         self._entries.append(evidence)
+        if self.keeps:
+            self._feeds[_key(evidence)] = tuple(feeds)
         claim = f"{evidence.label} in {evidence.graph}" if evidence.graph else evidence.label
         found = evidence.status, evidence.code, evidence.note
         log.debug(__name__, "%s: %s: %s [%s] %s", evidence.prover, claim, *found)
         for run in evidence.experiments:
             log.debug(__name__, "  %s numbers at %s: %s %s", run.numbers, dict(run.shapes), run.found, run.note)
         return evidence
+
+
+def _key(evidence: Evidence) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    return evidence.graph, evidence.outputs, evidence.boundary

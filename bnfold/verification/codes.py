@@ -152,3 +152,41 @@ MEANINGS: dict[Code, CodeText] = {
         "Compare the result in your own runtime.",
     ),
 }
+
+
+VERIFIED = (Code.SAME, Code.CONSTANT, Code.TESTED, Code.IN_WHOLE)
+FAILED = (
+    *(Code.DIFFERS, Code.NOT_EQUAL, Code.OTHER_FORM, Code.DOES_NOT_RUN),
+    *(Code.INTERFACE, Code.INVALID, Code.REFUSED, Code.LESS_PRECISE),
+)
+UNVERIFIED = tuple(code for code in Code if code not in (*VERIFIED, *FAILED))
+
+
+class Word(NamedTuple):
+    """What a word of a verdict means, and the codes under it."""
+
+    text: str
+    codes: tuple[Code, ...]
+
+
+WORDS: dict[str, Word] = {
+    "verified": Word(
+        "Each output of the rewritten model is right, whatever callers feed. A value is right if the same operator "
+        "computes it from values that are right, or if it follows from stored numbers, which were evaluated and are "
+        "equal. Anything else was computed in both models, on inputs on which a fault would show, and agrees but for "
+        "what rounding explains.",
+        VERIFIED,
+    ),
+    "unverified": Word(
+        "No difference was found, but something could not be compared, or a fault in it might not have shown. The "
+        "result may be right. --explain says which value is open, and why.",
+        UNVERIFIED,
+    ),
+    "failed": Word(
+        "A difference was found that rounding does not explain, or the rewritten model cannot take the original's "
+        "place. bnfold never writes such a result. --explain says which value differs, and --save writes a small "
+        "model that shows it.",
+        FAILED,
+    ),
+}
+"""The words of a verdict."""

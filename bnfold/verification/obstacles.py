@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from bnfold import reference
 from bnfold.errors import BadInput
-from bnfold.verification.claims import Why
+from bnfold.verification.claims import Feeds, Why
 from bnfold.verification.codes import Code
 
 
 class Obstacle(Exception):
-    """Ends an experiment; ``why`` is the reason."""
+    """Ends an experiment; ``why`` is the reason, and ``feeds`` are the inputs on which it showed, if any."""
 
-    def __init__(self, why: Why) -> None:
+    def __init__(self, why: Why, feeds: Feeds | None = None) -> None:
         super().__init__(why.text)
-        self.why = why
+        self.why, self.feeds = why, feeds
 
 
 class Impossible(Obstacle):

@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from bnfold import log
 from bnfold.ir.time_limit import LimitStruck, ends_at, look_at_clock
 from bnfold.verification import sentences
 from bnfold.verification.changes.control_flow import in_one_form
 from bnfold.verification.changes.interface import flaw, interface_fault
-from bnfold.verification.claims import Evidence, Experiment, Why
+from bnfold.verification.claims import Evidence, Experiment, Why, about_whole
 from bnfold.verification.claims import Status as EvidenceStatus
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import original_in_one_form
@@ -31,14 +32,13 @@ from bnfold.verification.obstacles import Broken, Impossible
 from bnfold.verification.parts import Parts, check_parts, cut_off
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
+from bnfold.verification.tolerance.compare import shape_of
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.verdict import Status, Verdict
 
 if TYPE_CHECKING:
     from bnfold.verification.end_to_end.examine import Whole
     from bnfold.verification.end_to_end.ort_check import Guard
-
-_WHOLE = "the whole models"
 
 SubgraphPair = Callable[[], SubgraphVerifier]
 """Makes what compares the changed parts, on first use."""
@@ -73,13 +73,15 @@ def judge(request: Request) -> Verdict:
             verdict = _judged(request)
     except LimitStruck:
         over = request.clock.over()
-        request.ledger.enter(_about_whole(request, "skipped", over))
+        request.ledger.enter(about_whole(request.outputs, "skipped", over))
         verdict = verdict_of(request, "unverified", over, "nothing")
+    log.debug(__name__, "%s, decided by %s [%s]: %s", verdict.status, verdict.decided_by, verdict.code, verdict.reason)
     return replace(verdict, ledger=tuple(request.ledger))
 
 
 def _judged(request: Request) -> Verdict:
     is_within = request.checks.tolerance is not None
+    _next(request, "inputs and outputs", "they cost nothing to compare")
     fault = interface_fault(request.before, request.after, any_float=is_within)
     if fault:
         return verdict_of(request, "failed", Why(Code.INTERFACE, fault), "interface")
@@ -90,6 +92,8 @@ def _judged(request: Request) -> Verdict:
     if is_within:
         from bnfold.verification.end_to_end.within import judge_within
 
+        _next(request, "the whole models in a runtime", f"a tolerance of {request.checks.tolerance} was asked for")
+
         # It ran both models; a note says if the runtime did not run the original.
         return as_declared(request, None, judge_within(request), lambda: TAKEN)
     with request.clock.phase("weights"):
@@ -98,6 +102,12 @@ def _judged(request: Request) -> Verdict:
     with start_opinion(request) as opinion:
         layered = _in_layers(request, draws, subgraphs, opinion)
         return layered if isinstance(layered, Verdict) else _in_depth(request, draws, subgraphs, opinion, layered)
+
+
+def _next(request: Request, what: str, why: str) -> None:
+    """Log what is compared next, why, and how much of the counted seconds is used."""
+    used = f"{request.clock.work.seconds:.3g} of {request.clock.budget:.0f} counted seconds used"
+    log.debug(__name__, "next: %s (%s): %s", what, used, why)
 
 
 def _verifier(request: Request, draws: PerturbedWeights) -> SubgraphVerifier:
@@ -112,12 +122,21 @@ def _in_depth(
     request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, opinion: Opinion, asked: Dearer
 ) -> Verdict:
     """Compare the whole models in float64, and by parts the changes that this comparison would not show."""
+    cost = "it is cheap enough to begin with" if request.checks.depth == "auto" else f"--verify {request.checks.depth}"
+    _next(request, "the whole models in float64", str(asked.why or cost))
     try:
         whole, obstacle = _whole(request, draws, differed=asked.differed)
     except Broken as finding:
-        request.ledger.enter(_about_whole(request, "failed", finding.why))
+        fed = [] if finding.feeds is None else [finding.feeds]
+        shapes = [{name: shape_of(array) for name, array in feeds.items()} for feeds in fed]
+        runs = tuple(Experiment(each, "drawn", finding.why.code, note=finding.why.text) for each in shapes)
+        request.ledger.enter(about_whole(request.outputs, "failed", finding.why, runs), fed)
         return _unless_empty(request, verdict_of(request, "failed", finding.why, "float64"))
-    parts = asked.parts if whole is None and asked.parts is not None else _parts(request, subgraphs, whole)
+    has_parts = whole is None and asked.parts is not None
+    if not has_parts:
+        why = obstacle or (whole and (whole.fault or whole.doubt)) or "for changes that the whole models do not show"
+        _next(request, "each changed part in float64", str(why))
+    parts = asked.parts if has_parts and asked.parts is not None else _parts(request, subgraphs, whole)
     verdict = conclude(request, whole, obstacle, parts)
     if asked.fault is not None and verdict.verified and whole is None:
         reason = f"the parts agree, but {asked.fault}"
@@ -161,6 +180,8 @@ def _in_layers(
     with start_guard(request, draws) as wait:
         if wait is None:
             return Dearer()
+        cheaper = "the whole models in float64 are dearer; a runtime runs them beside it"
+        _next(request, "each changed part in float64", cheaper)
         parts = _parts(request, subgraphs, None, True)
         with request.clock.phase("witness"):
             found = wait()
@@ -182,26 +203,14 @@ def _in_layers(
 
 def _by_runtime(request: Request, found: Guard) -> Evidence:
     """Return the evidence of a runtime on the whole models, which decides nothing by itself."""
-    row = Evidence(_WHOLE, "", _outputs(request), "verified", prover="runtime")
+    about = partial(about_whole, request.outputs, prover="runtime")
     if found.fault is not None:
-        return replace(row, status="failed", code=found.fault.code, note=found.fault.text)
+        return about("failed", found.fault)
     if (why := found.doubt or found.left_out) is not None:
-        return row.opened(why)
+        return about("skipped", why)
     if found.witness is None:
-        return row.opened(Why(Code.NOT_ASKED, "no runtime was asked"))
-    return replace(row, note=f"{found.witness.witness}: {'; '.join(found.witness.notes)}")
-
-
-def _about_whole(
-    request: Request, status: EvidenceStatus, why: Why, experiments: tuple[Experiment, ...] = ()
-) -> Evidence:
-    """Return evidence on the whole models in float64."""
-    row = Evidence(_WHOLE, "", _outputs(request), status, note=why.text, code=why.code, data=why.data, prover="whole")
-    return replace(row, experiments=experiments)
-
-
-def _outputs(request: Request) -> tuple[str, ...]:
-    return tuple(value.name for value in request.before.graph.outputs)
+        return about("skipped", Why(Code.NOT_ASKED, "no runtime was asked"))
+    return about("verified", Why(Code.TESTED, f"{found.witness.witness}: {'; '.join(found.witness.notes)}"))
 
 
 def _whole(request: Request, draws: PerturbedWeights, *, differed: bool) -> tuple[Whole | None, Why | None]:
@@ -220,9 +229,10 @@ def _whole(request: Request, draws: PerturbedWeights, *, differed: bool) -> tupl
     else:
         why = whole.fault or whole.doubt or Why(Code.TESTED, sentences.agree(whole.rows, len(whole.seen)))
         status: EvidenceStatus = "failed" if whole.fault else "skipped" if whole.doubt else "verified"
-        request.ledger.enter(_about_whole(request, status, why, whole.experiments))
+        feeds = [sample.feeds for sample in whole.seen]
+        request.ledger.enter(about_whole(request.outputs, status, why, whole.experiments), feeds)
         return whole, None
-    request.ledger.enter(_about_whole(request, "skipped", obstacle))
+    request.ledger.enter(about_whole(request.outputs, "skipped", obstacle))
     return None, obstacle
 
 

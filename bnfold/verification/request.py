@@ -128,6 +128,11 @@ class Request:
         return found
 
     @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the original's outputs."""
+        return tuple(value.name for value in self.before.graph.outputs)
+
+    @property
     def sources(self) -> tuple[ir.Model | Path, ir.Model | Path]:
         """The two models for a runtime: a file if there is one, because a runtime reads files itself."""
         return self.once(_sources)

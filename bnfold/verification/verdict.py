@@ -12,6 +12,7 @@ from bnfold.verification.claims import Evidence
 from bnfold.verification.codes import Code
 
 Status = Literal["verified", "unverified", "failed"]
+How = Literal["same", "constant", "tested", "differs", "open"]
 
 TOO_FAR = "differs by more than rounding the new weights can cause"
 """The fault of an output that has the right shape and type …"""
@@ -103,6 +104,28 @@ class NextStep:
     tried: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What stands behind one value, or behind a verdict as a whole.
+
+    Attributes:
+        value: The value's name; empty if the answer is about the verdict, or about whatever is open or differs.
+        graph: The path of its graph; empty for the main graph.
+        how: ``same`` (the same operators compute it from values that are right), ``constant``, ``tested``, ``differs``
+            or ``open``.
+        code: The same, for programs.
+        lines: The answer for people.
+        claims: The evidence behind it, with what was run; none where nothing had to be.
+    """
+
+    value: str
+    graph: str
+    how: How
+    code: Code
+    lines: tuple[str, ...]
+    claims: tuple[Evidence, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Verdict:
     """``verified``: a test that covers every change passed. ``failed``: a difference that rounding cannot explain.
@@ -131,6 +154,7 @@ class Verdict:
         code: What decided, for programs; `bnfold explain CODE` says what it means. None where nothing was compared.
         ledger: All evidence, in the order in which it was found.
         next: What a caller can do about a result that is not verified; None if it was not asked for.
+        explanation: What `VerifyOptions.explain` asks for; empty if nothing was asked.
     """
 
     status: Status
@@ -148,6 +172,7 @@ class Verdict:
     code: Code | None = None
     ledger: tuple[Evidence, ...] = ()
     next: NextStep | None = None
+    explanation: tuple[Explained, ...] = ()
 
     @property
     def verified(self) -> bool:
@@ -175,9 +200,10 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types; numbers that JSON cannot express (nan, inf) become strings."""
-        document = {"summary": self.summary, **dataclasses.asdict(self)}
+        document = {"summary": self.summary, **dataclasses.asdict(dataclasses.replace(self, ledger=()))}
         del document["ledger"]
         for row in document["local"]:
-            del row["experiments"]
+            for name in ("experiments", "faults", "hidden", "example"):
+                del row[name]
         plain: dict[str, Any] = to_json(document)
         return plain

@@ -14,6 +14,7 @@ from bnfold.cli.commands import main
 from bnfold.report.advice import ADVICE
 from bnfold.report.reasons import Reason
 from bnfold.report.rewrites import NAMED, Rewrite
+from bnfold.verification.codes import MEANINGS, WORDS, Code
 from tests.conftest import MODELS
 
 
@@ -119,7 +120,7 @@ def test_an_unknown_word_is_answered_by_the_nearest(word: str, hint: str) -> Non
     result = run(word)
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert result.stderr.startswith(f"bnfold: '{word}' is neither a reason code nor a rewrite nor an operator of ONNX")
+    assert result.stderr.startswith(f"bnfold: '{word}' is neither a code nor a rewrite nor an operator of ONNX")
     assert hint in result.stderr
 
 
@@ -131,3 +132,48 @@ def test_a_run_that_prints_reasons_says_once_what_explains_them(tmp_path: Path) 
         assert re.search(r"`bnfold explain (negative-scale|shared-value)` says more", told)
     assert "bnfold explain" not in CliRunner().invoke(main, ["optimize", source, out, "--quiet"]).output
     assert "bnfold explain" not in CliRunner().invoke(main, ["inspect", str(MODELS / "bn9.onnx")]).output
+
+
+@pytest.mark.parametrize("code", Code)
+def test_a_code_of_a_verdict_is_explained(code: Code) -> None:
+    result = run(code)
+    assert result.exit_code == 0
+    told = together(result.stdout)
+    assert told.startswith(f"{code} (")
+    assert together(MEANINGS[code].text) in told
+    assert together(MEANINGS[code].remedy) in told
+    assert json.loads(run(code, "--json").stdout)["code"] == code
+
+
+@pytest.mark.parametrize("word", ["verified", "unverified", "failed", "UNVERIFIED", "Failed"])
+def test_a_word_of_a_verdict_is_explained_with_its_codes(word: str) -> None:
+    result, (text, codes) = run(word), WORDS[word.lower()]
+    assert result.exit_code == 0
+    told = together(result.stdout)
+    assert told.startswith(f"{word.lower()}: {text}")
+    assert all(f"{code} ({word.lower()}): {MEANINGS[code].text}" in told for code in codes)
+    assert [each["code"] for each in json.loads(run(word, "--json").stdout)["codes"]] == [*codes]
+
+
+def test_every_code_is_under_one_word_and_says_what_to_do() -> None:
+    listed = [code for word in WORDS.values() for code in word.codes]
+    assert sorted(listed) == sorted(Code)
+    assert {*MEANINGS} == {*Code}
+    assert all(MEANINGS[code].remedy for word in ("unverified", "failed") for code in WORDS[word].codes)
+
+
+def test_codes_of_verdicts_are_no_reasons_nor_rewrites() -> None:
+    assert not {*map(str, Code), *WORDS} & ({reason.code for reason in Reason} | {*NAMED})
+
+
+@pytest.mark.parametrize(("word", "near"), [("unverifed", "unverified"), ("fault-hiden", "fault-hidden")])
+def test_near_names_of_codes(word: str, near: str) -> None:
+    result = run(word)
+    assert result.exit_code == 2
+    assert f"did you mean {near}" in result.stderr
+
+
+def test_the_list_has_the_codes_of_verdicts() -> None:
+    told = run().stdout
+    assert "A result is unverified (`bnfold explain unverified`):\n" in told
+    assert all(f"\n{code} " in told for code in Code)

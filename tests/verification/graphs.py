@@ -58,6 +58,6 @@ def along(vector: Array, axis: int, rank: int) -> Array:
     return vector.reshape(shape)
 
 
-def single(array: Array) -> Array:
+def single(array: npt.ArrayLike) -> Array:
     """Rounded to float32, as a weight that came with the original is."""
     return np.asarray(array, np.float32)

@@ -59,17 +59,18 @@ def verify(
     Raises:
         BadInput: A file cannot be read, recorded data does not fit, or a shape is given for an input that does not
             exist.
-        BadSetting: A tolerance is given.
+        BadSetting: A tolerance is given, or a folder to save a part in.
     """
     if checks.tolerance is not None:
         raise BadSetting("tolerance", "a tolerance is for ONNX models, not for OpenVINO IRs")
+    if checks.save is not None:
+        raise BadSetting("save", "parts are cut out of ONNX models, not of OpenVINO IRs")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bnfold-")))
         if isinstance(after, IrModel):
             after = stack.enter_context(stage(after, OutputOptions(folder / "model.xml"))).path
-        model = load(before)
-        load(after)
-        return _IrPair(model, before, after, checks, folder).verify(progress or (lambda *_: None))
+        pair = _IrPair(load(before), load(after), before, after, checks, folder)
+        return pair.verify(progress or (lambda *_: None))
 
 
 class _IrPair(RuntimePair):
@@ -77,8 +78,10 @@ class _IrPair(RuntimePair):
 
     runtime, label = "openvino", "OpenVINO"
 
-    def __init__(self, model: IrModel, before: Path, after: Path, checks: VerifyOptions, folder: Path) -> None:
-        super().__init__(model, checks)
+    def __init__(
+        self, model: IrModel, rewritten: IrModel, before: Path, after: Path, checks: VerifyOptions, folder: Path
+    ) -> None:
+        super().__init__(model, rewritten, checks)
         self._ir, self._before, self._after, self._folder = model, before, after, folder
 
     def start(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bnfold.ir.elements import Array, type_name
-from bnfold.verification.claims import Why
+from bnfold.verification.claims import Experiment, Feeds, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.sentences import differs
 from bnfold.verification.tolerance.compare import Difference, compare_values, distance, magnitude, shape_of
@@ -165,6 +165,24 @@ def first_fault(found: Sequence[Compared]) -> Compared | None:
     if first is None:
         return None
     return max((item for item in found if (item.name, item.is_output) == (first.name, first.is_output)), key=_severity)
+
+
+def experiments(found: Sequence[Compared], fed: Sequence[tuple[Feeds, str]]) -> tuple[Experiment, ...]:
+    """Return what was run, for the ledger: of each sample, the value that differs most.
+
+    ``fed`` has the inputs of each sample, and the kind of their numbers.
+    """
+    worst: dict[int, Compared] = {}
+    for item in found:
+        if item.sample not in worst or _severity(item) > _severity(worst[item.sample]):
+            worst[item.sample] = item
+    runs = []
+    for number, item in sorted(worst.items()):
+        feeds, numbers = fed[number]
+        shapes = {name: shape_of(array) for name, array in feeds.items()}
+        code, note = (item.difference.code, item.sentence) if item.difference.fault else (Code.TESTED, "")
+        runs.append(Experiment(shapes, numbers, code, item.difference.relative, item.difference.allowed, note=note))
+    return tuple(runs)
 
 
 def output_rows(found: Sequence[Compared]) -> tuple[OutputRow, ...]:

@@ -142,7 +142,12 @@ class Coverage:
     work: reference.Work = field(default_factory=reference.Work)
     seconds: float = SECONDS
     follows_from_structure: Callable[[], bool] = field(default=lambda: False)
+    known: int = field(init=False)
+    """How many there were at first."""
     _until: float = field(default=math.inf)
+
+    def __post_init__(self) -> None:
+        self.known = self.uncovered
 
     @property
     def uncovered(self) -> int:

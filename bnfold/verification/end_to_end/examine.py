@@ -14,7 +14,7 @@ from bnfold.ir.elements import FLOATS, type_name
 from bnfold.verification.changes.interface import broken_promise, contradicted, declared_otherwise
 from bnfold.verification.claims import Experiment, Why
 from bnfold.verification.codes import Code
-from bnfold.verification.comparing.outputs import Compared, first_fault, inconclusive, output_rows
+from bnfold.verification.comparing.outputs import Compared, experiments, first_fault, inconclusive, output_rows
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Comparison, Coverage, same_place
 from bnfold.verification.end_to_end.drawing import Sample
@@ -262,19 +262,7 @@ def _flipped(rows: Sequence[OutputRow]) -> list[str]:
 
 
 def _experiments(seen: Sequence[Sample], compared: Sequence[Compared]) -> tuple[Experiment, ...]:
-    """Return what was run, for the ledger: of each sample the value that differs most."""
-    worst: dict[int, Compared] = {}
-    for item in compared:
-        if item.sample not in worst or item.difference.excess > worst[item.sample].difference.excess:
-            worst[item.sample] = item
-    runs = []
-    for number, item in sorted(worst.items()):
-        found, sample = item.difference, seen[number]
-        shapes = {name: shape_of(array) for name, array in sample.feeds.items()}
-        code = found.code if found.fault else Code.TESTED
-        note = item.sentence if found.fault else ""
-        runs.append(Experiment(shapes, sample.numbers, code, found.relative, found.allowed, note=note))
-    return tuple(runs)
+    return experiments(compared, [(sample.feeds, sample.numbers) for sample in seen])
 
 
 def _compare_all(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> tuple[ModelPair, list[Compared]]:
@@ -305,7 +293,7 @@ def _compare(request: Request, pair: ModelPair, sample: Sample, index: int) -> l
         if doubt := _guess_contradicted(request, pair, sample):
             raise Impossible(Why(Code.ASSUMED_SIZES, doubt)) from error
         reason = f"the rewritten model does not run on what the original takes: {error}"
-        raise Broken(Why(Code.DOES_NOT_RUN, reason)) from error
+        raise Broken(Why(Code.DOES_NOT_RUN, reason), sample.feeds) from error
     except Unsupported as error:
         raise Impossible(not_run(error, "the rewritten model cannot be run")) from error
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import ir, log
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.ir.time_limit import LimitStruck, look_at_clock
@@ -106,6 +106,9 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
         yield lambda: Guard(left_out=_too_long(session))
         return
     sizes = _sizes(request)
+    for size in sizes[-1:]:
+        price = f"{_RUNS * size.cost.seconds:.3g} counted seconds in float64, {size.seconds:.3g} s in a runtime"
+        log.debug(__name__, "the whole models would take %s; %s s is cheap enough for float64", price, LITTLE_TIME)
     if not sizes or _RUNS * sizes[-1].cost.seconds < LITTLE_TIME or _is_narrower(request, sizes[-1].choice.model):
         yield None
     elif request.checks.runtime == "none" or not request.once(_is_changed):  # no part can be wrong

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from bnfold import ir, reference
+from bnfold import ir, log, reference
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.shapes.unification import Known
 from bnfold.settings import ESTIMATE
@@ -193,6 +193,8 @@ def _check_cost(request: Request, pair: ModelPair, choice: Choice, samples: int)
     cost = estimate_pair(choice.model, request.after, choice.shapes)
     seconds = cost.seconds * EVALUATIONS * samples
     pair.patience = max(_LONG, _SURPRISE * cost.seconds) if request.checks.depth == "auto" else math.inf
+    price = f"{seconds:.3g} of {request.clock.budget:.0f} counted seconds, and {cost.memory >> 20} MiB"
+    log.debug(__name__, "the whole models at %s would take %s", dict(choice.shapes), price)
     is_limited = request.checks.depth != "full"
     if is_limited and seconds > request.clock.budget:
         raise Impossible(request.clock.too_long(seconds))

@@ -27,9 +27,10 @@ from bnfold.ir.traits import DRAWING
 from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
 from bnfold.verification.changes.renamed import verdict_on_names
-from bnfold.verification.claims import Why
+from bnfold.verification.claims import Status as EvidenceStatus
+from bnfold.verification.claims import Why, about_whole
 from bnfold.verification.codes import Code
-from bnfold.verification.comparing.outputs import UNSEEN, Compared, first_fault, output_rows
+from bnfold.verification.comparing.outputs import UNSEEN, Compared, experiments, first_fault, output_rows
 from bnfold.verification.comparing.sides import explained
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.end_to_end.further import FEW, NO_TIME
@@ -90,7 +91,9 @@ def judge_within(request: Request) -> Verdict:
             found, doubt = _compared(request, results, asked)
     except (Impossible, Broken) as obstacle:
         why, seconds = obstacle.why, dict(request.clock.seconds)
-        if isinstance(obstacle, Broken):
+        is_broken = isinstance(obstacle, Broken)
+        request.ledger.enter(about_whole(request.outputs, "failed" if is_broken else "skipped", why, prover="runtime"))
+        if is_broken:
             verdict = replace(verdict, status="failed", decided_by="tolerance")
         return replace(verdict, reason=why.text, code=why.code, seconds=seconds)
     rows = tuple(map(_row, output_rows(found)))
@@ -99,6 +102,10 @@ def judge_within(request: Request) -> Verdict:
     why = doubt or Why(Code.TESTED, sentences.agree_within(rows, count, where, asked))
     if fault is not None:
         why = Why(Code.DIFFERS, f"{fault.sentence}; {where}, {sentences.number_of(count)}")
+    kind = "normal" if request.checks.data is None else "recorded"
+    runs = experiments(found, [(feeds, kind) for feeds in results.feeds])
+    state: EvidenceStatus = "skipped" if status == "unverified" else status
+    request.ledger.enter(about_whole(request.outputs, state, why, runs, "runtime"), results.feeds)
     return replace(
         verdict,
         status=status,

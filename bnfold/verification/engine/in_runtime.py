@@ -21,17 +21,19 @@ from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.settings import VerifyOptions
-from bnfold.verification.claims import Why
+from bnfold.verification.claims import Why, about_whole
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import (
     Compared,
     compared,
+    experiments,
     first_fault,
     inconclusive,
     largest_difference,
     output_rows,
 )
 from bnfold.verification.comparing.sides import explained
+from bnfold.verification.explaining import ComparedModels, with_explanation
 from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.inputs.drawing import CannotFeed, Feeds
 from bnfold.verification.request import Clock
@@ -80,8 +82,9 @@ class RuntimePair(ABC):
     runtime: str
     label: str
 
-    def __init__(self, model: ir.Model, checks: VerifyOptions) -> None:
+    def __init__(self, model: ir.Model, rewritten: ir.Model, checks: VerifyOptions) -> None:
         self.model, self.checks = model, checks
+        self._models = ComparedModels(model, rewritten, has_parts=False)
         self.clock = Clock(checks.verify_seconds)
         self.feeds: list[Feeds] = []
 
@@ -137,7 +140,15 @@ class RuntimePair(ABC):
         return found
 
     def verify(self, progress: Progress) -> Verdict:
-        """Compare the two models; a model that cannot be run is ``unverified``."""
+        """Compare the two models; a model that cannot be run is ``unverified``.
+
+        Raises BadSetting if an explanation is asked for of a value that neither model has.
+        """
+        if self.checks.explain:
+            self._models.require(self.checks.explain)
+        return with_explanation(self._verdict(progress), self._models, self.checks)
+
+    def _verdict(self, progress: Progress) -> Verdict:
         status: Status
         try:
             with self.clock.phase("runtime"):
@@ -148,7 +159,10 @@ class RuntimePair(ABC):
             code = reason.code if isinstance(reason, Undecided) else Code.NO_FIT
         except _Fault as finding:
             status, text, test, code = "failed", str(finding), "interface", finding.code
-        return Verdict(status, text, test, seed=self.checks.seed, seconds=self.clock.seconds, code=code)
+        outputs = [value.name for value in self.model.graph.outputs]
+        row = about_whole(outputs, "failed" if status == "failed" else "skipped", Why(code, text), prover="runtime")
+        seed, seconds = self.checks.seed, self.clock.seconds
+        return Verdict(status, text, test, seed=seed, seconds=seconds, code=code, ledger=(row,))
 
     def _run_original(self) -> RuntimeResult:
         """Choose the first inputs that the original takes."""
@@ -193,7 +207,12 @@ class RuntimePair(ABC):
         row = RuntimeRow(actual.runtime, None, ran_before=True, ran_after=True)
         decided, seed = "nothing" if status == "unverified" else "storage precision", self.checks.seed
         rows, samples = output_rows(found), len(self.feeds)
-        return Verdict(status, why.text, decided, rows, (row,), samples=samples, seed=seed, code=why.code)
+        kind = "drawn" if self.checks.data is None else "recorded"
+        runs = experiments(found, [(feeds, kind) for feeds in self.feeds])
+        whole = about_whole(names, "skipped" if status == "unverified" else status, why, runs, "runtime")
+        return Verdict(
+            status, why.text, decided, rows, (row,), samples=samples, seed=seed, code=why.code, ledger=(whole,)
+        )
 
     def _round(self, number: int) -> Round:
         with ThreadPoolExecutor(2) as pool:  # the runtime works in processes of its own

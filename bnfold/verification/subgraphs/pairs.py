@@ -13,7 +13,7 @@ import numpy as np
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import Array
-from bnfold.verification.claims import Experiment, Why
+from bnfold.verification.claims import Experiment, Runs, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import largest_difference
 from bnfold.verification.comparing.sides import Evaluate, ModelRun, ModelRuns, Results, explained
@@ -64,7 +64,7 @@ class SubgraphPair:
     """Shapes of activations that results were seen to depend on."""
     finite: dict[str, Array] = field(default_factory=dict)
     """Which elements of the results were finite on some activations, since it was cleared."""
-    experiments: list[Experiment] = field(default_factory=list)
+    runs: Runs = field(default_factory=Runs)
     """What was run so far, for the ledger."""
     usual: dict[str, float] = field(default_factory=dict)
     """How large the results were on the first activations, which are ordinary, since it was cleared."""
@@ -88,7 +88,7 @@ class SubgraphPair:
             code = found.code if found.excess > 1 else Code.TESTED
             how_far = found.relative, found.allowed, self.coverage.uncovered
             run = Experiment(shapes, numbers, code, *how_far, found.fault)
-        self.experiments.append(run)
+        self.runs.add(run, feeds)
         return found
 
     def _compared(self, feeds: Feeds, *, guessed: bool) -> Found:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from bnfold import ir
 from bnfold.ir.traits import READS_VALUES
 from bnfold.verification.changes.extract import Subgraph, constant_of
+from bnfold.verification.claims import Runs
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.runnable import LARGEST_HELD, runnable
 from bnfold.verification.tolerance.compare import Difference
@@ -91,14 +92,17 @@ def can_stand_in(sides: Sequence[Subgraph]) -> bool:
     return all(value.tensor is None or value.tensor.size <= LARGEST_HELD for side in sides for value in side.stored)
 
 
-def repeated(known: SubgraphPair, sides: Sequence[Subgraph]) -> Difference | None:
-    """Return the largest difference of regions of one signature; None where they have to be compared by themselves."""
+def repeated(known: SubgraphPair, sides: Sequence[Subgraph], runs: Runs) -> Difference | None:
+    """Return the largest difference of regions of one signature; None where they have to be compared by themselves.
+
+    What is run is noted in ``runs``.
+    """
     if not can_stand_in(sides):
         return None
     old, new = (
         runnable(like.subgraph, side.stored, like) for side, like in zip(sides, (known.old, known.new), strict=True)
     )
-    subgraphs = replace(known, old=old, new=new, finite={})
+    subgraphs = replace(known, old=old, new=new, finite={}, runs=runs)
     worst = Difference()
     for feeds, guessed, _ in known.tried:
         found = subgraphs.attempt(feeds, "as in an equal part", guessed=guessed)

@@ -16,7 +16,7 @@ from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import changed_defaults
 from bnfold.verification.changes.extract import Subgraph
-from bnfold.verification.claims import Evidence, Experiment, Why
+from bnfold.verification.claims import Evidence, Runs, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind, only_moves
@@ -81,8 +81,10 @@ class SubgraphVerifier:
         """Changes outside some cuts, which are looked for once."""
         self._compared_in_full: dict[Hashable, SubgraphPair | None] = {}
         self._draws = draws
-        self._experiments: list[Experiment] = []
+        self._runs = Runs()
         """What was run for the claim that is looked at."""
+        self._coverages: list[Coverage] = []
+        """The possible faults that its results have to show, and those of parts with values inside as results."""
         self._evaluate = evaluator(request.policy, request.clock)
         self._defaults = changed_defaults(before, after)
         old, new = ({value.name for value in model.overridable_inputs()} for model in (before, after))
@@ -93,11 +95,12 @@ class SubgraphVerifier:
         """Compare the two regions of a cut; ``hidden`` are values that differ inside it, and have to show."""
         key = cut, frozenset(hidden)
         if key not in self._rows:
-            self._rows[key] = self.request.ledger.enter(self._checked(cut, hidden))
+            row = self._checked(cut, hidden)
+            self._rows[key] = self.request.ledger.enter(row, self._runs.feeds)
         return self._rows[key]
 
     def _checked(self, cut: ir.Cut, hidden: Collection[str]) -> Evidence:
-        self._experiments.clear()
+        self._runs, self._coverages = Runs(self.request.ledger.keeps), []
         try:
             found = Skip(self._clock.over()) if self._clock.is_over else self._compare(cut, hidden)
         except reference.OutOfTime as error:
@@ -106,14 +109,17 @@ class SubgraphVerifier:
             found = Skip(self._clock.over())
         except BnfoldError as error:
             found = Skip(not_run(error))
-        row = Evidence(
-            cut.label, cut.graph, cut.outputs, "verified", boundary=cut.inputs, experiments=tuple(self._experiments)
-        )
+        runs = tuple(self._runs.experiments)
+        row = Evidence(cut.label, cut.graph, cut.outputs, "verified", boundary=cut.inputs, experiments=runs)
+        for coverage in self._coverages[:1]:
+            row = replace(row, faults=coverage.known)
+            if coverage.uncovered and (isinstance(found, Skip) or fails(found)):
+                row = replace(row, hidden=coverage.uncovered, example=coverage.example)
         if isinstance(found, Skip):
             return replace(row.opened(found.why), is_same=found.is_same, at_some_sizes=found.at_some_sizes)
         if fails(found):
             row = replace(row, status="failed", code=found.code, note=found.fault, at_some_sizes=found.by_size)
-        elif not self._experiments:
+        elif not runs:
             row = replace(row, code=Code.CONSTANT)
         return replace(row, relative=found.relative, allowed=found.allowed)
 
@@ -148,7 +154,7 @@ class SubgraphVerifier:
         if key is None:
             return self._compare_alone(cut, *sides, hidden)
         known = self._compared_in_full.get(key)
-        found = repeated(known, sides) if known is not None else None
+        found = repeated(known, sides, self._runs) if known is not None else None
         return found if found is not None else self._compare_alone(cut, *sides, hidden, key)
 
     def _at_other_defaults(self, cut: ir.Cut, hidden: Collection[str]) -> Skip | None:
@@ -172,12 +178,13 @@ class SubgraphVerifier:
         # The rewritten model has a newer opset, for which inference finds more sizes.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if says_more(value, new.inputs)}}
         coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
+        self._coverages.append(coverage)
         first, second = (runnable(side, side.stored) for side in (old, new))
         samples, moves = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1, only_moves(old, new)
         seed, factors = self.request.checks.seed, {} if wider is None else wider.factors
         reacts = self._compared_in_full.get(key) is not None and not can_stand_in((old, new))
         common = coverage, self._draws, self._evaluate, seed, factors, samples, moves
-        subgraphs = SubgraphPair(cut, first, second, *common, is_known_to_react=reacts, experiments=self._experiments)
+        subgraphs = SubgraphPair(cut, first, second, *common, is_known_to_react=reacts, runs=self._runs)
         if wider is None and (inside := self._found_inside_first(subgraphs, fed, hidden)) is not None:
             return inside
         reshapes = any(node.is_op("Reshape") for node in old.nodes)

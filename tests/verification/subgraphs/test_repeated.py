@@ -50,8 +50,8 @@ def rows(before: onnx.ModelProto, after: onnx.ModelProto, count: int, monkeypatc
     """One row a region, and how many of them were another one's nodes run again."""
     runs = []
 
-    def counted(known: Any, sides: Any) -> Any:
-        runs.append(found := repeated.repeated(known, sides))
+    def counted(known: Any, sides: Any, noted: Any) -> Any:
+        runs.append(found := repeated.repeated(known, sides, noted))
         return found
 
     monkeypatch.setattr("bnfold.verification.subgraphs.verifier.repeated", counted)
