@@ -6,7 +6,7 @@ model of any size is checked in time linear in its rewrites.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import chain, cycle, islice
@@ -16,6 +16,7 @@ from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import changed_defaults
 from bnfold.verification.changes.extract import Subgraph
+from bnfold.verification.changes.from_constants import bodies_run
 from bnfold.verification.claims import Evidence, Experiment, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sides import evaluator
@@ -62,6 +63,18 @@ _MANY_DOUBTS = 8
 
 _UNCLAIMED = 8
 """Sizes to try until the original runs, if sizes that only the rewritten model states are not relied on."""
+
+
+def _nested(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
+    """Yield the nodes, those of the bodies that may run, and of the functions that are called."""
+    waiting, seen = [nodes], set[ir.Graph]()
+    while waiting:
+        for node in waiting.pop():
+            yield node
+            function = node.called
+            graphs = {*bodies_run(node), *([function] if function is not None else [])} - seen
+            seen |= graphs
+            waiting += [graph.nodes for graph in graphs]
 
 
 class SubgraphVerifier:
@@ -132,7 +145,7 @@ class SubgraphVerifier:
         sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, Skip):
             return sides
-        unknown = reference.unknown_operator(node for side in sides for node in side.nodes)
+        unknown = reference.unknown_operator(chain.from_iterable(_nested(side.nodes) for side in sides))
         if unknown is not None:  # which is known before any sizes are looked for
             return Skip(not_run(unknown, "the original part cannot be run"))
         found = self._compare_sides(cut, sides, hidden)
