@@ -107,12 +107,13 @@ class SubgraphPair:
             self.usual.setdefault(name, magnitude(array) if _is_floats(array) else 0.0)
         found = self._measured(sides, expected, actual)
         is_equal = isinstance(found, Difference) and found.excess <= 1
+        if is_equal:
+            self.coverage.observe((sides.old, sides.new), self._find, (expected, actual))
         if guessed and is_equal and not self._reacts(feeds, expected):
             reason = "its outputs do not depend on its inputs at the tested shapes"
             return Skip(Why(Code.HIDDEN, reason), only_after=True)
         if is_equal:
             self._note_finite(expected)
-            self.coverage.observe((sides.old, sides.new), self._find, (expected, actual))
         return found
 
     def _note_finite(self, results: Results) -> None:

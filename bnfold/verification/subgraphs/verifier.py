@@ -20,14 +20,21 @@ from bnfold.verification.changes.from_constants import bodies_run
 from bnfold.verification.claims import Evidence, Experiment, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sides import evaluator
-from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind, only_moves
+from bnfold.verification.coverage import (
+    Coverage,
+    cover_part,
+    cover_whole,
+    differ_in_kind,
+    indices_into,
+    only_moves,
+)
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, Feeds
 from bnfold.verification.inputs.shapes import elements, is_static
 from bnfold.verification.inputs.sized import SharedShapes, fitted
 from bnfold.verification.obstacles import not_run
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import doubled, nearby, sizes_in_turn
-from bnfold.verification.subgraphs.further import beyond_bounds, further_shapes
+from bnfold.verification.subgraphs.further import beyond_bounds, deciding_shapes, further_shapes
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
 from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.pairs import SubgraphPair
@@ -110,7 +117,7 @@ class SubgraphVerifier:
         return self._rows[key]
 
     def _checked(self, cut: ir.Cut, hidden: Collection[str]) -> Evidence:
-        self._experiments.clear()
+        outer, self._experiments = self._experiments, []
         try:
             found = Skip(self._clock.over()) if self._clock.is_over else self._compare(cut, hidden)
         except reference.OutOfTime as error:
@@ -119,14 +126,13 @@ class SubgraphVerifier:
             found = Skip(self._clock.over())
         except BnfoldError as error:
             found = Skip(not_run(error))
-        row = Evidence(
-            cut.label, cut.graph, cut.outputs, "verified", boundary=cut.inputs, experiments=tuple(self._experiments)
-        )
+        runs, self._experiments = tuple(self._experiments), outer
+        row = Evidence(cut.label, cut.graph, cut.outputs, "verified", boundary=cut.inputs, experiments=runs)
         if isinstance(found, Skip):
             return replace(row.opened(found.why), is_same=found.is_same, at_some_sizes=found.at_some_sizes)
         if fails(found):
             row = replace(row, status="failed", code=found.code, note=found.fault, at_some_sizes=found.by_size)
-        elif not self._experiments:
+        elif not runs:
             row = replace(row, code=Code.CONSTANT)
         return replace(row, relative=found.relative, allowed=found.allowed)
 
@@ -197,11 +203,11 @@ class SubgraphVerifier:
         attempts = SubgraphTrials(unranked=lacks_rank(fed), reshapes=reshapes)
         agree_inside = cache(lambda: wider is None and self._agree_inside(subgraphs, hidden))
         equal: Difference | None = None
-        conclusive, uncovered = 0, -1
+        conclusive, passing, uncovered = 0, 0, -1
         for trial in sizes_in_turn(self.request, cut.graph, fed, (old, new), attempts):
             guessed = has_guesses(fed, trial.shapes)
             # Beyond two sizes, another batch reveals nothing if the last one has not.
-            is_repetition = trial.is_another_batch and conclusive > 1 and coverage.uncovered == uncovered
+            is_repetition = trial.is_another_batch and passing > 1 and coverage.uncovered == uncovered
             if is_repetition if equal is not None else not attempts.need(trial, guessed=guessed):
                 continue
             uncovered = coverage.uncovered
@@ -211,6 +217,9 @@ class SubgraphVerifier:
             rank = max(map(len, trial.shapes.values()), default=0)
             if equal is None and attempts.decide(latest, guessed=guessed, rank=rank) and isinstance(latest, Difference):
                 equal = latest
+                if coverage.uncovered and (found := self._at_deciding_sizes(subgraphs, fed, trial.shapes)) is not None:
+                    return found
+            passing += isinstance(latest, Difference)
             conclusive += trial.passing_is_conclusive and not guessed and isinstance(latest, Difference)
             if equal is not None and (coverage.is_over or agree_inside()):
                 break
@@ -223,9 +232,36 @@ class SubgraphVerifier:
         if key is not None and equal is not None and len(self._compared_in_full) < MOST:
             self._compared_in_full.setdefault(key, repeatable(subgraphs))
         if passes and coverage.uncovered and not agree_inside():
+            if not coverage.mutants and (found := self._at_rows_drawn(cut, old, new, coverage, hidden)) is not None:
+                return found
             reason = f"the test inputs would not reveal an error in {coverage.example}"
             return Skip(Why(Code.HIDDEN, reason, {"example": coverage.example}), is_same=True)
         return outcome
+
+    def _at_deciding_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], usual: Shapes) -> Found | None:
+        """Return the finding at sizes that choose another way through the part, if it is no equality."""
+        nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
+        for shapes in deciding_shapes(fed, usual, nodes):
+            found = sampled(subgraphs, fed, shapes, guessed=True)
+            if fails(found):
+                return by_size(found)
+            if isinstance(found, Skip) and found.only_after and found.why.code is Code.ASSUMED_SIZES:
+                return found
+        return None
+
+    def _at_rows_drawn(
+        self, cut: ir.Cut, old: Subgraph, new: Subgraph, coverage: Coverage, hidden: Collection[str]
+    ) -> Difference | None:
+        """Return the finding if indices are drawn, so that each row of each table is read; None if it is no finding.
+
+        The part computes them from what it is fed, and has been compared so. That they are right is a claim of its own.
+        """
+        names = indices_into(coverage.tables, (old, new))
+        claims = (ir.Cut(cut.graph, cut.inputs, (name,), f"indices {name}") for name in names)
+        if not names or not all(self.check(claim).status == "verified" for claim in claims):
+            return None
+        found = self._compare_alone(cut, old.fed_with(names), new.fed_with(names), hidden)
+        return found if isinstance(found, Difference) else None
 
     def _agree_inside(self, subgraphs: SubgraphPair, hidden: Collection[str]) -> bool:
         """Whether the parts agree, and show every fault, if values inside are compared as well."""
