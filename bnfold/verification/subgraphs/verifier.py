@@ -217,7 +217,7 @@ class SubgraphVerifier:
             rank = max(map(len, trial.shapes.values()), default=0)
             if equal is None and attempts.decide(latest, guessed=guessed, rank=rank) and isinstance(latest, Difference):
                 equal = latest
-                if coverage.uncovered and (found := self._at_deciding_sizes(subgraphs, fed, trial.shapes)) is not None:
+                if (found := self._at_deciding_sizes(subgraphs, fed, trial.shapes)) is not None:
                     return found
             passing += isinstance(latest, Difference)
             conclusive += trial.passing_is_conclusive and not guessed and isinstance(latest, Difference)
@@ -229,17 +229,23 @@ class SubgraphVerifier:
         passes = isinstance(outcome, Difference) and not fails(outcome)
         if passes and (doubt := self._doubt(subgraphs, fed, own=own)):
             return doubt
-        if key is not None and equal is not None and len(self._compared_in_full) < MOST:
-            self._compared_in_full.setdefault(key, repeatable(subgraphs))
+        self._keep(key if equal is not None else None, subgraphs)
         if passes and coverage.uncovered and not agree_inside():
-            if not coverage.mutants and (found := self._at_rows_drawn(cut, old, new, coverage, hidden)) is not None:
-                return found
-            reason = f"the test inputs would not reveal an error in {coverage.example}"
-            return Skip(Why(Code.HIDDEN, reason, {"example": coverage.example}), is_same=True)
+            return self._at_rows_drawn(cut, old, new, coverage, hidden)
         return outcome
 
+    def _keep(self, key: Hashable, subgraphs: SubgraphPair) -> None:
+        """Keep what equal parts can reuse of a comparison, if there is a key for them."""
+        if key is not None and len(self._compared_in_full) < MOST:
+            self._compared_in_full.setdefault(key, repeatable(subgraphs))
+
     def _at_deciding_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], usual: Shapes) -> Found | None:
-        """Return the finding at sizes that choose another way through the part, if it is no equality."""
+        """Return the finding at sizes that choose another way through the part, if it is no equality.
+
+        They are tried if the results would not show every fault at others.
+        """
+        if not subgraphs.coverage.uncovered:
+            return None
         nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
         for shapes in deciding_shapes(fed, usual, nodes):
             found = sampled(subgraphs, fed, shapes, guessed=True)
@@ -251,17 +257,19 @@ class SubgraphVerifier:
 
     def _at_rows_drawn(
         self, cut: ir.Cut, old: Subgraph, new: Subgraph, coverage: Coverage, hidden: Collection[str]
-    ) -> Difference | None:
-        """Return the finding if indices are drawn, so that each row of each table is read; None if it is no finding.
+    ) -> Found:
+        """Return the finding if indices are drawn, so that each row of each table is read, or why there is none.
 
         The part computes them from what it is fed, and has been compared so. That they are right is a claim of its own.
         """
-        names = indices_into(coverage.tables, (old, new))
+        reason = f"the test inputs would not reveal an error in {coverage.example}"
+        doubt = Skip(Why(Code.HIDDEN, reason, {"example": coverage.example}), is_same=True)
+        names = () if coverage.mutants else indices_into(coverage.tables, (old, new))
         claims = (ir.Cut(cut.graph, cut.inputs, (name,), f"indices {name}") for name in names)
         if not names or not all(self.check(claim).status == "verified" for claim in claims):
-            return None
+            return doubt
         found = self._compare_alone(cut, old.fed_with(names), new.fed_with(names), hidden)
-        return found if isinstance(found, Difference) else None
+        return found if isinstance(found, Difference) else doubt
 
     def _agree_inside(self, subgraphs: SubgraphPair, hidden: Collection[str]) -> bool:
         """Whether the parts agree, and show every fault, if values inside are compared as well."""
