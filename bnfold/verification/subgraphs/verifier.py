@@ -264,12 +264,12 @@ class SubgraphVerifier:
         """
         reason = f"the test inputs would not reveal an error in {coverage.example}"
         doubt = Skip(Why(Code.HIDDEN, reason, {"example": coverage.example}), is_same=True)
-        names = () if coverage.mutants else indices_into(coverage.tables, (old, new))
+        names = indices_into(coverage.tables, (old, new))
         claims = (ir.Cut(cut.graph, cut.inputs, (name,), f"indices {name}") for name in names)
         if not names or not all(self.check(claim).status == "verified" for claim in claims):
             return doubt
         found = self._compare_alone(cut, old.fed_with(names), new.fed_with(names), hidden)
-        return found if isinstance(found, Difference) else doubt
+        return found if fails(found) or (isinstance(found, Difference) and not coverage.mutants) else doubt
 
     def _agree_inside(self, subgraphs: SubgraphPair, hidden: Collection[str]) -> bool:
         """Whether the parts agree, and show every fault, if values inside are compared as well."""

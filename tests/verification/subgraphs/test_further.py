@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from bnfold import ir
-from bnfold.converting import upgrade
+from bnfold.converting import convert
 from bnfold.verification import verify
 from bnfold.verification.subgraphs.further import deciding_shapes
 from tests.verification.graphs import Depth, model, numbers, single
@@ -38,7 +38,7 @@ def test_an_operator_that_flattens_is_verified_at_any_rank(op_type: str, axis: i
 def at_opset(before: onnx.ModelProto, target: int) -> onnx.ModelProto:
     """The model in another opset, as bnfold converts it."""
     after = ir.load(before)
-    upgrade(after, target)
+    convert(after, target)
     after.sync()
     return after.proto
 
