@@ -31,6 +31,7 @@ from bnfold.verification.coverage import (
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, Feeds
 from bnfold.verification.inputs.shapes import elements, is_static
 from bnfold.verification.inputs.sized import SharedShapes, fitted
+from bnfold.verification.inputs.zeros import signs_may_show, with_zeros
 from bnfold.verification.obstacles import not_run
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import doubled, nearby, sizes_in_turn
@@ -292,10 +293,31 @@ class SubgraphVerifier:
         found = self._compare_alone(wider.cut, wider.old, wider.new, hidden, wider=wider)
         return found if isinstance(found, Difference) and not fails(found) else None
 
-    def _doubt(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], *, own: bool) -> Skip | None:
-        """Return why equal results do not count. Without ``own``, only the rewritten model states the sizes."""
+    def _doubt(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], *, own: bool) -> Found | None:
+        """Return why equal results do not count, or a difference at zeros.
+
+        Without ``own``, only the rewritten model states the sizes.
+        """
         doubt = None if own else self._at_unclaimed_sizes(subgraphs, fed)
-        return doubt or at_other_ranks(subgraphs, fed) or self._at_further_sizes(subgraphs, fed)
+        doubt = doubt or at_other_ranks(subgraphs, fed) or self._at_further_sizes(subgraphs, fed)
+        return doubt or self._at_zeros(subgraphs, fed)
+
+    def _at_zeros(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Found | None:
+        """Return the finding if results differ at zeros of one sign only. Callers feed those that inputs have."""
+        if not signs_may_show(subgraphs.old.subgraph.nodes, subgraphs.new.subgraph.nodes):
+            return None
+        usual, guessed = next((feeds, guessed) for feeds, guessed, found in subgraphs.tried if not fails(found))
+        from_callers = [name for name, value in fed.items() if value.is_input and value.graph.parent is None]
+        for names in (from_callers, [*fed]):
+            feeds = [with_zeros(usual, names, zero) for zero in (0.0, -0.0)]
+            found = [subgraphs.attempt(each, "zeros", guessed=guessed) for each in feeds]
+            compared = [each for each in found if isinstance(each, Difference)]
+            if len(compared) == len(found) and fails(found[0]) != fails(found[1]):
+                why = Why(Code.ZERO_SIGN, "differs at a zero of the other sign")
+                worst = max(compared, key=lambda difference: difference.excess)
+                is_certain = names is from_callers
+                return worst._replace(fault=why.text, code=why.code) if is_certain else Skip(why, is_same=True)
+        return None
 
     def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
         """Return why equal results do not count if only the rewritten model states the sizes; it may be wrong."""

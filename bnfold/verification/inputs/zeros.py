@@ -1,0 +1,42 @@
+"""Zeros of both signs: 1 / x is another number for each, and no other number tells them apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.ir.elements import Array
+from bnfold.ir.traits import HIDING
+from bnfold.verification.changes.partly import may_have_pole
+from bnfold.verification.inputs.drawing import Feeds
+
+_SHARE = 1 / 3
+"""Of the numbers that become zeros."""
+
+
+def signs_may_show(old: Collection[ir.Node], new: Collection[ir.Node]) -> bool:
+    """Whether a pole may show the sign of a zero.
+
+    If another operator chooses the larger number, as a Relu and a Clip do, no text says which zero that is.
+    """
+    choosing = [Counter(node.op_type for node in nodes if node.has_trait(HIDING)) for nodes in (old, new)]
+    return choosing[0] == choosing[1] and any(map(may_have_pole, (*old, *new)))
+
+
+def with_zeros(feeds: Feeds, names: Iterable[str], zero: float) -> Feeds:
+    """Return feeds with such zeros at some places of the floats of these names; the places are always the same."""
+    return {**feeds, **{name: _with_zeros(feeds[name], zero) for name in names if _is_float(feeds[name])}}
+
+
+def _with_zeros(array: Array, zero: float) -> Array:
+    found = np.array(array)
+    places = np.random.default_rng(array.size).permutation(array.size)[: max(1, round(array.size * _SHARE))]
+    found.reshape(-1)[places] = zero
+    return found
+
+
+def _is_float(array: object) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype.kind == "f" and array.size > 0
