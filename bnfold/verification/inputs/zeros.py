@@ -13,6 +13,8 @@ from bnfold.ir.traits import HIDING
 from bnfold.verification.changes.partly import may_have_pole
 from bnfold.verification.inputs.drawing import Feeds
 
+_MIXING = ("BatchNormalization", "Conv", "ConvTranspose", "Gemm", "MatMul")
+
 _SHARE = 1 / 3
 """Of the numbers that become zeros."""
 
@@ -24,6 +26,21 @@ def signs_may_show(old: Collection[ir.Node], new: Collection[ir.Node]) -> bool:
     """
     choosing = [Counter(node.op_type for node in nodes if node.has_trait(HIDING)) for nodes in (old, new)]
     return choosing[0] == choosing[1] and any(map(may_have_pole, (*old, *new)))
+
+
+def makes_zeros(nodes: Collection[ir.Node]) -> bool:
+    """Whether zeros among what a part is fed may be zeros in its results: sums of many products are none."""
+    return not any(node.is_op(*_MIXING) for node in nodes)
+
+
+def signs_differ(old: Iterable[Array], new: Iterable[Array]) -> bool:
+    """Whether zeros of the results have other signs."""
+    pairs = [(one, other) for one, other in zip(old, new, strict=True) if _is_float(one) and _is_float(other)]
+    return any(one.shape == other.shape and bool(_exchanged(one, other).any()) for one, other in pairs)
+
+
+def _exchanged(one: Array, other: Array) -> Array:
+    return np.asarray((one == 0) & (other == 0) & (np.signbit(one) != np.signbit(other)))
 
 
 def with_zeros(feeds: Feeds, names: Iterable[str], zero: float) -> Feeds:

@@ -6,6 +6,7 @@ model of any size is checked in time linear in its rewrites.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -15,8 +16,10 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import changed_defaults
+from bnfold.verification.changes.enlarged import up_to_poles
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import bodies_run
+from bnfold.verification.changes.partly import known_of
 from bnfold.verification.claims import Evidence, Experiment, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sides import evaluator
@@ -31,7 +34,7 @@ from bnfold.verification.coverage import (
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, Feeds
 from bnfold.verification.inputs.shapes import elements, is_static
 from bnfold.verification.inputs.sized import SharedShapes, fitted
-from bnfold.verification.inputs.zeros import signs_may_show, with_zeros
+from bnfold.verification.inputs.zeros import makes_zeros, signs_differ, signs_may_show, with_zeros
 from bnfold.verification.obstacles import not_run
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import doubled, nearby, sizes_in_turn
@@ -208,7 +211,8 @@ class SubgraphVerifier:
         for trial in sizes_in_turn(self.request, cut.graph, fed, (old, new), attempts):
             guessed = has_guesses(fed, trial.shapes)
             # Beyond two sizes, another batch reveals nothing if the last one has not.
-            is_repetition = trial.is_another_batch and passing > 1 and coverage.uncovered == uncovered
+            seen = passing if guessed else conclusive
+            is_repetition = trial.is_another_batch and seen > 1 and coverage.uncovered == uncovered
             if is_repetition if equal is not None else not attempts.need(trial, guessed=guessed):
                 continue
             uncovered = coverage.uncovered
@@ -304,8 +308,9 @@ class SubgraphVerifier:
 
     def _at_zeros(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Found | None:
         """Return the finding if results differ at zeros of one sign only. Callers feed those that inputs have."""
-        if not signs_may_show(subgraphs.old.subgraph.nodes, subgraphs.new.subgraph.nodes):
-            return None
+        sides = [side.subgraph.nodes for side in (subgraphs.old, subgraphs.new)]
+        if not signs_may_show(*sides):
+            return self._at_poles_behind(subgraphs, fed) if all(map(makes_zeros, sides)) else None
         usual, guessed = next((feeds, guessed) for feeds, guessed, found in subgraphs.tried if not fails(found))
         from_callers = [name for name, value in fed.items() if value.is_input and value.graph.parent is None]
         for names in (from_callers, [*fed]):
@@ -318,6 +323,20 @@ class SubgraphVerifier:
                 is_certain = names is from_callers
                 return worst._replace(fault=why.text, code=why.code) if is_certain else Skip(why, is_same=True)
         return None
+
+    def _at_poles_behind(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Found | None:
+        """Return the finding at zeros if the results are zeros of other signs, which a pole behind the part shows."""
+        if not known_of(self.request.before).has_poles:
+            return None
+        usual = next(feeds for feeds, _, found in subgraphs.tried if not fails(found))
+        runs = (subgraphs.fed(with_zeros(usual, fed, zero)) for zero in (0.0, -0.0))
+        if not any(signs_differ(run.old().values(), run.new().values()) for run in runs):
+            return None
+        rows = (self.check(cut) for cut in up_to_poles(self.request.before, self.request.after, subgraphs.cut))
+        row = next((row for row in rows if row.code is Code.ZERO_SIGN), None)
+        if row is not None and row.status == "failed":
+            return Difference(excess=math.inf, fault=row.note, code=row.code)
+        return None if row is None else Skip(row.why, is_same=True)
 
     def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
         """Return why equal results do not count if only the rewritten model states the sizes; it may be wrong."""
