@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from bnfold import ir
 from bnfold.ir.traits import BLIND_TO_ZERO_SIGN
@@ -62,8 +62,11 @@ def _first_behind(values: Sequence[ir.Value], common: set[tuple[str, str]]) -> I
                 stack.append(made)
 
 
-def up_to_poles(before: ir.Model, after: ir.Model, cut: ir.Cut) -> list[ir.Cut]:
-    """Return a cut for each of the first nodes behind a part that may make different numbers of -0.0 and 0.0."""
+def up_to_poles(before: ir.Model, after: ir.Model, cut: ir.Cut, inside: Collection[str]) -> list[ir.Cut]:
+    """Return a cut for each of the first nodes behind a part that may make different numbers of -0.0 and 0.0.
+
+    It begins where the part does, whose values ``inside`` may differ.
+    """
     originals = {graph.path: graph for graph in before.graphs()}
     pairs = {graph.path: (originals[graph.path], graph) for graph in after.graphs() if graph.path in originals}
     if cut.graph not in pairs:
@@ -82,7 +85,7 @@ def up_to_poles(before: ir.Model, after: ir.Model, cut: ir.Cut) -> list[ir.Cut]:
             else:
                 passed[made.name] = None
                 waiting.append(made)
-    stops = stops_of(pairs.values(), besides=passed) if poles else ()
+    stops = stops_of(pairs.values(), besides={*passed, *inside}) if poles else ()
     return [around(graph, original, [name], "what makes", stops) for name in poles]
 
 

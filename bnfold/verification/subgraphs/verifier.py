@@ -332,7 +332,10 @@ class SubgraphVerifier:
         runs = (subgraphs.fed(with_zeros(usual, fed, zero)) for zero in (0.0, -0.0))
         if not any(signs_differ(run.old().values(), run.new().values()) for run in runs):
             return None
-        rows = (self.check(cut) for cut in up_to_poles(self.request.before, self.request.after, subgraphs.cut))
+        nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
+        inside = {value.name for node in nodes for value in node.outputs if value is not None}
+        models = self.request.before, self.request.after
+        rows = (self.check(cut) for cut in up_to_poles(*models, subgraphs.cut, inside))
         row = next((row for row in rows if row.code is Code.ZERO_SIGN), None)
         if row is not None and row.status == "failed":
             return Difference(excess=math.inf, fault=row.note, code=row.code)
