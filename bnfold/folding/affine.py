@@ -184,12 +184,11 @@ def concatenate(parts: Sequence[Affine], sizes: Sequence[int], axis: int) -> Aff
     others = [max(part.shape[other] for part in parts) if other != axis else 1 for other in range(rank)]
     bounded(sum(sizes) * math.prod(others))
 
-    def whole(block: Float64, size: int) -> Float64:
-        shape = list(others)
-        shape[axis] = size
-        return np.broadcast_to(block, shape)
-
-    return make(
-        np.concatenate([whole(part.s, size) for part, size in zip(parts, sizes, strict=True)], axis),
-        np.concatenate([whole(part.t, size) for part, size in zip(parts, sizes, strict=True)], axis),
-    )
+    others[axis] = sum(sizes)
+    s, t = np.empty(others), np.empty(others)
+    stop = 0
+    for part, size in zip(parts, sizes, strict=True):
+        start, stop = stop, stop + size
+        place = (*(slice(None),) * axis, slice(start, stop))
+        s[place], t[place] = part.s, part.t  # broadcast: a dense block has many parts
+    return make(s, t)

@@ -221,9 +221,9 @@ def _without_default(function: Kernel) -> tuple[bool, ...]:
 
 
 def unknown_operator(nodes: Iterable[ir.Node]) -> CannotEvaluate | None:
-    """Return the error of the first node of another domain that nothing can compute; None if there is none."""
+    """Return the error of the first node whose operator nothing can compute in any version; None if there is none."""
     for node in nodes:
-        if not node.domain or node.is_call:
+        if node.is_call or (not node.domain and versions_of(node.op_type)):
             continue
         opset = node.graph.opset(node.domain)
         known = definition(node.domain, node.op_type, opset)
@@ -237,12 +237,16 @@ def unknown_operator(nodes: Iterable[ir.Node]) -> CannotEvaluate | None:
 def meaning(node: ir.Node) -> tuple[str, str, int]:
     """Return a node's operator, with one number for all versions that are equivalent for the same attributes.
 
-    A node that has not the form of its own version has a number of its own: of another version it may be one.
+    A node that has not the form of its own version has a number of its own: of another version it may be one. An
+    operator of onnx's own domain has one number in all opsets in which onnx does not define it: no version of it
+    begins between them. In another domain, each opset may have its own version.
     """
     opset = node.graph.opset(node.domain)
     known = definition(node.domain, node.op_type, opset)
-    if known is None or known.version == NO_SCHEMA:
+    if known is None or (known.version == NO_SCHEMA and node.domain):
         version = opset
+    elif known.version == NO_SCHEMA:
+        version = NO_SCHEMA
     elif not node.domain and not fits(node, known.version, MEANINGLESS):
         return node.domain, node.op_type, -known.version
     elif handles(node):

@@ -18,6 +18,7 @@ class Code(StrEnum):
     IN_WHOLE = "tested-in-whole"
 
     DIFFERS = "differs"
+    ZERO_SIGN = "zero-sign"
     NOT_EQUAL = "not-equal"
     OTHER_FORM = "other-form"
     DOES_NOT_RUN = "does-not-run"
@@ -67,6 +68,10 @@ MEANINGS: dict[Code, CodeText] = {
     Code.TESTED: CodeText("both models were computed on the same inputs, and agree but for what rounding explains"),
     Code.IN_WHOLE: CodeText("the whole models agree, on inputs on which a fault in this part would show"),
     Code.DIFFERS: CodeText("the results differ by more than rounding the new weights explains", _REPORT),
+    Code.ZERO_SIGN: CodeText(
+        "the results agree at zeros of one sign, and differ at zeros of the other, as those of 1 / x do",
+        "Use the original, unless callers feed no zero there.",
+    ),
     Code.NOT_EQUAL: CodeText("integers, truths or words differ, for which nothing is allowed", _REPORT),
     Code.OTHER_FORM: CodeText("the results have other shapes or types, or NaN or infinities elsewhere", _REPORT),
     Code.DOES_NOT_RUN: CodeText("the rewritten model does not run on what the original takes", _REPORT),

@@ -11,6 +11,7 @@ from bnfold import log
 from bnfold.ir.time_limit import LimitStruck, ends_at, look_at_clock
 from bnfold.verification import sentences
 from bnfold.verification.changes.control_flow import in_one_form
+from bnfold.verification.changes.inlined import with_common_functions
 from bnfold.verification.changes.interface import flaw, interface_fault
 from bnfold.verification.claims import Evidence, Experiment, Why, about_whole
 from bnfold.verification.claims import Status as EvidenceStatus
@@ -111,8 +112,8 @@ def _next(request: Request, what: str, why: str) -> None:
 
 
 def _verifier(request: Request, draws: PerturbedWeights) -> SubgraphVerifier:
-    """Return what compares the changed parts, of models whose control flow is in one form."""
-    before, after = original_in_one_form(request), in_one_form(request.after)
+    """Return what compares the changed parts, of models with the same functions and control flow in one form."""
+    before, after = with_common_functions(original_in_one_form(request), in_one_form(request.after))
     if before is request.before and after is request.after:
         return SubgraphVerifier(request, draws)
     return SubgraphVerifier(replace(request, before=before, after=after, _found={}), PerturbedWeights(before, after))

@@ -85,6 +85,27 @@ def test_versions_that_differ_in_types_alone_mean_the_same(node: str, one: int, 
     assert (meaning(nodes[0]) == meaning(nodes[1])) is are_same
 
 
+@pytest.mark.parametrize(
+    ("op_type", "opsets", "are_same"),
+    [("Unheard", (13, 15), True), ("Affine", (9, 15), True), ("Gelu", (13, 19), True), ("Gelu", (19, 20), False)],
+)
+def test_an_operator_that_onnx_does_not_define_is_the_same_in_all_such_opsets(
+    op_type: str, opsets: tuple[int, int], are_same: bool
+) -> None:
+    text = f"(float[A] x) => (float[A] y) {{ y = {op_type} (x) }}"
+    one, other = (ir.load(model(text, {}, opset=opset)).graph.nodes[0] for opset in opsets)
+    assert (meaning(one) == meaning(other)) is are_same
+
+
+def test_an_operator_of_another_domain_may_be_another_one_in_each_version() -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 15, "own" : 1]> g (float[A] x) => (float[A] y) { y = own.Op (x) }'
+    )
+    one = ir.load(proto).graph.nodes[0]
+    proto.opset_import[1].version = 2
+    assert meaning(one) != meaning(ir.load(proto).graph.nodes[0])
+
+
 def test_operators_without_a_schema_may_have_defaults() -> None:
     fused = definition("com.microsoft", "FusedMatMul", 1)
     assert fused is not None

@@ -33,7 +33,8 @@ def concat_joint(node: ir.Node, pending: Mapping[int, Affine]) -> Step:
     rank = next(iter(pending.values())).rank
     axis = axis_of(node, rank)
     sizes = sizes_of(node, axis)
-    parts = [pending.get(part) or identity(rank) for part in range(len(sizes))]
+    untouched = identity(rank)
+    parts = [pending.get(part, untouched) for part in range(len(sizes))]
     return leaves(concatenate(parts, sizes, axis))
 
 

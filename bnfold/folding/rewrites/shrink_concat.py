@@ -86,16 +86,25 @@ def _plan(run: FoldContext, node: ir.Node) -> Change:
 
 
 def _only_one(chain: AffineChain, requested: dict[int, Affine], limits: Limits, budget: SizeBudget) -> int:
-    """Return the part that cannot absorb its slice. Raises Declined unless it is exactly one."""
-    refused: list[int] = []
+    """Return the part that cannot absorb its slice. Raises Declined unless it is exactly one.
+
+    In a dense block, each part takes as long to ask as the block is large; all are asked together first.
+    """
     joined = chain.source.producer
     assert joined is not None, "it was asked"
-    for slot, affine in requested.items():
-        builder = PlanBuilder(chain, limits, budget)
+    requests = [(affine, (joined, slot)) for slot, affine in requested.items()]
+
+    def is_refused(some: Sequence[tuple[Affine, tuple[ir.Node, int]]]) -> bool:
         try:
-            absorb(builder, [(affine, (joined, slot))])
+            absorb(PlanBuilder(chain, limits, budget), some)
         except Declined:
-            refused.append(slot)
+            return True
+        return False
+
+    refused: list[int] = []
+    for request in requests if is_refused(requests) else ():
+        if is_refused([request]):
+            refused.append(request[1][1])
         if len(refused) > 1:
             break
     if len(refused) != 1:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from bnfold import ir
+from bnfold.ir.traits import BLIND_TO_ZERO_SIGN
 from bnfold.verification.changes.boundaries import around, is_activation, stops_of, visible
 from bnfold.verification.changes.extract import constant_of, walk
+from bnfold.verification.changes.partly import may_have_pole
 
 _NEARBY = 256
 """Nodes that are visited to find out whether one boundary value depends on the others."""
@@ -58,6 +60,33 @@ def _first_behind(values: Sequence[ir.Value], common: set[tuple[str, str]]) -> I
             elif made not in seen:
                 seen.add(made)
                 stack.append(made)
+
+
+def up_to_poles(before: ir.Model, after: ir.Model, cut: ir.Cut, inside: Collection[str]) -> list[ir.Cut]:
+    """Return a cut for each of the first nodes behind a part that may make different numbers of -0.0 and 0.0.
+
+    It begins where the part does, whose values ``inside`` may differ.
+    """
+    originals = {graph.path: graph for graph in before.graphs()}
+    pairs = {graph.path: (originals[graph.path], graph) for graph in after.graphs() if graph.path in originals}
+    if cut.graph not in pairs:
+        return []
+    original, graph = pairs[cut.graph]
+    passed = dict.fromkeys(name for name in cut.outputs if name in graph.values)
+    waiting = [graph.values[name] for name in passed]
+    poles: dict[str, None] = {}
+    while waiting and len(passed) < _NEARBY:
+        for node in waiting.pop().consumers:
+            made = node.output(0)
+            if made is None or made.graph is not graph or made.name in passed or node.has_trait(BLIND_TO_ZERO_SIGN):
+                continue
+            if may_have_pole(node) and is_activation(graph, original, made.name):
+                poles[made.name] = None
+            else:
+                passed[made.name] = None
+                waiting.append(made)
+    stops = stops_of(pairs.values(), besides={*passed, *inside}) if poles else ()
+    return [around(graph, original, [name], "what makes", stops) for name in poles]
 
 
 def apart(cut: ir.Cut) -> list[ir.Cut]:

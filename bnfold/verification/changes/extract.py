@@ -67,6 +67,11 @@ class Subgraph:
         """Return the same part without what computes these values."""
         return self._again(self.outputs, {**self.known, **known})
 
+    def fed_with(self, names: Collection[str]) -> Subgraph:
+        """Return the same part, fed with some of its inner values instead of computing them."""
+        inner = [value for node in self.nodes for value in node.outputs if value is not None and value.name in names]
+        return Subgraph(self.outputs, [*self.fed, *inner], {value.name for value in self.stored}, self.known)
+
     def _again(self, outputs: Sequence[ir.Value], known: Mapping[ir.Value, Array]) -> Subgraph:
         return Subgraph(outputs, self.fed, {value.name for value in self.stored}, known)
 

@@ -35,11 +35,11 @@ def with_original_names(before: ir.Model, after: ir.Model, *, by_others: bool = 
         if moved is not None:
             found.setdefault(moved.name, value.name)
     if found:
-        found = _exchangeable(found, after)
+        found = exchangeable(found, after)
     return after.clone(lambda proto: rename(proto.graph, found)) if found else after
 
 
-def _exchangeable(names: Mapping[str, str], model: ir.Model) -> dict[str, str]:
+def exchangeable(names: Mapping[str, str], model: ir.Model) -> dict[str, str]:
     """Return the names without those that mean two values, before or afterwards, and those that callers use."""
     meanings = Counter(name for graph in model.graphs() for name in graph.values)
     wanted = Counter(names.values())

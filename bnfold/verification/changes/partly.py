@@ -66,7 +66,7 @@ class PartlyKnown:
     @cached_property
     def has_poles(self) -> bool:
         """Whether some node may make different numbers of -0.0 and 0.0."""
-        return any(node.domain or node.is_call or _may_have_pole(node) for node in self._model.nodes())
+        return any(node.domain or node.is_call or may_have_pole(node) for node in self._model.nodes())
 
     def dims(self, value: ir.Value) -> Dims | None:
         """Return the dims of a value as they are proven; equal names are equal sizes in every run."""
@@ -208,7 +208,8 @@ def moved(node: ir.Node, operands: Mapping[ir.Value, Partly], marks: Mapping[ir.
     return _run(node, fed).astype(np.bool_)
 
 
-def _may_have_pole(node: ir.Node) -> bool:
+def may_have_pole(node: ir.Node) -> bool:
+    """Whether a node may make different numbers of -0.0 and 0.0."""
     is_fixed = node.is_op("Div") and ir.constant(node.input(1)) is not None
     return node.has_trait(SINGULAR) and not node.is_op("Sqrt") and not is_fixed
 

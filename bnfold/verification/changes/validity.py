@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from bnfold import ir
@@ -29,13 +30,21 @@ def new_error(before: ir.Model, after: ir.Model) -> NewError | None:
         return NewError(error, is_certain=_is_inferred(before))
     if error := checker_error(after):
         own = checker_error(before, after.proto.ir_version)
-        return NewError(error, is_certain=not own) if error != own else None
+        return NewError(error, is_certain=not own) if _outline(error) != _outline(own) else None
     errors = inference_errors(after)
     if not errors:
         return None
     known = inference_errors(before)
     fresh = [error for error in errors if _text(error) not in map(_text, known)]
     return NewError(fresh[0], is_certain=not known and _is_inferred(before)) if fresh else None
+
+
+_OPSET = re.compile(r"domain_version of \d+")
+
+
+def _outline(error: str) -> str:
+    """Return an error without the opset, which a rewrite changes."""
+    return _OPSET.sub("", error)
 
 
 def _text(error: str) -> str:

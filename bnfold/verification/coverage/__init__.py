@@ -14,7 +14,7 @@ from bnfold.verification.coverage.effects import read_for_sizes
 from bnfold.verification.coverage.mutants import Mutants
 from bnfold.verification.coverage.record import Comparison, Coverage, same_place
 from bnfold.verification.coverage.smooth import differ_in_kind, only_moves
-from bnfold.verification.coverage.tables import tables
+from bnfold.verification.coverage.tables import indices_into, tables
 from bnfold.verification.coverage.values import all_taken_over, nudged
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "cover_part",
     "cover_whole",
     "differ_in_kind",
+    "indices_into",
     "only_moves",
     "read_for_sizes",
     "same_place",

@@ -8,16 +8,18 @@ some result has to change with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import TP, Array
+from bnfold.verification.coverage.nearby import Nearby, Results, Run
 from bnfold.verification.tolerance.compare import compare_values
 
 STEP = 2.0**-10
@@ -33,19 +35,7 @@ _PART = 0.5
 _OTHERS = (1, 2, 3, 5, 7, -3)
 """Other numbers for those that a mutant changes: sizes and places that occur, and one that is counted from the end."""
 
-Results = Mapping[str, Array]
 Find = Callable[[ir.Model, ir.Value], ir.Value]
-
-
-class Run(Protocol):
-    """A model and what it is fed; called, it gives values by their names, or those of a changed copy."""
-
-    @property
-    def model(self) -> ir.Model: ...
-
-    def __call__(
-        self, names: Sequence[str] | None = None, *, model: ir.Model | None = None, **options: Any
-    ) -> Results: ...
 
 
 class Mutant(NamedTuple):
@@ -184,10 +174,19 @@ class Coverage:
 
     def observe(self, sides: Sequence[Run], find: Find, results: Sequence[Results]) -> None:
         """Compare mutants with the equal ``results`` of the two models, and note what was chosen from tables."""
-        run = partial(_run, sides, find)
+        run = partial(_run, sides, find, nearby=[self._nearby(place, side, find) for place, side in enumerate(sides)])
         self._until = min(self._until, self.work.seconds + self.seconds)
         self.mutants = [left for mutant in self.mutants for left in self._unseen(mutant, run, results[mutant.side])]
         self._read(sides, find)
+
+    def _nearby(self, place: int, side: Run, find: Find) -> Nearby:
+        """Return the runs of one model with the values changed that its mutants change."""
+        own = (it for it in self.mutants if it.side == place and not (it.attribute or it.is_apart or it.is_idle))
+        values: dict[ir.Value, None] = {}
+        for mutant in own:
+            with suppress(Unsupported):
+                values[find(side.model, mutant.value)] = None
+        return Nearby(side, values)
 
     def observe_until_unseen(self, compared: Callable[[], Iterable[Comparison]], find: Find) -> None:
         """Do as `observe` for all comparisons that there are, up to the first mutant that none of them shows.
@@ -228,9 +227,12 @@ def same_place(model: ir.Model, value: ir.Value) -> ir.Value:
     return values[value.name]
 
 
-def _run(sides: Sequence[Run], find: Find, mutant: Mutant) -> Results:
+def _run(sides: Sequence[Run], find: Find, mutant: Mutant, nearby: Sequence[Nearby] = ()) -> Results:
+    """Return the results of a mutant; those that it cannot change may be missing."""
     side, other = sides[mutant.side], sides[1 - mutant.side]
     model, altered = mutant.of(side.model, find, lambda name: other([name])[name])
+    if nearby and model is side.model:
+        return nearby[mutant.side](altered)
     return side(model=model, altered=altered)
 
 
@@ -266,5 +268,5 @@ def _shows(mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -
     except Unsupported:
         return False
     return any(
-        compare_values(results[name], changed[name], (), None, by_channel=True).excess > STEP for name in results
+        compare_values(results[name], changed[name], (), None, by_channel=True).excess > STEP for name in changed
     )

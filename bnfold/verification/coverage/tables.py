@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 
 from bnfold import ir
@@ -53,6 +55,18 @@ def tables(old: Subgraph, new: Subgraph, *, are_alone: bool = True) -> list[Tabl
         chosen = next(made for made in node.outputs if made is not None)
         found.append(Table(side, value, chosen, marks, unread, follow_from_sizes(others)))
     return found
+
+
+def indices_into(found: Iterable[Table], sides: Sequence[Subgraph]) -> list[str]:
+    """Return the names of computed indices into tables with unread rows, if both parts compute all of them."""
+    made = [{value.name for node in side.nodes for value in node.outputs if value is not None} for side in sides]
+    names: dict[str, None] = {}
+    for table in (table for table in found if table.unread.any()):
+        node = table.chosen.producer
+        for value in node.inputs[1:] if node is not None else ():
+            if value is not None and fixed_or_default(value) is None and value not in sides[table.side].fed:
+                names[value.name] = None
+    return [*names] if all(name in each for name in names for each in made) else []
 
 
 def _marks(node: ir.Node, tensor: ir.Tensor) -> Array:

@@ -17,14 +17,16 @@ from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import Compared, experiments, first_fault, inconclusive, output_rows
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import Comparison, Coverage, same_place
-from bnfold.verification.end_to_end.drawing import Sample
+from bnfold.verification.end_to_end.drawing import Sample, evaluated
 from bnfold.verification.end_to_end.further import EVALUATIONS
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.end_to_end.reactions import another, compared_inputs, ignores_inputs
 from bnfold.verification.end_to_end.runtime_check import evaluate_runtimes, recorded, start_runtimes
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion
 from bnfold.verification.end_to_end.samples import Samples, choose_samples
+from bnfold.verification.inputs.data import Recorded
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS
+from bnfold.verification.inputs.zeros import signs_may_show, with_zeros
 from bnfold.verification.obstacles import Broken, Impossible, not_run
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.hazards import hazards
@@ -154,8 +156,9 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
         with request.clock.phase("referee"):
             rows = evidence.fill(_end_to_end(pair, samples[: request.checks.samples], output_rows(compared)))
     fault = first_fault(compared)
+    sign = _at_zeros(request, pair, drawn) if fault is None else ""
     faults = {
-        "float64": _difference(fault, rows) if fault is not None else None,
+        "float64": _why(Code.ZERO_SIGN, sign) or (_difference(fault, rows) if fault is not None else None),
         "storage precision": _why(Code.LESS_PRECISE, evidence.fault.sentence if evidence.fault is not None else ""),
         "interface": _why(Code.INTERFACE, _about_shapes(broken_promise, request, pair, seen)),
     }
@@ -179,6 +182,25 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
         location=Location(fault.name, "", fault.difference.relative) if fault is not None else None,
         experiments=_experiments(seen, compared),
     )
+
+
+def _at_zeros(request: Request, pair: ModelPair, drawn: Samples) -> str:
+    """Return a sentence about an output that differs at zeros of one sign only; else empty."""
+    sides = [[*model.nodes()] for model in (request.before, request.after)]
+    if drawn.another is None or pair.misfit or not signs_may_show(*sides):
+        return ""
+    found: list[Compared | None] = []
+    for zero in (0.0, -0.0):
+        feeds = with_zeros(drawn.chosen[0].feeds, drawn.chosen[0].feeds, zero)
+        try:
+            sample = evaluated(request, pair, Recorded(feeds), 0, 1)
+            found.append(first_fault(pair.compare(sample.feeds, sample.expected, 0)))
+        except Unsupported:  # they take no zeros
+            return ""
+    faults = [item for item in found if item is not None]
+    if len(faults) != 1:
+        return ""
+    return f"{'output' if faults[0].is_output else 'value'} {faults[0].name!r} differs at a zero of the other sign"
 
 
 def _at_once(request: Request, pair: ModelPair, drawn: Samples) -> Whole | None:

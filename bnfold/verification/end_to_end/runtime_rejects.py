@@ -171,11 +171,14 @@ def _lack(error: str) -> str:
     return "a runtime that has this operator takes it" if _NO_OPERATOR.search(error) else ""
 
 
-_PLACES = re.compile(r"(?i)node (?:with name )?(?:\([^()]*\)|'[^']*'|\"[^\"]*\")|\(\"[^\"]*\"|\d+")
+_PLACES = re.compile(
+    r"(?i)node (?:with name )?(?:\([^()]*\)|'[^']*'|\"[^\"]*\")|\(\"[^\"]*\"|op \([^()]*\) output arg \([^()]*\)"
+    r"|(?:,?tensor\(\w+\))+|\d+"
+)
 
 
 def _outline(error: str) -> str:
-    """Return an error without what a rewrite changes: names of nodes and versions of operators."""
+    """Return an error without what a rewrite changes: names, versions of operators, and the types that these take."""
     return _PLACES.sub("", error)
 
 

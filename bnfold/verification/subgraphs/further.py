@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from bnfold import ir
 from bnfold.ir.shapes.unification import Known
-from bnfold.ir.traits import BROADCASTING
-from bnfold.verification.inputs.bounds import BEYOND, largest_bound
+from bnfold.ir.traits import BROADCASTING, COMPARING
+from bnfold.verification.inputs.bounds import BEYOND, follow_from_sizes, largest_bound
 from bnfold.verification.inputs.shapes import open_places
 from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.shapes import may_be_fed_at
@@ -36,6 +36,31 @@ def further_shapes(
         }
         if shapes != usual:
             yield shapes
+
+
+def deciding_shapes(fed: Mapping[str, ir.Value], usual: Shapes, nodes: Sequence[ir.Node]) -> Iterator[Shapes]:
+    """Yield shapes of single elements, and with one axis empty, if comparing a size decides what is computed.
+
+    Sizes that are declared stay as they are.
+    """
+    if not any(map(_compares_sizes, nodes)):
+        return
+    known = {name: value.shape or [None] * len(usual[name]) for name, value in fed.items()}
+    places = open_places(known)
+    yield _with(usual, {place: 1 for same in places for place in same})
+    for same in places:
+        yield _with(usual, dict.fromkeys(same, 0))
+
+
+def _compares_sizes(node: ir.Node) -> bool:
+    made = node.output(0)
+    return node.has_trait(COMPARING) and made is not None and follow_from_sizes([made])
+
+
+def _with(usual: Shapes, sizes: Mapping[tuple[str, int], int]) -> Shapes:
+    return {
+        name: tuple(sizes.get((name, axis), dim) for axis, dim in enumerate(shape)) for name, shape in usual.items()
+    }
 
 
 def beyond_bounds(

@@ -107,12 +107,13 @@ class SubgraphPair:
             self.usual.setdefault(name, magnitude(array) if _is_floats(array) else 0.0)
         found = self._measured(sides, expected, actual)
         is_equal = isinstance(found, Difference) and found.excess <= 1
+        if is_equal:
+            self.coverage.observe((sides.old, sides.new), self._find, (expected, actual))
         if guessed and is_equal and not self._reacts(feeds, expected):
             reason = "its outputs do not depend on its inputs at the tested shapes"
             return Skip(Why(Code.HIDDEN, reason), only_after=True)
         if is_equal:
             self._note_finite(expected)
-            self.coverage.observe((sides.old, sides.new), self._find, (expected, actual))
         return found
 
     def _note_finite(self, results: Results) -> None:
@@ -274,20 +275,27 @@ class SubgraphPair:
         feeds: Feeds,
         outputs: Sequence[str],
         altered: reference.Alterations | None = None,
+        known: Results | None = None,
         **options: Any,
     ) -> Results:
-        """Run ``model``, which is the part's model or a changed copy of it."""
+        """Run ``model``, which is the part's model or a changed copy of it; what is ``known`` is not computed.
+
+        Values that are asked for to be known later are those of the model, whatever scale they are compared at.
+        """
         held = dict(one.held)
         for value, change in (altered or {}).items():
             if value.name in held and value.graph is model.graph:
                 held[value.name] = change(held[value.name])
         held.update((value.name, feeds[value.name]) for value in model.graph.inputs)
         prepared = one.prepared if model is one.subgraph.model else None
+        if known:
+            held.update(known)
+            prepared = None if prepared is None else reference.Prepared(prepared.weights, bound=prepared.bound)
         own = dict(zip(self.cut.outputs, (value.name for value in one.subgraph.outputs), strict=True))
         names = [own.get(name, name) for name in outputs]
         made = self.evaluate(model, held, names, altered=altered, prepared=prepared, **options)
         results = {name: made[own.get(name, name)] for name in outputs}
-        factors = self.factors if one is self.new else {}
+        factors = self.factors if one is self.new and known != {} else {}
         return {name: array / factors[name] if name in factors else array for name, array in results.items()}
 
 

@@ -6,7 +6,8 @@ model of any size is checked in time linear in its rewrites.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+import math
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import chain, cycle, islice
@@ -15,18 +16,29 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import changed_defaults
+from bnfold.verification.changes.enlarged import up_to_poles
 from bnfold.verification.changes.extract import Subgraph
+from bnfold.verification.changes.from_constants import bodies_run
+from bnfold.verification.changes.partly import known_of
 from bnfold.verification.claims import Evidence, Runs, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sides import evaluator
-from bnfold.verification.coverage import Coverage, cover_part, cover_whole, differ_in_kind, only_moves
+from bnfold.verification.coverage import (
+    Coverage,
+    cover_part,
+    cover_whole,
+    differ_in_kind,
+    indices_into,
+    only_moves,
+)
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, Feeds
 from bnfold.verification.inputs.shapes import elements, is_static
 from bnfold.verification.inputs.sized import SharedShapes, fitted
+from bnfold.verification.inputs.zeros import makes_zeros, signs_differ, signs_may_show, with_zeros
 from bnfold.verification.obstacles import not_run
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import doubled, nearby, sizes_in_turn
-from bnfold.verification.subgraphs.further import beyond_bounds, further_shapes
+from bnfold.verification.subgraphs.further import beyond_bounds, deciding_shapes, further_shapes
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
 from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.pairs import SubgraphPair
@@ -64,6 +76,18 @@ _UNCLAIMED = 8
 """Sizes to try until the original runs, if sizes that only the rewritten model states are not relied on."""
 
 
+def _nested(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
+    """Yield the nodes, those of the bodies that may run, and of the functions that are called."""
+    waiting, seen = [nodes], set[ir.Graph]()
+    while waiting:
+        for node in waiting.pop():
+            yield node
+            function = node.called
+            graphs = {*bodies_run(node), *([function] if function is not None else [])} - seen
+            seen |= graphs
+            waiting += [graph.nodes for graph in graphs]
+
+
 class SubgraphVerifier:
     """Two models, indexed once for any number of cuts, with perturbed copies that separate rounding from faults.
 
@@ -95,12 +119,14 @@ class SubgraphVerifier:
         """Compare the two regions of a cut; ``hidden`` are values that differ inside it, and have to show."""
         key = cut, frozenset(hidden)
         if key not in self._rows:
+            outer = self._runs, self._coverages  # of the claim that rests on this one, if any
+            self._runs, self._coverages = Runs(self.request.ledger.keeps), []
             row = self._checked(cut, hidden)
             self._rows[key] = self.request.ledger.enter(row, self._runs.feeds)
+            self._runs, self._coverages = outer
         return self._rows[key]
 
     def _checked(self, cut: ir.Cut, hidden: Collection[str]) -> Evidence:
-        self._runs, self._coverages = Runs(self.request.ledger.keeps), []
         try:
             found = Skip(self._clock.over()) if self._clock.is_over else self._compare(cut, hidden)
         except reference.OutOfTime as error:
@@ -138,7 +164,7 @@ class SubgraphVerifier:
         sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, Skip):
             return sides
-        unknown = reference.unknown_operator(node for side in sides for node in side.nodes)
+        unknown = reference.unknown_operator(chain.from_iterable(_nested(side.nodes) for side in sides))
         if unknown is not None:  # which is known before any sizes are looked for
             return Skip(not_run(unknown, "the original part cannot be run"))
         found = self._compare_sides(cut, sides, hidden)
@@ -191,11 +217,12 @@ class SubgraphVerifier:
         attempts = SubgraphTrials(unranked=lacks_rank(fed), reshapes=reshapes)
         agree_inside = cache(lambda: wider is None and self._agree_inside(subgraphs, hidden))
         equal: Difference | None = None
-        conclusive, uncovered = 0, -1
+        conclusive, passing, uncovered = 0, 0, -1
         for trial in sizes_in_turn(self.request, cut.graph, fed, (old, new), attempts):
             guessed = has_guesses(fed, trial.shapes)
             # Beyond two sizes, another batch reveals nothing if the last one has not.
-            is_repetition = trial.is_another_batch and conclusive > 1 and coverage.uncovered == uncovered
+            seen = passing if guessed else conclusive
+            is_repetition = trial.is_another_batch and seen > 1 and coverage.uncovered == uncovered
             if is_repetition if equal is not None else not attempts.need(trial, guessed=guessed):
                 continue
             uncovered = coverage.uncovered
@@ -205,6 +232,9 @@ class SubgraphVerifier:
             rank = max(map(len, trial.shapes.values()), default=0)
             if equal is None and attempts.decide(latest, guessed=guessed, rank=rank) and isinstance(latest, Difference):
                 equal = latest
+                if (found := self._at_deciding_sizes(subgraphs, fed, trial.shapes)) is not None:
+                    return found
+            passing += isinstance(latest, Difference)
             conclusive += trial.passing_is_conclusive and not guessed and isinstance(latest, Difference)
             if equal is not None and (coverage.is_over or agree_inside()):
                 break
@@ -214,12 +244,47 @@ class SubgraphVerifier:
         passes = isinstance(outcome, Difference) and not fails(outcome)
         if passes and (doubt := self._doubt(subgraphs, fed, own=own)):
             return doubt
-        if key is not None and equal is not None and len(self._compared_in_full) < MOST:
-            self._compared_in_full.setdefault(key, repeatable(subgraphs))
+        self._keep(key if equal is not None else None, subgraphs)
         if passes and coverage.uncovered and not agree_inside():
-            reason = f"the test inputs would not reveal an error in {coverage.example}"
-            return Skip(Why(Code.HIDDEN, reason, {"example": coverage.example}), is_same=True)
+            return self._at_rows_drawn(cut, old, new, coverage, hidden)
         return outcome
+
+    def _keep(self, key: Hashable, subgraphs: SubgraphPair) -> None:
+        """Keep what equal parts can reuse of a comparison, if there is a key for them."""
+        if key is not None and len(self._compared_in_full) < MOST:
+            self._compared_in_full.setdefault(key, repeatable(subgraphs))
+
+    def _at_deciding_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], usual: Shapes) -> Found | None:
+        """Return the finding at sizes that choose another way through the part, if it is no equality.
+
+        They are tried if the results would not show every fault at others.
+        """
+        if not subgraphs.coverage.uncovered:
+            return None
+        nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
+        for shapes in deciding_shapes(fed, usual, nodes):
+            found = sampled(subgraphs, fed, shapes, guessed=True)
+            if fails(found):
+                return by_size(found)
+            if isinstance(found, Skip) and found.only_after and found.why.code is Code.ASSUMED_SIZES:
+                return found
+        return None
+
+    def _at_rows_drawn(
+        self, cut: ir.Cut, old: Subgraph, new: Subgraph, coverage: Coverage, hidden: Collection[str]
+    ) -> Found:
+        """Return the finding if indices are drawn, so that each row of each table is read, or why there is none.
+
+        The part computes them from what it is fed, and has been compared so. That they are right is a claim of its own.
+        """
+        reason = f"the test inputs would not reveal an error in {coverage.example}"
+        doubt = Skip(Why(Code.HIDDEN, reason, {"example": coverage.example}), is_same=True)
+        names = indices_into(coverage.tables, (old, new))
+        claims = (ir.Cut(cut.graph, cut.inputs, (name,), f"indices {name}") for name in names)
+        if not names or not all(self.check(claim).status == "verified" for claim in claims):
+            return doubt
+        found = self._compare_alone(cut, old.fed_with(names), new.fed_with(names), hidden)
+        return found if fails(found) or (isinstance(found, Difference) and not coverage.mutants) else doubt
 
     def _agree_inside(self, subgraphs: SubgraphPair, hidden: Collection[str]) -> bool:
         """Whether the parts agree, and show every fault, if values inside are compared as well."""
@@ -242,10 +307,49 @@ class SubgraphVerifier:
         found = self._compare_alone(wider.cut, wider.old, wider.new, hidden, wider=wider)
         return found if isinstance(found, Difference) and not fails(found) else None
 
-    def _doubt(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], *, own: bool) -> Skip | None:
-        """Return why equal results do not count. Without ``own``, only the rewritten model states the sizes."""
+    def _doubt(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], *, own: bool) -> Found | None:
+        """Return why equal results do not count, or a difference at zeros.
+
+        Without ``own``, only the rewritten model states the sizes.
+        """
         doubt = None if own else self._at_unclaimed_sizes(subgraphs, fed)
-        return doubt or at_other_ranks(subgraphs, fed) or self._at_further_sizes(subgraphs, fed)
+        doubt = doubt or at_other_ranks(subgraphs, fed) or self._at_further_sizes(subgraphs, fed)
+        return doubt or self._at_zeros(subgraphs, fed)
+
+    def _at_zeros(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Found | None:
+        """Return the finding if results differ at zeros of one sign only. Callers feed those that inputs have."""
+        sides = [side.subgraph.nodes for side in (subgraphs.old, subgraphs.new)]
+        if not signs_may_show(*sides):
+            return self._at_poles_behind(subgraphs, fed) if all(map(makes_zeros, sides)) else None
+        usual, guessed = next((feeds, guessed) for feeds, guessed, found in subgraphs.tried if not fails(found))
+        from_callers = [name for name, value in fed.items() if value.is_input and value.graph.parent is None]
+        for names in (from_callers, [*fed]):
+            feeds = [with_zeros(usual, names, zero) for zero in (0.0, -0.0)]
+            found = [subgraphs.attempt(each, "zeros", guessed=guessed) for each in feeds]
+            compared = [each for each in found if isinstance(each, Difference)]
+            if len(compared) == len(found) and fails(found[0]) != fails(found[1]):
+                why = Why(Code.ZERO_SIGN, "differs at a zero of the other sign")
+                worst = max(compared, key=lambda difference: difference.excess)
+                is_certain = names is from_callers
+                return worst._replace(fault=why.text, code=why.code) if is_certain else Skip(why, is_same=True)
+        return None
+
+    def _at_poles_behind(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Found | None:
+        """Return the finding at zeros if the results are zeros of other signs, which a pole behind the part shows."""
+        if not known_of(self.request.before).has_poles:
+            return None
+        usual = next(feeds for feeds, _, found in subgraphs.tried if not fails(found))
+        runs = (subgraphs.fed(with_zeros(usual, fed, zero)) for zero in (0.0, -0.0))
+        if not any(signs_differ(run.old().values(), run.new().values()) for run in runs):
+            return None
+        nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
+        inside = {value.name for node in nodes for value in node.outputs if value is not None}
+        models = self.request.before, self.request.after
+        rows = (self.check(cut) for cut in up_to_poles(*models, subgraphs.cut, inside))
+        row = next((row for row in rows if row.code is Code.ZERO_SIGN), None)
+        if row is not None and row.status == "failed":
+            return Difference(excess=math.inf, fault=row.note, code=row.code)
+        return None if row is None else Skip(row.why, is_same=True)
 
     def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
         """Return why equal results do not count if only the rewritten model states the sizes; it may be wrong."""

@@ -24,13 +24,13 @@ class Evaluated:
     """A model and what it is fed; it notes which values were altered."""
 
     def __init__(self, read: ir.Model, feeds: Feeds) -> None:
-        self.model, self.feeds = read, feeds
+        self.model, self.feeds, self.names = read, feeds, ["y"]
 
     def __call__(
         self, names: Sequence[str] | None = None, *, model: ir.Model | None = None, **options: Any
     ) -> dict[str, Array]:
         RUNS.extend(value.name for value in options.get("altered") or ())
-        return reference.evaluate(model or self.model, self.feeds, names or ["y"], **options)
+        return reference.evaluate(model or self.model, self.feeds, names or self.names, **options)
 
 
 def observed(*names: str, samples: Sequence[float], seconds: float = 60.0) -> Coverage:

@@ -36,6 +36,12 @@ def failed(error: str, obstacle: Obstacle = "refused") -> RuntimeResult:
         (failed("took longer", "not looked"), failed("bad"), "doubt", "could not look at the original: took longer"),
         (failed("bad type"), failed("bad type"), "neither", "some 1.0 loads neither file: bad type"),
         (failed("bad type in node (a)"), failed("bad type in node (b_1)"), "neither", "loads neither file"),
+        (
+            failed("Node (a) Op (F) output arg (h) type inference failed, inferred types: tensor(float),tensor(int8)"),
+            failed("Node () Op (G) output arg (g) type inference failed, inferred types: tensor(double)"),
+            "neither",
+            "loads neither file",
+        ),
         (failed("crashed (SIGSEGV)", "crashed"), failed("crashed (SIGSEGV)", "crashed"), "neither", "loads neither"),
         (failed("bad type"), failed("bad axis"), "doubt", "original: bad type; of the rewritten model: bad axis"),
         (RAN, failed("Could not find an implementation for Relu(14) node"), "too old", "a runtime that has Relu-14"),

@@ -26,6 +26,28 @@ def table() -> Rewrite:
     )
 
 
+def computed_rows() -> Rewrite:
+    """ArgMax → Gather from a table → Mul: every row is scaled, whichever is chosen."""
+    table_rows, factor = single(numbers(33).normal(size=(90, 4))), single(numbers(34).uniform(0.5, 1.5, 4))
+    weight = single(numbers(35).normal(size=(8, 90)))
+    head, index = "(float[N,8] x) => (float[N,4] y)", "l = MatMul (x, W)  i = ArgMax <axis = 1, keepdims = 0> (l)"
+    scaled = table_rows.astype(np.float64) * factor
+    unscaled, exchanged = scaled.copy(), scaled.copy()
+    unscaled[89], exchanged[[3, 4]] = table_rows[89], scaled[[4, 3]]
+    right, *wrong = (
+        model(f"{head} {{ {index}  y = Gather (T, i) }}", {"T": rows, "W": weight})
+        for rows in (scaled, unscaled, exchanged)
+    )
+    nodes = f"{index}  h = Gather (T, i)  y = Mul (h, s)"
+    return Rewrite(
+        "Gather at computed indices, Mul",
+        model(f"{head} {{ {nodes} }}", {"T": table_rows, "s": factor, "W": weight}),
+        right,
+        dict(zip(("last row not scaled", "two rows exchanged"), wrong, strict=True)),
+        shows_whole=False,
+    )
+
+
 def bounds() -> Rewrite:
     """Clip → Max, Min: bounds far from what activations usually are."""
     head = "(float[N,4,H,W] x) => (float[N,4,H,W] y)"
@@ -60,4 +82,4 @@ def computed_target() -> Rewrite:
 
 def rewrites() -> list[Rewrite]:
     """All of this module."""
-    return [table(), bounds(), computed_target()]
+    return [table(), computed_rows(), bounds(), computed_target()]

@@ -45,6 +45,20 @@ def test_a_custom_operator_leaves_the_parts_to_be_compared() -> None:
     assert verify(ir.load(before), ir.load(wrong), cuts=[cut], runtime="none").status == "failed"
 
 
+@pytest.mark.parametrize("place", ["z", "x"])
+def test_an_unknown_operator_of_the_default_domain_leaves_the_parts_to_be_compared(place: str) -> None:
+    head = "(float[N,3,H,W] x) => (float[N,4,H,W] y) { {nodes}  y = Unheard <a = 1> (z) }"
+    if place == "x":
+        head = "(float[N,3,H,W] v) => (float[N,4,H,W] z) { x = Unheard <a = 1> (v)  {nodes} }"
+    before, after, wrong = fold(head)
+    after.opset_import[0].version = wrong.opset_import[0].version = 15
+    cut = ir.Cut("", ("x",), ("z",), "fold")
+    for result, status in ((after, "verified"), (wrong, "failed")):
+        assert verify(ir.load(before), ir.load(result), cuts=[cut], runtime="none").status == status
+    next(node for node in after.graph.node if node.op_type == "Unheard").attribute[0].i = 2
+    assert verify(ir.load(before), ir.load(after), cuts=[cut], runtime="none").status == "unverified"
+
+
 def _with_domain(proto: onnx.ModelProto) -> onnx.ModelProto:
     proto.opset_import.add(domain="com.example", version=1)
     return proto

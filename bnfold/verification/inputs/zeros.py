@@ -1,0 +1,59 @@
+"""Zeros of both signs: 1 / x is another number for each, and no other number tells them apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.ir.elements import Array
+from bnfold.ir.traits import HIDING
+from bnfold.verification.changes.partly import may_have_pole
+from bnfold.verification.inputs.drawing import Feeds
+
+_MIXING = ("BatchNormalization", "Conv", "ConvTranspose", "Gemm", "MatMul")
+
+_SHARE = 1 / 3
+"""Of the numbers that become zeros."""
+
+
+def signs_may_show(old: Collection[ir.Node], new: Collection[ir.Node]) -> bool:
+    """Whether a pole may show the sign of a zero.
+
+    If another operator chooses the larger number, as a Relu and a Clip do, no text says which zero that is.
+    """
+    choosing = [Counter(node.op_type for node in nodes if node.has_trait(HIDING)) for nodes in (old, new)]
+    return choosing[0] == choosing[1] and any(map(may_have_pole, (*old, *new)))
+
+
+def makes_zeros(nodes: Collection[ir.Node]) -> bool:
+    """Whether zeros among what a part is fed may be zeros in its results: sums of many products are none."""
+    return not any(node.is_op(*_MIXING) for node in nodes)
+
+
+def signs_differ(old: Iterable[Array], new: Iterable[Array]) -> bool:
+    """Whether zeros of the results have other signs."""
+    pairs = [(one, other) for one, other in zip(old, new, strict=True) if _is_float(one) and _is_float(other)]
+    return any(one.shape == other.shape and bool(_exchanged(one, other).any()) for one, other in pairs)
+
+
+def _exchanged(one: Array, other: Array) -> Array:
+    return np.asarray((one == 0) & (other == 0) & (np.signbit(one) != np.signbit(other)))
+
+
+def with_zeros(feeds: Feeds, names: Iterable[str], zero: float) -> Feeds:
+    """Return feeds with such zeros at some places of the floats of these names; the places are always the same."""
+    return {**feeds, **{name: _with_zeros(feeds[name], zero) for name in names if _is_float(feeds[name])}}
+
+
+def _with_zeros(array: Array, zero: float) -> Array:
+    found = np.array(array)
+    places = np.random.default_rng(array.size).permutation(array.size)[: max(1, round(array.size * _SHARE))]
+    found.reshape(-1)[places] = zero
+    return found
+
+
+def _is_float(array: object) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype.kind == "f" and array.size > 0
