@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 Change = tuple[str, tuple[int, int], ast.AST]
 """The kind, the line and column, and what takes the node's place."""
@@ -183,9 +183,9 @@ def _guards(node: ast.AST) -> Iterator[Change]:
             yield "and" if isinstance(node.op, ast.And) else "or", _start(operand), kept
     if isinstance(node, ast.comprehension):
         for index, test in enumerate(node.ifs):
-            new = deepcopy(node)
-            del new.ifs[index]
-            yield "filter", _start(test), new
+            fewer = deepcopy(node)
+            del fewer.ifs[index]
+            yield "filter", _start(test), fewer
 
 
 def _axes(node: ast.AST) -> Iterator[Change]:
@@ -196,11 +196,14 @@ def _axes(node: ast.AST) -> Iterator[Change]:
             new = deepcopy(node)
             new.elts[:2] = [second, first]
             yield "axes", _start(node), new
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in AXES:
-        if len(node.args) > 1 and not any(isinstance(each, ast.Starred) for each in node.args):
-            new = deepcopy(node)
-            new.args[-2:] = [node.args[-1], node.args[-2]]
-            yield "axes", _end(node.func), new
+    if _orders_axes(node) and len(node.args) > 1 and not any(isinstance(each, ast.Starred) for each in node.args):
+        call = deepcopy(node)
+        call.args[-2:] = [node.args[-1], node.args[-2]]
+        yield "axes", _end(node.func), call
+
+
+def _orders_axes(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in AXES
 
 
 def _is_number(node: ast.expr) -> bool:

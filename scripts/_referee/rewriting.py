@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 from _environment import ROOT
 
@@ -16,8 +17,9 @@ from _referee import serving
 from _referee.judging import judge
 from _referee.tasks import COMMANDS, Task
 
-RUNTIMES = ("onnxruntime", "none")
-SECONDS = 60.0
+Runtime = Literal["onnxruntime", "none"]
+RUNTIMES: tuple[Runtime, ...] = ("onnxruntime", "none")
+SECONDS = 40.0
 """For all of an alteration; one that makes a loop endless is late."""
 VERIFY_SECONDS = 30
 
@@ -50,7 +52,7 @@ class Finding(NamedTuple):
 
     kind: str
     number: int
-    runtime: str
+    runtime: Runtime
     reason: str
 
 
@@ -65,39 +67,35 @@ LISTED = WORST_FIRST[:3]
 def baseline(tasks: Sequence[Task], folder: Path) -> Baseline:
     """Run every task as it is, and record which lines each of them reaches."""
     folder.mkdir(exist_ok=True)
-    results, reached = serving.in_child(lambda _: [*zip(*_recorded(tasks, folder), strict=True)], folder, 3600.0)
-    lines: dict[Place, list[int]] = defaultdict(list)
-    files: dict[str, list[int]] = defaultdict(list)
-    for number, places in enumerate(reached):
-        for place in places:
-            lines[place].append(number)
-        for file in {file for file, _ in places}:
-            files[file].append(number)
+    results, reached = serving.in_child(lambda _: _recorded(tasks, folder), folder, 3600.0)
+    lines: dict[Place, list[int]] = {}
+    files: dict[str, list[int]] = {}
+    for path, places in reached.items():
+        file = Path(path).relative_to(ROOT).as_posix()
+        numbers = {line: sorted(map(int, filter(None, names))) for line, names in places.items()}
+        lines |= {(file, line): reaching for line, reaching in numbers.items()}
+        files[file] = sorted({number for reaching in numbers.values() for number in reaching})
     return Baseline(results, folder, lines, files)
 
 
-def _recorded(tasks: Sequence[Task], folder: Path) -> Iterator[tuple[Rewritten, set[Place]]]:
+def _recorded(tasks: Sequence[Task], folder: Path) -> tuple[list[Rewritten], dict[str, dict[int, list[str]]]]:
+    """Return the results, and by file and line the numbers of the tasks that reach it."""
     import coverage
 
-    measured = coverage.Coverage(data_file=None, include=[f"{ROOT}/bnfold/*"])
     serving.serve({}, "bnfold")
+    importlib.import_module("bnfold.api")
+    measured = coverage.Coverage(data_file=None, include=[f"{ROOT}/bnfold/*"])
+    measured.start()
+    results = []
     for number, task in enumerate(tasks):
-        measured.erase()
-        measured.start()
-        result = _rewrite(task, folder / str(number))
-        measured.stop()
-        data = measured.get_data()
-        yield (
-            result,
-            {
-                (Path(file).relative_to(ROOT).as_posix(), line)
-                for file in data.measured_files()
-                for line in data.lines(file) or ()
-            },
-        )
+        measured.switch_context(str(number))
+        results.append(_rewrite(task, folder / str(number)))
+    measured.stop()
+    data = measured.get_data()
+    return results, {file: data.contexts_by_lineno(file) for file in data.measured_files()}
 
 
-def _rewrite(task: Task, folder: Path, runtime: str = "") -> Rewritten:
+def _rewrite(task: Task, folder: Path, runtime: Runtime | None = None) -> Rewritten:
     """Run the command, verified only with a runtime; the text is then the verdict's."""
     import bnfold
     from bnfold.errors import VerificationFailed
@@ -156,12 +154,13 @@ def findings(
         last = (str(error).strip().splitlines() or ["the process died"])[-1]
         return [Finding("crash", number, runtime, last) for number in numbers[:1] for runtime in RUNTIMES]
     try:
-        return serving.in_child(lambda place: [*_judged(made, tasks, right, place)], folder, SECONDS)
+        judged: list[Finding] = serving.in_child(lambda place: [*_judged(made, tasks, right, place)], folder, SECONDS)
     except (serving.Late, serving.Died) as error:
         return [Finding("unclear", numbers[0], runtime, f"not judged: {error}") for runtime in RUNTIMES]
+    return judged
 
 
-Made = list[tuple[int, str, Rewritten]]
+Made = list[tuple[int, Runtime, Rewritten]]
 
 
 def _with(

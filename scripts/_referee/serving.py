@@ -86,7 +86,7 @@ def in_child(work: Callable[[Path], Any], folder: Path, seconds: float) -> Any:
     _kill(child)  # what it started
     if not answer.is_file():
         raise Died
-    result, error = pickle.loads(answer.read_bytes())  # noqa: S301 - this program wrote it
+    result, error = pickle.loads(answer.read_bytes())
     if error:
         raise Died(error)
     return result
