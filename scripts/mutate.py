@@ -92,9 +92,11 @@ def _rows(arguments: argparse.Namespace, scratch: Path) -> Iterator[Row]:
         chosen = [alteration for alteration in every if alteration.label in arguments.only]
         if missing := set(arguments.only) - {alteration.label for alteration in chosen}:
             sys.exit(f"scripts/mutate.py: there is no such alteration: {', '.join(sorted(missing))}")
-    for alteration in chosen[: len(chosen) if arguments.only else arguments.count]:
-        if time.monotonic() - started > arguments.seconds:
+    for index, alteration in enumerate(chosen[: len(chosen) if arguments.only else arguments.count]):
+        if (spent := time.monotonic() - started) > arguments.seconds:
             break
+        if index % 50 == 0:
+            print(f"{index} alterations, {spent:.0f} s", file=sys.stderr)
         numbers = _reaching(alteration, right)
         random.Random(f"{arguments.seed} {alteration.label}").shuffle(numbers)
         trees = {alteration.module: altering.altered(ROOT, alteration, altering.expressions)}
