@@ -32,7 +32,9 @@ def main() -> int:
     recorded = graded.recorded() if SMALLEST.is_file() else {}
     rows: dict[str, dict[str, Seen]] = {}
     worse = 0
-    for fault in graded.faults():
+    for number, fault in enumerate(graded.faults()):
+        if number % 10 == 0:
+            print(f"{number} faults", file=sys.stderr)
         rows[fault.label] = row = graded.smallest(fault)
         for layer, (share, units) in recorded.get(fault.label, {}).items():
             if layer not in row or row[layer].share > share * graded.STEP / 2:

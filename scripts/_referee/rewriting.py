@@ -19,8 +19,8 @@ from _referee.tasks import COMMANDS, Task
 
 Runtime = Literal["onnxruntime", "none"]
 RUNTIMES: tuple[Runtime, ...] = ("onnxruntime", "none")
-SECONDS = 40.0
-"""For all of an alteration; one that makes a loop endless is late."""
+SECONDS = 20.0
+"""Of processor time, for all of an alteration; one that makes a loop endless is late."""
 VERIFY_SECONDS = 30
 
 Place = tuple[str, int]
@@ -130,7 +130,7 @@ def _digest(folder: Path) -> str:
 class Trial(NamedTuple):
     """How many tasks are run with an alteration, and of how many results with an effect each is verified."""
 
-    tasks: int = 24
+    tasks: int = 20
     verified: int = 3
 
 

@@ -8,6 +8,7 @@ import importlib.machinery
 import importlib.util
 import os
 import pickle
+import resource
 import signal
 import sys
 import time
@@ -57,6 +58,14 @@ def serve(trees: Mapping[str, ast.Module], *packages: str) -> None:
     sys.meta_path.insert(0, _Finder(trees))
 
 
+PATIENCE = 10
+"""How many times as long as its processor time a process may take: others may keep the machine busy."""
+
+
+ADDRESSES = 8 << 30
+"""Bytes that a process may take: altered code may want all of them."""
+
+
 class Late(Exception):
     """Raised if a child takes too long; it is gone then, with all its children."""
 
@@ -68,22 +77,25 @@ class Died(Exception):
 def in_child(work: Callable[[Path], Any], folder: Path, seconds: float) -> Any:
     """Return what ``work`` returns in a forked process, which gets ``folder`` to write to.
 
-    What it prints is dropped. Raises Late or Died.
+    What it prints is dropped. Raises Late if it takes more ``seconds`` of processor time, or ten times as long by the
+    clock, and Died.
     """
     answer = folder / "answer"
     answer.unlink(missing_ok=True)
     sys.stdout.flush()
     child = os.fork()
     if not child:
-        _work(work, folder, answer)
-    end = time.monotonic() + seconds
-    while not os.waitpid(child, os.WNOHANG)[0]:
+        _work(work, folder, answer, seconds)
+    end = time.monotonic() + seconds * PATIENCE
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
         if time.monotonic() > end:
             _kill(child)
             os.waitpid(child, 0)
             raise Late
         time.sleep(0.005)
     _kill(child)  # what it started
+    if os.WIFSIGNALED(ended[1]) and os.WTERMSIG(ended[1]) == signal.SIGXCPU:
+        raise Late
     if not answer.is_file():
         raise Died
     result, error = pickle.loads(answer.read_bytes())
@@ -97,10 +109,14 @@ def _kill(child: int) -> None:
         os.killpg(child, signal.SIGKILL)
 
 
-def _work(work: Callable[[Path], Any], folder: Path, answer: Path) -> None:
+def _work(work: Callable[[Path], Any], folder: Path, answer: Path, seconds: float) -> None:
     """Work in the child, and end it."""
     try:
         os.setpgid(0, 0)
+        spent = resource.getrusage(resource.RUSAGE_SELF)
+        limit = int(spent.ru_utime + spent.ru_stime + seconds) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nowhere, stream)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,18 +94,18 @@ def _has_scale(right: onnx.ModelProto, wrong: onnx.ModelProto) -> bool:
 
 def smallest(fault: Graded) -> dict[str, Seen]:
     """Return the smallest fault that each layer sees, or none where it sees none."""
-    right = fault.verdict("whole", 0.0)
-    allowed = {row.name: row.allowed for row in right.outputs}
+    verdict = cache(fault.verdict)
+    allowed = {row.name: row.allowed for row in verdict("whole", 0.0).outputs}
 
     def units(share: float) -> float:
-        rows = fault.verdict("whole", share).outputs
+        rows = verdict("whole", share).outputs
         return max((row.relative / allowed[row.name] for row in rows if allowed.get(row.name)), default=0.0)
 
     found: dict[str, Seen] = {}
     shares = [*_shares(units)]
     for layer in LAYERS:
         for share in shares:
-            if fault.verdict(layer, share).status == "failed":
+            if verdict(layer, share).status == "failed":
                 found[layer] = Seen(share, float(f"{units(share):.2g}"))
                 break
     return found
@@ -114,12 +115,12 @@ def _shares(units: Callable[[float], float]) -> Iterator[float]:
     """Yield shares of a fault, the first of which is about `FIRST` units; none if it does not show in any output."""
     if not (whole := units(1.0)):
         return
-    share = min(1.0, FIRST / whole)
+    share = min(1.0, max(FIRST / whole, LEAST))
     while units(share) > FIRST * STEP and share > LEAST:  # a fault that grows in another way than by its share
         share /= STEP
     while share < 1:
-        yield float(f"{share:.3g}")
-        share *= STEP
+        yield (rounded := float(f"{share:.3g}"))
+        share = rounded * STEP
     yield 1.0
 
 
