@@ -68,8 +68,8 @@ def main() -> int:
     for alteration in _chosen(arguments):
         if time.monotonic() - started > arguments.seconds:
             break
-        tests = _tests(alteration, reached, arguments.budget, random.Random(f"{arguments.seed} {alteration.label}"))
-        noticed = _noticing(alteration, tests)
+        tests = tests_of(alteration, reached, arguments.budget, random.Random(f"{arguments.seed} {alteration.label}"))
+        noticed = noticing(alteration, tests)
         counts["noticed" if noticed else "not noticed"] += 1
         if not noticed or arguments.only:
             print(f"| {alteration.label} | {alteration.text} | {noticed or f'{len(tests)} tests pass'} |", flush=True)
@@ -115,17 +115,18 @@ def _chosen(arguments: argparse.Namespace) -> list[Alteration]:
 def _record(tests: Sequence[str]) -> int:
     """Run the tests, and write what they reach; the exit code is pytest's."""
     with tempfile.TemporaryDirectory() as scratch:
-        code, reached = serving.in_child(lambda _: _run_recorded(tests), Path(scratch), 7200.0)
+        code, reached = serving.in_child(lambda _: run_recorded(tests), Path(scratch), 7200.0)
     RECORD.parent.mkdir(exist_ok=True)
     RECORD.write_text(json.dumps(reached._asdict()), encoding="utf-8")
     print(f"{len(reached.seconds)} tests, {sum(reached.seconds.values()):.0f} s")
     return int(code)
 
 
-def _run_recorded(tests: Sequence[str]) -> tuple[int, Reached]:
+def run_recorded(tests: Sequence[str]) -> tuple[int, Reached]:
+    """Run the tests in this process; return pytest's exit code, and what each of them reaches."""
     import coverage
 
-    measured = coverage.Coverage(data_file=None, include=[f"{ROOT}/bnfold/verification/*"])
+    measured = coverage.Coverage(data_file=None, config_file=False, include=[f"{ROOT}/bnfold/verification/*"])
     recorder = _Recorder(measured)
     measured.start()
     code = _run_pytest([*tests, "-m", "not slow"], recorder)
@@ -172,13 +173,23 @@ class _Failed:
 def _run_pytest(words: Sequence[str], plugin: object) -> int:
     import pytest
 
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir", str(ROOT)]
+    options = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "--rootdir",
+        str(ROOT),
+        "-c",
+        str(ROOT / "pyproject.toml"),
+    ]
     return int(pytest.main([*words, *options], plugins=[plugin]))
 
 
-def _tests(alteration: Alteration, reached: Reached, budget: float, draw: random.Random) -> list[str]:
+def tests_of(alteration: Alteration, reached: Reached, budget: float, draw: random.Random) -> list[str]:
     """Return the tests that reach the number: half of the budget for the quickest of them."""
-    names = {name for line in _lines(alteration) for name in reached.lines.get(line[0], {}).get(str(line[1]), ())}
+    names = {name for line in lines_of(alteration) for name in reached.lines.get(line[0], {}).get(str(line[1]), ())}
     quickest = sorted(names, key=lambda name: (reached.seconds[name], name))
     others = draw.sample(quickest, len(quickest))
     chosen: list[str] = []
@@ -189,7 +200,7 @@ def _tests(alteration: Alteration, reached: Reached, budget: float, draw: random
     return chosen
 
 
-def _lines(alteration: Alteration) -> Iterator[tuple[str, int]]:
+def lines_of(alteration: Alteration) -> Iterator[tuple[str, int]]:
     """Yield the line of a number; for a module's constant those that read it, in every file of verification."""
     if alteration.statement:
         yield alteration.file, alteration.line
@@ -216,7 +227,7 @@ def _constant(alteration: Alteration) -> tuple[str, range]:
     return "", range(0)
 
 
-def _noticing(alteration: Alteration, tests: Sequence[str]) -> str:
+def noticing(alteration: Alteration, tests: Sequence[str]) -> str:
     """Return the test that notices the alteration, or what else does; empty if nothing does."""
     trees = {alteration.module: altering.altered(ROOT, alteration, altering.literals)}
 

@@ -58,6 +58,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), metavar="S", help="stop after so long")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which alterations, in which order (0)")
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="models of each mode of scripts/fuzz (20)")
+    parser.add_argument("--models", nargs="+", type=Path, metavar="FILE", help="these, and not the fixed set")
     parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=ROOMS, metavar="ROOM", help=", ".join(ROOMS))
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("--only", action="append", metavar="FILE:LINE:COL:KIND", help="these alterations")
@@ -76,18 +77,20 @@ def main() -> int:
 def _rows(arguments: argparse.Namespace, scratch: Path) -> Iterator[Row]:
     """Yield the alterations, with what each of them ended in."""
     started = time.monotonic()
-    drawn = tasks.tasks(scratch / "models", arguments.seeds)
+    drawn = tasks.of_files(arguments.models) if arguments.models else tasks.tasks(scratch / "models", arguments.seeds)
     right = rewriting.baseline(drawn, scratch / "right")
-    every = [
-        alteration
+    files = [
+        file.relative_to(ROOT).as_posix()
         for room in arguments.rooms
         for file in sorted((ROOT / "bnfold" / room).rglob("*.py"))
-        for alteration in altering.alterations(ROOT, file.relative_to(ROOT).as_posix(), altering.expressions)
-        if alteration.kind in arguments.kinds
     ]
+    if arguments.only:
+        files = [file for file in files if any(label.startswith(f"{file}:") for label in arguments.only)]
+    every = [each for file in files for each in altering.alterations(ROOT, file, altering.expressions)]
+    every = [each for each in every if each.kind in arguments.kinds]
     reached = [alteration for alteration in every if _reaching(alteration, right)]
     print(f"{len(drawn)} tasks; {len(every)} alterations are possible, {len(reached)} are reached", file=sys.stderr)
-    chosen = _chosen(reached, random.Random(arguments.seed))
+    chosen = choose(reached, arguments.seed)
     if arguments.only:
         chosen = [alteration for alteration in every if alteration.label in arguments.only]
         if missing := set(arguments.only) - {alteration.label for alteration in chosen}:
@@ -116,8 +119,9 @@ def _reaching(alteration: Alteration, right: Baseline) -> list[int]:
     return [*(right.lines.get((file, line)) or right.lines.get((file, statement), ()))]
 
 
-def _chosen(reached: Sequence[Alteration], draw: random.Random) -> list[Alteration]:
+def choose(reached: Sequence[Alteration], seed: int) -> list[Alteration]:
     """Return them in a random order, the kinds in turns."""
+    draw = random.Random(seed)
     groups = [[each for each in reached if each.kind == kind] for kind in KINDS]
     for group in groups:
         draw.shuffle(group)

@@ -84,7 +84,7 @@ def _recorded(tasks: Sequence[Task], folder: Path) -> tuple[list[Rewritten], dic
 
     serving.serve({}, "bnfold")
     importlib.import_module("bnfold.api")
-    measured = coverage.Coverage(data_file=None, include=[f"{ROOT}/bnfold/*"])
+    measured = coverage.Coverage(data_file=None, config_file=False, include=[f"{ROOT}/bnfold/*"])
     measured.start()
     results = []
     for number, task in enumerate(tasks):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,6 +58,12 @@ def tasks(folder: Path, seeds: int) -> list[Task]:
     folder.mkdir(exist_ok=True)
     models = [*_stored(), *_seeded(folder), *_drawn(folder, seeds)]
     return [Task(name, file, feeds, command) for name, file, feeds in models for command in COMMANDS]
+
+
+def of_files(files: Iterable[Path]) -> list[Task]:
+    """Return the tasks of these models."""
+    models = [(file, draw_feeds(file)) for file in files]
+    return [Task(file.name, file, feeds, command) for file, feeds in models for command in COMMANDS]
 
 
 def _stored() -> Iterator[tuple[str, Path, Mapping[str, Array]]]:
