@@ -41,9 +41,9 @@ def main() -> int:
                 now = f"{row[layer].units:g} units" if layer in row else "nothing"
                 print(f"worse: {fault.label}, {layer}: {units:g} units were seen, now {now}", flush=True)
                 worse += 1
-    _print_table(rows)
     if arguments.write:
         SMALLEST.write_text(json.dumps(rows, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    _print_table(rows)
     return int(worse > 0)
 
 

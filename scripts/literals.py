@@ -51,7 +51,7 @@ class Reached(NamedTuple):
 def main() -> int:
     """Print a line for each number that is not noticed, and the totals."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", action="store_true", help=f"run the tests once, and write {RECORD.name}")
+    parser.add_argument("--record", action="store_true", help=f"run the tests once, and add them to {RECORD.name}")
     parser.add_argument("--tests", nargs="+", default=JUDGES, metavar="PATH", help="which tests to record")
     parser.add_argument("--budget", type=float, default=20.0, metavar="S", help="seconds of tests for each number (20)")
     parser.add_argument("--seconds", type=float, default=float("inf"), metavar="S", help="stop after so long")
@@ -116,10 +116,22 @@ def _record(tests: Sequence[str]) -> int:
     """Run the tests, and write what they reach; the exit code is pytest's."""
     with tempfile.TemporaryDirectory() as scratch:
         code, reached = serving.in_child(lambda _: run_recorded(tests), Path(scratch), 7200.0)
+    if RECORD.is_file():
+        reached = merged(Reached(**json.loads(RECORD.read_text(encoding="utf-8"))), reached)
     RECORD.parent.mkdir(exist_ok=True)
     RECORD.write_text(json.dumps(reached._asdict()), encoding="utf-8")
     print(f"{len(reached.seconds)} tests, {sum(reached.seconds.values()):.0f} s")
     return int(code)
+
+
+def merged(old: Reached, new: Reached) -> Reached:
+    """Return what both recorded, where both have a test the new one."""
+    lines: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for reached, seconds in ((old, old.seconds.keys() - new.seconds.keys()), (new, new.seconds.keys())):
+        for file, places in reached.lines.items():
+            for line, names in places.items():
+                lines[file][line] += [name for name in names if name in seconds]
+    return Reached(old.seconds | new.seconds, lines)
 
 
 def run_recorded(tests: Sequence[str]) -> tuple[int, Reached]:

@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -66,8 +67,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every finding")
     arguments = parser.parse_args()
     require("coverage", "onnxruntime", install=".venv/bin/pip install -e .[test]")
-    with tempfile.TemporaryDirectory() as scratch:
-        rows = list(_rows(arguments, Path(scratch)))
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as scratch, suppress(KeyboardInterrupt):  # what there is by then is printed
+        rows.extend(_rows(arguments, Path(scratch)))
     _print_table(rows)
     if arguments.json:
         arguments.json.write_text(json.dumps([_plain(row) for row in rows], indent=1) + "\n", encoding="utf-8")

@@ -74,3 +74,11 @@ def test_what_each_test_reaches_is_recorded(tmp_path: Path) -> None:
     assert code == 0
     assert all(name.startswith(f"{JUDGE}::") for name in reached.seconds)
     assert {name for names in reached.lines[COMPARE].values() for name in names} == reached.seconds.keys()
+
+
+def test_a_later_record_adds_to_an_earlier_one() -> None:
+    old = Reached({"one": 1.0, "two": 2.0}, {"file": {"7": ["one", "two"]}})
+    new = Reached({"two": 3.0, "three": 4.0}, {"file": {"8": ["two"], "9": ["three"]}})
+    merged = literals.merged(old, new)
+    assert merged.seconds == {"one": 1.0, "two": 3.0, "three": 4.0}
+    assert merged.lines["file"] == {"7": ["one"], "8": ["two"], "9": ["three"]}

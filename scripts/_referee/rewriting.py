@@ -6,6 +6,7 @@ import ast
 import hashlib
 import importlib
 import shutil
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,10 +35,18 @@ class Rewritten(NamedTuple):
     text: str
 
 
+HEAVY = 0.5
+"""Seconds of processor time; a task that takes more is run only where no other one reaches the line."""
+
+
 class Baseline(NamedTuple):
-    """The results without an alteration, the folder that has them, and the tasks that reach a line, and a file."""
+    """The results without an alteration, the folder that has them, and the tasks that reach a line, and a file.
+
+    ``seconds`` is the processor time of each task, measured.
+    """
 
     results: Sequence[Rewritten]
+    seconds: Sequence[float]
     folder: Path
     lines: Mapping[Place, Sequence[int]]
     files: Mapping[str, Sequence[int]]
@@ -67,7 +76,7 @@ LISTED = WORST_FIRST[:3]
 def baseline(tasks: Sequence[Task], folder: Path) -> Baseline:
     """Run every task as it is, and record which lines each of them reaches."""
     folder.mkdir(exist_ok=True)
-    results, reached = serving.in_child(lambda _: _recorded(tasks, folder), folder, 3600.0)
+    results, seconds, reached = serving.in_child(lambda _: _recorded(tasks, folder), folder, 3600.0)
     lines: dict[Place, list[int]] = {}
     files: dict[str, list[int]] = {}
     for path, places in reached.items():
@@ -75,24 +84,29 @@ def baseline(tasks: Sequence[Task], folder: Path) -> Baseline:
         numbers = {line: sorted(map(int, filter(None, names))) for line, names in places.items()}
         lines |= {(file, line): reaching for line, reaching in numbers.items()}
         files[file] = sorted({number for reaching in numbers.values() for number in reaching})
-    return Baseline(results, folder, lines, files)
+    return Baseline(results, seconds, folder, lines, files)
 
 
-def _recorded(tasks: Sequence[Task], folder: Path) -> tuple[list[Rewritten], dict[str, dict[int, list[str]]]]:
-    """Return the results, and by file and line the numbers of the tasks that reach it."""
+Recorded = tuple[list[Rewritten], list[float], dict[str, dict[int, list[str]]]]
+
+
+def _recorded(tasks: Sequence[Task], folder: Path) -> Recorded:
+    """Return the results, their seconds, and by file and line the numbers of the tasks that reach it."""
     import coverage
 
     serving.serve({}, "bnfold")
     importlib.import_module("bnfold.api")
     measured = coverage.Coverage(data_file=None, config_file=False, include=[f"{ROOT}/bnfold/*"])
     measured.start()
-    results = []
+    results, seconds = [], []
     for number, task in enumerate(tasks):
         measured.switch_context(str(number))
+        started = time.process_time()
         results.append(_rewrite(task, folder / str(number)))
+        seconds.append(time.process_time() - started)
     measured.stop()
     data = measured.get_data()
-    return results, {file: data.contexts_by_lineno(file) for file in data.measured_files()}
+    return results, seconds, {file: data.contexts_by_lineno(file) for file in data.measured_files()}
 
 
 def _rewrite(task: Task, folder: Path, runtime: Runtime | None = None) -> Rewritten:
@@ -145,7 +159,7 @@ def findings(
     """Return what the tasks of these numbers end in with altered modules; an empty list if nothing changes."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    numbers = numbers[: trial.tasks]
+    numbers = ([number for number in numbers if right.seconds[number] < HEAVY] or numbers)[: trial.tasks]
     try:
         made = serving.in_child(lambda place: _with(trees, numbers, tasks, right, place, trial), folder, SECONDS)
     except serving.Late:

@@ -29,8 +29,8 @@ FIRST, STEP = 3, 10
 """The smallest size that is tried, in units of what is allowed: another machine's rounding must not decide. The next
 ones are so many times as large."""
 
-LEAST = 1e-12
-"""Share of a fault below which nothing is tried."""
+LEAST, MOST = 1e-12, 1e12
+"""Share of a fault below which nothing is tried, and the size beyond which none is told from another."""
 
 
 class Seen(NamedTuple):
@@ -99,7 +99,8 @@ def smallest(fault: Graded) -> dict[str, Seen]:
 
     def units(share: float) -> float:
         rows = verdict("whole", share).outputs
-        return max((row.relative / allowed[row.name] for row in rows if allowed.get(row.name)), default=0.0)
+        sizes = [row.relative / allowed[row.name] for row in rows if allowed.get(row.name)]
+        return min(max(sizes, default=0.0), MOST)
 
     found: dict[str, Seen] = {}
     shares = [*_shares(units)]
