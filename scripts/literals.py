@@ -70,11 +70,15 @@ def main() -> int:
             break
         tests = tests_of(alteration, reached, arguments.budget, random.Random(f"{arguments.seed} {alteration.label}"))
         noticed = noticing(alteration, tests)
-        counts["noticed" if noticed else "not noticed"] += 1
+        counts["noticed" if noticed else "not noticed" if tests else "not reached"] += 1
         if not noticed or arguments.only:
-            print(f"| {alteration.label} | {alteration.text} | {noticed or f'{len(tests)} tests pass'} |", flush=True)
+            print(f"| {alteration.label} | {alteration.text} | {noticed or _passed(tests)} |", flush=True)
     print(f"\n{sum(counts.values())} alterations: {', '.join(f'{n} {kind}' for kind, n in sorted(counts.items()))}")
-    return int(counts["not noticed"] > 0)
+    return int(counts["not noticed"] + counts["not reached"] > 0)
+
+
+def _passed(tests: Sequence[str]) -> str:
+    return f"{len(tests)} tests pass" if tests else "no test that was recorded reaches it"
 
 
 def numbers(root: Path, file: str) -> list[Alteration]:
@@ -200,8 +204,14 @@ def _run_pytest(words: Sequence[str], plugin: object) -> int:
 
 
 def tests_of(alteration: Alteration, reached: Reached, budget: float, draw: random.Random) -> list[str]:
-    """Return the tests that reach the number: half of the budget for the quickest of them."""
-    names = {name for line in lines_of(alteration) for name in reached.lines.get(line[0], {}).get(str(line[1]), ())}
+    """Return the tests that reach the number: half of the budget for the quickest of them.
+
+    For a constant that only the import of a module reads, they are those that reach anything of that module.
+    """
+    places = [(reached.lines.get(file, {}), str(line)) for file, line in lines_of(alteration)]
+    names = {name for lines, line in places for name in lines.get(line, ())}
+    if not names and not alteration.statement:  # read where modules are imported: as a default, or by another constant
+        names = {name for lines, _ in places for tests in lines.values() for name in tests}
     quickest = sorted(names, key=lambda name: (reached.seconds[name], name))
     others = draw.sample(quickest, len(quickest))
     chosen: list[str] = []
