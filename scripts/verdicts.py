@@ -158,8 +158,8 @@ def _print_difference(
     pair: Pair, settings: dict[str, Any], verdicts: Sequence[Verdict | None], *, reasons: bool
 ) -> bool:
     """Print both verdicts if they differ; a pair that a record does not have differs from nothing."""
-    told = [verdict if reasons else verdict["status"] for verdict in verdicts if verdict is not None]
-    if len(told) < 2 or told[0] == told[1]:
+    answers = [verdict if reasons else verdict["status"] for verdict in verdicts if verdict is not None]
+    if len(answers) < 2 or answers[0] == answers[1]:
         return False
     print(f"{pair['set']}: {pair['name']} ({settings['depth']}, {settings['runtime']})")
     for name, verdict in zip(("before", "after"), verdicts, strict=True):

@@ -65,10 +65,10 @@ def _rewritten(name: str, before: bytes | Path) -> Made:
             after = outcome.to_proto().SerializeToString()
         except Exception:  # noqa: BLE001 - what is refused or too large is no pair
             continue
-        yield before, after, {"name": f"{name}, {command}", **_told(report)}
+        yield before, after, {"name": f"{name}, {command}", **_announced(report)}
 
 
-def _told(report: Any) -> Pair:
+def _announced(report: Any) -> Pair:
     return {"cuts": [list(cut) for cut in report.cuts], "frozen": bool(report.frozen)}
 
 
@@ -108,7 +108,7 @@ def _of_case(case: Any, mode: str, name: str) -> Made:
             after = verifying._broken(right, settings).SerializeToString()  # noqa: SLF001 - of the frozen generator
         except Exception:  # noqa: BLE001 - what is refused is no pair
             return
-        yield case.model, after, {"name": name, **_told(report)}
+        yield case.model, after, {"name": name, **_announced(report)}
     elif mode != "verify" and not case.files:
         yield from _rewritten(name, case.model)
 
@@ -119,8 +119,8 @@ def _seeded(_: Path, __: dict[str, Any]) -> Made:
     for rewrite in faults.rewrites():
         before = rewrite.before.SerializeToString()
         for fault, after in {"right": rewrite.after, **rewrite.wrong}.items():
-            for told, cuts in (("", []), (", announced", [list(cut) for cut in rewrite.cuts])):
-                name = f"{rewrite.name}: {fault}{told}"
+            for suffix, cuts in (("", []), (", announced", [list(cut) for cut in rewrite.cuts])):
+                name = f"{rewrite.name}: {fault}{suffix}"
                 yield before, after.SerializeToString(), {"name": name, "cuts": cuts, "frozen": False}
 
 
