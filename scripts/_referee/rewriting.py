@@ -168,9 +168,11 @@ def findings(
         last = (str(error).strip().splitlines() or ["the process died"])[-1]
         return [Finding("crash", number, runtime, last) for number in numbers[:1] for runtime in RUNTIMES]
     try:
-        judged: list[Finding] = serving.in_child(lambda place: [*_judged(made, tasks, right, place)], folder, SECONDS)
+        judged: list[Finding] = serving.in_child(
+            lambda place: [*_judged(made, tasks, right, place)], folder, 3 * SECONDS
+        )
     except (serving.Late, serving.Died) as error:
-        return [Finding("unclear", numbers[0], runtime, f"not judged: {error}") for runtime in RUNTIMES]
+        return [Finding("unclear", numbers[0], runtime, f"not judged: {error!r}") for runtime in RUNTIMES]
     return judged
 
 
