@@ -9,7 +9,6 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -220,10 +219,6 @@ def _judged(made: Made, tasks: Sequence[Task], right: Baseline, folder: Path) ->
             task = tasks[number]
             judged[key] = judge(task.file, right.file(number), file, task.feeds)
         yield Finding(_kind(judged[key], result.how), number, runtime, result.text)
-
-
-def _judge_all(made: Made, tasks: Sequence[Task], right: Baseline, folder: Path) -> list[Finding]:
-    return [*_judged(made, tasks, right, folder)]
 
 
 def _kind(judgement: str, status: str) -> str:
