@@ -42,7 +42,7 @@ def compare(before: Path, after: Path, drawn: Mapping[str, Array] | None = None)
     if drawn is not None:
         feeds: dict[str, Array] | None = dict(drawn)
     else:
-        feeds = _feeds(first, _dynamic_size(before)) if first is not None else None
+        feeds = draw_feeds(first, _dynamic_size(before)) if first is not None else None
     expected = results(first, feeds) if first is not None and feeds is not None else None
     if feeds is None or expected is None or is_disputed_at(original, feeds):
         return "", False
@@ -66,7 +66,7 @@ def accepts(path: Path) -> bool:
             onnx.checker.check_model(path, full_check=True)
         except Exception:  # noqa: BLE001 - whatever it raises, it does not accept it
             session = opened(path)
-            feeds = _feeds(session) if session is not None else None
+            feeds = draw_feeds(session) if session is not None else None
             return feeds is not None and results(session, feeds) is not None
     return True
 
@@ -176,7 +176,8 @@ def _dynamic_size(path: Path) -> int:
     return 4 if any(node.op_type == "RotaryEmbedding" for node in parts.nodes(model)) else 3
 
 
-def _feeds(session: Any, dynamic_size: int = 3) -> dict[str, Array] | None:
+def draw_feeds(session: Any, dynamic_size: int = 3) -> dict[str, Array] | None:
+    """Draw inputs for a session; None if they are of another kind than numbers, or large."""
     feeds: dict[str, Array] = {}
     for value in session.get_inputs():
         if value.type not in TYPES:

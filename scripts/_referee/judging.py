@@ -1,0 +1,66 @@
+"""Whether a rewritten model is right, by onnxruntime, and by onnx where onnxruntime does not take the original."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+from _fuzz import distance, runtime, showing
+from _fuzz.builder import Array
+from _upgrade.running import attempt, in_reference
+
+from _referee.tasks import draw_feeds
+
+Judgement = Literal["right", "wrong", "loads nowhere", "unclear"]
+WORDS: Mapping[showing.Truth, Judgement] = {
+    "same": "right", "shows": "wrong", "interface": "wrong", "does not run": "loads nowhere", "unclear": "unclear",
+}  # fmt: skip
+
+
+def judge(original: Path, right: Path | None, result: Path, drawn: Mapping[str, Array]) -> Judgement:
+    """Compare the result with the original; where that does not decide, with the ``right`` result, if there is one.
+
+    What says of the right result that it is wrong as well decides nothing.
+    """
+    for before in filter(None, (original, right)):
+        feeds = drawn or draw_feeds(before)
+        for look in (_in_onnxruntime, _in_onnx):
+            judgement = look(before, result, feeds)
+            if judgement == "right" or (
+                judgement != "unclear" and (right is None or look(before, right, feeds) != judgement)
+            ):
+                return judgement
+    return "unclear"
+
+
+def _in_onnxruntime(before: Path, after: Path, feeds: Mapping[str, Array]) -> Judgement:
+    try:
+        return WORDS[showing.truth(before, after, feeds)]
+    except Exception:  # noqa: BLE001 - of a damaged model
+        return "unclear"
+
+
+def _in_onnx(before: Path, after: Path, feeds: Mapping[str, Array]) -> Judgement:
+    """Judge by onnx's checker and its evaluator: these know operators and types that onnxruntime does not."""
+    is_valid, is_still = (not isinstance(attempt(_checker(path)), Exception) for path in (before, after))
+    if is_valid and not is_still and runtime.opened(after) is None:
+        return "loads nowhere"
+    expected, found = (attempt(_evaluator(path, feeds)) for path in (before, after))
+    if isinstance(expected, Exception) or isinstance(found, Exception):  # it lacks operators
+        return "unclear"
+    pairs = [(np.asarray(one), np.asarray(two)) for one, two in zip(expected, found, strict=False)]
+    errors = [distance.relative(one, two) for one, two in pairs]
+    if not errors or len(expected) != len(found):
+        return "unclear"
+    return "wrong" if max(errors) > showing.DIFFERENT else "right" if max(errors) < showing.SAME else "unclear"
+
+
+def _checker(path: Path) -> Any:
+    return lambda: onnx.checker.check_model(str(path), full_check=True)
+
+
+def _evaluator(path: Path, feeds: Mapping[str, Array]) -> Any:
+    return lambda: in_reference(onnx.load(path), dict(feeds))
