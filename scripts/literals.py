@@ -33,8 +33,8 @@ from _referee import altering, serving
 from _referee.altering import Alteration
 
 FILES = (
-    "tolerance/*.py", "coverage/*.py", "decision.py", "parts.py", "request.py", "trial.py", "inputs/cost.py",
-    "end_to_end/ort_check.py", "end_to_end/runtime_rejects.py",
+    "tolerance/*.py", "coverage/*.py", "conclusion.py", "parts.py", "policy.py", "request.py", "trial.py",
+    "inputs/cost.py", "end_to_end/ort_check.py", "end_to_end/runtime_rejects.py",
 )  # fmt: skip
 JUDGES = ("tests/verification",)
 RECORD = ROOT / "build" / "literals.json"

@@ -79,6 +79,8 @@ def documented() -> list[str]:
     pages = (page.read_text(encoding="utf-8") for page in documents.documents())
     blocks = (block for text in pages for block in re.findall(r"^```\w+\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
     found = {match[0] for block in blocks for line in block.splitlines() if (match := GATES.search(line))}
+    # These ask about one value, or read the files that such a command wrote.
+    found = {line for line in found if not re.search(r"--explain|--save|part/", line)}
     return sorted(re.split(r"[;|&`]|  +#| -> ", line)[0].strip() for line in found)
 
 

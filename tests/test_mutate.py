@@ -139,8 +139,8 @@ def planted(room_file: str, text: str, *, believes: bool) -> dict[str, ast.Modul
     found = next(each for each in every if each.text == text)
     trees = {found.module: altering.altered(ROOT, found, altering.expressions)}
     if believes:
-        decision = (ROOT / "bnfold" / "verification" / "decision.py").read_text(encoding="utf-8")
-        trees["bnfold.verification.decision"] = ast.parse(decision + BELIEVING)
+        decision = (ROOT / "bnfold" / "verification" / "policy.py").read_text(encoding="utf-8")
+        trees["bnfold.verification.policy"] = ast.parse(decision + BELIEVING)
     return trees
 
 

@@ -51,7 +51,7 @@ def test_what_the_converter_tests_convert_upwards_is_found(tmp_path: Path) -> No
     [
         ("bnfold", "y = PRelu (x, x)", "equal"),
         ("bnfold", "y = Tile (x, x, x)", "failed"),
-        ("bnfold", "y = Plugin (x)", "unverified"),
+        ("bnfold", "y = Plugin (x)", "equal"),
         ("onnx.version_converter", "y = Relu (x)", "equal"),
         ("onnxscript", "y = Relu (x)", "equal"),
     ],

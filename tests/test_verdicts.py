@@ -26,7 +26,7 @@ def compare(*words: str | Path) -> subprocess.CompletedProcess[str]:
 def believing(folder: Path) -> Path:
     """A checkout whose verification believes everything."""
     shutil.copytree(ROOT / "bnfold", folder / "bnfold", ignore=shutil.ignore_patterns("__pycache__"))
-    with (folder / "bnfold" / "verification" / "decision.py").open("a", encoding="utf-8") as file:
+    with (folder / "bnfold" / "verification" / "policy.py").open("a", encoding="utf-8") as file:
         file.write(BELIEVING)
     return folder
 

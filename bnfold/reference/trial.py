@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -95,9 +96,13 @@ def try_shapes(
 
 
 def _fed(value: ir.Value, shape: tuple[int, ...] | None) -> Datum:
-    if shape is None:
+    if shape is None or math.prod(shape) > _MOST_ELEMENTS:
         return UNKNOWN
     return outline(shape, np.float64 if value.dtype is None else computed_type(value.dtype, "float64"))
+
+
+_MOST_ELEMENTS = 1 << 48
+"""numpy counts no more bytes than an address has."""
 
 
 class _Trial(Evaluation):

@@ -18,7 +18,7 @@ class Code(StrEnum):
     IN_WHOLE = "tested-in-whole"
 
     DIFFERS = "differs"
-    ZERO_SIGN = "zero-sign"
+    ZERO_SIGN = "other-zero"
     NOT_EQUAL = "not-equal"
     OTHER_FORM = "other-form"
     DOES_NOT_RUN = "does-not-run"

@@ -19,7 +19,7 @@ def agree(rows: Sequence[OutputRow], samples: int, where: str = "float64", more:
     worst, how_counted = max(rows, key=lambda row: row.relative, default=None), f"relative; {where}, {count}"
     if worst is None or not worst.relative:
         return f"outputs are identical ({where}, {count})"
-    if worst.jumps:
+    if worst.is_decided_by_rounding:
         inside = max(row.inside or 0.0 for row in rows)
         return (
             f"outputs differ by up to {worst.relative:.2g} ({how_counted}), for rounding decides at Round, ArgMax and "
@@ -87,7 +87,7 @@ def fate(row: OutputRow) -> str:
         return differs(row.name, row.relative, row.allowed)
     if not row.relative:
         return f"{row.name} is identical"
-    if row.jumps:
+    if row.is_decided_by_rounding:
         return (
             f"{row.name} differs by {row.relative:.2g} from end to end, where rounding decides at a Round or the like"
         )

@@ -34,8 +34,8 @@ class OutputRow:
     how the output differs; None if it agrees.
 
     All numbers are from end to end, each model with its own values. ``inside`` is the largest ``relative`` that is left
-    where operators that jump (Round, ArgMax, …) of the rewritten model read the original's values; None if there are
-    no such operators. That is what ``allowed`` explains.
+    where discontinuous operators (Round, ArgMax, …) of the rewritten model read the original's values, which is what
+    ``allowed`` explains; None if there are no such operators.
     """
 
     name: str
@@ -59,8 +59,8 @@ class OutputRow:
     inside: float | None = None
 
     @property
-    def jumps(self) -> bool:
-        """Whether more than rounding the new weights is seen from end to end, and operators that jump explain it."""
+    def is_decided_by_rounding(self) -> bool:
+        """Whether only discontinuous operators explain the difference from end to end."""
         return self.inside is not None and not self.fault and self.relative > self.allowed >= self.inside
 
 

@@ -39,6 +39,13 @@ ROUNDING: dict[str, Case] = {
     "pad-pool": (
         IMAGE, "p = Pad (x, q) y = AveragePool <kernel_shape = [2, 2], count_include_pad = 1> (p)", AROUND, {},
     ),
+    "expand-matmul": (
+        "float[1,2,5,5] x, float[2,2,5,5] z", "e = Expand (x, s) y = MatMul (e, z)", "int64[4] s = {2, 2, 5, 5}", {},
+    ),
+    "matmul-reshaped": (
+        IMAGE, "r = Reshape (x, a) m = MatMul (r, w) y = Reshape (m, b)",
+        "int64[2] a = {20, 5}, int64[4] b = {2, 2, 5, 1}, float[5,1] w = {1, 2, 3, 4, 5}", {},
+    ),
     "group-normalization": ("float[2,4,3,3] x", GROUPED, f"{GROUPS}, {PER_CHANNEL}", {"group_norm": True}),
 }  # fmt: skip
 FOLDED: dict[str, Case] = {

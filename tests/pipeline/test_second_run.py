@@ -78,7 +78,7 @@ SWISH = [
 @pytest.mark.parametrize(
     ("nodes", "shape", "left"),
     [
-        (DENSE, [1, 3, 4], ["Reshape", "Gemm", "Reshape", "Relu"]),
+        (DENSE, [1, 3, 4], ["MatMul", "Add", "Relu"]),
         (SWISH, [1, 3, 4, 4], ["Mul", "GlobalAveragePool", "Reshape", "MatMul"]),
     ],
     ids=["Dense on a sequence", "a product before a pooling"],

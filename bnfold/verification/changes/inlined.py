@@ -1,4 +1,4 @@
-"""Calls replaced by the bodies of their functions, in models of which one lacks a function that the other has.
+"""Calls replaced by the bodies of their functions, where one model lacks a function that the other one has.
 
 So a function that was only inlined, outlined or renamed changes nothing that is computed, and its nodes are compared
 one by one, whether or not they can be run. A rewrite inlines with onnx's inliner; this module uses none of it.

@@ -20,7 +20,7 @@ _FEWEST = 4
 """Mutants for which computing the values once is worth it."""
 
 _MOST = 1 << 24
-"""Elements that may be kept, as far as can be told from those that the part is fed."""
+"""Elements that may be kept, as far as their number follows from what the part is fed."""
 
 
 class Run(Protocol):

@@ -12,6 +12,7 @@ from bnfold import reference
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import FLOATS, type_name
 from bnfold.verification.changes.interface import broken_promise, contradicted, declared_otherwise
+from bnfold.verification.changes.zeros import signs_may_show, with_zeros
 from bnfold.verification.claims import Experiment, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import Compared, experiments, first_fault, inconclusive, output_rows
@@ -26,7 +27,6 @@ from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion
 from bnfold.verification.end_to_end.samples import Samples, choose_samples
 from bnfold.verification.inputs.data import Recorded
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS
-from bnfold.verification.inputs.zeros import signs_may_show, with_zeros
 from bnfold.verification.obstacles import Broken, Impossible, not_run
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.hazards import hazards
@@ -231,7 +231,7 @@ def _at_once(request: Request, pair: ModelPair, drawn: Samples) -> Whole | None:
 
 
 def _end_to_end(pair: ModelPair, samples: Sequence[Sample], rows: Sequence[OutputRow]) -> tuple[OutputRow, ...]:
-    """Return the rows with the numbers from end to end, each model with its own values in front of what jumps."""
+    """Return the rows with the numbers from end to end: discontinuous operators of each model read its own values."""
     if not pair.pinned:
         return tuple(rows)
     found: dict[str, list[Difference]] = {row.name: [] for row in rows}
@@ -274,7 +274,7 @@ def _difference(fault: Compared, rows: Sequence[OutputRow]) -> Why:
 
 
 def _flipped(rows: Sequence[OutputRow]) -> list[str]:
-    """Return a note for each output of integers or truths that rounding has changed in front of what jumps."""
+    """Return a note for each output of integers or truths that rounding has changed in part."""
     return [
         f"output {row.name!r}: {100 * row.beyond:.2g} % of its elements are others, "
         "for rounding decides between nearly equal numbers"

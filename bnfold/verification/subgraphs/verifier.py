@@ -20,6 +20,7 @@ from bnfold.verification.changes.enlarged import up_to_poles
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import bodies_run
 from bnfold.verification.changes.partly import known_of
+from bnfold.verification.changes.zeros import makes_zeros, signs_differ, signs_may_show, with_zeros
 from bnfold.verification.claims import Evidence, Runs, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sides import evaluator
@@ -34,7 +35,6 @@ from bnfold.verification.coverage import (
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, Feeds
 from bnfold.verification.inputs.shapes import elements, is_static
 from bnfold.verification.inputs.sized import SharedShapes, fitted
-from bnfold.verification.inputs.zeros import makes_zeros, signs_differ, signs_may_show, with_zeros
 from bnfold.verification.obstacles import not_run
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import doubled, nearby, sizes_in_turn
@@ -321,7 +321,11 @@ class SubgraphVerifier:
         sides = [side.subgraph.nodes for side in (subgraphs.old, subgraphs.new)]
         if not signs_may_show(*sides):
             return self._at_poles_behind(subgraphs, fed) if all(map(makes_zeros, sides)) else None
-        usual, guessed = next((feeds, guessed) for feeds, guessed, found in subgraphs.tried if not fails(found))
+        usual, guessed = next(
+            (feeds, guessed)
+            for feeds, guessed, found in subgraphs.tried
+            if isinstance(found, Difference) and not fails(found)
+        )
         from_callers = [name for name, value in fed.items() if value.is_input and value.graph.parent is None]
         for names in (from_callers, [*fed]):
             feeds = [with_zeros(usual, names, zero) for zero in (0.0, -0.0)]
@@ -338,7 +342,7 @@ class SubgraphVerifier:
         """Return the finding at zeros if the results are zeros of other signs, which a pole behind the part shows."""
         if not known_of(self.request.before).has_poles:
             return None
-        usual = next(feeds for feeds, _, found in subgraphs.tried if not fails(found))
+        usual = next(feeds for feeds, _, found in subgraphs.tried if isinstance(found, Difference) and not fails(found))
         runs = (subgraphs.fed(with_zeros(usual, fed, zero)) for zero in (0.0, -0.0))
         if not any(signs_differ(run.old().values(), run.new().values()) for run in runs):
             return None

@@ -1,4 +1,4 @@
-"""Zeros of both signs: 1 / x is another number for each, and no other number tells them apart."""
+"""Zeros of both signs: 1 / x is another number for each, and only a pole shows which of them it was."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.ir.elements import Array
-from bnfold.ir.traits import HIDING
+from bnfold.ir.traits import HIDING, WEIGHTED
 from bnfold.verification.changes.partly import may_have_pole
 from bnfold.verification.inputs.drawing import Feeds
-
-_MIXING = ("BatchNormalization", "Conv", "ConvTranspose", "Gemm", "MatMul")
 
 _SHARE = 1 / 3
 """Of the numbers that become zeros."""
@@ -30,7 +28,7 @@ def signs_may_show(old: Collection[ir.Node], new: Collection[ir.Node]) -> bool:
 
 def makes_zeros(nodes: Collection[ir.Node]) -> bool:
     """Whether zeros among what a part is fed may be zeros in its results: sums of many products are none."""
-    return not any(node.is_op(*_MIXING) for node in nodes)
+    return not any(node.has_trait(WEIGHTED) or node.is_op("BatchNormalization", "Gemm", "MatMul") for node in nodes)
 
 
 def signs_differ(old: Iterable[Array], new: Iterable[Array]) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import Code, Verdict, verify
-from bnfold.verification.inputs.zeros import with_zeros
+from bnfold.verification.changes.zeros import with_zeros
 from tests.verification.graphs import Depth, model
 
 WEIGHTS = {"zero": np.array(0.0), "one": np.array(1.0)}
