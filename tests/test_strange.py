@@ -97,9 +97,9 @@ def untouched(before: onnx.ModelProto, after: onnx.ModelProto, mode: str) -> Non
     assert [*after.graph.sparse_initializer] in ([], [*before.graph.sparse_initializer])
     assert [(one.domain, one.name) for one in after.functions] == [(one.domain, one.name) for one in before.functions]
     foreign = [node for node in before.graph.node if node.domain not in ("", "ai.onnx")]
-    kept = [node for node in after.graph.node if node.domain not in ("", "ai.onnx")]
+    left = [node for node in after.graph.node if node.domain not in ("", "ai.onnx")]
     called = {(one.domain, one.name) for one in before.functions}
-    for old, new in zip(foreign, kept, strict=True):
+    for old, new in zip(foreign, left, strict=True):
         if (old.domain, old.op_type) in called:  # a call may lose inputs that its function does not read
             assert (old.op_type, [*old.output], [*old.attribute]) == (new.op_type, [*new.output], [*new.attribute])
             assert {*new.input} <= {*old.input}
