@@ -182,7 +182,9 @@ def _advised(outcome: Outcome, result: ir.Model | Path | None, again: Again) -> 
     after = (ir.load(result) if isinstance(result, Path) else result) if is_onnx else None
     seconds = sum(outcome.seconds.get(phase, 0.0) for phase in ("load", "rewrite", "verify"))
     case = Case(verdict, outcome.checks, attempt, before, after, outcome.options, outcome.report, seconds)
-    return replace(outcome, verdict=replace(verdict, next=next_step(case)))
+    with _timed(outcome.seconds, "next step"):
+        verdict = replace(verdict, next=next_step(case))
+    return replace(outcome, verdict=verdict)
 
 
 @contextmanager

@@ -107,7 +107,10 @@ MEANINGS: dict[Code, CodeText] = {
         "every size that the part can have is too large to try",
         "Give smaller sizes with --input.",
     ),
-    Code.HIDDEN: CodeText("the results agree, and would also agree if the named thing were wrong", _DATA),
+    Code.HIDDEN: CodeText(
+        "the results agree, and would also agree if the named thing were wrong",
+        f"{_DATA} If it can never have an effect, nothing helps: compare the result in your own runtime.",
+    ),
     Code.NO_REACTION: CodeText(
         "no output changes with the new weights on the inputs that were tried: they may be saturated",
         _DATA,

@@ -12,6 +12,7 @@ from operator import itemgetter
 from bnfold import ir
 from bnfold.errors import BadSetting, BnfoldError
 from bnfold.ir.fixing import written
+from bnfold.reference.schedule import read_by
 from bnfold.settings import VerifyOptions
 from bnfold.verification.changes.boundaries import changed_defaults, visible
 from bnfold.verification.changes.control_flow import in_one_form
@@ -303,7 +304,7 @@ class _Explainer:
             now = waiting.pop()
             rows = (row for row in self._claims if row.prover == "part" and row.graph == now.graph.path)
             row = next((row for row in rows if now.name in row.outputs), None)
-            reads = now.producer.inputs if now.producer is not None else []
+            reads = _read(now.producer) if now.producer is not None else []
             if row is not None:
                 compared += 1
                 doubts += [f"{now.name!r} {_IS[_how(row)]} [{row.code}]"] if row.status != "verified" else []
@@ -388,7 +389,8 @@ class _Explainer:
             remedy += f" That is an .npz file with {arrays}."
         is_open = [value for value in inputs if value.shape is None or not all(isinstance(d, int) for d in value.shape)]
         if "--input" in remedy and is_open:
-            remedy += f" Here: {' '.join(f'--input {value.name}={_shape(value)}' for value in is_open[:_FEW])}."
+            shapes = "; ".join(f"{value.name} is {_shape(value)}" for value in is_open[:_FEW])
+            remedy += f" Sizes that are open: {shapes}."
         return [f"{_NEXT}{remedy}"]
 
     def _meaning(self, code: Code) -> str:
@@ -399,6 +401,12 @@ class _Explainer:
 
 def _has(part: Subgraph, value: ir.Value) -> bool:
     return value in part.stored or any(value in node.outputs for node in part.nodes)
+
+
+def _read(node: ir.Node) -> list[ir.Value | None]:
+    """Return what a node reads, and what its branches, or its function, return."""
+    inside = [*node.bodies, *([node.called] if node.called is not None else [])]
+    return [*read_by(node), *(value for graph in inside for value in graph.outputs)]
 
 
 def _same_node(old: ir.Value, new: ir.Value) -> tuple[Code | None, str]:
