@@ -47,8 +47,11 @@ def inline(model: ir.Model, keys: set[FunctionKey], convert: Convert, text: str)
     if not keys:
         return []
     model.sync()
-    strange = {key for key, function in _functions(model.proto).items() if _is_strange(model, function)}
-    callers = _calling(model.proto, keys & strange)
+    functions = _functions(model.proto)
+    strange = {key for key, function in functions.items() if _is_strange(model, function)}
+    # A caller of another opset cannot take in the nodes of what it calls; it is inlined as well.
+    stated = {key for key in keys if any(entry.domain in SPELLINGS for entry in functions[key].opset_import)}
+    callers = _calling(model.proto, keys & strange) | (_calling(model.proto, stated) & strange)
     keys = keys | callers
     _state_defaults(model.proto, keys)
     _replace_calls(model, keys - strange)
@@ -101,11 +104,12 @@ def _replace_calls(model: ir.Model, keys: set[FunctionKey]) -> None:
 
     functions = _functions(model.proto)
     _take_imports(model, [functions[key] for key in keys])
-    others = [function for key, function in functions.items() if key not in keys]
+    with_callers = keys | _calling(model.proto, keys)
+    others = [function for key, function in functions.items() if key not in with_callers]
     few = onnx.ModelProto()
     few.CopyFrom(model.proto)
     del few.functions[:]
-    few.functions.extend(functions[key] for key in keys)
+    few.functions.extend(functions[key] for key in functions if key in with_callers)
     copies = [onnx.FunctionProto.FromString(function.SerializeToString()) for function in others]
     try:
         model.proto.CopyFrom(inline_selected_functions(few, [key[:2] for key in sorted(keys)]))

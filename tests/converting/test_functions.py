@@ -179,3 +179,23 @@ def test_it_stays_a_function_where_nothing_folds() -> None:
     outcome = bnfold.optimize(proto, target_opset="keep", verify=bnfold.VerifyOptions(depth="none"))
     assert [function.name for function in outcome.to_proto().functions] == ["norm"]
     assert not bnfold.convert(per_call(), opset=17).to_proto().functions[1:]
+
+
+@pytest.mark.parametrize("stated", ['opset_import: ["" : 11]', ""])
+def test_a_function_inside_another_one_is_inlined_there(stated: str) -> None:
+    """Whether or not the inner one states its opset; the outer one stays, and calls nothing that is gone."""
+    inner = f'<domain: "my"{", " if stated else ""}{stated}> f <by> (x) => (y) {{ y = Dropout <ratio: float = @by> (x) }}\n'
+    outer = (
+        '<domain: "my", opset_import: ["" : 11, "my" : 1]> outer (x) => (y) { r = Relu (x) y = my.f <by = 0.5> (r) }'
+    )
+    before = load(MAIN.format(opset=11, calls="y = my.outer (x)") + inner + outer)
+    outcome = bnfold.upgrade(before)
+    assert outcome.verdict is not None
+    assert outcome.verdict.status != "failed"
+    after = outcome.to_proto()
+    known = {function.name for function in after.functions}
+    nodes = [*after.graph.node, *(node for function in after.functions for node in function.node)]
+    assert {node.op_type for node in nodes if node.domain} <= known
+    assert "Dropout" in {node.op_type for node in nodes}
+    feeds = {"x": np.arange(6, dtype=np.float32).reshape(2, 3) - 2}
+    assert np.array_equal(run(after, feeds)["y"], np.maximum(feeds["x"], 0))
