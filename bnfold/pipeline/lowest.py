@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from bnfold import converting, ir
-from bnfold.errors import Unsupported
+from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.checking import checker_error
 from bnfold.ir.fixing import fix_inputs, written
 from bnfold.pipeline import clearing, overridable
@@ -91,10 +91,10 @@ def _obstacle(run: PassContext, opset: int) -> str:
     trial = run.trial()
     try:
         clearing.convert(trial, opset)
-    except Unsupported as blocked:
+        trial.model.remove_dead_nodes()
+        error = new_error(run.model, trial.model)
+    except BnfoldError as blocked:  # sizes that are tried may contradict the weights
         return str(blocked)
-    trial.model.remove_dead_nodes()
-    error = new_error(run.model, trial.model)
     return f"cannot convert to {opset}: {error}" if error else ""
 
 
