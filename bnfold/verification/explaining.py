@@ -22,7 +22,7 @@ from bnfold.verification.changes.unchanged import unchanged
 from bnfold.verification.claims import Evidence, Experiment
 from bnfold.verification.codes import FAILED, MEANINGS, Code
 from bnfold.verification.subgraphs.sides import sides_of
-from bnfold.verification.subgraphs.trials import Skip
+from bnfold.verification.subgraphs.trials import NotCompared
 from bnfold.verification.tolerance.bits import same
 from bnfold.verification.unscaled import Scaled, unscaled
 from bnfold.verification.verdict import Explained, How, Verdict
@@ -128,7 +128,7 @@ class ComparedModels:
             found = sides_of(self.graphs, cut, changed_defaults(*self.sides))
         except BnfoldError:
             return None
-        return None if isinstance(found, Skip) else found
+        return None if isinstance(found, NotCompared) else found
 
 
 def with_explanation(verdict: Verdict, models: ComparedModels, checks: VerifyOptions) -> Verdict:

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from bnfold.verification.end_to_end.examine import Whole
     from bnfold.verification.end_to_end.ort_check import Guard
 
-SubgraphPair = Callable[[], SubgraphVerifier]
-"""Makes what compares the changed parts, on first use."""
+VerifierFactory = Callable[[], SubgraphVerifier]
+"""Makes the verifier of the changed parts, on first use."""
 
 
-class Dearer(NamedTuple):
+class NeedsFullComparison(NamedTuple):
     """The cheap tests do not decide, so the whole models are compared in float64.
 
     ``why`` is the reason, None for small models; ``fault`` is a difference that a runtime showed. ``differed``: a part
@@ -64,10 +64,10 @@ def judge(request: Request) -> Verdict:
     """Run the tests that the request's depth asks for, and decide.
 
     First the interface: inputs, outputs, and what is missing. Depth ``auto`` compares each changed part in float64 and
-    the whole models in a runtime (`_in_layers`); only if that does not decide, the whole models in float64
-    (`_in_depth`). Depth ``full`` begins with the whole models in float64, ``local`` compares parts alone. With a
-    tolerance, the outputs of the whole models are compared in a runtime, and nothing else. All of it ends at the limit
-    on the clock.
+    the whole models in a runtime (`_compare_parts_and_runtime`). Only if that does not decide, it compares the whole
+    models in float64 (`_compare_whole`). Depth ``full`` begins with the whole models in float64, ``local`` compares
+    parts alone. With a tolerance, the outputs of the whole models are compared in a runtime, and nothing else. All of
+    it ends at the limit on the clock.
     """
     try:
         with ends_at(request.clock.end):
@@ -101,8 +101,8 @@ def _judged(request: Request) -> Verdict:
         draws = PerturbedWeights(request.before, request.after)
     subgraphs = cache(partial(_verifier, request, draws))
     with start_opinion(request) as opinion:
-        layered = _in_layers(request, draws, subgraphs, opinion)
-        return layered if isinstance(layered, Verdict) else _in_depth(request, draws, subgraphs, opinion, layered)
+        layered = _compare_parts_and_runtime(request, draws, subgraphs, opinion)
+        return layered if isinstance(layered, Verdict) else _compare_whole(request, draws, subgraphs, opinion, layered)
 
 
 def _next(request: Request, what: str, why: str) -> None:
@@ -119,8 +119,8 @@ def _verifier(request: Request, draws: PerturbedWeights) -> SubgraphVerifier:
     return SubgraphVerifier(replace(request, before=before, after=after, _found={}), PerturbedWeights(before, after))
 
 
-def _in_depth(
-    request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, opinion: Opinion, asked: Dearer
+def _compare_whole(
+    request: Request, draws: PerturbedWeights, subgraphs: VerifierFactory, opinion: Opinion, asked: NeedsFullComparison
 ) -> Verdict:
     """Compare the whole models in float64, and by parts the changes that this comparison would not show."""
     cost = "it is cheap enough to begin with" if request.checks.depth == "auto" else f"--verify {request.checks.depth}"
@@ -170,17 +170,17 @@ def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
     return replace(verdict, status="unverified", reason=why.text, code=why.code, decided_by="nothing", localised=None)
 
 
-def _in_layers(
-    request: Request, draws: PerturbedWeights, subgraphs: SubgraphPair, opinion: Opinion
-) -> Verdict | Dearer:
+def _compare_parts_and_runtime(
+    request: Request, draws: PerturbedWeights, subgraphs: VerifierFactory, opinion: Opinion
+) -> Verdict | NeedsFullComparison:
     """Compare each part in float64 and the whole models in a runtime; return a verdict, or why that does not decide."""
     if request.checks.depth != "auto":
-        return Dearer()
+        return NeedsFullComparison()
     from bnfold.verification.end_to_end.ort_check import start_guard
 
     with start_guard(request, draws) as wait:
         if wait is None:
-            return Dearer()
+            return NeedsFullComparison()
         cheaper = "the whole models in float64 are dearer; a runtime runs them beside it"
         _next(request, "each changed part in float64", cheaper)
         parts = _parts(request, subgraphs, None, True)
@@ -192,7 +192,7 @@ def _in_layers(
     why = found.fault or found.doubt or (sentence_of(open_row) if open_row is not None else None)
     if why is not None:
         differed = first_failed(parts.rows) is not None
-        return Dearer(why, found.fault, parts if parts.are_all else None, differed, found.opinion)
+        return NeedsFullComparison(why, found.fault, parts if parts.are_all else None, differed, found.opinion)
     verdict = by_parts(request, None, found.left_out, parts)
     if found.witness is not None and found.left_out is None:
         whole = f"{found.witness.witness}: {'; '.join(found.witness.notes)}"
@@ -237,7 +237,7 @@ def _whole(request: Request, draws: PerturbedWeights, *, differed: bool) -> tupl
     return None, obstacle
 
 
-def _parts(request: Request, subgraphs: SubgraphPair, whole: Whole | None, is_first: bool = False) -> Parts:
+def _parts(request: Request, subgraphs: VerifierFactory, whole: Whole | None, is_first: bool = False) -> Parts:
     """Compare the changed parts. After the whole models, only those that they do not show, or to locate a fault."""
     if request.checks.depth == "full" and (whole is None or (whole.doubt is not None and whole.fault is None)):
         return Parts()

@@ -184,7 +184,9 @@ def test_it_stays_a_function_where_nothing_folds() -> None:
 @pytest.mark.parametrize("stated", ['opset_import: ["" : 11]', ""])
 def test_a_function_inside_another_one_is_inlined_there(stated: str) -> None:
     """Whether or not the inner one states its opset; the outer one stays, and calls nothing that is gone."""
-    inner = f'<domain: "my"{", " if stated else ""}{stated}> f <by> (x) => (y) {{ y = Dropout <ratio: float = @by> (x) }}\n'
+    inner = (
+        f'<domain: "my"{", " if stated else ""}{stated}> f <by> (x) => (y) {{ y = Dropout <ratio: float = @by> (x) }}\n'
+    )
     outer = (
         '<domain: "my", opset_import: ["" : 11, "my" : 1]> outer (x) => (y) { r = Relu (x) y = my.f <by = 0.5> (r) }'
     )

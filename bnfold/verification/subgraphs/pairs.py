@@ -21,7 +21,7 @@ from bnfold.verification.coverage import Coverage
 from bnfold.verification.inputs.drawing import Feeds
 from bnfold.verification.obstacles import not_run
 from bnfold.verification.subgraphs.runnable import Runnable
-from bnfold.verification.subgraphs.trials import Found, Skip
+from bnfold.verification.subgraphs.trials import Found, NotCompared
 from bnfold.verification.tolerance.compare import (
     EXACT,
     FLOOR,
@@ -82,7 +82,7 @@ class SubgraphPair:
         """
         found = self._compared(feeds, guessed=guessed)
         shapes = {name: shape_of(array) for name, array in feeds.items()}
-        if isinstance(found, Skip):
+        if isinstance(found, NotCompared):
             run = Experiment(shapes, numbers, found.why.code, note=found.why.text, hidden=self.coverage.uncovered)
         else:
             code = found.code if found.excess > 1 else Code.TESTED
@@ -95,14 +95,14 @@ class SubgraphPair:
         sides = self.fed(feeds)
         noise = reference.Noise()
         expected = self._expected(sides, noise, guessed=guessed)
-        if isinstance(expected, Skip):
+        if isinstance(expected, NotCompared):
             return expected
         actual = self._actual(sides, reference.Noise(noise.drawn), guessed=guessed)
-        if isinstance(actual, (Skip, Difference)):
+        if isinstance(actual, (NotCompared, Difference)):
             return actual
         if guessed and any(_shape(expected[name]) != _shape(actual[name]) for name in self.cut.outputs):
             reason = "with assumed input shapes, the rewritten part has another output shape"
-            return Skip(Why(Code.ASSUMED_SIZES, reason), only_after=True)
+            return NotCompared(Why(Code.ASSUMED_SIZES, reason), only_after=True)
         for name, array in expected.items():
             self.usual.setdefault(name, magnitude(array) if _is_floats(array) else 0.0)
         found = self._measured(sides, expected, actual)
@@ -111,7 +111,7 @@ class SubgraphPair:
             self.coverage.observe((sides.old, sides.new), self._find, (expected, actual))
         if guessed and is_equal and not self._reacts(feeds, expected):
             reason = "its outputs do not depend on its inputs at the tested shapes"
-            return Skip(Why(Code.HIDDEN, reason), only_after=True)
+            return NotCompared(Why(Code.HIDDEN, reason), only_after=True)
         if is_equal:
             self._note_finite(expected)
         return found
@@ -151,15 +151,17 @@ class SubgraphPair:
             raise Unsupported(f"value {value.name!r} is not there as it was")
         return graph.values[value.name]
 
-    def _expected(self, sides: ModelRuns, noise: reference.Noise, *, guessed: bool) -> Results | Skip:
+    def _expected(self, sides: ModelRuns, noise: reference.Noise, *, guessed: bool) -> Results | NotCompared:
         try:
             expected = sides.old(noise=noise)
         except Unsupported as error:
             misfit, floats = isinstance(error, reference.Misfit), all(map(_is_floats, sides.old.feeds.values()))
             why = not_run(error, "the original part cannot be run")
-            return Skip(why, is_misfit=misfit and floats, may_fit=misfit and not floats)
+            return NotCompared(why, is_misfit=misfit and floats, may_fit=misfit and not floats)
         if guessed and not all(self._has_declared_rank(name, result) for name, result in expected.items()):
-            return Skip(Why(Code.ASSUMED_SIZES, "assumed input shapes give outputs of another rank than declared"))
+            return NotCompared(
+                Why(Code.ASSUMED_SIZES, "assumed input shapes give outputs of another rank than declared")
+            )
         return expected
 
     def _has_declared_rank(self, name: str, result: Array) -> bool:
@@ -173,11 +175,11 @@ class SubgraphPair:
         except reference.Misfit as error:
             if guessed:  # the rewrite may rely on the true shape, declared or not
                 reason = f"with assumed input shapes, the rewritten part does not run: {error}"
-                return Skip(Why(Code.ASSUMED_SIZES, reason), only_after=True)
+                return NotCompared(Why(Code.ASSUMED_SIZES, reason), only_after=True)
             fault = f"the rewritten part does not run: {error}"
             return Difference(excess=float("inf"), same_pattern=False, fault=fault, code=Code.DOES_NOT_RUN)
         except Unsupported as error:
-            return Skip(not_run(error, "the rewritten part cannot be run"))
+            return NotCompared(not_run(error, "the rewritten part cannot be run"))
 
     def _reacts(self, feeds: Feeds, expected: Results) -> bool:
         """Whether other activations of these shapes give other results; the statistics of one element do not.
@@ -201,7 +203,7 @@ class SubgraphPair:
     def _measured(self, sides: ModelRuns, expected: Results, actual: Results) -> Found:
         """Compare the results. If they differ, perturbing the new weights shows how much is allowed."""
         if any(map(size_of, sides.old.feeds.values())) and not any(map(size_of, expected.values())):
-            return Skip(Why(Code.EMPTY, "its outputs are empty at the tested shapes"), only_after=True)
+            return NotCompared(Why(Code.EMPTY, "its outputs are empty at the tested shapes"), only_after=True)
         found = self._worst(expected, actual, ())
         if found.excess <= 1:  # within the smallest tolerance
             return found
@@ -212,7 +214,7 @@ class SubgraphPair:
         if coarse is None:
             return found
         reason = f"rounding the new weights changes {coarse!r} too much to compare it"
-        return Skip(Why(Code.COARSE, reason), is_coarse=True)
+        return NotCompared(Why(Code.COARSE, reason), is_coarse=True)
 
     def _explained(self, sides: ModelRuns, expected: Results, actual: Results) -> Difference:
         """Compare the results beside what rounding does to them; mostly, one perturbed share of the weights will do."""

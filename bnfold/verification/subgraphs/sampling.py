@@ -13,7 +13,7 @@ from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, random_value
 from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.shapes import fed_shapes, lacks_rank, subgraph_shapes, updates_of
-from bnfold.verification.subgraphs.trials import MOST_SAMPLES, Found, Skip, fails, passed, samples_needed
+from bnfold.verification.subgraphs.trials import MOST_SAMPLES, Found, NotCompared, fails, passed, samples_needed
 from bnfold.verification.tolerance.compare import Difference
 
 _DEAR = 0.02
@@ -45,17 +45,17 @@ def sampled(
         is_news = subgraphs.coverage.uncovered != before
         if kind is not None and work.seconds - start > _DEAR and not is_news:
             wanted = len(found)
-        elif not (subgraphs.coverage.is_over or subgraphs.only_moves or isinstance(found[-1], Skip)):
+        elif not (subgraphs.coverage.is_over or subgraphs.only_moves or isinstance(found[-1], NotCompared)):
             wanted = len(found) + 1 if is_news else max(wanted, MOST_SAMPLES)
         never_finite = subgraphs.never_finite()
         wanted = MOST_SAMPLES if never_finite else wanted
     if never_finite and not fails(found[-1]):
-        return Skip(
+        return NotCompared(
             Why(Code.NEVER_FINITE, f"{never_finite!r} has places that are NaN or infinite whatever it is made from")
         )
     differences = [latest for latest in found if isinstance(latest, Difference)]
     worst = max(differences, key=lambda difference: difference.excess, default=found[0])
-    coarse = next((latest for latest in found if isinstance(latest, Skip) and latest.is_coarse), worst)
+    coarse = next((latest for latest in found if isinstance(latest, NotCompared) and latest.is_coarse), worst)
     return worst if fails(worst) else coarse
 
 
@@ -69,13 +69,13 @@ def _attempt(
         others = ((other, subgraphs.attempt(other, numbers, guessed=guessed)) for other in with_flags_turned(feeds))
         feeds, latest = next(((other, found) for other, found in others if not _may_fit(found)), (feeds, latest))
     subgraphs.tried.append((feeds, guessed, latest))
-    if _is_large(sample) and isinstance(latest, Skip) and latest.is_coarse:
+    if _is_large(sample) and isinstance(latest, NotCompared) and latest.is_coarse:
         feeds = smaller(inputs, feeds)
         latest = subgraphs.attempt(feeds, numbers, guessed=guessed)
         subgraphs.tried.append((feeds, guessed, latest))
     for turned in with_flags_turned(feeds) if isinstance(latest, Difference) and not fails(latest) else ():
         found = subgraphs.attempt(turned, numbers, guessed=guessed)
-        if fails(found) or (isinstance(found, Skip) and found.only_after):
+        if fails(found) or (isinstance(found, NotCompared) and found.only_after):
             return found
     return latest
 
@@ -105,14 +105,14 @@ def _found_places(subgraphs: SubgraphPair, feeds: Feeds, node: ir.Node) -> tuple
 
 
 def _may_fit(found: Found) -> bool:
-    return isinstance(found, Skip) and found.may_fit
+    return isinstance(found, NotCompared) and found.may_fit
 
 
 def _is_large(sample: int) -> bool:
     return SAMPLE_KINDS[sample % len(SAMPLE_KINDS)] == "large"
 
 
-def at_other_ranks(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
+def at_other_ranks(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> NotCompared | None:
     """Return why equal results do not count where callers choose a rank, or where a rank may choose a branch.
 
     At some ranks, a result may be the same number whatever is fed, as a Softmax of single elements is.
@@ -126,7 +126,7 @@ def at_other_ranks(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip
         by_rank.setdefault(tuple(map(len, trial.shapes.values())), trial.shapes)
     for shapes in by_rank.values():
         found = sampled(subgraphs, fed, shapes, guessed=True)
-        if fails(found) or (isinstance(found, Skip) and found.only_after and found.why.code is not Code.HIDDEN):
+        if fails(found) or (isinstance(found, NotCompared) and found.only_after and found.why.code is not Code.HIDDEN):
             reason = "it is equivalent at some ranks only, and the model does not declare which it gets"
-            return Skip(Why(Code.SOME_SIZES, reason))
+            return NotCompared(Why(Code.SOME_SIZES, reason))
     return None

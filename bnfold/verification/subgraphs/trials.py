@@ -18,7 +18,7 @@ from bnfold.verification.tolerance.compare import Difference
 TOO_LARGE = Why(Code.TOO_LARGE, "every shape that its inputs can have is too large to try")
 
 
-class Skip(NamedTuple):
+class NotCompared(NamedTuple):
     """A region that cannot be compared, and why; ``only_after`` says that the original's region ran.
 
     ``is_same`` says that it was compared, and agreed, perhaps ``at_some_sizes`` only; ``is_coarse``, that the results
@@ -35,7 +35,7 @@ class Skip(NamedTuple):
     may_fit: bool = False
 
 
-Found = Difference | Skip
+Found = Difference | NotCompared
 
 MOST_SAMPLES = 10
 """A region is tried on several samples where something that it is fed or makes has fewer than FEW elements, of every
@@ -68,7 +68,7 @@ def samples_needed(shapes: Mapping[str, tuple[int, ...]], first: Found, *, only_
     """
     made = [first.elements] if isinstance(first, Difference) else []
     smallest = min([*map(math.prod, shapes.values()), *made], default=FEW)
-    most = _MISFITS if isinstance(first, Skip) and first.is_misfit else 1 if only_moves else MOST_SAMPLES
+    most = _MISFITS if isinstance(first, NotCompared) and first.is_misfit else 1 if only_moves else MOST_SAMPLES
     return max(1, min(most, FEW // max(smallest, 1)))
 
 
@@ -87,7 +87,7 @@ class SubgraphTrials:
 
     unranked: bool
     reshapes: bool
-    _first: Found = field(default_factory=lambda: Skip(TOO_LARGE))
+    _first: Found = field(default_factory=lambda: NotCompared(TOO_LARGE))
     _equal: Difference | None = None
     _conclusive: Difference | None = None
     _differing_rank: int = -1
@@ -97,7 +97,7 @@ class SubgraphTrials:
     @property
     def has_run(self) -> bool:
         """Whether the part ran at any sizes."""
-        return self._equal is not None or not isinstance(self._first, Skip) or self._first.only_after
+        return self._equal is not None or not isinstance(self._first, NotCompared) or self._first.only_after
 
     @property
     def has_passed(self) -> bool:
@@ -114,7 +114,7 @@ class SubgraphTrials:
         """Whether to try these sizes. After a difference, only sizes where passing is conclusive matter."""
         if self._is_settled or (self._is_binding and not trial.passing_is_conclusive):
             return False
-        return self.unranked or not guessed or isinstance(self._first, Skip)
+        return self.unranked or not guessed or isinstance(self._first, NotCompared)
 
     def decide(self, latest: Found, *, guessed: bool, rank: int) -> bool:
         """Record a result; ``rank`` is that of the largest input. Returns whether it is an equality that counts."""
@@ -125,12 +125,12 @@ class SubgraphTrials:
                 return self._declared_do_not_run
             # With nothing beside channels, operators coincide that are not the same.
             return not guessed or rank > max(2 if self.unranked else -1, self._differing_rank)
-        is_skip = isinstance(latest, Skip)
-        if not isinstance(latest, Skip) or latest.only_after:
+        is_skip = isinstance(latest, NotCompared)
+        if not isinstance(latest, NotCompared) or latest.only_after:
             self._differing_rank = max(self._differing_rank, rank)
         self._is_binding |= not is_skip and (self.unranked or not guessed)
         self._declared_do_not_run |= is_skip and not guessed and (self.reshapes or not self._is_binding)
-        if isinstance(self._first, Skip):
+        if isinstance(self._first, NotCompared):
             self._first = latest
         return False
 
@@ -139,8 +139,8 @@ class SubgraphTrials:
         if self._conclusive is not None:
             return self._conclusive if self._declared_do_not_run else self._first
         if self._declared_do_not_run and not self._is_binding and isinstance(self._first, Difference):
-            return Skip(Why(Code.SOME_SIZES, "it does not run at the declared sizes, and differs at others"))
+            return NotCompared(Why(Code.SOME_SIZES, "it does not run at the declared sizes, and differs at others"))
         if self._equal is not None and self._differing_rank >= 0:
             reason = "it is equivalent for some input shapes only, and the model does not declare which it gets"
-            return Skip(Why(Code.SOME_SIZES, reason))
+            return NotCompared(Why(Code.SOME_SIZES, reason))
         return self._equal or self._first

@@ -53,7 +53,7 @@ from bnfold.verification.subgraphs.shapes import (
     subgraph_shapes,
 )
 from bnfold.verification.subgraphs.sides import from_measured, is_constant, proven_outside, sides_of
-from bnfold.verification.subgraphs.trials import Found, Skip, SubgraphTrials, by_size, fails, passed
+from bnfold.verification.subgraphs.trials import Found, NotCompared, SubgraphTrials, by_size, fails, passed
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.unscaled import unscaled
@@ -128,20 +128,20 @@ class SubgraphVerifier:
 
     def _checked(self, cut: ir.Cut, hidden: Collection[str]) -> Evidence:
         try:
-            found = Skip(self._clock.over()) if self._clock.is_over else self._compare(cut, hidden)
+            found = NotCompared(self._clock.over()) if self._clock.is_over else self._compare(cut, hidden)
         except reference.OutOfTime as error:
-            found = Skip(self._clock.over(EVALUATIONS * error.needed, about=str(error)))
+            found = NotCompared(self._clock.over(EVALUATIONS * error.needed, about=str(error)))
         except LimitStruck:
-            found = Skip(self._clock.over())
+            found = NotCompared(self._clock.over())
         except BnfoldError as error:
-            found = Skip(not_run(error))
+            found = NotCompared(not_run(error))
         runs = tuple(self._runs.experiments)
         row = Evidence(cut.label, cut.graph, cut.outputs, "verified", boundary=cut.inputs, experiments=runs)
         for coverage in self._coverages[:1]:
             row = replace(row, faults=coverage.known)
-            if coverage.uncovered and (isinstance(found, Skip) or fails(found)):
+            if coverage.uncovered and (isinstance(found, NotCompared) or fails(found)):
                 row = replace(row, hidden=coverage.uncovered, example=coverage.example)
-        if isinstance(found, Skip):
+        if isinstance(found, NotCompared):
             return replace(row.opened(found.why), is_same=found.is_same, at_some_sizes=found.at_some_sizes)
         if fails(found):
             row = replace(row, status="failed", code=found.code, note=found.fault, at_some_sizes=found.by_size)
@@ -152,7 +152,7 @@ class SubgraphVerifier:
     def coverage(self, cut: ir.Cut, seconds: float) -> Coverage:
         """Return what comparing whole models has to show of a cut. Raises Unsupported if one does not have it."""
         sides = sides_of(self._graphs, cut, self._defaults)
-        if isinstance(sides, Skip):
+        if isinstance(sides, NotCompared):
             raise Unsupported(sides.why.text)
         made = [self._graphs[1][cut.graph].values[name] for name in cut.outputs]
         return cover_whole(*sides, made, self._clock.work, seconds)
@@ -162,14 +162,14 @@ class SubgraphVerifier:
             return Difference()
         cut = proven_outside(self._graphs, from_measured(self._graphs, cut), self._shapes.claimed)
         sides = sides_of(self._graphs, cut, self._defaults)
-        if isinstance(sides, Skip):
+        if isinstance(sides, NotCompared):
             return sides
         unknown = reference.unknown_operator(chain.from_iterable(_nested(side.nodes) for side in sides))
         if unknown is not None:  # which is known before any sizes are looked for
-            return Skip(not_run(unknown, "the original part cannot be run"))
+            return NotCompared(not_run(unknown, "the original part cannot be run"))
         found = self._compare_sides(cut, sides, hidden)
         is_moved = any(value.name in self._moved for side in sides for value in side.stored)
-        if isinstance(found, Skip) or fails(found) or not is_moved:
+        if isinstance(found, NotCompared) or fails(found) or not is_moved:
             return found
         return self._at_other_defaults(cut, hidden) or found
 
@@ -183,13 +183,15 @@ class SubgraphVerifier:
         found = repeated(known, sides, self._runs) if known is not None else None
         return found if found is not None else self._compare_alone(cut, *sides, hidden, key)
 
-    def _at_other_defaults(self, cut: ir.Cut, hidden: Collection[str]) -> Skip | None:
+    def _at_other_defaults(self, cut: ir.Cut, hidden: Collection[str]) -> NotCompared | None:
         """Say why equal results do not count: with other numbers for inputs whose default changed, they are not."""
         sides = sides_of(self._graphs, cut, self._defaults - self._moved)
-        if isinstance(sides, Skip) or not fails(self._compare_alone(cut, *sides, hidden)):
+        if isinstance(sides, NotCompared) or not fails(self._compare_alone(cut, *sides, hidden)):
             return None
         names = ", ".join(repr(value.name) for value in sides[0].fed if value.name in self._defaults)
-        return Skip(Why(Code.SOME_DEFAULTS, f"it is equivalent only at the default of input {names}"), is_same=True)
+        return NotCompared(
+            Why(Code.SOME_DEFAULTS, f"it is equivalent only at the default of input {names}"), is_same=True
+        )
 
     def _compare_alone(
         self,
@@ -266,7 +268,7 @@ class SubgraphVerifier:
             found = sampled(subgraphs, fed, shapes, guessed=True)
             if fails(found):
                 return by_size(found)
-            if isinstance(found, Skip) and found.only_after and found.why.code is Code.ASSUMED_SIZES:
+            if isinstance(found, NotCompared) and found.only_after and found.why.code is Code.ASSUMED_SIZES:
                 return found
         return None
 
@@ -278,7 +280,7 @@ class SubgraphVerifier:
         The part computes them from what it is fed, and has been compared so. That they are right is a claim of its own.
         """
         reason = f"the test inputs would not reveal an error in {coverage.example}"
-        doubt = Skip(Why(Code.HIDDEN, reason, {"example": coverage.example}), is_same=True)
+        doubt = NotCompared(Why(Code.HIDDEN, reason, {"example": coverage.example}), is_same=True)
         names = indices_into(coverage.tables, (old, new))
         claims = (ir.Cut(cut.graph, cut.inputs, (name,), f"indices {name}") for name in names)
         if not names or not all(self.check(claim).status == "verified" for claim in claims):
@@ -335,7 +337,7 @@ class SubgraphVerifier:
                 why = Why(Code.ZERO_SIGN, "differs at a zero of the other sign")
                 worst = max(compared, key=lambda difference: difference.excess)
                 is_certain = names is from_callers
-                return worst._replace(fault=why.text, code=why.code) if is_certain else Skip(why, is_same=True)
+                return worst._replace(fault=why.text, code=why.code) if is_certain else NotCompared(why, is_same=True)
         return None
 
     def _at_poles_behind(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Found | None:
@@ -353,9 +355,9 @@ class SubgraphVerifier:
         row = next((row for row in rows if row.code is Code.ZERO_SIGN), None)
         if row is not None and row.status == "failed":
             return Difference(excess=math.inf, fault=row.note, code=row.code)
-        return None if row is None else Skip(row.why, is_same=True)
+        return None if row is None else NotCompared(row.why, is_same=True)
 
-    def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
+    def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> NotCompared | None:
         """Return why equal results do not count if only the rewritten model states the sizes; it may be wrong."""
         path, usual_shapes = subgraphs.cut.graph, passed(subgraphs.tried)[0]
         with self._shapes.without_claims(path):
@@ -368,16 +370,16 @@ class SubgraphVerifier:
             others = (sampled(subgraphs, fed, shapes, guessed=True) for shapes in near)
             runs = False
             for found in chain([first] if first is not None else [], others):
-                if isinstance(found, Skip) and found.only_after:
+                if isinstance(found, NotCompared) and found.only_after:
                     return found
                 if fails(found):
                     reason = "it is equivalent only at the sizes that the rewritten model declares"
-                    return Skip(Why(Code.SOME_SIZES, reason))
+                    return NotCompared(Why(Code.SOME_SIZES, reason))
                 runs |= isinstance(found, Difference)
         reason = "it runs only at the sizes that the rewritten model declares"
-        return None if runs else Skip(Why(Code.SOME_SIZES, reason))
+        return None if runs else NotCompared(Why(Code.SOME_SIZES, reason))
 
-    def _at_further_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Skip | None:
+    def _at_further_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> NotCompared | None:
         """Return why equal results do not count if results differ at other sizes that callers may feed; else None."""
         equal = passed(subgraphs.tried)
         with self._shapes.without_claims(subgraphs.cut.graph):
@@ -390,13 +392,13 @@ class SubgraphVerifier:
             if fails(sampled(subgraphs, fed, shapes, guessed=False)):
                 told = ", ".join(f"{name!r} of shape {shape}" for name, shape in shapes.items())
                 reason = Why(Code.SOME_SIZES, f"it is not equivalent with {told}")
-                return Skip(reason, is_same=True, at_some_sizes=True)
+                return NotCompared(reason, is_same=True, at_some_sizes=True)
         return None
 
     def _tried(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], trial: Trial, *, guessed: bool) -> Found:
         if guessed and elements(trial.shapes) > _MANY and fitted(subgraphs.old.subgraph.model, trial.shapes) is None:
             reason = "the original part cannot be run: its operators do not fit together"
-            return Skip(Why(Code.NO_FIT, reason), is_misfit=True)
+            return NotCompared(Why(Code.NO_FIT, reason), is_misfit=True)
         before = self._clock.work.seconds
         latest = sampled(subgraphs, fed, trial.shapes, guessed=guessed)
         takes_time = self._clock.work.seconds - before > _LITTLE_TIME
@@ -425,4 +427,4 @@ class SubgraphVerifier:
         if (has_guesses(fed, others) and not guessed) or is_shown or takes_long(model, others, first.elements):
             return first
         found = sampled(subgraphs, fed, others, guessed=guessed, kind=kind)
-        return by_size(found) if fails(found) or (isinstance(found, Skip) and found.only_after) else first
+        return by_size(found) if fails(found) or (isinstance(found, NotCompared) and found.only_after) else first

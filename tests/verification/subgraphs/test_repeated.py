@@ -16,7 +16,7 @@ from bnfold.verification.coverage.record import Coverage, Table
 from bnfold.verification.subgraphs import pairs, repeated
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.runnable import runnable
-from bnfold.verification.subgraphs.trials import Skip
+from bnfold.verification.subgraphs.trials import NotCompared
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
@@ -161,7 +161,7 @@ def kept(body: str = "y = Conv (x, w)", **changes: Any) -> SubgraphPair | None:
     return repeated.repeatable(SubgraphPair(cut, part, part, draws=draws, evaluate=cast(Any, None), seed=0, **given))
 
 
-MISFIT = Skip(Why(Code.NO_FIT, "does not fit"))
+MISFIT = NotCompared(Why(Code.NO_FIT, "does not fit"))
 TABLE = Table(0, cast(Any, None), cast(Any, None), np.zeros(1), np.zeros(1, bool))
 
 
