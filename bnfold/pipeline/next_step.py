@@ -37,6 +37,9 @@ _MOST_SIZES = 6
 """Choices of sizes that are tried, of those that fit."""
 _SIDES = (8, 32, 64, 16, 224, 4, 128, 512)
 _CHANNELS = (3, 1)
+_MOST_ELEMENTS = 1 << 20
+"""Of all inputs of a trial: what the model makes of them may be much more."""
+
 _MOST_TOLERATED = 0.5
 """A tolerance beyond this, as a share of an output's largest value, is not advised: it would hide most faults."""
 
@@ -272,7 +275,8 @@ def _sizes(case: Case) -> Iterator[Candidate]:
         return
     count = 0
     for shapes in _choices(case.before, case.checks.inputs):
-        if any(not shapes[name] for name in dynamic) or not _fits(case.before, shapes):
+        is_large = sum(map(math.prod, shapes.values())) > _MOST_ELEMENTS
+        if is_large or any(not shapes[name] for name in dynamic) or not _fits(case.before, shapes):
             continue
         words = [word for name in dynamic for word in ("--input", f"{name}={','.join(map(str, shapes[name]))}")]
         checks = replace(case.checks, inputs={**case.checks.inputs, **{name: shapes[name] for name in dynamic}})

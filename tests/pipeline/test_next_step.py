@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 import sys
@@ -488,3 +489,13 @@ def test_a_part_that_differs_in_models_that_agree_is_to_be_explained() -> None:
     step = next_step.next_step(Case(verdict, VerifyOptions(), no_help, ir.load(proto), ir.load(proto)))
     assert step is not None
     assert step.text.startswith("--explain 'c d' --save DIR writes ")
+
+
+def test_no_sizes_are_tried_that_take_much_memory() -> None:
+    text = '<ir_version: 8, opset_import: ["": 15]> g (float[6,A,B,C] x) => (float[6,A,B,C] y) { y = Relu (x) }'
+    before = ir.load(onnx.parser.parse_model(text).SerializeToString())
+    verdict = Verdict("unverified", "it is so", "nothing")
+    case = Case(verdict, VerifyOptions(), lambda _: Tried(verdict), before, before)
+    tried = [candidate.checks.inputs["x"] for candidate in next_step._sizes(case)]
+    assert tried
+    assert all(math.prod(shape) <= 1 << 20 for shape in tried)
