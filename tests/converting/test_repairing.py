@@ -105,6 +105,10 @@ CASES = {
         ["false-type"],
     ),
     "output type": (parsed("(float[2] x) => (float16[2] y) { y = Abs (x) }", {}), ["false-type"]),
+    "type of an element of a sequence": (
+        parsed("(float[2] x) => (float16[1] y) { s = SplitToSequence (x) y = SequenceAt (s, i) }", {"i": np.array(0)}),
+        ["false-type"],
+    ),
     "both types": (
         parsed("(float16[2] x) => (float[2] y) <float[2] a> { a = Abs (x)  y = Neg (a) }", {}),
         ["false-type"] * 2,

@@ -121,6 +121,8 @@ def _type_names(op_type: str, version: int) -> tuple[list[str], list[str], dict[
     for own, places in zip(names, (schema.inputs, schema.outputs), strict=True):
         for slot, place in enumerate(places):
             name = place.type_str if place.is_homogeneous else f"{place.type_str} {slot}"
+            if name == "S" and "Sequence" in op_type:  # of the elements, which have one type
+                name = "T"
             own.append(name)
             kinds = [_DTYPES.get(kind) for kind in place.types]
             if len(kinds) == 1 and kinds[0] is not None:
