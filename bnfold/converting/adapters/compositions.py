@@ -197,7 +197,14 @@ def is_infinite(conversion: NodeConversion) -> None:
 
 
 def thresholded(conversion: NodeConversion) -> None:
-    """Decompose ThresholdedRelu: ``x`` where it is above alpha, and 0 elsewhere."""
+    """Decompose ThresholdedRelu: ``x`` where it is above alpha, and 0 elsewhere.
+
+    A number of a narrow type is above alpha if it is above the largest number of that type that is not.
+    """
     data, alpha = conversion.input(0), conversion.take("alpha", 1.0)
-    is_above = conversion.add("Greater", [data, conversion.scalar(alpha, data, "alpha")], "is_above")
+    with np.errstate(over="ignore"):
+        bound = np.array(alpha).astype(numeric_type(conversion.dtype(data)))
+        if bound.astype(np.float64) > alpha:
+            bound = np.nextafter(bound, np.array(-np.inf, bound.dtype))
+    is_above = conversion.add("Greater", [data, conversion.scalar(float(bound), data, "alpha")], "is_above")
     conversion.become("Where", [is_above, data, conversion.scalar(0, data, "zero")])

@@ -138,6 +138,26 @@ def test_thresholded_relu(lowered: Converted, text: Text, alpha: str) -> None:
     lowered(text(10, "float[6] x", f"y = ThresholdedRelu {alpha} (x)"), 9, feeds={"x": numbers})
 
 
+@pytest.mark.parametrize("alpha", [0.2946594, 0.29467, -0.2946594, 0.5, 1e-9, -1e-9])
+def test_a_threshold_between_two_halves(lowered: Converted, text: Text, alpha: float) -> None:
+    """The half next to alpha may be above it: rounded to the nearest, alpha would not be below it any more."""
+    near = np.float16(alpha)
+    below, above = (np.nextafter(near, np.float16(end)) for end in (-np.inf, np.inf))
+    numbers = np.array([below, near, above, 0], np.float16)
+    lowered(
+        text(10, "float16[4] x", f"y = ThresholdedRelu <alpha = {alpha:.9f}> (x)", outputs="float16[4] y"),
+        9,
+        feeds={"x": numbers},
+    )
+
+
+@pytest.mark.parametrize("alpha", [70000, -70000])
+def test_a_threshold_beyond_all_halves(lowered: Converted, text: Text, alpha: int) -> None:
+    numbers = np.array([-np.inf, np.inf, 65504, -65504], np.float16)
+    source = text(10, "float16[4] x", f"y = ThresholdedRelu <alpha = {alpha}.0> (x)", outputs="float16[4] y")
+    lowered(source, 9, feeds={"x": numbers})
+
+
 @pytest.mark.parametrize("op_type", ["Round", "ThresholdedRelu"])
 def test_below_where(lowered: Converted, text: Text, op_type: str) -> None:
     with pytest.raises(UpgradeBlocked, match="opset"):
