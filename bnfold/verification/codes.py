@@ -109,7 +109,7 @@ MEANINGS: dict[Code, CodeText] = {
     ),
     Code.HIDDEN: CodeText(
         "the results agree, and would also agree if the named thing were wrong",
-        f"{_DATA} If it can never have an effect, nothing helps: compare the result in your own runtime.",
+        f"If it can never have an effect, compare the result in your own runtime. Else: {_DATA[0].lower()}{_DATA[1:]}",
     ),
     Code.NO_REACTION: CodeText(
         "no output changes with the new weights on the inputs that were tried: they may be saturated",

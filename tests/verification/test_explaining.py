@@ -206,7 +206,7 @@ def test_a_fault_that_does_not_show_is_named_with_what_would_show_it() -> None:
     assert found.status == "unverified"
     assert "2 possible faults" in text(found)
     assert "none of them would show in these results; one is in element 0 of 'lo'" in text(found)
-    assert "next: Give recorded inputs with --data. That is an .npz file with x (N,3)." in text(found)
+    assert "Else: give recorded inputs with --data. That is an .npz file with x (N,3)." in text(found)
 
 
 def test_an_operator_that_nobody_can_compute() -> None:
