@@ -1,35 +1,47 @@
-"""The nodes before others and after them, in all graphs."""
+"""What lies before and behind nodes and values, in all graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TypeVar
 
 from bnfold import ir
+
+Place = TypeVar("Place", bound=Hashable)
 
 
 def before(nodes: Iterable[ir.Node]) -> set[ir.Node]:
     """Return these nodes and all that they depend on."""
-    return _reached(nodes, _producers)
+    return reached(nodes, _producers)
 
 
 def after(nodes: Iterable[ir.Node]) -> set[ir.Node]:
     """Return these nodes and all that depend on them."""
-    return _reached(nodes, _consumers)
+    return reached(nodes, _consumers)
 
 
-def _reached(nodes: Iterable[ir.Node], step: Callable[[ir.Node], Iterator[ir.Node]]) -> set[ir.Node]:
-    reached: set[ir.Node] = set()
-    waiting = [*nodes]
+def reached(starts: Iterable[Place], step: Callable[[Place], Iterable[Place]]) -> set[Place]:
+    """Return the starts, and all that steps from them lead to."""
+    found: set[Place] = set()
+    waiting = [*starts]
     while waiting:
-        node = waiting.pop()
-        if node not in reached:
-            reached.add(node)
-            waiting += step(node)
-    return reached
+        place = waiting.pop()
+        if place not in found:
+            found.add(place)
+            waiting += step(place)
+    return found
+
+
+def with_inner(node: ir.Node) -> Iterator[ir.Node]:
+    """Yield a node, and those in its bodies."""
+    yield node
+    for body in node.bodies:
+        for graph in body.subgraphs():
+            yield from graph.nodes
 
 
 def _producers(node: ir.Node) -> Iterator[ir.Node]:
-    read = (value for inner in _with_inner(node) for value in inner.inputs if value is not None)
+    read = (value for inner in with_inner(node) for value in inner.inputs if value is not None)
     yield from (value.producer for value in read if value.producer is not None)
 
 
@@ -38,10 +50,3 @@ def _consumers(node: ir.Node) -> Iterator[ir.Node]:
         yield from value.consumers if value is not None else ()
     if node.graph.parent is not None:  # what a body makes, the node around it may return
         yield node.graph.parent
-
-
-def _with_inner(node: ir.Node) -> Iterator[ir.Node]:
-    yield node
-    for body in node.bodies:
-        for graph in body.subgraphs():
-            yield from graph.nodes

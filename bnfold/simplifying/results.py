@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import onnx
@@ -12,6 +12,7 @@ from bnfold.ir.messages import FunctionKey, function_key
 from bnfold.ir.shapes.bodies import states_of
 from bnfold.report.other_events import SimplifyEvent
 from bnfold.report.rewrites import UNREAD_RESULT
+from bnfold.simplifying.around import reached, with_inner
 
 _LOOP_WITHOUT_STATE = 11
 """The first opset whose Loop may hand on nothing from step to step."""
@@ -37,7 +38,7 @@ class Purity:
 
     def only_computes(self, node: ir.Node) -> bool:
         """Whether neither a node nor one in its bodies may do more than compute."""
-        return all(self._is_pure(inner) for inner in _with_inner(node))
+        return all(self._is_pure(inner) for inner in with_inner(node))
 
     def _is_pure(self, node: ir.Node) -> bool:
         key = function_key(node.proto) if self._functions else ("", "", "")
@@ -147,28 +148,17 @@ def _needed(node: ir.Node, body: ir.Graph, states: int, unread: Collection[int],
 def _computed_from(ends: Iterable[ir.Value], body: ir.Graph) -> set[ir.Value]:
     """Return these values, and all within a body that they are computed from."""
     inside = {*body.subgraphs()}
-    reached: set[ir.Value] = set()
-    waiting = [*ends]
-    while waiting:
-        value = waiting.pop()
-        if value not in reached:
-            reached.add(value)
-            if value.producer is not None and value.graph in inside:
-                waiting += _read(value.producer)
-    return reached
+
+    def sources(value: ir.Value) -> list[ir.Value]:
+        return _read(value.producer) if value.producer is not None and value.graph in inside else []
+
+    return reached(ends, sources)
 
 
 def _read(node: ir.Node) -> list[ir.Value]:
     """Return what a node reads, and what its bodies read and return."""
-    read = [value for inner in _with_inner(node) for value in inner.inputs if value is not None]
+    read = [value for inner in with_inner(node) for value in inner.inputs if value is not None]
     return read + [value for body in node.bodies for graph in body.subgraphs() for value in graph.outputs]
-
-
-def _with_inner(node: ir.Node) -> Iterator[ir.Node]:
-    yield node
-    for body in node.bodies:
-        for graph in body.subgraphs():
-            yield from graph.nodes
 
 
 def _shorten_lists(node: ir.Node, slots: _Slots) -> None:
