@@ -30,13 +30,13 @@ def as_declared(request: Request, whole: Whole | None, verdict: Verdict, opinion
     model, promises an output shape without proof, or ignores an input.
     """
     if fault := narrowed(request.before, request.after):
-        return _lowered(verdict, "failed", Why(Code.INTERFACE, fault), "interface")
+        return lowered(verdict, "failed", Why(Code.INTERFACE, fault), "interface")
     is_open = whole is None or whole.doubt is not None
     if verdict.verified and is_open and (reason := unproven_promise(request.before, request.after)):
-        verdict = _lowered(verdict, "unverified", Why(Code.PROMISE, reason), "interface")
+        verdict = lowered(verdict, "unverified", Why(Code.PROMISE, reason), "interface")
     verdict = _as_loaded(request, verdict, opinion())
     if verdict.verified and (reason := _ignored(request, whole.fed if whole is not None else ())):
-        return _lowered(verdict, "unverified", Why(Code.UNFED, reason), "interface")
+        return lowered(verdict, "unverified", Why(Code.UNFED, reason), "interface")
     return verdict
 
 
@@ -45,25 +45,26 @@ def _as_loaded(request: Request, verdict: Verdict, opinion: RuntimeOpinion) -> V
     kind, text = opinion
     if opinion.is_refusal:
         is_excused = kind == "too old" and request.chose_version
-        return _lowered(verdict, "unverified" if is_excused else "failed", Why(opinion.code, text), "runtime")
+        return lowered(verdict, "unverified" if is_excused else "failed", Why(opinion.code, text), "runtime")
     if invalid := new_error(request.before, request.after):
         is_failed = invalid.is_certain and kind != "taken"
         if is_failed or (verdict.verified and (invalid.is_certain or kind != "taken")):
             original = "the original is" if invalid.is_certain else "whether the original is cannot be told"
             reason = f"the rewritten model is no valid ONNX, and {original}: {invalid.text}"
             why = Why(Code.INVALID if invalid.is_certain else Code.UNCERTAIN, reason)
-            return _lowered(verdict, "failed" if is_failed else "unverified", why, "interface")
+            return lowered(verdict, "failed" if is_failed else "unverified", why, "interface")
     if kind == "not looked" and text:
         note = f"{request.checks.runtime} did not look at the rewritten model: {text}"
         return replace(verdict, notes=(*verdict.notes, note))
     if kind == "neither":
         return replace(verdict, reason=f"{verdict.reason}; {text}")
     if kind == "doubt" and verdict.verified:
-        return _lowered(verdict, "unverified", Why(opinion.code, text), "runtime")
+        return lowered(verdict, "unverified", Why(opinion.code, text), "runtime")
     return verdict
 
 
-def _lowered(verdict: Verdict, status: Status, why: Why, decided_by: str) -> Verdict:
+def lowered(verdict: Verdict, status: Status, why: Why, decided_by: str) -> Verdict:
+    """Return the verdict with another status, for this reason."""
     return replace(verdict, status=status, reason=why.text, code=why.code, decided_by=decided_by)
 
 

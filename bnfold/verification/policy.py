@@ -24,6 +24,7 @@ from bnfold.verification.conclusion import (
     conclude,
     first_failed,
     kind_of_part,
+    lowered,
     number_verified,
     sentence_of,
     verdict_of,
@@ -133,15 +134,14 @@ def _compare_whole(
         runs = tuple(Experiment(each, "drawn", finding.why.code, note=finding.why.text) for each in shapes)
         request.ledger.enter(about_whole(request.outputs, "failed", finding.why, runs), fed)
         return _unless_empty(request, verdict_of(request, "failed", finding.why, "float64"))
-    has_parts = whole is None and asked.parts is not None
-    if not has_parts:
+    parts = asked.parts if whole is None else None
+    if parts is None:
         why = obstacle or (whole and (whole.fault or whole.doubt)) or "for changes that the whole models do not show"
         _next(request, "each changed part in float64", str(why))
-    parts = asked.parts if has_parts and asked.parts is not None else _parts(request, subgraphs, whole)
+        parts = _parts(request, subgraphs, whole)
     verdict = conclude(request, whole, obstacle, parts)
     if asked.fault is not None and verdict.verified and whole is None:
-        reason = f"the parts agree, but {asked.fault}"
-        verdict = replace(verdict, status="unverified", reason=reason, decided_by="nothing", code=asked.fault.code)
+        verdict = lowered(verdict, "unverified", asked.fault.said(f"the parts agree, but {asked.fault}"), "nothing")
     if asked.why is not None and whole is not None:
         note = f"the whole models were compared in float64: {asked.why}"
         verdict = replace(verdict, notes=(*verdict.notes, note))
@@ -166,8 +166,7 @@ def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
     if not agree_as_declared(request):
         return verdict
     reason = f"the models agree at the declared size 0, but not if 0 means a dynamic size: {verdict.reason}"
-    why = Why(Code.SOME_SIZES, reason)
-    return replace(verdict, status="unverified", reason=why.text, code=why.code, decided_by="nothing", localised=None)
+    return replace(lowered(verdict, "unverified", Why(Code.SOME_SIZES, reason), "nothing"), localised=None)
 
 
 def _compare_parts_and_runtime(

@@ -28,7 +28,7 @@ def agree(rows: Sequence[OutputRow], samples: int, where: str = "float64", more:
         )
     typical = max(rows, key=lambda row: row.typical)
     if samples < 2 or not typical.typical:
-        return _agree(worst.relative, worst.allowed, f"relative; {where}, {count}")
+        return _agree(worst.relative, worst.allowed, how_counted)
     return _agree(
         typical.typical, typical.typical_allowed, f"relative; {where}", f"on all {count}, on ordinary numbers "
     )

@@ -70,13 +70,12 @@ def start_opinion(request: Request) -> Iterator[Callable[[], RuntimeOpinion]]:
     The runtime opens it, while others work where that is sure to be asked for; it runs it where something has changed
     that only a runtime computes.
     """
-    changed = cache(partial(changed_unseen, request.before, request.after))
+    changed, ask = cache(partial(changed_unseen, request.before, request.after)), _asked(request)
     if request.checks.runtime == "none":
         yield lambda: NONE
     elif costly := _too_costly(request):
         yield lambda: RuntimeOpinion("not looked", costly)
     elif request.checks.depth == "local" and not changed():
-        ask = _asked(request)
         with (
             stored(request.sources[0]) as before,
             stored(request.sources[1]) as after,
@@ -84,7 +83,6 @@ def start_opinion(request: Request) -> Iterator[Callable[[], RuntimeOpinion]]:
         ):
             yield wait
     else:
-        ask = _asked(request)
         yield lambda: _opinion(ask, *request.sources, _samples(request) if changed() else [()])
 
 

@@ -30,10 +30,7 @@ def further_shapes(
         is_beside = len(usual) > 1 and all(fed[name].is_input for name, _ in same)
         if not (is_beside or any((usual[name][axis], len(usual[name]) - axis) in stored for name, axis in same)):
             continue
-        shapes = {
-            name: tuple(1 if (name, axis) in same else dim for axis, dim in enumerate(shape))
-            for name, shape in usual.items()
-        }
+        shapes = _with(usual, dict.fromkeys(same, 1))
         if shapes != usual:
             yield shapes
 
@@ -76,10 +73,7 @@ def beyond_bounds(
         is_named = (fed[same[0][0]].shape or ())[same[0][1]] in named
         if not is_named or any(shapes[name][axis] >= last for shapes in passed for name, axis in same):
             continue
-        shapes = {
-            name: tuple(last if (name, axis) in same else dim for axis, dim in enumerate(shape))
-            for name, shape in passed[0].items()
-        }
+        shapes = _with(passed[0], dict.fromkeys(same, last))
         if may_be_fed_at(shapes):
             yield shapes
 

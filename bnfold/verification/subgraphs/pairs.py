@@ -69,6 +69,11 @@ class SubgraphPair:
     usual: dict[str, float] = field(default_factory=dict)
     """How large the results were on the first activations, which are ordinary, since it was cleared."""
 
+    @property
+    def nodes(self) -> list[ir.Node]:
+        """The nodes of both parts."""
+        return [*self.old.subgraph.nodes, *self.new.subgraph.nodes]
+
     def start(self, *, keep_usual: bool = False) -> None:
         """Forget the results on activations of other shapes; ordinary ones are as large at most shapes."""
         self.finite.clear()

@@ -117,7 +117,7 @@ def at_other_ranks(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> NotC
 
     At some ranks, a result may be the same number whatever is fed, as a Softmax of single elements is.
     """
-    nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
+    nodes = subgraphs.nodes
     is_chosen = any(value.is_input and value.shape is None for value in fed.values())
     if not lacks_rank(fed) or not (is_chosen or any(node.subgraphs for node in nodes)):
         return None

@@ -107,8 +107,8 @@ class SubgraphVerifier:
         self._draws = draws
         self._runs = Runs()
         """What was run for the claim that is looked at."""
-        self._coverages: list[Coverage] = []
-        """The possible faults that its results have to show, and those of parts with values inside as results."""
+        self._coverage: Coverage | None = None
+        """The possible faults that its results have to show."""
         self._evaluate = evaluator(request.policy, request.clock)
         self._defaults = changed_defaults(before, after)
         old, new = ({value.name for value in model.overridable_inputs()} for model in (before, after))
@@ -119,11 +119,11 @@ class SubgraphVerifier:
         """Compare the two regions of a cut; ``hidden`` are values that differ inside it, and have to show."""
         key = cut, frozenset(hidden)
         if key not in self._rows:
-            outer = self._runs, self._coverages  # of the claim that rests on this one, if any
-            self._runs, self._coverages = Runs(self.request.ledger.keeps), []
+            outer = self._runs, self._coverage  # of the claim that rests on this one, if any
+            self._runs, self._coverage = Runs(self.request.ledger.keeps), None
             row = self._checked(cut, hidden)
             self._rows[key] = self.request.ledger.enter(row, self._runs.feeds)
-            self._runs, self._coverages = outer
+            self._runs, self._coverage = outer
         return self._rows[key]
 
     def _checked(self, cut: ir.Cut, hidden: Collection[str]) -> Evidence:
@@ -137,7 +137,7 @@ class SubgraphVerifier:
             found = NotCompared(not_run(error))
         runs = tuple(self._runs.experiments)
         row = Evidence(cut.label, cut.graph, cut.outputs, "verified", boundary=cut.inputs, experiments=runs)
-        for coverage in self._coverages[:1]:
+        if (coverage := self._coverage) is not None:
             row = replace(row, faults=coverage.known)
             if coverage.uncovered and (isinstance(found, NotCompared) or fails(found)):
                 row = replace(row, hidden=coverage.uncovered, example=coverage.example)
@@ -206,7 +206,7 @@ class SubgraphVerifier:
         # The rewritten model has a newer opset, for which inference finds more sizes.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if says_more(value, new.inputs)}}
         coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
-        self._coverages.append(coverage)
+        self._coverage = coverage if self._coverage is None else self._coverage
         first, second = (runnable(side, side.stored) for side in (old, new))
         samples, moves = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1, only_moves(old, new)
         seed, factors = self.request.checks.seed, {} if wider is None else wider.factors
@@ -263,7 +263,7 @@ class SubgraphVerifier:
         """
         if not subgraphs.coverage.uncovered:
             return None
-        nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
+        nodes = subgraphs.nodes
         for shapes in deciding_shapes(fed, usual, nodes):
             found = sampled(subgraphs, fed, shapes, guessed=True)
             if fails(found):
@@ -348,7 +348,7 @@ class SubgraphVerifier:
         runs = (subgraphs.fed(with_zeros(usual, fed, zero)) for zero in (0.0, -0.0))
         if not any(signs_differ(run.old().values(), run.new().values()) for run in runs):
             return None
-        nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
+        nodes = subgraphs.nodes
         inside = {value.name for node in nodes for value in node.outputs if value is not None}
         models = self.request.before, self.request.after
         rows = (self.check(cut) for cut in up_to_poles(*models, subgraphs.cut, inside))
@@ -383,7 +383,7 @@ class SubgraphVerifier:
         """Return why equal results do not count if results differ at other sizes that callers may feed; else None."""
         equal = passed(subgraphs.tried)
         with self._shapes.without_claims(subgraphs.cut.graph):
-            nodes = [node for side in (subgraphs.old, subgraphs.new) for node in side.subgraph.nodes]
+            nodes = subgraphs.nodes
             known = {name: self._shapes.inferred(value) for name, value in fed.items() if value.is_input}
             others = [*further_shapes(fed, equal[0], nodes, self._shapes.inferred), *doubled(equal, known, nodes)]
             if any(fails(found) for _, _, found in subgraphs.tried):
