@@ -18,6 +18,7 @@ from bnfold.verification.changes.boundaries import changed_defaults, visible
 from bnfold.verification.changes.control_flow import in_one_form
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.from_constants import are_one_constant
+from bnfold.verification.changes.inlined import with_common_functions
 from bnfold.verification.changes.unchanged import unchanged
 from bnfold.verification.claims import Evidence, Experiment
 from bnfold.verification.codes import FAILED, MEANINGS, Code
@@ -79,10 +80,11 @@ class ComparedModels:
 
     @cached_property
     def sides(self) -> tuple[ir.Model, ir.Model]:
-        """The models whose parts were compared: their control flow in one form, scaled values under old names."""
+        """The models whose parts were compared: in one form, with the same functions, scaled values under old names."""
         if not self.has_parts:
             return self.before, self.after
-        return in_one_form(self.before, self.after), unscaled(in_one_form(self.after), self.scaled)
+        before, after = with_common_functions(in_one_form(self.before, self.after), in_one_form(self.after))
+        return before, unscaled(after, self.scaled)
 
     @cached_property
     def graphs(self) -> Sequence[Mapping[str, ir.Graph]]:

@@ -263,3 +263,18 @@ def test_the_answer_is_json() -> None:
 
 def test_the_answer_is_typed() -> None:
     assert all(isinstance(each, Explained) for each in verdict_on(*folded()).explanation)
+
+
+def test_a_value_of_a_function_that_one_model_inlined_is_explained_where_parts_were_compared() -> None:
+    head = '<ir_version: 9, opset_import: ["" : 17, "my" : 1]> g (float[2,3] x) => (float[2,3] y) '
+    function = '<domain: "my", opset_import: ["" : 17]> f (x) => (y) { h = Relu (x) y = Neg (h) }'
+    before, after = (
+        ir.load(onnx.parser.parse_model(body).SerializeToString())
+        for body in (
+            f"{head} {{ t = my.f (x) y = Exp (t) }} {function}",
+            f"{head} {{ h = Relu (x) t = Abs (h) y = Exp (t) }}",
+        )
+    )
+    found = verify(before, after, depth="local", runtime="none", explain="h")
+    assert found.status == "failed"
+    assert "only the original has it" not in text(found)
