@@ -75,6 +75,7 @@ class Case:
         options: Those of the rewrite; None if the two models were given.
         report: What the rewrite did.
         seconds: What rewriting and verifying took, and will take again with other options of the rewrite.
+        progress: Told of each attempt.
     """
 
     verdict: Verdict
@@ -85,6 +86,7 @@ class Case:
     options: Options | None = None
     report: Report | None = None
     seconds: float = 0.0
+    progress: Callable[[str, int, int], None] = lambda *_: None
 
     @property
     def open_rows(self) -> list[Evidence]:
@@ -129,6 +131,7 @@ def _tried(case: Case, candidate: Candidate, until: float) -> Tried | None:
     """
     try:
         with ends_at(until):
+            case.progress("next step", 0, 0)
             return case.attempt(candidate)
     except Exception as error:  # noqa: BLE001 - see above
         log.debug(__name__, "trial of %s: %r", shlex.join(candidate.words), error)

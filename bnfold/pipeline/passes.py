@@ -374,7 +374,8 @@ def rewrite(
     """
     run = PassContext(model, options, Report(), progress or (lambda *_: None), withheld, runtime=runtime)
     with ir.utf8(model.label):
-        for step in PASSES:
+        for number, step in enumerate(PASSES):
+            run.progress("rewrite", number, len(PASSES))
             step(run)
             log.debug(__name__, "pass %s done: %d BatchNormalizations met so far", step.__name__, len(run.events))
     log_decisions(run.report)

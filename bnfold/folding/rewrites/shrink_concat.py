@@ -68,6 +68,8 @@ def _plan(run: FoldContext, node: ir.Node) -> Change:
     if plan.extra_adds:
         raise Declined(Reason.NO_GAIN, facts.where(node))
     sizes = concat.sizes_of(joined, 1)
+    if sizes[slot] == sum(sizes):  # the other parts are empty
+        raise Declined(Reason.NO_GAIN, facts.where(joined))
     start = sum(sizes[:slot])
     parameters = _parameters(node, slice(start, start + sizes[slot]))
     cost = run.budget.check([*plan.edits, *parameters])
@@ -77,8 +79,10 @@ def _plan(run: FoldContext, node: ir.Node) -> Change:
         (small,) = added
         run.events[small] = run.events.pop(node)
         run.follow_exchanges((), into, ())
-        less = f"{sizes[slot]} of {sum(sizes)} channels"
-        run.report.notes.append(f"{small.label} keeps {less}; the other channels were folded into {', '.join(into)}")
+        others = f"folded into {', '.join(into) or 'constants'}"
+        run.report.notes.append(
+            f"{small.label} keeps {sizes[slot]} of {sum(sizes)} channels; the other channels were {others}"
+        )
 
     change = run.fold_of(plan, run.events[node].key)
     apply = partial(_apply, plan, joined, slot, parameters, run.budget)
