@@ -127,7 +127,7 @@ class FileResult:
             "bytes": {"before": self.bytes_before, "after": self.bytes_after},
             "seconds": round(self.seconds, 4),
             "verify": self.verdict.to_json() if self.verdict is not None else None,
-            "report": self.report or None,
+            "report": self.report if "verify" in self.report else None,  # else it is not the whole one
         }
 
 

@@ -173,7 +173,7 @@ def _figures(result: FileResult) -> tuple[str, ...]:
     counts = result.counts
     became = f"{counts.before} → {counts.after}" if counts else "-"
     nodes = f"{counts.nodes[0]:,} → {counts.nodes[1]:,}" if counts else "-"
-    taken = "-" if result.status == "skipped" else duration(result.seconds)
+    taken = "-" if result.status == "skipped" or not result.seconds else duration(result.seconds)
     return result.status, became, nodes, sizes(result.bytes_before, result.bytes_after), taken
 
 
@@ -181,7 +181,7 @@ def _told(result: FileResult) -> str:
     """Return what happened to a model, if it is not as it was to be, and why BatchNormalizations are left."""
     counts = result.counts
     message = result.message.removeprefix(f"{result.source}: ")  # its name begins the row
-    told = [message] if message and (result.left or result.status != "verified") else []
+    told = [message] if message and (result.left or result.status not in ("verified", "skipped")) else []
     told += [result.grown.partition(":")[0]] if result.grown else []
     told += [f"{counts.exchanged} exchanged for an Add"] if counts and counts.exchanged else []
     why = [f"{count} {code}" for code, count in counts.reasons.items()] if counts else []

@@ -223,5 +223,6 @@ def advised(
 
     models = (kind.load(before), kind.load(after)) if kind is ONNX else (None, None)
     tell = progress or (lambda *_: None)
-    case = Case(verdict, checks, lambda candidate: Tried(compared(candidate.checks)), *models, progress=tell)
+    old, new = models
+    case = Case(verdict, checks, lambda candidate: Tried(compared(candidate.checks)), old, new, progress=tell)
     return replace(verdict, next=next_step(case))
