@@ -140,8 +140,8 @@ def left(report: Report) -> Iterator[str]:
         more = f" and {len(events) - _NAMED} more" if len(events) > _NAMED else ""
         is_short = first.reason is None or brief != first.reason.value
         why = brief if is_short else first.why if len(events) == 1 else f"{brief}{_example(first)}"
-        what = f"{'affine' if is_affine else 'BatchNormalization'}{'s' * (len(events) != 1)}"
-        yield f"{len(events)} {what} left: {', '.join(names)}{more}: {why} [{code}]"
+        what = f" affine{'s' * (len(events) > 1)}" if is_affine else ""
+        yield f"{len(events)}{what} left: {', '.join(names)}{more}: {why} [{code}]"
     if rest := sum(len(events) for _, events in most_first[MOST:]):
         yield f"{rest} left for other reasons (--verbose or `bnfold inspect` has them all)"
 

@@ -6,8 +6,8 @@ import json
 import shutil
 from pathlib import Path
 
-import jsonschema
 import pytest
+from jsonschema import Draft202012Validator
 
 import bnfold
 from bnfold.errors import BadCommand, BadInput, BadSetting, WrongUsage
@@ -98,7 +98,7 @@ def test_the_report_of_a_folder_is_as_the_schema_says() -> None:
     schema = json.loads((ROOT / "bnfold" / "report" / "report.schema.json").read_text(encoding="utf-8"))
     for results in (bnfold.optimize_folder("models", "out"), bnfold.verify_folders("models", "out")):
         document = json.loads(json.dumps(results.to_json()))
-        jsonschema.validate(document, schema)
+        Draft202012Validator(schema).evolve(schema=schema["$defs"]["batch"]).validate(document)
         assert document["counts"] == {"verified": 2}
 
 

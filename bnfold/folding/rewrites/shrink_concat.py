@@ -79,10 +79,8 @@ def _plan(run: FoldContext, node: ir.Node) -> Change:
         (small,) = added
         run.events[small] = run.events.pop(node)
         run.follow_exchanges((), into, ())
-        others = f"folded into {', '.join(into) or 'constants'}"
-        run.report.notes.append(
-            f"{small.label} keeps {sizes[slot]} of {sum(sizes)} channels; the other channels were {others}"
-        )
+        less = f"{sizes[slot]} of {sum(sizes)} channels"
+        run.report.notes.append(f"{small.label} keeps {less}; the other channels were folded into {', '.join(into)}")
 
     change = run.fold_of(plan, run.events[node].key)
     apply = partial(_apply, plan, joined, slot, parameters, run.budget)
