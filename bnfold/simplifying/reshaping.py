@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.ir.shapes.products import factors, named
-from bnfold.ir.traits import RESHAPING
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.analysis.shapes.products import factors, named
+from bnfold.analysis.traits import RESHAPING
 from bnfold.ir.value import Dim
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import integers, same_dims, store_target
@@ -102,7 +102,7 @@ def _at(dims: Sequence[Dim] | None, place: int) -> Dim:
 
 def _stored_target(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to store the target of a Reshape that is computed from dynamic sizes."""
-    if node.op_type != "Reshape" or ir.constant(node.input(1)) is not None:
+    if node.op_type != "Reshape" or analysis.constant(node.input(1)) is not None:
         return None
     target, source = _target(node, known), known.dims(node.input(0))
     if target is None:
