@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from functools import partial
+from graphlib import CycleError, TopologicalSorter
 
 import onnx
 
 from bnfold.analysis.constants import evaluated_once
 from bnfold.analysis.shapes.disputed import may_be_unsure, unsure_axes
-from bnfold.analysis.shapes.expansion import is_bounded
 from bnfold.analysis.shapes.learned import hide_trees, state_learned
 from bnfold.analysis.shapes.propagation import ELSEWHERE, SMALL, infer_by_onnx, needs_propagation, shown_constant
 from bnfold.analysis.shapes.slices import infer_with_slices
@@ -20,12 +20,52 @@ from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.elements import to_raw
 from bnfold.ir.graph import Graph, state_opset
 from bnfold.ir.index import graphs_of
-from bnfold.ir.messages import tensors_of
+from bnfold.ir.messages import FunctionKey, function_key, nested_nodes, tensors_of
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.tensor import Inline, Tensor
 from bnfold.ir.types import filled, forget_shapes, without_sizes, without_zeros
 from bnfold.ir.value import Value, shape_of
+
+MAX_NODES = 1_000_000
+MAX_DEPTH = 100
+
+
+def is_bounded(proto: onnx.ModelProto) -> bool:
+    """Whether the model stays within reason, and no function calls itself."""
+    if not proto.functions:
+        return True
+    functions = {function_key(one): one for one in proto.functions}
+    calls = {key: _called(function.node, functions) for key, function in functions.items()}
+    sizes: dict[FunctionKey, tuple[int, int]] = {}
+    try:
+        for key in TopologicalSorter({key: called for key, (_, called) in calls.items()}).static_order():
+            sizes[key] = _total(*calls[key], sizes)
+            if sizes[key][0] > MAX_NODES or sizes[key][1] > MAX_DEPTH:
+                return False
+    except CycleError:
+        return False
+    own, called = _called(proto.graph.node, functions)
+    return _total(own, called, sizes)[0] <= MAX_NODES
+
+
+def _total(own: int, called: Iterable[FunctionKey], sizes: dict[FunctionKey, tuple[int, int]]) -> tuple[int, int]:
+    inner = [sizes[key] for key in called]
+    return own + sum(nodes for nodes, _ in inner), 1 + max((depth for _, depth in inner), default=0)
+
+
+def _called(
+    nodes: Iterable[onnx.NodeProto], functions: dict[FunctionKey, onnx.FunctionProto]
+) -> tuple[int, list[FunctionKey]]:
+    """Return how many nodes there are, at any depth, and which functions they call, as often as they do."""
+    count, called = 0, []
+    for node in nested_nodes(nodes):
+        count += 1
+        key = function_key(node)
+        if key in functions:
+            called.append(key)
+    return count, called
+
 
 _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 _SMALL_BYTES = SMALL * 8
