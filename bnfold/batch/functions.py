@@ -204,7 +204,7 @@ def run_folder(  # noqa: PLR0913 - one optional keyword an option
     external_tools.command(command)
     planned = scheduler.plan_tasks(_texts(source), os.fspath(output))
     chosen = settings_of(Options, options, "options")
-    program = pairs.Program(tuple(command), chosen, checks, OutputOptions(Path(output)))
+    program = pairs.ToolRun(tuple(command), chosen, checks, OutputOptions(Path(output)))
     return _all(planned, partial(pairs.run_one, program=program), jobs, progress)
 
 

@@ -110,7 +110,7 @@ def _counts(before: totals.Totals, after: totals.Totals) -> Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ToolRun:
     """What is the same for every model that another program is run on."""
 
     words: Sequence[str]
@@ -119,12 +119,12 @@ class Program:
     delivery: OutputOptions
 
 
-def run_one(task: Task, program: Program) -> FileResult:
+def run_one(task: Task, program: ToolRun) -> FileResult:
     """Run the program on a model, in a worker, and keep its output if it is equivalent."""
     return timed(_run, task, program)
 
 
-def _run(task: Task, program: Program) -> FileResult:
+def _run(task: Task, program: ToolRun) -> FileResult:
     source, output = str(task.source), str(task.output)
     names: dict[str, str] = {}
     try:

@@ -187,7 +187,7 @@ def verify(args: Invocation) -> None:
         from bnfold.cli import folders
 
         _refuse_explain(args)
-        sys.exit(folders.verify(args))
+        sys.exit(folders.verify_pairs(args))
     differences.require(args)
     with progress_bar(checks=args.checks) as progress:
         verdict = formats.verify_two(Path(args.source), Path(args.output), args.checks, progress)
@@ -262,7 +262,7 @@ def run(args: Invocation) -> None:
         from bnfold.cli import folders
 
         _refuse_explain(args)
-        sys.exit(folders.run(args))
+        sys.exit(folders.run_tool(args))
     if STREAM in (args.source, args.output):
         raise click.UsageError("IN and OUT are files or folders; a command takes no streams")
     files = Path(args.source), args.delivery

@@ -67,7 +67,7 @@ def process(args: Invocation) -> int:
     return _finish([*unreadable, *results], args, left_out, started)
 
 
-def run(args: Invocation) -> int:
+def run_tool(args: Invocation) -> int:
     """Run another program on all models."""
     started = time.monotonic()
     gc.set_threshold(_MOST_UNSEEN)
@@ -77,11 +77,11 @@ def run(args: Invocation) -> int:
     planned = scheduler.plan_tasks(args.sources, args.output, in_place=is_in_place)
     tasks = [task for task in planned.tasks if not args.leaves_out(str(task.source))]
     external_tools.command(args.run.command)
-    program = pairs.Program(args.run.command, args.options, args.checks, args.delivery)
+    program = pairs.ToolRun(args.run.command, args.options, args.checks, args.delivery)
     return _all(tasks, partial(pairs.run_one, program=program), planned, args, started)
 
 
-def verify(args: Invocation) -> int:
+def verify_pairs(args: Invocation) -> int:
     """Compare all models of two folders, pair by pair."""
     started = time.monotonic()
     gc.set_threshold(_MOST_UNSEEN)
