@@ -180,8 +180,8 @@ def _figures(result: FileResult) -> tuple[str, ...]:
 def _told(result: FileResult) -> str:
     """Return what happened to a model, if it is not as it was to be, and why BatchNormalizations are left."""
     counts = result.counts
-    message = result.message.removeprefix(f"{result.source}: ")  # its name begins the row
-    told = [message] if message and (result.left or result.status not in ("verified", "skipped")) else []
+    is_told = result.left or result.status not in ("verified", "skipped")
+    told = [result.message] if result.message and is_told else []
     told += [result.grown.partition(":")[0]] if result.grown else []
     told += [f"{counts.exchanged} exchanged for an Add"] if counts and counts.exchanged else []
     why = [f"{count} {code}" for code, count in counts.reasons.items()] if counts else []

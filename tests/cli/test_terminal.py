@@ -255,7 +255,7 @@ def test_a_folder_on_a_terminal_fits_it(
     assert (name == LONG) == (columns == 120) or "…" in name
     assert name.startswith("a_netw")
     assert name.endswith(".onnx")
-    assert lines[2].strip() == "not an ONNX model", "below its model"
+    assert lines[2].strip() == "nets/broken.onnx: not an ONNX model", "below its model"
 
 
 def test_times_and_sizes_of_a_folder() -> None:
