@@ -16,6 +16,7 @@ from typing import Any, Unpack
 
 from bnfold.batch import pairs, scheduler
 from bnfold.batch.worker import FileResult, Settings, process_one
+from bnfold.errors import BadSetting
 from bnfold.pipeline import external_tools
 from bnfold.pipeline.arguments import options_of, settings_of
 from bnfold.pipeline.formats import Progress
@@ -83,7 +84,7 @@ def optimize_folder(
 
     Raises:
         BadInput: There are no models.
-        WrongUsage: ``output`` is a file, or the folder of the models.
+        WrongUsage: ``output`` is a file, or the folder of the models; `BadSetting` if ``jobs`` is below 1.
 
     Examples:
         >>> import bnfold
@@ -148,7 +149,7 @@ def verify_folders(
 
     Raises:
         BadInput: There are no models.
-        WrongUsage: ``after`` is a file.
+        WrongUsage: ``after`` is a file; `BadSetting` if ``jobs`` is below 1.
 
     Examples:
         >>> import bnfold
@@ -191,7 +192,7 @@ def run_folder(  # noqa: PLR0913 - one optional keyword an option
 
     Raises:
         BadInput: There are no models; `BadCommand` if there is no such program.
-        WrongUsage: ``output`` is a file, or the folder of the models.
+        WrongUsage: ``output`` is a file, or the folder of the models; `BadSetting` if ``jobs`` is below 1.
 
     Examples:
         >>> import bnfold
@@ -214,6 +215,8 @@ def _all(
     jobs: int,
     progress: Progress | None,
 ) -> FolderResult:
+    if jobs < 1:
+        raise BadSetting("jobs", f"{jobs} is not in the range x>=1")
     pool = scheduler.processes(jobs, len(planned.tasks)) if jobs > 1 and planned.tasks else nullcontext()
     with pool as executor:
         results = scheduler.process_all(planned.tasks, work, executor, progress or (lambda *_: None))

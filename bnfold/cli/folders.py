@@ -48,9 +48,7 @@ def process(args: Invocation) -> int:
         args = args._replace(sources=sources, output=output, checks=checks)
     planned = scheduler.plan_tasks(args.sources, args.output, in_place=args.delivery.in_place)
     unreadable = _unreadable(planned, args)
-    tasks = [
-        task for task in planned.tasks if str(task.source) in args.sources or not args.leaves_out(str(task.source))
-    ]
+    tasks = _kept(planned.tasks, args)
     if not tasks and not unreadable:
         return _nothing(len(planned.tasks), args)
     left_out = scheduler.LeftOut(planned.left_out, len(planned.tasks) - len(tasks))
@@ -75,7 +73,7 @@ def run_tool(args: Invocation) -> int:
         raise click.UsageError(_STREAMS)
     is_in_place = args.delivery.in_place and Path(args.source).resolve() == Path(args.output).resolve()
     planned = scheduler.plan_tasks(args.sources, args.output, in_place=is_in_place)
-    tasks = [task for task in planned.tasks if not args.leaves_out(str(task.source))]
+    tasks = _kept(planned.tasks, args)
     external_tools.command(args.run.command)
     program = pairs.ToolRun(args.run.command, args.options, args.checks, args.delivery)
     return _all(tasks, partial(pairs.run_one, program=program), planned, args, started)
@@ -87,7 +85,7 @@ def verify_pairs(args: Invocation) -> int:
     gc.set_threshold(_MOST_UNSEEN)
     publish.require(args.run.report)
     paired = pairs.pair_up(args.source, args.output)
-    kept = [pair for pair in paired.pairs if not args.leaves_out(str(pair.source))]
+    kept = _kept(paired.pairs, args)
     found = scheduler.Planned([*paired.pairs], paired.alone, paired.left_out)
     return _all(kept, partial(pairs.verify_pair, checks=args.checks), found, args, started)
 
@@ -139,6 +137,11 @@ def inspect(args: Invocation) -> int:
 
         tables.batchnorms(rows)
     return _finish([*unreadable, *results], args, left_out, started)
+
+
+def _kept(tasks: Sequence[scheduler.J], args: Invocation) -> list[scheduler.J]:
+    """Return the tasks whose models are not excluded; one that is named itself never is."""
+    return [task for task in tasks if str(task.source) in args.sources or not args.leaves_out(str(task.source))]
 
 
 def _unreadable(found: scheduler.Found | scheduler.Planned[Any], args: Invocation) -> list[FileResult]:

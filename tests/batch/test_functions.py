@@ -49,6 +49,8 @@ def test_options_are_those_of_one_model() -> None:
     assert [row.counts.after for row in kept.models if row.counts] == [1, 1]
     with pytest.raises(BadSetting):
         bnfold.optimize_folder("models", "out", target_opset=99)
+    with pytest.raises(BadSetting, match="jobs"):
+        bnfold.verify_folders("models", "models", jobs=0)
     with pytest.raises(WrongUsage):
         bnfold.optimize_folder("models", "models")
     with pytest.raises(BadInput):

@@ -160,6 +160,8 @@ def test_a_question_about_one_value_is_for_one_model(line: tuple[str, ...]) -> N
 def test_excluded_pairs_are_counted() -> None:
     result = run("verify", "old", "new", "--exclude", "deep", "--jobs", 1)
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (0, "1 model excluded by --exclude or pyproject.toml")
+    named = run("verify", "old/a.onnx", "new", "--exclude", "a.onnx", "--jobs", 1)
+    assert (named.exit_code, named.stderr.startswith("1 verified; ")) == (0, True), "it was named"
     nothing = run("verify", "old", "new", "--exclude", "*.onnx", "--jobs", 1)
     assert (nothing.exit_code, "all 2 models are excluded" in nothing.stderr) == (0, True)
 
