@@ -164,7 +164,7 @@ def convert(
 def decompose(
     source: Source, output: Output = None, *, verify: VerifyOptions | None = None, **options: Unpack[OptionFields]
 ) -> Outcome:
-    """Spell every BatchNormalization out as primitive operators, folding nothing; the opset stays unless asked for.
+    """Write every BatchNormalization as primitive operators, folding nothing; the opset stays unless asked for.
 
     Args:
         source: As for `optimize`.

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bnfold.errors import printable
-from bnfold.report.events import state
+from bnfold.report.events import in_words, state
 from bnfold.report.reasons import sentence
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def batchnorms(rows: Sequence[Mapping[str, Any]], *, stderr: bool = False) -> No
         if row["reason"]:
             where = f"{sentence(row['reason']['text'], row['reason']['detail'])} [{row['reason']['code']}]"
         decided = "".join(f"; {text}" for text in row.get("policies", ()))
-        cells = [str(row[name]) for name in kind] + [_range((row["affine"] or {}).get(name)) for name in spreads]
+        cells = [in_words(str(row[name])) for name in kind]
+        cells += [_range((row["affine"] or {}).get(name)) for name in spreads]
         _add(table, _name(row["graph"], row["name"]), *cells, state(row), where + decided)
     _show(table, stderr=stderr)
     if width < WIDE and known:
@@ -139,7 +140,7 @@ def models(results: Sequence[FileResult], order: Sequence[Status]) -> None:
     for result in sorted(most_left_first, key=lambda result: order.index(result.status)):
         counts = result.counts
         became = f"{counts.before} → {counts.after}" if counts else "-"
-        became += f" ({counts.exchanged} exchanged)" if counts and counts.exchanged else ""
+        became += f" ({counts.exchanged} replaced)" if counts and counts.exchanged else ""
         why = [f"{count} {code}" for code, count in counts.reasons.items()] if counts else []
         told = [result.message] if result.message and (result.left or result.status != "verified") else []
         told += [result.grown.partition(":")[0]] if result.grown else []

@@ -25,12 +25,22 @@ from bnfold.semantics import Repair
 Verdict = Literal["folded", "exchanged", "decomposed", "upgraded", "kept", "removed"]
 SCHEMA = "bnfold-report/1"
 
+IN_WORDS = {
+    "exchanged": "replaced",
+    "upgraded": "converted",
+    "spelled-out": "arithmetic",
+    "respelled": "converted",
+    "spelled_out": "decomposed",
+    "witness": "runtime",
+}
+"""Names that the JSON form keeps, and the words that people read in their place."""
+
 
 @dataclass(slots=True, eq=False)
 class BatchNormEvent:
     """What became of one BatchNormalization.
 
-    A decomposed one has the mode ``spelled-out`` and version 0; its name and value are the last
+    One that is written as arithmetic has the mode ``spelled-out`` and version 0; its name and value are the last
     node's. ``detail`` names the nodes in the way, ``brief`` is why it is left, with operators instead of names.
     """
 
@@ -142,7 +152,12 @@ def state(row: Mapping[str, Any]) -> str:
 
     What has a reason is left, whatever became of its opset.
     """
-    return "left" if row["reason"] or row["verdict"] == "kept" else str(row["verdict"])
+    return "left" if row["reason"] or row["verdict"] == "kept" else in_words(row["verdict"])
+
+
+def in_words(name: str) -> str:
+    """Return the word for people in place of a name of the JSON form."""
+    return IN_WORDS.get(name, name)
 
 
 def _attempt_to_json(attempt: SearchTrace) -> dict[str, Any]:
@@ -286,8 +301,8 @@ class Report:
         folded = (event for event in self.batchnorms if event.verdict == "folded")
         homes = Counter(operator for event in folded for operator in event.operators)
         parts = ["folded into " + ", ".join(f"{count} {name}" for name, count in homes.most_common())] if homes else []
-        fates: dict[Verdict, str] = {"exchanged": " for an Add", "decomposed": "", "removed": ""}
-        parts += [f"{count} {fate}{what}" for fate, what in fates.items() if (count := self.count(fate))]
+        fates: dict[Verdict, str] = {"exchanged": " by an Add", "decomposed": "", "removed": ""}
+        parts += [f"{count} {in_words(fate)}{what}" for fate, what in fates.items() if (count := self.count(fate))]
         spelled_out = sum(event.mode == "spelled-out" for event in self.batchnorms)
         return ", ".join([*parts, *([f"{spelled_out} of them written as arithmetic"] if spelled_out else [])])
 
