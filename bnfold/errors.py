@@ -71,7 +71,16 @@ class BadSetting(WrongUsage, ValueError):
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(name, problem)
-        self.name, self.problem = name, problem
+
+    @property
+    def name(self) -> str:
+        """The setting."""
+        return str(self.args[0])
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot have this value."""
+        return str(self.args[1])
 
     def __str__(self) -> str:
         return printable(f"{self.name}: {self.problem}")

@@ -66,7 +66,8 @@ def batchnorms(rows: Sequence[Mapping[str, Any]], *, stderr: bool = False) -> No
     known = any("affine" in row for row in rows)
     kind = ("version", "mode") if width >= NARROW else ()
     spreads = ("scale", "shift") if known and width >= WIDE else ()
-    table = _columns("BatchNormalization", *kind, *spreads, *OUTCOME)
+    is_decided = any(row["reason"] or row["verdict"] != "kept" for row in rows)
+    table = _columns("BatchNormalization", *kind, *spreads, *(OUTCOME if is_decided else ()))
     for row in sorted(rows, key=lambda row: row["reason"] is None):
         where = ", ".join(row["into"])
         if row["reason"]:
@@ -74,7 +75,7 @@ def batchnorms(rows: Sequence[Mapping[str, Any]], *, stderr: bool = False) -> No
         decided = "".join(f"; {text}" for text in row.get("policies", ()))
         cells = [in_words(str(row[name])) for name in kind]
         cells += [_range((row["affine"] or {}).get(name)) for name in spreads]
-        _add(table, _name(row["graph"], row["name"]), *cells, state(row), where + decided)
+        _add(table, _name(row["graph"], row["name"]), *cells, *((state(row), where + decided) if is_decided else ()))
     _show(table, stderr=stderr)
     if width < WIDE and known:
         hidden = "scale and shift" if kind else "version, mode, scale and shift"

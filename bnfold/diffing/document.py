@@ -18,6 +18,7 @@ from bnfold.ir.value import Dim, shape_of
 from bnfold.pipeline.explain.neighbourhood import Neighbourhood, add_context, feeding, reading, to_json
 from bnfold.report.totals import count
 from bnfold.settings import VerifyOptions
+from bnfold.verification.engine import paired
 
 MAX_DRAWN = 1500
 """Differences with a drawing; more no page shows."""
@@ -80,6 +81,8 @@ def diff(
     Raises:
         BadInput: A constant that cannot be read.
     """
+    given = after
+    after, _ = paired(before, given, any_float=True)
     common = _common(before.graph.inputs, after.graph.inputs) | _common(before.graph.outputs, after.graph.outputs)
     with ir.evaluated_once(before), ir.evaluated_once(after):
         known = Identities()
@@ -92,6 +95,10 @@ def diff(
                 match.add(function, functions[function.path], set())
         match.add(before.graph, after.graph, common)
         document = _compared(before, after, GraphComparison(known, match), match, drawn=drawn)
+    if after is not given:
+        document["after"] = facts(given)
+        document["interface"] = [*_renamed(given, after), *document["interface"]]
+        document["equal"] = False
     few = max(document["before"]["nodes"], document["after"]["nodes"]) <= QUICK_NODES
     if values or (values is None and few):
         checks = checks or VerifyOptions()
@@ -131,6 +138,15 @@ def _compared(
         "differences": differences,
         "values": None,
     }
+
+
+def _renamed(given: ir.Model, after: ir.Model) -> Iterator[dict[str, str]]:
+    """Yield the inputs and outputs that only have another name; ``after`` has the first model's names for them."""
+    for what in ("input", "output"):
+        pairs = zip(getattr(after.graph, f"{what}s"), getattr(given.graph, f"{what}s"), strict=True)
+        for old, new in pairs:
+            if old.name != new.name:
+                yield _row(f"name of {what} {old.name}", (old.name, new.name))
 
 
 def _unlike(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Texts]]:

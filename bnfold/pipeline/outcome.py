@@ -18,6 +18,7 @@ from bnfold.pipeline.versions import versions
 from bnfold.report import totals
 from bnfold.report.events import Report
 from bnfold.settings import Options, OutputOptions, VerifyOptions, to_json
+from bnfold.settings.python_words import in_python, in_python_words
 
 if TYPE_CHECKING:
     from bnfold.pipeline.chain import StepRow
@@ -65,7 +66,7 @@ class Outcome:
             self.verdict.summary if self.verdict is not None else "not verified",
         ]
         if self.verdict is not None and self.verdict.next is not None:
-            told.append(f"next: {self.verdict.next.text}")
+            told.append(f"next: {in_python(self.verdict.next.text)}")
         written = [f"written to {self.output}"] if self.output else []
         return "\n  ".join([f"Outcome of {source}", *told, *written])
 
@@ -81,6 +82,7 @@ class Outcome:
         page = escape(html([self.to_json()]))
         return f'<iframe title="bnfold report" srcdoc="{page}" style="width: 100%; height: 40rem; border: 0"></iframe>'
 
+    @in_python_words()
     def to_proto(self) -> onnx.ModelProto:
         """Return the rewritten model with its weights inside. Raises OutputError beyond 2 GB, Unsupported for an IR."""
         proto = onnx.ModelProto()
@@ -97,6 +99,7 @@ class Outcome:
         """Whether the result was verified."""
         return self.status == "verified"
 
+    @in_python_words()
     def save(self, output: str | os.PathLike[str], *, external_data: str = "auto", in_place: bool = False) -> None:
         """Write the rewritten model.
 

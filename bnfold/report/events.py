@@ -28,7 +28,7 @@ SCHEMA = "bnfold-report/1"
 IN_WORDS = {
     "exchanged": "replaced",
     "upgraded": "converted",
-    "spelled-out": "arithmetic",
+    "spelled-out": "affine",
     "respelled": "converted",
     "spelled_out": "decomposed",
     "witness": "runtime",

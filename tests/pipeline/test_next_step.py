@@ -191,7 +191,7 @@ def test_reports_have_it(tmp_path: Path) -> None:
     assert document["verify"]["next"]["options"] == ["--verify", "auto"]
     assert "Next: --verify auto verifies it" in page.read_text(encoding="utf-8")
     outcome = bnfold.optimize(source, verify=VerifyOptions(depth="full"))
-    assert "\n  next: --verify auto verifies it (" in repr(outcome)
+    assert '\n  next: bnfold.VerifyOptions(depth="auto") verifies it (' in repr(outcome)
 
 
 @pytest.mark.parametrize("options", [[], ["-q"], ["--json"]])
