@@ -12,6 +12,7 @@ from bnfold.diffing.changes import GraphComparison, GraphDifference, MatchedChan
 from bnfold.diffing.constants import described
 from bnfold.diffing.identity import Identities
 from bnfold.diffing.matching import Matching
+from bnfold.diffing.result import Differences
 from bnfold.diffing.values import QUICK_NODES, QUICK_SECONDS, compare_values
 from bnfold.ir.elements import type_name
 from bnfold.ir.value import Dim, shape_of
@@ -104,7 +105,7 @@ def diff(
         checks = checks or VerifyOptions()
         seconds = checks.verify_seconds if values else QUICK_SECONDS
         document["values"] = settings.to_json(compare_values(before, after, match, checks, seconds=seconds))
-    return document
+    return Differences(document)
 
 
 def _common(old: Sequence[ir.Value], new: Sequence[ir.Value]) -> set[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import onnx
 
 from bnfold import ir
+from bnfold.errors import brief
 from bnfold.pipeline import formats
 from bnfold.pipeline.formats import Source
 from bnfold.pipeline.versions import versions
@@ -68,7 +69,7 @@ class Outcome:
         if self.verdict is not None and self.verdict.next is not None:
             told.append(f"next: {in_python(self.verdict.next.text)}")
         written = [f"written to {self.output}"] if self.output else []
-        return "\n  ".join([f"Outcome of {source}", *told, *written])
+        return "\n  ".join(map(brief, [f"Outcome of {source}", *told, *written]))
 
     def _repr_html_(self) -> str | None:
         """Return the report, for notebooks; None without jinja2, of the extra ``report``."""

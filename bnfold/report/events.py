@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Literal
 
-from bnfold.errors import printable
+from bnfold.errors import brief, printable
 from bnfold.ir.cut import Cut
 from bnfold.ir.tensor import Tensor
 from bnfold.report.growth import Growth
@@ -64,6 +64,11 @@ class BatchNormEvent:
         return self.graph, self.value
 
     @property
+    def word(self) -> str:
+        """What became of it, as people read it."""
+        return "left" if self.reason is not None or self.verdict == "kept" else in_words(self.verdict)
+
+    @property
     def is_left(self) -> bool:
         """Whether it is still there."""
         return self.verdict in ("kept", "upgraded")
@@ -71,7 +76,7 @@ class BatchNormEvent:
     def __str__(self) -> str:
         """One line, for logs: the BatchNormalization, what became of it, and where it went or why not."""
         why = f"{self.reason.code}: {self.why}" if self.reason is not None else ", ".join(self.into)
-        return printable(f"BatchNormalization {self.name} {self.verdict}{f': {why}' if why else ''}")
+        return printable(f"BatchNormalization {self.name} {self.word}{f': {why}' if why else ''}")
 
     @property
     def why(self) -> str:
@@ -274,7 +279,13 @@ class Report:
         return sum(event.verdict == verdict for event in self.batchnorms)
 
     def __repr__(self) -> str:
-        return f"<Report {self.versions}; {self.became}>"
+        return f"<Report {brief(f'{self.versions}; {self.became}')}>"
+
+    def _repr_html_(self) -> str:
+        """Return the report for notebooks: the model before and after, and what became of each BatchNormalization."""
+        from bnfold.report.notebook import fragment
+
+        return fragment(self)
 
     @property
     def versions(self) -> str:
