@@ -1,4 +1,4 @@
-"""Pages use their room: no table of zeros, no plot of equal outputs, no card that is wider than a phone, and few bytes."""
+"""Pages use their room: no table of zeros, no plot of equal outputs, and few bytes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def network(blocks: int) -> onnx.ModelProto:
         lines.append(f"n{number} = BatchNormalization (c{number}, {scale}, {shift}, {mean}, {spread})")
         read = f"r{number}"
         lines.append(f"{read} = Relu (n{number})")
-    text = f'<ir_version: 8, opset_import: ["": 15]> g (float[1,16,4,4] x) => (float[1,16,4,4] {read}) {{ {" ".join(lines)} }}'
+    head = f'<ir_version: 8, opset_import: ["": 15]> g (float[1,16,4,4] x) => (float[1,16,4,4] {read})'
+    text = f"{head} {{ {' '.join(lines)} }}"
     proto = onnx.parser.parse_model(text)
     proto.graph.initializer.extend(stored)
     return proto
