@@ -19,7 +19,7 @@ from bnfold.report.growth import Growth
 from bnfold.report.other_events import EqualizeEvent, RewriteCount, SimplifyEvent, counted
 from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, reason_to_json, sentence
 from bnfold.report.rewrites import CONSTANT_STORED, Rewrite, conversion
-from bnfold.report.totals import Totals
+from bnfold.report.totals import Totals, changed, size
 from bnfold.semantics import Repair
 
 Verdict = Literal["folded", "exchanged", "decomposed", "upgraded", "kept", "removed"]
@@ -283,9 +283,19 @@ class Report:
 
     def _repr_html_(self) -> str:
         """Return the report for notebooks: the model before and after, and what became of each BatchNormalization."""
-        from bnfold.report.notebook import fragment
+        from bnfold.report.notebook import table
 
-        return fragment(self)
+        before, after = self.before, self.after
+        counts = [
+            *([("opset", self.opset_before, self.opset_after)] if self.has_opset else []),
+            *(("IR version", self.ir_before, self.ir_after), ("nodes", before.nodes, after.nodes)),
+            *((name, *pair) for name, pair in changed(before, after).items()),
+            ("weights", size(before.weights), size(after.weights)),
+        ]
+        events = sorted(self.batchnorms, key=lambda event: not event.is_left)  # what needs attention comes first
+        became = ((event.name, event.word, event.why or ", ".join(event.into)) for event in events)
+        head = ("BatchNormalization", "becomes", "where, or why not")
+        return table(("what", "before", "after"), counts) + table(head, became)
 
     @property
     def versions(self) -> str:

@@ -16,7 +16,6 @@ import pytest
 import bnfold
 from bnfold.report.html import html as render
 from bnfold.report.html import plots
-from bnfold.report.notebook import fragment
 from bnfold.verification import Verdict
 from bnfold.verification.verdict import NextStep, OutputRow
 from tests.conftest import MODELS
@@ -138,12 +137,11 @@ def test_a_verdict_in_a_notebook() -> None:
 def test_a_report_in_a_notebook() -> None:
     made = bnfold.optimize(MODELS / "dense.onnx", verify=QUICK).report
     text = made._repr_html_()
-    assert text == fragment(made)
     assert "<td>opset</td><td>12</td><td>15</td>" in text
     assert text.index("<td>left</td>") < text.index("<td>folded</td>")
     made.batchnorms[0].name = "<img>\x1b[31m"
-    assert "<img>" not in fragment(made)
-    assert "\x1b" not in fragment(made)
+    assert "<img>" not in made._repr_html_()
+    assert "\x1b" not in made._repr_html_()
 
 
 def test_a_difference_in_a_notebook_is_the_page() -> None:
