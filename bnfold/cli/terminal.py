@@ -237,14 +237,19 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     told = [report.versions, *filter(None, [report.nodes]), report.became, *before_after.conversion(report)]
     for line in [nothing] if nothing else told:
         say(line)
-    if report.runtime is not None:
-        say(report.loading, GOOD if report.runtime["loads"] else BAD)
+    loading(report)
     if rows:
         worst = [min(row[form]["per_tensor"] for row in rows if row[form]) for form in ("folded", "equalized")]
         say(f"worst layer in int8 per tensor: {worst[0]:.1f} dB folded, {worst[1]:.1f} dB with --equalize")
     _attention(report, verbose=False)
     for line in before_after.advice(before_after.codes(report)):
         say(f"  {line}")
+
+
+def loading(report: Report) -> None:
+    """Print whether a runtime loads the model, if one was asked."""
+    if report.runtime is not None:
+        say(report.loading, GOOD if report.runtime["loads"] else BAD)
 
 
 def verdict(found: Verdict, *, verbose: bool = False) -> None:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import onnx
 
 from bnfold import ir
+from bnfold.errors import brief
 from bnfold.pipeline import formats
 from bnfold.pipeline.formats import Source
 from bnfold.pipeline.versions import versions
 from bnfold.report import totals
 from bnfold.report.events import Report
 from bnfold.settings import Options, OutputOptions, VerifyOptions, to_json
+from bnfold.settings.python_words import in_python, in_python_words
 
 if TYPE_CHECKING:
     from bnfold.pipeline.chain import StepRow
@@ -65,9 +67,9 @@ class Outcome:
             self.verdict.summary if self.verdict is not None else "not verified",
         ]
         if self.verdict is not None and self.verdict.next is not None:
-            told.append(f"next: {self.verdict.next.text}")
+            told.append(f"next: {in_python(self.verdict.next.text)}")
         written = [f"written to {self.output}"] if self.output else []
-        return "\n  ".join([f"Outcome of {source}", *told, *written])
+        return "\n  ".join(map(brief, [f"Outcome of {source}", *told, *written]))
 
     def _repr_html_(self) -> str | None:
         """Return the report, for notebooks; None without jinja2, of the extra ``report``."""
@@ -81,6 +83,7 @@ class Outcome:
         page = escape(html([self.to_json()]))
         return f'<iframe title="bnfold report" srcdoc="{page}" style="width: 100%; height: 40rem; border: 0"></iframe>'
 
+    @in_python_words()
     def to_proto(self) -> onnx.ModelProto:
         """Return the rewritten model with its weights inside. Raises OutputError beyond 2 GB, Unsupported for an IR."""
         proto = onnx.ModelProto()
@@ -103,6 +106,7 @@ class Outcome:
         files = [path for path in (self.output, self.data) if path is not None]
         return sum(path.stat().st_size for path in files) if files else None
 
+    @in_python_words()
     def save(self, output: str | os.PathLike[str], *, external_data: str = "auto", in_place: bool = False) -> None:
         """Write the rewritten model.
 

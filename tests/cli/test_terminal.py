@@ -208,7 +208,7 @@ def test_long_names_in_notes_are_cut_in_the_middle_without_verbose(capsys: pytes
 
 def test_where_no_part_has_changed_none_was_checked() -> None:
     heard = "onnxruntime 1: outputs are identical"
-    said = parts_agree(0, "changed part", heard)
+    said = parts_agree(0, "change", heard)
     assert said == f"nothing that is computed has changed, and the whole model was run in {heard}"
 
 
