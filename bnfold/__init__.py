@@ -10,6 +10,7 @@
     diff(before, after)         compare two models node by node
     run(source, output, [...])  run an external tool, and keep its output only if it is equivalent
     passes, pytorch             the same as onnx_ir passes, and for torch.onnx.export
+    types, errors               the types of what the functions take and return, and what they raise
 
 What this module names is imported on first use, so that the command line starts at once.
 """
@@ -23,7 +24,7 @@ from bnfold import errors
 from bnfold.errors import BnfoldError
 
 if TYPE_CHECKING:
-    from bnfold import passes, pytorch
+    from bnfold import passes, pytorch, types
     from bnfold.api import convert, decompose, diff, fold, inspect, optimize, run, upgrade, verify
     from bnfold.pipeline.outcome import Outcome
     from bnfold.report.events import Report
@@ -48,6 +49,7 @@ __all__ = [
     "passes",
     "pytorch",
     "run",
+    "types",
     "upgrade",
     "verify",
 ]
@@ -67,13 +69,17 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
+if TYPE_CHECKING:
+    __version__: str
+else:  # a type checker shall know which names there are
 
-        return version("bnfold")
-    if name not in __all__:
-        raise AttributeError(f"module 'bnfold' has no attribute {name!r}")
-    if name in ("passes", "pytorch"):
-        return import_module(f"bnfold.{name}")
-    return getattr(import_module(_PLACES.get(name, "bnfold.api")), name)
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("bnfold")
+        if name not in __all__:
+            raise AttributeError(f"module 'bnfold' has no attribute {name!r}")
+        if name in ("passes", "pytorch", "types"):
+            return import_module(f"bnfold.{name}")
+        return getattr(import_module(_PLACES.get(name, "bnfold.api")), name)

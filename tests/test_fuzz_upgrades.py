@@ -17,7 +17,7 @@ from onnx import TensorProto
 
 from bnfold import ir, reference
 from bnfold.converting import downgrade
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 from bnfold.pipeline import passes
 from bnfold.verification import Verdict
 
@@ -132,7 +132,7 @@ def test_functions_read_their_attributes_twice_nested_and_by_default() -> None:
 
 def test_a_refusal_that_need_not_be_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
-        raise UpgradeBlocked("why not")
+        raise ConversionBlocked("why not")
 
     monkeypatch.setattr(passes, "rewrite", refuse)
     kinds = {upgrades.KINDS[seed % len(upgrades.KINDS)]: seed for seed in range(len(upgrades.KINDS))}

@@ -30,7 +30,7 @@ def test_a_pipeline_upgrades_and_folds_and_computes_the_same() -> None:
     shape = [size if isinstance(size, int) else 2 for size in model.graph.inputs[0].shape]
     feed = np.random.default_rng(3).normal(size=shape).astype(np.float32)
     before = values(model, feed)
-    result = onnx_ir.passes.Sequential(passes.UpgradeBatchNormPass(18), passes.FoldBatchNormPass())(model)
+    result = onnx_ir.passes.Sequential(passes.ConvertOpsetPass(18), passes.FoldBatchNormPass())(model)
     assert result.modified
     assert result.model.opset_imports[""] == 18
     assert "BatchNormalization" in operators(model)
@@ -133,7 +133,7 @@ def test_options_are_those_of_bnfold() -> None:
         (passes.FoldBatchNormPass, bnfold.Options(fold=False), "fold"),
         (passes.FoldBatchNormPass, bnfold.Options(decompose="all"), "decompose"),
         (passes.DecomposeBatchNormPass, bnfold.Options(decompose="remaining"), "decompose"),
-        (lambda options: passes.UpgradeBatchNormPass(18, options), bnfold.Options(target_opset=17), "target_opset"),
+        (lambda options: passes.ConvertOpsetPass(18, options=options), bnfold.Options(target_opset=17), "target_opset"),
     ],
 )
 def test_what_another_pass_does_cannot_be_asked_for(make: Any, options: bnfold.Options, field: str) -> None:
@@ -142,7 +142,7 @@ def test_what_another_pass_does_cannot_be_asked_for(make: Any, options: bnfold.O
 
 
 def test_the_report_is_data_and_outlives_a_sequence() -> None:
-    upgrade, fold = passes.UpgradeBatchNormPass(18), passes.FoldBatchNormPass()
+    upgrade, fold = passes.ConvertOpsetPass(18), passes.FoldBatchNormPass()
     onnx_ir.passes.Sequential(upgrade, fold)(onnx_ir.load(MODELS / "generator.onnx"))
     assert (upgrade.report.opset_before, upgrade.report.opset_after) != (fold.report.opset_before, 0)
     assert {event.verdict for event in fold.report.batchnorms} == {"folded"}
@@ -168,7 +168,7 @@ def test_after_the_optimizer_of_onnxscript() -> None:
     )
     before = values(model, feed.astype(np.float32))
     optimizer.optimize(model)
-    result = onnx_ir.passes.Sequential(passes.UpgradeBatchNormPass(18), passes.FoldBatchNormPass())(model).model
+    result = onnx_ir.passes.Sequential(passes.ConvertOpsetPass(18), passes.FoldBatchNormPass())(model).model
     for expected, found in zip(before, values(result, feed.astype(np.float32)), strict=True):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 

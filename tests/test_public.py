@@ -82,5 +82,5 @@ def test_the_reference_is_made_without_a_warning_and_has_every_name(tmp_path: Pa
     page = (tmp_path / "bnfold.html").read_text(encoding="utf-8")
     for name in set(bnfold.__all__) - {"errors", "passes", "pytorch"}:
         assert f'<section id="{name}">' in page, name
-    assert "UpgradeBlocked" in (tmp_path / "bnfold" / "errors.html").read_text(encoding="utf-8")
+    assert "ConversionBlocked" in (tmp_path / "bnfold" / "errors.html").read_text(encoding="utf-8")
     assert "FoldBatchNormPass" in (tmp_path / "bnfold" / "passes.html").read_text(encoding="utf-8")

@@ -85,13 +85,15 @@ def test_the_keywords_are_the_fields() -> None:
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: bnfold.optimize(3), "source: a path, bytes, onnx.ModelProto or onnx_ir.Model is wanted, not int"),
+        (
+            lambda: bnfold.optimize(3),
+            "source: a path, bytes, onnx.ModelProto, onnx_ir.Model or torch.onnx.ONNXProgram is wanted, not int",
+        ),
         (lambda: bnfold.verify("a.onnx", None), "after: a path, bytes"),
         (lambda: bnfold.optimize("a.onnx", options={"fold": True}), "options: a bnfold.Options is wanted, not dict"),  # type: ignore[arg-type]
         (lambda: bnfold.optimize("a.onnx", verify="full"), "verify: a bnfold.VerifyOptions is wanted, not str"),  # type: ignore[arg-type]
         (lambda: bnfold.verify("a.onnx", "b.onnx", options="full"), "options: a bnfold.VerifyOptions is wanted"),  # type: ignore[arg-type]
         (lambda: bnfold.fold("a.onnx", max_growht=3), "no option max_growht; did you mean max_growth"),  # type: ignore[call-arg]
-        (lambda: bnfold.optimize("a.onnx", opset=13), "no option opset; did you mean target_opset"),  # type: ignore[call-arg]
         (lambda: bnfold.convert("a.onnx", opset=13, zzz=1), "no option zzz; bnfold.Options has those"),  # type: ignore[call-arg]
         (lambda: bnfold.upgrade("a.onnx", samples=3), "verify=bnfold.VerifyOptions(samples="),  # type: ignore[call-arg]
     ],

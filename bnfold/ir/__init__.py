@@ -1,7 +1,7 @@
 """The weight-free model: load, index, edit, save. Weights stay on disk until the moment they are written."""
 
 from bnfold.ir.constants import constant, evaluated_once, is_made_of_constants
-from bnfold.ir.cut import Cut
+from bnfold.ir.cut import Cut, ScaledValue
 from bnfold.ir.graph import Graph
 from bnfold.ir.index import index_subgraphs, update_paths
 from bnfold.ir.model import Model
@@ -22,6 +22,7 @@ __all__ = [
     "Model",
     "Node",
     "Scaled",
+    "ScaledValue",
     "Staged",
     "Stored",
     "Tensor",

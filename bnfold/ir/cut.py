@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from bnfold.ir.elements import Float64
+
 
 class Cut(NamedTuple):
     """Names that mean the same value before and after a rewrite.
@@ -16,3 +18,17 @@ class Cut(NamedTuple):
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     label: str
+
+
+class ScaledValue(NamedTuple):
+    """A value of the rewritten model that is the value ``name`` of the original, times ``factors``.
+
+    Attributes:
+        name: The name in the original.
+        dtype: The element type that the factors are rounded to, as ``onnx.TensorProto.DataType``.
+        factors: The factors, of a shape that broadcasts to the value's.
+    """
+
+    name: str
+    dtype: int
+    factors: Float64

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import onnx
 
@@ -44,6 +45,13 @@ class Model:
 
     graph: Graph
     functions: list[Graph]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the skeleton and the tensors that it stands for. What lies in files stays there."""
+        self.sync()
+        skeleton = self.proto.SerializeToString()
+        flags = self.has_external_data, self.is_detached, self.freeze_overridable
+        return _unpickled, (skeleton, self.payloads.used_in(skeleton), self.path, flags)
 
     def reindex(self) -> None:
         """Build the index anew from the skeleton, after something else has edited it."""
@@ -264,6 +272,12 @@ class Model:
             return copy
 
         return made
+
+
+def _unpickled(skeleton: bytes, payloads: Payloads, path: Path | None, flags: tuple[bool, bool, bool]) -> Model:
+    model = Model(onnx.ModelProto.FromString(skeleton), payloads, path)
+    model.has_external_data, model.is_detached, model.freeze_overridable = flags
+    return model
 
 
 def _trained(proto: onnx.ModelProto) -> frozenset[str]:

@@ -8,7 +8,7 @@ from functools import partial
 
 from bnfold import converting, ir, log
 from bnfold.converting.ir_version import FUNCTIONS_SINCE, SPARSE_SINCE, keep_ir_version, require_ir_version
-from bnfold.errors import Unsupported, UpgradeBlocked
+from bnfold.errors import ConversionBlocked, Unsupported
 from bnfold.ir import lifting
 from bnfold.ir.checking import checker_error
 from bnfold.ir.fixing import fix_inputs, state_shapes
@@ -114,7 +114,7 @@ def prepare_folds(run: PassContext) -> None:
     for edit in edits:
         try:
             others = _folded_trial(run, run.freezes, edit)
-        except UpgradeBlocked as blocked:
+        except ConversionBlocked as blocked:
             run.report.notes.append(f"functions stay in which a BatchNormalization is left: {blocked}")
             continue
         if _share_left(others) < _share_left(events):
@@ -370,7 +370,7 @@ def rewrite(
     """Run all passes in place, but not the folds ``withheld``; ``runtime`` may be asked whether the model runs.
 
     Raises:
-        UpgradeBlocked, Unsupported, BadInput: A pass cannot convert or read the model, which is then to be discarded.
+        ConversionBlocked, Unsupported, BadInput: A pass cannot convert or read the model; it has to be discarded.
     """
     run = PassContext(model, options, Report(), progress or (lambda *_: None), withheld, runtime=runtime)
     with ir.utf8(model.label):

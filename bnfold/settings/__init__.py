@@ -17,10 +17,12 @@ from bnfold.settings.rewriting import (
     LOWEST_IR_VERSION,
     NORMALIZATIONS,
     ONE_JOB,
+    Opset,
     OptionFields,
     Options,
     Policy,
     simplified,
+    with_one_name,
 )
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "LOWEST_IR_VERSION",
     "NORMALIZATIONS",
     "ONE_JOB",
+    "Opset",
     "OptionFields",
     "Options",
     "OutputOptions",
@@ -36,6 +39,7 @@ __all__ = [
     "VerifyOptions",
     "simplified",
     "to_json",
+    "with_one_name",
 ]
 
 

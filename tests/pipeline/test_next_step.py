@@ -267,6 +267,8 @@ def test_nothing_is_undone_by_itself_and_what_no_option_mends_is_to_be_reproduce
     assert "please report this bug of bnfold" in told(result)
     with pytest.raises(VerificationFailed) as failed:
         bnfold.optimize(source)
+    assert failed.value.verdict is not None
+    assert failed.value.verdict.next is not None
     assert failed.value.verdict.next.tried is False
 
 

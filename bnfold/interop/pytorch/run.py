@@ -17,7 +17,7 @@ from bnfold.interop.pytorch.opening import example, opened
 from bnfold.interop.pytorch.training import Training, training_nodes
 from bnfold.interop.pytorch.verdict import ModuleVerdict, Status
 from bnfold.pipeline import job
-from bnfold.pipeline.outcome import Outcome
+from bnfold.pipeline.outcome import Outcome, ProcessedModel
 from bnfold.report.events import Report
 from bnfold.settings import Options, OutputOptions, VerifyOptions, simplified
 from bnfold.verification import Verdict
@@ -139,7 +139,7 @@ def optimize(  # noqa: PLR0913 - one optional keyword an option
         raise training.error()
     found: list[ModuleVerdict] = []
 
-    def second_opinion(outcome: Outcome) -> None:
+    def second_opinion(outcome: ProcessedModel) -> None:
         if not outcome.report.batchnorms and _same(before, outcome.model):
             return
         before.freeze_overridable = bool(outcome.report.frozen)
@@ -155,7 +155,7 @@ def optimize(  # noqa: PLR0913 - one optional keyword an option
     for note in result.notes:
         log.info(__name__, "%s", note)
     if given.model is not None:
-        _replace(result, before, given.model)
+        _replace(result, before, outcome.model, given.model)
     return result
 
 
@@ -183,11 +183,11 @@ def _notes(module: Any, training: Training) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _replace(result: TorchOutcome, before: ir.Model, given: Any) -> None:
+def _replace(result: TorchOutcome, before: ir.Model, after: ir.Model, given: Any) -> None:
     """Put the folded model in the place of the one that came; if nothing changed, that one stays."""
     from bnfold.interop.onnx_ir import to_onnx_ir
 
-    result.model = given if _same(before, result.outcome.model) else to_onnx_ir(result.outcome.model)
+    result.model = given if _same(before, after) else to_onnx_ir(after)
     if result.program is not None and result.model is not given:
         result.program.model = result.model
         if hasattr(result.program, "release"):  # a session that it may have opened runs the old model
