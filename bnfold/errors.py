@@ -22,6 +22,7 @@ BnfoldError                  one line for the user; carries the exit code of the
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -135,7 +136,7 @@ class OutputError(BnfoldError):
     """The output cannot be written; whatever stood there before is untouched."""
 
     @classmethod
-    def at(cls, path: object, error: Exception) -> OutputError:
+    def at(cls, path: str | os.PathLike[str], error: Exception) -> OutputError:
         """Return the error with what the system says, in its words."""
         return cls(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")
 

@@ -19,7 +19,7 @@ from bnfold.ir.tensor import RangeViolation
 from bnfold.pipeline import formats, passes, path_conflicts
 from bnfold.pipeline.context import Key
 from bnfold.pipeline.formats import Progress, Source, StagedFile
-from bnfold.pipeline.outcome import ProcessedModel, count_products
+from bnfold.pipeline.outcome import Outcome, ProcessedModel, count_products
 from bnfold.report.rewrites import wrong_rewrites
 from bnfold.settings import Options, OutputOptions, VerifyOptions
 
@@ -113,7 +113,7 @@ def _without_overflow(attempt: Attempt, options: Options, delivery: OutputOption
 
 def _without_wrong(
     attempt: Callable[[Options, OutputOptions | None], ProcessedModel],
-    failed: object,
+    failed: Outcome | None,
     options: Options,
     delivery: OutputOptions | None,
 ) -> ProcessedModel | None:
@@ -192,6 +192,7 @@ def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
     started = time.perf_counter()
     yield
     seconds[phase] = time.perf_counter() - started
+    log.info(__name__, "%s: %.3f s", phase, seconds[phase])
 
 
 def _deliver(

@@ -127,6 +127,7 @@ def _tried(case: Case, candidate: Candidate, until: float) -> Tried | None:
 
     Whatever else a trial raises is a bug of that option, and no reason to lose the verdict.
     """
+    log.info(__name__, "trying %s", shlex.join(candidate.words))
     try:
         with ends_at(until):
             return case.attempt(candidate)
@@ -213,7 +214,7 @@ def _candidates(case: Case) -> Iterator[Candidate]:
         "disable": _without_rewrites,
         "tolerance": _tolerances,
     }
-    first = _FIRST.get(case.verdict.code, ()) if case.verdict.code is not None else ()
+    first = _FIRST.get(case.verdict.code, ())
     order = _FAILED if case.verdict.status == "failed" else dict.fromkeys((*first, *ways))
     for way in order:
         yield from ways[way](case)
@@ -334,7 +335,7 @@ def _other_options(case: Case) -> Iterator[Candidate]:
     if options is None or case.before is None:
         return
     wanted = {Code.SOME_DEFAULTS: ("freeze", "keep"), Code.UNFED: ("keep",)}
-    for choice in wanted.get(code, ()) if code is not None else ():
+    for choice in wanted.get(code, ()):
         if choice != options.overridable:
             other = replace(options, overridable=choice)  # type: ignore[arg-type] # two of its choices
             yield Candidate(("--overridable", choice), "verifies it", case.checks, other)
@@ -434,7 +435,7 @@ def _outside(case: Case) -> str:
     if code in (Code.HIDDEN, Code.NO_REACTION, Code.COARSE, Code.NEVER_FINITE):
         value = f" that change value {row.outputs[0]!r}" if row is not None and row.outputs else ""
         return f"give recorded inputs{value} with --data"
-    return _lowercase(MEANINGS[code].remedy if code is not None else "") or "compare the models in your own runtime"
+    return _lowercase(MEANINGS[code].remedy) or "compare the models in your own runtime"
 
 
 def _give_sizes(case: Case, before: ir.Model) -> str:

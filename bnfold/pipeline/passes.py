@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
@@ -375,7 +376,20 @@ def rewrite(
     run = PassContext(model, options, Report(), progress or (lambda *_: None), withheld, runtime=runtime)
     with ir.utf8(model.label):
         for step in PASSES:
+            before, started = _size(model), time.perf_counter()
             step(run)
-            log.debug(__name__, "pass %s done: %d BatchNormalizations met so far", step.__name__, len(run.events))
+            after, seconds = _size(model), time.perf_counter() - started
+            log.info(__name__, "pass %s: %s, %.3f s", step.__name__, _moved(before, after), seconds)
     log_decisions(run.report)
     return run.report
+
+
+def _size(model: ir.Model) -> tuple[int, int]:
+    """Return the opset and the number of nodes."""
+    return model.opset(), sum(len(graph.nodes) for graph in model.graphs())
+
+
+def _moved(before: tuple[int, int], after: tuple[int, int]) -> str:
+    """Say what a pass did to the opset and the number of nodes."""
+    opset, nodes = (f"{old} -> {new}" if old != new else f"{new}" for old, new in zip(before, after, strict=True))
+    return f"nodes {nodes}" if before[0] == after[0] else f"opset {opset}, nodes {nodes}"
