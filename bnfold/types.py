@@ -18,7 +18,7 @@ from bnfold.report.rewrites import Rewrite
 from bnfold.report.totals import Products, Totals
 from bnfold.semantics import Repair
 from bnfold.settings import Opset, OptionFields, Tolerance
-from bnfold.verification import Code, Evidence, Experiment, Explained, Location, NextStep, OutputRow, RuntimeRow
+from bnfold.verification import Code, Evidence, Experiment, Explained, Location, NextStep, OutputRow, RuntimeRow, Why
 
 __all__ = [
     "BatchNormEvent",
@@ -50,4 +50,5 @@ __all__ = [
     "StepRow",
     "Tolerance",
     "Totals",
+    "Why",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from bnfold.ir.elements import Float64
@@ -20,7 +21,8 @@ class Cut(NamedTuple):
     label: str
 
 
-class ScaledValue(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class ScaledValue:
     """A value of the rewritten model that is the value ``name`` of the original, times ``factors``.
 
     Attributes:

@@ -335,8 +335,9 @@ class _Explainer:
     def _scale(self, path: str, name: str) -> list[str]:
         if (path, name) not in self._models.scaled:
             return []
-        old, _, factors = self._models.scaled[path, name]
-        return [f"  it is {old!r} of the original, times factors from {factors.min():.3g} to {factors.max():.3g}"]
+        before = self._models.scaled[path, name]
+        low, high = before.factors.min(), before.factors.max()
+        return [f"  it is {before.name!r} of the original, times factors from {low:.3g} to {high:.3g}"]
 
     def _explained(self, name: str, row: Evidence, more: Sequence[str] = ()) -> Explained:
         where = f" in {row.graph}" if row.graph else ""

@@ -20,8 +20,8 @@ def unscaled(model: ir.Model, scaled: Scaled) -> ir.Model:
         return model
     copy = model.clone()
     graphs = {graph.path: graph for graph in copy.graphs()}
-    for (path, name), (old, dtype, numbers) in scaled.items():
-        factors = ir.Exact(dtype, numbers)
+    for (path, name), before in scaled.items():
+        old, factors = before.name, ir.Exact(before.dtype, before.factors)
         value = graphs[path].values.get(name) if path in graphs else None
         if value is None or value.producer is None or old in value.graph.values or not factors.numpy().all():
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -288,7 +289,7 @@ def test_wrong_factors_prove_nothing() -> None:
     for depth in ("full", "local"):
         assert verify(before, after, depth=depth, cuts=report.cuts, scaled=report.scaled).verified
     key, scaled = next(iter(report.scaled.items()))
-    wrong = {**report.scaled, key: scaled._replace(factors=scaled.factors * 1.01)}
+    wrong = {**report.scaled, key: replace(scaled, factors=scaled.factors * 1.01)}
     assert not verify(before, after, depth="local", cuts=report.cuts, scaled=wrong).verified
 
 
