@@ -14,6 +14,7 @@ import bnfold
 from bnfold import ir as bnfold_ir
 from bnfold import passes, reference
 from tests.conftest import MODELS
+from tests.pipeline.test_job import overflowing
 
 
 def operators(model: onnx_ir.Model) -> list[str]:
@@ -154,9 +155,37 @@ def test_each_pass_and_each_decision_is_a_line_of_the_log(caplog: pytest.LogCapt
     with caplog.at_level(logging.DEBUG, "bnfold"):
         passes.FoldBatchNormPass()(wide_model())
     lines = [(record.levelname, record.name, record.getMessage()) for record in caplog.records]
-    assert ("DEBUG", "bnfold.pipeline.passes", "pass fold_affines done: 1 BatchNormalizations met so far") in lines
-    decisions = [message for level, _, message in lines if level == "INFO"]
-    assert [line.split(":")[0].split()[-1] for line in decisions] == ["folded"]
+    (fold,) = [line for line in lines if line[2].startswith("pass fold_affines: nodes 4 -> 3, ")]
+    assert fold[:2] == ("INFO", "bnfold.pipeline.passes")
+    decisions = [message for level, name, message in lines if (level, name) == ("DEBUG", "bnfold.pipeline.context")]
+    assert sum(line.startswith("BatchNormalization ") and " folded: " in line for line in decisions) == 1
+
+
+def test_a_result_is_verified_if_asked() -> None:
+    fold = passes.FoldBatchNormPass(verify=bnfold.VerifyOptions(runtime="none"))
+    model = wide_model()
+    assert operators(fold(model).model) == ["Conv", "Relu", "Conv"]
+    assert fold.verdict is not None
+    assert fold.verdict.verified
+    unchecked = passes.FoldBatchNormPass()
+    unchecked(model)
+    assert unchecked.verdict is None
+
+
+def test_a_wrong_result_of_a_pass_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = bnfold.verify(MODELS / "bn9.onnx", MODELS / "mlp.onnx")
+    assert failed.status == "failed"
+    monkeypatch.setattr("bnfold.pipeline.formats.ONNX.verify", lambda *_, **__: failed)
+    with pytest.raises(bnfold.errors.VerificationFailed):
+        passes.ConvertOpsetPass(18, verify=bnfold.VerifyOptions())(wide_model())
+
+
+def test_a_weight_that_overflows_is_left_to_begin_with() -> None:
+    """Not found when somebody reads it: then it is too late to leave the BatchNormalization."""
+    fold = passes.FoldBatchNormPass()
+    result = fold(onnx_ir.from_proto(overflowing(20)))
+    assert [event.reason and event.reason.code for event in fold.report.batchnorms] == ["range"]
+    assert not result.modified
 
 
 def test_after_the_optimizer_of_onnxscript() -> None:
