@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bnfold.batch.scheduler import LeftOut
     from bnfold.batch.worker import FileResult, Status
     from bnfold.pipeline.chain import StepRow
-    from bnfold.pipeline.outcome import Outcome
+    from bnfold.pipeline.outcome import Outcome, ProcessedModel
     from bnfold.report.events import Report
     from bnfold.report.totals import Totals
     from bnfold.verification import Verdict
@@ -58,7 +58,7 @@ def say(text: str, color: str | None = None) -> None:
     click.secho(line, fg=color, err=True, color=False if os.environ.get("NO_COLOR") else None)
 
 
-def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -> None:
+def summary(outcome: ProcessedModel, *, verbose: bool, quiet: bool, is_refused: bool) -> None:
     """Print after a run: the model before and after, verification, what needs attention, what was written.
 
     A result that ``is_refused`` is not written because it was not verified.

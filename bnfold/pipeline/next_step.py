@@ -129,6 +129,7 @@ def _tried(case: Case, candidate: Candidate, until: float) -> Tried | None:
 
     Whatever else a trial raises is a bug of that option, and no reason to lose the verdict.
     """
+    log.info(__name__, "trying %s", shlex.join(candidate.words))
     try:
         with ends_at(until):
             case.progress("next step", 0, 0)
@@ -216,7 +217,7 @@ def _candidates(case: Case) -> Iterator[Candidate]:
         "disable": _without_rewrites,
         "tolerance": _tolerances,
     }
-    first = _FIRST.get(case.verdict.code, ()) if case.verdict.code is not None else ()
+    first = _FIRST.get(case.verdict.code, ())
     order = _FAILED if case.verdict.status == "failed" else dict.fromkeys((*first, *ways))
     for way in order:
         yield from ways[way](case)
@@ -332,7 +333,7 @@ def _other_options(case: Case) -> Iterator[Candidate]:
     if options is None or case.before is None:
         return
     wanted = {Code.SOME_DEFAULTS: ("freeze", "keep"), Code.UNFED: ("keep",)}
-    for choice in wanted.get(code, ()) if code is not None else ():
+    for choice in wanted.get(code, ()):
         if choice != options.overridable:
             other = replace(options, overridable=choice)  # type: ignore[arg-type] # two of its choices
             yield Candidate(("--overridable", choice), "verifies it", case.checks, other)

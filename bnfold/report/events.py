@@ -13,8 +13,7 @@ from itertools import repeat
 from typing import Any, Literal, NamedTuple
 
 from bnfold.errors import brief, printable
-from bnfold.ir.cut import Cut
-from bnfold.ir.tensor import Tensor
+from bnfold.ir.cut import Cut, ScaledValue
 from bnfold.report.growth import Growth
 from bnfold.report.other_events import EqualizeEvent, RewriteCount, SimplifyEvent, counted
 from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, reason_to_json, sentence
@@ -271,7 +270,7 @@ class Report:
     redefined: set[str] = field(default_factory=set)
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
-    scaled: dict[tuple[str, str], tuple[str, Tensor]] = field(default_factory=dict)
+    scaled: dict[tuple[str, str], ScaledValue] = field(default_factory=dict)
     made_by: dict[str, str] = field(default_factory=dict)
     _cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
     _all_cuts: dict[Cut, None] = field(default_factory=dict)
