@@ -9,6 +9,7 @@
     verify(before, after)       compare two models numerically; true if they are equivalent
     diff(before, after)         compare two models node by node
     run(source, output, [...])  run an external tool, and keep its output only if it is equivalent
+    register_operator(...)      say what an operator of your own domain computes, and how an affine passes it
     passes, pytorch             the same as onnx_ir passes, and for torch.onnx.export
 
 What this module names is imported on first use, so that the command line starts at once.
@@ -23,8 +24,9 @@ from bnfold import errors
 from bnfold.errors import BnfoldError
 
 if TYPE_CHECKING:
-    from bnfold import passes, pytorch
+    from bnfold import operators, passes, pytorch
     from bnfold.api import convert, decompose, diff, fold, inspect, optimize, run, upgrade, verify
+    from bnfold.operators import register_operator
     from bnfold.pipeline.outcome import Outcome
     from bnfold.report.events import Report
     from bnfold.settings import Options, Policy, VerifyOptions
@@ -44,9 +46,11 @@ __all__ = [
     "errors",
     "fold",
     "inspect",
+    "operators",
     "optimize",
     "passes",
     "pytorch",
+    "register_operator",
     "run",
     "upgrade",
     "verify",
@@ -60,6 +64,7 @@ _PLACES = {
     "Policy": "bnfold.settings",
     "Report": "bnfold.report.events",
     "Verdict": "bnfold.verification",
+    "register_operator": "bnfold.operators",
 }
 
 
@@ -74,6 +79,6 @@ def __getattr__(name: str) -> Any:
         return version("bnfold")
     if name not in __all__:
         raise AttributeError(f"module 'bnfold' has no attribute {name!r}")
-    if name in ("passes", "pytorch"):
+    if name in ("operators", "passes", "pytorch"):
         return import_module(f"bnfold.{name}")
     return getattr(import_module(_PLACES.get(name, "bnfold.api")), name)

@@ -1,0 +1,44 @@
+"""Nodes of registered operators: what was said of the operator, and the node as its functions are shown it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bnfold.ir.constants import constant
+from bnfold.ir.elements import FLOATS
+from bnfold.ir.node import Node
+from bnfold.registered.table import RegisteredOperator, find_operator, registrations
+from bnfold.registered.types import Array, OperatorNode
+
+
+def registered_operator(node: Node) -> RegisteredOperator | None:
+    """Return what was said of the node's operator, in the version of its domain; None for calls of functions."""
+    if not node.domain or not registrations(node.domain, node.op_type) or node.is_call:
+        return None
+    return find_operator(node.domain, node.op_type, node.graph.opset(node.domain))
+
+
+def described(node: Node) -> OperatorNode:
+    """Return the node as a caller's function is shown it. Raises ReferenceAttribute in a function that needs its call.
+
+    Constants are read when they are asked for.
+    """
+
+    def read(slot: int) -> Array | None:
+        tensor = constant(node.input(slot))
+        if tensor is None:
+            return None
+        array = np.array(tensor.float64() if tensor.dtype in FLOATS else tensor.numpy())
+        array.flags.writeable = False
+        return array
+
+    attributes = {name: _plain(node, node.attr(name)) for name in node.attrs}
+    version = node.graph.opset(node.domain)
+    return OperatorNode(node.domain, node.op_type, version, node.label, attributes, len(node.inputs), read)
+
+
+def _plain(node: Node, value: Any) -> Any:
+    return node.graph.model.tensor(value).numpy() if isinstance(value, onnx.TensorProto) else value
