@@ -138,8 +138,8 @@ def convert(
         output: As for `optimize`.
         opset: The opset to reach: a number, ``"lowest"`` or ``"latest"``; None keeps it, and ``ir_version`` is given.
         verify: As for `optimize`.
-        **options: The fields of `Options`; only ``ir_version``, ``ml_opset``, ``policy``, ``fix_shapes`` and
-            ``disable`` have an effect.
+        **options: The fields of `Options`; only ``ir_version``, ``ml_opset``, ``domain_opsets``,
+            ``policy``, ``fix_shapes`` and ``disable`` have an effect.
 
     Raises:
         UpgradeBlocked: Nodes have no equivalent at the target; its ``blockers`` names each of them.
@@ -153,7 +153,7 @@ def convert(
         (15, 11, 8, 6)
     """
     if (opset is None) == ("target_opset" not in options) and (
-        opset is not None or not {"ir_version", "ml_opset"} & options.keys()
+        opset is not None or not {"ir_version", "ml_opset", "domain_opsets"} & options.keys()
     ):
         raise WrongUsage("give one opset, or an ir_version: for example bnfold.convert(model, opset=13)")
     target = "keep" if opset is None else opset

@@ -107,6 +107,7 @@ GROUPS = {
         *("overridable", "max_growth"),
     ),
     "Simplifying": ("no_simplify", "group_norm", "simplify"),
+    "Operators of your own": ("plugin", "domain_opsets"),
     "Old files": ("legacy_mode", "force_inference"),
     "Verification": (
         *("depth", "no_verify", "require_verified", "tolerance", "inputs", "data", "runtime", "verify_seconds"),

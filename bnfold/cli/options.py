@@ -34,6 +34,13 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     return name, tuple(int(dim) for dim in re.split("[,x]", dims) if dim.strip())
 
 
+def _domain_opset(text: str) -> tuple[str, int]:
+    domain, _, version = text.rpartition("=")
+    if not domain or not version.strip().isdecimal():
+        raise click.BadParameter(f"{text!r} is not of the form DOMAIN=2")
+    return domain, int(version)
+
+
 def _target(text: str) -> int | str:
     try:
         return text if text in ("keep", "latest", "lowest") else int(text)
@@ -152,6 +159,13 @@ FORMS: dict[str, dict[str, Any]] = {
         "multiple": True,
         "callback": lambda *given: dict(given[2]),
     },
+    "domain_opsets": {
+        "type": _domain_opset,
+        "metavar": "DOMAIN=N",
+        "multiple": True,
+        "callback": lambda *given: dict(given[2]),
+    },
+    "plugin": {"metavar": "MODULE", "multiple": True},
     "inputs": {"type": _shape, "metavar": "NAME=SHAPE", "multiple": True, "callback": lambda *given: dict(given[2])},
     "data": {"type": click.Path(exists=True)},
     "tolerance": {"type": _tolerance, "show_default": False, "metavar": "T|FLOAT16|BFLOAT16"},

@@ -21,10 +21,10 @@ def registered_operator(node: Node) -> RegisteredOperator | None:
     return find_operator(node.domain, node.op_type, node.graph.opset(node.domain))
 
 
-def described(node: Node) -> OperatorNode:
-    """Return the node as a caller's function is shown it. Raises ReferenceAttribute in a function that needs its call.
+def described(node: Node, version: int | None = None) -> OperatorNode:
+    """Return the node as a caller's function is shown it, by default in the version of its graph.
 
-    Constants are read when they are asked for.
+    Constants are read when they are asked for. Raises ReferenceAttribute in a function that needs its call.
     """
 
     def read(slot: int) -> Array | None:
@@ -36,7 +36,7 @@ def described(node: Node) -> OperatorNode:
         return array
 
     attributes = {name: _plain(node, node.attr(name)) for name in node.attrs}
-    version = node.graph.opset(node.domain)
+    version = node.graph.opset(node.domain) if version is None else version
     return OperatorNode(node.domain, node.op_type, version, node.label, attributes, len(node.inputs), read)
 
 

@@ -25,7 +25,7 @@ def load_plugins(names: Sequence[str]) -> None:
     for name in names:
         try:
             with table.all_or_none():
-                if _is_file(name):
+                if is_file(name):
                     _import_file(Path(name))
                 else:
                     import_module(name)
@@ -37,21 +37,22 @@ def load_plugins(names: Sequence[str]) -> None:
 
 def absolute(name: str) -> str:
     """Return the plugin's name for a process in another folder."""
-    return str(Path(name).absolute()) if _is_file(name) else name
+    return str(Path(name).absolute()) if is_file(name) else name
 
 
-def fingerprint(names: Sequence[str]) -> list[str]:
-    """Return a text for each plugin that changes with the file that was imported."""
-    return [f"{name} {hashlib.sha256(_content(name)).hexdigest()}" for name in names]
+def fingerprint_of(name: str) -> str:
+    """Return a text that changes with the plugin's file; not with what that imports."""
+    return f"{name} {hashlib.sha256(_content(name)).hexdigest()}"
 
 
 def _content(name: str) -> bytes:
-    spec = None if _is_file(name) else find_spec(name)
+    spec = None if is_file(name) else find_spec(name)
     path = Path(name) if spec is None else Path(spec.origin or "")
     return path.read_bytes() if path.is_file() else b""
 
 
-def _is_file(name: str) -> bool:
+def is_file(name: str) -> bool:
+    """Whether a plugin is named by its file."""
     return name.endswith(".py")
 
 

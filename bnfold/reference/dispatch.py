@@ -173,7 +173,7 @@ def bind(
         check_attributes(call, known.version, known.needed)
     except Mismatch as reason:
         raise refused(node, known.version, str(reason), Misfit) from reason
-    return Bound(known, tuple(needed), function, call)
+    return Bound(known if own is None else known._replace(version=opset), tuple(needed), function, call)
 
 
 def _stated_type(node: ir.Node) -> int | None:

@@ -6,7 +6,7 @@ the shapes that the caller's own shape function says.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,10 +33,15 @@ def registered_kernel(node: ir.Node) -> Kernel | None:
     return kernel
 
 
-def computing_operators(model: ir.Model) -> list[RegisteredOperator]:
-    """Return the operators of a model that registered kernels compute, each once."""
-    found = (registered_operator(node) for node in model.nodes() if node.domain)
-    return [*dict.fromkeys(each for each in found if each is not None and each.kernel is not None)]
+def callers_word(nodes: Iterable[ir.Node]) -> str:
+    """Return a sentence that names the operators that registered kernels compute; empty if there are none."""
+    found = (registered_operator(node) for node in nodes if node.domain)
+    operators = dict.fromkeys(each for each in found if each is not None and each.kernel is not None)
+    modules: dict[str, dict[str, None]] = {}
+    for operator in operators:
+        modules.setdefault(operator.module, {})[operator.name] = None
+    by = (f"{', '.join(names)}{f' (by {module})' if module else ''}" for module, names in modules.items())
+    return f"computed by kernels that were registered, on the caller's word: {'; '.join(by)}" if modules else ""
 
 
 def _computed(operator: RegisteredOperator, call: Call, inputs: Sequence[Datum]) -> Result:
@@ -53,6 +58,8 @@ def _computed(operator: RegisteredOperator, call: Call, inputs: Sequence[Datum])
     except UnknownNumbers:
         raise
     except (ValueError, IndexError) as error:
+        if "read-only" in str(error):
+            raise KernelDeclined("its registered kernel writes to its inputs, which others read, too") from error
         raise Mismatch(f"its registered kernel refuses the inputs: {_one_line(error)}") from error
     except MemoryError:
         raise

@@ -81,6 +81,14 @@ class Options(Checked):
             low=1,
         ),
     )
+    domain_opsets: Mapping[str, int] = field(
+        default_factory=dict,
+        metadata=about(
+            "Version of a domain of your own in the result, for operators that are registered; may be repeated.",
+            "`bnfold.register_operator` says which versions there are, and how nodes reach them.",
+            low=1,
+        ),
+    )
     fix_shapes: Mapping[str, Sequence[int]] = field(
         default_factory=dict,
         metadata=about(
@@ -253,6 +261,11 @@ class Options(Checked):
             newest = max(row[3] for row in onnx.helper.VERSION_TABLE)
             if self.ml_opset > newest:
                 raise BadSetting("ml_opset", f"{self.ml_opset} is newer than the installed onnx knows: 1 to {newest}")
+        for domain in self.domain_opsets:
+            if domain in ("", "ai.onnx"):
+                raise BadSetting("domain_opsets", "onnx's own domain is converted with --opset")
+            if domain == "ai.onnx.ml":
+                raise BadSetting("domain_opsets", "the domain ai.onnx.ml is converted with --ml-opset")
         if isinstance(self.ir_version, int):
             import onnx
 
@@ -263,7 +276,8 @@ class Options(Checked):
     @property
     def names_version(self) -> bool:
         """Whether an opset or an IR version is asked for by its number, or as the latest or lowest."""
-        return self.target_opset not in (None, "keep") or isinstance(self.ir_version, int) or self.ml_opset is not None
+        versions = isinstance(self.ir_version, int), self.ml_opset is not None, bool(self.domain_opsets)
+        return self.target_opset not in (None, "keep") or any(versions)
 
 
 def _check_rewrites(names: AbstractSet[str]) -> None:
@@ -283,6 +297,7 @@ class OptionFields(TypedDict, total=False):
     target_opset: int | Literal["keep", "latest", "lowest"] | None
     ir_version: int | Literal["auto", "keep"]
     ml_opset: int | None
+    domain_opsets: Mapping[str, int]
     fix_shapes: Mapping[str, Sequence[int]]
     fold: bool
     decompose: Literal["never", "remaining", "all"]
