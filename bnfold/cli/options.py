@@ -101,6 +101,7 @@ STATED = {
 }
 FLAGS = {
     "target_opset": ("--target-opset", "--opset"),
+    "domain_opsets": ("--domain-opset",),
     "excluded": ("--except",),
     "inputs": ("--input",),
     "depth": ("--verify",),

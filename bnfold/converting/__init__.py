@@ -35,7 +35,7 @@ def convert(
 
     After an error the model is half way and has to be discarded. ``ir_version`` is what the caller wants of it, as
     `Options.ir_version`: functions are inlined if it has none. The field itself is lowered only for ``auto``.
-    ``ml_opset`` and ``domain_opsets`` are as in `Options`. With ``fail_fast`` the first node that is in the way is an error.
+    ``ml_opset`` and ``domain_opsets`` are as in `Options`. With ``fail_fast`` the first node in the way is an error.
 
     Raises:
         MalformedModel: A value is read that nothing makes, or an operator has no inputs.

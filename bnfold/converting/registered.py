@@ -18,7 +18,7 @@ from bnfold.ir.described import described
 from bnfold.ir.elements import FLOATS, numpy_type
 from bnfold.registered import table
 from bnfold.registered.table import RegisteredOperator
-from bnfold.registered.types import DoesNotApply, NodeForm, StepFunction
+from bnfold.registered.types import DoesNotApply, NodeForm, StepFunction, returned
 
 
 def convert_domains(walk: GraphConverter, model: ir.Model, wanted: Mapping[str, int]) -> None:
@@ -65,12 +65,13 @@ def _steps(node: ir.Node, own: int, version: int) -> list[tuple[StepFunction, in
     name = f"{node.domain}::{node.op_type}"
     rows = table.registrations(node.domain, node.op_type)
     first, last = (_place(rows, each, name) for each in (own, version))
-    steps: list[tuple[StepFunction, int]] = []
-    for place in range(first + 1, last + 1):
-        steps.append((_given(rows[place], "upgrade", rows[place - 1], name), rows[place].first_version))
-    for place in range(first, last, -1):
-        steps.append((_given(rows[place], "downgrade", rows[place - 1], name), rows[place - 1].first_version))
-    return steps
+    if first < last:
+        ways = [("upgrade", place, place) for place in range(first + 1, last + 1)]
+    else:
+        ways = [("downgrade", place, place - 1) for place in range(first, last, -1)]
+    return [
+        (_given(rows[place], way, rows[place - 1], name), rows[reached].first_version) for way, place, reached in ways
+    ]
 
 
 def _place(rows: tuple[RegisteredOperator, ...], version: int, name: str) -> int:
@@ -94,10 +95,7 @@ def _take(conversion: NodeConversion, steps: list[tuple[StepFunction, int]]) -> 
     own = conversion.graph.opset(conversion.node.domain)
     for step, version in steps:
         try:
-            form = step(described(conversion.node, own))
-            if not isinstance(form, NodeForm):
-                raise TypeError(f"it returned {type(form).__name__} in place of a NodeForm")
-            _write(conversion, form)
+            _write(conversion, returned(step(described(conversion.node, own)), NodeForm))
         except DoesNotApply as reason:
             raise Inexpressible(f"has no form in version {version} of its domain: {reason}") from reason
         except Unsupported:

@@ -153,7 +153,7 @@ def _versions(versions: Versions | Iterable[int] | None) -> Versions | None:
 
 
 def _numbers(given: object) -> tuple[int, ...]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    if not isinstance(given, Iterable) or isinstance(given, str):
         raise BadSetting("versions", f"{given!r} is neither Versions nor a list of numbers, such as (1, 2)")
     return tuple(given)
 
@@ -162,10 +162,8 @@ def _shared(one: Versions | None, other: Versions | None) -> str | None:
     """Return the versions that two registrations share, in words; None if there are none."""
     if one is None and other is None:
         return "every version"
-    if one is None or other is None:
-        numbers = sorted((one or other or Versions(())).numbers)
-    else:
-        numbers = sorted(set(one.numbers) & set(other.numbers))
+    sets = [set(each.numbers) for each in (one, other) if each is not None]
+    numbers = sorted(set.intersection(*sets))
     return f"version {', '.join(map(str, numbers))}" if numbers else None
 
 

@@ -73,6 +73,6 @@ def _import_file(path: Path) -> None:
 
 
 def _described(name: str, error: Exception) -> str:
-    if isinstance(error, ModuleNotFoundError) and error.name and name.split(".")[0] == error.name:
+    if isinstance(error, ModuleNotFoundError) and error.name and name.split(".", maxsplit=1)[0] == error.name:
         return f"there is no module {name!r}; give a module that Python finds, or a file, as in --plugin ./{name}.py"
     return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -17,8 +17,7 @@ from bnfold.reference.outlines import UnknownNumbers
 from bnfold.reference.precision import Datum, is_float, widen
 from bnfold.reference.registry import Call, Kernel, KernelDeclined, Mismatch, Result
 from bnfold.registered.table import RegisteredOperator
-from bnfold.registered.types import DoesNotApply, ValueType
-
+from bnfold.registered.types import DoesNotApply, ValueType, returned
 
 
 def registered_kernel(node: ir.Node) -> Kernel | None:
@@ -48,7 +47,7 @@ def _computed(operator: RegisteredOperator, call: Call, inputs: Sequence[Datum])
     shown = [_read_only(widen(value)) for value in inputs]
     attributes = {name: _read_only(value) for name, value in call.attrs.items()}
     for name, value in attributes.items():
-        if isinstance(value, ir.Graph) or (isinstance(value, list) and any(isinstance(each, ir.Graph) for each in value)):
+        if any(isinstance(each, ir.Graph) for each in (value if isinstance(value, list) else [value])):
             raise KernelDeclined(f"attribute {name!r} is a graph, which registered kernels are not given")
     assert operator.kernel is not None, "it was looked for"
     try:
@@ -112,11 +111,11 @@ def _compare_shapes(
     while kinds and kinds[-1] is None:
         kinds.pop()
     try:
-        said = list(operator.shape(*kinds, **attributes))
+        said = [returned(kind, ValueType) for kind in operator.shape(*kinds, **attributes)]
     except Exception:  # noqa: BLE001 - then nothing was inferred either
         return
     for place, (kind, value) in enumerate(zip(said, results, strict=False)):
-        if not isinstance(kind, ValueType) or not isinstance(value, np.ndarray):
+        if not isinstance(value, np.ndarray):
             continue
         has_shape = len(kind.dims) == value.ndim and all(
             size == dim or not isinstance(dim, int) for dim, size in zip(kind.dims, value.shape, strict=True)

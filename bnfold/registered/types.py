@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,16 @@ import numpy.typing as npt
 Array: TypeAlias = npt.NDArray[Any]
 Dim: TypeAlias = int | str | None
 """A size: a number, the name of a dynamic size (equal names are equal sizes), or None for a size that is unknown."""
+
+
+T = TypeVar("T")
+
+
+def returned(answer: object, kind: type[T]) -> T:
+    """Return what a caller's function returned. Raises TypeError if it is of another type."""
+    if not isinstance(answer, kind):
+        raise TypeError(f"it returned {type(answer).__name__} in place of {kind.__name__}")
+    return answer
 
 
 class DoesNotApply(Exception):

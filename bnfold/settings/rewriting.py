@@ -248,6 +248,12 @@ class Options(Checked):
         for tool in self.simplify:
             if find_spec(tool) is None:
                 raise BadSetting("simplify", f"{tool} is not installed: pip install {tool}")
+        self._check_versions()
+
+    def _check_versions(self) -> None:
+        for domain in self.domain_opsets:
+            if domain in _OPTIONS:
+                raise BadSetting("domain_opsets", f"the domain {domain!r} is converted with {_OPTIONS[domain]}")
         if isinstance(self.target_opset, int):
             import onnx
 
@@ -261,11 +267,6 @@ class Options(Checked):
             newest = max(row[3] for row in onnx.helper.VERSION_TABLE)
             if self.ml_opset > newest:
                 raise BadSetting("ml_opset", f"{self.ml_opset} is newer than the installed onnx knows: 1 to {newest}")
-        for domain in self.domain_opsets:
-            if domain in ("", "ai.onnx"):
-                raise BadSetting("domain_opsets", "onnx's own domain is converted with --opset")
-            if domain == "ai.onnx.ml":
-                raise BadSetting("domain_opsets", "the domain ai.onnx.ml is converted with --ml-opset")
         if isinstance(self.ir_version, int):
             import onnx
 
@@ -278,6 +279,10 @@ class Options(Checked):
         """Whether an opset or an IR version is asked for by its number, or as the latest or lowest."""
         versions = isinstance(self.ir_version, int), self.ml_opset is not None, bool(self.domain_opsets)
         return self.target_opset not in (None, "keep") or any(versions)
+
+
+_OPTIONS = {"": "--opset", "ai.onnx": "--opset", "ai.onnx.ml": "--ml-opset"}
+"""Domains of onnx, and the options for their versions."""
 
 
 def _check_rewrites(names: AbstractSet[str]) -> None:

@@ -408,8 +408,8 @@ class _Explainer:
 def _word_for(*groups: Iterable[ir.Node]) -> list[str]:
     """Say which operators of these nodes, or of their bodies, were computed on a caller's word."""
     nodes = chain.from_iterable(groups)
-    inner = (each for node in nodes for each in (node, *(n for body in node.bodies for g in body.subgraphs() for n in g.nodes)))
-    word = callers_word(inner)
+    bodies = {node: [graph for body in node.bodies for graph in body.subgraphs()] for node in nodes}
+    word = callers_word(chain(bodies, *(graph.nodes for graphs in bodies.values() for graph in graphs)))
     return [f"  {word}"] if word else []
 
 

@@ -1,6 +1,6 @@
 """Operators of other domains, by the rules that callers registered: what a rule returns, as a step of a plan.
 
-A rule is believed as far as it goes, and what it returns is checked: constants that are there, finite numbers, one axis.
+A rule is believed as far as it goes, and what it returns is checked: constants that are there, finite numbers, an axis.
 Whether it is right, verification finds out.
 """
 
@@ -17,7 +17,7 @@ from bnfold.folding.affine import Affine, on_axis, vector
 from bnfold.folding.step import Edit, ExtraAdd, SetAttr, SetConstant, Step
 from bnfold.ir.described import described
 from bnfold.ir.tensor import Exact, Float64
-from bnfold.registered.types import AffineFunction, AffineRule, AffineStep, ChannelAffine, DoesNotApply
+from bnfold.registered.types import AffineFunction, AffineRule, AffineStep, ChannelAffine, DoesNotApply, returned
 from bnfold.report.reasons import Declined, Reason
 
 Way = Literal["up", "down"]
@@ -32,9 +32,7 @@ def by_rule(rule: AffineRule, function: AffineFunction, way: Way) -> Callable[[i
         axis = _axis(node, rule, affine)
         asked = ChannelAffine(*(vector(block, axis, _channels(affine, axis)) for block in (affine.s, affine.t)))
         try:
-            answer = function(described(node), asked)
-            if not isinstance(answer, AffineStep):
-                raise TypeError(f"it returned {type(answer).__name__} in place of an AffineStep")
+            answer = returned(function(described(node), asked), AffineStep)
             return _step(node, answer, axis, affine.rank, way)
         except (Declined, DoesNotApply) as reason:
             if isinstance(reason, Declined):

@@ -6,24 +6,23 @@ bodies and functions as well.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import onnx
 from onnx import defs
 
-from bnfold import log
 from bnfold.ir.described import described, registered_operator
 from bnfold.ir.messages import function_key, nested_nodes
 from bnfold.ir.node import Node, attribute_value
 from bnfold.ir.value import shape_of
 from bnfold.registered import table
 from bnfold.registered.table import RegisteredOperator
-from bnfold.registered.types import DoesNotApply, ValueType
+from bnfold.registered.types import DoesNotApply, ValueType, returned
 
 _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 _VARIADIC = defs.OpSchema.FormalParameterOption.Variadic
@@ -91,16 +90,17 @@ def _schema(operator: RegisteredOperator, attributes: set[str]) -> defs.OpSchema
         1,
         inputs=any_values[:1],
         outputs=any_values[1:],
-        type_constraints=[(kind, _tensor_types(), "any tensor") for kind in "IO"],
+        type_constraints=[(kind, _all_types(), "any type") for kind in "IO"],
     )
     schema.set_type_and_shape_inference_function(_inference(operator, attributes))
     return schema
 
 
 @cache
-def _tensor_types() -> list[str]:
-    constraints = defs.get_schema("Identity").type_constraints
-    return [text for constraint in constraints for text in constraint.allowed_type_strs if text.startswith("tensor(")]
+def _all_types() -> list[str]:
+    return [
+        text for constraint in defs.get_schema("Identity").type_constraints for text in constraint.allowed_type_strs
+    ]
 
 
 def _inference(operator: RegisteredOperator, names: set[str]) -> Callable[[Any], None]:
@@ -151,7 +151,7 @@ def _value_type(kind: onnx.TypeProto) -> ValueType | None:
 def _asked(
     operator: RegisteredOperator, kinds: Sequence[ValueType | None], attributes: Mapping[str, Any]
 ) -> list[onnx.TypeProto | None]:
-    """Return what the shape function says; nothing if it raises, which is logged unless it does so on purpose."""
+    """Return what the shape function says; nothing if it raises, with a warning unless it does so on purpose."""
     assert operator.shape is not None, "it was looked for"
     while kinds and kinds[-1] is None:
         kinds = kinds[:-1]
@@ -160,12 +160,11 @@ def _asked(
     except DoesNotApply:
         return []
     except Exception as error:  # noqa: BLE001 - it is a caller's function
-        log.warning(__name__, "the shape function of %s raised %r; its results have no shape", operator.name, error)
+        text = f"the shape function of {operator.name} raised {error!r}; so the shapes of its results are unknown"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
         return []
 
 
-def _proto(kind: object) -> onnx.TypeProto:
-    if not isinstance(kind, ValueType):
-        raise TypeError(f"it returned {type(kind).__name__} in place of a ValueType")
-    dtype = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind.dtype))
-    return onnx.helper.make_tensor_type_proto(dtype, kind.dims)
+def _proto(answer: object) -> onnx.TypeProto:
+    kind = returned(answer, ValueType)
+    return onnx.helper.make_tensor_type_proto(onnx.helper.np_dtype_to_tensor_dtype(kind.dtype), kind.dims)
