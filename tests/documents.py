@@ -97,12 +97,12 @@ def read(document: Path) -> list[Part]:
     return list(found.values())
 
 
-def run(block: Block, folder: Path, environment: dict[str, str]) -> None:
+def run(block: Block, folder: Path, environment: dict[str, str], *, python: str = sys.executable) -> None:
     """Run a block in ``folder``; AssertionError where it fails, or does not print what is shown."""
     if block.language == "python":
         program = folder / (block.file or "program.py")
         program.write_text(block.body, encoding="utf-8")
-        printed = _call([sys.executable, program.name], folder, environment)
+        printed = _call([python, program.name], folder, environment)
         if not block.file:
             program.unlink()
         compare(block.shows.splitlines(), printed)

@@ -164,7 +164,7 @@ def _inspect(args: Invocation) -> None:
     *EXPLAINING,
     "plugin",
     option("as_json", help="Print the verdict as JSON on standard output."),
-    option("report", help="Write the verdict, and what differs between the models: JSON or HTML."),
+    option("report", help="Write the verdict, and what differs between the models: JSON, HTML or Markdown."),
     option(
         "require_verified",
         "--require-verified/--allow-unverified",
@@ -207,7 +207,7 @@ def verify(args: Invocation) -> None:
 @click.argument("output", metavar="B", type=PATH)
 @takes(
     *("values", "inputs", "data", "seed", "verify_seconds", "plugin"),
-    option("report", help="Write what differs: JSON for programs, HTML with drawings for people."),
+    option("report", help="Write what differs: JSON for programs, HTML with drawings for people, Markdown in short."),
     option("as_json", help="Print what differs as JSON on standard output."),
     option("verbose", help="List every difference."),
     exit_code=2,

@@ -32,7 +32,7 @@ class CliOptions(Checked):
     report: Sequence[str] = field(
         default=(),
         metadata=about(
-            "Write a report: JSON for programs, HTML for people; may be repeated.",
+            "Write a report: JSON for programs, HTML for people, Markdown for a comment; may be repeated.",
         ),
     )
     as_json: bool = field(

@@ -75,8 +75,8 @@ def _value(text: str) -> str:
 
 
 def _report(text: str) -> str:
-    if not text.endswith((".json", ".html")):
-        raise click.BadParameter(f"{text!r} ends neither in .json nor in .html")
+    if not text.endswith((".json", ".html", ".md")):
+        raise click.BadParameter(f"{text!r} ends neither in .json nor in .html nor in .md")
     return text
 
 
@@ -172,7 +172,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "tolerance": {"type": _tolerance, "show_default": False, "metavar": "T|FLOAT16|BFLOAT16"},
     "explain": {"type": _value, "metavar": "[VALUE]", "is_flag": False, "flag_value": "", "show_default": False},
     "save": {"type": click.Path(file_okay=False), "metavar": "DIR"},
-    "report": {"type": _report, "metavar": "FILE.JSON|FILE.HTML", "multiple": True},
+    "report": {"type": _report, "metavar": "FILE.JSON|FILE.HTML|FILE.MD", "multiple": True},
     "size_threshold": {"metavar": "BYTES"},
     "exclude": {"metavar": "PATTERN", "multiple": True},
     "keep_failed": {"type": click.Path(dir_okay=False)},
