@@ -1,7 +1,7 @@
 """Run the recipes of docs/recipes.md in which bnfold is one line in the pipeline of another tool, as they are written.
 
-Each gets an environment of its own in build/recipes/, with bnfold of this checkout and the tool from PyPI: torch alone
-is some gigabytes. Names choose recipes: torch, ultralytics, optimum, skl2onnx, tritonclient, yaml. The last one runs the
+Each gets an environment of its own in build/recipes/, with bnfold of this checkout and the tool from PyPI: torch is
+some gigabytes. Names choose recipes: torch, ultralytics, optimum, skl2onnx, tritonclient, yaml. The last one runs the
 steps of the workflow that comments on pull requests, in a repository of two commits, with a stand-in for ``gh``.
 """
 
@@ -16,11 +16,8 @@ import tempfile
 import venv
 from pathlib import Path
 
-from _environment import ROOT, require
-
-require("yaml", "onnx", install=".venv/bin/pip install -e .[test]")
-
 import yaml
+from _environment import ROOT, require  # first, for its message to users of another Python
 
 from tests import documents
 from tests.conftest import MODELS
@@ -43,6 +40,7 @@ GH = """#!/usr/bin/env bash
 
 def main() -> int:
     """Run the recipes that are named, or all of them; the exit code is 1 if one fails."""
+    require("yaml", "pytest", install=".venv/bin/pip install -e .[test]")
     names = sys.argv[1:] or [*PACKAGES, "yaml"]
     if unknown := [name for name in names if name not in (*PACKAGES, "yaml")]:
         sys.exit(f"scripts/recipes.py: there is no recipe {unknown[0]!r}; there are {', '.join([*PACKAGES, 'yaml'])}")
@@ -84,7 +82,7 @@ def environment(name: str) -> Path:
     if not (folder / "complete").exists():
         print(f"{name}: installing {' '.join(PACKAGES[name])}", flush=True)
         venv.create(folder, clear=True, with_pip=True)
-        command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*command, *PACKAGES[name], "-e", f"{ROOT}[onnxruntime]"], check=True)
         (folder / "complete").touch()
     return python

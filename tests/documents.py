@@ -5,7 +5,8 @@ models/ it finds in its folder, and under which name (else resnet_opset6.onnx as
 three), and what has to be installed. The blocks under one heading that want the same share a folder. ``$`` lines of a
 ``console`` block are run by bash, what follows them must be among what they print, in that order: ``…`` stands for
 anything, and times and errors may differ. ``python`` blocks are run as programs; a block below ``<!-- output -->`` is
-what the one before printed; ``<!-- run: saved as a.py -->`` leaves the program there under this name. Of ``yaml`` and ``dockerfile`` blocks the lines that call bnfold are run;
+what the one before printed; ``<!-- run: saved as a.py -->`` leaves a
+program there under this name. Of ``yaml`` and ``dockerfile`` blocks the lines that call bnfold are run;
 ``python -m tests.documents`` prints those that install it as well, for .ci/run, which has a new environment for them.
 ``<!-- not run: WHY -->`` stands above what cannot be run.
 """

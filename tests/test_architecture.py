@@ -18,6 +18,7 @@ ROOMS = (
     "errors",
     "log",
     "report.rewrites",
+    "registered",
     "settings",
     "ir",
     "semantics",
@@ -37,6 +38,7 @@ ROOMS = (
     "interop.pytorch",
     "pytorch",
     "passes",
+    "operators",
     "batch",
     "api",
     "",
@@ -47,7 +49,7 @@ ROOMS = (
 
 # The referee and the verifier must not share a line, and so a bug, with what they judge.
 APART = {
-    "reference": {"errors", "settings", "ir"},
+    "reference": {"errors", "registered", "settings", "ir"},
     "verification": {"errors", "log", "settings", "ir", "reference"},
 }
 IN_VERIFICATION = (

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from bnfold.errors import BadSetting
 from bnfold.registered import table
@@ -152,7 +153,7 @@ def _versions(versions: Versions | Iterable[int] | None) -> Versions | None:
     return Versions(tuple(sorted(set(numbers))), given.upgrade, given.downgrade)
 
 
-def _numbers(given: object) -> tuple[int, ...]:
+def _numbers(given: object) -> tuple[Any, ...]:
     if not isinstance(given, Iterable) or isinstance(given, str):
         raise BadSetting("versions", f"{given!r} is neither Versions nor a list of numbers, such as (1, 2)")
     return tuple(given)

@@ -74,5 +74,6 @@ def _import_file(path: Path) -> None:
 
 def _described(name: str, error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name and name.split(".", maxsplit=1)[0] == error.name:
-        return f"there is no module {name!r}; give a module that Python finds, or a file, as in --plugin ./{name}.py"
+        file = f"./{name.replace('.', '/')}.py"
+        return f"there is no module {name!r}; give a module that Python finds, or a file, as in --plugin {file}"
     return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -60,7 +60,8 @@ def shown_to_onnx(proto: onnx.ModelProto) -> Iterator[None]:
     shown = []
     for key in {(operator.domain, operator.op_type) for operator in operators} & attributes.keys():
         operator = _only_one(proto, *key)
-        if operator is not None and not defs.has(operator.op_type, domain=operator.domain):
+        is_said = operator is not None and operator.shape is not None
+        if operator is not None and is_said and not defs.has(operator.op_type, domain=operator.domain):
             shown.append(_schema(operator, attributes[key]))
     for schema in shown:
         defs.register_schema(schema)
