@@ -9,12 +9,12 @@ import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.analysis.described import described
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.machine_learning import apply_edit, imports_of
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.converting.walk import Blocker, GraphConverter
 from bnfold.errors import BadSetting, Unsupported
-from bnfold.ir.described import described
 from bnfold.ir.elements import FLOATS, numpy_type
 from bnfold.registered import table
 from bnfold.registered.table import RegisteredOperator

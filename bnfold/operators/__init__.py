@@ -119,7 +119,7 @@ def _check_name(domain: object, op_type: object) -> None:
     if not op_type:
         raise BadSetting("op_type", "it is empty")
     from bnfold.folding.ops.registry import INTEGERS
-    from bnfold.ir.traits import OF_ONNXRUNTIME
+    from bnfold.ir.node import OF_ONNXRUNTIME
     from bnfold.reference.dispatch import has_own_kernel
 
     is_known = domain == "com.microsoft" and op_type in INTEGERS | OF_ONNXRUNTIME

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir
-from bnfold.ir.described import registered_operator
+from bnfold.ir.registered import registered_operator
 from bnfold.reference.outlines import UnknownNumbers
 from bnfold.reference.precision import Datum, is_float, widen
 from bnfold.reference.registry import Call, Kernel, KernelDeclined, Mismatch, Result

@@ -14,7 +14,7 @@ from bnfold.folding.ops.registered import by_rule
 from bnfold.folding.size_budget import Limits
 from bnfold.folding.step import Step, leaves, wants
 from bnfold.ir import Node
-from bnfold.ir.described import registered_operator
+from bnfold.ir.registered import registered_operator
 from bnfold.registered.table import RegisteredOperator
 from bnfold.report.reasons import Declined, Reason
 
