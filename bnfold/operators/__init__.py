@@ -2,7 +2,7 @@
 
     register_operator("com.acme", "Swoosh", kernel=swoosh, shape=same_shape, affine=AffineRule(up=…), versions=(1, 2))
 
-`bnfold.register_operator` is the same function. docs/operators.md has a worked example. From the command line,
+`bnfold.register_operator` is the same function. docs/own_operators.md has a worked example. From the command line,
 ``--plugin MODULE`` imports a module that registers operators; opening a model never does.
 """
 

@@ -92,7 +92,8 @@ MEANINGS: dict[Code, CodeText] = {
     ),
     Code.NO_KERNEL: CodeText(
         "bnfold cannot compute an operator of the part, and no runtime was there that does",
-        "Install onnxruntime, or compare the result in a runtime that has the operator.",
+        "Install onnxruntime, register the operator (bnfold.register_operator), or compare the result in a runtime that "
+        "has it.",
     ),
     Code.NOT_COMPUTED: CodeText(
         "bnfold's own operators cannot compute the part: its operators' texts leave a choice, or have no such form",
