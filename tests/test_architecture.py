@@ -51,7 +51,7 @@ ROOMS = (
 # The referee and the verifier must not share a line, and so a bug, with what they judge.
 APART = {
     "reference": {"errors", "registered", "settings", "ir", "analysis"},
-    "verification": {"errors", "log", "settings", "ir", "analysis", "reference"},
+    "verification": {"errors", "log", "registered", "settings", "ir", "analysis", "reference"},
 }
 BELIEVED = {
     "analysis": {

@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from bnfold.errors import BadSetting
@@ -37,6 +39,7 @@ __all__ = [
     "ValueType",
     "Versions",
     "register_operator",
+    "register_runtime_library",
     "unregister_operator",
 ]
 
@@ -107,12 +110,30 @@ def unregister_operator(domain: str, op_type: str) -> None:
         raise BadSetting("op_type", f"{domain}::{op_type} is not registered")
 
 
+def register_runtime_library(path: str | os.PathLike[str]) -> None:
+    """Let onnxruntime load a library of custom operators wherever bnfold runs or opens a model, in this process.
+
+    It is what ``SessionOptions.register_custom_ops_library`` takes. A model whose operators it has is then verified
+    with an independent runtime, beside the kernels that are registered.
+
+    Args:
+        path: The library's file. It is loaded in the processes that run onnxruntime, and not here.
+
+    Raises:
+        BadSetting: There is no such file.
+    """
+    file = Path(path).absolute()
+    if not file.is_file():
+        raise BadSetting("path", f"there is no file {file}")
+    table.LIBRARIES[str(file)] = None
+
+
 def _check_name(domain: object, op_type: object) -> None:
     for name, text in (("domain", domain), ("op_type", op_type)):
         if not isinstance(text, str):
             raise BadSetting(name, f"{text!r} is no text")
     assert isinstance(domain, str)
-    if domain in ("", "ai.onnx") or domain.startswith("ai.onnx."):
+    if domain in ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training") or domain.startswith("ai.onnx.preview"):
         own = "onnx's own domain" if domain in ("", "ai.onnx") else f"the domain {domain}"
         why = "what its operators mean is ONNX's to say, and a later version of it may define this one"
         raise BadSetting("domain", f"{op_type!r} cannot be registered in {own}: {why}; choose a domain of your own")

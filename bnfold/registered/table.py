@@ -39,6 +39,9 @@ class RegisteredOperator:
         return self.versions is None or version in self.versions.numbers
 
 
+LIBRARIES: dict[str, None] = {}
+"""The files of operators that onnxruntime is given, in the order in which they were registered."""
+
 _TABLE: dict[tuple[str, str], tuple[RegisteredOperator, ...]] = {}
 
 
@@ -72,10 +75,12 @@ def all_operators() -> list[RegisteredOperator]:
 @contextmanager
 def all_or_none() -> Iterator[None]:
     """Take back what is entered in the block if it raises."""
-    before = dict(_TABLE)
+    before, libraries = dict(_TABLE), dict(LIBRARIES)
     try:
         yield
     except BaseException:
         _TABLE.clear()
         _TABLE.update(before)
+        LIBRARIES.clear()
+        LIBRARIES.update(libraries)
         raise

@@ -79,7 +79,17 @@ def judge(request: Request) -> Verdict:
         verdict = verdict_of(request, "unverified", over, "nothing")
     log.debug(__name__, "%s, decided by %s [%s]: %s", verdict.status, verdict.decided_by, verdict.code, verdict.reason)
     word = reference.callers_word(node for model in (request.before, request.after) for node in model.nodes())
+    verdict = _unless_contradicted(verdict, word)
     return replace(verdict, ledger=tuple(request.ledger), notes=(*verdict.notes, *([word] if word else [])))
+
+
+def _unless_contradicted(verdict: Verdict, word: str) -> Verdict:
+    """Lower a verdict on a caller's ``word`` for a kernel to unverified if a runtime computes something else."""
+    row = next((row for row in verdict.witnesses if row.independent and row.agrees is False), None)
+    if row is None or not (word and verdict.verified):
+        return verdict
+    why = Why(Code.CONTRADICTED, f"{row.witness} contradicts kernels that were registered: {'; '.join(row.notes)}")
+    return lowered(verdict, "unverified", why, "runtime")
 
 
 def _judged(request: Request) -> Verdict:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import bnfold
 from bnfold import VerifyOptions
 from bnfold.errors import BadSetting, VerificationFailed
 from bnfold.operators import AffineRule, AffineStep, ChannelAffine, ValueType, Versions, unregister_operator
+from bnfold.registered import table
 from tests import acme
 from tests.operators import client
 
@@ -247,3 +249,50 @@ def test_what_a_client_writes_is_typed_and_runs() -> None:
 def test_a_step_is_only_data() -> None:
     step = AffineStep(passes=ChannelAffine(np.ones(1), np.zeros(1)))
     assert (step.constants, step.attributes, step.adds) == ({}, {}, None)
+
+
+def quick_gelu(factor: float) -> Any:
+    return lambda x, *, alpha=1.702: factor * x / (1 + np.exp(-alpha * x))
+
+
+def with_quick_gelu() -> onnx.ModelProto:
+    """Onnxruntime has the operator, and bnfold has no kernel for it."""
+    proto = acme.model("k = BatchNormalization(x, s, b, m, v)  c = com.microsoft.QuickGelu(k)  z = Mul(c, x)")
+    proto.opset_import.add(domain="com.microsoft", version=1)
+    return proto
+
+
+def test_a_runtime_that_has_the_operator_is_independent() -> None:
+    bnfold.register_operator("com.microsoft", "QuickGelu", kernel=quick_gelu(1.0), shape=acme.same_type)
+    try:
+        outcome = bnfold.decompose(with_quick_gelu())
+    finally:
+        unregister_operator("com.microsoft", "QuickGelu")
+    assert outcome.verdict is not None
+    assert outcome.verdict.summary.startswith("verified: ")
+    assert any("caller's word" in note for note in outcome.verdict.notes)
+
+
+def test_a_runtime_that_computes_something_else_contradicts_a_kernel() -> None:
+    bnfold.register_operator("com.microsoft", "QuickGelu", kernel=quick_gelu(1.5), shape=acme.same_type)
+    try:
+        outcome = bnfold.decompose(with_quick_gelu())
+    finally:
+        unregister_operator("com.microsoft", "QuickGelu")
+    assert outcome.verdict is not None
+    assert (outcome.status, outcome.verdict.code) == ("unverified", "kernel-contradicted")
+    assert "contradicts kernels that were registered: output 'z' of the original differs" in outcome.verdict.reason
+
+
+def test_a_library_of_operators_is_a_file_that_the_runtime_loads(tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match=r"there is no file .*none\.so"):
+        bnfold.operators.register_runtime_library(tmp_path / "none.so")
+    (tmp_path / "broken.so").write_text("no library", encoding="utf-8")
+    try:
+        bnfold.operators.register_runtime_library(tmp_path / "broken.so")
+        with acme.registered():
+            verdict = bnfold.fold(acme.model()).verdict
+    finally:
+        table.LIBRARIES.clear()
+    assert verdict is not None
+    assert "broken.so" in verdict.summary
