@@ -241,8 +241,6 @@ def test_a_single_file_needs_no_scheduler(tmp_path: Path) -> None:
 
 
 def test_workers_import_the_plugins(workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "acme_plugin.py").write_text(PLUGIN, encoding="utf-8")
     (tmp_path / "in").mkdir()
