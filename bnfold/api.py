@@ -173,9 +173,9 @@ def convert(
         output: As for `optimize`.
         verify: As for `optimize`.
         progress: As for `optimize`.
-        **options: The fields of `Options`; only ``opset``, ``ir_version``, ``ml_opset``, ``policy``, ``fix_shapes``
-            and ``disable`` have an effect. ``opset`` is the opset to reach: a number, ``"lowest"`` or ``"latest"``;
-            None keeps it, if an IR version is given.
+        **options: The fields of `Options`; only ``opset``, ``ir_version``, ``ml_opset``, ``domain_opsets``, ``policy``,
+            ``fix_shapes`` and ``disable`` have an effect. ``opset`` is the opset to reach: a number, ``"lowest"`` or
+            ``"latest"``; None keeps it, if an IR version is given.
 
     Raises:
         ConversionBlocked: Nodes have no equivalent at the target; its ``blockers`` names each of them.
@@ -190,7 +190,7 @@ def convert(
     """
     chosen = options_of(options, Options(fold=False, **ONE_JOB))
     if chosen.target_opset is None:
-        if not {"ir_version", "ml_opset"} & options.keys():
+        if not {"ir_version", "ml_opset", "domain_opsets"} & options.keys():
             raise WrongUsage("give an opset or an ir_version: for example bnfold.convert(model, opset=13)")
         chosen = replace(chosen, target_opset="keep")
     return process_source(source, output, chosen, verify, progress)

@@ -18,6 +18,7 @@ ROOMS = (
     "errors",
     "log",
     "report.rewrites",
+    "registered",
     "settings",
     "ir",
     "analysis",
@@ -38,6 +39,7 @@ ROOMS = (
     "interop.pytorch",
     "pytorch",
     "passes",
+    "operators",
     "batch",
     "api",
     "types",
@@ -49,8 +51,8 @@ ROOMS = (
 
 # The referee and the verifier must not share a line, and so a bug, with what they judge.
 APART = {
-    "reference": {"errors", "settings", "ir", "analysis"},
-    "verification": {"errors", "log", "settings", "ir", "analysis", "reference"},
+    "reference": {"errors", "registered", "settings", "ir", "analysis"},
+    "verification": {"errors", "log", "registered", "settings", "ir", "analysis", "reference"},
 }
 BELIEVED = {
     "analysis": {

@@ -32,6 +32,7 @@ from bnfold.batch.worker import (
     timed,
 )
 from bnfold.errors import BadInput, SameFile, WrongUsage
+from bnfold.operators.plugins import load_plugins
 from bnfold.pipeline.job import process
 from bnfold.pipeline.outcome import open_in_runtime
 
@@ -192,10 +193,15 @@ def _inspected(place: Place, settings: Settings) -> FileResult:
 
 
 @contextmanager
-def processes(jobs: int, tasks: int) -> Iterator[Executor]:
-    """Return processes of this machine, no more than there are tasks."""
-    with ProcessPoolExecutor(min(jobs, tasks), initializer=stopping.prepare) as pool:
+def processes(jobs: int, tasks: int, plugins: Sequence[str] = ()) -> Iterator[Executor]:
+    """Return processes of this machine, no more than there are tasks, that have imported ``plugins``."""
+    with ProcessPoolExecutor(min(jobs, tasks), initializer=_prepare, initargs=(plugins,)) as pool:
         yield pool
+
+
+def _prepare(plugins: Sequence[str]) -> None:
+    stopping.prepare()
+    load_plugins(plugins)
 
 
 def process_all(

@@ -108,6 +108,7 @@ GROUPS = {
         *("overridable", "max_growth"),
     ),
     "Simplifying": ("no_simplify", "group_norm", "simplify", "step_seconds"),
+    "Operators of your own": ("plugin", "domain_opsets"),
     "Old files": ("legacy_mode", "force_inference", "saved_var"),
     "Verification": (
         *("depth", "no_verify", "require_verified", "tolerance", "inputs", "data", "runtime", "verify_seconds"),

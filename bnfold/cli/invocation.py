@@ -32,7 +32,7 @@ class CliOptions(Checked):
     report: Sequence[str] = field(
         default=(),
         metadata=about(
-            "Write a report: JSON for programs, HTML for people; may be repeated.",
+            "Write a report: JSON for programs, HTML for people, Markdown for a comment; may be repeated.",
         ),
     )
     as_json: bool = field(
@@ -119,6 +119,13 @@ class CliOptions(Checked):
         default=False,
         metadata=about(
             "Run both models in onnxruntime in turns, and show their median times and the ratio.",
+        ),
+    )
+    plugin: Sequence[str] = field(
+        default=(),
+        metadata=about(
+            "Import this Python module or file (./name.py), which registers operators of its own; may be repeated.",
+            "It runs as part of bnfold: name only what you trust.",
         ),
     )
     dry_run: bool = field(
@@ -241,6 +248,10 @@ def read_invocation(given: dict[str, Any]) -> Invocation:
     def made(kind: type[Any], **more: Any) -> Any:
         return kind(**{member.name: given[member.name] for member in fields(kind) if member.name in given}, **more)
 
+    if given.get("plugin"):
+        from bnfold.operators.plugins import load_plugins
+
+        load_plugins(given["plugin"])  # before options that name operators are read
     run, checks = made(CliOptions), made(VerifyOptions)
     if run.quiet and run.verbose:
         raise click.UsageError("--quiet and --verbose contradict each other; give one of them")

@@ -35,6 +35,13 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     return name, tuple(int(dim) for dim in re.split("[,x]", dims) if dim.strip())
 
 
+def _domain_opset(text: str) -> tuple[str, int]:
+    domain, _, version = text.rpartition("=")
+    if not domain or not version.strip().isdecimal():
+        raise click.BadParameter(f"{text!r} is not of the form DOMAIN=2")
+    return domain, int(version)
+
+
 def _target(text: str) -> int | str:
     try:
         return text if text in ("keep", "latest", "lowest") else int(text)
@@ -69,8 +76,8 @@ def _value(text: str) -> str:
 
 
 def _report(text: str) -> str:
-    if not text.endswith((".json", ".html")):
-        raise click.BadParameter(f"{text!r} ends neither in .json nor in .html")
+    if not text.endswith((".json", ".html", ".md")):
+        raise click.BadParameter(f"{text!r} ends neither in .json nor in .html nor in .md")
     return text
 
 
@@ -142,12 +149,19 @@ FORMS: dict[str, dict[str, Any]] = {
         "multiple": True,
         "callback": lambda *given: dict(given[2]),
     },
+    "domain_opsets": {
+        "type": _domain_opset,
+        "metavar": "DOMAIN=N",
+        "multiple": True,
+        "callback": lambda *given: dict(given[2]),
+    },
+    "plugin": {"metavar": "MODULE", "multiple": True},
     "inputs": {"type": _shape, "metavar": "NAME=SHAPE", "multiple": True, "callback": lambda *given: dict(given[2])},
     "data": {"type": click.Path(exists=True)},
     "tolerance": {"type": _tolerance, "show_default": False, "metavar": "T|FLOAT16|BFLOAT16"},
     "explain": {"type": _value, "metavar": "[VALUE]", "is_flag": False, "flag_value": "", "show_default": False},
     "save": {"type": click.Path(file_okay=False), "metavar": "DIR"},
-    "report": {"type": _report, "metavar": "FILE.JSON|FILE.HTML", "multiple": True},
+    "report": {"type": _report, "metavar": "FILE.JSON|FILE.HTML|FILE.MD", "multiple": True},
     "size_threshold": {"metavar": "BYTES"},
     "exclude": {"metavar": "PATTERN", "multiple": True},
     "keep_failed": {"type": click.Path(dir_okay=False)},

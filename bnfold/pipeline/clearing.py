@@ -25,7 +25,12 @@ def convert(run: PassContext, target: int | None) -> Converted:
         restore = run.model.restorable()
         try:
             return converting.convert(
-                run.model, target, policy=options.policy, ir_version=options.ir_version, ml_opset=options.ml_opset
+                run.model,
+                target,
+                policy=options.policy,
+                ir_version=options.ir_version,
+                ml_opset=options.ml_opset,
+                domain_opsets=options.domain_opsets,
             )
         except ConversionBlocked as blocked:
             restore()

@@ -22,6 +22,8 @@ def convert(run: PassContext) -> None:
     try:
         done = run.converted = clearing.convert(run, target)
     except ConversionBlocked as blocked:
+        if target == run.model.opset(""):  # it is another domain that has to be converted
+            raise
         step = lowest.next_step(run, target if target is not None else converting.DEFAULT_TARGET)
         raise ConversionBlocked(f"{blocked}; {step}", blocked.blockers, blocked.places) from blocked
     run.report.conversion = [row._asdict() for row in done.operators]

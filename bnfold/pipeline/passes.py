@@ -181,8 +181,8 @@ def remove_unread(run: PassContext) -> bool:
 
 def raise_opset(run: PassContext) -> None:
     """Raise the opset before folding, so that the search meets one version of every operator."""
-    ir_version, ml_opset = run.options.ir_version, run.options.ml_opset
-    if run.options.target_opset == "keep" and ml_opset is None:
+    ir_version = run.options.ir_version
+    if run.options.target_opset == "keep" and run.options.ml_opset is None and not run.options.domain_opsets:
         if isinstance(ir_version, int) and ir_version < SPARSE_SINCE and _has_sparse(run.model):
             _store_sparse(run)
         if isinstance(ir_version, int) and ir_version < FUNCTIONS_SINCE and run.model.proto.functions:

@@ -17,6 +17,7 @@ from bnfold.settings.rewriting import Options, Policy
 
 FLAGS = {
     "target_opset": ("--target-opset", "--opset"),
+    "domain_opsets": ("--domain-opset",),
     "excluded": ("--except",),
     "inputs": ("--input",),
     "depth": ("--verify",),

@@ -86,6 +86,14 @@ class Options(Checked):
             low=1,
         ),
     )
+    domain_opsets: Mapping[str, int] = field(
+        default_factory=dict,
+        metadata=about(
+            "Version of a domain of your own in the result, for operators that are registered; may be repeated.",
+            "`bnfold.register_operator` says which versions there are, and how nodes reach them.",
+            low=1,
+        ),
+    )
     fix_shapes: Mapping[str, Sequence[int]] = field(
         default_factory=dict,
         metadata=about(
@@ -249,6 +257,12 @@ class Options(Checked):
         for tool in self.simplify:
             if find_spec(tool) is None:
                 raise BadSetting("simplify", f"{tool} is not installed: pip install {tool}")
+        self._check_versions()
+
+    def _check_versions(self) -> None:
+        for domain in self.domain_opsets:
+            if domain in _OPTIONS:
+                raise BadSetting("domain_opsets", f"the domain {domain!r} is converted with {_OPTIONS[domain]}")
         if isinstance(self.target_opset, int):
             import onnx
 
@@ -279,7 +293,12 @@ class Options(Checked):
     @property
     def names_version(self) -> bool:
         """Whether an opset or an IR version is asked for by its number, or as the latest or lowest."""
-        return self.target_opset not in (None, "keep") or isinstance(self.ir_version, int) or self.ml_opset is not None
+        versions = isinstance(self.ir_version, int), self.ml_opset is not None, bool(self.domain_opsets)
+        return self.target_opset not in (None, "keep") or any(versions)
+
+
+_OPTIONS = {"": "--opset", "ai.onnx": "--opset", "ai.onnx.ml": "--ml-opset"}
+"""Domains of onnx, and the options for their versions."""
 
 
 def _check_rewrites(names: AbstractSet[str]) -> None:
@@ -300,6 +319,7 @@ class OptionFields(TypedDict, total=False):
     opset: Opset
     ir_version: int | Literal["auto", "keep"]
     ml_opset: int | None
+    domain_opsets: Mapping[str, int]
     fix_shapes: Mapping[str, Sequence[int]]
     fold: bool
     decompose: Literal["never", "remaining", "all"]

@@ -50,6 +50,7 @@ class Code(StrEnum):
     TOO_OLD = "runtime-too-old"
     DOUBT = "runtime-doubt"
     RUNTIME_SILENT = "runtime-silent"
+    CONTRADICTED = "kernel-contradicted"
 
 
 class CodeText(NamedTuple):
@@ -92,7 +93,8 @@ MEANINGS: dict[Code, CodeText] = {
     ),
     Code.NO_KERNEL: CodeText(
         "bnfold cannot compute an operator of the part, and no runtime was there that does",
-        "Install onnxruntime, or compare the result in a runtime that has the operator.",
+        "Install onnxruntime, register the operator (bnfold.register_operator), or compare the result in a runtime "
+        "that has it.",
     ),
     Code.NOT_COMPUTED: CodeText(
         "bnfold's own operators cannot compute the part: its operators' texts leave a choice, or have no such form",
@@ -161,6 +163,10 @@ MEANINGS: dict[Code, CodeText] = {
     Code.RUNTIME_SILENT: CodeText(
         "a runtime did not run the model, or what it computed shows nothing",
         "Compare the result in your own runtime.",
+    ),
+    Code.CONTRADICTED: CodeText(
+        "a runtime computes something else of the original than kernels that a caller registered",
+        "Correct the kernel, or the runtime's library of operators.",
     ),
 }
 

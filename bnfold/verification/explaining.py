@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import chain
 from operator import itemgetter
 
 from bnfold import analysis, ir
 from bnfold.errors import BadSetting, BnfoldError
 from bnfold.ir.value import written
+from bnfold.reference import callers_word
 from bnfold.reference.schedule import read_by
 from bnfold.settings import VerifyOptions
 from bnfold.verification.changes.boundaries import changed_defaults, visible
@@ -188,6 +190,7 @@ class _Explainer:
         lines = [
             f"the verdict is {verdict.status} [{code}]: {meaning if is_local else self._meaning(code)}",
             f"  compared: {'; '.join(listed) or 'nothing, for nothing had to be computed'}",
+            *_word_for(self._models.before.nodes(), self._models.after.nodes()),
             *self._next(code, next((row for row in shown if row.code is code), None)),
         ]
         yield Explained("", "", _WORDS[_status(verdict)], code, tuple(lines))
@@ -347,6 +350,7 @@ class _Explainer:
         if row.prover == "part":
             lines.append(f"  where: {row.label}")
             lines.append(f"  from: {_names(row.boundary) if row.boundary else 'stored numbers alone'}")
+            lines += _word_for(*(part.nodes for part in self._models.parts(row) or ()))
             lines += self._earlier(row)
         lines += [f"  on {line}" for line in _runs(row)]
         if row.faults and row.status != "failed":
@@ -384,6 +388,14 @@ class _Explainer:
         """Return what a code says; with a tolerance, what is allowed does not follow from rounding."""
         within = {Code.DIFFERS: "a result differs by more than the tolerance", Code.TESTED: "the results are within it"}
         return within.get(code, MEANINGS[code].text) if self._verdict.tolerance is not None else MEANINGS[code].text
+
+
+def _word_for(*groups: Iterable[ir.Node]) -> list[str]:
+    """Say which operators of these nodes, or of their bodies, were computed on a caller's word."""
+    nodes = chain.from_iterable(groups)
+    bodies = {node: [graph for body in node.bodies for graph in body.subgraphs()] for node in nodes}
+    word = callers_word(chain(bodies, *(graph.nodes for graphs in bodies.values() for graph in graphs)))
+    return [f"  {word}"] if word else []
 
 
 def _has(part: Subgraph, value: ir.Value) -> bool:
