@@ -9,7 +9,10 @@
     verify(before, after)       compare two models numerically; true if they are equivalent
     diff(before, after)         compare two models node by node
     run(source, output, [...])  run an external tool, and keep its output only if it is equivalent
-    optimize_folder, inspect_folder, verify_folders, run_folder     the same for every model of a folder
+    optimize_folder(source, output)     every model of a folder
+    inspect_folder(source)
+    verify_folders(before, after)       pairs of models of one name
+    run_folder(source, output, [...])
     passes, pytorch             the same as onnx_ir passes, and for torch.onnx.export
 
 What this module names is imported on first use, so that the command line starts at once.
