@@ -14,6 +14,7 @@
     verify_folders(before, after)       pairs of models of one name
     run_folder(source, output, [...])
     passes, pytorch             the same as onnx_ir passes, and for torch.onnx.export
+    types, errors               the types of what the functions take and return, and what they raise
 
 What this module names is imported on first use, so that the command line starts at once.
 """
@@ -27,7 +28,7 @@ from bnfold import errors
 from bnfold.errors import BnfoldError
 
 if TYPE_CHECKING:
-    from bnfold import passes, pytorch
+    from bnfold import passes, pytorch, types
     from bnfold.api import convert, decompose, diff, fold, inspect, optimize, run, upgrade, verify
     from bnfold.batch.functions import FolderResult, inspect_folder, optimize_folder, run_folder, verify_folders
     from bnfold.batch.worker import FileResult
@@ -59,6 +60,7 @@ __all__ = [
     "pytorch",
     "run",
     "run_folder",
+    "types",
     "upgrade",
     "verify",
     "verify_folders",
@@ -83,13 +85,17 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
+if TYPE_CHECKING:
+    __version__: str
+else:  # a type checker shall know which names there are
 
-        return version("bnfold")
-    if name not in __all__:
-        raise AttributeError(f"module 'bnfold' has no attribute {name!r}")
-    if name in ("passes", "pytorch"):
-        return import_module(f"bnfold.{name}")
-    return getattr(import_module(_PLACES.get(name, "bnfold.api")), name)
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("bnfold")
+        if name not in __all__:
+            raise AttributeError(f"module 'bnfold' has no attribute {name!r}")
+        if name in ("passes", "pytorch", "types"):
+            return import_module(f"bnfold.{name}")
+        return getattr(import_module(_PLACES.get(name, "bnfold.api")), name)

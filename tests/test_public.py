@@ -85,7 +85,8 @@ def test_the_reference_is_made_without_a_warning_and_has_every_name(tmp_path: Pa
     done = subprocess.run(script, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "bnfold.html").read_text(encoding="utf-8")
-    for name in set(bnfold.__all__) - {"errors", "passes", "pytorch"}:
+    for name in set(bnfold.__all__) - {"errors", "passes", "pytorch", "types"}:
         assert f'<section id="{name}">' in page, name
-    assert "UpgradeBlocked" in (tmp_path / "bnfold" / "errors.html").read_text(encoding="utf-8")
+    assert "ConversionBlocked" in (tmp_path / "bnfold" / "errors.html").read_text(encoding="utf-8")
+    assert "BatchNormEvent" in (tmp_path / "bnfold" / "types.html").read_text(encoding="utf-8")
     assert "FoldBatchNormPass" in (tmp_path / "bnfold" / "passes.html").read_text(encoding="utf-8")

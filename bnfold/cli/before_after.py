@@ -108,9 +108,9 @@ def _changed_nodes(row: Mapping[str, Any]) -> int:
 
 
 def _converted(row: Mapping[str, Any]) -> str:
-    counts = [f"{row[what]} {word}" for what, word in (("as_is", "as is"), ("respelled", "respelled")) if row[what]]
+    counts = [f"{row[what]} {word}" for what, word in (("as_is", "as is"), ("respelled", "converted")) if row[what]]
     if row["spelled_out"]:
-        counts.append(f"{row['spelled_out']} spelled out (+{row['added']} nodes)")
+        counts.append(f"{row['spelled_out']} decomposed (+{row['added']} nodes)")
     return f"{row['operator']} {', '.join(counts)}"
 
 

@@ -144,7 +144,12 @@ def _inspect(args: Invocation) -> None:
     if args.run.quantization:
         document["quantization"] = job.quantization(outcome)
     publish.emit(document, args.run.report, as_json=args.run.as_json)
-    if not (args.run.as_json or args.run.quiet):
+    if args.run.as_is and not (args.run.as_json or args.run.quiet):
+        from bnfold.cli import as_it_is
+
+        as_it_is.show(outcome, document)
+        terminal.loading(outcome.report)
+    elif not (args.run.as_json or args.run.quiet):
         terminal.inspection(outcome, document)
     elif args.run.quiet and outcome.report.unloadable:
         terminal.say(f"{args.source}: {outcome.report.unloadable}", terminal.BAD)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bnfold.batch.scheduler import LeftOut
     from bnfold.batch.worker import FileResult, Status
     from bnfold.pipeline.chain import StepRow
-    from bnfold.pipeline.outcome import Outcome
+    from bnfold.pipeline.outcome import Outcome, ProcessedModel
     from bnfold.report.events import Report
     from bnfold.report.totals import Totals
     from bnfold.verification import Verdict
@@ -58,7 +58,7 @@ def say(text: str, color: str | None = None) -> None:
     click.secho(line, fg=color, err=True, color=False if os.environ.get("NO_COLOR") else None)
 
 
-def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -> None:
+def summary(outcome: ProcessedModel, *, verbose: bool, quiet: bool, is_refused: bool) -> None:
     """Print after a run: the model before and after, verification, what needs attention, what was written.
 
     A result that ``is_refused`` is not written because it was not verified.
@@ -237,14 +237,19 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     told = [report.versions, *filter(None, [report.nodes]), report.became, *before_after.conversion(report)]
     for line in [nothing] if nothing else told:
         say(line)
-    if report.runtime is not None:
-        say(report.loading, GOOD if report.runtime["loads"] else BAD)
+    loading(report)
     if rows:
         worst = [min(row[form]["per_tensor"] for row in rows if row[form]) for form in ("folded", "equalized")]
         say(f"worst layer in int8 per tensor: {worst[0]:.1f} dB folded, {worst[1]:.1f} dB with --equalize")
     _attention(report, verbose=False)
     for line in before_after.advice(before_after.codes(report)):
         say(f"  {line}")
+
+
+def loading(report: Report) -> None:
+    """Print whether a runtime loads the model, if one was asked."""
+    if report.runtime is not None:
+        say(report.loading, GOOD if report.runtime["loads"] else BAD)
 
 
 def verdict(found: Verdict, *, verbose: bool = False) -> None:

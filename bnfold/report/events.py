@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Literal, NamedTuple
 
-from bnfold.errors import printable
-from bnfold.ir.cut import Cut
-from bnfold.ir.tensor import Tensor
+from bnfold.errors import brief, printable
+from bnfold.ir.cut import Cut, ScaledValue
 from bnfold.report.growth import Growth
 from bnfold.report.other_events import EqualizeEvent, RewriteCount, SimplifyEvent, counted
 from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, reason_to_json, sentence
 from bnfold.report.rewrites import CONSTANT_STORED, Rewrite, conversion
-from bnfold.report.totals import Totals
+from bnfold.report.totals import Totals, changed, size
 from bnfold.semantics import Repair
 
 Verdict = Literal["folded", "exchanged", "decomposed", "upgraded", "kept", "removed"]
@@ -27,12 +26,22 @@ SCHEMA = "bnfold-report/1"
 AFFINES = "affines (Mul, Add, …)"
 """BatchNormalizations that are written as arithmetic: the event's mode is ``spelled-out``."""
 
+IN_WORDS = {
+    "exchanged": "replaced",
+    "upgraded": "converted",
+    "spelled-out": "affine",
+    "respelled": "converted",
+    "spelled_out": "decomposed",
+    "witness": "runtime",
+}
+"""Names that the JSON form keeps, and the words that people read in their place."""
+
 
 @dataclass(slots=True, eq=False)
 class BatchNormEvent:
     """What became of one BatchNormalization.
 
-    A decomposed one has the mode ``spelled-out`` and version 0; its name and value are the last
+    One that is written as arithmetic has the mode ``spelled-out`` and version 0; its name and value are the last
     node's. ``detail`` names the nodes in the way, ``brief`` is why it is left, with operators instead of names.
     """
 
@@ -61,6 +70,11 @@ class BatchNormEvent:
         return self.mode == "spelled-out"
 
     @property
+    def word(self) -> str:
+        """What became of it, as people read it."""
+        return "left" if self.reason is not None or self.verdict == "kept" else in_words(self.verdict)
+
+    @property
     def is_left(self) -> bool:
         """Whether it is still there."""
         return self.verdict in ("kept", "upgraded")
@@ -68,7 +82,7 @@ class BatchNormEvent:
     def __str__(self) -> str:
         """One line, for logs: the BatchNormalization, what became of it, and where it went or why not."""
         why = f"{self.reason.code}: {self.why}" if self.reason is not None else ", ".join(self.into)
-        return printable(f"BatchNormalization {self.name} {self.verdict}{f': {why}' if why else ''}")
+        return printable(f"BatchNormalization {self.name} {self.word}{f': {why}' if why else ''}")
 
     @property
     def why(self) -> str:
@@ -149,7 +163,12 @@ def state(row: Mapping[str, Any]) -> str:
 
     What has a reason is left, whatever became of its opset.
     """
-    return "left" if row["reason"] or row["verdict"] == "kept" else str(row["verdict"])
+    return "left" if row["reason"] or row["verdict"] == "kept" else in_words(row["verdict"])
+
+
+def in_words(name: str) -> str:
+    """Return the word for people in place of a name of the JSON form."""
+    return IN_WORDS.get(name, name)
 
 
 def _attempt_to_json(attempt: SearchTrace) -> dict[str, Any]:
@@ -181,9 +200,11 @@ def _destinations(events: Sequence[BatchNormEvent]) -> str:
     """Return where those that are gone went: the operators that they were folded into, how many went otherwise."""
     homes = Counter(operator for event in events if event.verdict == "folded" for operator in event.operators)
     parts = ["folded into " + ", ".join(f"{count} {name}" for name, count in homes.most_common())] if homes else []
-    fates: dict[Verdict, str] = {"exchanged": " for an Add", "decomposed": "", "removed": ""}
+    fates: dict[Verdict, str] = {"exchanged": " by an Add", "decomposed": "", "removed": ""}
     counts = Counter(event.verdict for event in events)
-    return ", ".join([*parts, *(f"{counts[fate]} {fate}{what}" for fate, what in fates.items() if counts[fate])])
+    return ", ".join(
+        [*parts, *(f"{counts[fate]} {in_words(fate)}{what}" for fate, what in fates.items() if counts[fate])]
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -249,7 +270,7 @@ class Report:
     redefined: set[str] = field(default_factory=set)
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
-    scaled: dict[tuple[str, str], tuple[str, Tensor]] = field(default_factory=dict)
+    scaled: dict[tuple[str, str], ScaledValue] = field(default_factory=dict)
     made_by: dict[str, str] = field(default_factory=dict)
     _cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
     _all_cuts: dict[Cut, None] = field(default_factory=dict)
@@ -291,7 +312,23 @@ class Report:
         return sum(event.verdict == verdict for event in self.batchnorms)
 
     def __repr__(self) -> str:
-        return f"<Report {self.versions}; {self.became}>"
+        return f"<Report {brief(f'{self.versions}; {self.became}')}>"
+
+    def _repr_html_(self) -> str:
+        """Return the report for notebooks: the model before and after, and what became of each BatchNormalization."""
+        from bnfold.report.notebook import table
+
+        before, after = self.before, self.after
+        counts = [
+            *([("opset", self.opset_before, self.opset_after)] if self.has_opset else []),
+            *(("IR version", self.ir_before, self.ir_after), ("nodes", before.nodes, after.nodes)),
+            *((name, *pair) for name, pair in changed(before, after).items()),
+            ("weights", size(before.weights), size(after.weights)),
+        ]
+        events = sorted(self.batchnorms, key=lambda event: not event.is_left)  # what needs attention comes first
+        became = ((event.name, event.word, event.why or ", ".join(event.into)) for event in events)
+        head = ("BatchNormalization", "becomes", "where, or why not")
+        return table(("what", "before", "after"), counts) + table(head, became)
 
     @property
     def versions(self) -> str:

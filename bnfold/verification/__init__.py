@@ -22,7 +22,7 @@ from bnfold.settings import VerifyOptions
 from bnfold.verification.changes.moved_names import with_original_names
 from bnfold.verification.changes.pairing import paired
 from bnfold.verification.changes.renamed import verdict_on_names
-from bnfold.verification.claims import Evidence, Experiment, Ledger
+from bnfold.verification.claims import Evidence, Experiment, Ledger, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.explaining import ComparedModels, with_explanation
 from bnfold.verification.inputs.cost import session_seconds
@@ -45,6 +45,7 @@ __all__ = [
     "OutputRow",
     "RuntimeRow",
     "Verdict",
+    "Why",
     "explained",
     "start",
     "verdict_on_names",
