@@ -9,7 +9,10 @@
     verify(before, after)       compare two models numerically; true if they are equivalent
     diff(before, after)         compare two models node by node
     run(source, output, [...])  run an external tool, and keep its output only if it is equivalent
-    optimize_folder, inspect_folder, verify_folders, run_folder     the same for every model of a folder
+    optimize_folder(source, output)     every model of a folder
+    inspect_folder(source)
+    verify_folders(before, after)       pairs of models of one name
+    run_folder(source, output, [...])
     register_operator(...)      say what an operator of your own domain computes, and how an affine passes it
     passes, pytorch             the same as onnx_ir passes, and for torch.onnx.export
     types, errors               the types of what the functions take and return, and what they raise

@@ -38,7 +38,7 @@ from bnfold.pipeline.outcome import open_in_runtime
 
 INTERRUPTED = "interrupted: run the same command again to resume"
 MODELS = "models"
-"""The phase in which ``progress`` is told how many models of a folder are done."""
+"""The phase in which ``progress`` gets how many models of a folder are done."""
 
 
 class Job(Protocol):
@@ -226,7 +226,7 @@ def process_all(
                 done[task] = FileResult(str(task.source), str(task.output), "failed", _cause(error))
             progress(MODELS, len(done), len(tasks))
     except KeyboardInterrupt:
-        if pool is None:  # a caller from Python is told
+        if pool is None:  # for a caller from Python it is an exception
             raise
         for child in multiprocessing.active_children():  # what they have written so far is no file of the user's yet
             child.terminate()

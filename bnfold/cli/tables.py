@@ -146,7 +146,7 @@ def models(results: Sequence[FileResult], order: Sequence[Status]) -> None:
     norms = "BatchNormalization" if console.width >= WIDE else "BatchNorm"
     head = (f"model in {folder}" if folder else "model", "", norms, "nodes", "size", "time")
     rows = [head, *((result.source.removeprefix(folder), *_figures(result)) for result in worst_first)]
-    told = ["what happened", *map(_told, worst_first)]
+    told = ["what happened", *map(_happened, worst_first)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if console.is_terminal:
         widths[0] = min(widths[0], max(console.width - sum(widths[1:]) - _GAP * (len(widths) - 1), _SHORTEST))
@@ -179,7 +179,7 @@ def _figures(result: FileResult) -> tuple[str, ...]:
     return result.status, became, nodes, sizes(result.bytes_before, result.bytes_after), taken
 
 
-def _told(result: FileResult) -> str:
+def _happened(result: FileResult) -> str:
     """Return what happened to a model, if it is not as it was to be, and why BatchNormalizations are left."""
     counts = result.counts
     is_told = result.left or result.status not in ("verified", "skipped")

@@ -75,7 +75,7 @@ class Case:
         options: Those of the rewrite; None if the two models were given.
         report: What the rewrite did.
         seconds: What rewriting and verifying took, and will take again with other options of the rewrite.
-        progress: Told of each attempt.
+        progress: Called at each attempt.
     """
 
     verdict: Verdict

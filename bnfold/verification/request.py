@@ -31,7 +31,7 @@ LONG = 10.0
 _EARLY = 2.0
 """Seconds after which it is known how long the rest takes."""
 _STEPS = 200
-"""How often at most counted work is told of."""
+"""How often counted work is reported, at most."""
 
 RUNTIME_SHARE = 1 / 12
 """Share of the budget for a runtime beside the reference evaluator."""
