@@ -78,7 +78,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: made.OutputOptions(None), "path: None is not a path"),
     (lambda: bnfold.fold(MODELS / "bn9.onnx", decompose="residue"), "decompose: 'residue' is not one of"),  # type: ignore[arg-type]
     (lambda: bnfold.upgrade(MODELS / "bn9.onnx", target_opset=NEWEST + 1), "target_opset: opset"),
-    (lambda: passes.UpgradeBatchNormPass(NEWEST + 1), "target_opset: opset"),
+    (lambda: passes.ConvertOpsetPass(NEWEST + 1), "target_opset: opset"),
     (lambda: replace(made.Options(), decompose="none"), "decompose: 'none' is not one of"),
 ]
 

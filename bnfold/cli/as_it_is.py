@@ -10,11 +10,11 @@ import click
 from bnfold.cli import tables
 from bnfold.errors import printable
 from bnfold.pipeline import formats
-from bnfold.pipeline.outcome import Outcome
+from bnfold.pipeline.outcome import ProcessedModel
 from bnfold.report.totals import size
 
 
-def show(outcome: Outcome, document: Mapping[str, Any]) -> None:
+def show(outcome: ProcessedModel, document: Mapping[str, Any]) -> None:
     """Print the file's facts, and its BatchNormalizations, on standard output."""
     from bnfold.diffing import facts
 

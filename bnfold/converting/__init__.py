@@ -38,7 +38,7 @@ def convert(
     Raises:
         MalformedModel: A value is read that nothing makes, or an operator has no inputs.
         Unsupported: The model is of an opset newer than the installed onnx knows, or holds training graphs.
-        UpgradeBlocked: Some nodes have no equivalent at the target, or a form that no version allows; all of
+        ConversionBlocked: Some nodes have no equivalent at the target, or a form that no version allows; all of
             them are listed.
     """
     from bnfold.converting.model import upgrade  # the table and its adapters, which folding alone needs nothing of

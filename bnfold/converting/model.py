@@ -18,7 +18,7 @@ from bnfold.converting.given import GivenModel
 from bnfold.converting.ir_version import FUNCTIONS_SINCE, SPARSE_SINCE, Wanted, ir_version_of, write_ir_version
 from bnfold.converting.machine_learning import convert_domain
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange, OperatorChange
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 from bnfold.ir import sparse
 from bnfold.ir.ordering import sort_nodes
 from bnfold.ir.value import shape_of
@@ -110,7 +110,7 @@ def upgrade(
             walk.graph(graph)
     note = convert_domain(walk, model, ml_opset)
     if walk.blockers:
-        raise UpgradeBlocked(_message(walk.blockers, before, goal), [*map(str, walk.blockers)], walk.places)
+        raise ConversionBlocked(_message(walk.blockers, before, goal), [*map(str, walk.blockers)], walk.places)
     walk.context.drop_replaced()
     if [graph for graph in (model.graph, *model.functions) if sort_nodes(graph)]:
         repairs = [*repairs, Repair("unsorted", "", "nodes stood before what they read: they are in order now")]

@@ -75,6 +75,7 @@ class Case:
         options: Those of the rewrite; None if the two models were given.
         report: What the rewrite did.
         seconds: What rewriting and verifying took, and will take again with other options of the rewrite.
+        progress: Told of each attempt.
     """
 
     verdict: Verdict
@@ -85,6 +86,7 @@ class Case:
     options: Options | None = None
     report: Report | None = None
     seconds: float = 0.0
+    progress: Callable[[str, int, int], None] = lambda *_: None
 
     @property
     def open_rows(self) -> list[Evidence]:
@@ -127,8 +129,10 @@ def _tried(case: Case, candidate: Candidate, until: float) -> Tried | None:
 
     Whatever else a trial raises is a bug of that option, and no reason to lose the verdict.
     """
+    log.info(__name__, "trying %s", shlex.join(candidate.words))
     try:
         with ends_at(until):
+            case.progress("next step", 0, 0)
             return case.attempt(candidate)
     except Exception as error:  # noqa: BLE001 - see above
         log.debug(__name__, "trial of %s: %r", shlex.join(candidate.words), error)
@@ -213,7 +217,7 @@ def _candidates(case: Case) -> Iterator[Candidate]:
         "disable": _without_rewrites,
         "tolerance": _tolerances,
     }
-    first = _FIRST.get(case.verdict.code, ()) if case.verdict.code is not None else ()
+    first = _FIRST.get(case.verdict.code, ())
     order = _FAILED if case.verdict.status == "failed" else dict.fromkeys((*first, *ways))
     for way in order:
         yield from ways[way](case)
@@ -329,7 +333,7 @@ def _other_options(case: Case) -> Iterator[Candidate]:
     if options is None or case.before is None:
         return
     wanted = {Code.SOME_DEFAULTS: ("freeze", "keep"), Code.UNFED: ("keep",)}
-    for choice in wanted.get(code, ()) if code is not None else ():
+    for choice in wanted.get(code, ()):
         if choice != options.overridable:
             other = replace(options, overridable=choice)  # type: ignore[arg-type] # two of its choices
             yield Candidate(("--overridable", choice), "verifies it", case.checks, other)

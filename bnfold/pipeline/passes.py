@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
@@ -10,7 +11,7 @@ from bnfold import analysis, converting, ir, log
 from bnfold.analysis.checking import checker_error
 from bnfold.analysis.shapes.stating import state_shapes
 from bnfold.converting.ir_version import FUNCTIONS_SINCE, SPARSE_SINCE, keep_ir_version, require_ir_version
-from bnfold.errors import Unsupported, UpgradeBlocked
+from bnfold.errors import ConversionBlocked, Unsupported
 from bnfold.ir import lifting
 from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.graph import state_opset
@@ -115,7 +116,7 @@ def prepare_folds(run: PassContext) -> None:
     for edit in edits:
         try:
             others = _folded_trial(run, run.freezes, edit)
-        except UpgradeBlocked as blocked:
+        except ConversionBlocked as blocked:
             run.report.notes.append(f"functions stay in which a BatchNormalization is left: {blocked}")
             continue
         if _share_left(others) < _share_left(events):
@@ -382,12 +383,27 @@ def rewrite(
     """Run all passes in place, but not the folds ``withheld``; ``runtime`` may be asked whether the model runs.
 
     Raises:
-        UpgradeBlocked, Unsupported, BadInput: A pass cannot convert or read the model, which is then to be discarded.
+        ConversionBlocked, Unsupported, BadInput: A pass cannot convert or read the model; it has to be discarded.
     """
     run = PassContext(model, options, Report(), progress or (lambda *_: None), withheld, runtime=runtime)
     with ir.utf8(model.label):
-        for step in READING if options.changes_nothing else PASSES:
+        steps = READING if options.changes_nothing else PASSES
+        for number, step in enumerate(steps):
+            run.progress("rewrite", number, len(steps))
+            before, started = _size(model), time.perf_counter()
             step(run)
-            log.debug(__name__, "pass %s done: %d BatchNormalizations met so far", step.__name__, len(run.events))
+            after, seconds = _size(model), time.perf_counter() - started
+            log.info(__name__, "pass %s: %s, %.3f s", step.__name__, _moved(before, after), seconds)
     log_decisions(run.report)
     return run.report
+
+
+def _size(model: ir.Model) -> tuple[int, int]:
+    """Return the opset and the number of nodes."""
+    return model.opset(), sum(len(graph.nodes) for graph in model.graphs())
+
+
+def _moved(before: tuple[int, int], after: tuple[int, int]) -> str:
+    """Say what a pass did to the opset and the number of nodes."""
+    opset, nodes = (f"{old} -> {new}" if old != new else f"{new}" for old, new in zip(before, after, strict=True))
+    return f"nodes {nodes}" if before[0] == after[0] else f"opset {opset}, nodes {nodes}"

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from importlib.util import find_spec
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from bnfold.errors import BadSetting
 from bnfold.settings.checked import Checked, about, documented
 
 LOWEST_IR_VERSION = 3
 """The first IR version whose files say their opset."""
+
+Opset: TypeAlias = int | Literal["keep", "latest", "lowest"] | None
+"""What an opset may be given as: a number, a word, or None for 15, unless the model is newer."""
+SAME = "target_opset"
+"""The value of `Options`' ``opset`` if it is not given: it says which field to read."""
 
 ONE_JOB: dict[str, Any] = {"constants": "keep", "no_simplify": True}
 """Options of commands and functions that do one thing: fold, convert, decompose."""
@@ -54,9 +59,9 @@ class Policy(Checked):
 @documented
 @dataclass(frozen=True, slots=True)
 class Options(Checked):
-    """What to do with a model."""
+    """What to do with a model. ``opset=`` is another name for ``target_opset=``, which is the one to read."""
 
-    target_opset: int | Literal["keep", "latest", "lowest"] | None = field(
+    target_opset: Opset = field(
         default=None,
         metadata=about(
             "Opset to convert the model to, up or down.",
@@ -233,8 +238,12 @@ class Options(Checked):
             low=1,
         ),
     )
+    opset: InitVar[Opset | Literal["target_opset"]] = field(default=SAME, kw_only=True)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, opset: Opset | Literal["target_opset"]) -> None:
+        if opset != SAME:
+            given = {"opset": opset} if self.target_opset is None else {"opset": opset, SAME: self.target_opset}
+            object.__setattr__(self, SAME, with_one_name(given)[SAME])
         Checked.__post_init__(self)
         _check_rewrites(self.disable)
         for tool in self.simplify:
@@ -285,9 +294,10 @@ def _check_rewrites(names: AbstractSet[str]) -> None:
 
 
 class OptionFields(TypedDict, total=False):
-    """The fields of `Options` as keywords; the same names, types and meanings."""
+    """The fields of `Options` as keywords, and ``opset``, another name for ``target_opset``."""
 
-    target_opset: int | Literal["keep", "latest", "lowest"] | None
+    target_opset: Opset
+    opset: Opset
     ir_version: int | Literal["auto", "keep"]
     ml_opset: int | None
     fix_shapes: Mapping[str, Sequence[int]]
@@ -309,6 +319,18 @@ class OptionFields(TypedDict, total=False):
     equalize: bool
     exchange: Literal["auto", "always"]
     step_seconds: int
+
+
+def with_one_name(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keywords with ``target_opset`` for ``opset``. Raises BadSetting if both are given, and differ."""
+    chosen = dict(fields)
+    if "opset" not in chosen:
+        return chosen
+    opset = chosen.pop("opset")
+    if chosen.setdefault(SAME, opset) != opset:
+        problem = f"{opset!r} and target_opset={chosen[SAME]!r} contradict each other: they are two names of one option"
+        raise BadSetting("opset", problem)
+    return chosen
 
 
 def simplified(options: Options, tools: bool | str | Sequence[str]) -> Options:

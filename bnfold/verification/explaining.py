@@ -95,7 +95,7 @@ class ComparedModels:
     @cached_property
     def renamed(self) -> dict[str, str]:
         """The original's names by those of the rewritten model's file, if they differ."""
-        found = {name: old for (_, name), (old, _) in self.scaled.items()}
+        found = {name: before.name for (_, name), before in self.scaled.items()}
         if self.given is self.after:
             return found
         for given, graph in zip(self.given.graphs(), self.after.graphs(), strict=False):
@@ -336,9 +336,9 @@ class _Explainer:
     def _scale(self, path: str, name: str) -> list[str]:
         if (path, name) not in self._models.scaled:
             return []
-        old, factors = self._models.scaled[path, name]
-        numbers = factors.numpy()
-        return [f"  it is {old!r} of the original, times factors from {numbers.min():.3g} to {numbers.max():.3g}"]
+        before = self._models.scaled[path, name]
+        low, high = before.factors.min(), before.factors.max()
+        return [f"  it is {before.name!r} of the original, times factors from {low:.3g} to {high:.3g}"]
 
     def _explained(self, name: str, row: Evidence, more: Sequence[str] = ()) -> Explained:
         where = f" in {row.graph}" if row.graph else ""

@@ -47,8 +47,9 @@ class Remedies:
             return self._reproduce(code, row)
         if code is None:
             return _OWN_RUNTIME
-        if code is Code.TIME and row is not None and row.data.get("verify_seconds", 0) > self.checks.verify_seconds:
-            return f"raise the limit with --verify-seconds {row.data['verify_seconds']}"
+        seconds = row.data.get("verify_seconds") if row is not None and code is Code.TIME else None
+        if isinstance(seconds, int | float) and seconds > self.checks.verify_seconds:
+            return f"raise the limit with --verify-seconds {seconds}"
         if row is not None and row.data.get("operator") and code in (Code.NO_KERNEL, Code.NOT_COMPUTED):
             return _operator_missing(code, row)
         body = self._body(row)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from bnfold import ir
 
-Scaled = Mapping[tuple[str, str], tuple[str, ir.Tensor]]
-"""By the path of a graph and the name of a value there: the name of what it was, and by which factors it is larger."""
+Scaled = Mapping[tuple[str, str], ir.ScaledValue]
+"""By the path of a graph and the name of a value there: what it was, and by which factors it is larger."""
 
 
 def unscaled(model: ir.Model, scaled: Scaled) -> ir.Model:
@@ -20,7 +20,8 @@ def unscaled(model: ir.Model, scaled: Scaled) -> ir.Model:
         return model
     copy = model.clone()
     graphs = {graph.path: graph for graph in copy.graphs()}
-    for (path, name), (old, factors) in scaled.items():
+    for (path, name), before in scaled.items():
+        old, factors = before.name, ir.Exact(before.dtype, before.factors)
         value = graphs[path].values.get(name) if path in graphs else None
         if value is None or value.producer is None or old in value.graph.values or not factors.numpy().all():
             continue

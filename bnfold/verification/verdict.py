@@ -9,7 +9,7 @@ from html import escape
 from typing import Any, Literal
 
 from bnfold.errors import brief, printable
-from bnfold.settings import to_json
+from bnfold.settings import Tolerance, to_json
 from bnfold.verification.claims import Evidence
 from bnfold.verification.codes import Code
 
@@ -159,7 +159,7 @@ class Verdict:
         notes: Further remarks.
         tolerance: The tolerance that was asked for.
         seconds: Time by phase.
-        code: What decided, for programs; `bnfold explain CODE` says what it means. None where nothing was compared.
+        code: What decided, for programs; `bnfold explain CODE` says what it means.
         ledger: All evidence, in the order in which it was found.
         next: What a caller can do about a result that is not verified; None if it was not asked for.
         explanation: What `VerifyOptions.explain` asks for; empty if nothing was asked.
@@ -176,8 +176,8 @@ class Verdict:
     localised: Location | None = None
     notes: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
-    tolerance: float | str | None = None
-    code: Code | None = None
+    tolerance: Tolerance | None = None
+    code: Code = field(kw_only=True)
     ledger: tuple[Evidence, ...] = ()
     next: NextStep | None = None
     explanation: tuple[Explained, ...] = ()

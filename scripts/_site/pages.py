@@ -83,7 +83,7 @@ def on_post_page(output: str, page: Any, config: Any) -> str:
 
 def _api() -> Iterator[str]:
     yield "# The Python interface\n\nThe functions return a `bnfold.Outcome`, `verify` a `bnfold.Verdict`.\n"
-    modules = {"passes", "pytorch", "errors"}
+    modules = {"passes", "pytorch", "errors", "types"}
     for name in sorted(set(bnfold.__all__) - modules, key=lambda name: (name[0].isupper(), name)):
         yield f"::: {getattr(bnfold, name).__module__}.{name}\n"
     for name in sorted(modules):

@@ -267,6 +267,8 @@ def test_nothing_is_undone_by_itself_and_what_no_option_mends_is_to_be_reproduce
     assert "please report this bug of bnfold" in told(result)
     with pytest.raises(VerificationFailed) as failed:
         bnfold.optimize(source)
+    assert failed.value.verdict is not None
+    assert failed.value.verdict.next is not None
     assert failed.value.verdict.next.tried is False
 
 
@@ -375,7 +377,7 @@ def test_options_of_the_rewrite_are_tried_by_code() -> None:
     def attempt(candidate: next_step.Candidate) -> Tried:
         seen.append(candidate.words)
         is_it = candidate.options is not None and candidate.options.overridable == "keep"
-        return Tried(Verdict("verified" if is_it else "unverified", "", "nothing"))
+        return Tried(Verdict("verified" if is_it else "unverified", "", "nothing", code=Code.UNFED))
 
     verdict = Verdict("unverified", "inputs are unused", "interface", code=Code.UNFED)
     proto = model(DENSE, {"w": W})
@@ -425,7 +427,8 @@ def test_two_rewrites_that_a_claim_names_are_left_out_together() -> None:
     def attempt(candidate: next_step.Candidate) -> Tried:
         disabled = candidate.options.disable if candidate.options is not None else frozenset()
         seen.append(disabled)
-        return Tried(Verdict("verified" if disabled >= names else "unverified", "", "nothing"), 2)
+        is_it = disabled >= names
+        return Tried(Verdict("verified" if is_it else "unverified", "", "nothing", code=Code.NOT_COMPUTED), 2)
 
     case = Case(verdict, VerifyOptions(), attempt, ir.load(proto), None, Options(), outcome.report)
     step = next_step.next_step(case)
@@ -494,7 +497,7 @@ def test_a_part_that_differs_in_models_that_agree_is_to_be_explained() -> None:
 def test_no_sizes_are_tried_that_take_much_memory() -> None:
     text = '<ir_version: 8, opset_import: ["": 15]> g (float[6,A,B,C] x) => (float[6,A,B,C] y) { y = Relu (x) }'
     before = ir.load(onnx.parser.parse_model(text).SerializeToString())
-    verdict = Verdict("unverified", "it is so", "nothing")
+    verdict = Verdict("unverified", "it is so", "nothing", code=Code.NO_FIT)
     case = Case(verdict, VerifyOptions(), lambda _: Tried(verdict), before, before)
     tried = [candidate.checks.inputs["x"] for candidate in next_step._sizes(case)]
     assert tried

@@ -134,7 +134,13 @@ def test_a_verified_verdict_asks_for_nothing(tmp_path: Path) -> None:
 
 def test_a_trial_that_verifies_is_preferred() -> None:
     verdict = Verdict("unverified", "", "nothing", code=Code.HIDDEN)
-    case = Case(verdict, VerifyOptions(), lambda _: Tried(Verdict("verified", "", "float64")), model(), model())
+    case = Case(
+        verdict,
+        VerifyOptions(),
+        lambda _: Tried(Verdict("verified", "", "float64", code=Code.TESTED)),
+        model(),
+        model(),
+    )
     step = next_step(case)
     assert step is not None
     assert (step.tried, step.options) == (True, ("--samples", "8"))

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Upgraded = Callable[..., Any]
@@ -41,7 +41,7 @@ def test_branches(
     if not differ:
         assert lowered(source, 10, feeds=feeds).ops == ["Cast", "If", "Shape"]
         return
-    with pytest.raises(UpgradeBlocked, match=r"its branches may make different shapes \('p' and 'q'\)"):
+    with pytest.raises(ConversionBlocked, match=r"its branches may make different shapes \('p' and 'q'\)"):
         upgraded(source, 10, compare=False)
 
 
@@ -93,12 +93,12 @@ def test_axes_that_one_branch_drops_or_adds(
 def test_an_axis_that_may_be_empty(upgraded: Upgraded) -> None:
     """Before opset 14, a Reshape to 0 means the size of the same place, which may be another one."""
     reason = "has branches of different axes, and axis 3 of 'r' may be empty"
-    with pytest.raises(UpgradeBlocked, match=reason):
+    with pytest.raises(ConversionBlocked, match=reason):
         upgraded(viewing("Squeeze (r, j)", "Identity (r)"), 9, compare=False)
 
 
 def test_there_is_no_compress_before_opset_9(upgraded: Upgraded) -> None:
-    with pytest.raises(UpgradeBlocked, match="which needs the Compress of opset 9"):
+    with pytest.raises(ConversionBlocked, match="which needs the Compress of opset 9"):
         upgraded(viewing("Squeeze (r, j)", "Identity (r)", "n, 3, 1, 5"), 8, compare=False)
 
 
@@ -106,5 +106,5 @@ def test_a_branch_that_is_missing(upgraded: Upgraded) -> None:
     source = viewing("Squeeze (r, j)", "Identity (r)", "n, 3, 1, 5")
     (node,) = [node for node in source.graph.node if node.op_type == "If"]
     del node.attribute[1:]
-    with pytest.raises(UpgradeBlocked, match="does not have a then_branch and an else_branch"):
+    with pytest.raises(ConversionBlocked, match="does not have a then_branch and an else_branch"):
         upgraded(source, 9, compare=False)

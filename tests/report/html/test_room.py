@@ -17,6 +17,7 @@ import bnfold
 from bnfold.report.html import html as render
 from bnfold.report.html import plots
 from bnfold.verification import Verdict
+from bnfold.verification.codes import Code
 from bnfold.verification.verdict import NextStep, OutputRow
 from tests.conftest import MODELS
 from tests.report.html.reports import report
@@ -124,14 +125,14 @@ def outputs(count: int, name: str = "y") -> tuple[OutputRow, ...]:
 
 def test_a_verdict_in_a_notebook() -> None:
     step = NextStep("--samples 8 verifies <it>", ("--samples", "8"), tried=True)
-    found = Verdict("unverified", "a <b> part", "nothing", outputs(30, "<script>"), next=step)
+    found = Verdict("unverified", "a <b> part", "nothing", outputs(30, "<script>"), next=step, code=Code.HIDDEN)
     text = found._repr_html_()
     assert "<script>" not in text
     assert text.count("<tr>") == 21
     assert "10 more outputs" in text
     assert "next: --samples 8 verifies &lt;it&gt;" in text
-    assert "<table" not in Verdict("verified", "", "structure")._repr_html_()
-    assert len(Verdict("failed", "x" * 100_000, "float64")._repr_html_()) < 3000
+    assert "<table" not in Verdict("verified", "", "structure", code=Code.SAME)._repr_html_()
+    assert len(Verdict("failed", "x" * 100_000, "float64", code=Code.DIFFERS)._repr_html_()) < 3000
 
 
 def test_a_report_in_a_notebook() -> None:
@@ -167,6 +168,6 @@ def test_what_is_printed_fits_a_screen(tmp_path: Path) -> None:
         *(outcome, outcome.report, verdict, step, bnfold.diff(many, outcome.to_proto()), bnfold.diff(many, many)),
         *(bnfold.Options(), bnfold.VerifyOptions(), bnfold.Policy(), *verdict.ledger, *verdict.explanation),
         *(*verdict.outputs, *outcome.report.batchnorms, bnfold.inspect(many)),
-        Verdict("unverified", "a long reason " * 500, "nothing", next=NextStep("give inputs " * 500)),
+        Verdict("unverified", "a long reason " * 500, "nothing", next=NextStep("give inputs " * 500), code=Code.HIDDEN),
     ]
     assert {type(thing).__name__: screen(thing) for thing in things if screen(thing) > 23} == {}
