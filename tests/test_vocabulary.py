@@ -116,6 +116,7 @@ def heads(line: str) -> list[str]:
 def test_explain_knows_statuses_states_and_names_of_the_json_form() -> None:
     words = {*STATES, *get_args(OfMany), *get_args(OfSteps), *get_args(How), *get_args(Verdict), *IN_WORDS, *WORDS}
     words |= {*VOCABULARY, *OTHER_FORMS, *tables.OUTCOME, "inference", "training", "spelled-out"}
+    words |= {"note", "next", "load", "rewrite", "write", "verify", "next step"}  # of the last lines of a run
     for word in words:
         facts = explanation.explained(word)
         assert [*explanation.lines(facts)], word

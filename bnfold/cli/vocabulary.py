@@ -73,6 +73,13 @@ _COLUMNS = {
     ),
     "int8 per channel": "Signal to noise of the weight in int8, in dB, with a factor for each channel; more is better.",
     "time": "Seconds that the step took, verification included.",
+    "note": "A remark on what was decided, or left, on the way; --verbose lists all of them.",
+    "repair": "What the file left open or said wrongly, and what was read in its place; no number changes.",
+    "load": "Seconds in which the file was read, without its weights.",
+    "rewrite": "Seconds in which the graph was converted, folded and simplified; also, one change of that kind.",
+    "write": "Seconds in which the result was written, before it is put in place.",
+    "verify": "Seconds in which the result was compared with the original.",
+    "next step": "Seconds in which options were tried that might verify the result.",
     "initializer": "A constant that the model stores beside the nodes, and not in a node of the operator Constant.",
 }
 _VERIFICATION = {
@@ -96,6 +103,8 @@ _VERIFICATION = {
         "in front of it, and both go on with the original's values."
     ),
     "tolerance": "The error that --tolerance allows, as a share of each output's largest number.",
+    "begins at": "A value that differs, while nothing that it is computed from does.",
+    "another scale": "A value inside that only has another factor and shift in each channel, as folding leaves it.",
     "next": "What to type, or what to do, about a result that is not verified. `tried` options do verify it.",
     "lowest opset": "The lowest opset that every node of this model can be converted to.",
     "equal bit for bit": "The result of this rewrite is the same number in every bit.",
@@ -108,6 +117,9 @@ VOCABULARY: Mapping[str, str] = {**_STATES, **_STATUSES, **_COLUMNS, **_VERIFICA
 OTHER_FORMS: Mapping[str, str] = {
     **IN_WORDS,
     "affines": "affine",
+    "notes": "note",
+    "repairs": "repair",
+    "rewrites": "rewrite",
     "samples": "sample",
     "parts": "part",
     "changes": "change",
