@@ -25,6 +25,7 @@ from bnfold.pipeline.arguments import open_source, options_of, process_source, s
 from bnfold.pipeline.formats import Progress
 from bnfold.pipeline.outcome import Outcome
 from bnfold.settings import ONE_JOB, OptionFields, Options, OutputOptions, Tolerance, VerifyOptions, simplified
+from bnfold.settings.python_words import in_python_words
 from bnfold.verification import Verdict
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ Output: TypeAlias = str | os.PathLike[str] | None
 """Where a result goes; None to keep it in memory."""
 
 
+@in_python_words()
 def optimize(
     source: Source,
     output: Output = None,
@@ -91,6 +93,7 @@ def optimize(
     return process_source(source, output, simplified(chosen, simplify), verify, progress)
 
 
+@in_python_words()
 def fold(
     source: Source,
     output: Output = None,
@@ -121,6 +124,7 @@ def fold(
     return process_source(source, output, options_of(options, defaults), verify, progress)
 
 
+@in_python_words()
 def upgrade(
     source: Source,
     output: Output = None,
@@ -153,6 +157,7 @@ def upgrade(
     return process_source(source, output, options_of(options, defaults), verify, progress)
 
 
+@in_python_words()
 def convert(
     source: Source,
     output: Output = None,
@@ -191,6 +196,7 @@ def convert(
     return process_source(source, output, chosen, verify, progress)
 
 
+@in_python_words()
 def decompose(
     source: Source,
     output: Output = None,
@@ -199,7 +205,7 @@ def decompose(
     progress: Progress | None = None,
     **options: Unpack[OptionFields],
 ) -> Outcome:
-    """Spell every BatchNormalization out as primitive operators, folding nothing; the opset stays unless asked for.
+    """Write every BatchNormalization as primitive operators, folding nothing; the opset stays unless asked for.
 
     Args:
         source: As for `optimize`.
@@ -221,6 +227,7 @@ def decompose(
     return process_source(source, output, options_of(options, defaults), verify, progress)
 
 
+@in_python_words()
 def inspect(
     source: Source,
     *,
@@ -251,6 +258,7 @@ def inspect(
     return process_source(source, None, chosen, VerifyOptions(depth="none"), progress)
 
 
+@in_python_words()
 def verify(
     before: Source,
     after: Source,
@@ -293,6 +301,7 @@ def _within(tolerance: Tolerance | None, checks: VerifyOptions) -> VerifyOptions
     return checks if tolerance is None else replace(checks, tolerance=tolerance)
 
 
+@in_python_words()
 def diff(
     before: Source, after: Source, *, values: bool | None = None, options: VerifyOptions | None = None
 ) -> dict[str, Any]:
@@ -322,6 +331,7 @@ def diff(
     return diffing.diff(old, new, values=values, checks=settings_of(VerifyOptions, options, "options"))
 
 
+@in_python_words()
 def run(
     source: str | os.PathLike[str],
     output: str | os.PathLike[str],
