@@ -211,7 +211,7 @@ def machine_trouble(error: BaseException | None) -> str:
 
 
 def warn_renamed(old: str, new: str) -> None:
-    """Warn whoever asks a module for ``old``, a name that is ``new`` now (docs/stability.md)."""
+    """Warn a caller that asks a module for ``old``, a name that is ``new`` now (docs/stability.md)."""
     import warnings
 
     warnings.warn(f"{old} is called {new} now; the old name works until bnfold 0.3", DeprecationWarning, stacklevel=3)

@@ -25,7 +25,7 @@ def open_source(source: Any, name: str = "source") -> formats.Source:
         return Path(source)
     if isinstance(source, bytes | onnx.ModelProto):
         return source
-    onnx_ir = sys.modules.get("onnx_ir")  # whoever has such a model has imported it
+    onnx_ir = sys.modules.get("onnx_ir")  # a caller that has such a model has imported it
     if onnx_ir is not None:
         model = source if isinstance(source, onnx_ir.Model) else getattr(source, "model", None)
         if isinstance(model, onnx_ir.Model):
