@@ -11,6 +11,7 @@ from typing import Any
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.constants import known_shape
+from bnfold.ir.shapes.types import is_inferred
 from bnfold.ir.traits import FACTOR, OTHER_PRODUCTS
 
 MANY_NODES = 5_000
@@ -125,7 +126,7 @@ def _products(node: ir.Node) -> Products | None:
     except BnfoldError:  # an attribute whose value only a caller knows
         return None
     sizes = tuple(sorted(dim for dim in dims or () if isinstance(dim, str)))
-    if dims is None or None in dims or any(size.startswith("unk__") for size in sizes):
+    if dims is None or None in dims or any(map(is_inferred, sizes)):
         return None
     if 0 in dims:  # which is what exporters write for a size that they do not know
         return None
