@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import partial
 
 from bnfold import converting, ir, log
-from bnfold.converting.ir_version import FUNCTIONS_SINCE, SPARSE_SINCE, keep_ir_version, require_ir_version
+from bnfold.converting.ir_version import FUNCTIONS_SINCE, SPARSE_SINCE, explain_ir_version, keep_ir_version, require_ir_version
 from bnfold.errors import Unsupported, UpgradeBlocked
 from bnfold.ir import lifting
 from bnfold.ir.checking import checker_error
@@ -324,6 +324,8 @@ def set_ir_version(run: PassContext) -> None:
         run.report.notes.extend(require_ir_version(run.model, wanted))
     elif wanted == "keep":
         keep_ir_version(run.model, run.report.ir_before)
+    elif run.options.target_opset is not None:
+        run.report.notes.extend(explain_ir_version(run.model))
     run.report.ir_after = run.model.proto.ir_version
 
 
