@@ -7,7 +7,13 @@ from fractions import Fraction
 from functools import partial
 
 from bnfold import converting, ir, log
-from bnfold.converting.ir_version import FUNCTIONS_SINCE, SPARSE_SINCE, explain_ir_version, keep_ir_version, require_ir_version
+from bnfold.converting.ir_version import (
+    FUNCTIONS_SINCE,
+    SPARSE_SINCE,
+    explain_ir_version,
+    keep_ir_version,
+    require_ir_version,
+)
 from bnfold.errors import Unsupported, UpgradeBlocked
 from bnfold.ir import lifting
 from bnfold.ir.checking import checker_error

@@ -112,7 +112,7 @@ def _illegal(before: onnx.ModelProto, after: onnx.ModelProto, case: Case) -> str
 
 
 def _types_need(graph: onnx.GraphProto) -> int:
-    """Return the IR version that the types of inputs, outputs and weights came with: a lower opset may not read them."""
+    """Return the IR version that the types of inputs, outputs and weights need, also of those that nothing reads."""
     infos = (*graph.input, *graph.output, *graph.value_info)
     numbers = [*(info.type.tensor_type.elem_type for info in infos), *(held.data_type for held in graph.initializer)]
     names = map(onnx.TensorProto.DataType.Name, numbers)
