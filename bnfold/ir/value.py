@@ -233,8 +233,9 @@ class Value:
 
 
 def shape_of(kind: onnx.TypeProto | None) -> tuple[Dim, ...] | None:
-    """Return the dims a type annotation gives; None where it gives no rank, or a size below zero, which means nothing.
+    """Return the dims that a type annotation gives; None if it gives no rank.
 
+    A size of 0 counts as unknown: some exporters write it for a dynamic one. A size below zero means nothing.
     A rank that nothing can run is a damaged file's, and counts as unknown.
     """
     if kind is None or not kind.tensor_type.HasField("shape"):
@@ -245,8 +246,7 @@ def shape_of(kind: onnx.TypeProto | None) -> tuple[Dim, ...] | None:
 
 def _dim(message: onnx.TensorShapeProto.Dimension) -> Dim:
     size: int = message.dim_value
-    is_size = size > 0 or (size == 0 and message.HasField("dim_value"))
-    return size if is_size else message.dim_param or None
+    return size if size > 0 else message.dim_param or None
 
 
 def moves_ones(order: Sequence[int], dims: Dims) -> bool:
