@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 
-from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, numpy_type
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import skip
@@ -48,7 +48,7 @@ def find_cast_like(node: ir.Node, known: Proven) -> Plan | None:
 
     A constant that only says the type stays: no input would show that its number has no effect.
     """
-    to = known.dtype(node.input(1)) if ir.constant(node.input(1)) is None else None
+    to = known.dtype(node.input(1)) if analysis.constant(node.input(1)) is None else None
     if to not in _EXACT and to not in _BITS and to != TP.BOOL:  # for smaller floats, an attribute says how to overflow
         return None
     return Respell(rewrites.CAST_LIKE, node, "Cast", [node.input(0)], {"to": to})

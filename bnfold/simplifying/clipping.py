@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, numpy_type
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import skip
@@ -87,6 +87,6 @@ def _number(value: ir.Value | None) -> Number | None:
     """Return the number that a constant of one element is."""
     if value is None or not value.holds_constant or value.stored_bytes > _MOST_BYTES:
         return None
-    held = ir.constant(value)
+    held = analysis.constant(value)
     number: Number | None = held.numpy().item() if held is not None and held.size == 1 else None
     return number

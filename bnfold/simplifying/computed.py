@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.errors import BnfoldError
-from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import InMemory, numpy_type
 from bnfold.report import rewrites
 from bnfold.simplifying.plan import Store
@@ -28,7 +28,7 @@ def find_computed(graph: ir.Graph, known: Proven, room: Room, disabled: frozense
     quantized: set[ir.Value] = set()
     # An operator of another domain cannot be evaluated, so a constant among its inputs could not be verified.
     followed = () if any(node.domain for node in graph.model.nodes()) else ("Shape", "Size")
-    with ir.evaluated_once(graph.model):
+    with analysis.evaluated_once(graph.model):
         for node in graph.nodes:
             if node.op_type in QUANTIZING or (
                 not node.is_op(*followed) and any(value in quantized for value in node.inputs)
@@ -73,5 +73,5 @@ def _stored(node: ir.Node, value: ir.Value, known: Proven) -> Store | None:
     if told is not None and (numbers := told.numbers) is not None:
         array = np.array(numbers, numpy_type(told.dtype)).reshape(told.dims)
         return Store(rewrites.SHAPE_STORED, node, InMemory(told.dtype, array))
-    held = ir.constant(value)
+    held = analysis.constant(value)
     return Store(rewrites.RESULT_STORED, node, held) if held is not None else None

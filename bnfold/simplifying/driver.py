@@ -8,9 +8,9 @@ from functools import partial
 from typing import NamedTuple
 
 from bnfold import ir
+from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.analysis.traits import RESHAPING, STATES
 from bnfold.errors import BnfoldError
-from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.ir.traits import RESHAPING, STATES
 from bnfold.report.events import Report
 from bnfold.semantics.neutral import OPERATORS
 from bnfold.simplifying import unread

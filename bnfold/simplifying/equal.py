@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.traits import DRAWING
 from bnfold.ir.elements import RAW_TYPES
 from bnfold.ir.tensor import Array
-from bnfold.ir.traits import DRAWING
 from bnfold.report import rewrites
 from bnfold.simplifying.computed import QUANTIZING
 from bnfold.simplifying.plan import Unite, can_replace
@@ -61,7 +61,7 @@ def _key(value: ir.Value | None) -> Hashable:
 
 def _content(value: ir.Value | None) -> ir.Tensor | None:
     """Return what a stored constant holds; of texts the places in memory would be compared."""
-    held = ir.constant(value) if value is not None and value.tensor_proto is not None else None
+    held = analysis.constant(value) if value is not None and value.tensor_proto is not None else None
     return held if held is not None and held.dtype in RAW_TYPES else None
 
 

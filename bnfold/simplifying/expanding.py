@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.ir.traits import BROADCASTING
+from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.analysis.traits import BROADCASTING
 from bnfold.ir.value import Dim, Dims
 from bnfold.report import rewrites
 from bnfold.simplifying.plan import Plan, Respell

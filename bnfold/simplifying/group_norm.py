@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, Array
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import same_dims
@@ -69,7 +69,7 @@ def _matched(node: ir.Node) -> Matched | None:
 
 def _constants(matched: Matched, rank: int, channels: int, groups: int) -> tuple[Array, Array] | None:
     """Return the scale and bias of each channel, those of its group in them; None if they are not constant."""
-    scale, bias = (ir.constant(matched.norm.input(slot)) for slot in (1, 2))
+    scale, bias = (analysis.constant(matched.norm.input(slot)) for slot in (1, 2))
     factor, shift = (_by_channel(held, rank, channels) for held in (matched.gamma, matched.beta))
     if scale is None or bias is None or factor is None or shift is None or not scale.size == bias.size == groups:
         return None
@@ -90,7 +90,7 @@ def _operands(node: ir.Node | None, op_type: str) -> tuple[ir.Node | None, ir.Te
     """Return the producer, of this operator, of one operand of a node, and the other operand, a constant."""
     if node is not None and len(node.inputs) == 2:
         for made, other in (node.inputs, node.inputs[::-1]):
-            producer, held = _only_producer(made, op_type), ir.constant(other)
+            producer, held = _only_producer(made, op_type), analysis.constant(other)
             if producer is not None and held is not None:
                 return producer, held
     return None, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.value import Dim
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import integers

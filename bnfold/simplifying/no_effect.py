@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, Array
 from bnfold.ir.value import Dim
 from bnfold.report import rewrites
@@ -44,7 +44,7 @@ def find_dropout(node: ir.Node, _: Proven) -> Plan | None:
     if node.graph.opset() < 7:
         return skip(node, rewrites.DROPOUT) if node.attr("is_test", 0) else None
     if training is not None:
-        held = ir.constant(training)
+        held = analysis.constant(training)
         if held is None or held.dtype != TP.BOOL or held.size != 1 or held.numpy().any():
             return None
     return skip(node, rewrites.DROPOUT)
@@ -83,7 +83,7 @@ def store_target(node: ir.Node, slot: int, target: list[Dim], attrs: Mapping[str
     """Plan to store the integers at ``slot`` as a constant, unless they are one."""
     value = node.input(slot)
     sizes = [item for item in target if isinstance(item, int)]
-    if value is None or ir.constant(value) is not None or len(sizes) < len(target):
+    if value is None or analysis.constant(value) is not None or len(sizes) < len(target):
         return None
     inputs = [*node.inputs[:slot], integers(sizes), *node.inputs[slot + 1 :]]
     known = rewrites.SIZE_KNOWN.of(node.op_type)
@@ -107,7 +107,7 @@ def find_neutral(node: ir.Node, known: Proven) -> Plan | None:
     for slot, source in enumerate(node.inputs):
         if source is None or not returns_operand(node, slot, known.dtype(source)) or not can_skip(node, source):
             continue
-        others = [ir.constant(other) for place, other in enumerate(node.inputs) if place != slot]
+        others = [analysis.constant(other) for place, other in enumerate(node.inputs) if place != slot]
         if all(held is None or _keeps_dims(known.dims(source), held.dims) for held in others):
             return LeaveOut(rewrites.NEUTRAL.of(node.op_type), node, source)
     return None
@@ -124,7 +124,7 @@ def _keeps_dims(dims: tuple[Dim, ...] | None, other: tuple[int, ...]) -> bool:
 def find_chosen(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to read the operand that a Where chooses everywhere, if it has the shape of the result."""
     condition = node.input(0)
-    if condition is None or condition.stored_bytes > _MOST_BYTES or (held := ir.constant(condition)) is None:
+    if condition is None or condition.stored_bytes > _MOST_BYTES or (held := analysis.constant(condition)) is None:
         return None
     chosen = held.numpy()
     if not chosen.size or chosen.any() != chosen.all():
@@ -155,7 +155,7 @@ def find_concat(node: ir.Node, _: Proven) -> Plan | None:
 
 def _is_empty(value: ir.Value | None, axis: int | None) -> bool:
     """Whether a value is a constant that has no elements, and no more than that along ``axis``."""
-    held = ir.constant(value) if value is not None and value.holds_constant and not value.stored_bytes else None
+    held = analysis.constant(value) if value is not None and value.holds_constant and not value.stored_bytes else None
     if held is None or axis is None or not -len(held.dims) <= axis < len(held.dims):
         return False
     return [place for place, size in enumerate(held.dims) if size == 0] == [axis % len(held.dims)]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.tensor import FLOATS, TP, numpy_type
 from bnfold.report import rewrites
 from bnfold.simplifying.parameters import numbers
@@ -110,7 +110,7 @@ def _filling(pad: ir.Node) -> int | float | None:
         return stated
     if pad.input(2) is None:
         return 0
-    held = ir.constant(pad.input(2))
+    held = analysis.constant(pad.input(2))
     stated = held.numpy().item() if held is not None and held.size == 1 else math.nan
     return None if math.isnan(stated) else stated
 
@@ -140,7 +140,7 @@ def _is_never_negative(value: ir.Value | None, known: Proven) -> bool:
         bounds = [node.attr("min", -math.inf), node.attr("max", math.inf)]
         for place, bound in enumerate((node.input(1), node.input(2))):
             if bound is not None:
-                held = ir.constant(bound)
+                held = analysis.constant(bound)
                 bounds[place] = held.numpy().item() if held is not None and held.size == 1 else math.nan
         return all(bound >= 0 for bound in bounds)
     return node.is_op("Relu")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.forms import form_of
 from bnfold.ir.schemas import schema_of, version_at
-from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import Array
 from bnfold.report.rewrites import Rewrite
 from bnfold.simplifying.plan import Operand, Respell, can_respell

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.tensor import Array
 from bnfold.ir.value import Dim
 from bnfold.report import rewrites
@@ -57,7 +57,7 @@ def _gathered(node: ir.Node, rank: int | None) -> tuple[Array, int] | None:
     value, axis = node.input(1), int(node.attr("axis", 0))
     if value is None or not value.holds_constant or value.stored_bytes > _MOST_BYTES:
         return None
-    held = ir.constant(value)
+    held = analysis.constant(value)
     if held is None or held.size != 1 or (axis < 0 and rank is None):
         return None
     return held.numpy(), axis + (rank or 0) if axis < 0 else axis

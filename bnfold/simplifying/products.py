@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.analysis.traits import RESHAPING
 from bnfold.ir.tensor import TP, Array
-from bnfold.ir.traits import RESHAPING
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import integers
 from bnfold.simplifying.parameters import numbers, respelled
@@ -33,7 +33,7 @@ def find_addition(node: ir.Node, known: Proven) -> Plan | None:
 
 def _gemm(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Proven) -> Plan | None:
     x, weight = first.input(0), first.input(1)
-    columns, held = known.dims(weight), ir.constant(bias)
+    columns, held = known.dims(weight), analysis.constant(bias)
     if columns is None or len(columns) != 2 or held is None or held.dims not in ((columns[1],), (1, columns[1])):
         return None
     if known.dtype(x) not in _TYPES or not known.dtype(weight) == held.dtype == known.dtype(x):
@@ -99,7 +99,7 @@ def _convolution(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Pr
 
 def _vector(bias: ir.Value | None, channels: int, known: Proven) -> Operand:
     """Return the elements of a bias along one axis: of a constant, or what a Reshape puts beside axes of size 1."""
-    if (held := ir.constant(bias)) is not None:
+    if (held := analysis.constant(bias)) is not None:
         array: Array = held.numpy().reshape(channels)
         return array
     reshape = bias.producer if bias is not None else None

@@ -4,17 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.ir.shapes.products import factors, named
-from bnfold.ir.traits import RESHAPING
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.analysis.shapes.products import factors, named
+from bnfold.analysis.traits import REDUCING, RESHAPING
 from bnfold.ir.value import Dim
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import integers, same_dims, store_target
 from bnfold.simplifying.parameters import numbers, respelled
-from bnfold.simplifying.plan import LeaveOut, Plan, can_skip, only_above
-from bnfold.simplifying.reducing import find_reduction
+from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_skip, only_above
 from bnfold.simplifying.transposing import keeps_order
+
+
+def find_reduction(node: ir.Node, known: Proven) -> Plan | None:
+    """Plan a reduction that keeps its axes in place of one before Unsqueeze, or that drops them before Squeeze."""
+    keeps, first = node.is_op("Unsqueeze"), only_above(node)
+    if not node.is_op("Squeeze", "Unsqueeze") or first is None or not first.has_trait(REDUCING):
+        return None
+    if bool(first.attr("keepdims", 1)) == keeps:
+        return None
+    reduced, other, dims = numbers(first, "axes", known), numbers(node, "axes", known), known.dims(first.input(0))
+    if not reduced or not other or len(reduced) != len(other) or _places(reduced, dims) != _places(other, dims):
+        return None  # of as many axes, negative ones count from the same rank
+    attrs = {name: first.attr(name) for name in first.attrs} | {"keepdims": int(keeps)}
+    joined = rewrites.REDUCTION_AXES.of(first.op_type, node.op_type)
+    return Respell(joined, node, first.op_type, first.inputs, attrs)
+
+
+def _places(axes: list[int], dims: tuple[Dim, ...] | None) -> set[int]:
+    """Return axes counted from the front, where the rank is known."""
+    return {axis + len(dims) if axis < 0 and dims is not None else axis for axis in axes}
+
 
 _FAR = 8
 """Such nodes in a row that are looked at."""
@@ -102,7 +122,7 @@ def _at(dims: Sequence[Dim] | None, place: int) -> Dim:
 
 def _stored_target(node: ir.Node, known: Proven) -> Plan | None:
     """Plan to store the target of a Reshape that is computed from dynamic sizes."""
-    if node.op_type != "Reshape" or ir.constant(node.input(1)) is not None:
+    if node.op_type != "Reshape" or analysis.constant(node.input(1)) is not None:
         return None
     target, source = _target(node, known), known.dims(node.input(0))
     if target is None:

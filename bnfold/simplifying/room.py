@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bnfold import ir
-from bnfold.ir.traits import WEIGHTED
+from bnfold.analysis.traits import WEIGHTED
 from bnfold.report import totals
 from bnfold.report.growth import WORTH
 from bnfold.simplifying.plan import Respell, Store

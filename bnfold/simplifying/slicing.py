@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import find_same_shape, integers, same_dims, skip
 from bnfold.simplifying.parameters import numbers, respelled

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.ir.traits import STATES
-from bnfold.ir.zeros import is_idle_state
+from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.analysis.traits import STATES
+from bnfold.analysis.zeros import is_idle_state
 from bnfold.report import rewrites
 from bnfold.simplifying.plan import Plan, Respell
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.ir.traits import RESHAPING
+from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.analysis.traits import RESHAPING
 from bnfold.ir.value import Dim, moves_ones
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import skip

@@ -9,7 +9,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from _fuzz.builder import Array, Builder
-from bnfold.ir.quantizing import spread
+from bnfold.analysis.quantizing import spread
 
 KINDS = (
     (TensorProto.INT8, 10, 127), (TensorProto.UINT8, 10, 127), (TensorProto.INT8, 13, 127),

@@ -14,9 +14,9 @@ from jsonschema import Draft202012Validator
 
 import bnfold
 from bnfold import ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.cli.commands import main
 from bnfold.errors import VerificationFailed
-from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.pipeline import passes
 from bnfold.pipeline.context import PassContext
 from bnfold.report.rewrites import NAMED, Rewrite

@@ -9,7 +9,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
-from bnfold.ir.shapes.types import is_inferred
+from bnfold.ir.types import is_inferred
 
 
 def of_one_shape(conversion: NodeConversion) -> None:
