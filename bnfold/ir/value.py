@@ -189,13 +189,17 @@ class Value:
 
     @property
     def shape(self) -> tuple[Dim, ...] | None:
-        """The dims as far as they are known; None for an unknown rank."""
+        """The dims as far as they are known; None for an unknown rank.
+
+        A declared size of 0 is an unknown one: some exporters write it for a dynamic size.
+        """
         if self.tensor_proto is not None:
             tensor = self.tensor
             return tensor.dims if tensor and len(tensor.dims) <= MAX_RANK else None
         kind = self.graph.types.get(self.name)
         if kind is not self._described:  # an annotation is replaced, never edited; reading it takes longer than a fold
-            self._described, self._dims = kind, shape_of(kind)
+            dims = shape_of(kind)
+            self._described, self._dims = kind, None if dims is None else tuple(dim or None for dim in dims)
         return self._dims
 
     @property
@@ -233,9 +237,8 @@ class Value:
 
 
 def shape_of(kind: onnx.TypeProto | None) -> tuple[Dim, ...] | None:
-    """Return the dims that a type annotation gives; None if it gives no rank.
+    """Return the dims a type annotation gives; None where it gives no rank, or a size below zero, which means nothing.
 
-    A size of 0 counts as unknown: some exporters write it for a dynamic one. A size below zero means nothing.
     A rank that nothing can run is a damaged file's, and counts as unknown.
     """
     if kind is None or not kind.tensor_type.HasField("shape"):
@@ -246,7 +249,8 @@ def shape_of(kind: onnx.TypeProto | None) -> tuple[Dim, ...] | None:
 
 def _dim(message: onnx.TensorShapeProto.Dimension) -> Dim:
     size: int = message.dim_value
-    return size if size > 0 else message.dim_param or None
+    is_size = size > 0 or (size == 0 and message.HasField("dim_value"))
+    return size if is_size else message.dim_param or None
 
 
 def moves_ones(order: Sequence[int], dims: Dims) -> bool:

@@ -42,7 +42,7 @@ def test_replacing_leaves_outputs_alone() -> None:
 
 @pytest.mark.parametrize(
     ("dims", "expected"),
-    [((2, "N", None), (2, "N", None)), ((), ()), ((0, -1, 5), (None, None, 5))],
+    [((2, "N", None), (2, "N", None)), ((), ()), ((0, -1, 5), (0, None, 5))],
 )
 def test_shapes_of_annotations(dims: tuple[int | str | None, ...], expected: tuple[object, ...]) -> None:
     kind = helper.make_tensor_type_proto(1, dims)
