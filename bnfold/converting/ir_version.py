@@ -72,6 +72,13 @@ def require_ir_version(model: ir.Model, wanted: int) -> list[str]:
     return notes
 
 
+def explain_ir_version(model: ir.Model) -> list[str]:
+    """Return a note if the model uses something that came with a later IR version than its opset."""
+    needed, what = max(_needs(model))
+    usual = max(LOWEST, ir_version_of(model.opset("")))
+    return [f"IR version {needed}, and not {usual}: {what} came with it"] if needed > usual else []
+
+
 def keep_ir_version(model: ir.Model, before: int) -> None:
     """Set ``ir_version`` to what it was ``before``, or to the lowest that has what the model uses."""
     model.proto.ir_version = max(before, ir_version_in_use(model))

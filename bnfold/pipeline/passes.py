@@ -10,7 +10,13 @@ from functools import partial
 from bnfold import analysis, converting, ir, log
 from bnfold.analysis.checking import checker_error
 from bnfold.analysis.shapes.stating import state_shapes
-from bnfold.converting.ir_version import FUNCTIONS_SINCE, SPARSE_SINCE, keep_ir_version, require_ir_version
+from bnfold.converting.ir_version import (
+    FUNCTIONS_SINCE,
+    SPARSE_SINCE,
+    explain_ir_version,
+    keep_ir_version,
+    require_ir_version,
+)
 from bnfold.errors import ConversionBlocked, Unsupported
 from bnfold.ir import lifting
 from bnfold.ir.fixing import fix_inputs
@@ -326,6 +332,8 @@ def set_ir_version(run: PassContext) -> None:
         run.report.notes.extend(require_ir_version(run.model, wanted))
     elif wanted == "keep":
         keep_ir_version(run.model, run.report.ir_before)
+    elif run.options.target_opset is not None:
+        run.report.notes.extend(explain_ir_version(run.model))
     run.report.ir_after = run.model.proto.ir_version
 
 

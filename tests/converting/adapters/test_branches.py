@@ -18,7 +18,7 @@ def branching(text: Text, then: str, other: str) -> str:
     """Return a model that returns the shape of what one of two branches makes."""
     body = f"c = Cast <to = 9> (b) v = If (c) <then_branch = t () => (float[] p) {{ p = {then} }}, "
     body += f"else_branch = e () => (float[] q) {{ q = {other} }}> y = Shape (v)"
-    return text(11, "float[1, 3, 1, n] x, int64 b", body, outputs="int64[] y")
+    return text(11, "float[1, 3, 1, n] x, bool[n] m, int64 b", body, outputs="int64[] y")
 
 
 @pytest.mark.parametrize("b", [0, 1])
@@ -27,6 +27,9 @@ def branching(text: Text, then: str, other: str) -> str:
     [
         ("Relu (x)", "Abs (x)", False),
         ("Squeeze <axes = [0]> (x)", "Squeeze <axes = [0]> (x)", False),
+        ("Compress <axis = 3> (x, m)", "Compress <axis = 3> (x, m)", False),  # sizes that inference names, each anew
+        ("Compress <axis = 3> (x, m)", "Identity (x)", True),  # one that it names, beside one of the file
+        ("Compress <axis = 3> (x, m)", "Squeeze (x)", True),
         ("Concat <axis = 1> (x, x)", "Identity (x)", True),
         ("Squeeze (x)", "Identity (x)", True),
         ("Squeeze <axes = [0]> (x)", "Squeeze <axes = [2]> (x)", True),
@@ -37,7 +40,7 @@ def test_branches(
     lowered: Lowered, upgraded: Lowered, text: Text, then: str, other: str, b: int, *, differ: bool
 ) -> None:
     source = branching(text, then, other)
-    feeds = {"x": np.ones((1, 3, 1, 2), np.float32), "b": np.array(b, np.int64)}
+    feeds = {"x": np.ones((1, 3, 1, 2), np.float32), "m": np.array([True, False]), "b": np.array(b, np.int64)}
     if not differ:
         assert lowered(source, 10, feeds=feeds).ops == ["Cast", "If", "Shape"]
         return
