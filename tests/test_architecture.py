@@ -27,6 +27,7 @@ ROOMS = (
     "converting",
     "folding",
     "equalize",
+    "channels",
     "decomposing",
     "simplifying",
     "interop",

@@ -257,6 +257,27 @@ def reduce(run: PassContext) -> None:
         lift_constants(run)  # some weights are Constant nodes
 
 
+def remove_channels(run: PassContext) -> None:
+    """Take out channels that compute nothing, and reduce again, until neither changes anything.
+
+    After folding, which makes filters of zeros.
+    """
+    if run.options.no_simplify:
+        return
+    from bnfold import channels
+
+    for _ in range(MAX_REDUCTIONS):
+        live = run.live()
+        with run.folding():
+            has_changed = channels.remove_channels(run.model, run.report, run.options.disable)
+        if not has_changed:
+            break
+        converting.leave_old_ir(run.model)
+        run.follow_moved(live, ())
+        fold_affines(run)
+        reduce(run)
+
+
 def lift_constants(run: PassContext) -> None:
     """Turn Constant nodes into initializers. After the rewrites, because some fold into Constant nodes.
 
@@ -355,8 +376,8 @@ def check(run: PassContext) -> None:
 
 PASSES: tuple[Callable[[PassContext], object], ...] = (
     describe, fix_shapes, choose_overridable, normalise, repair, prepare_folds, remove_unread, raise_opset,
-    remove_unread, decide_branches, fold_affines, lower_opset, tell_training, decompose, reduce, tell_newer_opsets,
-    remove_dead_nodes, set_ir_version, check,
+    remove_unread, decide_branches, fold_affines, lower_opset, tell_training, decompose, reduce, remove_channels,
+    tell_newer_opsets, remove_dead_nodes, set_ir_version, check,
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from bnfold.errors import printable
 from bnfold.ir.cut import Cut
 from bnfold.ir.tensor import Tensor
 from bnfold.report.growth import Growth
-from bnfold.report.other_events import EqualizeEvent, RewriteCount, SimplifyEvent, counted
+from bnfold.report.other_events import ChannelEvent, EqualizeEvent, RewriteCount, SimplifyEvent, counted
 from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, reason_to_json, sentence
 from bnfold.report.rewrites import CONSTANT_STORED, Rewrite, conversion
 from bnfold.report.totals import Totals
@@ -163,6 +163,7 @@ class Report:
         repairs: Decisions about what the file left open, or said wrongly.
         notes: Anything else that a user should know.
         equalized: What became of the channels behind each layer, where equalising was asked for.
+        channels: Layers that lost channels which compute nothing.
         simplified: What simplifying did to which node.
         folding: What else was rewritten, each time: folds, merges, decompositions.
         wrong_rewrites: Simplifications that were left out because the result differed, which is a bug of bnfold.
@@ -194,6 +195,7 @@ class Report:
     repairs: list[Repair] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     equalized: list[EqualizeEvent] = field(default_factory=list)
+    channels: list[ChannelEvent] = field(default_factory=list)
     simplified: list[SimplifyEvent] = field(default_factory=list)
     folding: list[Rewrite] = field(default_factory=list)
     wrong_rewrites: list[Rewrite] = field(default_factory=list)
@@ -350,6 +352,7 @@ class Report:
             "repairs": [repair.to_json() for repair in self.repairs],
             "notes": list(self.notes),
             "equalized": [event.to_json() for event in self.equalized],
+            "channels": [event.to_json() for event in self.channels],
             "simplified": [event.to_json() for event in self.simplified],
             "rewrites": [row.to_json() for row in self.rewrites],
             "wrong_rewrites": [{"name": each.name, "title": each.title} for each in self.wrong_rewrites],

@@ -91,3 +91,22 @@ class EqualizeEvent:
             "passed": list(self.passed),
             "reason": reason_to_json(self.reason, self.detail),
         }
+
+
+class ChannelEvent(NamedTuple):
+    """A layer that lost channels: how many it made before, and makes after; 0 if a constant took its place."""
+
+    name: str
+    graph: str
+    operator: str
+    before: int
+    after: int
+
+    def __str__(self) -> str:
+        """One line, for logs."""
+        left = f"{self.before} → {self.after}" if self.after else f"{self.before} → a constant"
+        return printable(f"channels removed: {self.operator} {self.name}: {left}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row of the report's ``channels``."""
+        return self._asdict()

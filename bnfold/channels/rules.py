@@ -1,0 +1,794 @@
+"""What each operator does with channels: it passes them on, combines them, makes or reads them with a weight.
+
+An operator that is not here, or has another form, lets none of its inputs' channels go.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.channels.activations import NARY, UNARY, product
+from bnfold.channels.analysis import (
+    NOT_FOLLOWED,
+    Analysis,
+    ConstantOperand,
+    Grouped,
+    Ids,
+    Keeps,
+    Layer,
+    Passes,
+    Reader,
+    Rule,
+    Track,
+)
+from bnfold.channels.zeros import Weight, weighted_sum
+from bnfold.ir.elements import FLOATS, Bools, Float64
+from bnfold.ir.evaluators import INTEGERS
+from bnfold.ir.value import Dim, Dims
+from bnfold.semantics.batchnorm import DEFAULT_EPSILON
+
+BROADCASTS = 7
+"""The first opset whose arithmetic broadcasts by itself."""
+
+
+def _integers(node: ir.Node, slot: int, attribute: str = "") -> list[int] | None:
+    """Return constant integers of an attribute or an input; None without either. Raises Passes for computed ones."""
+    if attribute and node.has_attr(attribute):
+        return [int(number) for number in node.attr(attribute)]
+    value = node.input(slot)
+    if value is None:
+        return None
+    tensor = ir.constant(value)
+    if tensor is None or tensor.dtype not in INTEGERS:
+        raise Passes(NOT_FOLLOWED)
+    return [int(number) for number in tensor.numpy().reshape(-1)]
+
+
+def _axis(node: ir.Node, name: str, default: int, rank: int) -> int:
+    axis = int(node.attr(name, default))
+    if not -rank <= axis < rank:
+        raise Passes(NOT_FOLLOWED)
+    return axis % rank
+
+
+def _set_integers(node: ir.Node, slot: int, attribute: str, numbers: Sequence[int]) -> None:
+    """Write integers where the node has them."""
+    if attribute and node.has_attr(attribute):
+        node.set_attr(attribute, list(numbers))
+        return
+    old = node.input(slot)
+    kind, hint = np.int64, f"{node.label}_{node.op_type.lower()}"
+    if old is not None and (tensor := ir.constant(old)) is not None:
+        kind, hint = tensor.numpy().dtype.type, old.name
+    node.set_input(slot, node.graph.add_constant(hint, np.array(numbers, dtype=kind)))
+
+
+# -- element by element
+
+
+def _unary(analysis: Analysis, node: ir.Node) -> None:
+    if any(value is not None for value in node.outputs[1:]) or (node.is_op("Dropout") and not _is_idle(node)):
+        raise Passes(NOT_FOLLOWED)
+    track = analysis.track(node.input(0))
+    function = UNARY[node.op_type](node)
+    with np.errstate(all="ignore"):
+        constant = function(track.constant)
+    if node.is_op("Cast") and not {analysis.dtype(node.input(0)), analysis.dtype(node.output(0))} <= FLOATS:
+        constant = np.full_like(constant, np.nan)
+    analysis.make(node.output(0), track._replace(constant=constant))
+
+
+def _is_idle(node: ir.Node) -> bool:
+    """Whether a Dropout is not in training mode."""
+    mode = ir.constant(node.input(2)) if node.input(2) is not None else None
+    return node.graph.opset() >= BROADCASTS and (node.input(2) is None or (mode is not None and not mode.numpy().any()))
+
+
+def _clip(analysis: Analysis, node: ir.Node) -> None:
+    track = analysis.track(node.input(0))
+    constant = track.constant
+    for slot, name, cut in ((1, "min", np.fmax), (2, "max", np.fmin)):
+        bound = node.input(slot)
+        limit = float(node.attr(name)) if node.has_attr(name) else None
+        if bound is not None:
+            tensor = ir.constant(bound)
+            if bound in analysis.tracks or (tensor is not None and tensor.size != 1):
+                raise Passes(NOT_FOLLOWED)
+            limit = float(tensor.float64().reshape(())) if tensor is not None else math.nan
+        if limit is not None:
+            constant = np.where(np.isnan(constant) | np.isnan(limit), np.nan, cut(constant, limit))
+    analysis.make(node.output(0), track._replace(constant=constant))
+
+
+def _nary(analysis: Analysis, node: ir.Node) -> None:
+    """Combine operands, whose channels go together."""
+    if node.graph.opset() < BROADCASTS or any(value is None for value in node.inputs):
+        raise Passes(NOT_FOLLOWED)
+    made = node.output(0)
+    dims = analysis.dims(made)
+    tracks = _operand_tracks(analysis, node, dims)
+    first = next(iter(tracks.values()), None)
+    if first is None or any(track.axes != first.axes for track in tracks.values()):
+        raise Passes(NOT_FOLLOWED)
+    axes, ids = first.axes, first.ids
+    constants: list[Float64] = []
+    for slot, value in enumerate(node.inputs):
+        if slot in tracks:
+            analysis.link(ids, tracks[slot].ids)
+            constants.append(tracks[slot].constant)
+        elif ir.constant(value) is not None:
+            constants.append(analysis.spread(node, slot, axes, ids, len(dims)))
+        else:
+            own = (1,) * (len(dims) - len(analysis.dims(value))) + analysis.dims(value)
+            if any(own[axis] != 1 for axis in axes):
+                analysis.blocked.append(ids.reshape(-1))  # other channels, of which nothing is known
+            constants.append(np.full(ids.shape, np.nan))
+    with np.errstate(all="ignore"):
+        constant = NARY[node.op_type](*constants)
+    analysis.make(made, Track(axes, ids, np.broadcast_to(constant, ids.shape)))
+    for slot, track in tracks.items():
+        others = [analysis.dims(value) for other, value in enumerate(node.inputs) if other != slot]
+        dtype = analysis.dtype(node.inputs[slot])
+        if dtype and track.is_constant and len(axes) == 1 and _makes(others, dims):
+            analysis.operands.append(ConstantOperand(node, slot, track, len(dims), dtype))
+
+
+def _operand_tracks(analysis: Analysis, node: ir.Node, dims: Dims) -> dict[int, Track]:
+    """Return the channels of operands by slot, along the axes of the result, of ``dims``."""
+    found: dict[int, Track] = {}
+    for slot, value in enumerate(node.inputs):
+        track = analysis.tracks.get(value) if value is not None else None
+        if track is None:
+            continue
+        shift = len(dims) - len(analysis.dims(value))
+        axes = tuple(axis + shift for axis in track.axes)
+        if track.ids.size == 1:  # one number for all channels
+            analysis.block(value)
+        elif any(dims[axis] != size for axis, size in zip(axes, track.ids.shape, strict=True)):
+            raise Passes(NOT_FOLLOWED)
+        else:
+            found[slot] = track._replace(axes=axes)
+    return found
+
+
+def _makes(shapes: Sequence[Dims], dims: Dims) -> bool:
+    """Whether operands of these shapes alone are broadcast to these dims."""
+    return None not in dims and any(shape == dims for shape in shapes)
+
+
+def _batchnorm(analysis: Analysis, node: ir.Node) -> None:
+    if node.graph.opset() < 9 or any(value is not None for value in node.outputs[1:]) or node.attr("training_mode", 0):
+        raise Passes(NOT_FOLLOWED)
+    track = _only_axis(analysis, node, 1)
+    scale, bias, mean, variance = (analysis.vector(node, slot, track.ids) for slot in (1, 2, 3, 4))
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(variance + float(node.attr("epsilon", DEFAULT_EPSILON)))
+        constant = product(track.constant - mean, factor) + bias
+    analysis.make(node.output(0), track._replace(constant=constant))
+
+
+def _instancenorm(analysis: Analysis, node: ir.Node) -> None:
+    track = _only_axis(analysis, node, 1)
+    scale, bias = (analysis.vector(node, slot, track.ids) for slot in (1, 2))
+    analysis.make(node.output(0), track._replace(constant=np.where(scale == 0, bias, np.nan)))
+
+
+def _only_axis(analysis: Analysis, node: ir.Node, axis: int, slot: int = 0) -> Track:
+    """Return the channels of an input along one axis. Raises Passes if they lie elsewhere."""
+    value = node.input(slot)
+    track = analysis.track(value)
+    if track.axes == (axis,):
+        return track
+    size = analysis.dims(value)[axis]
+    if not isinstance(size, int):
+        raise Passes(NOT_FOLLOWED)
+    return analysis.collapsed(value, axis, size)
+
+
+# -- windows and spatial operators
+
+
+def _is_padded(node: ir.Node, window: Sequence[int]) -> bool:
+    mode = node.attr("auto_pad", "NOTSET")
+    if mode not in ("NOTSET", "VALID"):
+        return any(size != 1 for size in window)
+    return mode == "NOTSET" and any(node.attr("pads") or ())
+
+
+def _pool(analysis: Analysis, node: ir.Node) -> None:
+    if any(value is not None for value in node.outputs[1:]):
+        raise Passes(NOT_FOLLOWED)
+    track = _only_axis(analysis, node, 1)
+    constant = track.constant
+    if node.is_op("AveragePool"):
+        window = node.attr("kernel_shape")
+        counts = node.attr("count_include_pad", 0) and (_is_padded(node, window) or node.attr("ceil_mode", 0))
+        constant = np.where((constant == 0) | (not counts), constant, np.nan)
+    analysis.make(node.output(0), track._replace(constant=constant))
+
+
+def _resize(analysis: Analysis, node: ir.Node) -> None:
+    value = node.input(0)
+    rank = len(analysis.dims(value))
+    track = analysis.track(value)
+    before, after = analysis.dims(value), analysis.dims(node.output(0))
+    extrapolates = node.attr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+    is_old = node.is_op("Upsample") or node.graph.opset() < 11
+    slot = None if is_old else 3
+    scales = ir.constant(node.input(1 if is_old else 2))
+    named = node.attr("axes")
+    places = [int(axis) % rank for axis in named] if named else list(range(rank))
+    sizes = _integers(node, slot) if slot is not None and node.input(slot) is not None else None
+    if sizes is None:
+        numbers = (
+            node.attr("scales")
+            if node.has_attr("scales")
+            else scales.float64().tolist()
+            if scales is not None
+            else None
+        )
+        if numbers is None or len(numbers) != len(places):
+            raise Passes(NOT_FOLLOWED)
+        if any(number != 1 for axis, number in zip(places, numbers, strict=True) if axis in track.axes):
+            raise Passes(NOT_FOLLOWED)
+    elif node.attr("keep_aspect_ratio_policy", "stretch") != "stretch" or len(sizes) != len(places):
+        raise Passes(NOT_FOLLOWED)
+    if any(before[axis] != after[axis] for axis in track.axes):
+        raise Passes(NOT_FOLLOWED)
+    # Beyond the borders another number may be put.
+    analysis.make(node.output(0), track._replace(constant=np.where(extrapolates, np.nan, track.constant)))
+    if sizes is not None and any(axis in track.axes for axis in places):
+        analysis.edits.append(partial(_edit_counts, node, 3, "", track, places))
+
+
+def _edit_counts(node: ir.Node, slot: int, attribute: str, track: Track, places: Sequence[int], keeps: Keeps) -> None:
+    """Write new sizes along the axes of a track; ``places`` are the axes that the integers are about."""
+    numbers = _integers(node, slot, attribute)
+    assert numbers is not None, "they were read"
+    left = kept_along(track, keeps)
+    fresh = [left[track.axes.index(axis)].size if axis in track.axes and old > 0 else old
+             for axis, old in zip(places, numbers, strict=True)]  # fmt: skip
+    if fresh != numbers:
+        _set_integers(node, slot, attribute, fresh)
+
+
+def kept_along(track: Track, keeps: Keeps) -> list[Ids]:
+    """Return the places that stay along each axis of a track, whose channels that stay form a grid."""
+    mask = keeps(track.ids)
+    axes = range(mask.ndim)
+    return [np.flatnonzero(mask.any(tuple(other for other in axes if other != axis))) for axis in axes]
+
+
+def _pad(analysis: Analysis, node: ir.Node) -> None:
+    value = node.input(0)
+    rank, track = len(analysis.dims(value)), analysis.track(value)
+    if node.graph.opset() < 2 or node.input(3) is not None:
+        raise Passes(NOT_FOLLOWED)
+    pads = _integers(node, 1, "pads")
+    if pads is None or len(pads) != 2 * rank or any(pads[axis] or pads[axis + rank] for axis in track.axes):
+        raise Passes(NOT_FOLLOWED)
+    constant = track.constant
+    if node.attr("mode", "constant") == "constant" and any(pads):
+        fill = float(node.attr("value", 0.0))
+        if node.input(2) is not None:
+            tensor = ir.constant(node.input(2))
+            fill = float(tensor.float64().reshape(())) if tensor is not None else math.nan
+        constant = np.where(constant == fill, constant, np.nan)
+    analysis.make(node.output(0), track._replace(constant=constant))
+
+
+def _reduction(analysis: Analysis, node: ir.Node) -> None:
+    """Pass the channels of a reduction over other axes; a mean or an extreme of one number is that number."""
+    value = node.input(0)
+    rank, track = len(analysis.dims(value)), analysis.track(value)
+    axes = _integers(node, 1, "axes")
+    if not axes:
+        raise Passes(NOT_FOLLOWED)
+    gone = {axis % rank for axis in axes}
+    if not gone.isdisjoint(track.axes):
+        raise Passes(NOT_FOLLOWED)
+    keeps = node.attr("keepdims", 1)
+    moved = tuple(axis if keeps else axis - sum(other < axis for other in gone) for axis in track.axes)
+    keeps_numbers = node.is_op("ReduceMean", "ReduceMax", "ReduceMin")
+    constant = np.where((track.constant == 0) | keeps_numbers, track.constant, np.nan)
+    analysis.make(node.output(0), Track(moved, track.ids, constant))
+
+
+# -- what moves elements
+
+
+def _concat(analysis: Analysis, node: ir.Node) -> None:
+    made = node.output(0)
+    dims = analysis.dims(made)
+    axis = _axis(node, "axis", 1, len(dims))
+    tracks = [analysis.tracks.get(value) if value is not None else None for value in node.inputs]
+    axes = next((track.axes for track in tracks if track is not None), None)
+    if axes is None:
+        raise Passes(NOT_FOLLOWED)
+    if axis not in axes:
+        _stack(analysis, made, [track for track in tracks if track is not None and track.axes == axes], len(tracks))
+        return
+    if axes != (axis,):
+        raise Passes(NOT_FOLLOWED)
+    parts: list[Track] = []
+    for slot, (value, track) in enumerate(zip(node.inputs, tracks, strict=True)):
+        size = analysis.dims(value)[axis]
+        if not isinstance(size, int) or (track is not None and track.axes != axes):
+            raise Passes(NOT_FOLLOWED)
+        if track is None and ir.constant(value) is not None:
+            ids = analysis.fresh((size,))
+            parts.append(Track(axes, ids, analysis.spread(node, slot, axes, ids, len(dims))))
+        else:
+            parts.append(analysis.fixed(size) if track is None else track)
+    ids, constant = np.concatenate([part.ids for part in parts]), np.concatenate([part.constant for part in parts])
+    analysis.make(made, Track(axes, ids, constant))
+    analysis.edits.append(partial(_edit_concat, node, parts))
+
+
+def _stack(analysis: Analysis, made: ir.Value | None, tracks: Sequence[Track], count: int) -> None:
+    """Put values beside each other along another axis than that of their channels, which go together."""
+    if len(tracks) < count:
+        raise Passes(NOT_FOLLOWED)
+    first = tracks[0]
+    for track in tracks[1:]:
+        analysis.link(first.ids, track.ids)
+    same = np.all([track.constant == first.constant for track in tracks], axis=0)
+    analysis.make(made, first._replace(constant=np.where(same, first.constant, np.nan)))
+
+
+def _edit_concat(node: ir.Node, parts: Sequence[Track], keeps: Keeps) -> None:
+    """Leave out operands that lose all their channels."""
+    left = [value for value, part in zip(node.inputs, parts, strict=True) if keeps(part.ids).any()]
+    if len(left) < len(node.inputs):
+        node.set_inputs(left)
+
+
+def _split(analysis: Analysis, node: ir.Node) -> None:
+    value = node.input(0)
+    track = analysis.track(value)
+    dims = analysis.dims(value)
+    axis = _axis(node, "axis", 0, len(dims))
+    if axis not in track.axes:
+        for made in node.outputs:
+            analysis.make(made, track)
+        return
+    sizes = [analysis.dims(made)[axis] for made in node.outputs]
+    known = [size for size in sizes if isinstance(size, int)]
+    if track.axes != (axis,) or len(known) != len(sizes) or sum(known) != track.ids.size:
+        raise Passes(NOT_FOLLOWED)
+    if node.input(1) is not None:
+        _integers(node, 1)
+    ends = np.cumsum([0, *known]).tolist()
+    parts = [Track(track.axes, track.ids[start:end], track.constant[start:end]) for start, end in pairwise(ends)]
+    for made, part in zip(node.outputs, parts, strict=True):
+        analysis.make(made, part)
+    analysis.edits.append(partial(_edit_split, node, parts))
+
+
+_SPLIT_INPUT, _SPLIT_COUNT = 13, 18
+"""The opsets since which the sizes of a Split are an input, and since which their number is an attribute."""
+
+
+def _edit_split(node: ir.Node, parts: Sequence[Track], keeps: Keeps) -> None:
+    sizes = [int(keeps(part.ids).sum()) for part in parts]
+    if sizes == [part.ids.size for part in parts]:
+        return
+    if node.graph.opset() < _SPLIT_INPUT:
+        node.set_attr("split", sizes)
+        return
+    node.del_attr("num_outputs")
+    _set_integers(node, 1, "", sizes)
+
+
+def _slice(analysis: Analysis, node: ir.Node) -> None:
+    value = node.input(0)
+    track, dims = analysis.track(value), analysis.dims(value)
+    starts, ends = _integers(node, 1, "starts"), _integers(node, 2, "ends")
+    if starts is None or ends is None:
+        raise Passes(NOT_FOLLOWED)
+    axes = _integers(node, 3, "axes")
+    steps = _integers(node, 4) if node.input(4) is not None else None
+    places = [axis % len(dims) for axis in axes] if axes is not None else list(range(len(starts)))
+    if len({*places}) < len(places):
+        raise Passes(NOT_FOLLOWED)
+    ids, constant = track.ids, track.constant
+    for index, axis in enumerate(places):
+        if axis not in track.axes:
+            continue
+        place = track.axes.index(axis)
+        size = track.ids.shape[place]
+        start, end, _ = slice(starts[index], ends[index]).indices(size)
+        if (steps is not None and steps[index] != 1) or start >= end:
+            raise Passes(NOT_FOLLOWED)
+        cut = (*[slice(None)] * place, slice(start, end))
+        ids, constant = ids[cut], constant[cut]
+    analysis.make(node.output(0), Track(track.axes, ids, constant))
+    if any(axis in track.axes for axis in places):
+        analysis.edits.append(partial(_edit_slice, node, track, places))
+
+
+def _edit_slice(node: ir.Node, track: Track, places: Sequence[int], keeps: Keeps) -> None:
+    starts, ends = _integers(node, 1, "starts"), _integers(node, 2, "ends")
+    assert starts is not None, "they were read"
+    assert ends is not None, "they were read"
+    if keeps(track.ids).all():
+        return
+    left, fresh = kept_along(track, keeps), ([*starts], [*ends])
+    for index, axis in enumerate(places):
+        if axis in track.axes:
+            kept = left[track.axes.index(axis)]
+            start, end, _ = slice(starts[index], ends[index]).indices(track.ids.shape[track.axes.index(axis)])
+            fresh[0][index], fresh[1][index] = int((kept < start).sum()), int((kept < end).sum())
+    if fresh[0] != starts:
+        _set_integers(node, 1, "starts", fresh[0])
+    if fresh[1] != ends:
+        _set_integers(node, 2, "ends", fresh[1])
+
+
+def _gather(analysis: Analysis, node: ir.Node) -> None:
+    value = node.input(0)
+    track, dims = analysis.track(value), analysis.dims(value)
+    axis = _axis(node, "axis", 0, len(dims))
+    indices = ir.constant(node.input(1))
+    if indices is None or len(indices.dims) != 1:
+        raise Passes(NOT_FOLLOWED)
+    if axis not in track.axes:
+        analysis.make(node.output(0), track)
+        return
+    if track.axes != (axis,):
+        raise Passes(NOT_FOLLOWED)
+    places = indices.numpy().astype(np.int64)
+    if places.size == 0 or (places < -track.ids.size).any():
+        raise Passes(NOT_FOLLOWED)
+    places = np.where(places < 0, places + track.ids.size, places)
+    part = Track(track.axes, track.ids[places], track.constant[places])
+    analysis.make(node.output(0), part)
+    analysis.edits.append(partial(_edit_gather, node, track, places))
+
+
+def _edit_gather(node: ir.Node, track: Track, places: Ids, keeps: Keeps) -> None:
+    mask = keeps(track.ids)
+    numbers = np.cumsum(mask) - 1
+    kept = places[mask[places]]
+    if not mask.all():
+        _set_integers(node, 1, "", numbers[kept].tolist())
+
+
+def _transpose(analysis: Analysis, node: ir.Node) -> None:
+    value = node.input(0)
+    track, rank = analysis.track(value), len(analysis.dims(value))
+    order = [int(axis) for axis in node.attr("perm") or range(rank - 1, -1, -1)]
+    if sorted(order) != list(range(rank)):
+        raise Passes(NOT_FOLLOWED)
+    new = [order.index(axis) for axis in track.axes]
+    by_place = sorted(range(len(new)), key=new.__getitem__)
+    ids, constant = track.ids.transpose(by_place), track.constant.transpose(by_place)
+    analysis.make(node.output(0), Track(tuple(sorted(new)), ids, constant))
+
+
+def _reshape(analysis: Analysis, node: ir.Node) -> None:
+    """Follow channels through a Reshape, Flatten, Squeeze or Unsqueeze, by the sizes in front of and behind it."""
+    value, made = node.input(0), node.output(0)
+    track, before, after = analysis.track(value), analysis.dims(value), analysis.dims(made)
+    if node.is_op("Reshape") and _integers(node, 1, "shape") is None:
+        raise Passes(NOT_FOLLOWED)
+    found = _through(track, before, after)
+    analysis.make(made, found)
+    if node.is_op("Reshape"):
+        analysis.edits.append(partial(_edit_target, node, track, found, after))
+
+
+def _edit_target(node: ir.Node, source: Track, made: Track, dims: Dims, keeps: Keeps) -> None:
+    """Write the sizes that a Reshape makes now: counts of channels, and those that it copies from such a count."""
+    numbers = _integers(node, 1, "shape")
+    assert numbers is not None, "they were read"
+    if keeps(made.ids).all():
+        return
+    left = dict(zip(made.axes, kept_along(made, keeps), strict=True))
+    is_copied = [size == 0 and axis in source.axes for axis, size in enumerate(numbers)]
+    fresh = [
+        left[axis].size if axis in left and size >= 0 else dims[axis] if is_copied[axis] else size
+        for axis, size in enumerate(numbers)
+    ]
+    _set_integers(node, 1, "shape", [size for size in fresh if isinstance(size, int)])
+
+
+def _through(track: Track, before: Dims, after: Dims) -> Track:
+    """Return the channels behind a reshape. Raises Passes where they are mixed with sizes that are not known."""
+    axes: list[int] = []
+    ids, constant = track.ids, track.constant
+    done = 0
+    for old, new in _blocks(before, after):
+        own = [axis for axis in track.axes if axis in old]
+        if not own:
+            continue
+        sizes, targets = _static(before[axis] for axis in old), _static(after[axis] for axis in new)
+        # Blow up to all axes of the block, then give it the new ones.
+        lead, tail = ids.shape[:done], ids.shape[done + len(own) :]
+        shape = [size if axis in own else 1 for axis, size in zip(old, sizes, strict=True)]
+        ones, full, reshaped = (*lead, *shape, *tail), (*lead, *sizes, *tail), (*lead, *targets, *tail)
+        ids = np.broadcast_to(ids.reshape(ones), full).reshape(reshaped)
+        constant = np.broadcast_to(constant.reshape(ones), full).reshape(reshaped)
+        axes += new
+        done += len(new)
+    if not axes:
+        raise Passes(NOT_FOLLOWED)
+    return _varying(Track(tuple(axes), ids, constant))
+
+
+def _static(sizes: Iterable[Dim]) -> list[int]:
+    """Return sizes that are numbers. Raises Passes for others."""
+    known = [*sizes]
+    numbers = [size for size in known if isinstance(size, int)]
+    if len(numbers) < len(known):
+        raise Passes(NOT_FOLLOWED)
+    return numbers
+
+
+def _varying(track: Track) -> Track:
+    """Leave out axes along which all channels are the same."""
+    axes, ids, constant = list(track.axes), track.ids, track.constant
+    for place in reversed(range(len(axes))):
+        if len(axes) == 1:
+            break
+        if (ids == ids.take([0], place)).all():
+            first = constant.take([0], place)
+            same = (constant == first) | (np.isnan(constant) & np.isnan(first))
+            if same.all():
+                ids, constant = ids.take([0], place).squeeze(place), first.squeeze(place)
+                del axes[place]
+    return Track(tuple(axes), ids, constant)
+
+
+def _blocks(before: Dims, after: Dims) -> list[tuple[list[int], list[int]]]:
+    """Return which axes of the one shape become which of the other. Raises Passes where sizes do not tell."""
+    blocks: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(before) and j < len(after) and before[i] == after[j] and before[i] is not None:
+        blocks.append(([i], [j]))
+        i, j = i + 1, j + 1
+    tail: list[tuple[list[int], list[int]]] = []
+    end, stop = len(before), len(after)
+    while end > i and stop > j and before[end - 1] == after[stop - 1] and before[end - 1] is not None:
+        end, stop = end - 1, stop - 1
+        tail.insert(0, ([end], [stop]))
+    if not all(isinstance(size, int) for size in (*before[i:end], *after[j:stop])):
+        return [*blocks, (list(range(i, end)), list(range(j, stop))), *tail]
+    while i < end or j < stop:
+        sizes, targets = [*before[i : min(i + 1, end)]], [*after[j : min(j + 1, stop)]]
+        while _product(sizes) != _product(targets) or not sizes or not targets:
+            if i + len(sizes) >= end and j + len(targets) >= stop:
+                break
+            few = _product(sizes) < _product(targets)
+            if (few and i + len(sizes) < end) or j + len(targets) >= stop:
+                sizes.append(before[i + len(sizes)])
+            else:
+                targets.append(after[j + len(targets)])
+        old, new = list(range(i, i + len(sizes))), list(range(j, j + len(targets)))
+        i, j = i + len(sizes), j + len(targets)
+        blocks.append((old, new))
+    return [*blocks, *tail]
+
+
+def _product(sizes: Sequence[Dim]) -> int:
+    return math.prod(size for size in sizes if isinstance(size, int))
+
+
+def _shape(analysis: Analysis, node: ir.Node) -> None:
+    """Let the sizes of other axes be asked for."""
+    value = node.input(0)
+    track, rank = analysis.track(value), len(analysis.dims(value))
+    start, end, _ = slice(int(node.attr("start", 0)), int(node.attr("end", rank))).indices(rank)
+    told = list(range(start, end))
+    made = node.output(0)
+    if made is None or made.is_output:
+        raise Passes(NOT_FOLLOWED)
+    for consumer, slot in made.uses:
+        if consumer.is_op("Gather") and slot == 0 and consumer.graph is node.graph:
+            indices = ir.constant(consumer.input(1))
+            asked = [] if indices is None else [told[int(each)] for each in indices.numpy().reshape(-1)]
+            if indices is None or any(axis in track.axes for axis in asked):
+                raise Passes(NOT_FOLLOWED)
+        elif not any(axis in track.axes for axis in told):
+            continue
+        else:
+            raise Passes(NOT_FOLLOWED)
+
+
+def _depth_to_space(analysis: Analysis, node: ir.Node) -> None:
+    track = _only_axis(analysis, node, 1)
+    squared = int(node.attr("blocksize")) ** 2
+    if node.is_op("SpaceToDepth"):
+        analysis.make(node.output(0), Track((1,), np.tile(track.ids, squared), np.tile(track.constant, squared)))
+        return
+    order = (squared, -1) if node.attr("mode", "DCR") == "DCR" else (-1, squared)
+    ids, constant = track.ids.reshape(order), track.constant.reshape(order)
+    if order[0] == -1:
+        ids, constant = ids.T, constant.T
+    for line in ids[1:]:
+        analysis.link(ids[0], line)
+    same = (constant == constant[0]).all(0)
+    analysis.make(node.output(0), Track((1,), ids[0], np.where(same, constant[0], np.nan)))
+
+
+# -- weights
+
+
+def _conv(analysis: Analysis, node: ir.Node) -> None:
+    weight = analysis.weight(node, 1)
+    if len(weight.dims) < 3 or len(node.outputs) != 1:
+        raise Passes(NOT_FOLLOWED)
+    padded = _is_padded(node, weight.dims[2:])
+    _convolve(analysis, node, weight, padded=padded)
+
+
+def _convolve(analysis: Analysis, node: ir.Node, weight: Weight, *, padded: bool) -> None:
+    group = int(node.attr("group", 1))
+    filters, inner = weight.dims[:2]
+    if group < 1 or filters % group or len(node.outputs) != 1:
+        raise Passes(NOT_FOLLOWED)
+    read = analysis.collapsed(node.input(0), 1, group * inner)
+    made = analysis.fresh((filters,))
+    bias = analysis.vector(node, 2, made) if node.input(2) is not None else np.zeros(filters)
+    constant = np.where(analysis.zero(node, 1, 0, weight), bias, np.nan)
+    takes = (read.constant == 0) | (not padded)
+    if group == 1:
+        analysis.parameter(node, 1, {0: made, 1: read.ids})
+        zero = analysis.zero(node, 1, 1, weight)
+        analysis.read(Reader(node, read.ids, read.constant, _absorbed(weight, 1, read.constant)), zero, takes)
+    elif inner == 1:
+        analysis.parameter(node, 1, {0: made})
+        each = np.repeat(np.arange(group), filters // group)
+        analysis.link(made, read.ids[each])
+        known = takes[each] & ~np.isnan(read.constant[each])
+        if known.any():
+            sums = weighted_sum(weight, 1, np.ones(1))
+            constant = np.where(known & np.isnan(constant), product(read.constant[each], sums) + bias, constant)
+        analysis.edits.append(partial(_edit_group, node, read.ids))
+    else:
+        by_group, rows = read.ids.reshape(group, inner), made.reshape(group, -1)
+        analysis.grouped.append(Grouped(node, 1, rows, by_group))
+        analysis.even.append(by_group)
+        zero = _zero_by_group(weight, group)
+        absorb = partial(_absorbed_by_group, weight, group, read.constant)
+        analysis.read(Reader(node, read.ids, read.constant, absorb), zero, takes)
+    analysis.layers.append(Layer(node, made.reshape(1 if inner == 1 else group, -1)))
+    analysis.make(node.output(0), Track((1,), made, constant))
+
+
+def _edit_group(node: ir.Node, read: Ids, keeps: Keeps) -> None:
+    kept = int(keeps(read).sum())
+    if kept != read.size:
+        node.set_attr("group", kept)
+
+
+def _absorbed(weight: Weight, axis: int, constant: Float64) -> partial[Float64]:
+    return partial(_sum, weight, axis, constant)
+
+
+def _sum(weight: Weight, axis: int, constant: Float64, gone: Bools) -> Float64:
+    return weighted_sum(weight, axis, np.where(gone & ~np.isnan(constant), constant, 0.0))
+
+
+def _zero_by_group(weight: Weight, group: int) -> Bools:
+    """Return which input channels a convolution of several groups multiplies by 0."""
+    values = weight.tensor.numpy()
+    blocks = values.reshape(group, -1, *values.shape[1:])
+    others = (1, *range(3, blocks.ndim))
+    return np.asarray((blocks == 0).all(others).reshape(-1))
+
+
+def _absorbed_by_group(weight: Weight, group: int, constant: Float64, gone: Bools) -> Float64:
+    values = weight.tensor.float64()
+    blocks = values.reshape(group, values.shape[0] // group, values.shape[1], -1).sum(-1)
+    factors = np.where(gone & ~np.isnan(constant), constant, 0.0).reshape(group, -1)
+    return np.asarray(np.einsum("gok,gk->go", blocks, factors).reshape(-1))
+
+
+def _conv_transpose(analysis: Analysis, node: ir.Node) -> None:
+    weight = analysis.weight(node, 1)
+    if len(weight.dims) < 3 or len(node.outputs) != 1:
+        raise Passes(NOT_FOLLOWED)
+    group, (inner, per_group) = int(node.attr("group", 1)), weight.dims[:2]
+    made = analysis.fresh((group * per_group,))
+    read = analysis.collapsed(node.input(0), 1, inner)
+    bias = analysis.vector(node, 2, made) if node.input(2) is not None else np.zeros(made.size)
+    takes = read.constant == 0
+    if group == 1:
+        analysis.parameter(node, 1, {0: read.ids, 1: made})
+        zero = analysis.zero(node, 1, 0, weight)
+        analysis.read(Reader(node, read.ids, read.constant, _absorbed(weight, 0, read.constant)), zero, takes)
+        constant = np.where(analysis.zero(node, 1, 1, weight), bias, np.nan)
+    elif inner == group:
+        analysis.parameter(node, 1, {0: read.ids})
+        each = np.repeat(np.arange(group), per_group)
+        analysis.link(made, read.ids[each])
+        dead = (weight.tensor.numpy() == 0).all(tuple(range(2, len(weight.dims)))).reshape(-1)
+        constant = np.where(dead | takes[each], bias, np.nan)
+        analysis.edits.append(partial(_edit_group, node, read.ids))
+    else:
+        raise Passes(NOT_FOLLOWED)
+    analysis.layers.append(Layer(node, made.reshape(1, -1)))
+    analysis.make(node.output(0), Track((1,), made, constant))
+
+
+def _gemm(analysis: Analysis, node: ir.Node) -> None:
+    weight = analysis.weight(node, 1)
+    if node.attr("transA", 0) or len(weight.dims) != 2 or ir.constant(node.input(0)) is not None:
+        raise Passes(NOT_FOLLOWED)
+    inner = 1 if node.attr("transB", 0) else 0
+    made = analysis.fresh((weight.dims[1 - inner],))
+    read = analysis.collapsed(node.input(0), 1, weight.dims[inner])
+    alpha, beta = float(node.attr("alpha", 1.0)), float(node.attr("beta", 1.0))
+    bias, takes = np.zeros(made.size), np.ones(read.ids.size, dtype=bool)
+    addend = node.input(2)
+    if addend is not None:
+        dims = analysis.dims(addend)
+        if ir.constant(addend) is None:
+            takes = read.constant == 0
+            bias = np.full(made.size, np.nan)
+            if addend in analysis.tracks or dims[-1:] != (1,):
+                raise Passes(NOT_FOLLOWED)
+        else:
+            bias = np.full(made.size, 1.0) * analysis.spread(node, 2, (1,), made, 2)
+            if math.prod(dims[:-1]) != 1:  # type: ignore[arg-type]
+                takes = read.constant == 0
+    analysis.parameter(node, 1, {inner: read.ids, 1 - inner: made})
+    zero = analysis.zero(node, 1, inner, weight)
+    absorb = partial(_times, alpha, _absorbed(weight, inner, read.constant))
+    analysis.read(Reader(node, read.ids, read.constant, absorb), zero, takes)
+    dead = analysis.zero(node, 1, 1 - inner, weight) | np.full(made.size, alpha == 0)
+    analysis.layers.append(Layer(node, made.reshape(1, -1)))
+    analysis.make(node.output(0), Track((1,), made, np.where(dead, product(np.full(made.size, beta), bias), np.nan)))
+
+
+def _times(factor: float, absorb: partial[Float64], gone: Bools) -> Float64:
+    return factor * absorb(gone)
+
+
+def _matmul(analysis: Analysis, node: ir.Node) -> None:
+    weight = analysis.weight(node, 1)
+    value, rank = node.input(0), len(analysis.dims(node.output(0)))
+    if len(weight.dims) != 2 or ir.constant(value) is not None or rank < 2 or len(analysis.dims(value)) != rank:
+        raise Passes(NOT_FOLLOWED)
+    made = analysis.fresh((weight.dims[1],))
+    read = analysis.collapsed(value, rank - 1, weight.dims[0])
+    analysis.parameter(node, 1, {0: read.ids, 1: made})
+    takes = np.ones(read.ids.size, dtype=bool)
+    zero = analysis.zero(node, 1, 0, weight)
+    analysis.read(Reader(node, read.ids, read.constant, _absorbed(weight, 0, read.constant)), zero, takes)
+    analysis.layers.append(Layer(node, made.reshape(1, -1)))
+    dead = analysis.zero(node, 1, 1, weight)
+    analysis.make(node.output(0), Track((rank - 1,), made, np.where(dead, 0.0, np.nan)))
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(UNARY, _unary),
+    **dict.fromkeys(NARY, _nary),
+    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"), _pool),
+    **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"), _reduction),
+    **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Unsqueeze"), _reshape),
+    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _depth_to_space),
+    **dict.fromkeys(("Resize", "Upsample"), _resize),
+    "BatchNormalization": _batchnorm,
+    "Clip": _clip,
+    "Concat": _concat,
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "Gather": _gather,
+    "Gemm": _gemm,
+    "InstanceNormalization": _instancenorm,
+    "MatMul": _matmul,
+    "Pad": _pad,
+    "Shape": _shape,
+    "Slice": _slice,
+    "Split": _split,
+    "Transpose": _transpose,
+}
+"""By operator."""
