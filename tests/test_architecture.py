@@ -52,11 +52,12 @@ APART = {
     "verification": {"errors", "log", "settings", "ir", "reference"},
 }
 IN_VERIFICATION = (
-    *("codes", "claims", "verdict", "sentences", "unscaled", "as_read", "obstacles", "request"),
+    *("codes", "claims", "verdict", "sentences", "as_read", "obstacles", "request"),
     *("tolerance", "inputs", "changes", "coverage", "comparing", "runtimes"),
     *(
         "trial",
         "end_to_end",
+        "unscaled",
         "subgraphs",
         "parts",
         "conclusion",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
 import onnx
 
 from bnfold import ir
@@ -20,6 +21,7 @@ from bnfold.channels.choice import Choice
 from bnfold.channels.removing import absorptions, cut_channels, put_constant
 from bnfold.channels.rules import BROADCASTS, RULES
 from bnfold.channels.zeros import Weight, zero_slices
+from bnfold.ir.cut import Selection
 from bnfold.ir.elements import FLOATS, Bools
 from bnfold.ir.shapes.proven import proven_types
 from bnfold.report.events import Report
@@ -103,9 +105,30 @@ def _reduced(graph: ir.Graph, types: Mapping[ir.Value, onnx.TypeProto], zeros: Z
         if value.producer is not None and not value.producer.removed:
             graph.rename(value, model.fresh_name(f"{name}_pruned"))
             report.renamed[name] = value.name
+            _map(value, name, analysis, choice, report)
     report.channels += events
     report.folding += [CHANNELS] * len(events)
     return True
+
+
+def _map(value: ir.Value, name: str, analysis: Analysis, choice: Choice, report: Report) -> None:
+    """Note which channels of its old self a value has, and what the others are: each part can be compared alone."""
+    path, track, dtype = value.graph.path, analysis.tracks[value], analysis.dtype(value)
+    mask = choice.keeps(track.ids)
+    earlier = report.scaled.pop((path, name), None)
+    if len(track.axes) > 1 or dtype not in FLOATS:
+        return
+    kept, constants = np.flatnonzero(mask), track.constant
+    if earlier is not None:
+        name, selection = earlier
+        if not isinstance(selection, Selection):
+            return
+        first = np.array(selection.kept)
+        constants = selection.constants.copy()
+        constants[first] = track.constant
+        kept = first[kept]
+    rank = len(analysis.dims(value))
+    report.scaled[path, value.name] = name, Selection(track.axes[0], tuple(kept.tolist()), constants, dtype, rank)
 
 
 def _replace(operand: ConstantOperand, report: Report) -> None:

@@ -13,7 +13,7 @@ from itertools import repeat
 from typing import Any, Literal
 
 from bnfold.errors import printable
-from bnfold.ir.cut import Cut
+from bnfold.ir.cut import Cut, Selection
 from bnfold.ir.tensor import Tensor
 from bnfold.report.growth import Growth
 from bnfold.report.other_events import ChannelEvent, EqualizeEvent, RewriteCount, SimplifyEvent, counted
@@ -188,7 +188,8 @@ class Report:
         removed_names: Values that are gone.
         renamed: Values that have a new name, by the old one.
         made_by: The name of the rewrite, by the label of its boundary.
-        scaled: By the graph and the name of a value that is another one by factors: its old name, and these.
+        scaled: By the graph and the name of a value that is another one by factors, or that has some of its channels:
+            its old name, and the factors or the selection.
     """
 
     batchnorms: list[BatchNormEvent] = field(default_factory=list)
@@ -219,7 +220,7 @@ class Report:
     redefined: set[str] = field(default_factory=set)
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
-    scaled: dict[tuple[str, str], tuple[str, Tensor]] = field(default_factory=dict)
+    scaled: dict[tuple[str, str], tuple[str, Tensor | Selection]] = field(default_factory=dict)
     made_by: dict[str, str] = field(default_factory=dict)
     _cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
     _all_cuts: dict[Cut, None] = field(default_factory=dict)

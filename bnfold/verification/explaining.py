@@ -11,6 +11,7 @@ from operator import itemgetter
 
 from bnfold import ir
 from bnfold.errors import BadSetting, BnfoldError
+from bnfold.ir.cut import Scaled, Selection
 from bnfold.ir.fixing import written
 from bnfold.reference.schedule import read_by
 from bnfold.settings import VerifyOptions
@@ -25,7 +26,7 @@ from bnfold.verification.codes import FAILED, MEANINGS, Code
 from bnfold.verification.subgraphs.sides import sides_of
 from bnfold.verification.subgraphs.trials import NotCompared
 from bnfold.verification.tolerance.bits import same
-from bnfold.verification.unscaled import Scaled, unscaled
+from bnfold.verification.unscaled import unscaled
 from bnfold.verification.verdict import Explained, How, Verdict
 
 _MOST = 10
@@ -84,7 +85,7 @@ class ComparedModels:
         if not self.has_parts:
             return self.before, self.after
         before, after = with_common_functions(in_one_form(self.before, self.after), in_one_form(self.after))
-        return before, unscaled(after, self.scaled)
+        return unscaled(before, after, self.scaled)
 
     @cached_property
     def graphs(self) -> Sequence[Mapping[str, ir.Graph]]:
@@ -335,8 +336,11 @@ class _Explainer:
     def _scale(self, path: str, name: str) -> list[str]:
         if (path, name) not in self._models.scaled:
             return []
-        old, factors = self._models.scaled[path, name]
-        numbers = factors.numpy()
+        old, change = self._models.scaled[path, name]
+        if isinstance(change, Selection):
+            kept, count = len(change.kept), change.constants.size
+            return [f"  it has {kept} of the {count} channels of {old!r} of the original; the others are constant"]
+        numbers = change.numpy()
         return [f"  it is {old!r} of the original, times factors from {numbers.min():.3g} to {numbers.max():.3g}"]
 
     def _explained(self, name: str, row: Evidence, more: Sequence[str] = ()) -> Explained:
