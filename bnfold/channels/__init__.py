@@ -16,8 +16,8 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.channels.analysis import Analysis, ConstantOperand, Ids, Layer
-from bnfold.channels.choice import Choice
+from bnfold.channels.analysis import Analysis, ConstantOperand, Ids, WeightedLayer
+from bnfold.channels.choice import ChannelChoice
 from bnfold.channels.removing import absorptions, cut_channels, put_constant
 from bnfold.channels.rules import BROADCASTS, RULES
 from bnfold.channels.zeros import Weight, zero_slices
@@ -88,7 +88,7 @@ def _reduced(graph: ir.Graph, types: Mapping[ir.Value, onnx.TypeProto], zeros: Z
         return True
     refused: list[Ids] = []
     while True:
-        choice = Choice(analysis, refused)
+        choice = ChannelChoice(analysis, refused)
         if not choice.has_gone:
             return False
         with ir.evaluated_once(model):
@@ -106,12 +106,12 @@ def _reduced(graph: ir.Graph, types: Mapping[ir.Value, onnx.TypeProto], zeros: Z
             graph.rename(value, model.fresh_name(f"{name}_pruned"))
             report.renamed[name] = value.name
             _map(value, name, analysis, choice, report)
-    report.channels += events
-    report.folding += [CHANNELS] * len(events)
+    for event in events:
+        report.lose_channels(event)
     return True
 
 
-def _map(value: ir.Value, name: str, analysis: Analysis, choice: Choice, report: Report) -> None:
+def _map(value: ir.Value, name: str, analysis: Analysis, choice: ChannelChoice, report: Report) -> None:
     """Note which channels of its old self a value has, and what the others are: each part can be compared alone."""
     path, track, dtype = value.graph.path, analysis.tracks[value], analysis.dtype(value)
     mask = choice.keeps(track.ids)
@@ -139,12 +139,11 @@ def _replace(operand: ConstantOperand, report: Report) -> None:
     assert producer is not None, "no input of a graph is constant"
     put_constant(operand)
     graph.model.remove_dead_nodes()
-    report.channels.append(ChannelEvent(producer.label, graph.path, producer.op_type, count, 0))
-    report.folding.append(CHANNELS)
+    report.lose_channels(ChannelEvent(producer.label, graph.path, producer.op_type, count, 0))
     report.drop_cuts({(graph.path, made.name) for made in operand.node.outputs if made is not None})
 
 
-def _events(layer: Layer, choice: Choice) -> Iterator[ChannelEvent]:
+def _events(layer: WeightedLayer, choice: ChannelChoice) -> Iterator[ChannelEvent]:
     kept, node = int(choice.keeps(layer.made).sum()), layer.node
     if kept < layer.made.size:
         yield ChannelEvent(node.label, node.graph.path, node.op_type, layer.made.size, kept)

@@ -67,7 +67,7 @@ class Grouped(NamedTuple):
     read: Ids
 
 
-class Layer(NamedTuple):
+class WeightedLayer(NamedTuple):
     """What makes channels with a weight; ``made`` has a row for each group, whose sizes have to stay equal."""
 
     node: ir.Node
@@ -124,7 +124,7 @@ class Analysis:
         self.grouped: list[Grouped] = []
         self.even: list[Ids] = []
         """Ids in rows that have to keep equally many."""
-        self.layers: list[Layer] = []
+        self.layers: list[WeightedLayer] = []
         self.readers: list[Reader] = []
         self.operands: list[ConstantOperand] = []
         self.edits: list[Edit] = []

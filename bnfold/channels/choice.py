@@ -14,7 +14,7 @@ MULTIPLE = 8
 """Runtimes compute channels in blocks: of 64 channels, 57 take longer than all, and 56 take less."""
 
 
-class Choice:
+class ChannelChoice:
     """Which classes of channels stay. All begin as gone that nothing blocks; each demand only brings some back."""
 
     def __init__(self, analysis: Analysis, blocked: Iterable[Ids]) -> None:

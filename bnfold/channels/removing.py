@@ -9,7 +9,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.channels.analysis import Analysis, ConstantOperand, Ids, Reader
-from bnfold.channels.choice import Choice
+from bnfold.channels.choice import ChannelChoice
 from bnfold.ir.elements import Float64, finfo
 from bnfold.ir.taken import Taken, taken
 from bnfold.ir.tensor import Exact
@@ -25,7 +25,7 @@ class Absorption(NamedTuple):
     dtype: int
 
 
-def absorptions(analysis: Analysis, choice: Choice) -> tuple[list[Absorption], list[Ids]]:
+def absorptions(analysis: Analysis, choice: ChannelChoice) -> tuple[list[Absorption], list[Ids]]:
     """Return what moves into biases, and the ids of the readers whose sums are too large for their type."""
     found: list[Absorption] = []
     refused: list[Ids] = []
@@ -58,7 +58,7 @@ def put_constant(operand: ConstantOperand) -> None:
     node.set_input(slot, node.graph.add_constant(f"{value.name}_constant", Exact(operand.dtype, numbers)))
 
 
-def cut_channels(analysis: Analysis, choice: Choice, absorbed: list[Absorption]) -> None:
+def cut_channels(analysis: Analysis, choice: ChannelChoice, absorbed: list[Absorption]) -> None:
     """Edit the graph as was chosen."""
     parameters = {each.value: each.ids for each in analysis.parameters}
     for each in absorbed:
@@ -82,7 +82,7 @@ def cut_channels(analysis: Analysis, choice: Choice, absorbed: list[Absorption])
         weight.replace_tensor(Taken(tensor, (np.concatenate(rows)[:, None], each_row)))
 
 
-def _slice(value: ir.Value, ids: Mapping[int, Ids], choice: Choice) -> None:
+def _slice(value: ir.Value, ids: Mapping[int, Ids], choice: ChannelChoice) -> None:
     tensor = ir.constant(value)
     assert tensor is not None, "it was read"
     kept: list[Ids | None] = [None] * len(tensor.dims)

@@ -21,11 +21,11 @@ from bnfold.channels.analysis import (
     Grouped,
     Ids,
     Keeps,
-    Layer,
     Passes,
     Reader,
     Rule,
     Track,
+    WeightedLayer,
 )
 from bnfold.channels.zeros import Weight, weighted_sum
 from bnfold.ir.elements import FLOATS, Bools, Float64
@@ -658,7 +658,7 @@ def _convolve(analysis: Analysis, node: ir.Node, weight: Weight, *, padded: bool
         zero = _zero_by_group(weight, group)
         absorb = partial(_absorbed_by_group, weight, group, read.constant)
         analysis.read(Reader(node, read.ids, read.constant, absorb), zero, takes)
-    analysis.layers.append(Layer(node, made.reshape(1 if inner == 1 else group, -1)))
+    analysis.layers.append(WeightedLayer(node, made.reshape(1 if inner == 1 else group, -1)))
     analysis.make(node.output(0), Track((1,), made, constant))
 
 
@@ -714,7 +714,7 @@ def _conv_transpose(analysis: Analysis, node: ir.Node) -> None:
         analysis.edits.append(partial(_edit_group, node, read.ids))
     else:
         raise Passes(NOT_FOLLOWED)
-    analysis.layers.append(Layer(node, made.reshape(1, -1)))
+    analysis.layers.append(WeightedLayer(node, made.reshape(1, -1)))
     analysis.make(node.output(0), Track((1,), made, constant))
 
 
@@ -744,7 +744,7 @@ def _gemm(analysis: Analysis, node: ir.Node) -> None:
     absorb = partial(_times, alpha, _absorbed(weight, inner, read.constant))
     analysis.read(Reader(node, read.ids, read.constant, absorb), zero, takes)
     dead = analysis.zero(node, 1, 1 - inner, weight) | np.full(made.size, alpha == 0)
-    analysis.layers.append(Layer(node, made.reshape(1, -1)))
+    analysis.layers.append(WeightedLayer(node, made.reshape(1, -1)))
     analysis.make(node.output(0), Track((1,), made, np.where(dead, product(np.full(made.size, beta), bias), np.nan)))
 
 
@@ -763,7 +763,7 @@ def _matmul(analysis: Analysis, node: ir.Node) -> None:
     takes = np.ones(read.ids.size, dtype=bool)
     zero = analysis.zero(node, 1, 0, weight)
     analysis.read(Reader(node, read.ids, read.constant, _absorbed(weight, 0, read.constant)), zero, takes)
-    analysis.layers.append(Layer(node, made.reshape(1, -1)))
+    analysis.layers.append(WeightedLayer(node, made.reshape(1, -1)))
     dead = analysis.zero(node, 1, 1, weight)
     analysis.make(node.output(0), Track((rank - 1,), made, np.where(dead, 0.0, np.nan)))
 

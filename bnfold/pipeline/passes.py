@@ -338,6 +338,35 @@ def remove_dead_nodes(run: PassContext) -> None:
     run.report.after = totals.count(run.model)
 
 
+def tell_subnormal(run: PassContext) -> None:
+    """Note weights below the smallest normal number, those apart that folding made. After the last rewrite."""
+    from bnfold.ir.subnormal import count_subnormal
+    from bnfold.ir.tensor import Computed
+
+    found: list[tuple[int, ir.Value, bool]] = []
+    for graph in run.model.graphs():
+        for value in graph.values.values():
+            tensor = ir.constant(value) if value.tensor_proto is not None else None
+            if tensor is not None and (count := count_subnormal(tensor)):
+                found.append((count, value, isinstance(tensor, Computed)))
+    if not found:
+        return
+    found.sort(key=lambda row: -row[0])
+    named = ", ".join(f"{value.name} ({count})" for count, value, _ in found[:_NAMED])
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    made = sum(count for count, _, is_made in found if is_made)
+    new = f"; {made} of them in weights that folding computed" if made else ""
+    run.report.notes.append(
+        f"{sum(count for count, _, _ in found)} weights are not 0, but below the smallest normal number: {named}{more}"
+        f"{new}. They are kept; many processors compute slowly with such numbers"
+        " (in onnxruntime, the session option session.set_denormal_as_zero makes them 0)"
+    )
+
+
+_NAMED = 3
+"""Weights with subnormal numbers that a note names."""
+
+
 def set_ir_version(run: PassContext) -> None:
     """Set the IR version. After all rewrites, because it has to support what they wrote."""
     wanted = run.options.ir_version
@@ -377,7 +406,7 @@ def check(run: PassContext) -> None:
 PASSES: tuple[Callable[[PassContext], object], ...] = (
     describe, fix_shapes, choose_overridable, normalise, repair, prepare_folds, remove_unread, raise_opset,
     remove_unread, decide_branches, fold_affines, lower_opset, tell_training, decompose, reduce, remove_channels,
-    tell_newer_opsets, remove_dead_nodes, set_ir_version, check,
+    tell_newer_opsets, remove_dead_nodes, tell_subnormal, set_ir_version, check,
 )  # fmt: skip
 
 

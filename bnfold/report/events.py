@@ -18,7 +18,7 @@ from bnfold.ir.tensor import Tensor
 from bnfold.report.growth import Growth
 from bnfold.report.other_events import ChannelEvent, EqualizeEvent, RewriteCount, SimplifyEvent, counted
 from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, reason_to_json, sentence
-from bnfold.report.rewrites import CONSTANT_STORED, Rewrite, conversion
+from bnfold.report.rewrites import CHANNELS, CONSTANT_STORED, Rewrite, conversion
 from bnfold.report.totals import Totals
 from bnfold.semantics import Repair
 
@@ -224,6 +224,15 @@ class Report:
     made_by: dict[str, str] = field(default_factory=dict)
     _cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
     _all_cuts: dict[Cut, None] = field(default_factory=dict)
+
+    def lose_channels(self, event: ChannelEvent) -> None:
+        """Note that a layer lost channels, perhaps once more."""
+        self.folding.append(CHANNELS)
+        for place, earlier in enumerate(self.channels):
+            if (earlier.name, earlier.graph) == (event.name, event.graph):
+                self.channels[place] = event._replace(before=earlier.before)
+                return
+        self.channels.append(event)
 
     def means_the_same(self, *names: str) -> bool:
         """Whether values of these names are in the file, and mean the same there."""

@@ -104,8 +104,12 @@ class ChannelEvent(NamedTuple):
 
     def __str__(self) -> str:
         """One line, for logs."""
-        left = f"{self.before} → {self.after}" if self.after else f"{self.before} → a constant"
-        return printable(f"channels removed: {self.operator} {self.name}: {left}")
+        return printable(f"channels removed: {self.operator} {self.name} {self.change}")
+
+    @property
+    def change(self) -> str:
+        """Both numbers, with an arrow."""
+        return f"{self.before} → {self.after or 'a constant'}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the row of the report's ``channels``."""
