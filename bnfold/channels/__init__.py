@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.channels.analysis import Analysis, ConstantOperand, Ids, WeightedLayer
+from bnfold.channels.analysis import Analysis, ConstantOperand, Ids, WeightedLayer, integer_weight, stored_weight
 from bnfold.channels.choice import ChannelChoice
 from bnfold.channels.removing import absorptions, cut_channels, put_constant
 from bnfold.channels.rules import BROADCASTS, RULES
@@ -61,17 +61,22 @@ def _may_lose(graph: ir.Graph, zeros: Zeros) -> bool:
 def _zero_in(node: ir.Node, zeros: Zeros) -> Iterator[bool]:
     axes = _AXES.get(node.op_type, ()) if not node.domain else ()
     value = node.input(1) if axes else None
-    tensor = ir.constant(value)
-    if value is None or tensor is None or tensor.dtype not in FLOATS or len(tensor.dims) <= max(axes):
+    weight = stored_weight(value)
+    if node.is_op("QLinearConv"):
+        value, weight = node.input(3), integer_weight(node)
+    elif weight is None:
+        tensor = ir.constant(value)
+        weight = Weight(tensor) if tensor is not None and tensor.dtype in FLOATS else None
+    if value is None or weight is None or len(weight.dims) <= max(axes, default=0):
         return
     for axis in axes:
         if (value, axis) not in zeros:
-            zeros[value, axis] = zero_slices(Weight(tensor), axis)
+            zeros[value, axis] = zero_slices(weight, axis)
         yield bool(zeros[value, axis].any())
 
 
 _AXES: Mapping[str, tuple[int, ...]] = {
-    **dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "MatMul"), (0, 1)),
+    **dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv"), (0, 1)),
     **dict.fromkeys(("BatchNormalization", "InstanceNormalization"), (0,)),
 }
 """Operators that multiply channels by their input 1, and the axes of this constant."""

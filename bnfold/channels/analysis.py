@@ -17,8 +17,9 @@ import onnx
 from bnfold import ir
 from bnfold.channels.zeros import Weight, zero_slices
 from bnfold.errors import BnfoldError
-from bnfold.folding.facts import MISFIT
+from bnfold.folding import facts
 from bnfold.ir.elements import FLOATS, Bools, Float64, finfo, round_once
+from bnfold.ir.evaluators import INTEGERS
 from bnfold.ir.value import Dims, shape_of
 
 Ids = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
@@ -27,9 +28,6 @@ _SMALL = 1 << 22
 
 
 NOT_FOLLOWED = "channels are not followed through this form of the operator"
-
-
-_REFUSALS: tuple[type[Exception], ...] = (BnfoldError, *MISFIT)
 
 
 class Passes(BnfoldError):
@@ -103,6 +101,38 @@ Edit = Callable[[Keeps], None]
 Rule = Callable[["Analysis", ir.Node], None]
 
 
+def dequantizing(value: ir.Value | None) -> ir.Node | None:
+    """Return the DequantizeLinear that makes a value of a stored constant, if one does."""
+    node = value.producer if value is not None else None
+    source = node.input(0) if node is not None and node.is_op("DequantizeLinear") else None
+    return node if source is not None and source.holds_constant else None
+
+
+def stored_weight(value: ir.Value | None) -> Weight | None:
+    """Return the stored integers behind a weight that is dequantized; None for any other, or another form of it."""
+    node = dequantizing(value)
+    tensor = ir.constant(node.input(0)) if node is not None else None
+    if node is None or tensor is None or tensor.dtype not in INTEGERS or node.attr("block_size", 0):
+        return None
+    zero = ir.constant(node.input(2)) if node.input(2) is not None else None
+    if node.input(2) is not None and zero is None:
+        return None
+    rank = len(tensor.dims)
+    centre = np.zeros((1,) * rank, dtype=np.int64) if zero is None else zero.numpy().astype(np.int64)
+    if centre.size > 1 and centre.ndim == 1:
+        centre = centre.reshape(-1, *(1,) * (rank - int(node.attr("axis", 1)) % rank - 1))
+    return Weight(tensor, centre.reshape((1,) * (rank - centre.ndim) + centre.shape))
+
+
+def integer_weight(node: ir.Node) -> Weight | None:
+    """Return the weight of a QLinearConv with its zero points; None if one of them is computed."""
+    tensor, zero = ir.constant(node.input(3)), ir.constant(node.input(5))
+    if tensor is None or zero is None:
+        return None
+    shape = (-1, *(1,) * (len(tensor.dims) - 1))
+    return Weight(tensor, zero.numpy().astype(np.int64).reshape(shape))
+
+
 def _unlisted(_: Analysis, node: ir.Node) -> None:
     raise Passes(f"{node.op_type} is not followed")
 
@@ -131,6 +161,7 @@ class Analysis:
 
     def follow(self, rules: Mapping[str, Rule]) -> None:
         """Visit all nodes in order."""
+        refusals: tuple[type[Exception], ...] = (BnfoldError, *facts.MISFIT)
         for node in self.graph.nodes:
             rule = rules.get(node.op_type) if node.is_known and not node.is_call and not node.has_references else None
             lists = (self.links, self.blocked, self.parameters, self.grouped, self.even, self.layers, self.readers,
@@ -138,7 +169,7 @@ class Analysis:
             lengths = [len(each) for each in lists]
             try:
                 (rule or _unlisted)(self, node)
-            except _REFUSALS:
+            except refusals:
                 for each, length in zip(lists, lengths, strict=True):
                     del each[length:]  # type: ignore[attr-defined]
                 for value in node.outputs:
@@ -247,11 +278,21 @@ class Analysis:
         self.links.append((one.reshape(-1), other.reshape(-1)))
 
     def parameter(self, node: ir.Node, slot: int, ids: Mapping[int, Ids]) -> None:
-        """Note the ids of a constant operand."""
+        """Note the ids of a constant operand; if it is dequantized, of what is stored, its scales and zero points."""
         value = node.input(slot)
         if value is None:
             raise Passes(NOT_FOLLOWED)
-        self.parameters.append(Parameter(node, slot, value, ids))
+        source = dequantizing(value)
+        if source is None:
+            self.parameters.append(Parameter(node, slot, value, ids))
+            return
+        if value.only_consumer is not node or source.attr("block_size", 0):
+            raise Passes(NOT_FOLLOWED)
+        self.parameter(source, 0, ids)
+        axis = int(source.attr("axis", 1)) % max(len(self.dims(source.inputs[0])), 1)
+        for place, operand in enumerate(source.inputs[1:], 1):
+            if operand is not None and len(self.dims(operand)) == 1 and self.dims(operand) != (1,) and axis in ids:
+                self.parameter(source, place, {0: ids[axis]})
 
     def vector(self, node: ir.Node, slot: int, ids: Ids) -> Float64:
         """Return a constant of one number for each of these channels, and note that it loses what they lose.
@@ -298,7 +339,7 @@ class Analysis:
         tensor = ir.constant(node.input(slot))
         if tensor is None or tensor.dtype not in FLOATS:
             raise Passes(NOT_FOLLOWED)
-        return Weight(tensor)
+        return stored_weight(node.input(slot)) or Weight(tensor)
 
     def zero(self, node: ir.Node, slot: int, axis: int, weight: Weight) -> Bools:
         """Return which slices of a weight are zero, looked at once."""

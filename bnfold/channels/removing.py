@@ -8,13 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from bnfold import ir
-from bnfold.channels.analysis import Analysis, ConstantOperand, Ids, Reader
+from bnfold.channels.analysis import Analysis, ConstantOperand, Ids, Reader, dequantizing
 from bnfold.channels.choice import ChannelChoice
-from bnfold.ir.elements import Float64, finfo
+from bnfold.ir.elements import TP, Float64, finfo
 from bnfold.ir.taken import Taken, taken
 from bnfold.ir.tensor import Exact
 
-_BIAS = {"Conv": 2, "Gemm": 2}
+_WEIGHT, _BIAS = {"QLinearConv": 3}, {"QLinearConv": 8}
+"""Where the weight and the bias of a layer are, if not at 1 and 2."""
 
 
 class Absorption(NamedTuple):
@@ -34,7 +35,7 @@ def absorptions(analysis: Analysis, choice: ChannelChoice) -> tuple[list[Absorpt
         if not (gone & (reader.constant != 0) & ~np.isnan(reader.constant)).any():
             continue
         node = reader.node
-        weight = ir.constant(node.inputs[1])
+        weight = ir.constant(node.inputs[_WEIGHT.get(node.op_type, 1)])
         assert weight is not None, "it was read"
         added = reader.absorb(gone)
         if not added.any():
@@ -42,11 +43,42 @@ def absorptions(analysis: Analysis, choice: ChannelChoice) -> tuple[list[Absorpt
         old = ir.constant(node.input(_BIAS.get(node.op_type, 2)))
         factor = float(node.attr("beta", 1.0)) if node.is_op("Gemm") else 1.0
         total = added + (factor * old.float64().reshape(-1) if old is not None else 0.0)
-        largest = float(finfo(weight.dtype).max)
-        if not (np.isfinite(total).all() and (np.abs(total) <= largest).all()):
+        dtype = TP.INT32 if node.is_op("QLinearConv") else weight.dtype
+        largest = _LARGEST - 1 if dtype == TP.INT32 else float(finfo(dtype).max)
+        absorbed = Absorption(reader, total, dtype)
+        if not (np.isfinite(total).all() and (np.abs(total) <= largest).all()) or not _can_be_stored(absorbed):
             refused.append(reader.ids[gone])
-        found.append(Absorption(reader, total, weight.dtype))
+        found.append(absorbed)
     return found, refused
+
+
+def _can_be_stored(absorbed: Absorption) -> bool:
+    """Whether the bias stays as it is stored: beside a quantized weight it is quantized, and has these numbers."""
+    node = absorbed.reader.node
+    if dequantizing(node.input(1)) is None:
+        return True
+    quantized = _quantized_bias(node, absorbed.total)
+    return quantized is not None and bool((np.abs(quantized) < _LARGEST).all())
+
+
+_LARGEST = 2.0**31
+_EXACT = 1e-2
+"""Of a step of a quantized bias: by so much rounding may have moved what is added to it."""
+
+
+def _quantized_bias(node: ir.Node, total: Float64) -> Float64 | None:
+    """Return the integers of a quantized bias that stand for these numbers; None if none do."""
+    source = dequantizing(node.input(2))
+    scale = ir.constant(source.input(1)) if source is not None else None
+    zero = source.input(2) if source is not None else None
+    stored = ir.constant(source.input(0)) if source is not None else None
+    if scale is None or stored is None or stored.dtype != TP.INT32:
+        return None
+    if zero is not None and ((centre := ir.constant(zero)) is None or centre.float64().any()):
+        return None
+    steps = total / scale.float64().reshape(-1)
+    numbers = np.rint(steps)
+    return numbers if (np.abs(steps - numbers) < _EXACT).all() else None
 
 
 def put_constant(operand: ConstantOperand) -> None:
@@ -101,10 +133,18 @@ def _absorb(analysis: Analysis, absorbed: Absorption, parameters: dict[ir.Value,
     if node.is_op("MatMul"):
         _add_behind(node, total, dtype, made, parameters)
         return
-    old = node.input(2)
+    slot = _BIAS.get(node.op_type, 2)
+    old = node.input(slot)
+    if (source := dequantizing(old)) is not None and dequantizing(node.input(1)) is not None:
+        numbers = _quantized_bias(node, total)
+        assert numbers is not None, "it was looked at"
+        fresh = node.graph.add_constant(source.inputs[0].name, numbers.astype(np.int32))  # type: ignore[union-attr]
+        source.set_input(0, fresh)
+        parameters[fresh] = {0: made}
+        return
     hint = old.name if old is not None else f"{node.label}_bias"
     bias = node.graph.add_constant(hint, Exact(dtype, np.broadcast_to(total, made.shape).copy()))
-    node.set_input(2, bias)
+    node.set_input(slot, bias)
     if node.has_attr("beta"):
         node.set_attr("beta", 1.0)
     parameters[bias] = {0: made}

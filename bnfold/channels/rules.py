@@ -26,9 +26,10 @@ from bnfold.channels.analysis import (
     Rule,
     Track,
     WeightedLayer,
+    integer_weight,
 )
 from bnfold.channels.zeros import Weight, weighted_sum
-from bnfold.ir.elements import FLOATS, Bools, Float64
+from bnfold.ir.elements import FLOATS, TP, Bools, Float64
 from bnfold.ir.evaluators import INTEGERS
 from bnfold.ir.value import Dim, Dims
 from bnfold.semantics.batchnorm import DEFAULT_EPSILON
@@ -70,6 +71,41 @@ def _set_integers(node: ir.Node, slot: int, attribute: str, numbers: Sequence[in
 
 
 # -- element by element
+
+
+def _quantize(analysis: Analysis, node: ir.Node) -> None:
+    """Follow a QuantizeLinear or DequantizeLinear with one scale, or one for each channel."""
+    track = analysis.track(node.input(0))
+    scale, zero = (ir.constant(node.input(slot)) for slot in (1, 2))
+    if scale is None or (node.input(2) is not None and zero is None) or node.attr("block_size", 0):
+        raise Passes(NOT_FOLLOWED)
+    step, centre = scale.float64(), zero.float64() if zero is not None else np.zeros(())
+    if scale.size > 1:
+        if track.axes != (_axis(node, "axis", 1, len(analysis.dims(node.input(0)))),):
+            raise Passes(NOT_FOLLOWED)
+        for slot, value in ((1, node.input(1)), (2, node.input(2))):
+            if value is not None:
+                analysis.vector(node, slot, track.ids)
+    else:
+        step, centre = step.reshape(()), centre.reshape(())
+    if node.is_op("DequantizeLinear"):
+        constant = (track.constant - centre) * step
+    else:
+        constant = _rounded(track.constant / step, centre, analysis.dtype(node.output(0)))
+    analysis.make(node.output(0), track._replace(constant=constant))
+
+
+def _rounded(numbers: Float64, centre: Float64, dtype: int) -> Float64:
+    """Return integers; NaN for a number half way between two, which some runtimes round otherwise."""
+    is_near = np.abs(numbers - np.floor(numbers) - 0.5) < _HALF
+    limits = _RANGES.get(dtype, (np.nan, np.nan))
+    return np.where(is_near, np.nan, np.clip(np.rint(numbers) + centre, *limits))
+
+
+_HALF = 1e-3
+_RANGES: dict[int, tuple[float, float]] = {
+    TP.INT8: (-128, 127), TP.UINT8: (0, 255), TP.INT16: (-(1 << 15), (1 << 15) - 1), TP.UINT16: (0, (1 << 16) - 1),
+}  # fmt: skip
 
 
 def _unary(analysis: Analysis, node: ir.Node) -> None:
@@ -641,14 +677,14 @@ def _convolve(analysis: Analysis, node: ir.Node, weight: Weight, *, padded: bool
     if group == 1:
         analysis.parameter(node, 1, {0: made, 1: read.ids})
         zero = analysis.zero(node, 1, 1, weight)
-        analysis.read(Reader(node, read.ids, read.constant, _absorbed(weight, 1, read.constant)), zero, takes)
+        analysis.read(Reader(node, read.ids, read.constant, _absorbed(node, 1, read.constant)), zero, takes)
     elif inner == 1:
         analysis.parameter(node, 1, {0: made})
         each = np.repeat(np.arange(group), filters // group)
         analysis.link(made, read.ids[each])
         known = takes[each] & ~np.isnan(read.constant[each])
         if known.any():
-            sums = weighted_sum(weight, 1, np.ones(1))
+            sums = weighted_sum(_numbers(node), 1, np.ones(1))
             constant = np.where(known & np.isnan(constant), product(read.constant[each], sums) + bias, constant)
         analysis.edits.append(partial(_edit_group, node, read.ids))
     else:
@@ -656,10 +692,43 @@ def _convolve(analysis: Analysis, node: ir.Node, weight: Weight, *, padded: bool
         analysis.grouped.append(Grouped(node, 1, rows, by_group))
         analysis.even.append(by_group)
         zero = _zero_by_group(weight, group)
-        absorb = partial(_absorbed_by_group, weight, group, read.constant)
+        absorb = partial(_absorbed_by_group, _numbers(node), group, read.constant)
         analysis.read(Reader(node, read.ids, read.constant, absorb), zero, takes)
     analysis.layers.append(WeightedLayer(node, made.reshape(1 if inner == 1 else group, -1)))
     analysis.make(node.output(0), Track((1,), made, constant))
+
+
+def _qlinear_conv(analysis: Analysis, node: ir.Node) -> None:
+    """Follow a convolution of integers; a channel at the zero point of its input is as good as 0."""
+    weight = integer_weight(node)
+    if weight is None or len(weight.dims) < 3 or len(node.outputs) != 1:
+        raise Passes(NOT_FOLLOWED)
+    group, (filters, inner) = int(node.attr("group", 1)), weight.dims[:2]
+    if group > 1 and (inner != 1 or filters % group):
+        raise Passes(NOT_FOLLOWED)
+    factors = [ir.constant(node.input(slot)) for slot in (1, 2, 4, 6, 7)]
+    in_scale, in_zero, scale, out_scale, out_zero = (each.float64() for each in factors if each is not None)
+    made, read = analysis.fresh((filters,)), analysis.collapsed(node.input(0), 1, group * inner)
+    for slot in (4, 5):
+        if math.prod(_static(analysis.dims(node.input(slot)))) > 1:
+            analysis.vector(node, slot, made)
+    bias = analysis.vector(node, 8, made) if node.input(8) is not None else np.zeros(filters)
+    numbers = bias * in_scale.reshape(()) * scale.reshape(-1) / out_scale.reshape(())
+    constant = _rounded(numbers, out_zero.reshape(()), analysis.dtype(node.output(0)))
+    differences = ir.Exact(TP.DOUBLE, weight.above_centre(weight.tensor.numpy(), 0).astype(np.float64))
+    if group == 1:
+        above = read.constant - in_zero.reshape(())
+        analysis.parameter(node, 3, {0: made, 1: read.ids})
+        takes = (above == 0) | (not _is_padded(node, weight.dims[2:]))
+        absorb = partial(_sum, differences, 1, above)
+        analysis.read(Reader(node, read.ids, above, absorb), analysis.zero(node, 3, 1, weight), takes)
+    else:
+        analysis.parameter(node, 3, {0: made})
+        analysis.link(made, read.ids[np.repeat(np.arange(group), filters // group)])
+        analysis.edits.append(partial(_edit_group, node, read.ids))
+    dead = analysis.zero(node, 3, 0, weight)
+    analysis.layers.append(WeightedLayer(node, made.reshape(1, -1)))
+    analysis.make(node.output(0), Track((1,), made, np.where(dead, constant, np.nan)))
 
 
 def _edit_group(node: ir.Node, read: Ids, keeps: Keeps) -> None:
@@ -668,24 +737,32 @@ def _edit_group(node: ir.Node, read: Ids, keeps: Keeps) -> None:
         node.set_attr("group", kept)
 
 
-def _absorbed(weight: Weight, axis: int, constant: Float64) -> partial[Float64]:
-    return partial(_sum, weight, axis, constant)
+def _absorbed(node: ir.Node, axis: int, constant: Float64) -> partial[Float64]:
+    return partial(_sum, _numbers(node), axis, constant)
 
 
-def _sum(weight: Weight, axis: int, constant: Float64, gone: Bools) -> Float64:
-    return weighted_sum(weight, axis, np.where(gone & ~np.isnan(constant), constant, 0.0))
+def _numbers(node: ir.Node) -> ir.Tensor:
+    """Return the weight of a layer, dequantized if it is quantized."""
+    tensor = ir.constant(node.input(1))
+    if tensor is None:
+        raise Passes(NOT_FOLLOWED)
+    return tensor
+
+
+def _sum(tensor: ir.Tensor, axis: int, constant: Float64, gone: Bools) -> Float64:
+    return weighted_sum(tensor, axis, np.where(gone & ~np.isnan(constant), constant, 0.0))
 
 
 def _zero_by_group(weight: Weight, group: int) -> Bools:
     """Return which input channels a convolution of several groups multiplies by 0."""
-    values = weight.tensor.numpy()
+    values = weight.above_centre(weight.tensor.numpy(), 0)
     blocks = values.reshape(group, -1, *values.shape[1:])
     others = (1, *range(3, blocks.ndim))
     return np.asarray((blocks == 0).all(others).reshape(-1))
 
 
-def _absorbed_by_group(weight: Weight, group: int, constant: Float64, gone: Bools) -> Float64:
-    values = weight.tensor.float64()
+def _absorbed_by_group(weight: ir.Tensor, group: int, constant: Float64, gone: Bools) -> Float64:
+    values = weight.float64()
     blocks = values.reshape(group, values.shape[0] // group, values.shape[1], -1).sum(-1)
     factors = np.where(gone & ~np.isnan(constant), constant, 0.0).reshape(group, -1)
     return np.asarray(np.einsum("gok,gk->go", blocks, factors).reshape(-1))
@@ -703,13 +780,13 @@ def _conv_transpose(analysis: Analysis, node: ir.Node) -> None:
     if group == 1:
         analysis.parameter(node, 1, {0: read.ids, 1: made})
         zero = analysis.zero(node, 1, 0, weight)
-        analysis.read(Reader(node, read.ids, read.constant, _absorbed(weight, 0, read.constant)), zero, takes)
+        analysis.read(Reader(node, read.ids, read.constant, _absorbed(node, 0, read.constant)), zero, takes)
         constant = np.where(analysis.zero(node, 1, 1, weight), bias, np.nan)
     elif inner == group:
         analysis.parameter(node, 1, {0: read.ids})
         each = np.repeat(np.arange(group), per_group)
         analysis.link(made, read.ids[each])
-        dead = (weight.tensor.numpy() == 0).all(tuple(range(2, len(weight.dims)))).reshape(-1)
+        dead = (weight.above_centre(weight.tensor.numpy(), 0) == 0).all(tuple(range(2, len(weight.dims)))).reshape(-1)
         constant = np.where(dead | takes[each], bias, np.nan)
         analysis.edits.append(partial(_edit_group, node, read.ids))
     else:
@@ -741,7 +818,7 @@ def _gemm(analysis: Analysis, node: ir.Node) -> None:
                 takes = read.constant == 0
     analysis.parameter(node, 1, {inner: read.ids, 1 - inner: made})
     zero = analysis.zero(node, 1, inner, weight)
-    absorb = partial(_times, alpha, _absorbed(weight, inner, read.constant))
+    absorb = partial(_times, alpha, _absorbed(node, inner, read.constant))
     analysis.read(Reader(node, read.ids, read.constant, absorb), zero, takes)
     dead = analysis.zero(node, 1, 1 - inner, weight) | np.full(made.size, alpha == 0)
     analysis.layers.append(WeightedLayer(node, made.reshape(1, -1)))
@@ -762,7 +839,7 @@ def _matmul(analysis: Analysis, node: ir.Node) -> None:
     analysis.parameter(node, 1, {0: read.ids, 1: made})
     takes = np.ones(read.ids.size, dtype=bool)
     zero = analysis.zero(node, 1, 0, weight)
-    analysis.read(Reader(node, read.ids, read.constant, _absorbed(weight, 0, read.constant)), zero, takes)
+    analysis.read(Reader(node, read.ids, read.constant, _absorbed(node, 0, read.constant)), zero, takes)
     analysis.layers.append(WeightedLayer(node, made.reshape(1, -1)))
     dead = analysis.zero(node, 1, 1, weight)
     analysis.make(node.output(0), Track((rank - 1,), made, np.where(dead, 0.0, np.nan)))
@@ -775,6 +852,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"), _reduction),
     **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Unsqueeze"), _reshape),
     **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _depth_to_space),
+    **dict.fromkeys(("DequantizeLinear", "QuantizeLinear"), _quantize),
     **dict.fromkeys(("Resize", "Upsample"), _resize),
     "BatchNormalization": _batchnorm,
     "Clip": _clip,
@@ -786,6 +864,7 @@ RULES: dict[str, Rule] = {
     "InstanceNormalization": _instancenorm,
     "MatMul": _matmul,
     "Pad": _pad,
+    "QLinearConv": _qlinear_conv,
     "Shape": _shape,
     "Slice": _slice,
     "Split": _split,

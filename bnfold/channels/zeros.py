@@ -82,16 +82,15 @@ def _candidates(tensor: ir.Tensor, axis: int) -> Bools:
     return np.asarray(np.concatenate([tensor.read(place * stride, 1) for place in range(count)]) == 0)
 
 
-def weighted_sum(weight: Weight, axis: int, factors: Float64) -> Float64:
+def weighted_sum(tensor: ir.Tensor, axis: int, factors: Float64) -> Float64:
     """Return what an input that is constant on each channel makes: one number for each place along the other axis.
 
     ``axis`` is that of the input's channels, 0 or 1; a window's taps are added up.
     """
-    tensor = weight.tensor
     total = np.zeros(tensor.dims[1 - axis])
     taps = tuple(range(2, len(tensor.dims)))
     for start, piece in rows(tensor):
-        numbers = weight.above_centre(piece, start).astype(np.float64)
+        numbers = piece.astype(np.float64)
         summed = numbers.sum(taps) if taps else numbers
         if axis == 0:
             total += factors[start : start + len(piece)] @ summed
