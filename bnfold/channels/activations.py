@@ -44,7 +44,7 @@ def _plain(function: Function) -> Callable[[ir.Node], Function]:
 
 
 def _hard_sigmoid(node: ir.Node) -> Function:
-    alpha, beta = float(node.attr("alpha", 0.2)), float(node.attr("beta", 0.5))
+    alpha, beta = float(node.attr("alpha", np.float32(0.2))), float(node.attr("beta", 0.5))
     return lambda x: np.clip(alpha * x + beta, 0, 1)
 
 
@@ -60,6 +60,8 @@ def _celu(x: Float64, alpha: float) -> Float64:
     return np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(x / alpha))
 
 
+_SIXTH = float(np.float32(1 / 6))
+"""As attributes are: float32."""
 _UNKNOWN: Callable[[ir.Node], Function] = _plain(lambda x: np.full_like(x, np.nan))
 
 UNARY: dict[str, Callable[[ir.Node], Function]] = {
@@ -72,7 +74,7 @@ UNARY: dict[str, Callable[[ir.Node], Function]] = {
     "Exp": _plain(np.exp),
     "Gelu": _gelu,
     "HardSigmoid": _hard_sigmoid,
-    "HardSwish": _plain(lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
+    "HardSwish": _plain(lambda x: x * np.clip(_SIXTH * x + 0.5, 0, 1)),
     "Identity": _plain(lambda x: x),
     "LeakyRelu": _with("alpha", 0.01, lambda x, alpha: np.where(x < 0, alpha * x, x)),
     "Mish": _plain(lambda x: x * np.tanh(np.logaddexp(x, 0))),

@@ -5,14 +5,13 @@ Each node between them can be compared alone.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bnfold import ir
 from bnfold.ir.cut import Scaled, Selection
-from bnfold.ir.elements import Bools, Float64
-from bnfold.ir.taken import Places
 from bnfold.verification.changes.idle import silent_channels
 
 _BROADCASTS = 7
@@ -75,30 +74,45 @@ def _restore(original: ir.Value, value: ir.Value, selection: Selection) -> None:
         if not silent[is_silent].all() or common in old.values or common in new.values:
             return
 
-    def numbers(values: Float64 | Bools) -> ir.Tensor:
-        return ir.Exact(dtype, values.astype(np.float64).reshape(-1, *(1,) * (rank - axis - 1)))
-
-    factor, addend = numbers(is_kept), numbers(np.where(is_kept | is_silent, 0.0, constants))
-    fixed = old.fresh(original.name)
+    shape = (-1, *(1,) * (rank - axis - 1))
+    mask, shift = is_kept.astype(np.float64), np.where(is_kept | is_silent, 0.0, constants)
+    # Under the same names in both models: no fault of the rewrite is in them.
+    factors, addends = (
+        [graph.add_constant(f"{common}_{what}", ir.Exact(dtype, numbers.reshape(shape))) for graph in (old, new)]
+        for what, numbers in (("kept", mask), ("constants", shift))
+    )
+    put = partial(_behind, old, "before")
+    fixed = old.fresh(f"{original.name}_before")
     original.replace_uses(fixed)
     heard = original
     if is_silent.any():
-        heard = _after(original, "Mul", numbers(~is_silent), old.define(common))
-    _after(_after(heard, "Mul", factor), "Add", addend, fixed)
-    again = new.fresh(value.name)
-    value.replace_uses(again)
-    places = np.where(is_kept, np.cumsum(is_kept) - 1, 0)
-    spread = _after(value, "Gather", places, axis=axis)
-    whole = _after(_after(spread, "Mul", factor), "Add", addend, new.define(common))
-    _after(whole, "Gather", np.array(kept), again, axis=axis)
+        zeros = old.add_constant("heard", ir.Exact(dtype, (~is_silent).astype(np.float64).reshape(shape)))
+        heard = put("Mul", original, zeros, old.define(common))
+    put("Add", put("Mul", heard, factors[0]), addends[0], fixed)
+
+    put = partial(_behind, new, "after")
+    chosen = new.fresh(f"{value.name}_after")
+    value.replace_uses(chosen)
+    places = new.add_constant("places", np.where(is_kept, np.cumsum(is_kept) - 1, 0))
+    spread = put("Gather", value, places, axis=axis)
+    whole = put("Add", put("Mul", spread, factors[1]), addends[1], new.define(common))
+    whole = put("Add", put("Mul", whole, factors[1]), addends[1])
+    put("Gather", whole, new.add_constant("chosen", np.array(kept)), chosen, axis=axis)
 
 
-def _after(
-    value: ir.Value, op_type: str, operand: ir.Tensor | Places, made: ir.Value | None = None, **attrs: Any
+def _behind(
+    graph: ir.Graph,
+    side: str,
+    op_type: str,
+    value: ir.Value,
+    operand: ir.Value,
+    made: ir.Value | None = None,
+    **attrs: Any,
 ) -> ir.Value:
-    """Put a node behind a value whose other operand is a constant; return what it makes."""
-    graph = value.graph
-    made = made if made is not None else graph.fresh(value.name)
-    constant = graph.add_constant("constants", operand)
-    graph.insert(op_type, (value, constant), (made,), after=value.producer, **attrs)
+    """Put a node behind a value whose other operand is a constant; return what it makes.
+
+    No value that is made on both sides may have one name: it would be taken for the same value.
+    """
+    made = made if made is not None else graph.fresh(f"{value.name}_{op_type}_{side}")
+    graph.insert(op_type, (value, operand), (made,), after=value.producer, **attrs)
     return made

@@ -9,7 +9,7 @@ from typing import Any
 
 import onnx
 
-from _fuzz import delivered, feeding, forms, learned, norms, phases, runtime, stacks, upgrades, zeros
+from _fuzz import channels, delivered, feeding, forms, learned, norms, phases, runtime, stacks, upgrades, zeros
 from _fuzz import draw as chains
 from _fuzz import judge as comparison
 from _fuzz.case import Case, Outcome
@@ -33,6 +33,7 @@ SHARES, DELIVERED, DAMAGED = 12, 3, 7
 OWN: dict[int, Callable[[int], tuple[Any, ...]]] = {
     **dict.fromkeys((1, 10), zeros.draw),
     **dict.fromkeys((5, 8), learned.draw),
+    **dict.fromkeys((2, 9), channels.draw),
     **dict.fromkeys((DELIVERED, DAMAGED), lambda seed: chains.draw(seed, onnx.TensorProto.FLOAT)),
 }
 """What mode ``optimize`` draws of `SHARES` seeds besides, by the remainder."""
