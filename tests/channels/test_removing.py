@@ -284,10 +284,10 @@ def test_a_matrix_in_front_of_a_reshape() -> None:
     net = Net()
     kernel = net.rng.standard_normal((3, 16, 4))
     kernel[:, DEAD] = 0
-    x = net.node("Gemm", net.input(2, 3), net.const(value=kernel.reshape(3, 64)), net.const(64))
+    x = net.node("MatMul", net.input(2, 3), net.const(value=kernel.reshape(3, 64)))
     x = net.node("Reshape", net.node("Relu", x), net.ints(-1, 16, 2, 2))
     _, report = optimized(net, last(net, x))
-    assert rows(report) == [("Gemm", 64, 32)]
+    assert rows(report) == [("MatMul", 64, 32)]
 
 
 def test_matrix_products_without_a_bias() -> None:
