@@ -76,7 +76,7 @@ def test_examples_of_docstrings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_reference_is_made_without_a_warning_and_has_every_name(tmp_path: Path) -> None:
     pytest.importorskip("pdoc")
-    script = [sys.executable, str(ROOT / "scripts" / "docs"), "--out", str(tmp_path)]
+    script = [sys.executable, str(ROOT / "scripts" / "docs.py"), "--out", str(tmp_path)]
     done = subprocess.run(script, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "bnfold.html").read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ A channel that is a constant, because its filter is zero, ends in a weight that 
 layer's bias, and the slices of both weights go. A channel that every reader multiplies by zero is not computed. Results
 are equal for finite values, up to the order of a sum: 0 · ∞ is NaN in the original, and gone here.
 
-`analysis` finds out which channels belong together, which may go and which are constant; `rules` says how each operator
+`flow` finds out which channels belong together, which may go and which are constant; `rules` says how each operator
 passes them on. `choice` decides which go, `removing` edits the graph, and `zeros` looks at weights.
 """
 
@@ -15,15 +15,15 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import onnx
 
-from bnfold import ir
-from bnfold.channels.analysis import Analysis, ConstantOperand, Ids, WeightedLayer, integer_weight, stored_weight
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.proven import proven_types
 from bnfold.channels.choice import ChannelChoice
+from bnfold.channels.flow import ChannelFlow, ConstantOperand, Ids, WeightedLayer, integer_weight, stored_weight
 from bnfold.channels.removing import absorptions, cut_channels, put_constant
 from bnfold.channels.rules import BROADCASTS, RULES
 from bnfold.channels.zeros import Weight, zero_slices
 from bnfold.ir.cut import Selection
 from bnfold.ir.elements import FLOATS, Bools
-from bnfold.ir.shapes.proven import proven_types
 from bnfold.report.events import Report
 from bnfold.report.other_events import ChannelEvent
 from bnfold.report.rewrites import CHANNELS
@@ -39,7 +39,7 @@ def remove_channels(model: ir.Model, report: Report, disabled: frozenset[str]) -
         return False
     changed = False
     for _ in range(MAX_ROUNDS):
-        with ir.evaluated_once(model):
+        with analysis.evaluated_once(model):
             zeros: Zeros = {}
             graphs = [graph for graph in model.graphs() if _may_lose(graph, zeros)]
         types = proven_types(model) if graphs else {}
@@ -65,7 +65,7 @@ def _zero_in(node: ir.Node, zeros: Zeros) -> Iterator[bool]:
     if node.is_op("QLinearConv"):
         value, weight = node.input(3), integer_weight(node)
     elif weight is None:
-        tensor = ir.constant(value)
+        tensor = analysis.constant(value)
         weight = Weight(tensor) if tensor is not None and tensor.dtype in FLOATS else None
     if value is None or weight is None or len(weight.dims) <= max(axes, default=0):
         return
@@ -85,40 +85,40 @@ _AXES: Mapping[str, tuple[int, ...]] = {
 def _reduced(graph: ir.Graph, types: Mapping[ir.Value, onnx.TypeProto], zeros: Zeros, report: Report) -> bool:
     """Take out what can be taken out of one graph at once; return whether anything is gone."""
     model = graph.model
-    with ir.evaluated_once(model):
-        analysis = Analysis(graph, types, zeros)
-        analysis.follow(RULES)
-    if analysis.operands:
-        _replace(analysis.operands[0], report)
+    with analysis.evaluated_once(model):
+        flow = ChannelFlow(graph, types, zeros)
+        flow.follow(RULES)
+    if flow.operands:
+        _replace(flow.operands[0], report)
         return True
     refused: list[Ids] = []
     while True:
-        choice = ChannelChoice(analysis, refused)
+        choice = ChannelChoice(flow, refused)
         if not choice.has_gone:
             return False
-        with ir.evaluated_once(model):
-            absorbed, too_large = absorptions(analysis, choice)
+        with analysis.evaluated_once(model):
+            absorbed, too_large = absorptions(flow, choice)
         if not too_large:
             break
         refused += too_large
-    events = [event for layer in analysis.layers for event in _events(layer, choice)]
-    changed = {value: value.name for value, track in analysis.tracks.items() if not choice.keeps(track.ids).all()}
-    cut_channels(analysis, choice, absorbed)
+    events = [event for layer in flow.layers for event in _events(layer, choice)]
+    changed = {value: value.name for value, track in flow.tracks.items() if not choice.keeps(track.ids).all()}
+    cut_channels(flow, choice, absorbed)
     report.drop_cuts({(graph.path, name) for name in changed.values()})
     for value, name in changed.items():
         graph.forget_type(value)
         if value.producer is not None and not value.producer.removed:
             graph.rename(value, model.fresh_name(f"{name}_pruned"))
             report.renamed[name] = value.name
-            _map(value, name, analysis, choice, report)
+            _map(value, name, flow, choice, report)
     for event in events:
         report.lose_channels(event)
     return True
 
 
-def _map(value: ir.Value, name: str, analysis: Analysis, choice: ChannelChoice, report: Report) -> None:
+def _map(value: ir.Value, name: str, flow: ChannelFlow, choice: ChannelChoice, report: Report) -> None:
     """Note which channels of its old self a value has, and what the others are: each part can be compared alone."""
-    path, track, dtype = value.graph.path, analysis.tracks[value], analysis.dtype(value)
+    path, track, dtype = value.graph.path, flow.tracks[value], flow.dtype(value)
     mask = choice.keeps(track.ids)
     earlier = report.scaled.pop((path, name), None)
     if len(track.axes) > 1 or dtype not in FLOATS:
@@ -132,7 +132,7 @@ def _map(value: ir.Value, name: str, analysis: Analysis, choice: ChannelChoice, 
         constants = selection.constants.copy()
         constants[first] = track.constant
         kept = first[kept]
-    rank = len(analysis.dims(value))
+    rank = len(flow.dims(value))
     report.scaled[path, value.name] = name, Selection(track.axes[0], tuple(kept.tolist()), constants, dtype, rank)
 
 

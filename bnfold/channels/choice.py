@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from bnfold import ir
-from bnfold.channels.analysis import Analysis, Ids
+from bnfold.channels.flow import ChannelFlow, Ids
 from bnfold.ir.elements import Bools
 
 MULTIPLE = 8
@@ -17,14 +17,14 @@ MULTIPLE = 8
 class ChannelChoice:
     """Which classes of channels stay. All begin as gone that nothing blocks; each demand only brings some back."""
 
-    def __init__(self, analysis: Analysis, blocked: Iterable[Ids]) -> None:
-        self.analysis = analysis
-        self.classes = _classes(analysis)
+    def __init__(self, flow: ChannelFlow, blocked: Iterable[Ids]) -> None:
+        self.flow = flow
+        self.classes = _classes(flow)
         self.stays = np.zeros(int(self.classes.max(initial=-1)) + 1, dtype=bool)
-        for ids in (*analysis.blocked, *blocked):
+        for ids in (*flow.blocked, *blocked):
             self.stays[self.classes[ids.reshape(-1)]] = True
         if not self.stays.all():
-            self._settle(_vanishing(analysis))
+            self._settle(_vanishing(flow))
 
     def keeps(self, ids: Ids) -> Bools:
         """Return which channels stay."""
@@ -38,11 +38,11 @@ class ChannelChoice:
     def _settle(self, vanishing: Collection[ir.Value]) -> None:
         count = -1
         while count != (count := int(self.stays.sum())):
-            for layer in self.analysis.layers:
+            for layer in self.flow.layers:
                 self._round_up(layer.made, may_vanish=layer.node.output(0) in vanishing)
-            for rows in self.analysis.even:
+            for rows in self.flow.even:
                 self._level(rows, int(self.keeps(rows).sum(1).max()))
-            for value, track in self.analysis.tracks.items():
+            for value, track in self.flow.tracks.items():
                 if not self.keeps(track.ids).any() and not (value in vanishing and self._is_unread(value)):
                     self.stays[self.classes[track.ids.reshape(-1)[0]]] = True
                 if track.ids.ndim > 1:
@@ -51,7 +51,7 @@ class ChannelChoice:
     def _is_unread(self, value: ir.Value) -> bool:
         """Whether all that is made of a value is gone as well, but for what a Concat puts beside others."""
         made = [node.outputs[0] for node in value.consumers if not node.is_op("Concat")]
-        return not any(each is None or self.keeps(self.analysis.tracks[each].ids).any() for each in made)
+        return not any(each is None or self.keeps(self.flow.tracks[each].ids).any() for each in made)
 
     def _round_up(self, rows: Ids, *, may_vanish: bool) -> None:
         """Bring back as many channels as make the number of those left a multiple, equally many in each row."""
@@ -84,10 +84,10 @@ class ChannelChoice:
         self.stays[self.classes[ids[grid & ~mask]]] = True
 
 
-def _classes(analysis: Analysis) -> Ids:
+def _classes(flow: ChannelFlow) -> Ids:
     """Return the class of each id: linked ids are of one."""
-    classes = np.arange(analysis.count)
-    links = [(one, other) for one, other in analysis.links if one.size]
+    classes = np.arange(flow.count)
+    links = [(one, other) for one, other in flow.links if one.size]
     if not links:
         return classes
     one, other = (np.concatenate([pair[side] for pair in links]) for side in (0, 1))
@@ -102,35 +102,33 @@ def _classes(analysis: Analysis) -> Ids:
     return np.unique(classes, return_inverse=True)[1].reshape(-1)
 
 
-def _vanishing(analysis: Analysis) -> set[ir.Value]:
+def _vanishing(flow: ChannelFlow) -> set[ir.Value]:
     """Return the values that may lose all channels: they are but an operand of a Concat along these.
 
     What makes them goes with them.
     """
     found: set[ir.Value] = set()
-    for node in reversed(analysis.graph.nodes):
+    for node in reversed(flow.graph.nodes):
         made = node.output(0)
-        track = analysis.tracks.get(made) if made is not None else None
+        track = flow.tracks.get(made) if made is not None else None
         if made is None or track is None or made.is_output or not made.uses or len(node.outputs) > 1:
             continue
-        if all(_loses(analysis, consumer, track.axes, found) for consumer in made.consumers):
+        if all(_loses(flow, consumer, track.axes, found) for consumer in made.consumers):
             found.add(made)
     return found
 
 
-def _loses(analysis: Analysis, consumer: ir.Node, axes: tuple[int, ...], found: Collection[ir.Value]) -> bool:
+def _loses(flow: ChannelFlow, consumer: ir.Node, axes: tuple[int, ...], found: Collection[ir.Value]) -> bool:
     made = consumer.output(0)
-    if consumer.graph is not analysis.graph or made is None:
+    if consumer.graph is not flow.graph or made is None:
         return False
     if consumer.is_op("Concat"):
-        track = analysis.tracks.get(made)
+        track = flow.tracks.get(made)
         return (
-            len(axes) == 1
-            and track is not None
-            and consumer.attr("axis", 1) in (axes[0], axes[0] - _rank(analysis, made))
+            len(axes) == 1 and track is not None and consumer.attr("axis", 1) in (axes[0], axes[0] - _rank(flow, made))
         )
     return made in found
 
 
-def _rank(analysis: Analysis, value: ir.Value) -> int:
-    return len(analysis.dims(value))
+def _rank(flow: ChannelFlow, value: ir.Value) -> int:
+    return len(flow.dims(value))

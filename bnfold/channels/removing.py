@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bnfold import ir
-from bnfold.channels.analysis import Analysis, ConstantOperand, Ids, Reader, dequantizing
+from bnfold import analysis, ir
 from bnfold.channels.choice import ChannelChoice
+from bnfold.channels.flow import ChannelFlow, ConstantOperand, Ids, Reader, dequantizing
 from bnfold.ir.elements import TP, Float64, finfo
 from bnfold.ir.taken import Taken, taken
 from bnfold.ir.tensor import Exact
@@ -26,21 +26,21 @@ class Absorption(NamedTuple):
     dtype: int
 
 
-def absorptions(analysis: Analysis, choice: ChannelChoice) -> tuple[list[Absorption], list[Ids]]:
+def absorptions(flow: ChannelFlow, choice: ChannelChoice) -> tuple[list[Absorption], list[Ids]]:
     """Return what moves into biases, and the ids of the readers whose sums are too large for their type."""
     found: list[Absorption] = []
     refused: list[Ids] = []
-    for reader in analysis.readers:
+    for reader in flow.readers:
         gone = ~choice.keeps(reader.ids)
         if not (gone & (reader.constant != 0) & ~np.isnan(reader.constant)).any():
             continue
         node = reader.node
-        weight = ir.constant(node.inputs[_WEIGHT.get(node.op_type, 1)])
+        weight = analysis.constant(node.inputs[_WEIGHT.get(node.op_type, 1)])
         assert weight is not None, "it was read"
         added = reader.absorb(gone)
         if not added.any():
             continue
-        old = ir.constant(node.input(_BIAS.get(node.op_type, 2)))
+        old = analysis.constant(node.input(_BIAS.get(node.op_type, 2)))
         factor = float(node.attr("beta", 1.0)) if node.is_op("Gemm") else 1.0
         total = added + (factor * old.float64().reshape(-1) if old is not None else 0.0)
         dtype = TP.INT32 if node.is_op("QLinearConv") else weight.dtype
@@ -69,12 +69,12 @@ _EXACT = 1e-2
 def _quantized_bias(node: ir.Node, total: Float64) -> Float64 | None:
     """Return the integers of a quantized bias that stand for these numbers; None if none do."""
     source = dequantizing(node.input(2))
-    scale = ir.constant(source.input(1)) if source is not None else None
+    scale = analysis.constant(source.input(1)) if source is not None else None
     zero = source.input(2) if source is not None else None
-    stored = ir.constant(source.input(0)) if source is not None else None
+    stored = analysis.constant(source.input(0)) if source is not None else None
     if scale is None or stored is None or stored.dtype != TP.INT32:
         return None
-    if zero is not None and ((centre := ir.constant(zero)) is None or centre.float64().any()):
+    if zero is not None and ((centre := analysis.constant(zero)) is None or centre.float64().any()):
         return None
     steps = total / scale.float64().reshape(-1)
     numbers = np.rint(steps)
@@ -90,22 +90,22 @@ def put_constant(operand: ConstantOperand) -> None:
     node.set_input(slot, node.graph.add_constant(f"{value.name}_constant", Exact(operand.dtype, numbers)))
 
 
-def cut_channels(analysis: Analysis, choice: ChannelChoice, absorbed: list[Absorption]) -> None:
+def cut_channels(flow: ChannelFlow, choice: ChannelChoice, absorbed: list[Absorption]) -> None:
     """Edit the graph as was chosen."""
-    parameters = {each.value: each.ids for each in analysis.parameters}
+    parameters = {each.value: each.ids for each in flow.parameters}
     for each in absorbed:
-        _absorb(analysis, each, parameters)
-    for edit in analysis.edits:
+        _absorb(flow, each, parameters)
+    for edit in flow.edits:
         edit(choice.keeps)
-    analysis.graph.model.remove_dead_nodes()
+    flow.graph.model.remove_dead_nodes()
     for value, ids in parameters.items():
         if value.uses:
             _slice(value, ids, choice)
-    for grouped in analysis.grouped:
+    for grouped in flow.grouped:
         weight = None if grouped.node.removed else grouped.node.inputs[grouped.slot]
         if weight is None or (choice.keeps(grouped.made).all() and choice.keeps(grouped.read).all()):
             continue
-        tensor = ir.constant(weight)
+        tensor = analysis.constant(weight)
         assert tensor is not None, "it was read"
         filters = grouped.made.shape[1]
         rows = [np.flatnonzero(choice.keeps(row)) + place * filters for place, row in enumerate(grouped.made)]
@@ -115,7 +115,7 @@ def cut_channels(analysis: Analysis, choice: ChannelChoice, absorbed: list[Absor
 
 
 def _slice(value: ir.Value, ids: Mapping[int, Ids], choice: ChannelChoice) -> None:
-    tensor = ir.constant(value)
+    tensor = analysis.constant(value)
     assert tensor is not None, "it was read"
     kept: list[Ids | None] = [None] * len(tensor.dims)
     for axis, places in ids.items():
@@ -126,10 +126,10 @@ def _slice(value: ir.Value, ids: Mapping[int, Ids], choice: ChannelChoice) -> No
         value.replace_tensor(taken(tensor, kept))
 
 
-def _absorb(analysis: Analysis, absorbed: Absorption, parameters: dict[ir.Value, Mapping[int, Ids]]) -> None:
+def _absorb(flow: ChannelFlow, absorbed: Absorption, parameters: dict[ir.Value, Mapping[int, Ids]]) -> None:
     """Give a layer the bias that it has with what is added, before that is sliced."""
     node, total, dtype = absorbed.reader.node, absorbed.total, absorbed.dtype
-    made = analysis.tracks[node.outputs[0]].ids  # type: ignore[index]
+    made = flow.tracks[node.outputs[0]].ids  # type: ignore[index]
     if node.is_op("MatMul"):
         _add_behind(node, total, dtype, made, parameters)
         return

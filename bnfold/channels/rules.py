@@ -12,11 +12,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.evaluators import INTEGERS
 from bnfold.channels.activations import NARY, UNARY, product
-from bnfold.channels.analysis import (
+from bnfold.channels.flow import (
     NOT_FOLLOWED,
-    Analysis,
+    ChannelFlow,
     ConstantOperand,
     Grouped,
     Ids,
@@ -30,7 +31,6 @@ from bnfold.channels.analysis import (
 )
 from bnfold.channels.zeros import Weight, weighted_sum
 from bnfold.ir.elements import FLOATS, TP, Bools, Float64
-from bnfold.ir.evaluators import INTEGERS
 from bnfold.ir.value import Dim, Dims
 from bnfold.semantics.batchnorm import DEFAULT_EPSILON
 
@@ -45,7 +45,7 @@ def _integers(node: ir.Node, slot: int, attribute: str = "") -> list[int] | None
     value = node.input(slot)
     if value is None:
         return None
-    tensor = ir.constant(value)
+    tensor = analysis.constant(value)
     if tensor is None or tensor.dtype not in INTEGERS:
         raise Passes(NOT_FOLLOWED)
     return [int(number) for number in tensor.numpy().reshape(-1)]
@@ -65,7 +65,7 @@ def _set_integers(node: ir.Node, slot: int, attribute: str, numbers: Sequence[in
         return
     old = node.input(slot)
     kind, hint = np.int64, f"{node.label}_{node.op_type.lower()}"
-    if old is not None and (tensor := ir.constant(old)) is not None:
+    if old is not None and (tensor := analysis.constant(old)) is not None:
         kind, hint = tensor.numpy().dtype.type, old.name
     node.set_input(slot, node.graph.add_constant(hint, np.array(numbers, dtype=kind)))
 
@@ -73,26 +73,26 @@ def _set_integers(node: ir.Node, slot: int, attribute: str, numbers: Sequence[in
 # -- element by element
 
 
-def _quantize(analysis: Analysis, node: ir.Node) -> None:
+def _quantize(flow: ChannelFlow, node: ir.Node) -> None:
     """Follow a QuantizeLinear or DequantizeLinear with one scale, or one for each channel."""
-    track = analysis.track(node.input(0))
-    scale, zero = (ir.constant(node.input(slot)) for slot in (1, 2))
+    track = flow.track(node.input(0))
+    scale, zero = (analysis.constant(node.input(slot)) for slot in (1, 2))
     if scale is None or (node.input(2) is not None and zero is None) or node.attr("block_size", 0):
         raise Passes(NOT_FOLLOWED)
     step, centre = scale.float64(), zero.float64() if zero is not None else np.zeros(())
     if scale.size > 1:
-        if track.axes != (_axis(node, "axis", 1, len(analysis.dims(node.input(0)))),):
+        if track.axes != (_axis(node, "axis", 1, len(flow.dims(node.input(0)))),):
             raise Passes(NOT_FOLLOWED)
         for slot, value in ((1, node.input(1)), (2, node.input(2))):
             if value is not None:
-                analysis.vector(node, slot, track.ids)
+                flow.vector(node, slot, track.ids)
     else:
         step, centre = step.reshape(()), centre.reshape(())
     if node.is_op("DequantizeLinear"):
         constant = (track.constant - centre) * step
     else:
-        constant = _rounded(track.constant / step, centre, analysis.dtype(node.output(0)))
-    analysis.make(node.output(0), track._replace(constant=constant))
+        constant = _rounded(track.constant / step, centre, flow.dtype(node.output(0)))
+    flow.make(node.output(0), track._replace(constant=constant))
 
 
 def _rounded(numbers: Float64, centre: Float64, dtype: int) -> Float64:
@@ -108,47 +108,47 @@ _RANGES: dict[int, tuple[float, float]] = {
 }  # fmt: skip
 
 
-def _unary(analysis: Analysis, node: ir.Node) -> None:
+def _unary(flow: ChannelFlow, node: ir.Node) -> None:
     if any(value is not None for value in node.outputs[1:]) or (node.is_op("Dropout") and not _is_idle(node)):
         raise Passes(NOT_FOLLOWED)
-    track = analysis.track(node.input(0))
+    track = flow.track(node.input(0))
     function = UNARY[node.op_type](node)
     with np.errstate(all="ignore"):
         constant = function(track.constant)
-    if node.is_op("Cast") and not {analysis.dtype(node.input(0)), analysis.dtype(node.output(0))} <= FLOATS:
+    if node.is_op("Cast") and not {flow.dtype(node.input(0)), flow.dtype(node.output(0))} <= FLOATS:
         constant = np.full_like(constant, np.nan)
-    analysis.make(node.output(0), track._replace(constant=constant))
+    flow.make(node.output(0), track._replace(constant=constant))
 
 
 def _is_idle(node: ir.Node) -> bool:
     """Whether a Dropout is not in training mode."""
-    mode = ir.constant(node.input(2)) if node.input(2) is not None else None
+    mode = analysis.constant(node.input(2)) if node.input(2) is not None else None
     return node.graph.opset() >= BROADCASTS and (node.input(2) is None or (mode is not None and not mode.numpy().any()))
 
 
-def _clip(analysis: Analysis, node: ir.Node) -> None:
-    track = analysis.track(node.input(0))
+def _clip(flow: ChannelFlow, node: ir.Node) -> None:
+    track = flow.track(node.input(0))
     constant = track.constant
     for slot, name, cut in ((1, "min", np.fmax), (2, "max", np.fmin)):
         bound = node.input(slot)
         limit = float(node.attr(name)) if node.has_attr(name) else None
         if bound is not None:
-            tensor = ir.constant(bound)
-            if bound in analysis.tracks or (tensor is not None and tensor.size != 1):
+            tensor = analysis.constant(bound)
+            if bound in flow.tracks or (tensor is not None and tensor.size != 1):
                 raise Passes(NOT_FOLLOWED)
             limit = float(tensor.float64().reshape(())) if tensor is not None else math.nan
         if limit is not None:
             constant = np.where(np.isnan(constant) | np.isnan(limit), np.nan, cut(constant, limit))
-    analysis.make(node.output(0), track._replace(constant=constant))
+    flow.make(node.output(0), track._replace(constant=constant))
 
 
-def _nary(analysis: Analysis, node: ir.Node) -> None:
+def _nary(flow: ChannelFlow, node: ir.Node) -> None:
     """Combine operands, whose channels go together."""
     if node.graph.opset() < BROADCASTS or any(value is None for value in node.inputs):
         raise Passes(NOT_FOLLOWED)
     made = node.output(0)
-    dims = analysis.dims(made)
-    tracks = _operand_tracks(analysis, node, dims)
+    dims = flow.dims(made)
+    tracks = _operand_tracks(flow, node, dims)
     first = next(iter(tracks.values()), None)
     if first is None or any(track.axes != first.axes for track in tracks.values()):
         raise Passes(NOT_FOLLOWED)
@@ -156,36 +156,36 @@ def _nary(analysis: Analysis, node: ir.Node) -> None:
     constants: list[Float64] = []
     for slot, value in enumerate(node.inputs):
         if slot in tracks:
-            analysis.link(ids, tracks[slot].ids)
+            flow.link(ids, tracks[slot].ids)
             constants.append(tracks[slot].constant)
-        elif ir.constant(value) is not None:
-            constants.append(analysis.spread(node, slot, axes, ids, len(dims)))
+        elif analysis.constant(value) is not None:
+            constants.append(flow.spread(node, slot, axes, ids, len(dims)))
         else:
-            own = (1,) * (len(dims) - len(analysis.dims(value))) + analysis.dims(value)
+            own = (1,) * (len(dims) - len(flow.dims(value))) + flow.dims(value)
             if any(own[axis] != 1 for axis in axes):
-                analysis.blocked.append(ids.reshape(-1))  # other channels, of which nothing is known
+                flow.blocked.append(ids.reshape(-1))  # other channels, of which nothing is known
             constants.append(np.full(ids.shape, np.nan))
     with np.errstate(all="ignore"):
         constant = NARY[node.op_type](*constants)
-    analysis.make(made, Track(axes, ids, np.broadcast_to(constant, ids.shape)))
+    flow.make(made, Track(axes, ids, np.broadcast_to(constant, ids.shape)))
     for slot, track in tracks.items():
-        others = [analysis.dims(value) for other, value in enumerate(node.inputs) if other != slot]
-        dtype = analysis.dtype(node.inputs[slot])
+        others = [flow.dims(value) for other, value in enumerate(node.inputs) if other != slot]
+        dtype = flow.dtype(node.inputs[slot])
         if dtype and track.is_constant and len(axes) == 1 and _makes(others, dims):
-            analysis.operands.append(ConstantOperand(node, slot, track, len(dims), dtype))
+            flow.operands.append(ConstantOperand(node, slot, track, len(dims), dtype))
 
 
-def _operand_tracks(analysis: Analysis, node: ir.Node, dims: Dims) -> dict[int, Track]:
+def _operand_tracks(flow: ChannelFlow, node: ir.Node, dims: Dims) -> dict[int, Track]:
     """Return the channels of operands by slot, along the axes of the result, of ``dims``."""
     found: dict[int, Track] = {}
     for slot, value in enumerate(node.inputs):
-        track = analysis.tracks.get(value) if value is not None else None
+        track = flow.tracks.get(value) if value is not None else None
         if track is None:
             continue
-        shift = len(dims) - len(analysis.dims(value))
+        shift = len(dims) - len(flow.dims(value))
         axes = tuple(axis + shift for axis in track.axes)
         if track.ids.size == 1:  # one number for all channels
-            analysis.block(value)
+            flow.block(value)
         elif any(dims[axis] != size for axis, size in zip(axes, track.ids.shape, strict=True)):
             raise Passes(NOT_FOLLOWED)
         else:
@@ -198,33 +198,33 @@ def _makes(shapes: Sequence[Dims], dims: Dims) -> bool:
     return None not in dims and any(shape == dims for shape in shapes)
 
 
-def _batchnorm(analysis: Analysis, node: ir.Node) -> None:
+def _batchnorm(flow: ChannelFlow, node: ir.Node) -> None:
     if node.graph.opset() < 9 or any(value is not None for value in node.outputs[1:]) or node.attr("training_mode", 0):
         raise Passes(NOT_FOLLOWED)
-    track = _only_axis(analysis, node, 1)
-    scale, bias, mean, variance = (analysis.vector(node, slot, track.ids) for slot in (1, 2, 3, 4))
+    track = _only_axis(flow, node, 1)
+    scale, bias, mean, variance = (flow.vector(node, slot, track.ids) for slot in (1, 2, 3, 4))
     with np.errstate(all="ignore"):
         factor = scale / np.sqrt(variance + float(node.attr("epsilon", DEFAULT_EPSILON)))
         constant = product(track.constant - mean, factor) + bias
-    analysis.make(node.output(0), track._replace(constant=constant))
+    flow.make(node.output(0), track._replace(constant=constant))
 
 
-def _instancenorm(analysis: Analysis, node: ir.Node) -> None:
-    track = _only_axis(analysis, node, 1)
-    scale, bias = (analysis.vector(node, slot, track.ids) for slot in (1, 2))
-    analysis.make(node.output(0), track._replace(constant=np.where(scale == 0, bias, np.nan)))
+def _instancenorm(flow: ChannelFlow, node: ir.Node) -> None:
+    track = _only_axis(flow, node, 1)
+    scale, bias = (flow.vector(node, slot, track.ids) for slot in (1, 2))
+    flow.make(node.output(0), track._replace(constant=np.where(scale == 0, bias, np.nan)))
 
 
-def _only_axis(analysis: Analysis, node: ir.Node, axis: int, slot: int = 0) -> Track:
+def _only_axis(flow: ChannelFlow, node: ir.Node, axis: int, slot: int = 0) -> Track:
     """Return the channels of an input along one axis. Raises Passes if they lie elsewhere."""
     value = node.input(slot)
-    track = analysis.track(value)
+    track = flow.track(value)
     if track.axes == (axis,):
         return track
-    size = analysis.dims(value)[axis]
+    size = flow.dims(value)[axis]
     if not isinstance(size, int):
         raise Passes(NOT_FOLLOWED)
-    return analysis.collapsed(value, axis, size)
+    return flow.collapsed(value, axis, size)
 
 
 # -- windows and spatial operators
@@ -237,27 +237,27 @@ def _is_padded(node: ir.Node, window: Sequence[int]) -> bool:
     return mode == "NOTSET" and any(node.attr("pads") or ())
 
 
-def _pool(analysis: Analysis, node: ir.Node) -> None:
+def _pool(flow: ChannelFlow, node: ir.Node) -> None:
     if any(value is not None for value in node.outputs[1:]):
         raise Passes(NOT_FOLLOWED)
-    track = _only_axis(analysis, node, 1)
+    track = _only_axis(flow, node, 1)
     constant = track.constant
     if node.is_op("AveragePool"):
         window = node.attr("kernel_shape")
         counts = node.attr("count_include_pad", 0) and (_is_padded(node, window) or node.attr("ceil_mode", 0))
         constant = np.where((constant == 0) | (not counts), constant, np.nan)
-    analysis.make(node.output(0), track._replace(constant=constant))
+    flow.make(node.output(0), track._replace(constant=constant))
 
 
-def _resize(analysis: Analysis, node: ir.Node) -> None:
+def _resize(flow: ChannelFlow, node: ir.Node) -> None:
     value = node.input(0)
-    rank = len(analysis.dims(value))
-    track = analysis.track(value)
-    before, after = analysis.dims(value), analysis.dims(node.output(0))
+    rank = len(flow.dims(value))
+    track = flow.track(value)
+    before, after = flow.dims(value), flow.dims(node.output(0))
     extrapolates = node.attr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
     is_old = node.is_op("Upsample") or node.graph.opset() < 11
     slot = None if is_old else 3
-    scales = ir.constant(node.input(1 if is_old else 2))
+    scales = analysis.constant(node.input(1 if is_old else 2))
     named = node.attr("axes")
     places = [int(axis) % rank for axis in named] if named else list(range(rank))
     sizes = _integers(node, slot) if slot is not None and node.input(slot) is not None else None
@@ -278,9 +278,9 @@ def _resize(analysis: Analysis, node: ir.Node) -> None:
     if any(before[axis] != after[axis] for axis in track.axes):
         raise Passes(NOT_FOLLOWED)
     # Beyond the borders another number may be put.
-    analysis.make(node.output(0), track._replace(constant=np.where(extrapolates, np.nan, track.constant)))
+    flow.make(node.output(0), track._replace(constant=np.where(extrapolates, np.nan, track.constant)))
     if sizes is not None and any(axis in track.axes for axis in places):
-        analysis.edits.append(partial(_edit_counts, node, 3, "", track, places))
+        flow.edits.append(partial(_edit_counts, node, 3, "", track, places))
 
 
 def _edit_counts(node: ir.Node, slot: int, attribute: str, track: Track, places: Sequence[int], keeps: Keeps) -> None:
@@ -301,9 +301,9 @@ def kept_along(track: Track, keeps: Keeps) -> list[Ids]:
     return [np.flatnonzero(mask.any(tuple(other for other in axes if other != axis))) for axis in axes]
 
 
-def _pad(analysis: Analysis, node: ir.Node) -> None:
+def _pad(flow: ChannelFlow, node: ir.Node) -> None:
     value = node.input(0)
-    rank, track = len(analysis.dims(value)), analysis.track(value)
+    rank, track = len(flow.dims(value)), flow.track(value)
     if node.graph.opset() < 2 or node.input(3) is not None:
         raise Passes(NOT_FOLLOWED)
     pads = _integers(node, 1, "pads")
@@ -313,16 +313,16 @@ def _pad(analysis: Analysis, node: ir.Node) -> None:
     if node.attr("mode", "constant") == "constant" and any(pads):
         fill = float(node.attr("value", 0.0))
         if node.input(2) is not None:
-            tensor = ir.constant(node.input(2))
+            tensor = analysis.constant(node.input(2))
             fill = float(tensor.float64().reshape(())) if tensor is not None else math.nan
         constant = np.where(constant == fill, constant, np.nan)
-    analysis.make(node.output(0), track._replace(constant=constant))
+    flow.make(node.output(0), track._replace(constant=constant))
 
 
-def _reduction(analysis: Analysis, node: ir.Node) -> None:
+def _reduction(flow: ChannelFlow, node: ir.Node) -> None:
     """Pass the channels of a reduction over other axes; a mean or an extreme of one number is that number."""
     value = node.input(0)
-    rank, track = len(analysis.dims(value)), analysis.track(value)
+    rank, track = len(flow.dims(value)), flow.track(value)
     axes = _integers(node, 1, "axes")
     if not axes:
         raise Passes(NOT_FOLLOWED)
@@ -333,49 +333,49 @@ def _reduction(analysis: Analysis, node: ir.Node) -> None:
     moved = tuple(axis if keeps else axis - sum(other < axis for other in gone) for axis in track.axes)
     keeps_numbers = node.is_op("ReduceMean", "ReduceMax", "ReduceMin")
     constant = np.where((track.constant == 0) | keeps_numbers, track.constant, np.nan)
-    analysis.make(node.output(0), Track(moved, track.ids, constant))
+    flow.make(node.output(0), Track(moved, track.ids, constant))
 
 
 # -- what moves elements
 
 
-def _concat(analysis: Analysis, node: ir.Node) -> None:
+def _concat(flow: ChannelFlow, node: ir.Node) -> None:
     made = node.output(0)
-    dims = analysis.dims(made)
+    dims = flow.dims(made)
     axis = _axis(node, "axis", 1, len(dims))
-    tracks = [analysis.tracks.get(value) if value is not None else None for value in node.inputs]
+    tracks = [flow.tracks.get(value) if value is not None else None for value in node.inputs]
     axes = next((track.axes for track in tracks if track is not None), None)
     if axes is None:
         raise Passes(NOT_FOLLOWED)
     if axis not in axes:
-        _stack(analysis, made, [track for track in tracks if track is not None and track.axes == axes], len(tracks))
+        _stack(flow, made, [track for track in tracks if track is not None and track.axes == axes], len(tracks))
         return
     if axes != (axis,):
         raise Passes(NOT_FOLLOWED)
     parts: list[Track] = []
     for slot, (value, track) in enumerate(zip(node.inputs, tracks, strict=True)):
-        size = analysis.dims(value)[axis]
+        size = flow.dims(value)[axis]
         if not isinstance(size, int) or (track is not None and track.axes != axes):
             raise Passes(NOT_FOLLOWED)
-        if track is None and ir.constant(value) is not None:
-            ids = analysis.fresh((size,))
-            parts.append(Track(axes, ids, analysis.spread(node, slot, axes, ids, len(dims))))
+        if track is None and analysis.constant(value) is not None:
+            ids = flow.fresh((size,))
+            parts.append(Track(axes, ids, flow.spread(node, slot, axes, ids, len(dims))))
         else:
-            parts.append(analysis.fixed(size) if track is None else track)
+            parts.append(flow.fixed(size) if track is None else track)
     ids, constant = np.concatenate([part.ids for part in parts]), np.concatenate([part.constant for part in parts])
-    analysis.make(made, Track(axes, ids, constant))
-    analysis.edits.append(partial(_edit_concat, node, parts))
+    flow.make(made, Track(axes, ids, constant))
+    flow.edits.append(partial(_edit_concat, node, parts))
 
 
-def _stack(analysis: Analysis, made: ir.Value | None, tracks: Sequence[Track], count: int) -> None:
+def _stack(flow: ChannelFlow, made: ir.Value | None, tracks: Sequence[Track], count: int) -> None:
     """Put values beside each other along another axis than that of their channels, which go together."""
     if len(tracks) < count:
         raise Passes(NOT_FOLLOWED)
     first = tracks[0]
     for track in tracks[1:]:
-        analysis.link(first.ids, track.ids)
+        flow.link(first.ids, track.ids)
     same = np.all([track.constant == first.constant for track in tracks], axis=0)
-    analysis.make(made, first._replace(constant=np.where(same, first.constant, np.nan)))
+    flow.make(made, first._replace(constant=np.where(same, first.constant, np.nan)))
 
 
 def _edit_concat(node: ir.Node, parts: Sequence[Track], keeps: Keeps) -> None:
@@ -385,16 +385,16 @@ def _edit_concat(node: ir.Node, parts: Sequence[Track], keeps: Keeps) -> None:
         node.set_inputs(left)
 
 
-def _split(analysis: Analysis, node: ir.Node) -> None:
+def _split(flow: ChannelFlow, node: ir.Node) -> None:
     value = node.input(0)
-    track = analysis.track(value)
-    dims = analysis.dims(value)
+    track = flow.track(value)
+    dims = flow.dims(value)
     axis = _axis(node, "axis", 0, len(dims))
     if axis not in track.axes:
         for made in node.outputs:
-            analysis.make(made, track)
+            flow.make(made, track)
         return
-    sizes = [analysis.dims(made)[axis] for made in node.outputs]
+    sizes = [flow.dims(made)[axis] for made in node.outputs]
     known = [size for size in sizes if isinstance(size, int)]
     if track.axes != (axis,) or len(known) != len(sizes) or sum(known) != track.ids.size:
         raise Passes(NOT_FOLLOWED)
@@ -403,8 +403,8 @@ def _split(analysis: Analysis, node: ir.Node) -> None:
     ends = np.cumsum([0, *known]).tolist()
     parts = [Track(track.axes, track.ids[start:end], track.constant[start:end]) for start, end in pairwise(ends)]
     for made, part in zip(node.outputs, parts, strict=True):
-        analysis.make(made, part)
-    analysis.edits.append(partial(_edit_split, node, parts))
+        flow.make(made, part)
+    flow.edits.append(partial(_edit_split, node, parts))
 
 
 _SPLIT_INPUT, _SPLIT_COUNT = 13, 18
@@ -422,9 +422,9 @@ def _edit_split(node: ir.Node, parts: Sequence[Track], keeps: Keeps) -> None:
     _set_integers(node, 1, "", sizes)
 
 
-def _slice(analysis: Analysis, node: ir.Node) -> None:
+def _slice(flow: ChannelFlow, node: ir.Node) -> None:
     value = node.input(0)
-    track, dims = analysis.track(value), analysis.dims(value)
+    track, dims = flow.track(value), flow.dims(value)
     starts, ends = _integers(node, 1, "starts"), _integers(node, 2, "ends")
     if starts is None or ends is None:
         raise Passes(NOT_FOLLOWED)
@@ -444,9 +444,9 @@ def _slice(analysis: Analysis, node: ir.Node) -> None:
             raise Passes(NOT_FOLLOWED)
         cut = (*[slice(None)] * place, slice(start, end))
         ids, constant = ids[cut], constant[cut]
-    analysis.make(node.output(0), Track(track.axes, ids, constant))
+    flow.make(node.output(0), Track(track.axes, ids, constant))
     if any(axis in track.axes for axis in places):
-        analysis.edits.append(partial(_edit_slice, node, track, places))
+        flow.edits.append(partial(_edit_slice, node, track, places))
 
 
 def _edit_slice(node: ir.Node, track: Track, places: Sequence[int], keeps: Keeps) -> None:
@@ -467,15 +467,15 @@ def _edit_slice(node: ir.Node, track: Track, places: Sequence[int], keeps: Keeps
         _set_integers(node, 2, "ends", fresh[1])
 
 
-def _gather(analysis: Analysis, node: ir.Node) -> None:
+def _gather(flow: ChannelFlow, node: ir.Node) -> None:
     value = node.input(0)
-    track, dims = analysis.track(value), analysis.dims(value)
+    track, dims = flow.track(value), flow.dims(value)
     axis = _axis(node, "axis", 0, len(dims))
-    indices = ir.constant(node.input(1))
+    indices = analysis.constant(node.input(1))
     if indices is None or len(indices.dims) != 1:
         raise Passes(NOT_FOLLOWED)
     if axis not in track.axes:
-        analysis.make(node.output(0), track)
+        flow.make(node.output(0), track)
         return
     if track.axes != (axis,):
         raise Passes(NOT_FOLLOWED)
@@ -484,8 +484,8 @@ def _gather(analysis: Analysis, node: ir.Node) -> None:
         raise Passes(NOT_FOLLOWED)
     places = np.where(places < 0, places + track.ids.size, places)
     part = Track(track.axes, track.ids[places], track.constant[places])
-    analysis.make(node.output(0), part)
-    analysis.edits.append(partial(_edit_gather, node, track, places))
+    flow.make(node.output(0), part)
+    flow.edits.append(partial(_edit_gather, node, track, places))
 
 
 def _edit_gather(node: ir.Node, track: Track, places: Ids, keeps: Keeps) -> None:
@@ -496,28 +496,28 @@ def _edit_gather(node: ir.Node, track: Track, places: Ids, keeps: Keeps) -> None
         _set_integers(node, 1, "", numbers[kept].tolist())
 
 
-def _transpose(analysis: Analysis, node: ir.Node) -> None:
+def _transpose(flow: ChannelFlow, node: ir.Node) -> None:
     value = node.input(0)
-    track, rank = analysis.track(value), len(analysis.dims(value))
+    track, rank = flow.track(value), len(flow.dims(value))
     order = [int(axis) for axis in node.attr("perm") or range(rank - 1, -1, -1)]
     if sorted(order) != list(range(rank)):
         raise Passes(NOT_FOLLOWED)
     new = [order.index(axis) for axis in track.axes]
     by_place = sorted(range(len(new)), key=new.__getitem__)
     ids, constant = track.ids.transpose(by_place), track.constant.transpose(by_place)
-    analysis.make(node.output(0), Track(tuple(sorted(new)), ids, constant))
+    flow.make(node.output(0), Track(tuple(sorted(new)), ids, constant))
 
 
-def _reshape(analysis: Analysis, node: ir.Node) -> None:
+def _reshape(flow: ChannelFlow, node: ir.Node) -> None:
     """Follow channels through a Reshape, Flatten, Squeeze or Unsqueeze, by the sizes in front of and behind it."""
     value, made = node.input(0), node.output(0)
-    track, before, after = analysis.track(value), analysis.dims(value), analysis.dims(made)
+    track, before, after = flow.track(value), flow.dims(value), flow.dims(made)
     if node.is_op("Reshape") and _integers(node, 1, "shape") is None:
         raise Passes(NOT_FOLLOWED)
     found = _through(track, before, after)
-    analysis.make(made, found)
+    flow.make(made, found)
     if node.is_op("Reshape"):
-        analysis.edits.append(partial(_edit_target, node, track, found, after))
+        flow.edits.append(partial(_edit_target, node, track, found, after))
 
 
 def _edit_target(node: ir.Node, source: Track, made: Track, dims: Dims, keeps: Keeps) -> None:
@@ -616,10 +616,10 @@ def _product(sizes: Sequence[Dim]) -> int:
     return math.prod(size for size in sizes if isinstance(size, int))
 
 
-def _shape(analysis: Analysis, node: ir.Node) -> None:
+def _shape(flow: ChannelFlow, node: ir.Node) -> None:
     """Let the sizes of other axes be asked for."""
     value = node.input(0)
-    track, rank = analysis.track(value), len(analysis.dims(value))
+    track, rank = flow.track(value), len(flow.dims(value))
     start, end, _ = slice(int(node.attr("start", 0)), int(node.attr("end", rank))).indices(rank)
     told = list(range(start, end))
     made = node.output(0)
@@ -627,7 +627,7 @@ def _shape(analysis: Analysis, node: ir.Node) -> None:
         raise Passes(NOT_FOLLOWED)
     for consumer, slot in made.uses:
         if consumer.is_op("Gather") and slot == 0 and consumer.graph is node.graph:
-            indices = ir.constant(consumer.input(1))
+            indices = analysis.constant(consumer.input(1))
             asked = [] if indices is None else [told[int(each)] for each in indices.numpy().reshape(-1)]
             if indices is None or any(axis in track.axes for axis in asked):
                 raise Passes(NOT_FOLLOWED)
@@ -637,68 +637,68 @@ def _shape(analysis: Analysis, node: ir.Node) -> None:
             raise Passes(NOT_FOLLOWED)
 
 
-def _depth_to_space(analysis: Analysis, node: ir.Node) -> None:
-    track = _only_axis(analysis, node, 1)
+def _depth_to_space(flow: ChannelFlow, node: ir.Node) -> None:
+    track = _only_axis(flow, node, 1)
     squared = int(node.attr("blocksize")) ** 2
     if node.is_op("SpaceToDepth"):
-        analysis.make(node.output(0), Track((1,), np.tile(track.ids, squared), np.tile(track.constant, squared)))
+        flow.make(node.output(0), Track((1,), np.tile(track.ids, squared), np.tile(track.constant, squared)))
         return
     order = (squared, -1) if node.attr("mode", "DCR") == "DCR" else (-1, squared)
     ids, constant = track.ids.reshape(order), track.constant.reshape(order)
     if order[0] == -1:
         ids, constant = ids.T, constant.T
     for line in ids[1:]:
-        analysis.link(ids[0], line)
+        flow.link(ids[0], line)
     same = (constant == constant[0]).all(0)
-    analysis.make(node.output(0), Track((1,), ids[0], np.where(same, constant[0], np.nan)))
+    flow.make(node.output(0), Track((1,), ids[0], np.where(same, constant[0], np.nan)))
 
 
 # -- weights
 
 
-def _conv(analysis: Analysis, node: ir.Node) -> None:
-    weight = analysis.weight(node, 1)
+def _conv(flow: ChannelFlow, node: ir.Node) -> None:
+    weight = flow.weight(node, 1)
     if len(weight.dims) < 3 or len(node.outputs) != 1:
         raise Passes(NOT_FOLLOWED)
     padded = _is_padded(node, weight.dims[2:])
-    _convolve(analysis, node, weight, padded=padded)
+    _convolve(flow, node, weight, padded=padded)
 
 
-def _convolve(analysis: Analysis, node: ir.Node, weight: Weight, *, padded: bool) -> None:
+def _convolve(flow: ChannelFlow, node: ir.Node, weight: Weight, *, padded: bool) -> None:
     group = int(node.attr("group", 1))
     filters, inner = weight.dims[:2]
     if group < 1 or filters % group or len(node.outputs) != 1:
         raise Passes(NOT_FOLLOWED)
-    read = analysis.collapsed(node.input(0), 1, group * inner)
-    made = analysis.fresh((filters,))
-    bias = analysis.vector(node, 2, made) if node.input(2) is not None else np.zeros(filters)
-    constant = np.where(analysis.zero(node, 1, 0, weight), bias, np.nan)
+    read = flow.collapsed(node.input(0), 1, group * inner)
+    made = flow.fresh((filters,))
+    bias = flow.vector(node, 2, made) if node.input(2) is not None else np.zeros(filters)
+    constant = np.where(flow.zero(node, 1, 0, weight), bias, np.nan)
     takes = (read.constant == 0) | (not padded)
     if group == 1:
-        analysis.parameter(node, 1, {0: made, 1: read.ids})
-        zero = analysis.zero(node, 1, 1, weight)
-        analysis.read(Reader(node, read.ids, read.constant, _absorbed(node, 1, read.constant)), zero, takes)
+        flow.parameter(node, 1, {0: made, 1: read.ids})
+        zero = flow.zero(node, 1, 1, weight)
+        flow.read(Reader(node, read.ids, read.constant, _absorbed(node, 1, read.constant)), zero, takes)
     elif inner == 1:
-        analysis.parameter(node, 1, {0: made})
+        flow.parameter(node, 1, {0: made})
         each = np.repeat(np.arange(group), filters // group)
-        analysis.link(made, read.ids[each])
+        flow.link(made, read.ids[each])
         known = takes[each] & ~np.isnan(read.constant[each])
         if known.any():
             sums = weighted_sum(_numbers(node), 1, np.ones(1))
             constant = np.where(known & np.isnan(constant), product(read.constant[each], sums) + bias, constant)
-        analysis.edits.append(partial(_edit_group, node, read.ids))
+        flow.edits.append(partial(_edit_group, node, read.ids))
     else:
         by_group, rows = read.ids.reshape(group, inner), made.reshape(group, -1)
-        analysis.grouped.append(Grouped(node, 1, rows, by_group))
-        analysis.even.append(by_group)
+        flow.grouped.append(Grouped(node, 1, rows, by_group))
+        flow.even.append(by_group)
         zero = _zero_by_group(weight, group)
         absorb = partial(_absorbed_by_group, _numbers(node), group, read.constant)
-        analysis.read(Reader(node, read.ids, read.constant, absorb), zero, takes)
-    analysis.layers.append(WeightedLayer(node, made.reshape(1 if inner == 1 else group, -1)))
-    analysis.make(node.output(0), Track((1,), made, constant))
+        flow.read(Reader(node, read.ids, read.constant, absorb), zero, takes)
+    flow.layers.append(WeightedLayer(node, made.reshape(1 if inner == 1 else group, -1)))
+    flow.make(node.output(0), Track((1,), made, constant))
 
 
-def _qlinear_conv(analysis: Analysis, node: ir.Node) -> None:
+def _qlinear_conv(flow: ChannelFlow, node: ir.Node) -> None:
     """Follow a convolution of integers; a channel at the zero point of its input is as good as 0."""
     weight = integer_weight(node)
     if weight is None or len(weight.dims) < 3 or len(node.outputs) != 1:
@@ -706,29 +706,29 @@ def _qlinear_conv(analysis: Analysis, node: ir.Node) -> None:
     group, (filters, inner) = int(node.attr("group", 1)), weight.dims[:2]
     if group > 1 and (inner != 1 or filters % group):
         raise Passes(NOT_FOLLOWED)
-    factors = [ir.constant(node.input(slot)) for slot in (1, 2, 4, 6, 7)]
+    factors = [analysis.constant(node.input(slot)) for slot in (1, 2, 4, 6, 7)]
     in_scale, in_zero, scale, out_scale, out_zero = (each.float64() for each in factors if each is not None)
-    made, read = analysis.fresh((filters,)), analysis.collapsed(node.input(0), 1, group * inner)
+    made, read = flow.fresh((filters,)), flow.collapsed(node.input(0), 1, group * inner)
     for slot in (4, 5):
-        if math.prod(_static(analysis.dims(node.input(slot)))) > 1:
-            analysis.vector(node, slot, made)
-    bias = analysis.vector(node, 8, made) if node.input(8) is not None else np.zeros(filters)
+        if math.prod(_static(flow.dims(node.input(slot)))) > 1:
+            flow.vector(node, slot, made)
+    bias = flow.vector(node, 8, made) if node.input(8) is not None else np.zeros(filters)
     numbers = bias * in_scale.reshape(()) * scale.reshape(-1) / out_scale.reshape(())
-    constant = _rounded(numbers, out_zero.reshape(()), analysis.dtype(node.output(0)))
+    constant = _rounded(numbers, out_zero.reshape(()), flow.dtype(node.output(0)))
     differences = ir.Exact(TP.DOUBLE, weight.above_centre(weight.tensor.numpy(), 0).astype(np.float64))
     if group == 1:
         above = read.constant - in_zero.reshape(())
-        analysis.parameter(node, 3, {0: made, 1: read.ids})
+        flow.parameter(node, 3, {0: made, 1: read.ids})
         takes = (above == 0) | (not _is_padded(node, weight.dims[2:]))
         absorb = partial(_sum, differences, 1, above)
-        analysis.read(Reader(node, read.ids, above, absorb), analysis.zero(node, 3, 1, weight), takes)
+        flow.read(Reader(node, read.ids, above, absorb), flow.zero(node, 3, 1, weight), takes)
     else:
-        analysis.parameter(node, 3, {0: made})
-        analysis.link(made, read.ids[np.repeat(np.arange(group), filters // group)])
-        analysis.edits.append(partial(_edit_group, node, read.ids))
-    dead = analysis.zero(node, 3, 0, weight)
-    analysis.layers.append(WeightedLayer(node, made.reshape(1, -1)))
-    analysis.make(node.output(0), Track((1,), made, np.where(dead, constant, np.nan)))
+        flow.parameter(node, 3, {0: made})
+        flow.link(made, read.ids[np.repeat(np.arange(group), filters // group)])
+        flow.edits.append(partial(_edit_group, node, read.ids))
+    dead = flow.zero(node, 3, 0, weight)
+    flow.layers.append(WeightedLayer(node, made.reshape(1, -1)))
+    flow.make(node.output(0), Track((1,), made, np.where(dead, constant, np.nan)))
 
 
 def _edit_group(node: ir.Node, read: Ids, keeps: Keeps) -> None:
@@ -743,7 +743,7 @@ def _absorbed(node: ir.Node, axis: int, constant: Float64) -> partial[Float64]:
 
 def _numbers(node: ir.Node) -> ir.Tensor:
     """Return the weight of a layer, dequantized if it is quantized."""
-    tensor = ir.constant(node.input(1))
+    tensor = analysis.constant(node.input(1))
     if tensor is None:
         raise Passes(NOT_FOLLOWED)
     return tensor
@@ -768,81 +768,81 @@ def _absorbed_by_group(weight: ir.Tensor, group: int, constant: Float64, gone: B
     return np.asarray(np.einsum("gok,gk->go", blocks, factors).reshape(-1))
 
 
-def _conv_transpose(analysis: Analysis, node: ir.Node) -> None:
-    weight = analysis.weight(node, 1)
+def _conv_transpose(flow: ChannelFlow, node: ir.Node) -> None:
+    weight = flow.weight(node, 1)
     if len(weight.dims) < 3 or len(node.outputs) != 1:
         raise Passes(NOT_FOLLOWED)
     group, (inner, per_group) = int(node.attr("group", 1)), weight.dims[:2]
-    made = analysis.fresh((group * per_group,))
-    read = analysis.collapsed(node.input(0), 1, inner)
-    bias = analysis.vector(node, 2, made) if node.input(2) is not None else np.zeros(made.size)
+    made = flow.fresh((group * per_group,))
+    read = flow.collapsed(node.input(0), 1, inner)
+    bias = flow.vector(node, 2, made) if node.input(2) is not None else np.zeros(made.size)
     takes = read.constant == 0
     if group == 1:
-        analysis.parameter(node, 1, {0: read.ids, 1: made})
-        zero = analysis.zero(node, 1, 0, weight)
-        analysis.read(Reader(node, read.ids, read.constant, _absorbed(node, 0, read.constant)), zero, takes)
-        constant = np.where(analysis.zero(node, 1, 1, weight), bias, np.nan)
+        flow.parameter(node, 1, {0: read.ids, 1: made})
+        zero = flow.zero(node, 1, 0, weight)
+        flow.read(Reader(node, read.ids, read.constant, _absorbed(node, 0, read.constant)), zero, takes)
+        constant = np.where(flow.zero(node, 1, 1, weight), bias, np.nan)
     elif inner == group:
-        analysis.parameter(node, 1, {0: read.ids})
+        flow.parameter(node, 1, {0: read.ids})
         each = np.repeat(np.arange(group), per_group)
-        analysis.link(made, read.ids[each])
+        flow.link(made, read.ids[each])
         dead = (weight.above_centre(weight.tensor.numpy(), 0) == 0).all(tuple(range(2, len(weight.dims)))).reshape(-1)
         constant = np.where(dead | takes[each], bias, np.nan)
-        analysis.edits.append(partial(_edit_group, node, read.ids))
+        flow.edits.append(partial(_edit_group, node, read.ids))
     else:
         raise Passes(NOT_FOLLOWED)
-    analysis.layers.append(WeightedLayer(node, made.reshape(1, -1)))
-    analysis.make(node.output(0), Track((1,), made, constant))
+    flow.layers.append(WeightedLayer(node, made.reshape(1, -1)))
+    flow.make(node.output(0), Track((1,), made, constant))
 
 
-def _gemm(analysis: Analysis, node: ir.Node) -> None:
-    weight = analysis.weight(node, 1)
-    if node.attr("transA", 0) or len(weight.dims) != 2 or ir.constant(node.input(0)) is not None:
+def _gemm(flow: ChannelFlow, node: ir.Node) -> None:
+    weight = flow.weight(node, 1)
+    if node.attr("transA", 0) or len(weight.dims) != 2 or analysis.constant(node.input(0)) is not None:
         raise Passes(NOT_FOLLOWED)
     inner = 1 if node.attr("transB", 0) else 0
-    made = analysis.fresh((weight.dims[1 - inner],))
-    read = analysis.collapsed(node.input(0), 1, weight.dims[inner])
+    made = flow.fresh((weight.dims[1 - inner],))
+    read = flow.collapsed(node.input(0), 1, weight.dims[inner])
     alpha, beta = float(node.attr("alpha", 1.0)), float(node.attr("beta", 1.0))
     bias, takes = np.zeros(made.size), np.ones(read.ids.size, dtype=bool)
     addend = node.input(2)
     if addend is not None:
-        dims = analysis.dims(addend)
-        if ir.constant(addend) is None:
+        dims = flow.dims(addend)
+        if analysis.constant(addend) is None:
             takes = read.constant == 0
             bias = np.full(made.size, np.nan)
-            if addend in analysis.tracks or dims[-1:] != (1,):
+            if addend in flow.tracks or dims[-1:] != (1,):
                 raise Passes(NOT_FOLLOWED)
         else:
-            bias = np.full(made.size, 1.0) * analysis.spread(node, 2, (1,), made, 2)
+            bias = np.full(made.size, 1.0) * flow.spread(node, 2, (1,), made, 2)
             if math.prod(dims[:-1]) != 1:  # type: ignore[arg-type]
                 takes = read.constant == 0
-    analysis.parameter(node, 1, {inner: read.ids, 1 - inner: made})
-    zero = analysis.zero(node, 1, inner, weight)
+    flow.parameter(node, 1, {inner: read.ids, 1 - inner: made})
+    zero = flow.zero(node, 1, inner, weight)
     absorb = partial(_times, alpha, _absorbed(node, inner, read.constant))
-    analysis.read(Reader(node, read.ids, read.constant, absorb), zero, takes)
-    dead = analysis.zero(node, 1, 1 - inner, weight) | np.full(made.size, alpha == 0)
-    analysis.layers.append(WeightedLayer(node, made.reshape(1, -1)))
-    analysis.make(node.output(0), Track((1,), made, np.where(dead, product(np.full(made.size, beta), bias), np.nan)))
+    flow.read(Reader(node, read.ids, read.constant, absorb), zero, takes)
+    dead = flow.zero(node, 1, 1 - inner, weight) | np.full(made.size, alpha == 0)
+    flow.layers.append(WeightedLayer(node, made.reshape(1, -1)))
+    flow.make(node.output(0), Track((1,), made, np.where(dead, product(np.full(made.size, beta), bias), np.nan)))
 
 
 def _times(factor: float, absorb: partial[Float64], gone: Bools) -> Float64:
     return factor * absorb(gone)
 
 
-def _matmul(analysis: Analysis, node: ir.Node) -> None:
-    weight = analysis.weight(node, 1)
-    value, rank = node.input(0), len(analysis.dims(node.output(0)))
-    if len(weight.dims) != 2 or ir.constant(value) is not None or rank < 2 or len(analysis.dims(value)) != rank:
+def _matmul(flow: ChannelFlow, node: ir.Node) -> None:
+    weight = flow.weight(node, 1)
+    value, rank = node.input(0), len(flow.dims(node.output(0)))
+    if len(weight.dims) != 2 or analysis.constant(value) is not None or rank < 2 or len(flow.dims(value)) != rank:
         raise Passes(NOT_FOLLOWED)
-    made = analysis.fresh((weight.dims[1],))
-    read = analysis.collapsed(value, rank - 1, weight.dims[0])
-    analysis.parameter(node, 1, {0: read.ids, 1: made})
+    made = flow.fresh((weight.dims[1],))
+    read = flow.collapsed(value, rank - 1, weight.dims[0])
+    flow.parameter(node, 1, {0: read.ids, 1: made})
     takes = np.ones(read.ids.size, dtype=bool)
-    zero = analysis.zero(node, 1, 0, weight)
-    analysis.read(Reader(node, read.ids, read.constant, _absorbed(node, 0, read.constant)), zero, takes)
-    analysis.layers.append(WeightedLayer(node, made.reshape(1, -1)))
-    dead = analysis.zero(node, 1, 1, weight)
-    analysis.make(node.output(0), Track((rank - 1,), made, np.where(dead, 0.0, np.nan)))
+    zero = flow.zero(node, 1, 0, weight)
+    flow.read(Reader(node, read.ids, read.constant, _absorbed(node, 0, read.constant)), zero, takes)
+    flow.layers.append(WeightedLayer(node, made.reshape(1, -1)))
+    dead = flow.zero(node, 1, 1, weight)
+    flow.make(node.output(0), Track((rank - 1,), made, np.where(dead, 0.0, np.nan)))
 
 
 RULES: dict[str, Rule] = {

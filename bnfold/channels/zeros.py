@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bnfold import ir
-from bnfold.ir.derived import Derived
+from bnfold.analysis.derived import Derived
 from bnfold.ir.elements import Array, Bools, Float64
 from bnfold.ir.taken import rows
 from bnfold.ir.tensor import Computed, Scaled

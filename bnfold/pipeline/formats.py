@@ -139,7 +139,7 @@ class Onnx:
     ) -> Verdict:
         from bnfold import verification
 
-        if isinstance(after, ir.Model) and after.is_detached:
+        if isinstance(after, ir.Model) and after.origin.is_detached:
             reason = "the weights are in external data, and the model was not read from a file"
             verdict = verification.Verdict("unverified", reason, "nothing", code=verification.Code.NOT_COMPUTED)
             return verification.explained(verdict, self.load(before), after, checks)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import onnx
 
-from bnfold import ir, log, reference
+from bnfold import analysis, ir, log, reference
 from bnfold.errors import BnfoldError
 from bnfold.ir.time_limit import ends_at
 from bnfold.ir.value import Dim
@@ -311,7 +311,7 @@ def _stated_sizes(model: ir.Model) -> list[int]:
     sizes: dict[int, None] = {}
     for graph in model.graphs():
         for value in graph.values.values():
-            if value.dtype != onnx.TensorProto.INT64 or (tensor := ir.constant(value)) is None:
+            if value.dtype != onnx.TensorProto.INT64 or (tensor := analysis.constant(value)) is None:
                 continue
             numbers = [int(number) for number in tensor.numpy().reshape(-1)] if tensor.size <= _FEW else []
             positive = [number for number in numbers if number > 1]

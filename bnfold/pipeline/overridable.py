@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import onnx
 
 from bnfold import ir
-from bnfold.ir.shapes.propagation import numbers_read
+from bnfold.analysis.shapes.propagation import numbers_read
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.settings import Options
 

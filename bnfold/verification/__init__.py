@@ -17,7 +17,8 @@ import numpy as np
 from bnfold import ir, reference
 from bnfold.errors import BadSetting
 from bnfold.ir.cut import Scaled
-from bnfold.ir.fixing import fix_inputs, written
+from bnfold.ir.fixing import fix_inputs
+from bnfold.ir.value import written
 from bnfold.settings import VerifyOptions
 from bnfold.verification.changes.moved_names import with_original_names
 from bnfold.verification.changes.pairing import paired

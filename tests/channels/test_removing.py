@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from _fuzz import channels as drawn
-from _fuzz import judge
+from fuzz import channels as drawn
+from fuzz import judge
 
 import bnfold
 from bnfold import ir

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.ir.ordering import producers_first
 from bnfold.report.events import BatchNormEvent
 
@@ -148,7 +148,7 @@ def reading(node: ir.Node) -> list[ir.Node]:
 
 def _is_weight(node: ir.Node) -> bool:
     made = node.output(0)
-    return made is not None and ir.constant(made) is not None
+    return made is not None and analysis.constant(made) is not None
 
 
 def to_json(region: Neighbourhood) -> dict[str, Any]:
@@ -179,5 +179,5 @@ def to_json(region: Neighbourhood) -> dict[str, Any]:
 
 def _weights(node: ir.Node) -> list[str]:
     """Return the constants a node reads, by their dims."""
-    held = [ir.constant(value) for value in node.inputs if value is not None]
+    held = [analysis.constant(value) for value in node.inputs if value is not None]
     return ["x".join(map(str, tensor.dims)) or "scalar" for tensor in held if tensor is not None]

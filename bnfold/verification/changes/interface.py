@@ -8,9 +8,9 @@ from copy import deepcopy
 import onnx
 
 from bnfold import ir
+from bnfold.analysis.shapes.undeclared import contradicted_types
 from bnfold.errors import MalformedModel
 from bnfold.ir.elements import FLOATS, type_name
-from bnfold.ir.shapes.undeclared import contradicted_types
 from bnfold.ir.value import Dim, shape_of
 from bnfold.reference.dispatch import definition
 from bnfold.reference.precision import computed_type

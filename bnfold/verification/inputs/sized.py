@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.computed import infer_what_is_computed
+from bnfold.analysis.shapes.unification import Dims, Known, is_known, learn_shapes
 from bnfold.errors import Unsupported
-from bnfold.ir.shapes.computed import infer_what_is_computed
-from bnfold.ir.shapes.types import filled, forget_shapes
-from bnfold.ir.shapes.unification import Dims, Known, is_known, learn_shapes
+from bnfold.ir.types import filled, forget_shapes
 from bnfold.ir.value import shape_of
 
 MANY_NODES = 20_000
@@ -107,7 +107,7 @@ class SharedShapes:
     def __init__(self, before: ir.Model, after: ir.Model) -> None:
         old, new = self.graphs = [{graph.path: graph for graph in model.graphs()} for model in (before, after)]
         for model in (before, after):
-            model.infer_shapes()
+            analysis.infer_shapes(model)
         self._claimed: dict[str, dict[str, onnx.TypeProto]] = {}
         self._alone: dict[str, dict[str, onnx.TypeProto]] = {}
         self._inferred: dict[str, dict[str, onnx.TypeProto]] = {}

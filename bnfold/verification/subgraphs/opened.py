@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 
 from bnfold import ir
-from bnfold.ir.shapes.rules import Dim
-from bnfold.ir.shapes.unification import Dims, Known
-from bnfold.ir.traits import RESHAPING
+from bnfold.analysis.shapes.rules import Dim
+from bnfold.analysis.shapes.unification import Dims, Known
+from bnfold.analysis.traits import RESHAPING
 from bnfold.verification.inputs.shapes import elements
 from bnfold.verification.subgraphs.windows import reach_of
 
