@@ -236,7 +236,18 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     from bnfold.cli import before_after
 
     nothing = before_after.nothing_to_do(outcome)
-    told = [report.versions, *filter(None, [report.nodes]), report.became, *before_after.conversion(report)]
+    told = [
+        report.versions,
+        *filter(None, [report.nodes, report.narrowed]),
+        report.became,
+        *before_after.conversion(report),
+    ]
+    if report.channels:
+        from bnfold.pipeline.outcome import count_products
+
+        count_products(outcome)
+        made = " → ".join(before_after.products(totals.products) for totals in (report.before, report.after))
+        told.append(f"multiply-adds {made}")
     for line in [nothing] if nothing else told:
         say(line)
     if report.runtime is not None:

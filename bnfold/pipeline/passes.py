@@ -10,7 +10,7 @@ from bnfold import analysis, converting, ir, log
 from bnfold.analysis.checking import checker_error
 from bnfold.analysis.shapes.stating import state_shapes
 from bnfold.converting.ir_version import FUNCTIONS_SINCE, SPARSE_SINCE, keep_ir_version, require_ir_version
-from bnfold.errors import Unsupported, UpgradeBlocked
+from bnfold.errors import Unsupported, UpgradeBlocked, printable
 from bnfold.ir import lifting
 from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.graph import state_opset
@@ -353,7 +353,7 @@ def tell_subnormal(run: PassContext) -> None:
     if not found:
         return
     found.sort(key=lambda row: -row[0])
-    named = ", ".join(f"{value.name} ({count})" for count, value, _ in found[:_NAMED])
+    named = ", ".join(f"{printable(value.name)} ({count})" for count, value, _ in found[:_NAMED])
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     made = sum(count for count, _, is_made in found if is_made)
     new = f"; {made} of them in weights that folding computed" if made else ""

@@ -19,7 +19,7 @@ from bnfold.report.growth import Growth
 from bnfold.report.other_events import ChannelEvent, EqualizeEvent, RewriteCount, SimplifyEvent, counted
 from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, reason_to_json, sentence
 from bnfold.report.rewrites import CHANNELS, CONSTANT_STORED, Rewrite, conversion
-from bnfold.report.totals import Totals
+from bnfold.report.totals import Totals, size
 from bnfold.semantics import Repair
 
 Verdict = Literal["folded", "exchanged", "decomposed", "upgraded", "kept", "removed"]
@@ -113,6 +113,10 @@ class BatchNormEvent:
             "operators": list(self.operators),
             "search": [_attempt_to_json(attempt) for attempt in self.attempts],
         }
+
+
+_NAMED = 3
+"""Layers that a line names."""
 
 
 def _change(before: int, after: int) -> str:
@@ -331,6 +335,17 @@ class Report:
         """Nodes before and after and the simplifications, as a line; empty if nothing was simplified."""
         made = self.simplifications()
         return f"nodes {_change(self.before.nodes, self.after.nodes)}: {made}" if made else ""
+
+    @property
+    def narrowed(self) -> str:
+        """How many channels layers lost that compute nothing, and what that saves, as a line; empty if none did."""
+        if not self.channels:
+            return ""
+        before, after = sum(row.before for row in self.channels), sum(row.after for row in self.channels)
+        named = ", ".join(f"{row.name} {row.change}" for row in self.channels[:_NAMED])
+        more = f", {len(self.channels) - _NAMED} more layers" if len(self.channels) > _NAMED else ""
+        saved = f"weights {size(self.before.weights)} → {size(self.after.weights)}"
+        return printable(f"channels {_change(before, after)}: {named}{more}; {saved}")
 
     @property
     def grown(self) -> str:
