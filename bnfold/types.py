@@ -7,7 +7,7 @@ What stands in an `Outcome`: in its `Report` (`BatchNormEvent`, …), in its `Ve
 """
 
 from bnfold.api import OnnxProgram, Output, Source
-from bnfold.ir.cut import Cut, ScaledValue
+from bnfold.ir.cut import Cut, ScaledValue, SelectedValue
 from bnfold.pipeline.chain import StepRow
 from bnfold.pipeline.formats import Progress
 from bnfold.report.events import BatchNormEvent
@@ -45,6 +45,7 @@ __all__ = [
     "RuntimeRow",
     "ScaledValue",
     "SearchTrace",
+    "SelectedValue",
     "SimplifyEvent",
     "Source",
     "StepRow",
