@@ -26,6 +26,7 @@ MAY_BE_ANY = {
     *("Outcome.to_json", "Report.to_json", "Verdict.to_json", "StepRow.to_json", "BatchNormEvent.to_json"),
     *("Products.to_json", "Growth.to_json", "RewriteCount.to_json", "SimplifyEvent.to_json", "EqualizeEvent.to_json"),
     *("ModuleVerdict.to_json", "TorchOutcome.to_json", "diff", "Report.lowest", "Report.conversion", "Report.runtime"),
+    *("FileResult.report", "FileResult.to_json", "FolderResult.to_json", "Counts.to_json", "Counts.of"),
     *("Report.latency", "TorchOutcome.program", "pytorch.optimize", "ScaledValue.factors"),
 }
 """JSON documents, objects of PyTorch, which not everybody has, and the shape of numpy's arrays."""
