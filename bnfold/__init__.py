@@ -9,6 +9,7 @@
     verify(before, after)       compare two models numerically; true if they are equivalent
     diff(before, after)         compare two models node by node
     run(source, output, [...])  run an external tool, and keep its output only if it is equivalent
+    optimize_folder, inspect_folder, verify_folders, run_folder     the same for every model of a folder
     register_operator(...)      say what an operator of your own domain computes, and how an affine passes it
     passes, pytorch             the same as onnx_ir passes, and for torch.onnx.export
 
@@ -26,6 +27,8 @@ from bnfold.errors import BnfoldError
 if TYPE_CHECKING:
     from bnfold import operators, passes, pytorch
     from bnfold.api import convert, decompose, diff, fold, inspect, optimize, run, upgrade, verify
+    from bnfold.batch.functions import FolderResult, inspect_folder, optimize_folder, run_folder, verify_folders
+    from bnfold.batch.worker import FileResult
     from bnfold.operators import register_operator
     from bnfold.pipeline.outcome import Outcome
     from bnfold.report.events import Report
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BnfoldError",
+    "FileResult",
+    "FolderResult",
     "Options",
     "Outcome",
     "Policy",
@@ -46,18 +51,26 @@ __all__ = [
     "errors",
     "fold",
     "inspect",
+    "inspect_folder",
     "operators",
     "optimize",
+    "optimize_folder",
     "passes",
     "pytorch",
     "register_operator",
     "run",
+    "run_folder",
     "upgrade",
     "verify",
+    "verify_folders",
 ]
 
 
 _PLACES = {
+    **dict.fromkeys(
+        ("FolderResult", "inspect_folder", "optimize_folder", "run_folder", "verify_folders"), "bnfold.batch.functions"
+    ),
+    "FileResult": "bnfold.batch.worker",
     "VerifyOptions": "bnfold.settings",
     "Options": "bnfold.settings",
     "Outcome": "bnfold.pipeline.outcome",

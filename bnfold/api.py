@@ -20,6 +20,7 @@ from bnfold.pipeline import formats
 from bnfold.pipeline.arguments import open_source, options_of, process_source, settings_of
 from bnfold.pipeline.outcome import Outcome
 from bnfold.settings import ONE_JOB, OptionFields, Options, OutputOptions, Tolerance, VerifyOptions, simplified
+from bnfold.settings.python_words import in_python_words
 from bnfold.verification import Verdict
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.
 Output: TypeAlias = str | os.PathLike[str] | None
 
 
+@in_python_words()
 def optimize(
     source: Source,
     output: Output = None,
@@ -73,6 +75,7 @@ def optimize(
     return process_source(source, output, simplified(chosen, simplify), verify)
 
 
+@in_python_words()
 def fold(
     source: Source, output: Output = None, *, verify: VerifyOptions | None = None, **options: Unpack[OptionFields]
 ) -> Outcome:
@@ -97,6 +100,7 @@ def fold(
     return process_source(source, output, options_of(settings), verify)
 
 
+@in_python_words()
 def upgrade(
     source: Source, output: Output = None, *, verify: VerifyOptions | None = None, **options: Unpack[OptionFields]
 ) -> Outcome:
@@ -123,6 +127,7 @@ def upgrade(
     return process_source(source, output, options_of(settings), verify)
 
 
+@in_python_words()
 def convert(
     source: Source,
     output: Output = None,
@@ -161,10 +166,11 @@ def convert(
     return process_source(source, output, options_of(settings), verify)
 
 
+@in_python_words()
 def decompose(
     source: Source, output: Output = None, *, verify: VerifyOptions | None = None, **options: Unpack[OptionFields]
 ) -> Outcome:
-    """Spell every BatchNormalization out as primitive operators, folding nothing; the opset stays unless asked for.
+    """Write every BatchNormalization as primitive operators, folding nothing; the opset stays unless asked for.
 
     Args:
         source: As for `optimize`.
@@ -185,6 +191,7 @@ def decompose(
     return process_source(source, output, options_of(settings), verify)
 
 
+@in_python_words()
 def inspect(source: Source, *, options: Options | None = None, **fields: Unpack[OptionFields]) -> Outcome:
     """Show what `optimize` would do, without writing or verifying anything.
 
@@ -208,6 +215,7 @@ def inspect(source: Source, *, options: Options | None = None, **fields: Unpack[
     return process_source(source, None, chosen, VerifyOptions(depth="none"))
 
 
+@in_python_words()
 def verify(
     before: Source, after: Source, *, tolerance: Tolerance | None = None, options: VerifyOptions | None = None
 ) -> Verdict:
@@ -244,6 +252,7 @@ def _within(tolerance: Tolerance | None, checks: VerifyOptions) -> VerifyOptions
     return checks if tolerance is None else replace(checks, tolerance=tolerance)
 
 
+@in_python_words()
 def diff(
     before: Source, after: Source, *, values: bool | None = None, options: VerifyOptions | None = None
 ) -> dict[str, Any]:
@@ -273,6 +282,7 @@ def diff(
     return diffing.diff(old, new, values=values, checks=settings_of(VerifyOptions, options, "options"))
 
 
+@in_python_words()
 def run(
     source: str | os.PathLike[str],
     output: str | os.PathLike[str],

@@ -27,6 +27,8 @@ from typing import Any
 
 EXIT_INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
+EXIT_TERMINATED = 143
+"""The same after SIGTERM."""
 _MACHINE = {
     getattr(errno, name)
     for name in (
@@ -45,6 +47,15 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def brief(text: str, most: int = 400) -> str:
+    """Return ``text`` on one line of at most ``most`` characters, cut in the middle: what is printed fits a screen."""
+    text = printable(text)
+    if len(text) <= most:
+        return text
+    end = most // 3
+    return f"{text[: most - end - 3]} … {text[-end:]}"
 
 
 class BnfoldError(Exception):
@@ -71,7 +82,16 @@ class BadSetting(WrongUsage, ValueError):
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(name, problem)
-        self.name, self.problem = name, problem
+
+    @property
+    def name(self) -> str:
+        """The setting."""
+        return str(self.args[0])
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot have this value."""
+        return str(self.args[1])
 
     def __str__(self) -> str:
         return printable(f"{self.name}: {self.problem}")

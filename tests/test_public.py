@@ -16,6 +16,7 @@ import pytest
 
 import bnfold
 from bnfold import api, errors, operators, passes
+from bnfold.batch import functions
 from tests.conftest import MODELS, ROOT
 
 FUNCTIONS = [name for name in bnfold.__all__ if inspect.isfunction(getattr(bnfold, name))]
@@ -69,9 +70,13 @@ def test_examples_of_docstrings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     shutil.copy(MODELS / "resnet_opset6.onnx", "model.onnx")
     bnfold.optimize("model.onnx", "out.onnx", verify=bnfold.VerifyOptions(depth="none"))
-    tests = [test for module in (api, operators) for test in doctest.DocTestFinder().find(module) if test.examples]
+    for folder, name in (("models", "model.onnx"), ("out", "out.onnx")):
+        Path(folder).mkdir()
+        shutil.copy(name, f"{folder}/model.onnx")
+    modules = api, functions, operators
+    tests = [test for module in modules for test in doctest.DocTestFinder().find(module) if test.examples]
     assert len(tests) >= len(FUNCTIONS)
-    assert [doctest.testmod(module).failed for module in (api, operators)] == [0, 0]
+    assert [doctest.testmod(module).failed for module in modules] == [0, 0, 0]
 
 
 def test_the_reference_is_made_without_a_warning_and_has_every_name(tmp_path: Path) -> None:

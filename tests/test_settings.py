@@ -20,11 +20,12 @@ import bnfold
 from bnfold import passes, settings
 from bnfold.cli.commands import main
 from bnfold.cli.invocation import CliOptions
-from bnfold.cli.options import FLAGS, STATED
+from bnfold.cli.options import STATED
 from bnfold.errors import BadSetting
 from bnfold.interop.openvino.operators import _TABLE, ONNX_NAMES
 from bnfold.settings import Options, OutputOptions, Policy, VerifyOptions, to_json
 from bnfold.settings.checked import OPENVINO_OPERATORS, type_hints
+from bnfold.settings.python_words import FLAGS
 from tests.conftest import MODELS
 
 NEWEST = onnx.defs.onnx_opset_version()

@@ -56,7 +56,7 @@ class CliOptions(Checked):
     as_is: bool = field(
         default=False,
         metadata=about(
-            "Inspect the file as is: no folding, no opset change.",
+            "Show the file as it is: no folding, no opset change.",
         ),
     )
     assert_none: frozenset[str] = field(
@@ -268,7 +268,8 @@ def read_invocation(given: dict[str, Any]) -> Invocation:
         checks = replace(checks, depth="none")
     options = made(Options, policy=made(Policy))
     if run.as_is:
-        options = replace(options, fold=False, target_opset="keep", **ONE_JOB)
+        kept: dict[str, Any] = dict.fromkeys(("target_opset", "ir_version", "overridable"), "keep")
+        options = replace(options, fold=False, decompose="never", **kept, **ONE_JOB)
     reports = bool(run.report) or run.as_json
     delivery = made(OutputOptions, path=Path(output or sources[0]), explained=reports)
     return Invocation(sources, output, options, checks, delivery, run)

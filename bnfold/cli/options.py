@@ -22,6 +22,7 @@ from bnfold.cli.project import project
 from bnfold.errors import EXIT_INTERRUPTED, BadSetting, BnfoldError, machine_trouble, printable
 from bnfold.settings import NORMALIZATIONS, Options, OutputOptions, Policy, VerifyOptions
 from bnfold.settings.checked import type_hints
+from bnfold.settings.python_words import FLAGS
 
 Command = Callable[..., Any]
 
@@ -99,18 +100,6 @@ STATED = {
     for kind in (Options, Policy, VerifyOptions, OutputOptions, CliOptions)
     for member in fields(kind)
 }
-FLAGS = {
-    "target_opset": ("--target-opset", "--opset"),
-    "domain_opsets": ("--domain-opset",),
-    "excluded": ("--except",),
-    "inputs": ("--input",),
-    "depth": ("--verify",),
-    "as_json": ("--json",),
-    "quiet": ("-q", "--quiet"),
-    "verbose": ("-v", "--verbose"),
-    "values": ("--values/--no-values",),
-}
-"""Options that are not called as their fields are."""
 _OPERATOR = {
     "metavar": "OP",
     "multiple": True,

@@ -62,7 +62,8 @@ def require_ir_version(model: ir.Model, wanted: int) -> list[str]:
     """
     needed, what = max(_needs(model))
     if needed > wanted:
-        raise Unsupported(f"the model cannot be of IR version {wanted}: {what} came with IR version {needed}")
+        why = f"{what} came with IR version {needed}; --ir-version {needed} is possible"
+        raise Unsupported(f"the model cannot be of IR version {wanted}: {why}")
     model.proto.ir_version = wanted
     notes = ["the assignment of nodes to devices is gone"] if wanted < DEVICES_SINCE and _drop_devices(model) else []
     if wanted < (own := ir_version_of(model.opset(""))):

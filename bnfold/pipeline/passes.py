@@ -351,7 +351,8 @@ def check(run: PassContext) -> None:
     if before is None:
         return
     if not checker_error(before, run.model.proto.ir_version):
-        raise Unsupported(f"the rewritten model would not be valid ONNX, and the original is: {error}")
+        what = "the rewritten model would not be valid ONNX, and the original is"
+        raise Unsupported(f"{what}: {error}; please report this bug of bnfold")
 
 
 PASSES: tuple[Callable[[PassContext], object], ...] = (
@@ -359,6 +360,16 @@ PASSES: tuple[Callable[[PassContext], object], ...] = (
     remove_unread, decide_branches, fold_affines, lower_opset, tell_training, decompose, reduce, tell_newer_opsets,
     remove_dead_nodes, set_ir_version, check,
 )  # fmt: skip
+
+
+def record_unchanged(run: PassContext) -> None:
+    """Record that the model is as it came."""
+    report = run.report
+    report.opset_after, report.ir_after, report.after = report.opset_before, report.ir_before, report.before
+
+
+READING = (describe, record_unchanged)
+"""What is done if nothing is asked for: a file that is only to be looked at is shown as it is."""
 
 
 def rewrite(
@@ -375,7 +386,9 @@ def rewrite(
     """
     run = PassContext(model, options, Report(), progress or (lambda *_: None), withheld, runtime=runtime)
     with ir.utf8(model.label):
-        for step in PASSES:
+        steps = READING if options.changes_nothing else PASSES
+        for number, step in enumerate(steps):
+            run.progress("rewrite", number, len(steps))
             step(run)
             log.debug(__name__, "pass %s done: %d BatchNormalizations met so far", step.__name__, len(run.events))
     log_decisions(run.report)

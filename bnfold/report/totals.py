@@ -65,13 +65,22 @@ class Totals:
         return self.operators.get("BatchNormalization", 0)
 
 
+_UNITS = ("bytes", "kB", "MB", "GB")
+
+
 def size(count: float, digits: int = 1) -> str:
     """Return bytes in a unit that people read, gigabytes with so many digits."""
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.{digits}f} GB"
+    return in_unit(count, count, digits)
+
+
+def in_unit(count: float, largest: float, digits: int = 1) -> str:
+    """Return bytes in the unit in which people read the ``largest`` of several sizes."""
+    power = 0
+    while largest >= 1000 and power < len(_UNITS) - 1:
+        largest /= 1000
+        power += 1
+    places = 0 if power == 0 else digits if _UNITS[power] == "GB" else 1
+    return f"{count / 1000**power:.{places}f} {_UNITS[power]}"
 
 
 def count(model: ir.Model) -> Totals:

@@ -275,6 +275,13 @@ class Options(Checked):
                 raise BadSetting("ir_version", f"{self.ir_version} is not possible: {problem} {onnx.IR_VERSION}")
 
     @property
+    def changes_nothing(self) -> bool:
+        """Whether neither a rewrite nor a conversion is asked for, so that the model stays as it came."""
+        is_kept = self.target_opset == self.ir_version == self.overridable == self.constants == "keep"
+        asked = self.fold or self.fix_shapes or self.simplify or self.decompose != "never" or self.ml_opset is not None
+        return is_kept and self.no_simplify and not asked
+
+    @property
     def names_version(self) -> bool:
         """Whether an opset or an IR version is asked for by its number, or as the latest or lowest."""
         versions = isinstance(self.ir_version, int), self.ml_opset is not None, bool(self.domain_opsets)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from bnfold import log
+from bnfold.errors import brief
 from bnfold.verification.codes import Code
 
 Status = Literal["verified", "failed", "skipped"]
@@ -105,6 +106,11 @@ class Evidence:
     faults: int = 0
     hidden: int = 0
     example: str = ""
+
+    def __str__(self) -> str:
+        where = f" in {self.graph}" if self.graph else ""
+        note = f": {self.note}" if self.note else ""
+        return brief(f"{self.label}{where}: {self.status} [{self.code}]{note}")
 
     @property
     def why(self) -> Why:

@@ -100,7 +100,10 @@ MEANINGS: dict[Code, CodeText] = {
         "bnfold's own operators cannot compute the part: its operators' texts leave a choice, or have no such form",
         "Compare the result in your own runtime.",
     ),
-    Code.RANDOM: CodeText("the part draws random numbers in another way than before", "Nothing can be compared there."),
+    Code.RANDOM: CodeText(
+        "the part draws random numbers in another way than before",
+        "Nothing can be compared there: compare statistics of many runs in your own runtime.",
+    ),
     Code.NO_FIT: CodeText(
         "the original runs on none of the sizes and numbers that were tried",
         "Give sizes with --input NAME=N,…, or recorded inputs with --data.",
@@ -110,8 +113,8 @@ MEANINGS: dict[Code, CodeText] = {
         "Give smaller sizes with --input.",
     ),
     Code.HIDDEN: CodeText(
-        "the results agree, and would also agree if the named thing were wrong",
-        f"If it can never have an effect, compare the result in your own runtime. Else: {_DATA[0].lower()}{_DATA[1:]}",
+        "the results agree, but the inputs that were tried would not show a fault",
+        _DATA,
     ),
     Code.NO_REACTION: CodeText(
         "no output changes with the new weights on the inputs that were tried: they may be saturated",
@@ -151,7 +154,7 @@ MEANINGS: dict[Code, CodeText] = {
     ),
     Code.TOO_OLD: CodeText(
         "the runtime lacks an opset, an IR version or an operator that the result needs",
-        "Use a newer runtime, or convert to an older --opset.",
+        "Use a runtime that has it, or convert to another --opset.",
     ),
     Code.DOUBT: CodeText(
         "a runtime takes neither model, for different reasons, or ended while it had the result",

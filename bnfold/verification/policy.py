@@ -148,7 +148,7 @@ def _compare_whole(
     parts = asked.parts if whole is None else None
     if parts is None:
         why = obstacle or (whole and (whole.fault or whole.doubt)) or "for changes that the whole models do not show"
-        _next(request, "each changed part in float64", str(why))
+        _next(request, "each change in float64", str(why))
         parts = _parts(request, subgraphs, whole)
     verdict = conclude(request, whole, obstacle, parts)
     if asked.fault is not None and verdict.verified and whole is None:
@@ -192,8 +192,9 @@ def _compare_parts_and_runtime(
         if wait is None:
             return NeedsFullComparison()
         cheaper = "the whole models in float64 are dearer; a runtime runs them beside it"
-        _next(request, "each changed part in float64", cheaper)
+        _next(request, "each change in float64", cheaper)
         parts = _parts(request, subgraphs, None, True)
+        request.progress("runtime", 0, 0)
         with request.clock.phase("witness"):
             found = wait()
     request.ledger.enter(_by_runtime(request, found))

@@ -53,7 +53,7 @@ def test_always() -> None:
     result = folded(net, padded(net, norm(net, net.input(2, 4, 6, 8))), exchange="always")
     assert result.ops == ["Add", "Conv"]
     assert [event.verdict for event in result.report.batchnorms] == ["exchanged"]
-    assert result.report.became == "BatchNormalization 1 → 0: 1 exchanged for an Add"
+    assert result.report.became == "BatchNormalization 1 → 0: 1 replaced by an Add"
 
 
 ELSEWHERE: dict[str, Build] = {

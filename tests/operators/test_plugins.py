@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bnfold.batch import scheduler
-from bnfold.batch.worker import Settings
+from bnfold.batch.worker import Settings, process_one
 from bnfold.cli.commands import main
 from bnfold.errors import BadSetting
+from bnfold.operators import plugins
 from bnfold.operators.plugins import absolute, fingerprint_of, load_plugins
 from bnfold.registered import table
 from bnfold.settings import Options, OutputOptions, VerifyOptions
@@ -45,6 +47,7 @@ bnfold.register_operator(
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plugins, "_LOADED", {})
     (tmp_path / "acme_plugin.py").write_text(PLUGIN, encoding="utf-8")
     onnx.save(acme.model(), tmp_path / "model.onnx")
     known = set(sys.modules)
@@ -119,7 +122,7 @@ def test_processes_of_a_folder_import_it(folder: Path) -> None:
     )
     tasks = scheduler.plan_tasks([str(folder / "models")], str(folder / "out")).tasks
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # which inherits nothing
-        results = scheduler.process_all(tasks, settings, pool, lambda *_: None)
+        results = scheduler.process_all(tasks, partial(process_one, settings=settings), pool, lambda *_: None)
     assert [result.status for result in results] == ["verified", "verified"]
     assert all(result.counts is not None and result.counts.after == 0 for result in results)
     assert not table.registrations("com.acme", "Gain")
@@ -137,7 +140,7 @@ def test_a_plugin_that_a_worker_lacks_fails_each_model_with_a_reason(folder: Pat
     settings = Settings(Options(), VerifyOptions(), OutputOptions(folder / "out"), plugins=("./gone.py",))
     tasks = scheduler.plan_tasks([str(folder / "model.onnx")], str(folder / "out")).tasks
     with ProcessPoolExecutor(1) as pool:
-        (result,) = scheduler.process_all(tasks, settings, pool, lambda *_: None)
+        (result,) = scheduler.process_all(tasks, partial(process_one, settings=settings), pool, lambda *_: None)
     assert result.status == "failed"
     assert "./gone.py: cannot be imported: FileNotFoundError" in result.message
 
@@ -169,3 +172,14 @@ def test_the_json_report_says_that_it_is_a_callers_word() -> None:
     done = command("optimize", "model.onnx", "out.onnx", "--plugin", "acme_plugin.py", "--json")
     notes = json.loads(done.stdout)["verify"]["notes"]
     assert any(note.startswith("computed by kernels that were registered, on the caller's word") for note in notes)
+
+
+def test_two_folders_are_compared_by_processes_that_know_the_operators(folder: Path) -> None:
+    for name in ("before", "after"):
+        (folder / name).mkdir()
+        shutil.copy(folder / "model.onnx", folder / name / "model.onnx")
+    fold = command("fold", "model.onnx", "after/model.onnx", "--plugin", "acme_plugin.py")
+    assert fold.exit_code == 0, fold.output
+    done = command("verify", "before", "after", "--plugin", "acme_plugin.py", "--jobs", "2")
+    assert done.exit_code == 0, done.output
+    assert plugins.loaded() == (str(folder / "acme_plugin.py"),)

@@ -191,7 +191,7 @@ def test_reports_have_it(tmp_path: Path) -> None:
     assert document["verify"]["next"]["options"] == ["--verify", "auto"]
     assert "Next: --verify auto verifies it" in page.read_text(encoding="utf-8")
     outcome = bnfold.optimize(source, verify=VerifyOptions(depth="full"))
-    assert "\n  next: --verify auto verifies it (" in repr(outcome)
+    assert '\n  next: bnfold.VerifyOptions(depth="auto") verifies it (' in repr(outcome)
 
 
 @pytest.mark.parametrize("options", [[], ["-q"], ["--json"]])
@@ -447,7 +447,7 @@ def test_what_would_take_longer_than_trials_may_is_not_tried() -> None:
     case = Case(verdict, VerifyOptions(), attempt, ir.load(proto), None, Options(), report, seconds=1000.0)
     step = next_step.next_step(case)
     assert step is not None
-    assert step.text == "nothing can be compared there"
+    assert step.text == "nothing can be compared there: compare statistics of many runs in your own runtime"
 
 
 def test_a_tolerance_is_no_step_where_a_fault_would_not_show() -> None:
@@ -461,7 +461,7 @@ def test_a_tolerance_is_no_step_where_a_fault_would_not_show() -> None:
     proto = model(DENSE, {"w": W})
     step = next_step.next_step(Case(verdict, VerifyOptions(), attempt, ir.load(proto), ir.load(proto)))
     assert step is not None
-    assert step.text == "give recorded inputs with --data"
+    assert step.text == "give recorded inputs with --data (an .npz file with x (N,16))"
     assert seen[0] == ("--samples", "8")
     assert not any("--tolerance" in each for each in seen)
 

@@ -20,6 +20,7 @@ from bnfold.pipeline import job
 from bnfold.pipeline.outcome import Outcome
 from bnfold.report.events import Report
 from bnfold.settings import Options, OutputOptions, VerifyOptions, simplified
+from bnfold.settings.python_words import in_python_words
 from bnfold.verification import Verdict
 from bnfold.verification.engine import one_thread
 
@@ -77,6 +78,7 @@ class TorchOutcome:
         }
 
 
+@in_python_words()
 def optimize(  # noqa: PLR0913 - one optional keyword an option
     program: Any,
     output: str | os.PathLike[str] | None = None,

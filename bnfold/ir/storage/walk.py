@@ -109,7 +109,7 @@ class ByteWindow:
             raise MalformedModel(f"wire type {kind} is not used by ONNX")
         if stop > end:
             if start > 0 and end == self._source.size and number in _OF_MODELS:
-                raise CutOffModel(f"is cut off: {end:,} of {stop:,} bytes")
+                raise CutOffModel(f"is cut off: {end:,} of {stop:,} bytes; copy it again")
             raise MalformedModel("a length points outside the message that holds it")
         return start, number, kind, position, stop
 

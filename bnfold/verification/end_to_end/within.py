@@ -137,10 +137,10 @@ def _results(request: Request) -> Results:
     for run in _ways_to_run(request):
         error = "no sizes are known at which the original runs"
         for feeds in _feeds(request):
-            request.progress("original", 0, len(feeds))
+            request.progress("original", 1, 2)
             before = run(request.before, feeds)
             if before.ran:
-                request.progress("rewritten", 0, len(feeds))
+                request.progress("rewritten", 2, 2)
                 after = _run_after(request, run, feeds, before)
                 return Results(before, after, run, feeds, (note,) if note else ())
             if request.clock.is_over:
