@@ -13,7 +13,6 @@ from bnfold.channels.flow import ChannelFlow, ConstantOperand, Ids, WeightedLaye
 from bnfold.channels.removing import absorptions, cut_channels, put_constant
 from bnfold.channels.rules import RULES
 from bnfold.channels.zeros import Zeros
-from bnfold.ir.cut import Selection
 from bnfold.ir.elements import FLOATS
 from bnfold.report.events import Report
 from bnfold.report.other_events import ChannelEvent
@@ -62,15 +61,14 @@ def _map(value: ir.Value, name: str, flow: ChannelFlow, choice: ChannelChoice, r
         return
     kept, constants = np.flatnonzero(mask), track.constant
     if earlier is not None:
-        name, selection = earlier
-        if not isinstance(selection, Selection):
+        if not isinstance(earlier, ir.SelectedValue):
             return
-        first = np.array(selection.kept)
-        constants = selection.constants.copy()
+        name, first = earlier.name, np.array(earlier.kept)
+        constants = earlier.constants.copy()
         constants[first] = track.constant
         kept = first[kept]
-    rank = len(flow.dims(value))
-    report.scaled[path, value.name] = name, Selection(track.axes[0], tuple(kept.tolist()), constants, dtype, rank)
+    places, rank = tuple(kept.tolist()), len(flow.dims(value))
+    report.scaled[path, value.name] = ir.SelectedValue(name, dtype, track.axes[0], places, constants, rank)
 
 
 def _replace(operand: ConstantOperand, report: Report) -> None:

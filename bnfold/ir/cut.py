@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from bnfold.ir.elements import Float64
-from bnfold.ir.tensor import Tensor
 
 
 class Cut(NamedTuple):
@@ -22,27 +22,45 @@ class Cut(NamedTuple):
     label: str
 
 
-class Selection(NamedTuple):
-    """Which channels of a value of the file a value of the result has; the others are constant, or silent.
-
-    No result depends on a silent channel: all that reads it multiplies it by zero.
+@dataclass(frozen=True, slots=True, eq=False)
+class ScaledValue:
+    """A value of the rewritten model that is the value ``name`` of the original, times ``factors``.
 
     Attributes:
-        axis: Along which the channels lie.
-        kept: Places of those that it has, ascending.
-        constants: A float64 number for each channel of the file's value, NaN for one that is silent; what stands at
-            ``kept`` means nothing.
-        dtype: Element type of the value.
-        rank: Its rank.
+        name: The name in the original.
+        dtype: The element type that the factors are rounded to, as ``onnx.TensorProto.DataType``.
+        factors: The factors, of a shape that broadcasts to the value's.
     """
 
+    name: str
+    dtype: int
+    factors: Float64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SelectedValue:
+    """A value of the rewritten model that has some channels of the value ``name`` of the original.
+
+    The others are constant, or silent: no result depends on a silent channel, for all that reads it multiplies it by
+    zero.
+
+    Attributes:
+        name: The name in the original.
+        dtype: The element type, as ``onnx.TensorProto.DataType``.
+        axis: The axis of the channels.
+        kept: Places of the channels that are left, ascending.
+        constants: A number for each channel of the original, NaN for one that is silent; what stands at ``kept`` means
+            nothing.
+        rank: The number of axes.
+    """
+
+    name: str
+    dtype: int
     axis: int
     kept: tuple[int, ...]
     constants: Float64
-    dtype: int
     rank: int
 
 
-Scaled = Mapping[tuple[str, str], tuple[str, Tensor | Selection]]
-"""By the path of a graph and the name of a value there: the name of what it was, and by which factors it is larger, or
-which of its channels it has."""
+ValueMaps = Mapping[tuple[str, str], ScaledValue | SelectedValue]
+"""By the path of a graph and the name of a value there: what it is of the original."""

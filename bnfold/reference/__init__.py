@@ -9,6 +9,7 @@ from bnfold.reference.alterations import Alterations, Substitute
 from bnfold.reference.dispatch import unknown_operator
 from bnfold.reference.evaluate import Observer, OutOfTime, evaluate
 from bnfold.reference.prepared import KeptWeights, Prepared
+from bnfold.reference.registered import callers_word
 from bnfold.reference.registry import CannotEvaluate, Misfit, Noise, Random, TooShort
 from bnfold.reference.trial import Refusal, ShapeTrial, try_shapes
 from bnfold.reference.work import Work
@@ -30,6 +31,7 @@ __all__ = [
     "Substitute",
     "TooShort",
     "Work",
+    "callers_word",
     "evaluate",
     "try_shapes",
     "unknown_operator",

@@ -10,27 +10,38 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from bnfold.errors import printable
-from bnfold.ir.cut import Cut, Selection
-from bnfold.ir.tensor import Tensor
+from bnfold.errors import brief, printable
+from bnfold.ir.cut import Cut, ScaledValue, SelectedValue
 from bnfold.report.growth import Growth
 from bnfold.report.other_events import ChannelEvent, EqualizeEvent, RewriteCount, SimplifyEvent, counted
 from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, reason_to_json, sentence
 from bnfold.report.rewrites import CHANNELS, CONSTANT_STORED, Rewrite, conversion
-from bnfold.report.totals import Totals, size
+from bnfold.report.totals import Totals, changed, size
 from bnfold.semantics import Repair
 
 Verdict = Literal["folded", "exchanged", "decomposed", "upgraded", "kept", "removed"]
 SCHEMA = "bnfold-report/1"
+AFFINES = "affines (Mul, Add, …)"
+"""BatchNormalizations that are written as arithmetic: the event's mode is ``spelled-out``."""
+
+IN_WORDS = {
+    "exchanged": "replaced",
+    "upgraded": "converted",
+    "spelled-out": "affine",
+    "respelled": "converted",
+    "spelled_out": "decomposed",
+    "witness": "runtime",
+}
+"""Names that the JSON form keeps, and the words that people read in their place."""
 
 
 @dataclass(slots=True, eq=False)
 class BatchNormEvent:
     """What became of one BatchNormalization.
 
-    A decomposed one has the mode ``spelled-out`` and version 0; its name and value are the last
+    One that is written as arithmetic has the mode ``spelled-out`` and version 0; its name and value are the last
     node's. ``detail`` names the nodes in the way, ``brief`` is why it is left, with operators instead of names.
     """
 
@@ -54,6 +65,16 @@ class BatchNormEvent:
         return self.graph, self.value
 
     @property
+    def is_affine(self) -> bool:
+        """Whether it is written as Mul and Add, so that no node of the operator BatchNormalization is meant."""
+        return self.mode == "spelled-out"
+
+    @property
+    def word(self) -> str:
+        """What became of it, as people read it."""
+        return "left" if self.reason is not None or self.verdict == "kept" else in_words(self.verdict)
+
+    @property
     def is_left(self) -> bool:
         """Whether it is still there."""
         return self.verdict in ("kept", "upgraded")
@@ -61,7 +82,7 @@ class BatchNormEvent:
     def __str__(self) -> str:
         """One line, for logs: the BatchNormalization, what became of it, and where it went or why not."""
         why = f"{self.reason.code}: {self.why}" if self.reason is not None else ", ".join(self.into)
-        return printable(f"BatchNormalization {self.name} {self.verdict}{f': {why}' if why else ''}")
+        return printable(f"BatchNormalization {self.name} {self.word}{f': {why}' if why else ''}")
 
     @property
     def why(self) -> str:
@@ -146,7 +167,12 @@ def state(row: Mapping[str, Any]) -> str:
 
     What has a reason is left, whatever became of its opset.
     """
-    return "left" if row["reason"] or row["verdict"] == "kept" else str(row["verdict"])
+    return "left" if row["reason"] or row["verdict"] == "kept" else in_words(row["verdict"])
+
+
+def in_words(name: str) -> str:
+    """Return the word for people in place of a name of the JSON form."""
+    return IN_WORDS.get(name, name)
 
 
 def _attempt_to_json(attempt: SearchTrace) -> dict[str, Any]:
@@ -156,6 +182,33 @@ def _attempt_to_json(attempt: SearchTrace) -> dict[str, Any]:
         "stopped_at": attempt.stopped_at,
         "reason": reason_to_json(attempt.reason, attempt.detail),
     }
+
+
+class NormalizationRow(NamedTuple):
+    """How many there were and are, and where those that are gone went."""
+
+    name: str
+    before: int
+    after: int
+    where: str
+
+    @property
+    def sentence(self) -> str:
+        """The row as a line."""
+        if not self.before and not self.after:
+            return f"no {self.name} in the model"
+        return f"{self.name} {self.before} → {self.after}{f': {self.where}' if self.where else ''}"
+
+
+def _destinations(events: Sequence[BatchNormEvent]) -> str:
+    """Return where those that are gone went: the operators that they were folded into, how many went otherwise."""
+    homes = Counter(operator for event in events if event.verdict == "folded" for operator in event.operators)
+    parts = ["folded into " + ", ".join(f"{count} {name}" for name, count in homes.most_common())] if homes else []
+    fates: dict[Verdict, str] = {"exchanged": " by an Add", "decomposed": "", "removed": ""}
+    counts = Counter(event.verdict for event in events)
+    return ", ".join(
+        [*parts, *(f"{counts[fate]} {in_words(fate)}{what}" for fate, what in fates.items() if counts[fate])]
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -224,7 +277,7 @@ class Report:
     redefined: set[str] = field(default_factory=set)
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
-    scaled: dict[tuple[str, str], tuple[str, Tensor | Selection]] = field(default_factory=dict)
+    scaled: dict[tuple[str, str], ScaledValue | SelectedValue] = field(default_factory=dict)
     made_by: dict[str, str] = field(default_factory=dict)
     _cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
     _all_cuts: dict[Cut, None] = field(default_factory=dict)
@@ -275,7 +328,23 @@ class Report:
         return sum(event.verdict == verdict for event in self.batchnorms)
 
     def __repr__(self) -> str:
-        return f"<Report {self.versions}; {self.became}>"
+        return f"<Report {brief(f'{self.versions}; {self.became}')}>"
+
+    def _repr_html_(self) -> str:
+        """Return the report for notebooks: the model before and after, and what became of each BatchNormalization."""
+        from bnfold.report.notebook import table
+
+        before, after = self.before, self.after
+        counts = [
+            *([("opset", self.opset_before, self.opset_after)] if self.has_opset else []),
+            *(("IR version", self.ir_before, self.ir_after), ("nodes", before.nodes, after.nodes)),
+            *((name, *pair) for name, pair in changed(before, after).items()),
+            ("weights", size(before.weights), size(after.weights)),
+        ]
+        events = sorted(self.batchnorms, key=lambda event: not event.is_left)  # what needs attention comes first
+        became = ((event.name, event.word, event.why or ", ".join(event.into)) for event in events)
+        head = ("BatchNormalization", "becomes", "where, or why not")
+        return table(("what", "before", "after"), counts) + table(head, became)
 
     @property
     def versions(self) -> str:
@@ -286,26 +355,24 @@ class Report:
     @property
     def became(self) -> str:
         """What became of the BatchNormalizations, as a line."""
-        if not self.batchnorms:
-            return "no BatchNormalization in the model"
-        where = f": {self.destinations}" if self.destinations else ""
-        return f"BatchNormalization {len(self.batchnorms)} → {self.left}{where}"
+        return "; ".join(row.sentence for row in self.normalizations)
 
     @property
     def left(self) -> int:
-        """How many BatchNormalizations are still there."""
-        return sum(event.is_left for event in self.batchnorms)
+        """How many nodes of BatchNormalization are still there."""
+        return sum(event.is_left for event in self.batchnorms if not event.is_affine)
 
     @property
-    def destinations(self) -> str:
-        """Where those that are gone went: the operators that they were folded into, how many went otherwise."""
-        folded = (event for event in self.batchnorms if event.verdict == "folded")
-        homes = Counter(operator for event in folded for operator in event.operators)
-        parts = ["folded into " + ", ".join(f"{count} {name}" for name, count in homes.most_common())] if homes else []
-        fates: dict[Verdict, str] = {"exchanged": " for an Add", "decomposed": "", "removed": ""}
-        parts += [f"{count} {fate}{what}" for fate, what in fates.items() if (count := self.count(fate))]
-        spelled_out = sum(event.mode == "spelled-out" for event in self.batchnorms)
-        return ", ".join([*parts, *([f"{spelled_out} of them written as arithmetic"] if spelled_out else [])])
+    def normalizations(self) -> list[NormalizationRow]:
+        """A row for the operator BatchNormalization, and one for affines, if there are any."""
+        events = [event for event in self.batchnorms if not event.is_affine]
+        affines = [event for event in self.batchnorms if event.is_affine]
+        counts = self.before.batchnorms, self.after.batchnorms
+        rows = [NormalizationRow("BatchNormalization", *counts, _destinations(events))]
+        if affines:
+            left = sum(event.is_left for event in affines)
+            rows.append(NormalizationRow(AFFINES, len(affines), left, _destinations(affines)))
+        return rows
 
     @property
     def _simplifying(self) -> Iterator[Rewrite]:

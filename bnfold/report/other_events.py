@@ -27,6 +27,11 @@ class SimplifyEvent(NamedTuple):
     growth: int = 0
     saved: int = 0
 
+    def __str__(self) -> str:
+        """One line, for logs: the rewrite, the node, and what is there now."""
+        where = f" in {self.graph}" if self.graph else ""
+        return printable(f"{self.rewrite.name}: {self.operator} {self.name}{where} -> {self.into or 'removed'}")
+
     def to_json(self) -> dict[str, Any]:
         """Return the row of the report's ``simplified``."""
         return {**self._asdict(), "rewrite": self.rewrite.name, "title": self.rewrite.title}

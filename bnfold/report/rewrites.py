@@ -133,7 +133,7 @@ UNREAD_RESULT = Rewrite(
     "Results of If, Loop, Scan and functions that nothing reads go, with what only they need in the bodies.",
 )
 UNREAD_WEIGHT = Rewrite("unread-weight", "unread weight", "A weight that nothing reads is left out.")
-CONSTANT_STORED = Rewrite("constant-node", "Constant stored", "A Constant node becomes an initializer.")
+CONSTANT_STORED = Rewrite("constant-node", "Constant → initializer", "A Constant node becomes an initializer.")
 RESULT_STORED = Rewrite(
     "constant-result",
     "result of constants stored",
@@ -295,7 +295,7 @@ def unknown_name(name: str) -> str:
     kind, _, operator = name.partition("-")
     names = {known.lower() for known in _operators()} if kind in _CONVERSIONS else set()
     if operator in names:
-        return f"{name!r} is a conversion, which the opset needs; choose another opset with --opset"
+        return f"{name!r} is a conversion, which the opset needs; choose another opset"
     near = get_close_matches(name.lower(), NAMED, 3)
     hint = f"did you mean {' or '.join(near)}?" if near else "`bnfold explain` lists the names"
     return f"there is no rewrite {name!r}; {hint}"

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir
-from bnfold.ir.cut import Scaled, Selection
+from bnfold.ir.cut import ValueMaps
 from bnfold.verification.changes.idle import silent_channels
 
 _BROADCASTS = 7
 """The first opset whose arithmetic broadcasts by itself."""
 
 
-def unscaled(before: ir.Model, after: ir.Model, scaled: Scaled) -> tuple[ir.Model, ir.Model]:
+def unscaled(before: ir.Model, after: ir.Model, scaled: ValueMaps) -> tuple[ir.Model, ir.Model]:
     """Return both models, with the values of the second one also as they were, under their old names.
 
     A scaled value is divided by its factors and multiplied again behind that. If the factors are wrong, the unscaled
@@ -32,36 +32,37 @@ def unscaled(before: ir.Model, after: ir.Model, scaled: Scaled) -> tuple[ir.Mode
         return before, after
     old_model, new_model = (model.clone() for model in (before, after))
     olds, news = ({graph.path: graph for graph in model.graphs()} for model in (old_model, new_model))
-    for (path, name), (old, change) in scaled.items():
+    for (path, name), was in scaled.items():
         value = news[path].values.get(name) if path in news else None
-        if value is None or value.producer is None or old in value.graph.values:
+        if value is None or value.producer is None or was.name in value.graph.values:
             continue
-        if not isinstance(change, Selection):
-            _divide(value, old, change)
+        if isinstance(was, ir.ScaledValue):
+            _divide(value, was)
             continue
-        original = olds[path].values.get(old) if path in olds else None
+        original = olds[path].values.get(was.name) if path in olds else None
         if original is not None and original.producer is not None and not original.is_output:
-            _restore(original, value, change)
+            _restore(original, value, was)
     old_model.sync()
     new_model.sync()
     return old_model, new_model
 
 
-def _divide(value: ir.Value, old: str, factors: ir.Tensor) -> None:
+def _divide(value: ir.Value, scaled: ir.ScaledValue) -> None:
+    factors = ir.Exact(scaled.dtype, scaled.factors)
     if not factors.numpy().all():
         return
     constant, again = value.graph.add_constant("factors", factors), value.graph.fresh(value.name)
     value.replace_uses(again)
-    division = value.graph.insert("Div", (value, constant), (value.graph.define(old),), after=value.producer)
+    division = value.graph.insert("Div", (value, constant), (value.graph.define(scaled.name),), after=value.producer)
     value.graph.insert("Mul", (division.output(0), constant), (again,), after=division)
 
 
-def _restore(original: ir.Value, value: ir.Value, selection: Selection) -> None:
+def _restore(original: ir.Value, value: ir.Value, selection: ir.SelectedValue) -> None:
     """Give a value its channels back, and let the consumers of the original read constants for them.
 
     Silent channels are 0 in both. That they are silent in the original is proven, or nothing is done.
     """
-    axis, kept, constants, dtype, rank = selection
+    axis, kept, constants = selection.axis, selection.kept, selection.constants
     old, new = original.graph, value.graph
     if min(old.opset(), new.opset()) < _BROADCASTS:
         return
@@ -74,7 +75,7 @@ def _restore(original: ir.Value, value: ir.Value, selection: Selection) -> None:
         if not silent[is_silent].all() or common in old.values or common in new.values:
             return
 
-    shape = (-1, *(1,) * (rank - axis - 1))
+    shape, dtype = (-1, *(1,) * (selection.rank - axis - 1)), selection.dtype
     mask, shift = is_kept.astype(np.float64), np.where(is_kept | is_silent, 0.0, constants)
     # Under the same names in both models: no fault of the rewrite is in them.
     factors, addends = (

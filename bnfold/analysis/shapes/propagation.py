@@ -11,6 +11,7 @@ from itertools import chain
 import onnx
 
 from bnfold.analysis.constants import constant
+from bnfold.analysis.shapes.registered import shown_to_onnx
 from bnfold.analysis.traits import READS_VALUES
 from bnfold.ir.messages import nested_graphs, nested_nodes
 from bnfold.ir.model import Model
@@ -93,4 +94,5 @@ def _propagates(node: onnx.NodeProto) -> bool:
 
 def _infer(proto: onnx.ModelProto, *, strict: bool, propagate: bool) -> onnx.ModelProto:
     look_at_clock()
-    return onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=strict, data_prop=propagate)
+    with shown_to_onnx(proto):
+        return onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=strict, data_prop=propagate)

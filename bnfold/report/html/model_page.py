@@ -15,7 +15,7 @@ from bnfold.errors import printable
 from bnfold.report.advice import Advice
 from bnfold.report.events import map_texts, state
 
-STATES = ("left", "folded", "exchanged", "removed", "decomposed", "upgraded")
+STATES = ("left", "folded", "replaced", "removed", "decomposed", "converted")
 
 Document = Mapping[str, Any]
 
