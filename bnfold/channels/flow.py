@@ -15,8 +15,7 @@ import numpy as np
 import onnx
 
 from bnfold import analysis, ir
-from bnfold.analysis.evaluators import INTEGERS
-from bnfold.channels.zeros import Weight, zero_slices
+from bnfold.channels.zeros import Weight, dequantizing, stored_weight, zero_slices
 from bnfold.errors import BnfoldError
 from bnfold.folding import facts
 from bnfold.ir.elements import FLOATS, Bools, Float64, finfo, round_once
@@ -99,38 +98,6 @@ Keeps = Callable[[Ids], Bools]
 Edit = Callable[[Keeps], None]
 """Brings a node in line with the channels that stay: an attribute, or a constant that counts them."""
 Rule = Callable[["ChannelFlow", ir.Node], None]
-
-
-def dequantizing(value: ir.Value | None) -> ir.Node | None:
-    """Return the DequantizeLinear that makes a value of a stored constant, if one does."""
-    node = value.producer if value is not None else None
-    source = node.input(0) if node is not None and node.is_op("DequantizeLinear") else None
-    return node if source is not None and source.holds_constant else None
-
-
-def stored_weight(value: ir.Value | None) -> Weight | None:
-    """Return the stored integers behind a weight that is dequantized; None for any other, or another form of it."""
-    node = dequantizing(value)
-    tensor = analysis.constant(node.input(0)) if node is not None else None
-    if node is None or tensor is None or tensor.dtype not in INTEGERS or node.attr("block_size", 0):
-        return None
-    zero = analysis.constant(node.input(2)) if node.input(2) is not None else None
-    if node.input(2) is not None and zero is None:
-        return None
-    rank = len(tensor.dims)
-    centre = np.zeros((1,) * rank, dtype=np.int64) if zero is None else zero.numpy().astype(np.int64)
-    if centre.size > 1 and centre.ndim == 1:
-        centre = centre.reshape(-1, *(1,) * (rank - int(node.attr("axis", 1)) % rank - 1))
-    return Weight(tensor, centre.reshape((1,) * (rank - centre.ndim) + centre.shape))
-
-
-def integer_weight(node: ir.Node) -> Weight | None:
-    """Return the weight of a QLinearConv with its zero points; None if one of them is computed."""
-    tensor, zero = analysis.constant(node.input(3)), analysis.constant(node.input(5))
-    if tensor is None or zero is None:
-        return None
-    shape = (-1, *(1,) * (len(tensor.dims) - 1))
-    return Weight(tensor, zero.numpy().astype(np.int64).reshape(shape))
 
 
 def _unlisted(_: ChannelFlow, node: ir.Node) -> None:

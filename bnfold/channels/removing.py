@@ -9,7 +9,8 @@ import numpy as np
 
 from bnfold import analysis, ir
 from bnfold.channels.choice import ChannelChoice
-from bnfold.channels.flow import ChannelFlow, ConstantOperand, Ids, Reader, dequantizing
+from bnfold.channels.flow import ChannelFlow, ConstantOperand, Ids, Reader
+from bnfold.channels.zeros import dequantizing
 from bnfold.ir.elements import TP, Float64, finfo
 from bnfold.ir.taken import Taken, taken
 from bnfold.ir.tensor import Exact

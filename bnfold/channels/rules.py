@@ -27,15 +27,11 @@ from bnfold.channels.flow import (
     Rule,
     Track,
     WeightedLayer,
-    integer_weight,
 )
-from bnfold.channels.zeros import Weight, weighted_sum
+from bnfold.channels.zeros import Weight, integer_weight, weighted_sum
 from bnfold.ir.elements import FLOATS, TP, Bools, Float64
 from bnfold.ir.value import Dim, Dims
 from bnfold.semantics.batchnorm import DEFAULT_EPSILON
-
-BROADCASTS = 7
-"""The first opset whose arithmetic broadcasts by itself."""
 
 
 def _integers(node: ir.Node, slot: int, attribute: str = "") -> list[int] | None:
@@ -123,7 +119,7 @@ def _unary(flow: ChannelFlow, node: ir.Node) -> None:
 def _is_idle(node: ir.Node) -> bool:
     """Whether a Dropout is not in training mode."""
     mode = analysis.constant(node.input(2)) if node.input(2) is not None else None
-    return node.graph.opset() >= BROADCASTS and (node.input(2) is None or (mode is not None and not mode.numpy().any()))
+    return node.input(2) is None or (mode is not None and not mode.numpy().any())
 
 
 def _clip(flow: ChannelFlow, node: ir.Node) -> None:
@@ -144,7 +140,7 @@ def _clip(flow: ChannelFlow, node: ir.Node) -> None:
 
 def _nary(flow: ChannelFlow, node: ir.Node) -> None:
     """Combine operands, whose channels go together."""
-    if node.graph.opset() < BROADCASTS or any(value is None for value in node.inputs):
+    if any(value is None for value in node.inputs):
         raise Passes(NOT_FOLLOWED)
     made = node.output(0)
     dims = flow.dims(made)

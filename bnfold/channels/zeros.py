@@ -7,14 +7,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.analysis.derived import Derived
+from bnfold.analysis.evaluators import INTEGERS
 from bnfold.ir.elements import Array, Bools, Float64
 from bnfold.ir.taken import rows
 from bnfold.ir.tensor import Computed, Scaled
 
 _SMALL = 1 << 14
 """Bytes from one probed number to the next up to which reading all of them takes no longer than reading each."""
+
+
+Zeros = dict[tuple[ir.Value, int], Bools]
+"""By a weight and one of its axes, which slices are zero."""
 
 
 class Weight(NamedTuple):
@@ -36,6 +41,38 @@ class Weight(NamedTuple):
             return piece
         centre = self.centre[start : start + len(piece)] if self.centre.shape[0] > 1 else self.centre
         return piece.astype(np.int64) - centre.astype(np.int64)
+
+
+def dequantizing(value: ir.Value | None) -> ir.Node | None:
+    """Return the DequantizeLinear that makes a value of a stored constant, if one does."""
+    node = value.producer if value is not None else None
+    source = node.input(0) if node is not None and node.is_op("DequantizeLinear") else None
+    return node if source is not None and source.holds_constant else None
+
+
+def stored_weight(value: ir.Value | None) -> Weight | None:
+    """Return the stored integers behind a weight that is dequantized; None for any other, or another form of it."""
+    node = dequantizing(value)
+    tensor = analysis.constant(node.input(0)) if node is not None else None
+    if node is None or tensor is None or tensor.dtype not in INTEGERS or node.attr("block_size", 0):
+        return None
+    zero = analysis.constant(node.input(2)) if node.input(2) is not None else None
+    if node.input(2) is not None and zero is None:
+        return None
+    rank = len(tensor.dims)
+    centre = np.zeros((1,) * rank, dtype=np.int64) if zero is None else zero.numpy().astype(np.int64)
+    if centre.size > 1 and centre.ndim == 1:
+        centre = centre.reshape(-1, *(1,) * (rank - int(node.attr("axis", 1)) % rank - 1))
+    return Weight(tensor, centre.reshape((1,) * (rank - centre.ndim) + centre.shape))
+
+
+def integer_weight(node: ir.Node) -> Weight | None:
+    """Return the weight of a QLinearConv with its zero points; None if one of them is computed."""
+    tensor, zero = analysis.constant(node.input(3)), analysis.constant(node.input(5))
+    if tensor is None or zero is None:
+        return None
+    shape = (-1, *(1,) * (len(tensor.dims) - 1))
+    return Weight(tensor, zero.numpy().astype(np.int64).reshape(shape))
 
 
 def zero_slices(weight: Weight, axis: int) -> Bools:
