@@ -9,7 +9,7 @@ import numpy as np
 
 from bnfold import analysis, ir
 from bnfold.channels.choice import ChannelChoice
-from bnfold.channels.flow import ChannelFlow, ConstantOperand, Ids, ChannelConsumer
+from bnfold.channels.flow import ChannelConsumer, ChannelFlow, ConstantOperand, Ids
 from bnfold.channels.zeros import dequantizing
 from bnfold.ir.elements import TP, Float64, finfo
 from bnfold.ir.taken import Taken, taken

@@ -17,13 +17,13 @@ from bnfold.analysis.evaluators import INTEGERS
 from bnfold.channels.activations import NARY, UNARY, product
 from bnfold.channels.flow import (
     NOT_FOLLOWED,
+    ChannelConsumer,
     ChannelFlow,
     ConstantOperand,
     Grouped,
     Ids,
     Keeps,
     Passes,
-    ChannelConsumer,
     Rule,
     Track,
     WeightedLayer,
