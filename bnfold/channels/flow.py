@@ -71,7 +71,7 @@ class WeightedLayer(NamedTuple):
     made: Ids
 
 
-class Reader(NamedTuple):
+class WeightConsumer(NamedTuple):
     """A weight that reads channels; ``constant`` are theirs, in the order of its input channels.
 
     ``absorb`` returns what the constants of the channels in a mask add to each output channel.
@@ -122,7 +122,7 @@ class ChannelFlow:
         self.even: list[Ids] = []
         """Ids in rows that have to keep equally many."""
         self.layers: list[WeightedLayer] = []
-        self.readers: list[Reader] = []
+        self.consumers: list[WeightConsumer] = []
         self.operands: list[ConstantOperand] = []
         self.edits: list[Edit] = []
 
@@ -131,7 +131,7 @@ class ChannelFlow:
         refusals: tuple[type[Exception], ...] = (BnfoldError, *facts.MISFIT)
         for node in self.graph.nodes:
             rule = rules.get(node.op_type) if node.is_known and not node.is_call and not node.has_references else None
-            lists = (self.links, self.blocked, self.parameters, self.grouped, self.even, self.layers, self.readers,
+            lists = (self.links, self.blocked, self.parameters, self.grouped, self.even, self.layers, self.consumers,
                      self.operands, self.edits)  # fmt: skip
             lengths = [len(each) for each in lists]
             try:
@@ -317,8 +317,8 @@ class ChannelFlow:
             self.zeros[key] = zero_slices(weight, axis)
         return self.zeros[key]
 
-    def read(self, reader: Reader, zero: Bools, absorbs: Bools) -> None:
+    def read(self, consumer: WeightConsumer, zero: Bools, absorbs: Bools) -> None:
         """Note a weight that reads channels: those go that it multiplies by 0, and those that it ``absorbs``."""
-        may_go = zero | (absorbs & ~np.isnan(reader.constant))
-        self.blocked.append(reader.ids[~may_go])
-        self.readers.append(reader)
+        may_go = zero | (absorbs & ~np.isnan(consumer.constant))
+        self.blocked.append(consumer.ids[~may_go])
+        self.consumers.append(consumer)

@@ -9,7 +9,7 @@ import numpy as np
 
 from bnfold import analysis, ir
 from bnfold.channels.choice import ChannelChoice
-from bnfold.channels.flow import ChannelFlow, ConstantOperand, Ids, Reader
+from bnfold.channels.flow import ChannelFlow, ConstantOperand, Ids, WeightConsumer
 from bnfold.channels.zeros import dequantizing
 from bnfold.ir.elements import TP, Float64, finfo
 from bnfold.ir.taken import Taken, taken
@@ -22,23 +22,23 @@ _WEIGHT, _BIAS = {"QLinearConv": 3}, {"QLinearConv": 8}
 class Absorption(NamedTuple):
     """What the channels that go added to each output channel of a weight; ``total`` with the bias, if there is one."""
 
-    reader: Reader
+    consumer: WeightConsumer
     total: Float64
     dtype: int
 
 
 def absorptions(flow: ChannelFlow, choice: ChannelChoice) -> tuple[list[Absorption], list[Ids]]:
-    """Return what moves into biases, and the ids of the readers whose sums are too large for their type."""
+    """Return what moves into biases, and the ids of the consumers whose sums are too large for their type."""
     found: list[Absorption] = []
     refused: list[Ids] = []
-    for reader in flow.readers:
-        gone = ~choice.keeps(reader.ids)
-        if not (gone & (reader.constant != 0) & ~np.isnan(reader.constant)).any():
+    for consumer in flow.consumers:
+        gone = ~choice.keeps(consumer.ids)
+        if not (gone & (consumer.constant != 0) & ~np.isnan(consumer.constant)).any():
             continue
-        node = reader.node
+        node = consumer.node
         weight = analysis.constant(node.inputs[_WEIGHT.get(node.op_type, 1)])
         assert weight is not None, "it was read"
-        added = reader.absorb(gone)
+        added = consumer.absorb(gone)
         if not added.any():
             continue
         old = analysis.constant(node.input(_BIAS.get(node.op_type, 2)))
@@ -46,16 +46,16 @@ def absorptions(flow: ChannelFlow, choice: ChannelChoice) -> tuple[list[Absorpti
         total = added + (factor * old.float64().reshape(-1) if old is not None else 0.0)
         dtype = TP.INT32 if node.is_op("QLinearConv") else weight.dtype
         largest = _LARGEST - 1 if dtype == TP.INT32 else float(finfo(dtype).max)
-        absorbed = Absorption(reader, total, dtype)
+        absorbed = Absorption(consumer, total, dtype)
         if not (np.isfinite(total).all() and (np.abs(total) <= largest).all()) or not _can_be_stored(absorbed):
-            refused.append(reader.ids[gone])
+            refused.append(consumer.ids[gone])
         found.append(absorbed)
     return found, refused
 
 
 def _can_be_stored(absorbed: Absorption) -> bool:
     """Whether the bias stays as it is stored: beside a quantized weight it is quantized, and has these numbers."""
-    node = absorbed.reader.node
+    node = absorbed.consumer.node
     if dequantizing(node.input(1)) is None:
         return True
     quantized = _quantized_bias(node, absorbed.total)
@@ -129,7 +129,7 @@ def _slice(value: ir.Value, ids: Mapping[int, Ids], choice: ChannelChoice) -> No
 
 def _absorb(flow: ChannelFlow, absorbed: Absorption, parameters: dict[ir.Value, Mapping[int, Ids]]) -> None:
     """Give a layer the bias that it has with what is added, before that is sliced."""
-    node, total, dtype = absorbed.reader.node, absorbed.total, absorbed.dtype
+    node, total, dtype = absorbed.consumer.node, absorbed.total, absorbed.dtype
     made = flow.tracks[node.outputs[0]].ids  # type: ignore[index]
     if node.is_op("MatMul"):
         _add_behind(node, total, dtype, made, parameters)
