@@ -23,9 +23,9 @@ from bnfold.channels.flow import (
     Ids,
     Keeps,
     Passes,
-    WeightConsumer,
     Rule,
     Track,
+    WeightConsumer,
     WeightedLayer,
 )
 from bnfold.channels.zeros import Weight, integer_weight, weighted_sum
