@@ -1,8 +1,8 @@
 """Take out channels that compute nothing: filters of zeros, and channels that every weight multiplies by zero.
 
 A channel that is a constant, because its filter is zero, ends in a weight that reads it: the constant moves into that
-layer's bias, and the slices of both weights go. A channel that every consumer multiplies by zero is not computed. Results
-are equal for finite values, up to the order of a sum: 0 · ∞ is NaN in the original, and gone here.
+layer's bias, and the slices of both weights go. A channel that every consumer multiplies by zero is not computed.
+Results are equal for finite values, up to the order of a sum: 0 · ∞ is NaN in the original, and gone here.
 
 `flow` finds out which channels belong together, which may go and which are constant; `rules` says how each operator
 passes them on. `choice` decides which go, `removing` edits the graph, and `zeros` looks at weights.

@@ -71,7 +71,7 @@ class WeightedLayer(NamedTuple):
     made: Ids
 
 
-class ChannelConsumer(NamedTuple):
+class WeightConsumer(NamedTuple):
     """A weight that reads channels; ``constant`` are theirs, in the order of its input channels.
 
     ``absorb`` returns what the constants of the channels in a mask add to each output channel.
@@ -122,7 +122,7 @@ class ChannelFlow:
         self.even: list[Ids] = []
         """Ids in rows that have to keep equally many."""
         self.layers: list[WeightedLayer] = []
-        self.consumers: list[ChannelConsumer] = []
+        self.consumers: list[WeightConsumer] = []
         self.operands: list[ConstantOperand] = []
         self.edits: list[Edit] = []
 
@@ -317,7 +317,7 @@ class ChannelFlow:
             self.zeros[key] = zero_slices(weight, axis)
         return self.zeros[key]
 
-    def read(self, consumer: ChannelConsumer, zero: Bools, absorbs: Bools) -> None:
+    def read(self, consumer: WeightConsumer, zero: Bools, absorbs: Bools) -> None:
         """Note a weight that reads channels: those go that it multiplies by 0, and those that it ``absorbs``."""
         may_go = zero | (absorbs & ~np.isnan(consumer.constant))
         self.blocked.append(consumer.ids[~may_go])

@@ -9,7 +9,7 @@ import numpy as np
 
 from bnfold import analysis, ir
 from bnfold.channels.choice import ChannelChoice
-from bnfold.channels.flow import ChannelConsumer, ChannelFlow, ConstantOperand, Ids
+from bnfold.channels.flow import ChannelFlow, ConstantOperand, Ids, WeightConsumer
 from bnfold.channels.zeros import dequantizing
 from bnfold.ir.elements import TP, Float64, finfo
 from bnfold.ir.taken import Taken, taken
@@ -22,7 +22,7 @@ _WEIGHT, _BIAS = {"QLinearConv": 3}, {"QLinearConv": 8}
 class Absorption(NamedTuple):
     """What the channels that go added to each output channel of a weight; ``total`` with the bias, if there is one."""
 
-    consumer: ChannelConsumer
+    consumer: WeightConsumer
     total: Float64
     dtype: int
 

@@ -17,7 +17,6 @@ from bnfold.analysis.evaluators import INTEGERS
 from bnfold.channels.activations import NARY, UNARY, product
 from bnfold.channels.flow import (
     NOT_FOLLOWED,
-    ChannelConsumer,
     ChannelFlow,
     ConstantOperand,
     Grouped,
@@ -26,6 +25,7 @@ from bnfold.channels.flow import (
     Passes,
     Rule,
     Track,
+    WeightConsumer,
     WeightedLayer,
 )
 from bnfold.channels.zeros import Weight, integer_weight, weighted_sum
@@ -673,7 +673,7 @@ def _convolve(flow: ChannelFlow, node: ir.Node, weight: Weight, *, padded: bool)
     if group == 1:
         flow.parameter(node, 1, {0: made, 1: read.ids})
         zero = flow.zero(node, 1, 1, weight)
-        flow.read(ChannelConsumer(node, read.ids, read.constant, _absorbed(node, 1, read.constant)), zero, takes)
+        flow.read(WeightConsumer(node, read.ids, read.constant, _absorbed(node, 1, read.constant)), zero, takes)
     elif inner == 1:
         flow.parameter(node, 1, {0: made})
         each = np.repeat(np.arange(group), filters // group)
@@ -689,7 +689,7 @@ def _convolve(flow: ChannelFlow, node: ir.Node, weight: Weight, *, padded: bool)
         flow.even.append(by_group)
         zero = _zero_by_group(weight, group)
         absorb = partial(_absorbed_by_group, _numbers(node), group, read.constant)
-        flow.read(ChannelConsumer(node, read.ids, read.constant, absorb), zero, takes)
+        flow.read(WeightConsumer(node, read.ids, read.constant, absorb), zero, takes)
     flow.layers.append(WeightedLayer(node, made.reshape(1 if inner == 1 else group, -1)))
     flow.make(node.output(0), Track((1,), made, constant))
 
@@ -717,7 +717,7 @@ def _qlinear_conv(flow: ChannelFlow, node: ir.Node) -> None:
         flow.parameter(node, 3, {0: made, 1: read.ids})
         takes = (above == 0) | (not _is_padded(node, weight.dims[2:]))
         absorb = partial(_sum, differences, 1, above)
-        flow.read(ChannelConsumer(node, read.ids, above, absorb), flow.zero(node, 3, 1, weight), takes)
+        flow.read(WeightConsumer(node, read.ids, above, absorb), flow.zero(node, 3, 1, weight), takes)
     else:
         flow.parameter(node, 3, {0: made})
         flow.link(made, read.ids[np.repeat(np.arange(group), filters // group)])
@@ -776,7 +776,7 @@ def _conv_transpose(flow: ChannelFlow, node: ir.Node) -> None:
     if group == 1:
         flow.parameter(node, 1, {0: read.ids, 1: made})
         zero = flow.zero(node, 1, 0, weight)
-        flow.read(ChannelConsumer(node, read.ids, read.constant, _absorbed(node, 0, read.constant)), zero, takes)
+        flow.read(WeightConsumer(node, read.ids, read.constant, _absorbed(node, 0, read.constant)), zero, takes)
         constant = np.where(flow.zero(node, 1, 1, weight), bias, np.nan)
     elif inner == group:
         flow.parameter(node, 1, {0: read.ids})
@@ -815,7 +815,7 @@ def _gemm(flow: ChannelFlow, node: ir.Node) -> None:
     flow.parameter(node, 1, {inner: read.ids, 1 - inner: made})
     zero = flow.zero(node, 1, inner, weight)
     absorb = partial(_times, alpha, _absorbed(node, inner, read.constant))
-    flow.read(ChannelConsumer(node, read.ids, read.constant, absorb), zero, takes)
+    flow.read(WeightConsumer(node, read.ids, read.constant, absorb), zero, takes)
     dead = flow.zero(node, 1, 1 - inner, weight) | np.full(made.size, alpha == 0)
     flow.layers.append(WeightedLayer(node, made.reshape(1, -1)))
     flow.make(node.output(0), Track((1,), made, np.where(dead, product(np.full(made.size, beta), bias), np.nan)))
@@ -835,7 +835,7 @@ def _matmul(flow: ChannelFlow, node: ir.Node) -> None:
     flow.parameter(node, 1, {0: read.ids, 1: made})
     takes = np.ones(read.ids.size, dtype=bool)
     zero = flow.zero(node, 1, 0, weight)
-    flow.read(ChannelConsumer(node, read.ids, read.constant, _absorbed(node, 0, read.constant)), zero, takes)
+    flow.read(WeightConsumer(node, read.ids, read.constant, _absorbed(node, 0, read.constant)), zero, takes)
     flow.layers.append(WeightedLayer(node, made.reshape(1, -1)))
     dead = flow.zero(node, 1, 1, weight)
     flow.make(node.output(0), Track((rank - 1,), made, np.where(dead, 0.0, np.nan)))

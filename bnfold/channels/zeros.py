@@ -36,7 +36,7 @@ class Weight(NamedTuple):
         return self.tensor.dims
 
     def above_centre(self, piece: Array, start: int) -> Array:
-        """Return rows of the tensor from ``start`` on, as differences from what stands for 0."""
+        """Return rows of the tensor, from ``start`` on, as differences from what stands for 0."""
         if self.centre is None:
             return piece
         centre = self.centre[start : start + len(piece)] if self.centre.shape[0] > 1 else self.centre

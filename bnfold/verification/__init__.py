@@ -84,7 +84,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         after: The rewritten model: a path, or a loaded model.
         checks: How to compare; ``depth="none"`` means ``auto`` here.
         cuts: Where rewrites happened; each is checked on its own.
-        scaled: Values that the rewrite multiplied by factors, or whose channels it took out. Wrong factors and
+        scaled: Values that the rewrite multiplied by factors, and those that lost channels. Wrong factors and
             wrong channels are found.
         frozen: Whether the rewrite was asked to treat inputs with a default as constants.
         fixed: The shapes that the rewrite was asked to give to inputs.

@@ -1,4 +1,4 @@
-"""Values that a rewrite has scaled, or whose channels it took out, under their old names again.
+"""Values that a rewrite has scaled, and values that lost channels, under their old names again.
 
 Each node between them can be compared alone.
 """
