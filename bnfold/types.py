@@ -7,12 +7,13 @@ What stands in an `Outcome`: in its `Report` (`BatchNormEvent`, …), in its `Ve
 """
 
 from bnfold.api import OnnxProgram, Output, Source
-from bnfold.ir.cut import Cut, ScaledValue
+from bnfold.batch.worker import Counts
+from bnfold.ir.cut import Cut, ScaledValue, SelectedValue
 from bnfold.pipeline.chain import StepRow
 from bnfold.pipeline.formats import Progress
-from bnfold.report.events import BatchNormEvent
+from bnfold.report.events import BatchNormEvent, NormalizationRow
 from bnfold.report.growth import Growth
-from bnfold.report.other_events import EqualizeEvent, RewriteCount, SimplifyEvent
+from bnfold.report.other_events import ChannelEvent, EqualizeEvent, RewriteCount, SimplifyEvent
 from bnfold.report.reasons import Reason, SearchTrace
 from bnfold.report.rewrites import Rewrite
 from bnfold.report.totals import Products, Totals
@@ -22,7 +23,9 @@ from bnfold.verification import Code, Evidence, Experiment, Explained, Location,
 
 __all__ = [
     "BatchNormEvent",
+    "ChannelEvent",
     "Code",
+    "Counts",
     "Cut",
     "EqualizeEvent",
     "Evidence",
@@ -31,6 +34,7 @@ __all__ = [
     "Growth",
     "Location",
     "NextStep",
+    "NormalizationRow",
     "OnnxProgram",
     "Opset",
     "OptionFields",
@@ -45,6 +49,7 @@ __all__ = [
     "RuntimeRow",
     "ScaledValue",
     "SearchTrace",
+    "SelectedValue",
     "SimplifyEvent",
     "Source",
     "StepRow",

@@ -31,7 +31,7 @@ from bnfold.verification.codes import WORDS, Code
 from bnfold.verification.saving import AFTER, BEFORE, INPUTS, README
 
 RECORD = ROOT / "tests" / "surface.json"
-MODULES = ("bnfold", "bnfold.errors", "bnfold.passes", "bnfold.pytorch", "bnfold.types")
+MODULES = ("bnfold", "bnfold.errors", "bnfold.operators", "bnfold.passes", "bnfold.pytorch", "bnfold.types")
 SCHEMA = Path(errors.__file__).parent / "report" / "report.schema.json"
 
 

@@ -29,6 +29,7 @@ ROOMS = (
     "converting",
     "folding",
     "equalize",
+    "channels",
     "decomposing",
     "simplifying",
     "interop",
@@ -92,11 +93,12 @@ BELIEVED = {
 No name is added. A name goes as soon as nothing takes it: the aim is that none is left.
 """
 IN_VERIFICATION = (
-    *("codes", "claims", "verdict", "sentences", "unscaled", "as_read", "obstacles", "request"),
+    *("codes", "claims", "verdict", "sentences", "as_read", "obstacles", "request"),
     *("tolerance", "inputs", "changes", "coverage", "comparing", "runtimes"),
     *(
         "trial",
         "end_to_end",
+        "unscaled",
         "subgraphs",
         "parts",
         "conclusion",

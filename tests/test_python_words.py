@@ -79,7 +79,7 @@ def test_errors_speak_python(case: str) -> None:
 
 
 def test_what_a_blocked_conversion_names_can_be_typed() -> None:
-    with pytest.raises(bnfold.errors.UpgradeBlocked) as error:
+    with pytest.raises(bnfold.errors.ConversionBlocked) as error:
         blocked()
     (words,) = re.findall(r"`(fix_shapes=[^`]*)`", str(error.value))
     quick = VerifyOptions(depth="none")

@@ -26,9 +26,14 @@ MAY_BE_ANY = {
     *("Outcome.to_json", "Report.to_json", "Verdict.to_json", "StepRow.to_json", "BatchNormEvent.to_json"),
     *("Products.to_json", "Growth.to_json", "RewriteCount.to_json", "SimplifyEvent.to_json", "EqualizeEvent.to_json"),
     *("ModuleVerdict.to_json", "TorchOutcome.to_json", "diff", "Report.lowest", "Report.conversion", "Report.runtime"),
-    *("Report.latency", "TorchOutcome.program", "pytorch.optimize", "ScaledValue.factors"),
+    *("FileResult.report", "FileResult.to_json", "FolderResult.to_json", "Counts.to_json", "Counts.of"),
+    *("Report.latency", "TorchOutcome.program", "pytorch.optimize", "ScaledValue.factors", "SelectedValue.constants"),
+    *("AffineStep.adds", "AffineStep.constants", "ChannelAffine.scale", "ChannelAffine.shift", "NodeForm.attributes"),
+    *("NodeForm.inputs", "OperatorNode.attributes", "OperatorNode.constant", "OperatorNode.read", "ValueType"),
+    *("ChannelEvent.to_json", "register_operator"),
 }
-"""JSON documents, objects of PyTorch, which not everybody has, and the shape of numpy's arrays."""
+"""JSON documents, objects of PyTorch, which not everybody has, the shape of numpy's arrays, values of attributes, and a
+caller's functions."""
 
 
 def test_the_surface_is_the_recorded_one() -> None:

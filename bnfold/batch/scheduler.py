@@ -32,7 +32,7 @@ from bnfold.batch.worker import (
     timed,
 )
 from bnfold.errors import BadInput, SameFile, WrongUsage
-from bnfold.operators.plugins import load_plugins
+from bnfold.operators import plugins
 from bnfold.pipeline.job import process
 from bnfold.pipeline.outcome import open_in_runtime
 
@@ -193,15 +193,16 @@ def _inspected(place: Place, settings: Settings) -> FileResult:
 
 
 @contextmanager
-def processes(jobs: int, tasks: int, plugins: Sequence[str] = ()) -> Iterator[Executor]:
-    """Return processes of this machine, no more than there are tasks, that have imported ``plugins``."""
-    with ProcessPoolExecutor(min(jobs, tasks), initializer=_prepare, initargs=(plugins,)) as pool:
+def processes(jobs: int, tasks: int) -> Iterator[Executor]:
+    """Return processes of this machine, no more than there are tasks."""
+    with ProcessPoolExecutor(min(jobs, tasks), initializer=_prepare, initargs=(plugins.loaded(),)) as pool:
         yield pool
 
 
-def _prepare(plugins: Sequence[str]) -> None:
+def _prepare(names: Sequence[str]) -> None:
+    """Make a worker ready: it ends tidily, and knows the operators of the plugins that were loaded here."""
     stopping.prepare()
-    load_plugins(plugins)
+    plugins.load_plugins(names)
 
 
 def process_all(

@@ -108,7 +108,7 @@ def _all(
     if tasks:
         with (
             progress_bar(enabled=not args.run.quiet) as progress,
-            scheduler.processes(args.run.jobs or os.cpu_count() or 1, len(tasks), args.run.plugin) as pool,
+            scheduler.processes(args.run.jobs or os.cpu_count() or 1, len(tasks)) as pool,
         ):
             results = scheduler.process_all(tasks, work, pool, progress)
     left_out = scheduler.LeftOut(found.left_out, len(found.tasks) - len(tasks))

@@ -219,7 +219,7 @@ def _with_short_names(note: str) -> str:
     return " ".join(shorten(word, LONGEST_NAME) for word in note.split(" "))
 
 
-def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
+def inspection(outcome: ProcessedModel, document: Mapping[str, Any]) -> None:
     """Print the table of every BatchNormalization on stdout.
 
     On stderr a summary, and what can be done about what is left.
@@ -234,7 +234,18 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     from bnfold.cli import before_after
 
     nothing = before_after.nothing_to_do(outcome)
-    told = [report.versions, *filter(None, [report.nodes]), report.became, *before_after.conversion(report)]
+    told = [
+        report.versions,
+        *filter(None, [report.nodes, report.narrowed]),
+        report.became,
+        *before_after.conversion(report),
+    ]
+    if report.channels:
+        from bnfold.pipeline.outcome import count_products
+
+        count_products(outcome)
+        made = " → ".join(before_after.products(totals.products) for totals in (report.before, report.after))
+        told.append(f"multiply-adds {made}")
     for line in [nothing] if nothing else told:
         say(line)
     loading(report)

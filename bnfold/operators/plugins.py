@@ -16,6 +16,14 @@ _PREFIX = "bnfold_plugin_"
 """Modules that are named by their file, so that no file takes the name of a module that something else imports."""
 
 
+_LOADED: dict[str, None] = {}
+
+
+def loaded() -> tuple[str, ...]:
+    """Return the plugins that this process has loaded, by names that hold in any folder."""
+    return tuple(_LOADED)
+
+
 def load_plugins(names: Sequence[str]) -> None:
     """Import modules, named as Python does or by their files (``….py``), each once in a process.
 
@@ -33,6 +41,7 @@ def load_plugins(names: Sequence[str]) -> None:
             raise BadSetting("plugin", f"{name}: {error}") from error
         except Exception as error:
             raise BadSetting("plugin", f"{name}: cannot be imported: {_described(name, error)}") from error
+        _LOADED[absolute(name)] = None
 
 
 def absolute(name: str) -> str:

@@ -20,7 +20,7 @@ from bnfold.pipeline import formats, passes, path_conflicts
 from bnfold.pipeline.context import Key
 from bnfold.pipeline.formats import Progress, Source, StagedFile
 from bnfold.pipeline.outcome import Outcome, ProcessedModel, count_products
-from bnfold.report.rewrites import wrong_rewrites
+from bnfold.report.rewrites import CHANNELS, wrong_rewrites
 from bnfold.settings import Options, OutputOptions, VerifyOptions
 
 MAX_REPLANS = 8
@@ -119,8 +119,10 @@ def _without_wrong(
     delivery: OutputOptions | None,
 ) -> ProcessedModel | None:
     """Return the outcome without the one simplification that is wrong, or without any; None if that is no better."""
-    events = failed.report.simplified if isinstance(failed, ProcessedModel) else []
-    made = {event.rewrite.name: event.rewrite for event in events}
+    report = failed.report if isinstance(failed, ProcessedModel) else None
+    made = {event.rewrite.name: event.rewrite for event in report.simplified} if report is not None else {}
+    if report is not None and report.channels:
+        made[CHANNELS.name] = CHANNELS
 
     def without(names: Iterable[str], delivery: OutputOptions | None) -> ProcessedModel:
         return attempt(replace(options, disable=options.disable.union(names)), delivery)

@@ -17,7 +17,7 @@ from bnfold.converting.ir_version import (
     keep_ir_version,
     require_ir_version,
 )
-from bnfold.errors import ConversionBlocked, Unsupported
+from bnfold.errors import ConversionBlocked, Unsupported, printable
 from bnfold.ir import lifting
 from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.graph import state_opset
@@ -265,6 +265,27 @@ def reduce(run: PassContext) -> None:
         lift_constants(run)  # some weights are Constant nodes
 
 
+def remove_channels(run: PassContext) -> None:
+    """Take out channels that compute nothing, and reduce again, until neither changes anything.
+
+    After folding, which makes filters of zeros.
+    """
+    if run.options.no_simplify:
+        return
+    from bnfold import channels
+
+    for _ in range(MAX_REDUCTIONS):
+        live = run.live()
+        with run.folding():
+            has_changed = channels.remove_channels(run.model, run.report, run.options.disable)
+        if not has_changed:
+            break
+        converting.leave_old_ir(run.model)
+        run.follow_moved(live, ())
+        fold_affines(run)
+        reduce(run)
+
+
 def lift_constants(run: PassContext) -> None:
     """Turn Constant nodes into initializers. After the rewrites, because some fold into Constant nodes.
 
@@ -325,6 +346,35 @@ def remove_dead_nodes(run: PassContext) -> None:
     run.report.after = totals.count(run.model)
 
 
+def tell_subnormal(run: PassContext) -> None:
+    """Note weights below the smallest normal number, those apart that folding made. After the last rewrite."""
+    from bnfold.ir.subnormal import count_subnormal
+    from bnfold.ir.tensor import Computed
+
+    found: list[tuple[int, ir.Value, bool]] = []
+    for graph in run.model.graphs():
+        for value in graph.values.values():
+            tensor = analysis.constant(value) if value.tensor_proto is not None else None
+            if tensor is not None and (count := count_subnormal(tensor)):
+                found.append((count, value, isinstance(tensor, Computed)))
+    if not found:
+        return
+    found.sort(key=lambda row: -row[0])
+    named = ", ".join(f"{printable(value.name)} ({count})" for count, value, _ in found[:_NAMED])
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    made = sum(count for count, _, is_made in found if is_made)
+    new = f"; {made} of them in weights that folding computed" if made else ""
+    run.report.notes.append(
+        f"{sum(count for count, _, _ in found)} weights are not 0, but below the smallest normal number: {named}{more}"
+        f"{new}. They are kept; many processors compute slowly with such numbers"
+        " (in onnxruntime, the session option session.set_denormal_as_zero makes them 0)"
+    )
+
+
+_NAMED = 3
+"""Weights with subnormal numbers that a note names."""
+
+
 def set_ir_version(run: PassContext) -> None:
     """Set the IR version. After all rewrites, because it has to support what they wrote."""
     wanted = run.options.ir_version
@@ -366,8 +416,8 @@ def check(run: PassContext) -> None:
 
 PASSES: tuple[Callable[[PassContext], object], ...] = (
     describe, fix_shapes, choose_overridable, normalise, repair, prepare_folds, remove_unread, raise_opset,
-    remove_unread, decide_branches, fold_affines, lower_opset, tell_training, decompose, reduce, tell_newer_opsets,
-    remove_dead_nodes, set_ir_version, check,
+    remove_unread, decide_branches, fold_affines, lower_opset, tell_training, decompose, reduce, remove_channels,
+    tell_newer_opsets, remove_dead_nodes, tell_subnormal, set_ir_version, check,
 )  # fmt: skip
 
 

@@ -13,11 +13,11 @@ from itertools import repeat
 from typing import Any, Literal, NamedTuple
 
 from bnfold.errors import brief, printable
-from bnfold.ir.cut import Cut, ScaledValue
+from bnfold.ir.cut import Cut, ScaledValue, SelectedValue
 from bnfold.report.growth import Growth
-from bnfold.report.other_events import EqualizeEvent, RewriteCount, SimplifyEvent, counted
+from bnfold.report.other_events import ChannelEvent, EqualizeEvent, RewriteCount, SimplifyEvent, counted
 from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, reason_to_json, sentence
-from bnfold.report.rewrites import CONSTANT_STORED, Rewrite, conversion
+from bnfold.report.rewrites import CHANNELS, CONSTANT_STORED, Rewrite, conversion
 from bnfold.report.totals import Totals, changed, size
 from bnfold.semantics import Repair
 
@@ -136,6 +136,10 @@ class BatchNormEvent:
         }
 
 
+_NAMED = 3
+"""Layers that a line names."""
+
+
 def _change(before: int, after: int) -> str:
     return f"{before} → {after}" if before != after else f"{before} (unchanged)"
 
@@ -216,6 +220,7 @@ class Report:
         repairs: Decisions about what the file left open, or said wrongly.
         notes: Anything else that a user should know.
         equalized: What became of the channels behind each layer, where equalising was asked for.
+        channels: Layers that lost channels which compute nothing.
         simplified: What simplifying did to which node.
         folding: What else was rewritten, each time: folds, merges, decompositions.
         wrong_rewrites: Simplifications that were left out because the result differed, which is a bug of bnfold.
@@ -240,13 +245,15 @@ class Report:
         removed_names: Values that are gone.
         renamed: Values that have a new name, by the old one.
         made_by: The name of the rewrite, by the label of its boundary.
-        scaled: By the graph and the name of a value that is another one by factors: its old name, and these.
+        scaled: By the graph and the name of a value that is another one by factors, or that has some of its channels:
+            its old name, and the factors or the selection.
     """
 
     batchnorms: list[BatchNormEvent] = field(default_factory=list)
     repairs: list[Repair] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     equalized: list[EqualizeEvent] = field(default_factory=list)
+    channels: list[ChannelEvent] = field(default_factory=list)
     simplified: list[SimplifyEvent] = field(default_factory=list)
     folding: list[Rewrite] = field(default_factory=list)
     wrong_rewrites: list[Rewrite] = field(default_factory=list)
@@ -270,10 +277,19 @@ class Report:
     redefined: set[str] = field(default_factory=set)
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
-    scaled: dict[tuple[str, str], ScaledValue] = field(default_factory=dict)
+    scaled: dict[tuple[str, str], ScaledValue | SelectedValue] = field(default_factory=dict)
     made_by: dict[str, str] = field(default_factory=dict)
     _cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
     _all_cuts: dict[Cut, None] = field(default_factory=dict)
+
+    def lose_channels(self, event: ChannelEvent) -> None:
+        """Note that a layer lost channels, perhaps once more."""
+        self.folding.append(CHANNELS)
+        for place, earlier in enumerate(self.channels):
+            if (earlier.name, earlier.graph) == (event.name, event.graph):
+                self.channels[place] = event._replace(before=earlier.before)
+                return
+        self.channels.append(event)
 
     def means_the_same(self, *names: str) -> bool:
         """Whether values of these names are in the file, and mean the same there."""
@@ -388,6 +404,17 @@ class Report:
         return f"nodes {_change(self.before.nodes, self.after.nodes)}: {made}" if made else ""
 
     @property
+    def narrowed(self) -> str:
+        """How many channels layers lost that compute nothing, and what that saves, as a line; empty if none did."""
+        if not self.channels:
+            return ""
+        before, after = sum(row.before for row in self.channels), sum(row.after for row in self.channels)
+        named = ", ".join(f"{row.name} {row.change}" for row in self.channels[:_NAMED])
+        more = f", {len(self.channels) - _NAMED} more layers" if len(self.channels) > _NAMED else ""
+        saved = f"weights {size(self.before.weights)} → {size(self.after.weights)}"
+        return printable(f"channels {_change(before, after)}: {named}{more}; {saved}")
+
+    @property
     def grown(self) -> str:
         """Say that the weights grew, and why; empty if they did not."""
         return self.growth.sentence(self.before.weights, self.after.weights, self.simplified)
@@ -417,6 +444,7 @@ class Report:
             "repairs": [repair.to_json() for repair in self.repairs],
             "notes": list(self.notes),
             "equalized": [event.to_json() for event in self.equalized],
+            "channels": [event.to_json() for event in self.channels],
             "simplified": [event.to_json() for event in self.simplified],
             "rewrites": [row.to_json() for row in self.rewrites],
             "wrong_rewrites": [{"name": each.name, "title": each.title} for each in self.wrong_rewrites],

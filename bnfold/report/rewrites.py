@@ -224,6 +224,12 @@ EQUALIZE = Rewrite(
     "A factor for each channel goes into one layer, and its inverse into the next.",
     _WEIGHTS,
 )
+CHANNELS = Rewrite(
+    "dead-channels",
+    "channels removed",
+    "Channels go that are constant, or that every weight which reads them multiplies by zero.",
+    "it is equal for finite values, and what a channel added to a sum is in a bias",
+)
 DECOMPOSE = Rewrite(
     "decompose-normalization",
     "{} decomposed",
@@ -231,7 +237,7 @@ DECOMPOSE = Rewrite(
     "each of the operators rounds its result",
 )
 
-FOLDING = (FOLD, ARITHMETIC_FOLD, MERGE, PRODUCTS, SPLIT, DEAD_SHIFT, INSTANCE, EQUALIZE, DECOMPOSE)
+FOLDING = (FOLD, ARITHMETIC_FOLD, MERGE, PRODUCTS, SPLIT, DEAD_SHIFT, INSTANCE, EQUALIZE, CHANNELS, DECOMPOSE)
 """What changes weights, or writes a normalization in another way."""
 
 NAMED = {rewrite.name: rewrite for rewrite in (*SIMPLIFYING, *FOLDING)}

@@ -16,6 +16,7 @@ import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import BadSetting
+from bnfold.ir.cut import ValueMaps
 from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.value import written
 from bnfold.settings import VerifyOptions
@@ -32,7 +33,6 @@ from bnfold.verification.request import RUNTIME_SHARE, Clock, Request, budget_of
 from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.threads import one_thread
 from bnfold.verification.saving import nothing_saved, require_free, save
-from bnfold.verification.unscaled import Scaled
 from bnfold.verification.verdict import Explained, Location, NextStep, OutputRow, RuntimeRow, Verdict
 
 __all__ = [
@@ -67,7 +67,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     *,
     checks: VerifyOptions | None = None,
     cuts: Sequence[ir.Cut] = (),
-    scaled: Scaled | None = None,
+    scaled: ValueMaps | None = None,
     frozen: bool = False,
     fixed: Mapping[str, Sequence[int]] | None = None,
     budget_seconds: float | None = None,
@@ -84,7 +84,8 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         after: The rewritten model: a path, or a loaded model.
         checks: How to compare; ``depth="none"`` means ``auto`` here.
         cuts: Where rewrites happened; each is checked on its own.
-        scaled: Values that the rewrite multiplied by factors. Wrong factors are found.
+        scaled: Values that the rewrite multiplied by factors, or of which it kept some channels. Wrong factors and
+            wrong channels are found.
         frozen: Whether the rewrite was asked to treat inputs with a default as constants.
         fixed: The shapes that the rewrite was asked to give to inputs.
         budget_seconds: The time limit; None means ``checks.verify_seconds``.

@@ -12,6 +12,7 @@ from operator import itemgetter
 
 from bnfold import analysis, ir
 from bnfold.errors import BadSetting, BnfoldError
+from bnfold.ir.cut import SelectedValue, ValueMaps
 from bnfold.ir.value import written
 from bnfold.reference import callers_word
 from bnfold.reference.schedule import read_by
@@ -28,7 +29,7 @@ from bnfold.verification.remedies import DIFFERENCES, Remedies
 from bnfold.verification.subgraphs.sides import sides_of
 from bnfold.verification.subgraphs.trials import NotCompared
 from bnfold.verification.tolerance.bits import same
-from bnfold.verification.unscaled import Scaled, unscaled
+from bnfold.verification.unscaled import unscaled
 from bnfold.verification.verdict import Explained, How, Verdict
 
 _MOST = 10
@@ -74,7 +75,7 @@ class ComparedModels:
         before: ir.Model,
         after: ir.Model,
         given: ir.Model | None = None,
-        scaled: Scaled | None = None,
+        scaled: ValueMaps | None = None,
         *,
         has_parts: bool = True,
     ) -> None:
@@ -87,7 +88,7 @@ class ComparedModels:
         if not self.has_parts:
             return self.before, self.after
         before, after = with_common_functions(in_one_form(self.before, self.after), in_one_form(self.after))
-        return before, unscaled(after, self.scaled)
+        return unscaled(before, after, self.scaled)
 
     @cached_property
     def graphs(self) -> Sequence[Mapping[str, ir.Graph]]:
@@ -340,6 +341,11 @@ class _Explainer:
         if (path, name) not in self._models.scaled:
             return []
         before = self._models.scaled[path, name]
+        if isinstance(before, SelectedValue):
+            kept, count = len(before.kept), before.constants.size
+            return [
+                f"  it has {kept} of the {count} channels of {before.name!r} of the original; the others are constant"
+            ]
         low, high = before.factors.min(), before.factors.max()
         return [f"  it is {before.name!r} of the original, times factors from {low:.3g} to {high:.3g}"]
 

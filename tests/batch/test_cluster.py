@@ -27,6 +27,7 @@ from bnfold.batch import cluster, scheduler
 from bnfold.batch.worker import Settings, process_one
 from bnfold.cli.commands import main
 from bnfold.errors import BadInput
+from bnfold.operators import plugins
 from bnfold.registered import table
 from bnfold.settings import Options, OutputOptions, VerifyOptions
 from tests import acme
@@ -251,6 +252,7 @@ def test_workers_import_the_plugins(workers: Any, tmp_path: Path, monkeypatch: p
         result = run("fold", *words)
     finally:
         table.remove("com.acme", "Gain")
+        plugins._LOADED.clear()
     assert result.exit_code == 0, result.stderr
     (row,) = json.loads(result.stdout)["models"]
     assert (row["status"], row["counts"]["after"]) == ("verified", 0)

@@ -236,7 +236,7 @@ def test_a_folder_in_a_pipe_is_a_line_a_model_with_figures_the_doubtful_first(
         ["broken.onnx", "failed"], ["c.onnx", "unverified"], [LONG, "verified"], ["d.onnx", "skipped"]
     ]  # fmt: skip
     assert lines[0].split()[-4:] == ["not", "an", "ONNX", "model"]
-    assert " 53 → 2  1,197 → 210  1.1 → 1.0 MB   1:23  1 exchanged for an Add; 2 no-gain" in lines[2]
+    assert " 53 → 2  1,197 → 210  1.1 → 1.0 MB   1:23  1 replaced by an Add; 2 no-gain" in lines[2]
     assert lines[3].split()[-4:] == ["an", "Add;", "2", "no-gain"]
     sums = "1 failed, 1 unverified, 1 verified, 1 skipped; 3,591 → 630 nodes, 1,179 Constants became initializers"
     assert f"{sums}, 1.1 → 1.0 MB, 2:20" in told.err.splitlines()

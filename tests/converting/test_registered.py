@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 import bnfold
-from bnfold.errors import BadSetting, UpgradeBlocked, VerificationFailed
+from bnfold.errors import BadSetting, ConversionBlocked, VerificationFailed
 from bnfold.operators import NodeForm, OperatorNode, Versions
 from tests import acme
 
@@ -105,7 +105,7 @@ def test_folding_and_a_lower_opset_go_with_it() -> None:
 )
 @pytest.mark.usefixtures("versions")
 def test_a_version_that_is_not_there_is_an_error(wanted: int, text: str) -> None:
-    with pytest.raises((UpgradeBlocked, BadSetting), match=r".") as caught:
+    with pytest.raises((ConversionBlocked, BadSetting), match=r".") as caught:
         bnfold.convert(acme.model(), domain_opsets={"com.acme": wanted})
     assert text in str(caught.value)
     assert "opset" not in str(caught.value).replace("domain_opsets", "")
@@ -114,12 +114,12 @@ def test_a_version_that_is_not_there_is_an_error(wanted: int, text: str) -> None
 @pytest.mark.usefixtures("versions")
 def test_a_step_that_is_missing_is_an_error() -> None:
     newest = bnfold.convert(acme.model(), domain_opsets={"com.acme": 4}).to_proto()
-    with pytest.raises(UpgradeBlocked, match="registered without downgrade= between versions 2 and 4"):
+    with pytest.raises(ConversionBlocked, match="registered without downgrade= between versions 2 and 4"):
         bnfold.convert(newest, domain_opsets={"com.acme": 1})
 
 
 def test_nothing_is_registered() -> None:
-    with pytest.raises(UpgradeBlocked, match=r"com\.acme::Gain is not registered for version 1 of its domain"):
+    with pytest.raises(ConversionBlocked, match=r"com\.acme::Gain is not registered for version 1 of its domain"):
         bnfold.convert(acme.model(), domain_opsets={"com.acme": 2})
     with pytest.raises(BadSetting, match=r"no operators of com\.other; it has those of com\.acme"):
         bnfold.convert(acme.model(), domain_opsets={"com.other": 2})
@@ -141,7 +141,7 @@ def test_nothing_is_registered() -> None:
 def test_a_step_that_fails_names_the_node(step: Any, text: str) -> None:
     with acme.registered(versions=[1]):
         bnfold.register_operator("com.acme", "Gain", kernel=with_attributes, versions=Versions((2,), step))
-        with pytest.raises(UpgradeBlocked, match=r"Gain \('c'\)") as caught:
+        with pytest.raises(ConversionBlocked, match=r"Gain \('c'\)") as caught:
             bnfold.convert(acme.model(), domain_opsets={"com.acme": 2})
     assert text in str(caught.value)
 
@@ -162,7 +162,7 @@ def test_versions_without_a_kernel_are_nobodys_proof() -> None:
 
 @pytest.mark.usefixtures("versions")
 def test_in_a_function_a_step_needs_constants_that_are_there() -> None:
-    with pytest.raises(UpgradeBlocked, match=r"'y' in f::F\): has no form in version 2 .* input 1 is no constant"):
+    with pytest.raises(ConversionBlocked, match=r"'y' in f::F\): has no form in version 2 .* input 1 is no constant"):
         bnfold.convert(acme.in_function(), domain_opsets={"com.acme": 2})
 
 

@@ -289,6 +289,7 @@ def test_wrong_factors_prove_nothing() -> None:
     for depth in ("full", "local"):
         assert verify(before, after, depth=depth, cuts=report.cuts, scaled=report.scaled).verified
     key, scaled = next(iter(report.scaled.items()))
+    assert isinstance(scaled, ir.ScaledValue)
     wrong = {**report.scaled, key: replace(scaled, factors=scaled.factors * 1.01)}
     assert not verify(before, after, depth="local", cuts=report.cuts, scaled=wrong).verified
 

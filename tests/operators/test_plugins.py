@@ -19,6 +19,7 @@ from bnfold.batch import scheduler
 from bnfold.batch.worker import Settings, process_one
 from bnfold.cli.commands import main
 from bnfold.errors import BadSetting
+from bnfold.operators import plugins
 from bnfold.operators.plugins import absolute, fingerprint_of, load_plugins
 from bnfold.registered import table
 from bnfold.settings import Options, OutputOptions, VerifyOptions
@@ -46,6 +47,7 @@ bnfold.register_operator(
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plugins, "_LOADED", {})
     (tmp_path / "acme_plugin.py").write_text(PLUGIN, encoding="utf-8")
     onnx.save(acme.model(), tmp_path / "model.onnx")
     known = set(sys.modules)
@@ -170,3 +172,14 @@ def test_the_json_report_says_that_it_is_a_callers_word() -> None:
     done = command("optimize", "model.onnx", "out.onnx", "--plugin", "acme_plugin.py", "--json")
     notes = json.loads(done.stdout)["verify"]["notes"]
     assert any(note.startswith("computed by kernels that were registered, on the caller's word") for note in notes)
+
+
+def test_two_folders_are_compared_by_processes_that_know_the_operators(folder: Path) -> None:
+    for name in ("before", "after"):
+        (folder / name).mkdir()
+        shutil.copy(folder / "model.onnx", folder / name / "model.onnx")
+    fold = command("fold", "model.onnx", "after/model.onnx", "--plugin", "acme_plugin.py")
+    assert fold.exit_code == 0, fold.output
+    done = command("verify", "before", "after", "--plugin", "acme_plugin.py", "--jobs", "2")
+    assert done.exit_code == 0, done.output
+    assert plugins.loaded() == (str(folder / "acme_plugin.py"),)

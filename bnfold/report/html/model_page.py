@@ -118,6 +118,11 @@ class ModelPage:
         return PurePath(self.title).name
 
     @property
+    def channels(self) -> list[dict[str, Any]]:
+        """The layers that lost channels, and how many they have left."""
+        return [*self.document.get("channels", ())]
+
+    @property
     def rewrites(self) -> list[dict[str, Any]]:
         """The rewrites with how often they were made, the most frequent first, and how equal their results are."""
         return [*self.document.get("rewrites", ())]
