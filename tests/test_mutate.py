@@ -231,6 +231,21 @@ def test_results_are_judged_beside_the_original_and_the_right_result(tmp_path: P
     assert judging.judge(nowhere, None, results["wrong"], feeds) == "unclear"
 
 
+def test_what_amplifies_rounding_is_not_judged(tmp_path: Path) -> None:
+    """Beyond 1e12, the sines of two neighbouring numbers are any two numbers."""
+
+    def save(name: str, body: str, scale: float) -> Path:
+        arrays = {"a": np.full(3, scale, np.float32)}
+        onnx.save(model(f"(float[N,3] x) => (float[N,3] y) {{ {body} }}", arrays), tmp_path / name)
+        return tmp_path / name
+
+    feeds = {"x": np.linspace(0.1, 0.9, 6, dtype=np.float32).reshape(2, 3)}
+    for scale, judgement in ((2.0, "wrong"), (3e12, "unclear")):
+        before = save("before.onnx", "z = Mul (x, a)  y = Sin (z)", scale)
+        after = save("after.onnx", "z = Mul (x, a)  s = Sin (z)  y = Mul (s, s)", scale)
+        assert judging._in_onnx(before, after, feeds) == judgement
+
+
 def test_one_alteration_is_replayed_from_the_command_line(tmp_path: Path) -> None:
     file, text = PLANTED
     label = next(e.label for e in altering.alterations(ROOT, file, altering.expressions) if e.text == text)

@@ -135,3 +135,9 @@ def test_the_size_of_a_piece_changes_no_result(piece: int, monkeypatch: pytest.M
     monkeypatch.setattr(bits, "_PIECE", piece)
     monkeypatch.setattr(rounding, "_BLOCK", piece)
     assert results() == expected
+
+
+@pytest.mark.parametrize("actual", [np.zeros((1, 2)), np.zeros(2, np.int64)])
+def test_all_of_a_result_of_another_form_is_beyond(actual: np.ndarray) -> None:
+    found = compare_values(np.zeros(2), actual, (), T.FLOAT, by_channel=False)
+    assert (found.beyond, found.excess) == (1.0, np.inf)
