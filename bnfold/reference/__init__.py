@@ -6,6 +6,7 @@ operators on a list that was checked. An operator version on neither is refused 
 """
 
 from bnfold.reference.alterations import Alterations, Substitute
+from bnfold.reference.constants import constant, evaluated_once
 from bnfold.reference.dispatch import unknown_operator
 from bnfold.reference.evaluate import Observer, OutOfTime, evaluate
 from bnfold.reference.prepared import KeptWeights, Prepared
@@ -30,7 +31,9 @@ __all__ = [
     "Substitute",
     "TooShort",
     "Work",
+    "constant",
     "evaluate",
+    "evaluated_once",
     "try_shapes",
     "unknown_operator",
 ]

@@ -13,13 +13,13 @@ from typing import Literal
 import numpy as np
 import onnx
 
-from bnfold import analysis, ir, reference
-from bnfold.analysis.constants import kept
+from bnfold import ir, reference
 from bnfold.analysis.evaluators import filled
-from bnfold.analysis.traits import CHOOSING, DRAWING, MOVING
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP, InMemory
+from bnfold.reference.constants import kept
+from bnfold.reference.operators import CHOOSING, DRAWING, MOVING
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.partly import known_of
 from bnfold.verification.inputs.bounds import follow_from_sizes
@@ -68,7 +68,7 @@ def _no_rounded(_: ir.Model) -> dict[ir.Value, ir.Tensor | None]:
 
 
 def _fixed(value: ir.Value | None, by_sizes: bool, depth: int) -> ir.Tensor | None:
-    tensor = analysis.constant(value)
+    tensor = reference.constant(value)
     if value is None or tensor is not None or value.producer is None or depth > _DEEPEST:
         return tensor
     known = kept(value.graph.model, _no_fixed)
@@ -115,7 +115,7 @@ def _filled(producer: ir.Node, by_sizes: bool) -> ir.Tensor | None:
     shape = producer.input(0) if producer.is_op("ConstantOfShape") else None
     if shape is None or len(producer.outputs) != 1 or producer.is_call:
         return None
-    dims = analysis.constant(shape) or _integers(shape, by_sizes)
+    dims = reference.constant(shape) or _integers(shape, by_sizes)
     with suppress(BnfoldError, ValueError, TypeError, AttributeError):  # damaged, set by a caller, or too large
         return filled(producer, tuple(dims.numpy().reshape(-1).tolist())) if dims is not None else None
     return None
@@ -193,7 +193,7 @@ def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array] | Non
                 shapes[read] = found.elements
                 continue
         for source in producer.inputs:
-            constant = analysis.constant(source)
+            constant = reference.constant(source)
             if constant is not None and constant.size > most:
                 return False
             if source is not None and source not in seen and constant is None:

@@ -11,7 +11,7 @@ from itertools import chain, count
 
 import onnx
 
-from bnfold import analysis, ir
+from bnfold import analysis, ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.index import graphs_of
 from bnfold.ir.messages import FunctionKey, function_key, nested_nodes
@@ -41,7 +41,7 @@ def with_common_functions(before: ir.Model, after: ir.Model) -> tuple[ir.Model, 
         old, new = _inlined(before, keys, {}, _MARK), _inlined(after, keys, before.graph.values)
     except BnfoldError:  # the calls differ then, and are compared as they are
         return before, after
-    with analysis.evaluated_once(old), analysis.evaluated_once(new):
+    with reference.evaluated_once(old), reference.evaluated_once(new):
         alike = {name: now for now, name in new_names(old.graph, new.graph).items()}
         inside = {name: name.removesuffix(_MARK) for graph in old.graphs() for name in graph.values if _MARK in name}
         inside = {name: now for name, now in inside.items() if name not in alike and now not in alike.values()}

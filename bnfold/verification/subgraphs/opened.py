@@ -8,7 +8,7 @@ from itertools import count
 from bnfold import ir
 from bnfold.analysis.shapes.rules import Dim
 from bnfold.analysis.shapes.unification import Dims, Known
-from bnfold.analysis.traits import RESHAPING
+from bnfold.reference.operators import RESHAPING
 from bnfold.verification.inputs.shapes import elements
 from bnfold.verification.subgraphs.windows import reach_of
 
