@@ -92,14 +92,16 @@ def kept(model: ir.Model, make: Callable[[ir.Model], Kept]) -> Kept:
 def made_of(node: ir.Node, operands: Sequence[ir.Tensor | None], slot: int = 0) -> ir.Tensor | None:
     """Return what a node makes of tensors; None if it is too large, or not the same in both precisions.
 
-    Large operands are only read where the result is. Raises BnfoldError for a node that is ill-formed, or that has no
+    None as well where a caller of a function decides what is made. Large operands are only read where the result is. Raises BnfoldError for a node that is ill-formed, or that has no
     kernel in its version.
     """
+    if node.has_references or node.is_call:
+        return None
     try:
         made = _run(node, slot, [_in_outline(operand) for operand in operands], "stored")
     except UnknownNumbers:
         made = _run(node, slot, [_stored_array(operand) for operand in operands], "stored")
-    if made.size > LIMIT:
+    if made.size > LIMIT and 0 not in made.strides:  # a fill takes no memory
         return None
     code = onnx.helper.np_dtype_to_tensor_dtype(made.dtype)
     tensor = Evaluated(code, made.shape, node, slot, operands)
@@ -235,7 +237,7 @@ class _Constants:
 
     def _evaluated(self, node: ir.Node, slot: int) -> ir.Tensor | None:
         operands = [None if source is None else self._known[source] for source in node.inputs]
-        if node.has_references or node.is_call or (len(node.outputs) != 1 and not node.is_op("Split")):
+        if len(node.outputs) != 1 and not node.is_op("Split"):
             return None
         if any(operand is not None and operand.size > LIMIT for operand in operands):
             return None

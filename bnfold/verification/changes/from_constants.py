@@ -14,11 +14,10 @@ import numpy as np
 import onnx
 
 from bnfold import ir, reference
-from bnfold.analysis.evaluators import filled
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP, InMemory
-from bnfold.reference.constants import kept
+from bnfold.reference.constants import kept, made_of
 from bnfold.reference.operators import CHOOSING, DRAWING, MOVING
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.partly import known_of
@@ -111,13 +110,18 @@ def are_one_constant(old: ir.Value | None, new: ir.Value | None) -> bool:
 
 
 def _filled(producer: ir.Node, by_sizes: bool) -> ir.Tensor | None:
-    """Return the tensor of a ConstantOfShape of known size, which may be larger than a constant that is evaluated."""
+    """Return the tensor of a ConstantOfShape whose size follows from sizes."""
     shape = producer.input(0) if producer.is_op("ConstantOfShape") else None
     if shape is None or len(producer.outputs) != 1 or producer.is_call:
         return None
     dims = reference.constant(shape) or _integers(shape, by_sizes)
-    with suppress(BnfoldError, ValueError, TypeError, AttributeError):  # damaged, set by a caller, or too large
-        return filled(producer, tuple(dims.numpy().reshape(-1).tolist())) if dims is not None else None
+    return None if dims is None else filled(producer, dims.numpy().reshape(-1).tolist())
+
+
+def filled(node: ir.Node, dims: Sequence[int]) -> ir.Tensor | None:
+    """Return what a ConstantOfShape makes; None if it is damaged, or too large. It takes no memory."""
+    with suppress(BnfoldError, ValueError, TypeError, OverflowError):
+        return made_of(node, [InMemory(TP.INT64, np.array(dims, np.int64))])
     return None
 
 

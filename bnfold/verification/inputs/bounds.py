@@ -9,13 +9,14 @@ import numpy as np
 import onnx
 
 from bnfold import ir, reference
-from bnfold.analysis.shapes.propagation import SMALL
 from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.reference.constants import kept
 from bnfold.reference.operators import CHOOSING, COMBINING_TRUTHS, COMPARING, READS_VALUES
 
 Kinds = Counter[tuple[str, tuple[bytes, ...]]]
 
+_SMALL = 64
+"""Elements of a constant that states sizes, places or factors."""
 _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 MOST_BOUND = 4096
 """A larger constant is an end that means "all"."""
@@ -149,5 +150,5 @@ def _numbers(node: ir.Node) -> Iterator[bytes]:
     for value in node.inputs[1:]:
         held = reference.constant(value)
         is_read = held is not None and (held.dtype in _INTEGERS or node.op_type in READS_VALUES)
-        if held is not None and is_read and held.size <= SMALL and held.dtype != onnx.TensorProto.STRING:
+        if held is not None and is_read and held.size <= _SMALL and held.dtype != onnx.TensorProto.STRING:
             yield held.numpy().astype(np.int64 if held.dtype in _INTEGERS else np.float64).tobytes()
