@@ -92,30 +92,27 @@ def kept(model: ir.Model, make: Callable[[ir.Model], Kept]) -> Kept:
 def made_of(node: ir.Node, operands: Sequence[ir.Tensor | None], slot: int = 0) -> ir.Tensor | None:
     """Return what a node makes of tensors; None if it is too large, or not the same in both precisions.
 
-    None as well where a caller of a function decides what is made. Large operands are only read where the result is. Raises BnfoldError for a node that is ill-formed, or that has no
-    kernel in its version.
+    None as well where a caller of a function decides what is made. Large operands are only read where the result is.
+    Raises BnfoldError for a node that is ill-formed, or that has no kernel in its version.
     """
     if node.has_references or node.is_call:
         return None
     try:
-        made = _run(node, slot, [_in_outline(operand) for operand in operands], "stored")
+        made = run_node(node, slot, [_in_outline(operand) for operand in operands], "stored")
     except UnknownNumbers:
-        made = _run(node, slot, [_stored_array(operand) for operand in operands], "stored")
+        made = run_node(node, slot, [_stored_array(operand) for operand in operands], "stored")
     if made.size > LIMIT and 0 not in made.strides:  # a fill takes no memory
         return None
     code = onnx.helper.np_dtype_to_tensor_dtype(made.dtype)
     tensor = Evaluated(code, made.shape, node, slot, operands)
-    if not tensor.may_round:
-        return tensor if has_outline(made) or (made.size > _FEW and 0 not in made.strides) else InMemory(code, made)
-    if tensor.rounds_once:
-        is_large = has_outline(made) or made.size > _FEW
-        return tensor if is_large else Exact(code, tensor.widened()) if code in FLOATS else InMemory(code, made)
-    stored, exact = tensor.arrays()
-    if not _agree(stored, exact, code):
-        return None
-    if made.size > _FEW:
+    is_large = has_outline(made) or (made.size > _FEW and 0 not in made.strides)
+    if tensor.may_round and not tensor.rounds_once:
+        made, exact = tensor.arrays()
+        if not _agree(made, exact, code):
+            return None
+    if is_large:
         return tensor
-    return Exact(code, exact) if code in FLOATS else InMemory(code, stored)
+    return Exact(code, tensor.widened()) if tensor.may_round and code in FLOATS else InMemory(code, made)
 
 
 class Evaluated(ir.Tensor):
@@ -143,14 +140,14 @@ class Evaluated(ir.Tensor):
 
     def arrays(self) -> tuple[Array, Array]:
         """Return the elements as they are computed in the types of the file, and in float64."""
-        stored = _run(self._node, self._slot, [_stored_array(operand) for operand in self._operands], "stored")
+        stored = run_node(self._node, self._slot, [_stored_array(operand) for operand in self._operands], "stored")
         return stored, self.elements({})
 
     def elements(self, known: dict[ir.Tensor, Array]) -> Array:
         """Return the elements, unrounded; what several operands are computed from is computed once."""
         if self not in known:
             read = [None if operand is None else self._read(operand, known) for operand in self._operands]
-            known[self] = _run(self._node, self._slot, read, "float64" if self.may_round else "stored")
+            known[self] = run_node(self._node, self._slot, read, "float64" if self.may_round else "stored")
         return known[self]
 
     def _read(self, operand: ir.Tensor, known: dict[ir.Tensor, Array]) -> Array:
@@ -187,7 +184,7 @@ def _stored_array(operand: ir.Tensor | None) -> Array | None:
     return None if operand is None else operand.numpy()
 
 
-def _run(node: ir.Node, slot: int, arrays: Sequence[Array | None], precision: Precision) -> Array:
+def run_node(node: ir.Node, slot: int, arrays: Sequence[Array | None], precision: Precision) -> Array:
     """Return one result of the node's kernel. Raises Unsupported if it is no tensor."""
 
     def bound(opset: int | None) -> Bound:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import onnx
@@ -10,13 +11,10 @@ import pytest
 
 import bnfold
 from bnfold import ir
-from bnfold.analysis import traits
-from bnfold.analysis.constants import EVALUATORS
-from bnfold.analysis.evaluators import Operands
-from bnfold.analysis.shapes import proven
+from bnfold.analysis.evaluators import EVALUATORS, Operands
+from bnfold.errors import VerificationFailed
 from bnfold.ir.tensor import InMemory
-from bnfold.reference import evaluate, operators
-from bnfold.reference.constants import constant
+from bnfold.reference import evaluate
 from bnfold.simplifying.computed import QUANTIZING
 from bnfold.verification.end_to_end import ort_check
 from tests.verification.graphs import Array, model
@@ -49,7 +47,7 @@ WEIGHTS = {
 }
 
 NODES = {
-    **{op: f"{op} (f)" for op in ("Abs", "Ceil", "Cos", "Exp", "Floor", "Identity", "Neg", "Relu", "Round")},
+    **{op: f"{op} (f)" for op in ("Abs", "Ceil", "Cos", "Exp", "Floor", "Identity", "Relu", "Round")},
     **{op: f"{op} (f)" for op in ("Shape", "Sigmoid", "Sin", "Size", "Softplus", "Tanh")},
     **{op: f"{op} (u)" for op in ("Log", "Reciprocal", "Sqrt")},
     **{op: f"{op} (f, g)" for op in ("Add", "Div", "Max", "Mean", "Min", "Mul", "Sub", "Sum")},
@@ -69,6 +67,7 @@ NODES = {
     "Gemm": "Gemm <alpha = 2.0> (m, n)",
     "MatMul": "MatMul (m, n)",
     "Mod": "Mod (j, two)",
+    "Neg": "Neg (u)",
     "Not": "Not (p)",
     "Pad": "Pad (f, pads)",
     "Pow": "Pow (u, g)",
@@ -163,9 +162,10 @@ def test_a_right_constant_is_verified() -> None:
         assert status(before, right) == "verified"
 
 
-def test_optimize_leaves_out_what_a_wrong_comparison_concludes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_optimize_writes_nothing_that_a_wrong_comparison_concludes(monkeypatch: pytest.MonkeyPatch) -> None:
     before = chain(NODES["LessOrEqual"])
     monkeypatch.setitem(EVALUATORS, "LessOrEqual", EVALUATORS["Less"])
     assert not agree(before, rewritten(before), X)
-    outcome = bnfold.optimize(before, verify=bnfold.VerifyOptions(runtime="none"), target_opset="keep")
-    assert agree(before, outcome.to_proto(), X)
+    with suppress(VerificationFailed):
+        outcome = bnfold.optimize(before, verify=bnfold.VerifyOptions(runtime="none"), target_opset="keep")
+        assert agree(before, outcome.to_proto(), X)

@@ -17,6 +17,7 @@ from bnfold.errors import Unsupported
 from bnfold.ir.elements import Array
 from bnfold.ir.sparse import dense
 from bnfold.ir.tensor import InMemory
+from bnfold.reference.attributes import sparse_of
 from bnfold.reference.operators import REARRANGING
 from bnfold.reference.schedule import read_by
 from bnfold.verification.tolerance.floats import is_float
@@ -172,12 +173,6 @@ def constant_of(value: ir.Value | None) -> ir.Tensor | None:
         return reference.constant(value) or (value.tensor if value is not None else None)
     array = dense(value.graph.model, sparse)
     return InMemory(sparse.values.data_type, array)
-
-
-def sparse_of(value: ir.Value) -> onnx.SparseTensorProto | None:
-    """Return the message of a sparse initializer."""
-    stored = getattr(value.graph.proto, "sparse_initializer", ())
-    return next((sparse for sparse in stored if sparse.values.name == value.name), None)
 
 
 def _info(value: ir.Value) -> onnx.ValueInfoProto:

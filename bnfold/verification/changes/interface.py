@@ -12,10 +12,10 @@ from bnfold.analysis.shapes.undeclared import contradicted_types
 from bnfold.errors import MalformedModel
 from bnfold.ir.elements import FLOATS, type_name
 from bnfold.ir.value import Dim, shape_of
+from bnfold.reference.attributes import sparse_of
 from bnfold.reference.dispatch import definition
 from bnfold.reference.precision import computed_type
 from bnfold.reference.schedule import schedule
-from bnfold.verification.changes.extract import sparse_of
 from bnfold.verification.changes.from_constants import bodies_run
 from bnfold.verification.inputs.sized import sized
 
