@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from functools import cache
+from functools import cache, cached_property
 from itertools import count
 
 import numpy as np
@@ -26,6 +26,7 @@ from bnfold.reference.attributes import sparse_of
 from bnfold.reference.constants import constant, evaluated_once, run_node
 from bnfold.reference.dispatch import definition
 from bnfold.reference.operators import BROADCASTING, CHOOSING, MOVING
+from bnfold.reference.ranks import nodes_run, ranks_taken
 from bnfold.reference.sizing import Shape, results
 
 _FEW = 64
@@ -47,6 +48,7 @@ class Shapes:
     """What follows of the values of a model's main graph, and of the bodies in it."""
 
     def __init__(self, model: ir.Model) -> None:
+        self._model = model
         self._functions = {function_key(function.proto): function for function in model.functions}
         self._shapes: dict[ir.Value, Shape] = {}
         self._types: dict[ir.Value, int | None] = {}
@@ -180,7 +182,7 @@ class Shapes:
         types = [[self.dtype(ends[place]) for ends in carried] for place in places]
         shapes = [[self.dims(ends[place]) for ends in carried] for place in places]
         return (
-            [self._common(each) if node.is_op("If") else None for each in shapes],
+            [self._common(each, node.output(place)) if node.is_op("If") else None for place, each in enumerate(shapes)],
             [each[0] if len({*each}) == 1 else None for each in types],
         )
 
@@ -195,12 +197,21 @@ class Shapes:
                 is_state = place < states
                 self._note(value, None, self.dtype(given) if is_state or node.is_op("Scan") else None)
 
-    def _common(self, shapes: Sequence[Shape]) -> Shape:
-        first = shapes[0]
-        if first is None or any(shape is None or len(shape) != len(first) for shape in shapes):
+    def _common(self, shapes: Sequence[Shape], made: ir.Value | None) -> Shape:
+        """Return what the branches of an If have in common, but for those of a rank that ends every run."""
+        if made is not None and len({None if shape is None else len(shape) for shape in shapes}) != 1:
+            ranks = ranks_taken(made, self._run)
+            shapes = [shape for shape in shapes if shape is None or ranks is None or len(shape) in ranks]
+            if None in shapes and ranks is not None and len(ranks) == 1:
+                return tuple(self.fresh() for _ in range(*ranks))
+        known = [shape for shape in shapes if shape is not None]
+        if len(known) < len(shapes) or len({*map(len, known)}) != 1:
             return None
-        axes = zip(*(shape for shape in shapes if shape is not None), strict=True)
-        return tuple(sizes[0] if len({*sizes}) == 1 else self.fresh() for sizes in axes)
+        return tuple(sizes[0] if len({*sizes}) == 1 else self.fresh() for sizes in zip(*known, strict=True))
+
+    @cached_property
+    def _run(self) -> set[ir.Node]:
+        return nodes_run(self._model)
 
     # -- element types
 
