@@ -21,6 +21,7 @@ from bnfold.errors import BnfoldError
 from bnfold.ir.elements import MAX_RANK, TP, Array
 from bnfold.ir.messages import function_key
 from bnfold.ir.time_limit import look_at_clock
+from bnfold.ir.types import filled
 from bnfold.ir.value import shape_of
 from bnfold.reference.attributes import sparse_of
 from bnfold.reference.constants import constant, evaluated_once, run_node
@@ -42,6 +43,16 @@ _LIKE = {"DynamicQuantizeLSTM": "LSTM"}
 """Operators of com.microsoft, and those whose results have the same element types."""
 _STATING = frozenset({"Cast", "Constant", "ConstantOfShape", "EyeLike", "RandomNormal", "RandomUniform"})
 """Operators with an attribute that states the element type."""
+
+
+def state_types(model: ir.Model) -> None:
+    """Give the values of a model the types that follow, as far as it declares none. Its messages stay as they are."""
+    shapes = Shapes(model)
+    for graph in model.graphs():
+        for value in graph.values.values():
+            kind = shapes.type_of(value) if value.producer is not None else None
+            if kind is not None:
+                graph.types[value.name] = filled(graph.types.get(value.name), kind)
 
 
 class Shapes:
@@ -77,6 +88,11 @@ class Shapes:
         if value not in self._shapes:
             self._store(value)
         return self._types[value]
+
+    def type_of(self, value: ir.Value) -> onnx.TypeProto | None:
+        """Return element type and sizes of a value as a message; None if not even the element type follows."""
+        dtype = self.dtype(value)
+        return None if dtype is None else onnx.helper.make_tensor_type_proto(dtype, self.dims(value))
 
     def items(self, value: ir.Value | None) -> Array | None:
         """Return the integers of a small value as an array of numbers, names of sizes, and None for unknown ones."""

@@ -14,10 +14,10 @@ import onnx
 
 from bnfold import ir
 from bnfold.analysis.constants import constant, evaluated_once
-from bnfold.analysis.shapes.inference import is_damaged
 from bnfold.analysis.shapes.rules import Dim, Term, terms, widest
 from bnfold.analysis.traits import READS_VALUES, REARRANGING
 from bnfold.errors import BnfoldError
+from bnfold.ir.inferable import is_damaged
 from bnfold.ir.types import filled
 
 Known = Sequence[int | str | None]

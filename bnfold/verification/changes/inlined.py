@@ -11,11 +11,12 @@ from itertools import chain, count
 
 import onnx
 
-from bnfold import analysis, ir, reference
+from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.index import graphs_of
 from bnfold.ir.messages import FunctionKey, function_key, nested_nodes
 from bnfold.reference.dispatch import definition
+from bnfold.reference.shapes import state_types
 from bnfold.verification.changes.moved_names import exchangeable
 from bnfold.verification.changes.new_names import new_names, rename
 from bnfold.verification.changes.unchanged import signature
@@ -85,7 +86,7 @@ def _inlined(model: ir.Model, keys: Collection[FunctionKey], taken: Collection[s
             known.add(entry.domain)
             proto.opset_import.add(domain=entry.domain, version=entry.version)
     copy = model.with_proto(proto)
-    analysis.infer_shapes(copy)
+    state_types(copy)
     return copy
 
 

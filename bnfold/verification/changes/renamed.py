@@ -8,13 +8,14 @@ difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import onnx
 
-from bnfold import analysis, ir, reference
+from bnfold import ir, reference
 from bnfold.errors import BnfoldError
+from bnfold.reference.shapes import Shapes
 from bnfold.verification.changes.unchanged import meaningful_attributes
 from bnfold.verification.codes import Code
 from bnfold.verification.tolerance.bits import same
@@ -144,10 +145,14 @@ class _Matched:
         ]
         if not undeclared:
             return True
-        copy = self._models[0].clone()
-        analysis.infer_shapes(copy)
-        types = {graph.path: graph.types for graph in copy.graphs()}
-        return all(_follows(kind, types[old.graph.path].get(old.name)) for old, kind in undeclared)
+        shapes, names = Shapes(self._models[0]), _input_names(self._models[0])
+        return all(_follows(kind, shapes.type_of(old), names) for old, kind in undeclared)
+
+
+def _input_names(model: ir.Model) -> dict[str, str]:
+    """Return the names that a model gives to dynamic sizes of its inputs, by those that `Shapes` has for them."""
+    dims = ((place, enumerate(info.type.tensor_type.shape.dim)) for place, info in enumerate(model.proto.graph.input))
+    return {f"{place}:{axis}": dim.dim_param for place, axes in dims for axis, dim in axes}
 
 
 def _is_declared(old: ir.Value, new: ir.Value, declared: onnx.TypeProto) -> bool:
@@ -158,7 +163,7 @@ def _is_declared(old: ir.Value, new: ir.Value, declared: onnx.TypeProto) -> bool
     return old.type is not None and kind == _bare(old.type)
 
 
-def _follows(kind: onnx.TypeProto, known: onnx.TypeProto | None) -> bool:
+def _follows(kind: onnx.TypeProto, known: onnx.TypeProto | None, names: Mapping[str, str]) -> bool:
     """Whether a declared type says no more than the known one; a declared dim may be dynamic."""
     if known is None or not (kind.HasField("tensor_type") and known.HasField("tensor_type")):
         return False
@@ -169,11 +174,15 @@ def _follows(kind: onnx.TypeProto, known: onnx.TypeProto | None) -> bool:
             mine.HasField("shape")
             and len(declared.shape.dim) == len(mine.shape.dim)
             and all(
-                dim.WhichOneof("value") is None or dim == there
+                dim.WhichOneof("value") is None or dim == there or _is_named(dim, names.get(there.dim_param))
                 for dim, there in zip(declared.shape.dim, mine.shape.dim, strict=True)
             )
         )
     )
+
+
+def _is_named(dim: onnx.TensorShapeProto.Dimension, name: str | None) -> bool:
+    return bool(name) and dim.dim_param == name
 
 
 def _stored(value: ir.Value) -> ir.Tensor | None:

@@ -6,7 +6,7 @@ import re
 
 import onnx
 
-from bnfold.analysis.shapes.inference import inference_input
+from bnfold.ir.inferable import inference_input
 from bnfold.ir.model import Model
 from bnfold.ir.storage import wire
 from bnfold.ir.storage.payloads import TOKEN_LENGTH
