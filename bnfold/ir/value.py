@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Dim = int | str | None
 """A static size, the name of a symbolic one, or nothing known."""
 Dims = tuple[Dim, ...]
+Known = Sequence[Dim]
+"""A shape as far as it is known."""
 
 Use = tuple["Node", int]
 _FAR = 256

@@ -60,7 +60,7 @@ def constant(value: ir.Value | None) -> ir.Tensor | None:
     return (_Constants() if running is None else running).of(value)
 
 
-class evaluated_once:  # noqa: N801 - a context; `contextlib` takes as long as what most of its users do in it
+class keeping_constants:  # noqa: N801 - a context; `contextlib` takes as long as what most of its users do in it
     """Evaluate no chain of constants of a model twice inside this context, in which nothing may edit the model."""
 
     __slots__ = ("is_outermost", "model")
@@ -79,7 +79,7 @@ class evaluated_once:  # noqa: N801 - a context; `contextlib` takes as long as w
 
 
 def kept(model: ir.Model, make: Callable[[ir.Model], Kept]) -> Kept:
-    """Return ``make(model)``, and the same object again inside of `evaluated_once`: what follows from constants."""
+    """Return ``make(model)``, and the same object again inside of `keeping_constants`: what follows from constants."""
     running = _RUNNING.get(model)
     if running is None:
         return make(model)
@@ -273,4 +273,4 @@ def _stored(value: ir.Value) -> ir.Tensor | None:
 
 
 _RUNNING: dict[ir.Model, _Constants] = {}
-"""The constants of the models that are inside of `evaluated_once`."""
+"""The constants of the models that are inside of `keeping_constants`."""

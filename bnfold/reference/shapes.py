@@ -24,7 +24,7 @@ from bnfold.ir.time_limit import look_at_clock
 from bnfold.ir.types import filled
 from bnfold.ir.value import shape_of
 from bnfold.reference.attributes import sparse_of
-from bnfold.reference.constants import constant, evaluated_once, run_node
+from bnfold.reference.constants import constant, keeping_constants, run_node
 from bnfold.reference.dispatch import definition
 from bnfold.reference.operators import BROADCASTING, CHOOSING, MOVING
 from bnfold.reference.ranks import nodes_run, ranks_taken
@@ -64,13 +64,14 @@ class Shapes:
         self._shapes: dict[ir.Value, Shape] = {}
         self._types: dict[ir.Value, int | None] = {}
         self._items: dict[ir.Value, Array | None] = {}
+        self._given: dict[str, str | None] = {}
         self._fresh = count()
         self._left, self._depth = _MOST_NODES, 0
         declared = {info.name: info.type for info in model.proto.graph.input}
         for place, value in enumerate(model.graph.inputs):
             if value.tensor_proto is None or not model.is_constant_initializer(value):
                 self._declare(value, place, declared.get(value.name, onnx.TypeProto()))
-        with evaluated_once(model):
+        with keeping_constants(model):
             self._follow(model.graph)
 
     def dims(self, value: ir.Value | None) -> Shape:
@@ -90,9 +91,13 @@ class Shapes:
         return self._types[value]
 
     def type_of(self, value: ir.Value) -> onnx.TypeProto | None:
-        """Return element type and sizes of a value as a message; None if not even the element type follows."""
-        dtype = self.dtype(value)
-        return None if dtype is None else onnx.helper.make_tensor_type_proto(dtype, self.dims(value))
+        """Return element type and sizes of a value as a message; None if not even the element type follows.
+
+        Sizes of inputs have the names that the file gives them, or none.
+        """
+        dtype, dims = self.dtype(value), self.dims(value)
+        named = None if dims is None else [dim if isinstance(dim, int) else self._given.get(dim, dim) for dim in dims]
+        return None if dtype is None else onnx.helper.make_tensor_type_proto(dtype, named)
 
     def items(self, value: ir.Value | None) -> Array | None:
         """Return the integers of a small value as an array of numbers, names of sizes, and None for unknown ones."""
@@ -117,6 +122,10 @@ class Shapes:
         dims = shape_of(kind)
         sizes = enumerate(dims or ())
         named = tuple(dim if isinstance(dim, int) and dim > 0 else f"{place}:{axis}" for axis, dim in sizes)
+        given = zip(named, dims or (), strict=True)
+        self._given.update(
+            (name, dim if isinstance(dim, str) else None) for name, dim in given if isinstance(name, str)
+        )
         self._note(value, None if dims is None else named, kind.tensor_type.elem_type or None)
 
     def _store(self, value: ir.Value) -> None:

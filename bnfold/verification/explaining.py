@@ -138,7 +138,7 @@ def with_explanation(verdict: Verdict, models: ComparedModels, checks: VerifyOpt
     if checks.explain is None:
         return verdict
     explainer = _Explainer(verdict, models)
-    with reference.evaluated_once(models.before), reference.evaluated_once(models.after):
+    with reference.keeping_constants(models.before), reference.keeping_constants(models.after):
         found = explainer.about(checks.explain) if checks.explain else explainer.overview()
         return replace(verdict, explanation=tuple(_with_each_step_once(found)))
 

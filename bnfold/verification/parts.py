@@ -53,7 +53,7 @@ def check_parts(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool 
     If they agree, or if they are compared next (``is_first``), stop at the first change that stays open: what comes
     after it decides nothing.
     """
-    with reference.evaluated_once(verifier.request.before), reference.evaluated_once(verifier.request.after):
+    with reference.keeping_constants(verifier.request.before), reference.keeping_constants(verifier.request.after):
         return _compared(verifier, whole, is_first)
 
 

@@ -19,9 +19,7 @@ from bnfold.analysis.traits import READS_VALUES, REARRANGING
 from bnfold.errors import BnfoldError
 from bnfold.ir.inferable import is_damaged
 from bnfold.ir.types import filled
-
-Known = Sequence[int | str | None]
-"""A shape as far as it is known."""
+from bnfold.ir.value import Known
 
 _MOST_ROUNDS = 8
 _ILL_FORMED = (BnfoldError, ValueError, TypeError, IndexError, KeyError, AttributeError)

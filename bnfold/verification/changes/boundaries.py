@@ -27,7 +27,7 @@ def uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) ->
     for cut in cuts_done:
         covered.setdefault(cut.graph, set()).update(_inside(new.get(cut.graph), cut))
     calls = _changed_functions(before, after)
-    with reference.evaluated_once(before), reference.evaluated_once(after):
+    with reference.keeping_constants(before), reference.keeping_constants(after):
         pairs = {path: (old[path], graph) for path, graph in new.items() if path in old}
         stops = stops_of(pairs.values())
         for path, (original, graph) in pairs.items():  # any other graph belongs to a node that has changed itself
@@ -64,7 +64,7 @@ def changed_defaults(before: ir.Model, after: ir.Model) -> set[str]:
 def changed_unseen(before: ir.Model, after: ir.Model) -> bool:
     """Whether a changed node is never run by a comparison, because it is dead or computes a constant."""
     originals = {graph.path: graph for graph in before.graphs()}
-    with reference.evaluated_once(before), reference.evaluated_once(after):
+    with reference.keeping_constants(before), reference.keeping_constants(after):
         return any(_changed_unseen(graph, originals.get(graph.path)) for graph in after.graphs())
 
 

@@ -42,7 +42,7 @@ def with_common_functions(before: ir.Model, after: ir.Model) -> tuple[ir.Model, 
         old, new = _inlined(before, keys, {}, _MARK), _inlined(after, keys, before.graph.values)
     except BnfoldError:  # the calls differ then, and are compared as they are
         return before, after
-    with reference.evaluated_once(old), reference.evaluated_once(new):
+    with reference.keeping_constants(old), reference.keeping_constants(new):
         alike = {name: now for now, name in new_names(old.graph, new.graph).items()}
         inside = {name: name.removesuffix(_MARK) for graph in old.graphs() for name in graph.values if _MARK in name}
         inside = {name: now for name, now in inside.items() if name not in alike and now not in alike.values()}

@@ -25,7 +25,7 @@ def with_original_names(before: ir.Model, after: ir.Model, *, by_others: bool = 
         return after
     found: dict[str, str] = {}
     if by_others and not after.graph.values.keys() <= before.graph.values.keys():
-        with reference.evaluated_once(before), reference.evaluated_once(after):
+        with reference.keeping_constants(before), reference.keeping_constants(after):
             names = new_names(before.graph, after.graph)
         found = {name: original for name, original in names.items() if name != original}
     given = set(found.values())

@@ -8,7 +8,7 @@ difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import onnx
@@ -29,7 +29,7 @@ REASON = "nothing but names differs: the same nodes, attributes and constants"
 def verdict_on_names(before: ir.Model, after: ir.Model) -> Verdict | None:
     """Return the verdict if the models differ in names only; else None, and they have to be compared."""
     try:
-        with reference.evaluated_once(before), reference.evaluated_once(after):
+        with reference.keeping_constants(before), reference.keeping_constants(after):
             is_same = _Matched(before, after).are_same()
     except (BnfoldError, ValueError, TypeError):  # a damaged model; comparing it will report that
         return None
@@ -145,14 +145,8 @@ class _Matched:
         ]
         if not undeclared:
             return True
-        shapes, names = Shapes(self._models[0]), _input_names(self._models[0])
-        return all(_follows(kind, shapes.type_of(old), names) for old, kind in undeclared)
-
-
-def _input_names(model: ir.Model) -> dict[str, str]:
-    """Return the names that a model gives to dynamic sizes of its inputs, by those that `Shapes` has for them."""
-    dims = ((place, enumerate(info.type.tensor_type.shape.dim)) for place, info in enumerate(model.proto.graph.input))
-    return {f"{place}:{axis}": dim.dim_param for place, axes in dims for axis, dim in axes}
+        shapes = Shapes(self._models[0])
+        return all(_follows(kind, shapes.type_of(old)) for old, kind in undeclared)
 
 
 def _is_declared(old: ir.Value, new: ir.Value, declared: onnx.TypeProto) -> bool:
@@ -163,7 +157,7 @@ def _is_declared(old: ir.Value, new: ir.Value, declared: onnx.TypeProto) -> bool
     return old.type is not None and kind == _bare(old.type)
 
 
-def _follows(kind: onnx.TypeProto, known: onnx.TypeProto | None, names: Mapping[str, str]) -> bool:
+def _follows(kind: onnx.TypeProto, known: onnx.TypeProto | None) -> bool:
     """Whether a declared type says no more than the known one; a declared dim may be dynamic."""
     if known is None or not (kind.HasField("tensor_type") and known.HasField("tensor_type")):
         return False
@@ -174,15 +168,11 @@ def _follows(kind: onnx.TypeProto, known: onnx.TypeProto | None, names: Mapping[
             mine.HasField("shape")
             and len(declared.shape.dim) == len(mine.shape.dim)
             and all(
-                dim.WhichOneof("value") is None or dim == there or _is_named(dim, names.get(there.dim_param))
+                dim.WhichOneof("value") is None or dim == there
                 for dim, there in zip(declared.shape.dim, mine.shape.dim, strict=True)
             )
         )
     )
-
-
-def _is_named(dim: onnx.TensorShapeProto.Dimension, name: str | None) -> bool:
-    return bool(name) and dim.dim_param == name
 
 
 def _stored(value: ir.Value) -> ir.Tensor | None:

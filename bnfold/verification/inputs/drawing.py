@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 
 from bnfold import ir, reference
-from bnfold.analysis.shapes.unification import Known
 from bnfold.errors import BadInput, BadSetting
 from bnfold.ir.elements import Array
+from bnfold.ir.value import Known
 from bnfold.verification.inputs.domains import ShapeOf, declared_shape, legal
 from bnfold.verification.inputs.integers import small_integers
 from bnfold.verification.inputs.learned import drawn_for_learned

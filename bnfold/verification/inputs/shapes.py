@@ -10,8 +10,8 @@ from itertools import combinations, product
 import numpy as np
 
 from bnfold import ir, reference
-from bnfold.analysis.shapes.unification import Known
 from bnfold.ir.schemas import MACHINE_LEARNING
+from bnfold.ir.value import Known
 from bnfold.reference.forest import TREES
 from bnfold.verification.inputs.bounds import BEYOND
 from bnfold.verification.inputs.learned import ROWS, branches_by_features

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from bnfold import ir, reference
-from bnfold.analysis.shapes.unification import Known
+from bnfold.ir.value import Known
 from bnfold.reference.operators import BROADCASTING, COMPARING
 from bnfold.verification.inputs.bounds import BEYOND, follow_from_sizes, largest_bound
 from bnfold.verification.inputs.shapes import open_places

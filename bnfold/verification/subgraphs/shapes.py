@@ -10,9 +10,9 @@ from typing import NamedTuple
 from onnx import TensorProto
 
 from bnfold import ir, reference
-from bnfold.analysis.shapes.rules import Dim
-from bnfold.analysis.shapes.unification import Known
+from bnfold.ir.value import Known
 from bnfold.reference.operators import BROADCASTING, KEEPS_SHAPE, RESHAPING, WINDOWED
+from bnfold.reference.sizing import Size
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.inputs.bounds import BEYOND, chooses_by_sizes, depend_on_sizes, largest_bound
 from bnfold.verification.inputs.domains import ShapeOf
@@ -178,7 +178,7 @@ def _few_rows(nodes: Iterable[ir.Node]) -> int:
     return 2 if any(map(mixes_rows, nodes)) else 1
 
 
-def _is_much(inferred: Mapping[str, Sequence[Dim]], nodes: Sequence[ir.Node]) -> bool:
+def _is_much(inferred: Mapping[str, Sequence[Size]], nodes: Sequence[ir.Node]) -> bool:
     """Whether a row is large, and one is enough."""
     return _few_rows(nodes) == 1 and elements(concrete(inferred, 1, batch=1)) > _MUCH
 
