@@ -39,7 +39,7 @@ from _referee import altering, rewriting, tasks
 from _referee.altering import Alteration
 from _referee.rewriting import Baseline, Finding
 
-ROOMS = ("converting", "decomposing", "equalize", "folding", "ir", "semantics", "simplifying")
+ROOMS = ("analysis", "converting", "decomposing", "equalize", "folding", "ir", "semantics", "simplifying")
 KINDS = (
     "compare", "sign", "constant+1", "constant-1", "not", "guard", "and", "or", "filter", "operands", "axes",
 )  # fmt: skip
