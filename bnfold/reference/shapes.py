@@ -24,7 +24,7 @@ from bnfold.ir.time_limit import look_at_clock
 from bnfold.ir.types import filled
 from bnfold.ir.value import shape_of
 from bnfold.reference.attributes import sparse_of
-from bnfold.reference.constants import constant, keeping_constants, run_node
+from bnfold.reference.constants import constant, keeping_constants, kept, run_node
 from bnfold.reference.dispatch import definition
 from bnfold.reference.operators import BROADCASTING, CHOOSING, MOVING
 from bnfold.reference.ranks import nodes_run, ranks_taken
@@ -47,7 +47,7 @@ _STATING = frozenset({"Cast", "Constant", "ConstantOfShape", "EyeLike", "RandomN
 
 def state_types(model: ir.Model) -> None:
     """Give the values of a model the types that follow, as far as it declares none. Its messages stay as they are."""
-    shapes = Shapes(model)
+    shapes = kept(model, Shapes)
     for graph in model.graphs():
         for value in graph.values.values():
             kind = shapes.type_of(value) if value.producer is not None else None

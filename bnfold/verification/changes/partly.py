@@ -61,7 +61,7 @@ class PartlyKnown:
 
     @cached_property
     def _shapes(self) -> Shapes:
-        return Shapes(self._model)
+        return kept(self._model, Shapes)
 
     @cached_property
     def has_poles(self) -> bool:
