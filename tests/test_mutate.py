@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import mutate
 import numpy as np
@@ -112,6 +114,53 @@ def test_an_altered_module_is_served_in_a_process_of_its_own(tmp_path: Path) -> 
 
     assert serving.in_child(work, tmp_path, 20.0) == 5
     assert not hasattr(errors, "PLANTED")
+
+
+SWAPPED = """
+def at_once(): return 1
+LIMIT = at_once()
+def twice(x, by=2): return [each * by for each in x]
+class Box:
+    size = 3
+    @property
+    def half(self): return (lambda x: x / 2)(self.size)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_loaded"),
+    [
+        ("each * by", "each + by", True),
+        ("x / 2", "x / 3", True),
+        ("by=2", "by=3", False),  # a default is computed when the module is imported, ...
+        ("size = 3", "size = 5", False),  # ... as a class is, ...
+        ("return 1", "return 4", False),  # ... and what runs then
+        ("lambda x: x / 2", "lambda x: x / by", True),
+    ],
+)
+def test_an_altered_function_takes_its_place_in_a_loaded_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, *, is_loaded: bool
+) -> None:
+    (tmp_path / "swapped.py").write_text(SWAPPED, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def work(_: Path) -> tuple[bool, dict[str, object]]:
+        serving.preload("swapped", ["swapped"])
+        before = sys.modules["swapped"]
+        serving.alter({"swapped": ast.parse(SWAPPED.replace(old, new))}, "swapped")
+        return importlib.import_module("swapped") is before, results(vars(importlib.import_module("swapped")))
+
+    def results(names: dict[str, Any]) -> dict[str, object]:
+        try:
+            half = names["Box"]().half
+        except NameError:
+            half = "no name"
+        return {"limit": names["LIMIT"], "twice": names["twice"]([1, 5]), "half": half}
+
+    fresh: dict[str, Any] = {}
+    exec(SWAPPED.replace(old, new), fresh)
+    assert serving.in_child(work, tmp_path, 20.0) == (is_loaded, results(fresh))
+    assert results(fresh) != {"limit": 1, "twice": [2, 10], "half": 1.5}
 
 
 def test_a_process_that_hangs_is_killed_and_one_that_raises_says_so(tmp_path: Path) -> None:

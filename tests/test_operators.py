@@ -106,7 +106,7 @@ def described() -> set[str]:
 
 def drawn() -> set[str]:
     """The operators that fuzzing draws."""
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "scripts" / "_fuzz").glob("*.py")]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "scripts" / "fuzz").glob("*.py")]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 

@@ -21,7 +21,7 @@ FOLDING = (
     "overridable", "max_growth", "only", "excluded", "disable", "all_affines", "merge_branches", "equalize", "exchange",
 )  # fmt: skip
 STEPS = ("no_simplify", "group_norm", "simplify", "step_seconds")
-READING = ("legacy_mode", "force_inference", "saved_var")
+READING = ("legacy_mode", "force_inference", "saved_var", "plugin")
 CHECKING = ("inputs", "data", "samples", "seed", "runtime", "verify_seconds")
 EXPLAINING = ("explain", "save")
 REPORTING = ("report", "as_json")
@@ -48,7 +48,7 @@ def main() -> None:
 @main.command()
 @paths
 @takes(
-    *("target_opset", "ir_version", "ml_opset", "fix_shapes", "constants"),
+    *("target_opset", "ir_version", "ml_opset", "domain_opsets", "fix_shapes", "constants"),
     *(*STEPS, *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING),
 )
 def optimize(args: Invocation) -> None:
@@ -78,7 +78,7 @@ def fold(args: Invocation) -> None:
 @main.command()
 @paths
 @takes(
-    *("target_opset", "ir_version", "ml_opset", "fix_shapes", "overridable", "disable"),
+    *("target_opset", "ir_version", "ml_opset", "domain_opsets", "fix_shapes", "overridable", "disable"),
     *(*READING, *CHECKING, *WRITING),
     fold=False,
     **ONE_JOB,
@@ -95,7 +95,7 @@ def upgrade(args: Invocation) -> None:
 @paths
 @takes(
     option("target_opset", help="Opset to convert the model to: a number, lowest or latest.  [default: keep]"),
-    *("ir_version", "ml_opset", "fix_shapes", "overridable", "disable", *READING, *CHECKING, *WRITING),
+    *("ir_version", "ml_opset", "domain_opsets", "fix_shapes", "overridable", "disable", *READING, *CHECKING, *WRITING),
     fold=False,
     **ONE_JOB,
 )
@@ -105,7 +105,8 @@ def convert(args: Invocation) -> None:
     The result is verified. IN may also be several files, a folder or a quoted pattern; OUT is then a folder.
     """
     if args.options.target_opset is None:
-        if args.options.ir_version == "auto" and args.options.ml_opset is None:
+        options = args.options
+        if options.ir_version == "auto" and options.ml_opset is None and not options.domain_opsets:
             example = "`bnfold convert model.onnx out.onnx --opset 13`"
             raise click.UsageError(f"Missing option '--opset' or '--ir-version', as in {example}.")
         args = args._replace(options=replace(args.options, target_opset="keep"))
@@ -144,7 +145,12 @@ def _inspect(args: Invocation) -> None:
     if args.run.quantization:
         document["quantization"] = job.quantization(outcome)
     publish.emit(document, args.run.report, as_json=args.run.as_json)
-    if not (args.run.as_json or args.run.quiet):
+    if args.run.as_is and not (args.run.as_json or args.run.quiet):
+        from bnfold.cli import as_it_is
+
+        as_it_is.show(outcome, document)
+        terminal.loading(outcome.report)
+    elif not (args.run.as_json or args.run.quiet):
         terminal.inspection(outcome, document)
     elif args.run.quiet and outcome.report.unloadable:
         terminal.say(f"{args.source}: {outcome.report.unloadable}", terminal.BAD)
@@ -161,8 +167,9 @@ def _inspect(args: Invocation) -> None:
     *CHECKING,
     option("depth", type=click.Choice(["auto", "full", "local"])),
     *EXPLAINING,
+    "plugin",
     option("as_json", help="Print the verdict as JSON on standard output."),
-    option("report", help="Write the verdict, and what differs between the models: JSON or HTML."),
+    option("report", help="Write the verdict, and what differs between the models: JSON, HTML or Markdown."),
     option(
         "require_verified",
         "--require-verified/--allow-unverified",
@@ -170,19 +177,26 @@ def _inspect(args: Invocation) -> None:
         help="Exit with code 3 if the models could not be compared (the default), or with 0.",
     ),
     option("verbose", help="Print every output with all its numbers."),
+    *("exclude", "jobs"),
     reads=("source", "output"),
 )
 def verify(args: Invocation) -> None:
     """Check whether two models are numerically equivalent.
 
+    BEFORE and AFTER may be folders: models of one name are compared, and one without a partner is an error.
     The exit code is 0 if they are, 1 if they are not, and 3 if that could not be checked (unverified); with
     --allow-unverified, 0 then. Without a tolerance, they may differ by what rounding new weights can cause.
     """
     from bnfold.cli import differences, publish
     from bnfold.pipeline import formats
 
+    if args.is_many:
+        from bnfold.cli import folders
+
+        _refuse_explain(args)
+        sys.exit(folders.verify_pairs(args))
     differences.require(args)
-    with progress_bar() as progress:
+    with progress_bar(checks=args.checks) as progress:
         verdict = formats.verify_two(Path(args.source), Path(args.output), args.checks, progress)
     if args.run.report:
         publish.emit(differences.found(args, verdict), args.run.report, as_json=False)
@@ -204,8 +218,8 @@ def verify(args: Invocation) -> None:
 @click.argument("source", metavar="A", type=PATH)
 @click.argument("output", metavar="B", type=PATH)
 @takes(
-    *("values", "inputs", "data", "seed", "verify_seconds"),
-    option("report", help="Write what differs: JSON for programs, HTML with drawings for people."),
+    *("values", "inputs", "data", "seed", "verify_seconds", "plugin"),
+    option("report", help="Write what differs: JSON for programs, HTML with drawings for people, Markdown in short."),
     option("as_json", help="Print what differs as JSON on standard output."),
     option("verbose", help="List every difference."),
     exit_code=2,
@@ -238,24 +252,29 @@ def diff(args: Invocation) -> None:
 @click.argument("command", nargs=-1, required=True, metavar="-- COMMAND {input} {output}", type=click.UNPROCESSED)
 @takes(
     "tolerance", "step_seconds", *CHECKING, option("depth", type=click.Choice(["auto", "full", "local"])),
-    *EXPLAINING, "external_data", "size_threshold", "in_place", "as_json", "quiet",
+    *EXPLAINING, "external_data", "size_threshold", "in_place", "plugin", "as_json", "exclude", "jobs", "quiet",
 )  # fmt: skip
 def run(args: Invocation) -> None:
     """Run an external tool on a model, and keep its output only if it is equivalent.
 
     COMMAND works on a copy of IN; {input} and {output} stand for the files that it reads and writes. OUT is written
-    only if it is numerically equivalent to IN.
+    only if it is numerically equivalent to IN. IN may be a folder or a quoted pattern; OUT is then a folder.
     """
     from bnfold.cli import publish
     from bnfold.errors import StepRefused
     from bnfold.pipeline import command
     from bnfold.pipeline.chain import StepRow
 
-    if args.is_many or STREAM in (args.source, args.output):
-        raise click.UsageError("IN and OUT are one file each")
+    if args.is_many:
+        from bnfold.cli import folders
+
+        _refuse_explain(args)
+        sys.exit(folders.run_tool(args))
+    if STREAM in (args.source, args.output):
+        raise click.UsageError("IN and OUT are files or folders; a command takes no streams")
     files = Path(args.source), args.delivery
     try:
-        with progress_bar(enabled=not args.run.quiet) as progress:
+        with progress_bar(enabled=not args.run.quiet, checks=args.checks) as progress:
             before, row, written = command.run_command(*files, args.run.command, args.options, args.checks, progress)
     except StepRefused as refusal:
         if isinstance(refusal.step, StepRow):
@@ -275,11 +294,17 @@ main.add_command(about.explain)
 main.add_command(about.completion)
 
 
-def _run(args: Invocation) -> None:
-    """Process one model, or many, and report on it."""
-    if args.checks.explain is not None and (args.is_many or args.run.dry_run):
+def _refuse_explain(args: Invocation) -> None:
+    """Raise UsageError for --explain and --save, if many models are named, or none is compared."""
+    if args.checks.explain is not None:
         why = "--dry-run compares nothing" if args.run.dry_run else "they are for one model; name one file"
         raise click.UsageError(f"--explain and --save cannot be used here: {why}")
+
+
+def _run(args: Invocation) -> None:
+    """Process one model, or many, and report on it."""
+    if args.is_many or args.run.dry_run:
+        _refuse_explain(args)
     if args.run.dry_run:
         _inspect(args._replace(output="", checks=replace(args.checks, depth="none", runtime="none")))
     single.check(args)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bnfold.batch.scheduler import LeftOut
     from bnfold.batch.worker import FileResult, Status
     from bnfold.pipeline.chain import StepRow
-    from bnfold.pipeline.outcome import Outcome
+    from bnfold.pipeline.outcome import Outcome, ProcessedModel
     from bnfold.report.events import Report
     from bnfold.report.totals import Totals
     from bnfold.verification import Verdict
@@ -58,7 +58,7 @@ def say(text: str, color: str | None = None) -> None:
     click.secho(line, fg=color, err=True, color=False if os.environ.get("NO_COLOR") else None)
 
 
-def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -> None:
+def summary(outcome: ProcessedModel, *, verbose: bool, quiet: bool, is_refused: bool) -> None:
     """Print after a run: the model before and after, verification, what needs attention, what was written.
 
     A result that ``is_refused`` is not written because it was not verified.
@@ -80,9 +80,7 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -
     if outcome.steps:
         steps(report.before, outcome.steps)
     nothing = before_after.nothing_to_do(outcome)
-    files = [path for path in (outcome.output, outcome.data) if path is not None]
-    written = sum(path.stat().st_size for path in files) if files else None
-    told = before_after.lines(report, verbose=verbose, written=written)
+    told = before_after.lines(report, verbose=verbose, written=outcome.size_after)
     for line in [nothing] if nothing and not (verbose or report.latency) else told:
         say(line)
     _verification(outcome.verdict, verbose=verbose)
@@ -221,7 +219,7 @@ def _with_short_names(note: str) -> str:
     return " ".join(shorten(word, LONGEST_NAME) for word in note.split(" "))
 
 
-def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
+def inspection(outcome: ProcessedModel, document: Mapping[str, Any]) -> None:
     """Print the table of every BatchNormalization on stdout.
 
     On stderr a summary, and what can be done about what is left.
@@ -236,17 +234,33 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     from bnfold.cli import before_after
 
     nothing = before_after.nothing_to_do(outcome)
-    told = [report.versions, *filter(None, [report.nodes]), report.became, *before_after.conversion(report)]
+    told = [
+        report.versions,
+        *filter(None, [report.nodes, report.narrowed]),
+        report.became,
+        *before_after.conversion(report),
+    ]
+    if report.channels:
+        from bnfold.pipeline.outcome import count_products
+
+        count_products(outcome)
+        made = " → ".join(before_after.products(totals.products) for totals in (report.before, report.after))
+        told.append(f"multiply-adds {made}")
     for line in [nothing] if nothing else told:
         say(line)
-    if report.runtime is not None:
-        say(report.loading, GOOD if report.runtime["loads"] else BAD)
+    loading(report)
     if rows:
         worst = [min(row[form]["per_tensor"] for row in rows if row[form]) for form in ("folded", "equalized")]
         say(f"worst layer in int8 per tensor: {worst[0]:.1f} dB folded, {worst[1]:.1f} dB with --equalize")
     _attention(report, verbose=False)
     for line in before_after.advice(before_after.codes(report)):
         say(f"  {line}")
+
+
+def loading(report: Report) -> None:
+    """Print whether a runtime loads the model, if one was asked."""
+    if report.runtime is not None:
+        say(report.loading, GOOD if report.runtime["loads"] else BAD)
 
 
 def verdict(found: Verdict, *, verbose: bool = False) -> None:
@@ -280,14 +294,15 @@ def batch_summary(
     *,
     table: bool,
     advises: bool = True,
-    folds: bool = True,
+    remedy: str = "",
     is_refused: bool = False,
+    seconds: float = 0.0,
 ) -> None:
     """Print one row a model on stdout, those that need attention first, and the counts on stderr.
 
     Without the table, those that need attention are printed on stderr, because programs read standard output then.
-    ``advises`` says what can be done about what is left; ``folds`` says whether models were changed and not only
-    inspected. ``is_refused``: results that were not verified are not written.
+    ``advises`` says what can be done about what is left; ``remedy`` what helps against what --assert-none forbids.
+    ``is_refused``: results that were not verified are not written. ``seconds`` is how long all of it took.
     """
     from bnfold.batch.scheduler import INTERRUPTED
 
@@ -309,12 +324,15 @@ def batch_summary(
             say(f"  {line}")
     counts = Counter(result.status for result in results)
     if results and table:
-        say(", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status]))
+        from bnfold.cli import tables
+
+        told = ", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status])
+        say(f"{told}; {tables.in_total(results, seconds)}")
         if counts["unverified"] and not is_refused:
             say(f"  {UNVERIFIED}", WARNING)
     offenders = [result.source for result in results if result.left]
     if offenders and table:
-        _offenders(offenders, len(results), folds=folds)
+        _offenders(offenders, len(results), remedy)
     if left := known - len(results):
         say(f"{INTERRUPTED}; {left} of {known} models are not done", WARNING)
 
@@ -342,12 +360,13 @@ def _models(count: int) -> str:
     return "1 model" if count == 1 else f"{count} models"
 
 
-def _offenders(files: Sequence[str], known: int, *, folds: bool) -> None:
-    """Name the files that hold what --assert-none forbids, and the command that helps."""
+def _offenders(files: Sequence[str], known: int, remedy: str) -> None:
+    """Name the files that hold what --assert-none forbids, and the command that helps, if there is one."""
     more = f" and {len(files) - MOST} more" if len(files) > MOST else ""
     have = "has" if len(files) == 1 else "have"
     say(f"{len(files)} of {known} models {have} what --assert-none forbids: {', '.join(files[:MOST])}{more}", BAD)
-    say(f"  `bnfold inspect {files[0]}` shows why" if folds else f"  `bnfold optimize {files[0]} OUT` folds it")
+    if remedy:
+        say(f"  {remedy}")
 
 
 def still_there(outcome: Outcome, left: Sequence[tuple[str, str, str]], operators: frozenset[str]) -> None:

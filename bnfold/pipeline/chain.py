@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bnfold import ir, log
-from bnfold.errors import BadSetting, BnfoldError, Unsupported
+from bnfold.errors import BadSetting, BnfoldError, Unsupported, brief
 from bnfold.ir.tensor import RangeViolation
 from bnfold.pipeline import external_tools, formats, passes
 from bnfold.pipeline.context import key_of
@@ -47,6 +47,10 @@ class StepRow:
     seconds: float = 0.0
     totals: Totals | None = None
     verdict: Verdict | None = None
+
+    def __str__(self) -> str:
+        why = self.reason or (self.verdict.reason if self.verdict is not None else "")
+        return brief(f"{self.name}: {self.status} in {self.seconds:.2f} s{f': {why}' if why else ''}")
 
     def to_json(self) -> dict[str, Any]:
         """Return the row of the report's ``steps``."""
@@ -103,6 +107,7 @@ class ToolChain:
         """Take another program's step. Returns whether it was kept."""
 
         def work(folder: Path) -> tuple[ir.Model, None]:
+            self.progress("program", 0, 0)
             return step.run(self.model, folder, self.options.step_seconds), None
 
         return self._take(step.name, work)
@@ -187,7 +192,7 @@ def follow(report: Report, after: ir.Model, later: Sequence[Report]) -> None:
     report.ir_after = after.proto.ir_version
     compare_names(report, after)
     there = {key_of(node) for node in after.nodes() if node.is_op("BatchNormalization")}
-    left = [event for event in report.batchnorms if event.is_left and event.mode != "spelled-out"]
+    left = [event for event in report.batchnorms if event.is_left and not event.is_affine]
     gone = [event for event in left if event.key not in there]
     if len(left) - len(gone) != len(there):
         report.notes.append("a step renamed BatchNormalizations, so the report cannot say which of them are left")

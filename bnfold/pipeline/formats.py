@@ -71,8 +71,8 @@ class Format(Protocol[M]):
     ) -> AbstractContextManager[StagedFile]:
         """Write the model beside its place. Raises OutputError, RangeViolation, BadInput."""
 
-    def encode(self, model: M) -> bytes:
-        """Return the model as bytes. Raises OutputError beyond 2 GB, Unsupported where files alone can hold it."""
+    def as_onnx(self, model: M) -> ir.Model:
+        """Return the model as an ONNX model. Raises Unsupported for what is none."""
 
     def verify(
         self,
@@ -102,8 +102,10 @@ class Onnx:
     """ONNX models: files, bytes and messages."""
 
     is_two_files = False
-    encode = staticmethod(ir.encode)
     data_files = staticmethod(ir.Model.external_files)
+
+    def as_onnx(self, model: ir.Model) -> ir.Model:
+        return model
 
     def check(self, options: Options, _delivery: OutputOptions | None, unwanted: frozenset[str]) -> None:
         """Raise BadSetting for an operator that only OpenVINO has."""
@@ -204,7 +206,7 @@ def verify_two(before: Source, after: Source, checks: VerifyOptions, progress: P
     def compared(checks: VerifyOptions, progress: Progress | None = None) -> Verdict:
         return kind.verify(before, after if isinstance(after, Path) else kind.load(after), checks, progress)
 
-    return advised(kind, before, after, compared(checks, progress), checks, compared)
+    return advised(kind, before, after, compared(checks, progress), checks, compared, progress)
 
 
 def advised(
@@ -214,6 +216,7 @@ def advised(
     verdict: Verdict,
     checks: VerifyOptions,
     compared: Callable[[VerifyOptions], Verdict],
+    progress: Progress | None = None,
 ) -> Verdict:
     """Return the verdict on two models with the next step; ``compared`` compares them with other options."""
     if verdict.verified:
@@ -221,5 +224,7 @@ def advised(
     from bnfold.pipeline.next_step import Case, Tried, next_step
 
     models = (kind.load(before), kind.load(after)) if kind is ONNX else (None, None)
-    case = Case(verdict, checks, lambda candidate: Tried(compared(candidate.checks)), *models)
+    tell = progress or (lambda *_: None)
+    old, new = models
+    case = Case(verdict, checks, lambda candidate: Tried(compared(candidate.checks)), old, new, progress=tell)
     return replace(verdict, next=next_step(case))

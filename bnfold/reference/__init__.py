@@ -10,6 +10,7 @@ from bnfold.reference.constants import constant, keeping_constants
 from bnfold.reference.dispatch import unknown_operator
 from bnfold.reference.evaluate import Observer, OutOfTime, evaluate
 from bnfold.reference.prepared import KeptWeights, Prepared
+from bnfold.reference.registered import callers_word
 from bnfold.reference.registry import CannotEvaluate, Misfit, Noise, Random, TooShort
 from bnfold.reference.trial import Refusal, ShapeTrial, try_shapes
 from bnfold.reference.work import Work
@@ -31,6 +32,7 @@ __all__ = [
     "Substitute",
     "TooShort",
     "Work",
+    "callers_word",
     "constant",
     "evaluate",
     "keeping_constants",

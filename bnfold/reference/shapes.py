@@ -28,7 +28,9 @@ from bnfold.reference.constants import constant, keeping_constants, kept, run_no
 from bnfold.reference.dispatch import definition
 from bnfold.reference.operators import BROADCASTING, CHOOSING, MOVING
 from bnfold.reference.ranks import nodes_run, ranks_taken
-from bnfold.reference.sizing import Shape, results
+from bnfold.reference.registered import said_types
+from bnfold.reference.sizing import Shape, Size, results
+from bnfold.registered.types import ValueType
 
 _FEW = 64
 """Elements of a value whose numbers are followed: a shape, axes, bounds."""
@@ -166,6 +168,10 @@ class Shapes:
             return self._call(function, node)
         if node.subgraphs:
             return self._of_bodies(node)
+        if node.domain and (said := said_types(node, [self._kind(value) for value in node.inputs])):
+            named = {dim: dim for value in node.inputs for dim in self.dims(value) or () if isinstance(dim, str)}
+            sizes = [tuple(self._said(dim, named) for dim in kind.dims) for kind in said]
+            return sizes, [onnx.helper.np_dtype_to_tensor_dtype(kind.dtype) for kind in said]
         held = constant(node.output(0))
         if held is not None and len(node.outputs) == 1:
             return [held.dims], [held.dtype]
@@ -173,6 +179,22 @@ class Shapes:
         with suppress(*_DAMAGED):
             shapes.extend(results(node, self))
         return shapes, types
+
+    def _said(self, dim: int | str | None, named: dict[str, str]) -> Size:
+        """Return a size that a caller's function says: a name that the node does not read is a new one."""
+        return dim if isinstance(dim, int) else named.setdefault(dim or self.fresh(), self.fresh())
+
+    def _kind(self, value: ir.Value | None) -> ValueType | None:
+        """Return the type of a value as a caller's shape function takes it. Raises ValueError if it is not known."""
+        if value is None:
+            return None
+        dims, dtype, items = self.dims(value), self.dtype(value), self.items(value)
+        if dims is None or dtype is None:
+            raise ValueError("of no known type")
+        numbers = (
+            items.astype(np.int64) if items is not None and all(isinstance(item, int) for item in items.flat) else None
+        )
+        return ValueType(dims, onnx.helper.tensor_dtype_to_np_dtype(dtype), numbers)
 
     # -- graphs inside
 

@@ -12,6 +12,7 @@ from bnfold import analysis, ir
 from bnfold.analysis.constants import known_shape
 from bnfold.analysis.traits import FACTOR, OTHER_PRODUCTS
 from bnfold.errors import BnfoldError
+from bnfold.ir.types import is_inferred
 
 MANY_NODES = 5_000
 """Beyond this inferring the shapes that a count needs would take longer than the count is worth."""
@@ -65,13 +66,22 @@ class Totals:
         return self.operators.get("BatchNormalization", 0)
 
 
+_UNITS = ("bytes", "kB", "MB", "GB")
+
+
 def size(count: float, digits: int = 1) -> str:
     """Return bytes in a unit that people read, gigabytes with so many digits."""
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.{digits}f} GB"
+    return in_unit(count, count, digits)
+
+
+def in_unit(count: float, largest: float, digits: int = 1) -> str:
+    """Return bytes in the unit in which people read the ``largest`` of several sizes."""
+    power = 0
+    while largest >= 1000 and power < len(_UNITS) - 1:
+        largest /= 1000
+        power += 1
+    places = 0 if power == 0 else digits if _UNITS[power] == "GB" else 1
+    return f"{count / 1000**power:.{places}f} {_UNITS[power]}"
 
 
 def count(model: ir.Model) -> Totals:
@@ -125,7 +135,7 @@ def _products(node: ir.Node) -> Products | None:
     except BnfoldError:  # an attribute whose value only a caller knows
         return None
     sizes = tuple(sorted(dim for dim in dims or () if isinstance(dim, str)))
-    if dims is None or None in dims or any(size.startswith("unk__") for size in sizes):
+    if dims is None or None in dims or any(map(is_inferred, sizes)):
         return None
     if 0 in dims:  # which is what exporters write for a size that they do not know
         return None

@@ -12,15 +12,18 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from bnfold.settings.result import ESTIMATE, OutputOptions, Tolerance, VerifyOptions
+from bnfold.settings.progress import ESTIMATE, PHASES
+from bnfold.settings.result import OutputOptions, Tolerance, VerifyOptions
 from bnfold.settings.rewriting import (
     LOWEST_IR_VERSION,
     NORMALIZATIONS,
     ONE_JOB,
+    Opset,
     OptionFields,
     Options,
     Policy,
     simplified,
+    with_one_name,
 )
 
 __all__ = [
@@ -28,6 +31,8 @@ __all__ = [
     "LOWEST_IR_VERSION",
     "NORMALIZATIONS",
     "ONE_JOB",
+    "PHASES",
+    "Opset",
     "OptionFields",
     "Options",
     "OutputOptions",
@@ -36,6 +41,7 @@ __all__ = [
     "VerifyOptions",
     "simplified",
     "to_json",
+    "with_one_name",
 ]
 
 

@@ -12,10 +12,6 @@ from typing import Literal, TypeAlias
 from bnfold.errors import BadSetting
 from bnfold.settings.checked import Checked, about, documented
 
-ESTIMATE = "estimate"
-"""The phase in which ``progress`` is called with an estimate: how many seconds a comparison will take."""
-
-
 Tolerance: TypeAlias = float | Literal["float16", "bfloat16"]
 """An error that is accepted, as a share of an output's largest value, or the type that values were rounded to."""
 
@@ -111,7 +107,7 @@ class VerifyOptions(Checked):
                 "tolerance", f"{self.tolerance:g} is neither a positive number nor 'float16' or 'bfloat16'"
             )
         if self.tolerance is not None and self.depth == "local":
-            raise BadSetting("tolerance", "a tolerance is for whole models; leave out --verify local")
+            raise BadSetting("tolerance", "a tolerance is for whole models; the depth local compares none")
         if self.save is not None and self.explain is None:
             object.__setattr__(self, "explain", "")
         if self.explain is not None and self.depth == "none":

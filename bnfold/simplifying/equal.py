@@ -11,7 +11,7 @@ from bnfold.ir.elements import RAW_TYPES
 from bnfold.ir.tensor import Array
 from bnfold.report import rewrites
 from bnfold.simplifying.computed import QUANTIZING
-from bnfold.simplifying.plan import Unite, can_replace
+from bnfold.simplifying.plan import Deduplicate, can_replace
 
 _FIRST = 256
 """Elements of a constant that are compared before all are: those of two weights differ there."""
@@ -19,7 +19,7 @@ _NEVER = DRAWING | QUANTIZING | {"Dropout", "BatchNormalization", "Constant"}
 """Operators that draw numbers, perhaps; a BatchNormalization has an event of its own in the report."""
 
 
-def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Unite | None:
+def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Deduplicate | None:
     """Plan to use the first node that is equal; ``first`` are those before, and learns this one.
 
     None of them has attributes that are references.
@@ -38,7 +38,7 @@ def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Unite | None:
     pairs = zip(node.outputs, twin.outputs, strict=True)
     if not all(one is None or other is None or can_replace(one, other, node) for one, other in pairs):
         return None
-    return Unite(rewrites.DUPLICATE, node, twin)
+    return Deduplicate(rewrites.DUPLICATE, node, twin)
 
 
 def _rough_key(value: ir.Value | None) -> Hashable:

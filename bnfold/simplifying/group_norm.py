@@ -15,7 +15,7 @@ from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, Array
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import same_dims
-from bnfold.simplifying.plan import Operand, Plan, Respell, can_respell
+from bnfold.simplifying.plan import Operand, Replace, Simplification, can_replace_inputs
 
 OPERATOR = "GroupNormalization"
 OPSET = 21
@@ -35,7 +35,7 @@ class Matched(NamedTuple):
     beta: ir.Tensor
 
 
-def find_group_norm(node: ir.Node, known: Proven) -> Plan | None:
+def find_group_norm(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan a GroupNormalization in place of an Add and the four nodes in front of it, which nothing else reads."""
     matched = _matched(node) if node.graph.opset() >= OPSET else None
     source = matched.first.input(0) if matched is not None else None
@@ -54,7 +54,7 @@ def find_group_norm(node: ir.Node, known: Proven) -> Plan | None:
         return None
     inputs: list[Operand] = [source, *constants]
     attrs = {"num_groups": groups, "epsilon": matched.norm.attr("epsilon", 1e-5)}
-    return Respell(rewrites.GROUP_NORM, node, OPERATOR, inputs, attrs) if can_respell(node, inputs) else None
+    return Replace(rewrites.GROUP_NORM, node, OPERATOR, inputs, attrs) if can_replace_inputs(node, inputs) else None
 
 
 def _matched(node: ir.Node) -> Matched | None:

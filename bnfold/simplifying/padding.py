@@ -13,13 +13,13 @@ from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.tensor import FLOATS, TP, numpy_type
 from bnfold.report import rewrites
 from bnfold.simplifying.parameters import numbers
-from bnfold.simplifying.plan import Made, Operand, Plan, Respell
+from bnfold.simplifying.plan import Made, Operand, Replace, Simplification
 
 PADDED = ("Conv", "MaxPool", "AveragePool")
 """What can pad its input itself."""
 
 
-def find_padding(node: ir.Node, known: Proven) -> Plan | None:
+def find_padding(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan a node that pads its input itself, in place of a Pad that only such nodes read."""
     padded = node.input(0)
     first = padded.producer if padded is not None and not padded.is_output else None
@@ -35,7 +35,7 @@ def find_padding(node: ir.Node, known: Proven) -> Plan | None:
     source: Operand = first.input(0)
     if node.op_type == "MaxPool" and not _fills_the_least(first, known):
         source = _again(first, uses)
-    return Respell(rewrite, node, node.op_type, [source, *node.inputs[1:]], attrs) if source is not None else None
+    return Replace(rewrite, node, node.op_type, [source, *node.inputs[1:]], attrs) if source is not None else None
 
 
 def _again(pad: ir.Node, others: Collection[object]) -> Made | None:

@@ -16,13 +16,14 @@ import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import BadSetting
+from bnfold.ir.cut import ValueMaps
 from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.value import written
 from bnfold.settings import VerifyOptions
 from bnfold.verification.changes.moved_names import with_original_names
 from bnfold.verification.changes.pairing import paired
 from bnfold.verification.changes.renamed import verdict_on_names
-from bnfold.verification.claims import Evidence, Experiment, Ledger
+from bnfold.verification.claims import Evidence, Experiment, Ledger, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.explaining import ComparedModels, with_explanation
 from bnfold.verification.inputs.cost import session_seconds
@@ -32,7 +33,6 @@ from bnfold.verification.request import RUNTIME_SHARE, Clock, Request, budget_of
 from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.threads import one_thread
 from bnfold.verification.saving import nothing_saved, require_free, save
-from bnfold.verification.unscaled import Scaled
 from bnfold.verification.verdict import Explained, Location, NextStep, OutputRow, RuntimeRow, Verdict
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "OutputRow",
     "RuntimeRow",
     "Verdict",
+    "Why",
     "explained",
     "start",
     "verdict_on_names",
@@ -66,7 +67,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     *,
     checks: VerifyOptions | None = None,
     cuts: Sequence[ir.Cut] = (),
-    scaled: Scaled | None = None,
+    scaled: ValueMaps | None = None,
     frozen: bool = False,
     fixed: Mapping[str, Sequence[int]] | None = None,
     budget_seconds: float | None = None,
@@ -83,15 +84,16 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         after: The rewritten model: a path, or a loaded model.
         checks: How to compare; ``depth="none"`` means ``auto`` here.
         cuts: Where rewrites happened; each is checked on its own.
-        scaled: Values that the rewrite multiplied by factors. Wrong factors are found.
+        scaled: Values that the rewrite multiplied by factors, or of which it kept some channels. Wrong factors and
+            wrong channels are found.
         frozen: Whether the rewrite was asked to treat inputs with a default as constants.
         fixed: The shapes that the rewrite was asked to give to inputs.
         budget_seconds: The time limit; None means ``checks.verify_seconds``.
         policy: The meaning of nodes of the original for which the operator's text leaves a choice.
         chose_version: Whether the caller named the opset or the IR version of ``after``. A runtime that is too old for
             it is then no fault of ``after``.
-        progress: Called with a phase, how much of it is done, and the total. If comparing whole models will take more
-            than five seconds, it is called with ``estimate``, these seconds, and 0.
+        progress: Called with a phase (`bnfold.settings.PHASES`), how much of it is done, and the total. If comparing
+            will take more than ten seconds, it is called once with ``estimate``, these seconds, and 0.
         by_position: Whether inputs and outputs with different names are paired by position, if all of them fit.
         **settings: Fields of `VerifyOptions` that replace those of ``checks``.
 

@@ -93,8 +93,7 @@ def _rows(verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], phase: str) -> lis
     rows = []
     for cut in cuts:
         rows.append(verifier.check(cut))
-        verifier.request.clock.share = len(rows) / len(cuts)
-        verifier.request.progress(phase, len(rows), len(cuts))
+        verifier.request.tell_parts(phase, len(rows), len(cuts))
     return rows
 
 
@@ -116,8 +115,7 @@ def _looked_into(
                 row = _in_whole(verifier, used, row, whole)
             found.append((used, row))
             kinds.add(row.status)
-        verifier.request.clock.share = number / len(cuts)
-        verifier.request.progress("changes", number, len(cuts))
+        verifier.request.tell_parts("changes", number, len(cuts))
         if stops and _stays_open(kinds):
             break
     return found

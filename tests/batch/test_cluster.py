@@ -13,20 +13,26 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 from click.testing import CliRunner, Result
 
 from bnfold import verification
 from bnfold.batch import cluster, scheduler
-from bnfold.batch.worker import Settings
+from bnfold.batch.worker import Settings, process_one
 from bnfold.cli.commands import main
 from bnfold.errors import BadInput
+from bnfold.operators import plugins
+from bnfold.registered import table
 from bnfold.settings import Options, OutputOptions, VerifyOptions
+from tests import acme
 from tests.conftest import MODELS
+from tests.operators.test_plugins import PLUGIN
 from tests.servers import ftp
 
 distributed = pytest.importorskip("distributed")
@@ -209,7 +215,7 @@ def test_a_scheduler_that_is_lost_ends_every_model_with_a_line(error: BaseExcept
 
     tasks = scheduler.plan_tasks([str(shelf / "in")], str(shelf / "out"))[0]
     settings = Settings(Options(), VerifyOptions(depth="none"), OutputOptions(Path()))
-    results = scheduler.process_all(tasks, settings, Lost(), lambda *_: None)
+    results = scheduler.process_all(tasks, partial(process_one, settings=settings), Lost(), lambda *_: None)
     assert len(results) == len(tasks)
     assert all(result.status == "failed" and message in result.message for result in results)
 
@@ -234,3 +240,19 @@ def test_a_single_file_needs_no_scheduler(tmp_path: Path) -> None:
     result = run("fold", MODELS / "bn9.onnx", tmp_path / "out.onnx", "--scheduler", "tcp://127.0.0.1:1")
     assert result.exit_code == 2
     assert "--scheduler is for a folder" in result.stderr
+
+
+def test_workers_import_the_plugins(workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "acme_plugin.py").write_text(PLUGIN, encoding="utf-8")
+    (tmp_path / "in").mkdir()
+    onnx.save(acme.model(), tmp_path / "in" / "model.onnx")
+    try:
+        words = ["in", "out", "--scheduler", workers.scheduler_address, "--json", "--plugin", "./acme_plugin.py"]
+        result = run("fold", *words)
+    finally:
+        table.remove("com.acme", "Gain")
+        plugins._LOADED.clear()
+    assert result.exit_code == 0, result.stderr
+    (row,) = json.loads(result.stdout)["models"]
+    assert (row["status"], row["counts"]["after"]) == ("verified", 0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bnfold import reference
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 ROOT = Path(__file__).parents[2]
 Converted = Callable[..., Any]
@@ -69,7 +69,7 @@ def test_what_fits_a_later_version_only_is_read_as_that(
 def test_what_fits_its_own_version_or_none_is_no_later_form(
     upgraded: Converted, text: Text, opset: int, inputs: str, body: str
 ) -> None:
-    with suppress(UpgradeBlocked):
+    with suppress(ConversionBlocked):
         assert not upgraded(text(opset, inputs, body, outputs="int32[] y"), 15, compare=False).repairs
 
 
@@ -80,6 +80,6 @@ def test_no_form_beyond_the_target(upgraded: Converted, text: Text) -> None:
 
 
 def test_the_table_of_later_forms_is_up_to_date() -> None:
-    check = [sys.executable, str(ROOT / "scripts" / "make_later_forms"), "--check"]
+    check = [sys.executable, str(ROOT / "scripts" / "make_later_forms.py"), "--check"]
     run = subprocess.run(check, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (0, "")

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _fuzz import carriers, convolutions, operators
-from _fuzz import draw as drawing
-from _fuzz.builder import WEIGHTS, Builder
-from _fuzz.judge import judge
-from _fuzz.operators import Draw
-from _fuzz.weights import VariedBuilder, quantised
+from fuzz import carriers, convolutions, operators
+from fuzz import draw as drawing
+from fuzz.builder import WEIGHTS, Builder
+from fuzz.judge import judge
+from fuzz.operators import Draw
+from fuzz.weights import VariedBuilder, quantised
 
 from bnfold import analysis, ir
 from bnfold.folding import facts, propagate

@@ -16,6 +16,7 @@ from bnfold.ir.inferable import ELSEWHERE
 from bnfold.ir.messages import nested_graphs, nested_nodes
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
+from bnfold.ir.shown import shown_to_onnx
 from bnfold.ir.tensor import Tensor
 from bnfold.ir.time_limit import look_at_clock
 from bnfold.ir.value import Value
@@ -91,4 +92,5 @@ def _propagates(node: onnx.NodeProto) -> bool:
 
 def _infer(proto: onnx.ModelProto, *, strict: bool, propagate: bool) -> onnx.ModelProto:
     look_at_clock()
-    return onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=strict, data_prop=propagate)
+    with shown_to_onnx(proto):
+        return onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=strict, data_prop=propagate)

@@ -49,7 +49,7 @@ class Views:
         graph = self._before.get(event.graph)
         value = graph.values.get(event.value) if graph is not None else None
         node = value.producer if value is not None else None
-        is_it = node is not None and (node.is_op("BatchNormalization") or event.mode == "spelled-out")
+        is_it = node is not None and (node.is_op("BatchNormalization") or event.is_affine)
         return node if is_it else None
 
     def drawing(self, event: BatchNormEvent, node: ir.Node) -> dict[str, Any]:

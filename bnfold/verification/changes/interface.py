@@ -18,6 +18,7 @@ from bnfold.reference.schedule import schedule
 from bnfold.reference.shapes import Shapes
 from bnfold.verification.changes.from_constants import bodies_run
 from bnfold.verification.inputs.sized import sized
+from bnfold.verification.sentences import listed
 
 Shape = Sequence[Dim] | None
 
@@ -49,7 +50,7 @@ def narrowed(before: ir.Model, after: ir.Model) -> str:
     unneeded = idle_inputs(before, after)
     gone = [name for name in _without(free, after.overridable_inputs()) if name not in unneeded]
     if gone:
-        return f"callers can no longer feed {', '.join(map(repr, gone))}, which had a default"
+        return f"callers can no longer feed {listed([*map(repr, gone)])}, which had a default"
     for old in (value for value in (*before.required_inputs(), *free) if value.name not in unneeded):
         if not _admits(took[old.name], takes[old.name]):
             return (

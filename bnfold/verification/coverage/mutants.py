@@ -247,7 +247,7 @@ class _Side:
         goal = elsewhere(value, array)
         if is_float(tensor.dtype):
             different = np.abs(array) < float_type(tensor.dtype).largest
-            hidden = masked(value, tensor.dims, self._within)
+            hidden = masked(value, tensor.dims, self._within, self._ends)
             different &= True if hidden is None else ~hidden.reshape(-1)
             if was is not None:
                 old = flat(was, tensor.dtype)

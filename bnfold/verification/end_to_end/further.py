@@ -135,7 +135,7 @@ def other_defaults(request: Request, pair: ModelPair, first: Sample, elsewhere: 
         for feeds in (first.feeds, *more) if others else ():
             with suppress(Unsupported, BadInput):
                 run = Recorded({**feeds, **others})
-                found.append(evaluated(request, pair, run, 0, request.checks.samples))
+                found.append(evaluated(request, pair, run, 0))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -69,7 +70,7 @@ def memory_there_is() -> int:
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
-        return 1 << 62
+        return sys.maxsize
 
 
 def _products(node: ir.Node, made: int) -> int:

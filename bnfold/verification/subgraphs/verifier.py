@@ -95,8 +95,8 @@ class SubgraphVerifier:
     """
 
     def __init__(self, request: Request, draws: PerturbedWeights) -> None:
-        before, after = request.before, unscaled(request.after, request.scaled)
-        self.request = replace(request, after=after)
+        before, after = unscaled(request.before, request.after, request.scaled)
+        self.request = replace(request, before=before, after=after, _found={})
         self._shapes = SharedShapes(before, after)
         self._graphs = self._shapes.graphs
         self._clock = request.clock

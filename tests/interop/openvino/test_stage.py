@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -280,3 +281,19 @@ def test_an_empty_constant_has_a_byte_all_the_same(tmp_path: Path) -> None:
     tensor = read_document(tmp_path / "out.xml").tensor(layer)
     assert tensor is not None
     assert tensor.numpy().shape == (0,)
+
+
+def test_an_outcome_is_pickled_and_written_again(tmp_path: Path) -> None:
+    path = convolution_and_norm().save(tmp_path / "m.xml")
+    outcome = in_memory(path)
+    stored = pickle.dumps(outcome)
+    outcome.save(tmp_path / "first.xml")
+    again = pickle.loads(stored)
+    assert again.to_json() == outcome.to_json()
+    again.save(tmp_path / "second.xml")
+    for suffix in (".xml", ".bin"):
+        first, second = (tmp_path / f"{name}{suffix}" for name in ("first", "second"))
+        assert first.read_bytes() == second.read_bytes()
+    assert "BatchNormInference" not in (tmp_path / "second.xml").read_text(encoding="utf-8")
+    with pytest.raises(Unsupported, match="no ONNX model"):
+        again.to_onnx_ir()
