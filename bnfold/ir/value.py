@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Dim = int | str | None
 """A static size, the name of a symbolic one, or nothing known."""
 Dims = tuple[Dim, ...]
+Known = Sequence[Dim]
+"""A shape as far as it is known."""
 
 Use = tuple["Node", int]
 _FAR = 256
@@ -131,7 +133,7 @@ class Value:
 
     @property
     def tensor(self) -> Tensor | None:
-        """The stored tensor of an initializer; see `analysis.constant` for what may be relied upon."""
+        """The stored tensor of an initializer; callers may replace one that is an input as well."""
         if self._tensor is None and self.tensor_proto is not None:
             self._tensor = self.graph.model.tensor(self.tensor_proto)
         return self._tensor

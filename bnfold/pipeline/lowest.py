@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 
 from bnfold import converting, ir
-from bnfold.analysis.checking import checker_error
 from bnfold.errors import BnfoldError, Unsupported
+from bnfold.ir.checking import checker_error
 from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.value import written
 from bnfold.pipeline import clearing, overridable

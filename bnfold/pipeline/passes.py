@@ -8,7 +8,6 @@ from fractions import Fraction
 from functools import partial
 
 from bnfold import analysis, converting, ir, log
-from bnfold.analysis.checking import checker_error
 from bnfold.analysis.shapes.stating import state_shapes
 from bnfold.converting.ir_version import (
     FUNCTIONS_SINCE,
@@ -19,6 +18,7 @@ from bnfold.converting.ir_version import (
 )
 from bnfold.errors import ConversionBlocked, Unsupported, printable
 from bnfold.ir import lifting
+from bnfold.ir.checking import checker_error
 from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.graph import state_opset
 from bnfold.ir.messages import FunctionKey

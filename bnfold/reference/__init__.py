@@ -6,6 +6,7 @@ operators on a list that was checked. An operator version on neither is refused 
 """
 
 from bnfold.reference.alterations import Alterations, Substitute
+from bnfold.reference.constants import constant, keeping_constants
 from bnfold.reference.dispatch import unknown_operator
 from bnfold.reference.evaluate import Observer, OutOfTime, evaluate
 from bnfold.reference.prepared import KeptWeights, Prepared
@@ -32,7 +33,9 @@ __all__ = [
     "TooShort",
     "Work",
     "callers_word",
+    "constant",
     "evaluate",
+    "keeping_constants",
     "try_shapes",
     "unknown_operator",
 ]

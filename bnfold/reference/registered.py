@@ -13,6 +13,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.ir.registered import registered_operator
+from bnfold.reference.attributes import resolve
 from bnfold.reference.outlines import UnknownNumbers
 from bnfold.reference.precision import Datum, is_float, widen
 from bnfold.reference.registry import Call, Kernel, KernelDeclined, Mismatch, Result
@@ -134,3 +135,23 @@ def _value_type(value: np.ndarray[Any, Any]) -> ValueType:
 def _family(dtype: np.dtype[Any]) -> str:
     """Return one word for all float types, which are computed in float64; else the type's own."""
     return "float" if is_float(np.zeros((), dtype)) else str(dtype)
+
+
+def said_types(node: ir.Node, kinds: Sequence[ValueType | None]) -> list[ValueType]:
+    """Return what a caller's shape function says of a node's results, from those that it reads; nothing if none does.
+
+    The function is asked with the node's attributes; None stands for an input that is left out.
+    """
+    operator = registered_operator(node)
+    if operator is None or operator.shape is None or node.has_references:
+        return []
+    attributes = {
+        name: _read_only(value) for name, value in resolve(node, {}, "float64").items() if name not in node.subgraphs
+    }
+    given = [*kinds]
+    while given and given[-1] is None:
+        given.pop()
+    try:
+        return [returned(kind, ValueType) for kind in operator.shape(*given, **attributes)]
+    except Exception:  # noqa: BLE001 - it is a caller's function; rewriting warns of it
+        return []

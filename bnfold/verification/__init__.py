@@ -110,9 +110,11 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     checks = _at_fixed_sizes(old, checks, fixed or {})
     is_cast = checks.tolerance is not None
     named, notes = paired(old, new, any_float=is_cast) if by_position else (new, [])
+    with reference.keeping_constants(old), reference.keeping_constants(named):
+        renamed = with_original_names(old, named, by_others=not cuts)
     request = Request(
         before=old,
-        after=with_original_names(old, named, by_others=not cuts),
+        after=renamed,
         checks=replace(checks, depth="auto") if checks.depth == "none" else checks,
         before_file=_file(before),
         after_file=_file(after) if named is new else None,
@@ -130,7 +132,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     if checks.save is not None:
         require_free(checks.save, [file for file in (_file(before), _file(after), checks.data) if file is not None])
     start(checks, request.before)
-    with one_thread():
+    with one_thread(), reference.keeping_constants(old), reference.keeping_constants(renamed):
         verdict = with_explanation(judge(request), models, checks)
         if checks.save is not None:
             verdict = save(verdict, models, request, checks.save)

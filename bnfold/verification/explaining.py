@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import chain
 from operator import itemgetter
 
-from bnfold import analysis, ir
+from bnfold import ir, reference
 from bnfold.errors import BadSetting, BnfoldError
 from bnfold.ir.cut import SelectedValue, ValueMaps
 from bnfold.ir.value import written
@@ -142,7 +142,7 @@ def with_explanation(verdict: Verdict, models: ComparedModels, checks: VerifyOpt
     if checks.explain is None:
         return verdict
     explainer = _Explainer(verdict, models, checks)
-    with analysis.evaluated_once(models.before), analysis.evaluated_once(models.after):
+    with reference.keeping_constants(models.before), reference.keeping_constants(models.after):
         found = explainer.about(checks.explain) if checks.explain else explainer.overview()
         return replace(verdict, explanation=tuple(_with_each_step_once(found)))
 

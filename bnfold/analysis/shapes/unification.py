@@ -14,14 +14,12 @@ import onnx
 
 from bnfold import ir
 from bnfold.analysis.constants import constant, evaluated_once
-from bnfold.analysis.shapes.inference import is_damaged
 from bnfold.analysis.shapes.rules import Dim, Term, terms, widest
 from bnfold.analysis.traits import READS_VALUES, REARRANGING
 from bnfold.errors import BnfoldError
+from bnfold.ir.inferable import is_damaged
 from bnfold.ir.types import filled, is_inferred
-
-Known = Sequence[int | str | None]
-"""A shape as far as it is known."""
+from bnfold.ir.value import Known
 
 _MOST_ROUNDS = 8
 _ILL_FORMED = (BnfoldError, ValueError, TypeError, IndexError, KeyError, AttributeError)

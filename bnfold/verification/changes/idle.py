@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bnfold import analysis, ir
+from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.elements import Array, Bools
 from bnfold.ir.value import Dims
@@ -53,7 +53,7 @@ def masked(
     if uses and all(node.is_op("Conv") and slot for node, slot in uses):
         silent = [silent_channels(node.output(0), dims[0], nodes, ends) for node, _ in uses]
         return np.broadcast_to(np.logical_and.reduce(silent).reshape(-1, *(1,) * (len(dims) - 1)), dims)
-    masks = [analysis.constant(node.input(0)) if node.is_op("Where") and slot else None for node, slot in uses]
+    masks = [reference.constant(node.input(0)) if node.is_op("Where") and slot else None for node, slot in uses]
     if not uses or None in masks:
         return None
     hidden = np.ones(dims, np.bool_)
@@ -100,7 +100,7 @@ def _multiplied_by_zero(
     node: ir.Node, count: int, nodes: Collection[ir.Node], ends: Collection[ir.Value], far: int
 ) -> Bools:
     """Return which channels of its input a convolution multiplies by zero, or makes what no result depends on."""
-    weight = analysis.constant(node.input(1)) if node.is_op("Conv") else None
+    weight = reference.constant(node.input(1)) if node.is_op("Conv") else None
     none = np.zeros(count, np.bool_)
     if weight is None or len(weight.dims) < 3:
         return none

@@ -20,10 +20,10 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.analysis.traits import DRAWING
 from bnfold.ir.elements import FLOATS, Array, numpy_type
 from bnfold.ir.lifting import lift_constants
 from bnfold.ir.time_limit import look_at_clock
+from bnfold.reference.operators import DRAWING
 from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
 from bnfold.verification.changes.renamed import verdict_on_names

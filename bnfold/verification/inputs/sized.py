@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 import onnx
 
-from bnfold import analysis, ir
+from bnfold import ir
 from bnfold.analysis.shapes.computed import infer_what_is_computed
-from bnfold.analysis.shapes.unification import Dims, Known, is_known, learn_shapes
+from bnfold.analysis.shapes.unification import Dims, is_known, learn_shapes
 from bnfold.errors import Unsupported
 from bnfold.ir.types import filled, forget_shapes
-from bnfold.ir.value import shape_of
+from bnfold.ir.value import Known, shape_of
+from bnfold.reference.shapes import state_types
 
 MANY_NODES = 20_000
 """Beyond this, even inferring shapes is not worth its time."""
@@ -107,7 +108,7 @@ class SharedShapes:
     def __init__(self, before: ir.Model, after: ir.Model) -> None:
         old, new = self.graphs = [{graph.path: graph for graph in model.graphs()} for model in (before, after)]
         for model in (before, after):
-            analysis.infer_shapes(model)
+            state_types(model)
         self._claimed: dict[str, dict[str, onnx.TypeProto]] = {}
         self._alone: dict[str, dict[str, onnx.TypeProto]] = {}
         self._inferred: dict[str, dict[str, onnx.TypeProto]] = {}

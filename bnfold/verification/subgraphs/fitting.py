@@ -13,9 +13,9 @@ from itertools import tee
 from typing import NamedTuple
 
 from bnfold import ir
-from bnfold.analysis.shapes.unification import Known
-from bnfold.analysis.traits import BROADCASTING, KEEPS_SHAPE, RESHAPING
 from bnfold.errors import BadInput, Unsupported
+from bnfold.ir.value import Known
+from bnfold.reference.operators import BROADCASTING, KEEPS_SHAPE, RESHAPING
 from bnfold.verification.changes.boundaries import visible
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.comparing.sizes import sizes_of_original

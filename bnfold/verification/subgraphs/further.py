@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from bnfold import analysis, ir
-from bnfold.analysis.shapes.unification import Known
-from bnfold.analysis.traits import BROADCASTING, COMPARING
+from bnfold import ir, reference
+from bnfold.ir.value import Known
+from bnfold.reference.operators import BROADCASTING, COMPARING
 from bnfold.verification.inputs.bounds import BEYOND, follow_from_sizes, largest_bound
 from bnfold.verification.inputs.shapes import open_places
 from bnfold.verification.subgraphs.opened import Shapes
@@ -82,8 +82,8 @@ def _broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:
     """Return the sizes that operands are broadcast to by constants, each with its axis counted from the end."""
     dims: list[Sequence[int]] = []
     for node in nodes:
-        held = [analysis.constant(value) for value in node.inputs] if node.has_trait(BROADCASTING | {"MatMul"}) else []
+        held = [reference.constant(value) for value in node.inputs] if node.has_trait(BROADCASTING | {"MatMul"}) else []
         dims += [tensor.dims for tensor in held if tensor is not None]
-        target = analysis.constant(node.input(1)) if node.is_op("Expand") else None
+        target = reference.constant(node.input(1)) if node.is_op("Expand") else None
         dims += [target.numpy().reshape(-1).tolist()] if target is not None else []
     return {(size, len(each) - axis) for each in dims for axis, size in enumerate(each) if size > 1}

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 
 from bnfold import ir
-from bnfold.analysis.shapes.rules import Dim
-from bnfold.analysis.shapes.unification import Dims, Known
-from bnfold.analysis.traits import RESHAPING
+from bnfold.analysis.shapes.unification import Dims
+from bnfold.ir.value import Known
+from bnfold.reference.operators import RESHAPING
+from bnfold.reference.sizing import Size
 from bnfold.verification.inputs.shapes import elements
 from bnfold.verification.subgraphs.windows import reach_of
 
@@ -57,7 +58,7 @@ def _but_axis_1(value: ir.Value, known: Known) -> Known:
 
 def inferred_of(
     inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], shapes: Mapping[str, Known], *, by_axis: bool
-) -> dict[str, list[Dim]]:
+) -> dict[str, list[Size]]:
     """Return the shapes with what weights dictate in the region.
 
     Axes that are declared alike, by number or by symbol, stay alike, so that what is added still fits; with
@@ -78,7 +79,7 @@ def inferred_of(
 
 
 def concrete(
-    learned: Mapping[str, Sequence[Dim]], least: int, *, step: int = 1, more: int = 0, batch: int = BATCH
+    learned: Mapping[str, Sequence[Size]], least: int, *, step: int = 1, more: int = 0, batch: int = BATCH
 ) -> Shapes:
     """Return different sizes for open axes: multiples of ``step``, at least as large as ``least``, plus ``more``.
 
@@ -94,7 +95,7 @@ def concrete(
     }
 
 
-def one_axis_longer(learned: Mapping[str, Sequence[Dim]], usual: Shapes, size: int) -> list[Shapes]:
+def one_axis_longer(learned: Mapping[str, Sequence[Size]], usual: Shapes, size: int) -> list[Shapes]:
     """Return the usual shapes with one open axis after the other set to ``size``."""
     names = dict.fromkeys(dim for shape in learned.values() for dim in shape if isinstance(dim, str))
     placed = {name: [*zip(shape, usual[name], strict=True)] for name, shape in learned.items()}

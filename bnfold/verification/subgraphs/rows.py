@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bnfold import analysis, ir
-from bnfold.analysis.traits import BROADCASTING, WINDOWED
+from bnfold import ir, reference
+from bnfold.reference.operators import BROADCASTING, WINDOWED
 
 
 def mixes_rows(node: ir.Node) -> bool:
@@ -27,5 +27,5 @@ def mixes_rows(node: ir.Node) -> bool:
 
 def _integers(node: ir.Node, name: str, slot: int) -> list[int]:
     """Return the numbers of an attribute, or of the constant that later versions read; none if they are unknown."""
-    held = analysis.constant(node.input(slot))
+    held = reference.constant(node.input(slot))
     return [int(number) for number in (node.attr(name, ()) if held is None else held.numpy().reshape(-1))]

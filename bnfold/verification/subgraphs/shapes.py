@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from onnx import TensorProto
 
-from bnfold import analysis, ir
-from bnfold.analysis.shapes.rules import Dim
-from bnfold.analysis.shapes.unification import Known
-from bnfold.analysis.traits import BROADCASTING, KEEPS_SHAPE, RESHAPING, WINDOWED
+from bnfold import ir, reference
+from bnfold.ir.value import Known
+from bnfold.reference.operators import BROADCASTING, KEEPS_SHAPE, RESHAPING, WINDOWED
+from bnfold.reference.sizing import Size
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.inputs.bounds import BEYOND, chooses_by_sizes, depend_on_sizes, largest_bound
 from bnfold.verification.inputs.domains import ShapeOf
@@ -178,7 +178,7 @@ def _few_rows(nodes: Iterable[ir.Node]) -> int:
     return 2 if any(map(mixes_rows, nodes)) else 1
 
 
-def _is_much(inferred: Mapping[str, Sequence[Dim]], nodes: Sequence[ir.Node]) -> bool:
+def _is_much(inferred: Mapping[str, Sequence[Size]], nodes: Sequence[ir.Node]) -> bool:
     """Whether a row is large, and one is enough."""
     return _few_rows(nodes) == 1 and elements(concrete(inferred, 1, batch=1)) > _MUCH
 
@@ -214,7 +214,7 @@ def fed_shapes(shapes: Shapes) -> ShapeOf:
     def shape_of(value: ir.Value | None) -> Sequence[int | str | None] | None:
         if value is None or value.name in shapes:
             return None if value is None else shapes[value.name]
-        held, producer = analysis.constant(value), value.producer
+        held, producer = reference.constant(value), value.producer
         if held is not None or producer is None:
             return held.dims if held is not None else None
         if not producer.has_trait(KEEPS_SHAPE | BROADCASTING):
@@ -258,6 +258,6 @@ def _makes_large(node: ir.Node) -> bool:
 
 def _reads_places(nodes: Sequence[ir.Node]) -> bool:
     stored = (
-        value for node in nodes for value in node.inputs if value is not None and analysis.constant(value) is not None
+        value for node in nodes for value in node.inputs if value is not None and reference.constant(value) is not None
     )
     return any(value.dtype in (TensorProto.INT64, TensorProto.INT32) for value in stored)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bnfold import ir
-from bnfold.analysis.traits import WINDOWED
+from bnfold.reference.operators import WINDOWED
 
 
 def reach_of(nodes: Sequence[ir.Node]) -> int:

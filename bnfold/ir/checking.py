@@ -6,9 +6,9 @@ import re
 
 import onnx
 
-from bnfold.analysis.shapes.inference import inference_input
-from bnfold.analysis.shapes.registered import shown_to_onnx
+from bnfold.ir.inferable import inference_input
 from bnfold.ir.model import Model
+from bnfold.ir.shown import shown_to_onnx
 from bnfold.ir.storage import wire
 from bnfold.ir.storage.payloads import TOKEN_LENGTH
 from bnfold.ir.storage.skeleton import insert_payloads
