@@ -116,7 +116,7 @@ class Shapes:
         return self._items[value]
 
     def fresh(self) -> str:
-        """Return a name for a size of which nothing follows."""
+        """Return a name for a size that nothing else follows from."""
         return f"?{next(self._fresh)}"
 
     def _declare(self, value: ir.Value, place: int, kind: onnx.TypeProto) -> None:

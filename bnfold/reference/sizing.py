@@ -31,7 +31,7 @@ class Known(Protocol):
         """Return the integers of a small value, some of them names of sizes."""
 
     def fresh(self) -> str:
-        """Return a new name for a size of which nothing is known."""
+        """Return a new name for an unknown size."""
 
 
 class _Node:

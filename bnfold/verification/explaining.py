@@ -203,8 +203,15 @@ class _Explainer:
             yield Explained("", "", _WORDS[_status(verdict)], code, (more,))
 
     def _urgency(self, row: Evidence) -> tuple[bool, bool, bool]:
-        """Return a key that sorts claims: those that differ first, then those of the verdict's code, parts first."""
-        return row.status != "failed", row.code is not self._verdict.code, row.prover != "part"
+        """Return a key that sorts claims.
+
+        Those that differ come first, parts before whole models, for a part is where a difference begins. Of what is
+        open, claims of the verdict's code come first.
+        """
+        is_other, is_whole = row.code is not self._verdict.code, row.prover != "part"
+        if row.status == "failed":
+            return False, is_whole, is_other
+        return True, is_other, is_whole
 
     def about(self, name: str) -> Iterator[Explained]:
         """Explain a value, in each graph that has one of this name."""
