@@ -178,7 +178,8 @@ def test_a_process_that_hangs_is_killed_and_one_that_raises_says_so(tmp_path: Pa
 
 BELIEVING = """
 def judge(request):
-    return Verdict("verified", "planted", "nothing")
+    from bnfold.verification.codes import Code
+    return Verdict("verified", "planted", "nothing", code=Code.TESTED)
 """
 
 

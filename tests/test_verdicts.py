@@ -13,7 +13,8 @@ from tests.conftest import ROOT
 PAIR = "Conv, BatchNormalization: mean added"
 BELIEVING = """
 def judge(request):
-    return Verdict("verified", "planted", "nothing")
+    from bnfold.verification.codes import Code
+    return Verdict("verified", "planted", "nothing", code=Code.TESTED)
 """
 
 
