@@ -52,7 +52,8 @@ def test_a_check_names_the_file_and_the_node(tmp_path: Path) -> None:
     code, told, page = step(tmp_path, COMMAND="check", MODEL="model.onnx", REPORT="")
     assert code == 4
     sentence = "1 BatchNormalization remains, and --assert-none forbids it"
-    assert told == f"::error file=model.onnx,title=bnfold::{sentence}%0A  node2\n"
+    below = "%0A  node2%0A  `bnfold optimize model.onnx OUT` leaves none"
+    assert told == f"::error file=model.onnx,title=bnfold::{sentence}{below}\n"
     assert f"**Failed:** {sentence}\n* node2\n" in page
 
 

@@ -118,7 +118,7 @@ def test_a_tool_that_does_not_import_is_named_with_its_reason(tmp_path: Path) ->
         ("corpus_table.py --tool onnxscript {}/gone.onnx", "missing: {}/gone.onnx"),
         ("upgrade_table.py --tool bnfold --corpus {}", "nothing to measure: found no model in {}"),
         ("upgrade_table.py --tool bnfold --only gone", "no model below opset 15 has 'gone' in its path"),
-        ("upgrade_table.py --tool bnfold --only gone --converter-tests {}", "missing: {}/tests/python/version_converter"),
+        ("upgrade_table.py --tool bnfold --only gone --converter-tests {}", "missing: {}/tests/python/version_con"),
         ("benchmark.py --only gone --tool cp", "no case is called so; there are "),
         ("quantize_cost.py {}/gone.onnx", "missing: {}/gone.onnx"),
         ("decompose_cost.py {}/gone.onnx {}/other.onnx", "missing: {}/gone.onnx and 1 more"),
