@@ -87,6 +87,7 @@ def drawn(subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shape
         for name, value in inputs.items()
     }
     feeds = choosing(inputs.values(), feeds, subgraphs.draws.rows, sample)
+    feeds.update(subgraphs.recorded)
     for name, node in updates_of(subgraphs.old.subgraph.nodes).items():
         if name in inputs and 0 in shapes[name] and (shape := _found_places(subgraphs, feeds, node)) is not None:
             feeds[name] = random_value(inputs[name], shape, subgraphs.seed, sample, signed=_is_large(sample))

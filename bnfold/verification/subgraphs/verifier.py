@@ -15,7 +15,7 @@ from itertools import chain, cycle, islice
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.time_limit import LimitStruck
-from bnfold.verification.changes.boundaries import changed_defaults
+from bnfold.verification.changes.boundaries import changed_defaults, visible
 from bnfold.verification.changes.enlarged import up_to_poles
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import bodies_run
@@ -33,27 +33,28 @@ from bnfold.verification.coverage import (
     only_moves,
 )
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, Feeds
+from bnfold.verification.inputs.recording import Recordings
 from bnfold.verification.inputs.shapes import elements, is_static
 from bnfold.verification.inputs.sized import SharedShapes, fitted
 from bnfold.verification.obstacles import not_run
 from bnfold.verification.request import Request
-from bnfold.verification.subgraphs.fitting import doubled, nearby, sizes_in_turn
+from bnfold.verification.subgraphs.fitting import doubled, nearby
 from bnfold.verification.subgraphs.further import beyond_bounds, deciding_shapes, further_shapes
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
 from bnfold.verification.subgraphs.opened import Shapes
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.repeated import MOST, can_stand_in, repeatable, repeated, signature
+from bnfold.verification.subgraphs.replaying import Replay
 from bnfold.verification.subgraphs.runnable import LARGEST_HELD, runnable, takes_long
 from bnfold.verification.subgraphs.sampling import at_other_ranks, drawn, sampled
 from bnfold.verification.subgraphs.shapes import (
     Trial,
     has_guesses,
-    lacks_rank,
     says_more,
     subgraph_shapes,
 )
 from bnfold.verification.subgraphs.sides import from_measured, is_constant, proven_outside, sides_of
-from bnfold.verification.subgraphs.trials import Found, NotCompared, SubgraphTrials, by_size, fails, passed
+from bnfold.verification.subgraphs.trials import Found, NotCompared, by_size, fails, passed
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.unscaled import unscaled
@@ -72,6 +73,7 @@ _VARYING = [number for number, kind in enumerate(SAMPLE_KINDS) if kind not in FL
 _MANY_DOUBTS = 8
 """Possible faults that the results have to show, beyond which it is looked first for values inside that show them."""
 
+_FEW_SIZES = 4
 _UNCLAIMED = 8
 """Sizes to try until the original runs, if sizes that only the rewritten model states are not relied on."""
 
@@ -100,6 +102,7 @@ class SubgraphVerifier:
         self._shapes = SharedShapes(before, after)
         self._graphs = self._shapes.graphs
         self._clock = request.clock
+        self._recordings = Recordings(self.request)
         self._rows: dict[tuple[ir.Cut, frozenset[str]], Evidence] = {}
         self.further: dict[tuple[ir.Cut, ...], list[ir.Cut]] = {}
         """Changes outside some cuts, which are looked for once."""
@@ -215,41 +218,23 @@ class SubgraphVerifier:
         subgraphs = SubgraphPair(cut, first, second, *common, is_known_to_react=reacts, runs=self._runs)
         if wider is None and (inside := self._found_inside_first(subgraphs, fed, hidden)) is not None:
             return inside
-        reshapes = any(node.is_op("Reshape") for node in old.nodes)
-        attempts = SubgraphTrials(unranked=lacks_rank(fed), reshapes=reshapes)
         agree_inside = cache(lambda: wider is None and self._agree_inside(subgraphs, hidden))
-        equal: Difference | None = None
-        conclusive, passing, uncovered = 0, 0, -1
-        for trial in sizes_in_turn(self.request, cut.graph, fed, (old, new), attempts):
-            guessed = has_guesses(fed, trial.shapes)
-            # Beyond two sizes, another batch reveals nothing if the last one has not.
-            seen = passing if guessed else conclusive
-            is_repetition = trial.is_another_batch and seen > 1 and coverage.uncovered == uncovered
-            if is_repetition if equal is not None else not attempts.need(trial, guessed=guessed):
-                continue
-            uncovered = coverage.uncovered
-            latest = self._tried(subgraphs, fed, trial, guessed=guessed)
-            if equal is not None and fails(latest) and not guessed:
-                return by_size(latest)
-            rank = max(map(len, trial.shapes.values()), default=0)
-            if equal is None and attempts.decide(latest, guessed=guessed, rank=rank) and isinstance(latest, Difference):
-                equal = latest
-                if (found := self._at_deciding_sizes(subgraphs, fed, trial.shapes)) is not None:
-                    return found
-            passing += isinstance(latest, Difference)
-            conclusive += trial.passing_is_conclusive and not guessed and isinstance(latest, Difference)
-            if equal is not None and (coverage.is_over or agree_inside()):
-                break
-        own = not any(name in self._shapes.claimed(cut.graph) for name in fed)
-        coverage.close(conclusive if own else 0, is_static=is_static(fed.values()))
-        outcome = equal or attempts.outcome()
+        replay = Replay(subgraphs, fed, self._originals(cut, fed), lambda: coverage.is_over or agree_inside())
+        outcome = replay.run(self._recordings)
+        coverage.close(replay.certain, is_static=is_static(fed.values()))
         passes = isinstance(outcome, Difference) and not fails(outcome)
-        if passes and (doubt := self._doubt(subgraphs, fed, own=own)):
+        if passes and (doubt := self._at_zeros(subgraphs, fed)):
             return doubt
-        self._keep(key if equal is not None else None, subgraphs)
+        self._keep(key if passes else None, subgraphs)
         if passes and coverage.uncovered and not agree_inside():
             return self._at_rows_drawn(cut, old, new, coverage, hidden)
         return outcome
+
+    def _originals(self, cut: ir.Cut, fed: Iterable[str]) -> dict[str, ir.Value]:
+        """Return the values of the original that a part is fed."""
+        graph = self._graphs[0][cut.graph]
+        found = ((name, visible(graph, name)) for name in fed)
+        return {name: value for name, value in found if value is not None}
 
     def _keep(self, key: Hashable, subgraphs: SubgraphPair) -> None:
         """Keep what equal parts can reuse of a comparison, if there is a key for them."""

@@ -1,0 +1,190 @@
+"""Sizes of inner values, as runs of the original make them: what parts are fed has these sizes and no others.
+
+A run on outlines (`reference.trace_shapes`) computes sizes, and integers that follow from them, but no activations. So
+a recording costs about as much as inferring shapes, whatever the sizes are. Bodies and functions are recorded too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from copy import copy
+from functools import partial
+from itertools import islice, tee
+from typing import NamedTuple
+
+from bnfold import ir, reference
+from bnfold.errors import BadInput, Unsupported
+from bnfold.ir.elements import Array
+from bnfold.ir.shapes.unification import Known
+from bnfold.verification.comparing.sizes import original_in_one_form, sizes_of_original
+from bnfold.verification.inputs.bounds import size_changes
+from bnfold.verification.inputs.choices import Shapes, other_choices, turns_for
+from bnfold.verification.inputs.shapes import Sizing, sizings
+from bnfold.verification.inputs.sized import MANY_NODES
+from bnfold.verification.request import Request
+
+_STAND_INS = (((64, 96, 32), 640), ((160, 192, 96), 2560))
+"""Sides of images, and lengths of signals, that are recorded in the place of longer ones, although those are declared.
+
+Windows have to slide over what is left of them deep in a network.
+"""
+
+_LARGE, _LONG = 128, 1280
+"""Sides and lengths that are longer are opened, and so are batches of several."""
+
+_RANKS = (4, 3, 2, 1, 5)
+"""Of inputs whose rank is unknown."""
+
+_SECONDS = 10.0
+"""For one recording, on the clock."""
+
+
+class Recording(NamedTuple):
+    """The sizes of all values in one run of the original.
+
+    ``inputs`` are the sizes of the model's inputs. If not ``are_declared``, callers cannot feed these sizes, and a
+    difference has to be confirmed at others.
+    """
+
+    inputs: Shapes
+    trace: reference.Trace
+    are_declared: bool
+    is_last: bool = False
+    """Whether bodies are taken as in their last run."""
+
+    def shapes(self, fed: Mapping[str, ir.Value]) -> Shapes | None:
+        """Return the shapes of values of the original; None if one is unknown."""
+        found: Shapes = {}
+        for name, value in fed.items():
+            shape = self.trace.shape(value, last=self.is_last)
+            if shape is None and (value.is_initializer or value.is_input):
+                shape = _static(value)
+            if shape is None:
+                return None
+            found[name] = shape
+        return found
+
+    def integers(self, fed: Mapping[str, ir.Value]) -> dict[str, Array]:
+        """Return the integers and truths among these values that follow from sizes."""
+        numbers = {name: self.trace.numbers(value, last=self.is_last) for name, value in fed.items()}
+        return {name: array for name, array in numbers.items() if array is not None and array.dtype.kind in "biu"}
+
+    def is_certain(self, fed: Mapping[str, ir.Value]) -> bool:
+        """Whether a run of the original on inputs that callers may feed has these sizes."""
+        return self.are_declared and self.trace.assumed.isdisjoint(fed.values())
+
+
+def _static(value: ir.Value) -> tuple[int, ...] | None:
+    sizes = tuple(dim for dim in value.shape or () if isinstance(dim, int))
+    return sizes if value.shape is not None and len(sizes) == len(value.shape) else None
+
+
+class Recordings:
+    """The recordings of a model, made on demand: the usual ones, and others at which operators on sizes differ."""
+
+    def __init__(self, request: Request) -> None:
+        self._request, self._model = request, request.before
+        self._usual = tee(self._record_usual(), 1)[0]
+        self._others = tee(self._record_others(), 1)[0]
+
+    def usual(self) -> Iterator[Recording]:
+        """Yield recordings until one fits a part, those of small sizes first."""
+        return copy(self._usual)
+
+    def others(self) -> Iterator[Recording]:
+        """Yield recordings at other sizes than the first usual one."""
+        return copy(self._others)
+
+    def _record_usual(self) -> Iterator[Recording]:
+        try:
+            known, choices = sizes_of_original(self._request)
+        except (BadInput, Unsupported):
+            yield from self._at_ranks()
+            return
+        if (opened := self._opened(known)) != known:
+            for sides, length in _STAND_INS:
+                shapes = {
+                    name: sizing.concrete(shape)
+                    for sizing in [Sizing(2, sides, (length,))]
+                    for name, shape in opened.items()
+                }
+                yield from self._recorded(shapes, opened, are_declared=False)
+        for choice in islice(choices, _MOST_CHOICES):
+            yield from self._recorded(choice.shapes, known, are_declared=True)
+
+    def _record_others(self) -> Iterator[Recording]:
+        try:
+            known, choices = sizes_of_original(self._request)
+        except (BadInput, Unsupported):
+            return
+        opened = self._opened(known)
+        model = original_in_one_form(self._request)
+        main = next(choices, None)
+        if main is None:
+            return
+        changed = size_changes(self._request.before, self._request.after)
+        for group in other_choices(model, opened, main, changed, turns_for(model)):
+            if (choice := next(group, None)) is not None:
+                yield from self._recorded(choice.shapes, opened, are_declared=opened == known)
+
+    def _opened(self, known: Mapping[str, Known]) -> dict[str, Known]:
+        given = self._request.checks.inputs
+        return {name: shape if name in given else _opened(shape) for name, shape in known.items()}
+
+    def _at_ranks(self) -> Iterator[Recording]:
+        """Yield recordings of a model with inputs of unknown rank: at each usual one."""
+        values = {value.name: value for value in self._model.required_inputs()}
+        given = self._request.checks.inputs
+        are_unranked = any(value.shape is None and name not in given for name, value in values.items())
+        for rank in _RANKS if are_unranked else (0,):
+            known: dict[str, Known] = {
+                name: given.get(name, [None] * rank if value.shape is None else [dim or None for dim in value.shape])
+                for name, value in values.items()
+            }
+            yield from self._recorded(_concrete(self._request, known), known, are_declared=False)
+
+    def _recorded(self, shapes: Shapes, known: Mapping[str, Known], *, are_declared: bool) -> Iterator[Recording]:
+        if len(self._model.graph.nodes) > MANY_NODES:
+            return
+        named = zip(known.values(), (shapes[name] for name in known), strict=True)
+        sizes = {
+            dim: size for dims, made in named for dim, size in zip(dims, made, strict=True) if isinstance(dim, str)
+        }
+        sizing, *_ = sizings()
+        stated = partial(_stated, Sizing(sizing.batch, sizing.spatial, sizing.other, sizes))
+        trace = reference.trace_shapes(
+            self._model,
+            shapes,
+            stated,
+            policy=self._request.policy,
+            limit_seconds=min(_SECONDS, self._request.clock.left),
+        )
+        yield Recording(shapes, trace, are_declared)
+        if any(trace.first[value] is not trace.last[value] for value in trace.first):
+            yield Recording(shapes, trace, are_declared, is_last=True)
+
+
+_MOST_CHOICES = 3
+"""Of sizes of the model's inputs, until the original runs."""
+
+
+def _stated(sizing: Sizing, value: ir.Value) -> reference.Stated | None:
+    """Return the shape that the original states of a value that cannot be computed, open sizes as ``sizing`` says."""
+    if value.shape is None:
+        return None
+    return reference.Stated(sizing.concrete([dim or None for dim in value.shape]), _static(value) is None)
+
+
+def _concrete(request: Request, known: Mapping[str, Known]) -> Shapes:
+    sizing, *_ = sizings(request.before.nodes())
+    return {name: sizing.concrete(shape) for name, shape in known.items()}
+
+
+def _opened(shape: Known) -> Known:
+    """Return the shape with a batch of several images and their long sides as dynamic sizes.
+
+    Equal sides stay equal.
+    """
+    most = (1, math.inf, *[_LARGE] * len(shape)) if len(shape) > 3 else (math.inf, *[_LONG] * len(shape))
+    return [f"{dim}" if isinstance(dim, int) and dim > limit else dim for dim, limit in zip(shape, most, strict=False)]
