@@ -72,6 +72,8 @@ class Trace(NamedTuple):
     first: Mapping[ir.Value, Datum]
     last: Mapping[ir.Value, Datum]
     assumed: Collection[ir.Value]
+    refusal: Refusal | None = None
+    """The first node that did not take the sizes."""
 
     def shape(self, value: ir.Value, *, last: bool = False) -> tuple[int, ...] | None:
         """Return the shape of a value; None if it is unknown, or the value is no tensor."""
@@ -102,7 +104,7 @@ def trace_shapes(
     walk.note(environment)
     with suppress(BnfoldError, RecursionError), np.errstate(all="ignore"):
         walk.run(model.graph, environment, model.graph.outputs, {})
-    return Trace(walk.first, walk.last, walk.assumed)
+    return Trace(walk.first, walk.last, walk.assumed, walk.refusal)
 
 
 def try_shapes(

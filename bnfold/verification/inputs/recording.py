@@ -6,11 +6,10 @@ a recording costs about as much as inferring shapes, whatever the sizes are. Bod
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from copy import copy
 from functools import partial
-from itertools import islice, tee
+from itertools import chain, islice, tee
 from typing import NamedTuple
 
 from bnfold import ir, reference
@@ -19,19 +18,10 @@ from bnfold.ir.elements import Array
 from bnfold.ir.shapes.unification import Known
 from bnfold.verification.comparing.sizes import original_in_one_form, sizes_of_original
 from bnfold.verification.inputs.bounds import size_changes
-from bnfold.verification.inputs.choices import Shapes, other_choices, turns_for
+from bnfold.verification.inputs.choices import Shapes, further_choices, inferred_sizes, turns_for
 from bnfold.verification.inputs.shapes import Sizing, sizings
 from bnfold.verification.inputs.sized import MANY_NODES
 from bnfold.verification.request import Request
-
-_STAND_INS = (((64, 96, 32), 640), ((160, 192, 96), 2560))
-"""Sides of images, and lengths of signals, that are recorded in the place of longer ones, although those are declared.
-
-Windows have to slide over what is left of them deep in a network.
-"""
-
-_LARGE, _LONG = 128, 1280
-"""Sides and lengths that are longer are opened, and so are batches of several."""
 
 _RANKS = (4, 3, 2, 1, 5)
 """Of inputs whose rank is unknown."""
@@ -52,6 +42,8 @@ class Recording(NamedTuple):
     are_declared: bool
     is_last: bool = False
     """Whether bodies are taken as in their last run."""
+    is_a_rank: bool = False
+    """Whether an input has one of several ranks that callers may choose."""
 
     def shapes(self, fed: Mapping[str, ir.Value]) -> Shapes | None:
         """Return the shapes of values of the original; None if one is unknown."""
@@ -72,7 +64,7 @@ class Recording(NamedTuple):
 
     def is_certain(self, fed: Mapping[str, ir.Value]) -> bool:
         """Whether a run of the original on inputs that callers may feed has these sizes."""
-        return self.are_declared and self.trace.assumed.isdisjoint(fed.values())
+        return self.are_declared and not self.trace.refusal and self.trace.assumed.isdisjoint(fed.values())
 
 
 def _static(value: ir.Value) -> tuple[int, ...] | None:
@@ -92,9 +84,9 @@ class Recordings:
         """Yield recordings until one fits a part, those of small sizes first."""
         return copy(self._usual)
 
-    def others(self) -> Iterator[Recording]:
-        """Yield recordings at other sizes than the first usual one."""
-        return copy(self._others)
+    def beside(self) -> Iterator[Recording]:
+        """Yield the usual recordings, and those at other sizes, at which operators on sizes differ."""
+        return chain(self.usual(), copy(self._others))
 
     def _record_usual(self) -> Iterator[Recording]:
         try:
@@ -102,14 +94,6 @@ class Recordings:
         except (BadInput, Unsupported):
             yield from self._at_ranks()
             return
-        if (opened := self._opened(known)) != known:
-            for sides, length in _STAND_INS:
-                shapes = {
-                    name: sizing.concrete(shape)
-                    for sizing in [Sizing(2, sides, (length,))]
-                    for name, shape in opened.items()
-                }
-                yield from self._recorded(shapes, opened, are_declared=False)
         for choice in islice(choices, _MOST_CHOICES):
             yield from self._recorded(choice.shapes, known, are_declared=True)
 
@@ -118,19 +102,15 @@ class Recordings:
             known, choices = sizes_of_original(self._request)
         except (BadInput, Unsupported):
             return
-        opened = self._opened(known)
-        model = original_in_one_form(self._request)
         main = next(choices, None)
         if main is None:
             return
+        model = original_in_one_form(self._request)
         changed = size_changes(self._request.before, self._request.after)
-        for group in other_choices(model, opened, main, changed, turns_for(model)):
+        inferred = inferred_sizes({value.name: value.shape for value in self._model.required_inputs()}, known)
+        for group in further_choices(model, known, main, inferred, changed, turns_for(model)):
             if (choice := next(group, None)) is not None:
-                yield from self._recorded(choice.shapes, opened, are_declared=opened == known)
-
-    def _opened(self, known: Mapping[str, Known]) -> dict[str, Known]:
-        given = self._request.checks.inputs
-        return {name: shape if name in given else _opened(shape) for name, shape in known.items()}
+                yield from self._recorded(choice.shapes, known, are_declared=True)
 
     def _at_ranks(self) -> Iterator[Recording]:
         """Yield recordings of a model with inputs of unknown rank: at each usual one."""
@@ -142,9 +122,12 @@ class Recordings:
                 name: given.get(name, [None] * rank if value.shape is None else [dim or None for dim in value.shape])
                 for name, value in values.items()
             }
-            yield from self._recorded(_concrete(self._request, known), known, are_declared=False)
+            shapes = _concrete(self._request, known)
+            yield from self._recorded(shapes, known, are_declared=False, is_a_rank=are_unranked)
 
-    def _recorded(self, shapes: Shapes, known: Mapping[str, Known], *, are_declared: bool) -> Iterator[Recording]:
+    def _recorded(
+        self, shapes: Shapes, known: Mapping[str, Known], *, are_declared: bool, is_a_rank: bool = False
+    ) -> Iterator[Recording]:
         if len(self._model.graph.nodes) > MANY_NODES:
             return
         named = zip(known.values(), (shapes[name] for name in known), strict=True)
@@ -160,7 +143,7 @@ class Recordings:
             policy=self._request.policy,
             limit_seconds=min(_SECONDS, self._request.clock.left),
         )
-        yield Recording(shapes, trace, are_declared)
+        yield Recording(shapes, trace, are_declared, is_a_rank=is_a_rank)
         if any(trace.first[value] is not trace.last[value] for value in trace.first):
             yield Recording(shapes, trace, are_declared, is_last=True)
 
@@ -179,12 +162,3 @@ def _stated(sizing: Sizing, value: ir.Value) -> reference.Stated | None:
 def _concrete(request: Request, known: Mapping[str, Known]) -> Shapes:
     sizing, *_ = sizings(request.before.nodes())
     return {name: sizing.concrete(shape) for name, shape in known.items()}
-
-
-def _opened(shape: Known) -> Known:
-    """Return the shape with a batch of several images and their long sides as dynamic sizes.
-
-    Equal sides stay equal.
-    """
-    most = (1, math.inf, *[_LARGE] * len(shape)) if len(shape) > 3 else (math.inf, *[_LONG] * len(shape))
-    return [f"{dim}" if isinstance(dim, int) and dim > limit else dim for dim, limit in zip(shape, most, strict=False)]
