@@ -75,6 +75,11 @@ class Trace(NamedTuple):
     refusal: Refusal | None = None
     """The first node that did not take the sizes."""
 
+    @property
+    def has_unknown(self) -> bool:
+        """Whether the sizes of a value are neither known nor stated."""
+        return any(datum is UNKNOWN for datum in self.first.values())
+
     def shape(self, value: ir.Value, *, last: bool = False) -> tuple[int, ...] | None:
         """Return the shape of a value; None if it is unknown, or the value is no tensor."""
         datum = (self.last if last else self.first).get(value)
@@ -101,7 +106,6 @@ def trace_shapes(
     walk = _Tracer(**_options(model, policy, limit_seconds))
     walk.stated = stated
     environment: Environment = {value: _fed(value, shapes.get(value.name)) for value in model.required_inputs()}
-    walk.note(environment)
     with suppress(BnfoldError, RecursionError), np.errstate(all="ignore"):
         walk.run(model.graph, environment, model.graph.outputs, {})
     return Trace(walk.first, walk.last, walk.assumed, walk.refusal)
@@ -300,11 +304,17 @@ class _Tracer(_Trial):
         self.note({value: made for value, made in zip(node.outputs, results, strict=False) if value is not None})
         return results
 
+    def run(
+        self, graph: ir.Graph, environment: Environment, wanted: Sequence[ir.Value], bindings: Bindings
+    ) -> list[Datum]:
+        """Run a graph, and note what it is fed."""
+        self.note({value: environment[value] for value in graph.inputs if value in environment})
+        return super().run(graph, environment, wanted, bindings)
+
     def run_body(
         self, environment: Environment, bindings: Bindings, body: ir.Graph, inputs: Sequence[Datum], share: float
     ) -> list[Datum]:
-        """Run a body, and note what it is fed; a condition that is unknown does not end a Loop."""
-        self.note(dict(zip(body.inputs, inputs, strict=True)))
+        """Run a body; a condition that is unknown does not end a Loop."""
         results = Evaluation.run_body(self, environment, bindings, body, inputs, share)
         is_loop = body.parent is not None and body.parent.is_op("Loop")
         return [_known_turns(results[0], True), *results[1:]] if is_loop else results

@@ -23,9 +23,6 @@ from bnfold.verification.inputs.shapes import Sizing, sizings
 from bnfold.verification.inputs.sized import MANY_NODES
 from bnfold.verification.request import Request
 
-_RANKS = (4, 3, 2, 1, 5)
-"""Of inputs whose rank is unknown."""
-
 _SECONDS = 10.0
 """For one recording, on the clock."""
 
@@ -42,8 +39,6 @@ class Recording(NamedTuple):
     are_declared: bool
     is_last: bool = False
     """Whether bodies are taken as in their last run."""
-    is_a_rank: bool = False
-    """Whether an input has one of several ranks that callers may choose."""
 
     def shapes(self, fed: Mapping[str, ir.Value]) -> Shapes | None:
         """Return the shapes of values of the original; None if one is unknown."""
@@ -77,22 +72,18 @@ class Recordings:
 
     def __init__(self, request: Request) -> None:
         self._request, self._model = request, request.before
-        self._usual = tee(self._record_usual(), 1)[0]
-        self._others = tee(self._record_others(), 1)[0]
+        self._rewritten = {graph.path: graph for graph in request.after.graphs()}
+        (self._kept,) = tee(chain(self._record_usual(), self._record_others()), 1)
 
-    def usual(self) -> Iterator[Recording]:
-        """Yield recordings until one fits a part, those of small sizes first."""
-        return copy(self._usual)
-
-    def beside(self) -> Iterator[Recording]:
+    def __iter__(self) -> Iterator[Recording]:
         """Yield the usual recordings, and those at other sizes, at which operators on sizes differ."""
-        return chain(self.usual(), copy(self._others))
+        return copy(self._kept)
 
     def _record_usual(self) -> Iterator[Recording]:
         try:
             known, choices = sizes_of_original(self._request)
         except (BadInput, Unsupported):
-            yield from self._at_ranks()
+            yield from self._without_some_inputs()
             return
         for choice in islice(choices, _MOST_CHOICES):
             yield from self._recorded(choice.shapes, known, are_declared=True)
@@ -112,53 +103,48 @@ class Recordings:
             if (choice := next(group, None)) is not None:
                 yield from self._recorded(choice.shapes, known, are_declared=True)
 
-    def _at_ranks(self) -> Iterator[Recording]:
-        """Yield recordings of a model with inputs of unknown rank: at each usual one."""
-        values = {value.name: value for value in self._model.required_inputs()}
-        given = self._request.checks.inputs
-        are_unranked = any(value.shape is None and name not in given for name, value in values.items())
-        for rank in _RANKS if are_unranked else (0,):
-            known: dict[str, Known] = {
-                name: given.get(name, [None] * rank if value.shape is None else [dim or None for dim in value.shape])
-                for name, value in values.items()
-            }
-            shapes = _concrete(self._request, known)
-            yield from self._recorded(shapes, known, are_declared=False, is_a_rank=are_unranked)
+    def _without_some_inputs(self) -> Iterator[Recording]:
+        """Yield a recording of a model with inputs of unknown rank: of what does not depend on them."""
+        given = {
+            value.name: self._request.checks.inputs.get(value.name, value.shape)
+            for value in self._model.required_inputs()
+        }
+        known: dict[str, Known] = {
+            name: [dim or None for dim in shape] for name, shape in given.items() if shape is not None
+        }
+        sizing, *_ = sizings(self._model.nodes())
+        shapes = {name: sizing.concrete(shape) for name, shape in known.items()}
+        yield from self._recorded(shapes, known, are_declared=False)
 
-    def _recorded(
-        self, shapes: Shapes, known: Mapping[str, Known], *, are_declared: bool, is_a_rank: bool = False
-    ) -> Iterator[Recording]:
+    def _recorded(self, shapes: Shapes, known: Mapping[str, Known], *, are_declared: bool) -> Iterator[Recording]:
         if len(self._model.graph.nodes) > MANY_NODES:
             return
-        named = zip(known.values(), (shapes[name] for name in known), strict=True)
-        sizes = {
-            dim: size for dims, made in named for dim, size in zip(dims, made, strict=True) if isinstance(dim, str)
-        }
+        both = ((dims, shapes[name]) for name, dims in known.items())
+        pairs = (pair for dims, made in both for pair in zip(dims, made, strict=True))
         sizing, *_ = sizings()
-        stated = partial(_stated, Sizing(sizing.batch, sizing.spatial, sizing.other, sizes))
-        trace = reference.trace_shapes(
-            self._model,
-            shapes,
-            stated,
-            policy=self._request.policy,
-            limit_seconds=min(_SECONDS, self._request.clock.left),
-        )
-        yield Recording(shapes, trace, are_declared, is_a_rank=is_a_rank)
+        sizes = {dim: size for dim, size in pairs if isinstance(dim, str)}
+        stated = partial(self._stated, Sizing(sizing.batch, sizing.spatial, sizing.other, sizes))
+        seconds = min(_SECONDS, self._request.clock.left)
+        trace = reference.trace_shapes(self._model, shapes, stated, policy=self._request.policy, limit_seconds=seconds)
+        yield Recording(shapes, trace, are_declared)
         if any(trace.first[value] is not trace.last[value] for value in trace.first):
             yield Recording(shapes, trace, are_declared, is_last=True)
+
+    def _stated(self, sizing: Sizing, value: ir.Value) -> reference.Stated | None:
+        """Return the shape that a model states of a value that cannot be computed, open sizes as ``sizing`` says.
+
+        What the rewritten model states alone is a hint.
+        """
+        graph = self._rewritten.get(value.graph.path)
+        other = graph.values.get(value.name) if graph is not None else None
+        hint = other.shape if other is not None else None
+        shape = value.shape if value.shape is not None else hint
+        if shape is None:
+            return None
+        hints = hint if hint is not None and len(hint) == len(shape) else shape
+        dims = [dim if isinstance(dim, int) else told for dim, told in zip(shape, hints, strict=True)]
+        return reference.Stated(sizing.concrete([dim or None for dim in dims]), _static(value) is None)
 
 
 _MOST_CHOICES = 3
 """Of sizes of the model's inputs, until the original runs."""
-
-
-def _stated(sizing: Sizing, value: ir.Value) -> reference.Stated | None:
-    """Return the shape that the original states of a value that cannot be computed, open sizes as ``sizing`` says."""
-    if value.shape is None:
-        return None
-    return reference.Stated(sizing.concrete([dim or None for dim in value.shape]), _static(value) is None)
-
-
-def _concrete(request: Request, known: Mapping[str, Known]) -> Shapes:
-    sizing, *_ = sizings(request.before.nodes())
-    return {name: sizing.concrete(shape) for name, shape in known.items()}

@@ -6,7 +6,7 @@ sizes decide: a difference counts if a run of the original on inputs that caller
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import cycle
 
@@ -27,8 +27,9 @@ from bnfold.verification.subgraphs.small_sizes import (
     SmallSizes,
     elements,
     has_guesses,
+    may_be_fed_at,
 )
-from bnfold.verification.subgraphs.trials import TOO_LARGE, Found, NotCompared, by_size, fails
+from bnfold.verification.subgraphs.trials import TOO_LARGE, Found, NotCompared, fails
 from bnfold.verification.tolerance.compare import Difference
 
 _VARYING = [number for number, kind in enumerate(SAMPLE_KINDS) if kind not in FLAT]
@@ -63,62 +64,91 @@ class Replay:
     _equal: Difference | None = None
     _fault: Difference | None = None
     """A difference at sizes that callers may feed."""
+    _open_fault: Difference | None = None
+    """One at sizes that the model does not exclude."""
     _guessed_fault: Difference | None = None
-    """One at other sizes."""
+    """One at sizes that contradict those that the model declares."""
     _obstacle: NotCompared | None = None
+    _runs_at_some: bool = False
+    """Whether the rewritten part does not run, or makes another shape, at sizes that are a guess."""
     _is_refused: bool = False
     """Whether the original's part does not run in recorded sizes."""
     _tried: list[Shapes] = field(default_factory=list)
 
-    def run(self, small: SmallSizes | None, recordings: Recordings) -> Found:
+    def run(self, small: Iterable[SmallSizes], recordings: Recordings) -> Found:
         """Return the finding."""
-        if small is not None:
-            self._compare_small(small)
-        if self._equal is None:
-            for recording in recordings.usual():
-                self._compare_recorded(recording)
-                if self._fault is not None or (self._equal is not None and not recording.is_a_rank):
-                    break
-        kinds = cycle(_VARYING if self.subgraphs.samples > 1 else (0,))
-        for recording in recordings.beside() if self._equal is not None and self._needs_more() else ():
-            self._compare_recorded(recording, next(kinds))
-            if self._fault is not None or not self._needs_more():
+        for sizes in small:
+            self._compare_small(sizes)
+            if self._fault is not None:
                 break
+        kinds = cycle(_VARYING if self.subgraphs.samples > 1 else (0,))
+        for recording in recordings if self._needs_more() else ():
+            is_one_kind = self._equal is not None and self.is_settled()
+            self._compare_recorded(recording, next(kinds) if is_one_kind else None)
+            if not self._needs_more():
+                break
+        if self._equal is None and self._fault is None:
+            self._compare_declared()
         return self._outcome()
 
+    def _compare_declared(self) -> None:
+        """Compare the parts in the sizes that the original declares, if no run of it has shown any."""
+        shapes = {
+            name: tuple(dim for dim in value.shape or () if isinstance(dim, int)) for name, value in self.fed.items()
+        }
+        if is_static(self.fed.values()) and shapes not in self._tried and may_be_fed_at(shapes):
+            self._note(shapes, sampled(self.subgraphs, self.fed, shapes, guessed=False), is_certain=True, guessed=False)
+
     def _needs_more(self) -> bool:
-        """Whether equality at the sizes so far does not suffice: a fault may not have shown, or shows at some sizes."""
-        return not self.is_settled() or (not self.certain and self._depends_on_sizes())
+        """Whether no difference was found, and equality at the sizes so far does not suffice.
+
+        A fault may not have shown, or show at some sizes only.
+        """
+        if self._fault is not None:
+            return False
+        return self._equal is None or not self.is_settled() or self._depends_on_sizes()
 
     def _depends_on_sizes(self) -> bool:
         """Whether operators that depend on sizes differ, or there is a guess to confirm."""
         old, new = (kinds_of(side.subgraph.nodes) for side in (self.subgraphs.old, self.subgraphs.new))
-        return self._guessed_fault is not None or old != new
+        is_doubtful = self._open_fault is not None or self._guessed_fault is not None
+        return (is_doubtful and not self.certain) or (old != new and not is_static(self.fed.values()))
 
     def _compare_small(self, small: SmallSizes) -> None:
         model = self.subgraphs.old.subgraph.model
-        guessed = has_guesses(self.fed, small.shapes)
+        guessed = self._is_guess(small.shapes)
         if guessed and elements(small.shapes) > _MANY and fitted(model, small.shapes) is None:
             return
         work = self.subgraphs.coverage.work
         begin = work.seconds
         found = sampled(self.subgraphs, self.fed, small.shapes, guessed=guessed)
-        self._note(small.shapes, found, is_certain=not guessed and is_static(self.fed.values()))
+        are_inputs = all(value.is_input and value.graph.parent is None for value in self.fed.values())
+        is_certain = not guessed and (are_inputs or is_static(self.fed.values()))
+        self._note(small.shapes, found, is_certain=is_certain, guessed=guessed)
         others = small.quick if small.quick and work.seconds - begin > _LITTLE_TIME else small.others
         kinds = cycle(_VARYING if self.subgraphs.samples > 1 else (0,))
-        for shapes in others if self._equal is not None else ():
-            is_shown = self._equal.elements > LARGEST_HELD and not self.subgraphs.coverage.uncovered
-            if (
-                (has_guesses(self.fed, shapes) and not guessed)
-                or is_shown
-                or takes_long(model, shapes, self._equal.elements)
-            ):
+        for shapes in others if (isinstance(found, NotCompared) and found.only_after) or self._is_equal(found) else ():
+            made = self._equal.elements if self._equal is not None else 0
+            is_shown = made > LARGEST_HELD and not self.subgraphs.coverage.uncovered
+            if (self._is_guess(shapes) and not guessed) or is_shown or takes_long(model, shapes, made):
                 continue
-            found = sampled(self.subgraphs, self.fed, shapes, guessed=guessed, kind=next(kinds))
-            if fails(found) or (isinstance(found, NotCompared) and found.only_after):
-                self._note(shapes, by_size(found), is_certain=False)
+            kind = next(kinds) if self._equal is not None else None
+            latest = sampled(self.subgraphs, self.fed, shapes, guessed=guessed, kind=kind)
+            if isinstance(latest, Difference) or latest.only_after:
+                self._note(shapes, latest, is_certain=is_certain, guessed=guessed)
+            if not self._is_equal(latest) and self._is_equal(found):
                 self._equal = None  # at the first sizes by chance, or these cannot occur
                 break
+
+    def _is_guess(self, shapes: Shapes) -> bool:
+        """Whether a model declares other sizes, or no rank."""
+        new = self.subgraphs.new.subgraph.inputs
+        stated = {name: value for name, value in new.items() if name in self.fed and value.shape is not None}
+        return has_guesses(self.fed, shapes) or has_guesses(stated, shapes)
+
+    @staticmethod
+    def _is_equal(found: Found) -> bool:
+        return isinstance(found, Difference) and not fails(found)
 
     def _compare_recorded(self, recording: Recording, kind: int | None = None) -> None:
         """Compare the parts in the sizes of a recording, on numbers of all kinds or of one."""
@@ -126,31 +156,40 @@ class Replay:
         if shapes is None or shapes in self._tried or elements(shapes) > LARGEST_FEED:
             return
         self.subgraphs.recorded.update(recording.integers(self.values))
-        is_certain = recording.is_certain(self.values)
+        is_certain = recording.is_certain(self.values) and not has_guesses(self.fed, shapes)
         found = sampled(self.subgraphs, self.fed, shapes, guessed=not is_certain, kind=kind)
         self.subgraphs.recorded.clear()
-        self._note(shapes, found, is_certain=is_certain)
-        self._is_refused |= is_certain and isinstance(found, NotCompared)
+        self._note(shapes, found, is_certain=is_certain, guessed=not recording.are_declared)
+        self._is_refused |= recording.are_declared and isinstance(found, NotCompared) and not found.only_after
 
-    def _note(self, shapes: Shapes, found: Found, *, is_certain: bool) -> None:
+    def _note(self, shapes: Shapes, found: Found, *, is_certain: bool, guessed: bool) -> None:
         self._tried.append(shapes)
         if isinstance(found, NotCompared):
             self._obstacle = self._obstacle or found
+            self._runs_at_some |= guessed and found.only_after and found.why.code is Code.ASSUMED_SIZES
         elif not fails(found):
             self._equal = self._equal or found
             self.certain += is_certain
         elif is_certain:
             self._fault = found if self._equal is None else found._replace(by_size=True)
-        else:
+        elif guessed:
             self._guessed_fault = self._guessed_fault or found
+        else:
+            self._open_fault = self._open_fault or found
 
     def _outcome(self) -> Found:
         if self._fault is not None:
             return self._fault
-        if self._guessed_fault is None:
+        fault = self._open_fault or self._guessed_fault
+        if (
+            self._runs_at_some
+            and self._equal is not None
+            and not self.certain
+            and any(value.shape is None for value in self.fed.values())
+        ):
+            return NotCompared(_AT_SOME)
+        if fault is None or (self.certain and self._open_fault is None and self._equal is not None):
             return self._equal or self._obstacle or NotCompared(TOO_LARGE if self._tried else _UNKNOWN)
-        if self.certain and is_static(self.fed.values()) and self._equal is not None:
-            return self._equal  # the rewrite relies on declared sizes
         if self._equal is not None:
             return NotCompared(_AT_SOME)
-        return NotCompared(_NOT_RUN) if self._is_refused else self._guessed_fault
+        return NotCompared(_NOT_RUN) if self._is_refused and self._open_fault is None else fault

@@ -7,7 +7,7 @@ them has to be confirmed in recorded sizes (`inputs.recording`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -31,6 +31,9 @@ _FEW_ROWS = 2
 """Where each takes long."""
 
 _FREE_BATCH = "batch"
+
+_RANKS = (4, 3, 2, 1, 5)
+"""Of inputs whose rank is unknown."""
 
 _MANY = 1 << 16
 """Elements of activations beyond which axis 1 is opened where channels are the last."""
@@ -61,16 +64,27 @@ class SmallSizes(NamedTuple):
 
 def small_sizes(
     inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], added: Sequence[ir.Node] = ()
-) -> SmallSizes | None:
-    """Return small sizes for a part; None if the rank of an input is unknown, or all sizes are large.
+) -> Iterator[SmallSizes]:
+    """Yield small sizes for a part: one choice, or one for each usual rank if that of an input is unknown.
 
     What is ``added`` to its nodes by a rewrite may differ at other sizes as well. What makes a constant behaves alike
     at all sizes.
     """
     nodes, added = ([node for node in each if constant_of(node.output(0)) is None] for each in (nodes, added))
-    full = {name: [dim or None for dim in value.shape] for name, value in inputs.items() if value.shape is not None}
-    if len(full) < len(inputs):
-        return None
+    known = {name: [dim or None for dim in value.shape] for name, value in inputs.items() if value.shape is not None}
+    ranks = dict.fromkeys([*sorted(map(len, known.values()), reverse=True), *_RANKS])
+    tried: list[Shapes] = []
+    for rank in ranks if len(known) < len(inputs) else (0,):
+        like: Known = next((shape for shape in known.values() if len(shape) == rank), [None] * rank)
+        found = _of_shapes(inputs, nodes, added, {name: known.get(name, like) for name in inputs})
+        if found is not None and found.shapes not in tried:
+            tried.append(found.shapes)
+            yield found
+
+
+def _of_shapes(
+    inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], added: Sequence[ir.Node], full: Mapping[str, Known]
+) -> SmallSizes | None:
     both = [*nodes, *added]
     usual = _usual_rows(full, ROWS if branches_by_features(both) else BATCH)
     reach, is_large = reach_of(nodes), any(map(_makes_large, nodes))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 
 from bnfold import ir, reference
@@ -81,7 +81,7 @@ class SubgraphVerifier:
         self.request = replace(request, after=after)
         for model in (before, after):
             model.infer_shapes()
-            learn_shapes(model)
+        learn_shapes(before)
         self._graphs = [{graph.path: graph for graph in model.graphs()} for model in (before, after)]
         self._clock = request.clock
         self._recordings = Recordings(self.request)
@@ -189,19 +189,24 @@ class SubgraphVerifier:
         fed = {**new.inputs, **old.inputs}
         coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
         self._coverage = coverage if self._coverage is None else self._coverage
-        first, second = (runnable(side, side.stored) for side in (old, new))
+        sides = [runnable(side, side.stored) for side in (old, new)]
         samples, moves = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1, only_moves(old, new)
         seed, factors = self.request.checks.seed, {} if wider is None else wider.factors
         reacts = self._compared_in_full.get(key) is not None and not can_stand_in((old, new))
         common = coverage, self._draws, self._evaluate, seed, factors, samples, moves
-        subgraphs = SubgraphPair(cut, first, second, *common, is_known_to_react=reacts, runs=self._runs)
+        subgraphs = SubgraphPair(cut, *sides, *common, is_known_to_react=reacts, runs=self._runs)
         known = kinds_of(old.nodes).keys()
-        small = small_sizes(fed, old.nodes, [node for node in new.nodes if not kinds_of([node]).keys() <= known])
-        if wider is None and (inside := self._found_inside_first(subgraphs, fed, small, hidden)) is not None:
+        small = partial(
+            small_sizes, fed, old.nodes, [node for node in new.nodes if not kinds_of([node]).keys() <= known]
+        )
+        if (
+            wider is None
+            and (inside := self._found_inside_first(subgraphs, fed, next(small(), None), hidden)) is not None
+        ):
             return inside
         agree_inside = cache(lambda: wider is None and self._agree_inside(subgraphs, hidden))
         replay = Replay(subgraphs, fed, self._originals(cut, fed), lambda: coverage.is_over or agree_inside())
-        outcome = replay.run(small, self._recordings)
+        outcome = replay.run(small(), self._recordings)
         coverage.close(replay.certain, is_static=is_static(fed.values()))
         passes = isinstance(outcome, Difference) and not fails(outcome)
         if passes and (doubt := self._at_zeros(subgraphs, fed)):
