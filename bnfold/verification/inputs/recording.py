@@ -72,6 +72,7 @@ class Recordings:
 
     def __init__(self, request: Request) -> None:
         self._request, self._model = request, request.before
+        self._declared = {value.name: value.shape for value in request.before.required_inputs()}
         self._rewritten = {graph.path: graph for graph in request.after.graphs()}
         (self._kept,) = tee(chain(self._record_usual(), self._record_others()), 1)
 
@@ -98,7 +99,7 @@ class Recordings:
             return
         model = original_in_one_form(self._request)
         changed = size_changes(self._request.before, self._request.after)
-        inferred = inferred_sizes({value.name: value.shape for value in self._model.required_inputs()}, known)
+        inferred = inferred_sizes({**self._declared, **self._request.checks.inputs}, known)
         for group in further_choices(model, known, main, inferred, changed, turns_for(model)):
             if (choice := next(group, None)) is not None:
                 yield from self._recorded(choice.shapes, known, are_declared=True)

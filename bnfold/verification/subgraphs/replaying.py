@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from itertools import cycle
 
 from bnfold import ir
+from bnfold.ir.shapes.unification import Known
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.inputs.bounds import kinds_of
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS
 from bnfold.verification.inputs.recording import Recording, Recordings
-from bnfold.verification.inputs.shapes import is_static
 from bnfold.verification.inputs.sized import fitted
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.runnable import LARGEST_HELD, takes_long
@@ -25,8 +25,8 @@ from bnfold.verification.subgraphs.small_sizes import (
     LARGEST_FEED,
     Shapes,
     SmallSizes,
+    contradict,
     elements,
-    has_guesses,
     may_be_fed_at,
 )
 from bnfold.verification.subgraphs.trials import TOO_LARGE, Found, NotCompared, fails
@@ -40,6 +40,9 @@ _LITTLE_TIME = 0.1
 
 _MANY = 1 << 16
 """Elements of activations beyond which it is asked first whether they fit together."""
+
+_NUMBERS = (Code.DIFFERS, Code.NOT_EQUAL)
+"""Differences of numbers, not of shapes, which sizes that occur in no run may cause."""
 
 _AT_SOME = Why(
     Code.SOME_SIZES, "it is equivalent for some input shapes only, and the model does not declare which it gets"
@@ -59,6 +62,8 @@ class Replay:
     fed: Mapping[str, ir.Value]
     values: Mapping[str, ir.Value]
     is_settled: Callable[[], bool]
+    declared: Mapping[str, Known | None]
+    """The shapes of the values in the original; consumers may suggest more, and take other sizes as well."""
     certain: int = 0
     """At how many sizes that callers may feed the results were equal."""
     _equal: Difference | None = None
@@ -96,7 +101,7 @@ class Replay:
         shapes = {
             name: tuple(dim for dim in value.shape or () if isinstance(dim, int)) for name, value in self.fed.items()
         }
-        if is_static(self.fed.values()) and shapes not in self._tried and may_be_fed_at(shapes):
+        if self._is_static and shapes not in self._tried and may_be_fed_at(shapes):
             self._note(shapes, sampled(self.subgraphs, self.fed, shapes, guessed=False), is_certain=True, guessed=False)
 
     def _needs_more(self) -> bool:
@@ -109,10 +114,11 @@ class Replay:
         return self._equal is None or not self.is_settled() or self._depends_on_sizes()
 
     def _depends_on_sizes(self) -> bool:
-        """Whether operators that depend on sizes differ, or there is a guess to confirm."""
+        """Whether there is a guess to confirm, or operators that depend on open sizes of the model's inputs differ."""
+        if self._open_fault is not None or self._guessed_fault is not None:
+            return not self.certain
         old, new = (kinds_of(side.subgraph.nodes) for side in (self.subgraphs.old, self.subgraphs.new))
-        is_doubtful = self._open_fault is not None or self._guessed_fault is not None
-        return (is_doubtful and not self.certain) or (old != new and not is_static(self.fed.values()))
+        return old != new and not self._is_static and any(map(_is_fed_by_callers, self.values.values()))
 
     def _compare_small(self, small: SmallSizes) -> None:
         model = self.subgraphs.old.subgraph.model
@@ -122,8 +128,8 @@ class Replay:
         work = self.subgraphs.coverage.work
         begin = work.seconds
         found = sampled(self.subgraphs, self.fed, small.shapes, guessed=guessed)
-        are_inputs = all(value.is_input and value.graph.parent is None for value in self.fed.values())
-        is_certain = not guessed and (are_inputs or is_static(self.fed.values()))
+        are_inputs = all(map(_is_fed_by_callers, self.fed.values()))
+        is_certain = not guessed and (are_inputs or self._is_static)
         self._note(small.shapes, found, is_certain=is_certain, guessed=guessed)
         others = small.quick if small.quick and work.seconds - begin > _LITTLE_TIME else small.others
         kinds = cycle(_VARYING if self.subgraphs.samples > 1 else (0,))
@@ -138,13 +144,27 @@ class Replay:
                 self._note(shapes, latest, is_certain=is_certain, guessed=guessed)
             if not self._is_equal(latest) and self._is_equal(found):
                 self._equal = None  # at the first sizes by chance, or these cannot occur
-                break
+                return
+        for shapes in small.deciding if self._equal is not None and self.subgraphs.coverage.uncovered else ():
+            latest = sampled(self.subgraphs, self.fed, shapes, guessed=True)
+            self._note(shapes, latest, is_certain=are_inputs, guessed=guessed)
+
+    @property
+    def _is_static(self) -> bool:
+        """Whether all sizes are declared; 0 is what exporters write for an open one."""
+        return all(
+            shape is not None and all(isinstance(dim, int) and dim for dim in shape) for shape in self.declared.values()
+        )
+
+    @property
+    def _lacks_rank(self) -> bool:
+        return any(value.shape is None for value in self.fed.values())
 
     def _is_guess(self, shapes: Shapes) -> bool:
-        """Whether a model declares other sizes, or no rank."""
-        new = self.subgraphs.new.subgraph.inputs
-        stated = {name: value for name, value in new.items() if name in self.fed and value.shape is not None}
-        return has_guesses(self.fed, shapes) or has_guesses(stated, shapes)
+        """Whether a model declares other sizes, or the original no rank."""
+        new = {name: it.shape for name, it in self.subgraphs.new.subgraph.inputs.items() if name in self.fed}
+        own = {name: value.shape for name, value in self.fed.items()}
+        return self._lacks_rank or contradict(own, shapes) or contradict(new, shapes)
 
     @staticmethod
     def _is_equal(found: Found) -> bool:
@@ -156,7 +176,7 @@ class Replay:
         if shapes is None or shapes in self._tried or elements(shapes) > LARGEST_FEED:
             return
         self.subgraphs.recorded.update(recording.integers(self.values))
-        is_certain = recording.is_certain(self.values) and not has_guesses(self.fed, shapes)
+        is_certain = recording.is_certain(self.values) and not contradict(self.declared, shapes)
         found = sampled(self.subgraphs, self.fed, shapes, guessed=not is_certain, kind=kind)
         self.subgraphs.recorded.clear()
         self._note(shapes, found, is_certain=is_certain, guessed=not recording.are_declared)
@@ -170,7 +190,7 @@ class Replay:
         elif not fails(found):
             self._equal = self._equal or found
             self.certain += is_certain
-        elif is_certain:
+        elif is_certain or (not guessed and found.code in _NUMBERS):
             self._fault = found if self._equal is None else found._replace(by_size=True)
         elif guessed:
             self._guessed_fault = self._guessed_fault or found
@@ -193,3 +213,7 @@ class Replay:
         if self._equal is not None:
             return NotCompared(_AT_SOME)
         return NotCompared(_NOT_RUN) if self._is_refused and self._open_fault is None else fault
+
+
+def _is_fed_by_callers(value: ir.Value) -> bool:
+    return value.is_input and value.graph.parent is None

@@ -16,12 +16,18 @@ from onnx import TensorProto
 from bnfold import ir
 from bnfold.ir.shapes.rules import Dim
 from bnfold.ir.shapes.unification import Dims, Known
-from bnfold.ir.traits import BROADCASTING, KEEPS_SHAPE, RESHAPING, WINDOWED
+from bnfold.ir.traits import BROADCASTING, COMPARING, KEEPS_SHAPE, RESHAPING, WINDOWED
 from bnfold.verification.changes.extract import constant_of
-from bnfold.verification.inputs.bounds import BEYOND, depend_on_sizes, largest_bound
+from bnfold.verification.inputs.bounds import (
+    BEYOND,
+    chooses_by_sizes,
+    depend_on_sizes,
+    follow_from_sizes,
+    largest_bound,
+)
 from bnfold.verification.inputs.domains import ShapeOf
 from bnfold.verification.inputs.learned import ROWS, branches_by_features
-from bnfold.verification.inputs.shapes import elements
+from bnfold.verification.inputs.shapes import elements, open_places
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -60,6 +66,8 @@ class SmallSizes(NamedTuple):
     shapes: Shapes
     others: tuple[Shapes, ...] = ()
     quick: tuple[Shapes, ...] = ()
+    deciding: tuple[Shapes, ...] = ()
+    """Single elements, and one axis empty, if comparing a size decides what is computed."""
 
 
 def small_sizes(
@@ -90,6 +98,7 @@ def _of_shapes(
     reach, is_large = reach_of(nodes), any(map(_makes_large, nodes))
     rows = _FEW_ROWS if is_large else usual
     further: list[dict[str, int]] = [{"batch": 1}] if is_large else []
+    further += [{"least": largest_bound(both) + 1}, {"least": 2}] if any(map(chooses_by_sizes, both)) else []
     further += [{"more": 1}] if not is_large and (has_strides(both) or _reads_places(both)) else []
     still = [node for node in both if not node.has_trait(WINDOWED)]  # no window slides along the batch
     beyond, many = _behind(largest_bound(both)), _behind(largest_bound(still))
@@ -106,7 +115,23 @@ def _of_shapes(
     single = concrete(inferred, max(3 + reach, beyond), more=1, batch=1)
     quick = (single,) if further and elements(single) <= LARGEST_OTHER else ()
     small_others = tuple(other for other in distinct if elements(other) <= LARGEST_OTHER)
-    return SmallSizes(shapes, small_others, quick) if may_be_fed_at(shapes) else None
+    deciding = tuple(_deciding(full, shapes)) if any(map(_compares_sizes, both)) else ()
+    return SmallSizes(shapes, small_others, quick, deciding) if may_be_fed_at(shapes) else None
+
+
+def _deciding(full: Mapping[str, Known], usual: Shapes) -> Iterator[Shapes]:
+    """Yield shapes of single elements, and with one axis empty; sizes that are declared stay as they are."""
+    places = open_places(full)
+    for emptied, size in (([place for same in places for place in same], 1), *((same, 0) for same in places)):
+        yield {
+            name: tuple(size if (name, axis) in emptied else dim for axis, dim in enumerate(shape))
+            for name, shape in usual.items()
+        }
+
+
+def _compares_sizes(node: ir.Node) -> bool:
+    made = node.output(0)
+    return node.has_trait(COMPARING) and made is not None and follow_from_sizes([made])
 
 
 def needs_other_sizes(nodes: Sequence[ir.Node]) -> bool:
@@ -129,15 +154,10 @@ def may_be_fed_at(shapes: Shapes) -> bool:
     return elements(shapes) <= LARGEST_FEED
 
 
-def has_guesses(inputs: Mapping[str, ir.Value], shapes: Shapes) -> bool:
-    """Whether the rank of an input is unknown, or a size is not the declared one."""
-    return any(
-        value.shape is None
-        or any(
-            isinstance(dim, int) and dim and dim != size for dim, size in zip(value.shape, shapes[name], strict=True)
-        )
-        for name, value in inputs.items()
-    )
+def contradict(declared: Mapping[str, Known | None], shapes: Shapes) -> bool:
+    """Whether a size is not the declared one."""
+    pairs = (pair for name, known in declared.items() for pair in zip(known or (), shapes[name], strict=False))
+    return any(isinstance(dim, int) and dim and dim != size for dim, size in pairs)
 
 
 def fed_shapes(shapes: Shapes) -> ShapeOf:

@@ -81,10 +81,12 @@ class SubgraphVerifier:
         self.request = replace(request, after=after)
         for model in (before, after):
             model.infer_shapes()
+        self._declared = {value: value.shape for graph in before.graphs() for value in graph.values.values()}
+        """Shapes as declared or inferred in the original."""
+        self._recordings = Recordings(self.request)
         learn_shapes(before)
         self._graphs = [{graph.path: graph for graph in model.graphs()} for model in (before, after)]
         self._clock = request.clock
-        self._recordings = Recordings(self.request)
         self._rows: dict[tuple[ir.Cut, frozenset[str]], Evidence] = {}
         self.further: dict[tuple[ir.Cut, ...], list[ir.Cut]] = {}
         """Changes outside some cuts, which are looked for once."""
@@ -189,12 +191,12 @@ class SubgraphVerifier:
         fed = {**new.inputs, **old.inputs}
         coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
         self._coverage = coverage if self._coverage is None else self._coverage
-        sides = [runnable(side, side.stored) for side in (old, new)]
+        first, second = (runnable(side, side.stored) for side in (old, new))
         samples, moves = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1, only_moves(old, new)
         seed, factors = self.request.checks.seed, {} if wider is None else wider.factors
         reacts = self._compared_in_full.get(key) is not None and not can_stand_in((old, new))
         common = coverage, self._draws, self._evaluate, seed, factors, samples, moves
-        subgraphs = SubgraphPair(cut, *sides, *common, is_known_to_react=reacts, runs=self._runs)
+        subgraphs = SubgraphPair(cut, first, second, *common, is_known_to_react=reacts, runs=self._runs)
         known = kinds_of(old.nodes).keys()
         small = partial(
             small_sizes, fed, old.nodes, [node for node in new.nodes if not kinds_of([node]).keys() <= known]
@@ -205,7 +207,9 @@ class SubgraphVerifier:
         ):
             return inside
         agree_inside = cache(lambda: wider is None and self._agree_inside(subgraphs, hidden))
-        replay = Replay(subgraphs, fed, self._originals(cut, fed), lambda: coverage.is_over or agree_inside())
+        values = self._originals(cut, fed)
+        declared = {name: self._declared.get(values[name]) for name in fed}
+        replay = Replay(subgraphs, fed, values, lambda: coverage.is_over or agree_inside(), declared)
         outcome = replay.run(small(), self._recordings)
         coverage.close(replay.certain, is_static=is_static(fed.values()))
         passes = isinstance(outcome, Difference) and not fails(outcome)
