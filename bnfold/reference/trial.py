@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -71,7 +72,7 @@ class Trace(NamedTuple):
 
     first: Mapping[ir.Value, Datum]
     last: Mapping[ir.Value, Datum]
-    assumed: Collection[ir.Value]
+    assumed: AbstractSet[ir.Value]
     refusal: Refusal | None = None
     """The first node that did not take the sizes."""
 

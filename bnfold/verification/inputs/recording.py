@@ -6,6 +6,7 @@ a recording costs about as much as inferring shapes, whatever the sizes are. Bod
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from copy import copy
 from functools import partial
@@ -74,7 +75,7 @@ class Recordings:
         self._request, self._model = request, request.before
         self._declared = {value.name: value.shape for value in request.before.required_inputs()}
         self._rewritten = {graph.path: graph for graph in request.after.graphs()}
-        (self._kept,) = tee(chain(self._record_usual(), self._record_others()), 1)
+        (self._kept,) = tee(chain(self._record_usual(), islice(self._record_others(), _MOST_OTHERS)), 1)
 
     def __iter__(self) -> Iterator[Recording]:
         """Yield the usual recordings, and those at other sizes, at which operators on sizes differ."""
@@ -86,6 +87,12 @@ class Recordings:
         except (BadInput, Unsupported):
             yield from self._without_some_inputs()
             return
+        given = self._request.checks.inputs
+        opened = {name: shape if name in given else _opened(shape) for name, shape in known.items()}
+        if opened != known:
+            sizing, *_ = sizings(self._model.nodes())
+            shapes = {name: sizing.concrete(shape) for name, shape in opened.items()}
+            yield from self._recorded(shapes, opened, are_declared=False)
         for choice in islice(choices, _MOST_CHOICES):
             yield from self._recorded(choice.shapes, known, are_declared=True)
 
@@ -149,3 +156,21 @@ class Recordings:
 
 _MOST_CHOICES = 3
 """Of sizes of the model's inputs, until the original runs."""
+
+_MOST_OTHERS = 8
+"""Recordings at other sizes."""
+
+_LARGE = 128
+"""Sides of images that are longer are recorded shorter first, although they are declared; so are batches of several."""
+
+
+def _opened(shape: Known) -> Known:
+    """Return the shape with a batch of several images and their long sides as dynamic sizes.
+
+    Equal sides stay equal.
+    """
+    most = (1, math.inf, *[_LARGE] * len(shape))
+    return [
+        f"{dim}" if len(shape) > 3 and isinstance(dim, int) and dim > limit else dim
+        for dim, limit in zip(shape, most, strict=False)
+    ]

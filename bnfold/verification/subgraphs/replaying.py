@@ -17,6 +17,7 @@ from bnfold.verification.codes import Code
 from bnfold.verification.inputs.bounds import kinds_of
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS
 from bnfold.verification.inputs.recording import Recording, Recordings
+from bnfold.verification.inputs.shapes import elements
 from bnfold.verification.inputs.sized import fitted
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.runnable import LARGEST_HELD, takes_long
@@ -26,7 +27,6 @@ from bnfold.verification.subgraphs.small_sizes import (
     Shapes,
     SmallSizes,
     contradict,
-    elements,
     may_be_fed_at,
 )
 from bnfold.verification.subgraphs.trials import TOO_LARGE, Found, NotCompared, fails
