@@ -9,6 +9,7 @@
     verify(before, after)       compare two models numerically; true if they are equivalent
     diff(before, after)         compare two models node by node
     run(source, output, [...])  run an external tool, and keep its output only if it is equivalent
+    optimize_folder, inspect_folder, verify_folders, run_folder     the same for every model of a folder
     passes, pytorch             the same as onnx_ir passes, and for torch.onnx.export
 
 What this module names is imported on first use, so that the command line starts at once.
@@ -25,6 +26,8 @@ from bnfold.errors import BnfoldError
 if TYPE_CHECKING:
     from bnfold import passes, pytorch
     from bnfold.api import convert, decompose, diff, fold, inspect, optimize, run, upgrade, verify
+    from bnfold.batch.functions import FolderResult, inspect_folder, optimize_folder, run_folder, verify_folders
+    from bnfold.batch.worker import FileResult
     from bnfold.pipeline.outcome import Outcome
     from bnfold.report.events import Report
     from bnfold.settings import Options, Policy, VerifyOptions
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BnfoldError",
+    "FileResult",
+    "FolderResult",
     "Options",
     "Outcome",
     "Policy",
@@ -44,16 +49,24 @@ __all__ = [
     "errors",
     "fold",
     "inspect",
+    "inspect_folder",
     "optimize",
+    "optimize_folder",
     "passes",
     "pytorch",
     "run",
+    "run_folder",
     "upgrade",
     "verify",
+    "verify_folders",
 ]
 
 
 _PLACES = {
+    **dict.fromkeys(
+        ("FolderResult", "inspect_folder", "optimize_folder", "run_folder", "verify_folders"), "bnfold.batch.functions"
+    ),
+    "FileResult": "bnfold.batch.worker",
     "VerifyOptions": "bnfold.settings",
     "Options": "bnfold.settings",
     "Outcome": "bnfold.pipeline.outcome",

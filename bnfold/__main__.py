@@ -5,9 +5,12 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import signal
 import threading
+from typing import Any
 
 from bnfold.cli import streams
+from bnfold.errors import EXIT_INTERRUPTED, EXIT_TERMINATED
 
 MOST_UNSEEN = 2_000_000
 """Objects to be made before anybody looks for garbage among them.
@@ -21,17 +24,31 @@ def run() -> None:
     streams.fill_closed()
     streams.escape_unencodable()
     gc.set_threshold(MOST_UNSEEN)
+    signal.signal(signal.SIGTERM, _terminate)
     try:
-        from bnfold.cli.commands import main
+        try:
+            from bnfold.cli.commands import main
 
-        main()
-    except KeyboardInterrupt:  # before there is a command that catches it
-        from bnfold.cli.terminal import end_interrupted
+            main()
+        except KeyboardInterrupt:  # before there is a command that catches it
+            from bnfold.cli.terminal import end_interrupted
 
-        end_interrupted()
+            end_interrupted()
     except SystemExit as end:
+        if end.code == EXIT_INTERRUPTED and _TERMINATED:
+            end.code = EXIT_TERMINATED
         _end(end.code)
         raise
+
+
+_TERMINATED: list[int] = []
+
+
+def _terminate(number: int, _: Any) -> None:
+    """End as after Ctrl-C, so that nothing half-written is left; what cleans up is not interrupted again."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _TERMINATED.append(number)
+    raise KeyboardInterrupt
 
 
 def _end(code: object) -> None:

@@ -27,6 +27,8 @@ from typing import Any
 
 EXIT_INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
+EXIT_TERMINATED = 143
+"""The same after SIGTERM."""
 _MACHINE = {
     getattr(errno, name)
     for name in (

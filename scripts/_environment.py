@@ -47,5 +47,5 @@ def require_files(paths: Iterable[Path], *, sought: str, only: str = "") -> list
 
 if find_spec("onnx") is None:
     sys.exit(f"scripts/{NAME} needs what scripts/test installs; run .venv/bin/python scripts/{NAME}")
-require(*ALWAYS.get(NAME, "").split())
+require(*ALWAYS.get(Path(NAME).stem, "").split())
 sys.path.insert(0, str(ROOT))

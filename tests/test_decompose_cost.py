@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from tests.conftest import MODELS, ROOT
 
-SCRIPT = ROOT / "scripts" / "decompose_cost"
+SCRIPT = ROOT / "scripts" / "decompose_cost.py"
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

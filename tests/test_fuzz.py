@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from _fuzz import (
+from fuzz import (
     builder,
     bytes_,
     case,
@@ -29,8 +29,8 @@ from _fuzz import (
     verifying,
     watch,
 )
-from _fuzz.campaign import Campaign, Totals
-from _fuzz.case import Case, Outcome
+from fuzz.campaign import Campaign, Totals
+from fuzz.case import Case, Outcome
 from onnx import TensorProto, helper, numpy_helper
 
 from bnfold import ir, verification
@@ -119,10 +119,10 @@ def ending(action: str) -> Case:
 )
 def test_what_ends_a_worker_is_found_and_survived(action: str, found: str, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
-        "import signal, sys\nif '_fuzz.worker' in sys.orig_argv:\n"
+        "import signal, sys\nif 'fuzz.worker' in sys.orig_argv:\n"
         "    timer = signal.setitimer\n"
         "    signal.setitimer = lambda which, seconds: timer(which, min(seconds, 3))\n"
-        "    from _fuzz import modes, case, watch\n"
+        "    from fuzz import modes, case, watch\n"
         "    def judge(case_, folder):\n"
         "        try:\n"
         "            exec(case_.settings.get('action', 'pass'))\n"

@@ -9,9 +9,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from _fuzz import condition, distance, draw, far, faults, fills, leftovers, near_misses, sabotage, sequences, showing
-from _fuzz.builder import Builder, Drawn
-from _fuzz.operators import Draw
+from fuzz import condition, distance, draw, far, faults, fills, leftovers, near_misses, sabotage, sequences, showing
+from fuzz.builder import Builder, Drawn
+from fuzz.operators import Draw
 from onnx import TensorProto, numpy_helper
 
 import bnfold

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from _fuzz import (
+from fuzz import (
     builder,
     case,
     delivered,
@@ -25,7 +25,7 @@ from _fuzz import (
     within,
     zeros,
 )
-from _fuzz.case import Case
+from fuzz.case import Case
 from onnx import TensorProto, helper, numpy_helper
 
 import bnfold

@@ -10,9 +10,9 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from _fuzz import detours, distance, downward, draw, faults, forms, functions, legacy, narrow, rewriting, upgrades
-from _fuzz import verifying as verify_mode
-from _fuzz.case import Case
+from fuzz import detours, distance, downward, draw, faults, forms, functions, legacy, narrow, rewriting, upgrades
+from fuzz import verifying as verify_mode
+from fuzz.case import Case
 from onnx import TensorProto
 
 from bnfold import ir, reference

@@ -1,4 +1,4 @@
-"""scripts/kill_test, a little of it: thousands of kills are for an evening, see docs/verification.md."""
+"""scripts/kill_test.py, a little of it: thousands of kills are for an evening, see docs/verification.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.machine import unmeasured
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="needs signals")
 def test_killed_at_random_moments() -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "kill_test"), "--count", "4", "--layers", "3"]
+    command = [sys.executable, str(ROOT / "scripts" / "kill_test.py"), "--count", "4", "--layers", "3"]
     command += ["--kind", "replacing", "--kind", "in place", "--external", "1"]
     process = subprocess.run(command, capture_output=True, text=True, check=False, env=unmeasured())
     assert process.returncode == 0, process.stdout + process.stderr

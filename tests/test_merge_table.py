@@ -9,7 +9,7 @@ from tests.conftest import ROOT
 
 
 def test_the_table() -> None:
-    script = ROOT / "scripts" / "merge_table"
+    script = ROOT / "scripts" / "merge_table.py"
     command = [sys.executable, str(script), "--rounds", "1", "--size", "32"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bnfold.cli.commands import main
-from bnfold.cli.group import EXAMPLES, GROUPS, RARE
+from bnfold.cli.group import EXAMPLES, GROUPS
 from bnfold.cli.habits import COUNTERPARTS
+from bnfold.cli.needs import COMMON, NEEDS
 from tests.conftest import MODELS
 
 
@@ -64,7 +65,7 @@ def files(folder: Path) -> dict[str, bytes]:
         ("many notes.txt", 2, "notes.txt: is a file, but 1 models need a folder"),
         ("notes.txt out.onnx", 1, "notes.txt: not an ONNX model: a text file"),
         ("inspect notes.txt", 1, "not an ONNX model: a text file"),
-        ("verify model.onnx many", 1, "many: is a directory"),
+        ("verify many model.onnx", 2, "model.onnx: is a file, and many is compared with a folder; name a folder"),
         # one file by two names
         (
             "model.onnx out.onnx --report link.json",
@@ -218,16 +219,53 @@ def test_help_has_examples_that_fit_a_line(command: str) -> None:
     assert not command or len(shown.partition("Examples:\n")[0].splitlines()) < 14  # on the first screen
 
 
-def test_every_option_is_in_a_group_of_the_help() -> None:
+def test_every_option_is_in_a_group_of_the_long_help() -> None:
+    grouped = {name for names in GROUPS.values() for name in names}
+    assert grouped >= COMMON
     for name, command in main.commands.items():
-        shown = CliRunner().invoke(main, [name, "--help"]).stdout
+        short = CliRunner().invoke(main, [name, "--help"]).stdout
+        is_all_shown = "--help-all" not in short
+        shown = short if is_all_shown else CliRunner().invoke(main, [name, "--help-all"]).stdout
         listed = [option for option in command.params if isinstance(option, click.Option)]
-        assert {option.name for option in listed} <= {name for names in (*GROUPS.values(), RARE) for name in names}, (
-            name
-        )
-        last = shown.rpartition("Options:\n")[2].partition("\n\n")[0]
-        assert last.split() == ["-h,", "--help", "Show", "this", "message", "and", "exit."]
-        assert all(any(flag in shown for flag in option.opts) for option in listed), name
+        assert {option.name for option in listed if option.expose_value} <= grouped, name
+        assert all(any(f"{flag} " in shown or f"{flag}," in shown for flag in option.opts) for option in listed), name
+        assert "help(" not in shown, "nobody is sent elsewhere"
+        rare = [option for option in listed if option.name in grouped - COMMON]
+        assert bool(rare) != is_all_shown, name
+        assert not rare or f"{len(rare)} more options: " in short
+        for option in rare:
+            assert f"  {option.opts[-1]} " not in short, name
+
+
+def test_the_long_help_of_all_commands_has_every_option() -> None:
+    shown = run("--help-all").stdout
+    for name, command in main.commands.items():
+        assert f"bnfold {name} " in shown or f"main {name} " in shown
+        assert all(option.opts[-1] in shown for option in command.params if isinstance(option, click.Option)), name
+
+
+def test_a_need_leads_to_a_command_that_has_the_option() -> None:
+    shown = run("--help").stdout
+    for need, line in NEEDS:
+        name, *words = line.partition(" -- ")[0].split()
+        flags = {flag for option in main.commands[name].params for flag in option.opts}
+        assert {word for word in words if word.startswith("-")} <= flags, line
+        assert f"{need} " in shown
+        assert f"bnfold {line}\n" in shown
+        assert all(len(row) <= 80 for row in shown.splitlines() if f"bnfold {line}" in row), line
+
+
+@pytest.mark.parametrize("line", [line for _, line in NEEDS if line.startswith(("optimize", "fold", "conv", "insp"))])
+def test_a_need_is_met_by_what_the_help_says(line: str) -> None:
+    if "onnxruntime" in line or "--latency" in line:
+        pytest.importorskip("onnxruntime")
+    told = {"OUT/": "out", "IN/": "many", "OUT": "out.onnx", "IN": "model.onnx", "NAME": "remove-identity"}
+    told["x=1,3,8,8"] = "x=1,3,7,9"
+    words = [told.get(word, word) for word in line.split()]
+    if not {"--verify", "--require-verified", "--explain", "inspect"} & {*words}:
+        words.append("--no-verify")
+    result = run(" ".join(words))
+    assert result.exit_code == (4 if "--assert-none" in line else 0), result.output
 
 
 @pytest.mark.parametrize("line", sorted({line for rows in EXAMPLES.values() for line, _ in rows}))

@@ -1,4 +1,4 @@
-"""The models of models/ are what scripts/make_models makes, and are what their page says."""
+"""The models of models/ are what scripts/make_models.py makes, and are what their page says."""
 
 from __future__ import annotations
 

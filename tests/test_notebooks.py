@@ -25,7 +25,7 @@ def test_there_are_three() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="paths with slashes")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_cells_show_what_the_file_says(path: Path) -> None:
-    """Errors and seconds may differ; run scripts/make_notebooks after a change that is meant."""
+    """Errors and seconds may differ; run scripts/make_notebooks.py after a change that is meant."""
     notebook = cells.read(path)
     assert cells.texts(cells.execute(copy.deepcopy(notebook), FOLDER)) == cells.texts(notebook)
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from bnfold.folding.ops import HANDLERS
-from bnfold.ir.traits import OF_ONNXRUNTIME
+from bnfold.ir.node import OF_ONNXRUNTIME
 from bnfold.report.advice.passing import ROWS
 from tests.conftest import ROOT
 from tests.verification.faults import rewrites
@@ -21,10 +21,10 @@ MOST = 3
 """Operators that a line of code may name together."""
 TABLES = (
     "folding/ops/",  # records
-    "ir/traits.py",
-    "ir/evaluators.py",  # functions by operator, as all of the following
-    "ir/deciding.py",
-    "ir/shapes/weights.py",
+    "analysis/traits.py",
+    "analysis/evaluators.py",  # functions by operator, as all of the following
+    "analysis/deciding.py",
+    "analysis/shapes/weights.py",
     "reference/",
     "semantics/",
     "converting/table.py",
@@ -32,9 +32,9 @@ TABLES = (
     "converting/adapters/",
     "converting/function_body.py",
     "simplifying/",
-    "ir/shapes/rules.py",
-    "ir/shapes/propagation.py",  # of onnx's own inference
-    "ir/shapes/arithmetic.py",
+    "analysis/shapes/rules.py",
+    "analysis/shapes/propagation.py",  # of onnx's own inference
+    "analysis/shapes/arithmetic.py",
     "verification/inputs/roles.py",  # what verification thinks of values is its own
     "verification/tolerance/discontinuities.py",
     "verification/inputs/bounds.py",
@@ -106,7 +106,7 @@ def described() -> set[str]:
 
 def drawn() -> set[str]:
     """The operators that fuzzing draws."""
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "scripts" / "_fuzz").glob("*.py")]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "scripts" / "fuzz").glob("*.py")]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 

@@ -16,6 +16,7 @@ import pytest
 
 import bnfold
 from bnfold import api, errors, passes
+from bnfold.batch import functions
 from tests.conftest import MODELS, ROOT
 
 FUNCTIONS = [name for name in bnfold.__all__ if inspect.isfunction(getattr(bnfold, name))]
@@ -69,14 +70,18 @@ def test_examples_of_docstrings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     shutil.copy(MODELS / "resnet_opset6.onnx", "model.onnx")
     bnfold.optimize("model.onnx", "out.onnx", verify=bnfold.VerifyOptions(depth="none"))
-    tests = [test for test in doctest.DocTestFinder().find(api) if test.examples]
+    for folder, name in (("models", "model.onnx"), ("out", "out.onnx")):
+        Path(folder).mkdir()
+        shutil.copy(name, f"{folder}/model.onnx")
+    modules = api, functions
+    tests = [test for module in modules for test in doctest.DocTestFinder().find(module) if test.examples]
     assert len(tests) >= len(FUNCTIONS)
-    assert doctest.testmod(api).failed == 0
+    assert [doctest.testmod(module).failed for module in modules] == [0, 0]
 
 
 def test_the_reference_is_made_without_a_warning_and_has_every_name(tmp_path: Path) -> None:
     pytest.importorskip("pdoc")
-    script = [sys.executable, str(ROOT / "scripts" / "docs"), "--out", str(tmp_path)]
+    script = [sys.executable, str(ROOT / "scripts" / "docs.py"), "--out", str(tmp_path)]
     done = subprocess.run(script, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "bnfold.html").read_text(encoding="utf-8")

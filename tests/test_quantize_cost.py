@@ -59,7 +59,7 @@ def test_weights_alone_lose_by_a_fold_only_per_tensor(model: onnx.ModelProto, da
 
 
 def test_the_table_has_every_way() -> None:
-    script = [sys.executable, str(ROOT / "scripts" / "quantize_cost"), "--networks", "1", "--decades", "0", "2"]
+    script = [sys.executable, str(ROOT / "scripts" / "quantize_cost.py"), "--networks", "1", "--decades", "0", "2"]
     done = subprocess.run(script, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = done.stdout.splitlines()

@@ -22,11 +22,11 @@ from _models import catalogue
 from tests.conftest import ROOT, TAKES_MINUTES
 from tests.machine import unmeasured
 
-# scripts/clients_table runs itself by the Python of other programs.
+# scripts/clients_table.py runs itself by the Python of other programs.
 PYTHON_SCRIPTS = sorted(
     path.name
     for path in (ROOT / "scripts").iterdir()
-    if path.is_file() and path.read_bytes().startswith(b"#!/usr/bin/env python") and path.name != "clients_table"
+    if path.is_file() and path.read_bytes().startswith(b"#!/usr/bin/env python") and path.name != "clients_table.py"
 )
 EXTENDED_PRECISION = np.finfo(np.longdouble).nmant > np.finfo(np.float64).nmant
 
@@ -74,18 +74,18 @@ def without(package: str, folder: Path) -> str:
 @pytest.mark.parametrize(
     ("command", "package"),
     [
-        ("pattern_table", "onnxslim"),
-        ("corpus_table", "onnxoptimizer"),
-        ("simplify_table", "onnxsim"),
-        ("upgrade_table", "onnxscript"),
-        ("benchmark --quick", "onnxslim"),
-        ("quantize_cost", "onnxruntime"),
-        ("qdq_table", "onnxruntime"),
-        ("merge_table", "onnxruntime"),
-        ("decompose_cost", "onnxruntime"),
-        ("fault_table", "onnxruntime"),
-        ("clients_table --client OpenCV", "cv2"),
-        ("site_walk", "playwright"),
+        ("pattern_table.py", "onnxslim"),
+        ("corpus_table.py", "onnxoptimizer"),
+        ("simplify_table.py", "onnxsim"),
+        ("upgrade_table.py", "onnxscript"),
+        ("benchmark.py --quick", "onnxslim"),
+        ("quantize_cost.py", "onnxruntime"),
+        ("qdq_table.py", "onnxruntime"),
+        ("merge_table.py", "onnxruntime"),
+        ("decompose_cost.py", "onnxruntime"),
+        ("fault_table.py", "onnxruntime"),
+        ("clients_table.py --client OpenCV", "cv2"),
+        ("site_walk.py", "playwright"),
     ],
 )
 def test_a_tool_that_is_not_installed_is_named(command: str, package: str, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_tool_that_is_not_installed_is_named(command: str, package: str, tmp_p
 
 def test_a_tool_that_does_not_import_is_named_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "onnxslim.py").write_text("raise OSError('no such library')")
-    done = script("pattern_table", "--tool", "onnxslim", PYTHONPATH=str(tmp_path))
+    done = script("pattern_table.py", "--tool", "onnxslim", PYTHONPATH=str(tmp_path))
     assert done.returncode == 1
     assert "onnxslim (OSError: no such library)" in done.stderr
 
@@ -110,7 +110,7 @@ def test_a_tool_that_does_not_import_is_named_with_its_reason(tmp_path: Path) ->
     ("command", "message"),
     [
         ("corpus_table --tool onnxscript", "nothing to measure: found no network in {}/INDEX.tsv"),
-        ("simplify_table", "nothing to measure: found no network in {}/INDEX.tsv"),
+        ("simplify_table.py", "nothing to measure: found no network in {}/INDEX.tsv"),
         (
             "simplify_table --only other {}/gone.onnx",
             "nothing to measure: found no network in {}/INDEX.tsv, of those whose",
@@ -124,7 +124,7 @@ def test_a_tool_that_does_not_import_is_named_with_its_reason(tmp_path: Path) ->
         ("decompose_cost {}/gone.onnx {}/other.onnx", "missing: {}/gone.onnx and 1 more"),
         ("results_table {}", "nothing to measure: found no model in {}"),
         ("check_reasons {}", "nothing to measure: found no model in {}"),
-        ("clients_table --client onnxruntime {}", "nothing to measure: found no model in {}"),
+        ("clients_table.py --client onnxruntime {}", "nothing to measure: found no model in {}"),
     ],
 )
 def test_models_that_are_not_there_are_named(command: str, message: str, tmp_path: Path) -> None:
@@ -142,9 +142,9 @@ def test_models_that_are_not_there_are_named(command: str, message: str, tmp_pat
 
 def test_networks_that_an_index_lists_and_nobody_has_are_named(tmp_path: Path) -> None:
     (tmp_path / "INDEX.tsv").write_text("path\tkind\tbn\tbn_params\na.onnx\tnet\t2\tinit:8\n")
-    done = script("corpus_table", "--tool", "onnxscript", BNFOLD_CORPUS=str(tmp_path))
+    done = script("corpus_table.py", "--tool", "onnxscript", BNFOLD_CORPUS=str(tmp_path))
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"scripts/corpus_table: missing: {tmp_path / 'a.onnx'}\n"
+    assert done.stderr == f"scripts/corpus_table.py: missing: {tmp_path / 'a.onnx'}\n"
 
 
 def tool(code: str) -> tools.Tool:
@@ -252,7 +252,7 @@ def test_benchmark_quick(tmp_path: Path) -> None:
     ]
     out = tmp_path / "figures.json"
     done = script(
-        "benchmark", "--quick", "--rounds", "1", "--work", tmp_path, "--json", out, "--against", ROOT, *wanted
+        "benchmark.py", "--quick", "--rounds", "1", "--work", tmp_path, "--json", out, "--against", ROOT, *wanted
     )
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads(out.read_text())
@@ -274,7 +274,7 @@ def check_bnfold(case: dict[str, Any]) -> None:
 
 
 def test_make_models_full(tmp_path: Path) -> None:
-    done = script("make_models", "--full", tmp_path, "--only", "shufflenet")
+    done = script("make_models.py", "--full", tmp_path, "--only", "shufflenet")
     assert done.returncode == 0, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["shufflenet.onnx"]
 
@@ -338,7 +338,7 @@ def test_results_table_has_a_line_for_every_model_and_option(tmp_path: Path) -> 
         { c = Conv (x, w)  y = BatchNormalization (c, s, s, s, s) }"""
     onnx.save(onnx.parser.parse_model(text), tmp_path / "good.onnx")
     (tmp_path / "bad.onnx").write_bytes(b"no model")
-    first, second = script("results_table", tmp_path), script("results_table", tmp_path, "--verify", "local")
+    first, second = script("results_table.py", tmp_path), script("results_table.py", tmp_path, "--verify", "local")
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
     _, bad, _, good, wide = (line.split("\t") for line in first.stdout.splitlines())
     assert bad[0] == "bad.onnx"
@@ -353,7 +353,7 @@ def test_results_table_has_a_line_for_every_model_and_option(tmp_path: Path) -> 
 
 def test_race_has_a_line_for_every_network_and_the_distribution_at_the_end(tmp_path: Path) -> None:
     (tmp_path / "dense.onnx").write_bytes((ROOT / "models" / "dense.onnx").read_bytes())
-    done = script("race", tmp_path, "--tool", "default", "--tool", "no-verify")
+    done = script("race.py", tmp_path, "--tool", "default", "--tool", "no-verify")
     assert done.returncode == 0, done.stdout + done.stderr
     _, _, network, *ends = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines()]
     assert network[0] == "dense.onnx"
@@ -366,7 +366,7 @@ def test_race_has_a_line_for_every_network_and_the_distribution_at_the_end(tmp_p
         "**nodes of 1 networks**",
     ]
     (tmp_path / "dense.onnx").write_bytes(b"no model")
-    assert script("race", tmp_path, "--tool", "default").returncode == 1
+    assert script("race.py", tmp_path, "--tool", "default").returncode == 1
 
 
 def test_reasons_for_what_is_left_are_checked_on_the_result(tmp_path: Path) -> None:
@@ -375,7 +375,7 @@ def test_reasons_for_what_is_left_are_checked_on_the_result(tmp_path: Path) -> N
         <float[2,2,1,1] w = {1,2,3,4}, float[2] s = {2,3}>
         { n = BatchNormalization (x, s, s, s, s)  y = Conv <pads = [1,1,1,1]> (n, w) }"""
     onnx.save(onnx.parser.parse_model(text), tmp_path / "padded.onnx")
-    done = script("check_reasons", tmp_path)
+    done = script("check_reasons.py", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines() == [
         "no-gain: 1 hold, 0 do not, 0 with nothing to look up",

@@ -79,7 +79,7 @@ def test_reasons_can_be_counted() -> None:
 def test_the_script_prints_a_table(tmp_path: Path) -> None:
     save(tmp_path / "model.onnx", 6, "y = Add (x, x)")
     out = tmp_path / "results.json"
-    script = str(ROOT / "scripts" / "upgrade_table")
+    script = str(ROOT / "scripts" / "upgrade_table.py")
     options = ["--corpus", str(tmp_path), "--tool", "bnfold", "--only", str(tmp_path), "--json", str(out)]
     run = subprocess.run([sys.executable, script, *options], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

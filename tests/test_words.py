@@ -1,4 +1,4 @@
-"""Words of the package and of scripts/: none that are private, and a verb at the start of a function's docstring."""
+"""Words of the package and of scripts/: none that are private."""
 
 from __future__ import annotations
 
@@ -134,43 +134,3 @@ def test_the_word_check_sees_every_form(source: str) -> None:
 )
 def test_the_word_check_leaves_the_rest_alone(source: str) -> None:
     assert private(source) == []
-
-
-_VERBS = """
-    Add Allow Annotate Answer Append Apply Ask Average Become Break Bring Broadcast Build Call Cancel Cast Change
-    Check Choose Clip Close Combine Compare Complain Complete Compute Concatenate Convert Convolve Copy Count Cut
-    Damage Decide Declare Decline Decompose Dequantize Describe Do Draw Drop Edit Encode End Enter Equalize Escape
-    Evaluate Exit Expand Explain Export Feed Fetch Fill Find Finish Fix Flatten Fold Follow Forget Gather Give Go Guess
-    Hide Hold Import Index Infer Inline Insert Inspect Invert Judge Keep Lay Learn Leave Let Limit Link List Load Log
-    Look Lower Make Match Measure Mend Merge Move Multiply Name Normalise Note Open Optimise Pack Pad Parse Pass Perturb
-    Pick Place Plan Print Process Put Quantise Quantize Race Raise Read Recognise Record Reduce Refuse Register
-    Relabel Remove Rename Reorder Repair Repeat Replace Report Reshape Resize Respell Restore Retire Return Rewrite
-    Round Run Say Scale Scatter Schedule Search Serve Set Settle Share Shift Show Simplify Slice Sort Specialise Spell
-    Split Spread Start State Store Subtract Swap Take Tell Truncate Try Turn Upgrade Upsample Use Verify Wait Work
-    Write Yield
-"""
-VERBS = frozenset(re.findall(r"\w+", _VERBS))
-"""What the docstring of a function may begin with, beside "Whether": say what it does."""
-
-
-MODEL_TEXTS = {ROOT / "scripts" / "_models" / f"{name}.py" for name in ("networks", "scopes", "versions")}
-"""Modules whose docstrings describe the models, for models/README.md."""
-
-
-def test_docstrings_of_functions_begin_with_a_verb() -> None:
-    """Properties and dunders are named after what they are."""
-    other = []
-    for path in sources():
-        if path in MODEL_TEXTS:
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.FunctionDef) or node.name.startswith("__"):
-                continue
-            text, decorators = ast.get_docstring(node), {getattr(each, "id", "") for each in node.decorator_list}
-            if (
-                text
-                and not decorators & {"property", "cached_property"}
-                and text.split()[0].rstrip(",.;:") not in VERBS | {"Whether"}
-            ):
-                other.append(f"{path.relative_to(ROOT)}: {node.name}: {text.splitlines()[0]}")
-    assert other == []

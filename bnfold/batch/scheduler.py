@@ -8,13 +8,14 @@ from __future__ import annotations
 import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Executor, Future, as_completed
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from bnfold.batch import locations, up_to_date
+from bnfold.batch import locations, stopping, up_to_date
 from bnfold.batch.disk import OnDisk
 from bnfold.batch.locations import Place
 from bnfold.batch.walk import Walked
@@ -25,16 +26,33 @@ from bnfold.batch.worker import (
     Task,
     aliases,
     describe,
-    process_one,
     remaining,
     renamed,
     report,
+    timed,
 )
 from bnfold.errors import BadInput, SameFile, WrongUsage
 from bnfold.pipeline.job import process
 from bnfold.pipeline.outcome import open_in_runtime
 
 INTERRUPTED = "interrupted: run the same command again to resume"
+MODELS = "models"
+"""The phase in which ``progress`` is told how many models of a folder are done."""
+
+
+class Job(Protocol):
+    """One model of a folder, and what is done with it; it travels to the process that does it."""
+
+    @property
+    def source(self) -> Place:
+        """The model."""
+
+    @property
+    def output(self) -> Place:
+        """Where the result goes, or the model that it is compared with."""
+
+
+J = TypeVar("J", bound=Job)
 
 
 class LeftOut(NamedTuple):
@@ -52,10 +70,10 @@ class Found(NamedTuple):
     left_out: int
 
 
-class Planned(NamedTuple):
-    """As `Found`, with the place of each model's result."""
+class Planned(NamedTuple, Generic[J]):
+    """As `Found`, with the place of each model's result, or of the model that it is compared with."""
 
-    tasks: list[Task]
+    tasks: list[J]
     unreadable: list[FileResult]
     left_out: int
 
@@ -68,16 +86,16 @@ def find_models(sources: Sequence[str]) -> Found:
     """
     located = [locations.below(source) for source in sources]
     models = dict.fromkeys(root.child(path) for root, walked in located for path in walked.models)
-    return Found(list(models), _unreadable(located), sum(walked.left_out for _, walked in located))
+    return Found(list(models), found_faults(located), sum(walked.left_out for _, walked in located))
 
 
-def _unreadable(located: Sequence[tuple[Place, Walked]]) -> list[FileResult]:
+def found_faults(located: Sequence[tuple[Place, Walked]]) -> list[FileResult]:
     """Return a failed result for each file or folder that could not be looked at."""
     faults = {root.child(path): error for root, walked in located for path, error in walked.unreadable}
     return [FileResult(str(place), None, "failed", error) for place, error in faults.items()]
 
 
-def plan_tasks(sources: Sequence[str], output: str, *, in_place: bool = False) -> Planned:
+def plan_tasks(sources: Sequence[str], output: str, *, in_place: bool = False) -> Planned[Task]:
     """Find the models that sources name, each with the place of its result below ``output``, or ``in_place``.
 
     One file may go to a file: ``output`` that ends in .onnx is one.
@@ -91,7 +109,7 @@ def plan_tasks(sources: Sequence[str], output: str, *, in_place: bool = False) -
     left_out = sum(walked.left_out for _, walked in located)
     if in_place:
         made = {root.child(path): up_to_date.memory(root, path) for root, found in located for path in found.models}
-        return Planned([Task(model, model, memory) for model, memory in made.items()], _unreadable(located), left_out)
+        return Planned([Task(model, model, memory) for model, memory in made.items()], found_faults(located), left_out)
     target = locations.place(output)
     tasks: dict[Place, Task] = {}
     for source, (root, walked) in zip(sources, located, strict=True):
@@ -104,7 +122,7 @@ def plan_tasks(sources: Sequence[str], output: str, *, in_place: bool = False) -
             return Planned([task], [], left_out)
         for task in _tasks_below(root, walked.models, target, tasks):
             tasks[task.output] = task
-    unreadable = _unreadable([(root, _outside(target, root, walked)) for root, walked in located])
+    unreadable = found_faults([(root, _outside(target, root, walked)) for root, walked in located])
     if not tasks and not unreadable:
         raise BadInput(f"{sources[0]}: no .onnx files there but in {target}, where results go")
     what = f"{sources[0]} is a folder" if Path(sources[0]).is_dir() else f"there are {len(tasks)} models"
@@ -142,55 +160,83 @@ def inspect(models: Sequence[Place], settings: Settings, progress: Callable[[str
     """Inspect every model; nothing is written."""
     results = []
     for done, place in enumerate(models):
-        progress("models", done, len(models))
-        names: dict[str, str] = {}
-        try:
-            with place.opened() as path:
-                names = aliases(path, place)
-                outcome = process(path, None, settings.options, settings.checks)
-                open_in_runtime(outcome)
-                document = report(outcome, full=settings.delivery.explained)
-                left, why = remaining(outcome, settings.unwanted)
-                message = "; ".join(filter(None, (why, outcome.report.loading)))
-                nodes = outcome.left(settings.unwanted) if left else []
-                if not settings.options.fold:  # nothing was tried, so there is no reason
-                    nodes = [(label, graph, "") for label, graph, _ in nodes]
-                result = FileResult(
-                    *(str(place), None, "inspected", message, document),
-                    left=left,
-                    counts=Counts.of(document),
-                    nodes=nodes,
-                    unloadable=outcome.report.unloadable,
-                )
-        except Exception as error:  # noqa: BLE001 - the others go on
-            result = FileResult(str(place), None, "failed", describe(error))
-        results.append(renamed(result, names))
+        progress(MODELS, done, len(models))
+        results.append(timed(_inspected, place, settings))
     return results
 
 
-def process_all(
-    tasks: Sequence[Task], settings: Settings, pool: Executor, progress: Callable[[str, int, int], None]
-) -> list[FileResult]:
-    """Process every task; the results are in the order of the tasks, whatever finished first.
-
-    When the user interrupts, what is not finished counts as failed.
-    """
-    futures: dict[Future[FileResult], Task] = {pool.submit(process_one, task, settings): task for task in tasks}
-    done: dict[Task, FileResult] = {}
+def _inspected(place: Place, settings: Settings) -> FileResult:
+    names: dict[str, str] = {}
     try:
-        for future in as_completed(futures):
-            task = futures[future]
+        with place.opened() as path:
+            names = aliases(path, place)
+            outcome = process(path, None, settings.options, settings.checks)
+            open_in_runtime(outcome)
+            document = report(outcome, full=settings.delivery.explained)
+            left, why = remaining(outcome, settings.unwanted)
+            message = "; ".join(filter(None, (why, outcome.report.loading)))
+            nodes = outcome.left(settings.unwanted) if left else []
+            if not settings.options.fold:  # nothing was tried, so there is no reason
+                nodes = [(label, graph, "") for label, graph, _ in nodes]
+            result = FileResult(
+                *(str(place), None, "inspected", message, document),
+                left=left,
+                counts=Counts.of(document),
+                nodes=nodes,
+                unloadable=outcome.report.unloadable,
+                bytes_before=outcome.report.size_before,
+            )
+    except Exception as error:  # noqa: BLE001 - the others go on
+        result = FileResult(str(place), None, "failed", describe(error))
+    return renamed(result, names)
+
+
+@contextmanager
+def processes(jobs: int, tasks: int) -> Iterator[Executor]:
+    """Return processes of this machine, no more than there are tasks."""
+    with ProcessPoolExecutor(min(jobs, tasks), initializer=stopping.prepare) as pool:
+        yield pool
+
+
+def process_all(
+    tasks: Sequence[J],
+    work: Callable[[J], FileResult],
+    pool: Executor | None,
+    progress: Callable[[str, int, int], None],
+) -> list[FileResult]:
+    """Do the ``work`` on every task; the results are in the order of the tasks, whatever finished first.
+
+    Without a pool one follows the other in this process. When the user interrupts, what is not finished counts as
+    failed.
+    """
+    done: dict[J, FileResult] = {}
+    try:
+        started = _started(tasks, work, pool)
+        progress(MODELS, 0, len(tasks))  # processes are forked by now: a display may have a thread
+        for task, finished in started:
             try:
-                done[task] = future.result()
+                done[task] = finished()
             except (Exception, CancelledError) as error:  # noqa: BLE001 - `work` raises nothing: its process is it
                 done[task] = FileResult(str(task.source), str(task.output), "failed", _cause(error))
-            progress("models", len(done), len(tasks))
+            progress(MODELS, len(done), len(tasks))
     except KeyboardInterrupt:
+        if pool is None:  # a caller from Python is told
+            raise
         for child in multiprocessing.active_children():  # what they have written so far is no file of the user's yet
             child.terminate()
         for task in tasks:
             done.setdefault(task, FileResult(str(task.source), str(task.output), "failed", INTERRUPTED))
     return [done[task] for task in tasks]
+
+
+def _started(
+    tasks: Sequence[J], work: Callable[[J], FileResult], pool: Executor | None
+) -> Iterator[tuple[J, Callable[[], FileResult]]]:
+    """Return each task with a function that returns its result, or raises; from a pool what ends first comes first."""
+    if pool is None:
+        return ((task, partial(work, task)) for task in tasks)
+    futures: dict[Future[FileResult], J] = {pool.submit(work, task): task for task in tasks}
+    return ((futures[future], future.result) for future in as_completed(futures))
 
 
 def _cause(error: BaseException) -> str:
@@ -207,15 +253,5 @@ def to_json(results: Sequence[FileResult], left_out: LeftOut) -> dict[str, Any]:
         "schema": "bnfold-batch/1",
         "counts": dict(Counter(result.status for result in results)),
         "left_out": left_out._asdict(),
-        "models": [
-            {
-                "input": result.source,
-                "output": result.output,
-                "status": result.status,
-                "message": result.message,
-                "counts": asdict(result.counts) if result.counts is not None else None,
-                "report": result.report or None,
-            }
-            for result in results
-        ],
+        "models": [result.to_json() for result in results],
     }

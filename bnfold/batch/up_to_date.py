@@ -35,7 +35,7 @@ def write(source: Seen, output: Place, memory: Place, fingerprint: str, found: M
         memory.write(json.dumps(held))
 
 
-NEEDED = frozenset({"status", "message", "counts", "wrong_rewrites", "grown"})
+NEEDED = frozenset({"status", "message", "counts", "wrong_rewrites", "grown", "bytes"})
 """What has to be known of a result that is up to date."""
 
 

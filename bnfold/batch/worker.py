@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -71,13 +72,26 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class FileResult:
-    """What became of one model of a batch; ``message`` is the error or the verdict's reason, with the next step.
+    """What became of one model of a folder.
 
-    ``output`` is None where nothing was to be written, ``report`` is empty where there is none. ``is_verified`` and
-    ``counts`` hold for what was skipped, too, as they were when it was made; ``left`` counts the nodes that were not to
-    be there, ``nodes`` are they (label, graph, why), where each was looked for. ``wrong_rewrites`` has the
-    names and titles of those that were left out. ``unloadable`` says that a runtime does not load it, ``grown``
-    that the weights are larger, and why.
+    Attributes:
+        source: Its path or URL.
+        output: That of the result, or of the model that it was compared with; None if nothing was to be written.
+        status: ``verified``, ``unverified`` or ``failed``; ``unchecked`` if nothing was to be compared, ``inspected``
+            if nothing was to be written, ``skipped`` if the result is up to date.
+        message: The error or the verdict's reason, with the next step.
+        report: The report in JSON's types, if one was asked for; else empty.
+        is_verified: Whether the result is verified; of one that is up to date, whether it was when it was made.
+        left: How many nodes there are that were not to be there.
+        counts: Nodes before and after; None if the model could not be read.
+        nodes: The nodes that were not to be there (label, graph, why), if each was looked for.
+        wrong_rewrites: The names and titles of wrong simplifications, which were left out.
+        unloadable: Why a runtime does not load the model; empty if none was asked, or it does.
+        grown: That the weights are larger, and why; empty if they are not.
+        bytes_before: Bytes of the model's files; None if they are not known.
+        bytes_after: The same of the result.
+        seconds: How long it took.
+        verdict: What verification found; None if nothing was compared in this run.
     """
 
     source: str
@@ -92,35 +106,76 @@ class FileResult:
     wrong_rewrites: Sequence[tuple[str, str]] = ()
     unloadable: str = ""
     grown: str = ""
+    bytes_before: int | None = None
+    bytes_after: int | None = None
+    seconds: float = 0.0
+    verdict: Verdict | None = None
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing failed, nothing is in doubt, and nothing is left that was not to be there."""
+        return self.status not in ("failed", "unverified") and not self.left
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row of a folder's report."""
+        return {
+            "input": self.source,
+            "output": self.output,
+            "status": self.status,
+            "message": self.message,
+            "counts": self.counts.to_json() if self.counts is not None else None,
+            "bytes": {"before": self.bytes_before, "after": self.bytes_after},
+            "seconds": round(self.seconds, 4),
+            "verify": self.verdict.to_json() if self.verdict is not None else None,
+            "report": self.report if "verify" in self.report else None,  # else it is not the whole one
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """BatchNormalizations of one model: how many there were and are, and how often each reason's code stands.
+    """Nodes of BatchNormalization in one model: how many there were and are, and how often each reason's code stands.
 
-    Of those that are gone ``exchanged`` left an Add in their place.
+    Of those that are gone ``exchanged`` left an Add in their place. ``nodes`` are those of every operator, before and
+    after; ``lifted`` of them were Constant nodes that became initializers.
     """
 
     before: int
     after: int
     reasons: Mapping[str, int]
     exchanged: int = 0
+    nodes: tuple[int, int] = (0, 0)
+    lifted: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what reports hold."""
+        before, after = self.nodes
+        return {**asdict(self), "nodes": {"before": before, "after": after}}
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Counts | None:
         """Return the counts of a model's report; None of an empty one."""
         if not document:
             return None
-        rows = document["batchnorms"]
-        left = sum(row["verdict"] in ("kept", "upgraded") for row in rows)
+        rows = [row for row in document["batchnorms"] if row["mode"] != "spelled-out"]
         reasons = Counter(row["reason"]["code"] for row in rows if row["reason"])
-        return cls(len(rows), left, dict(reasons), sum(row["verdict"] == "exchanged" for row in rows))
+        operators = document["operators"]["before"], document["operators"]["after"]
+        before, after = (counts.get("BatchNormalization", 0) for counts in operators)
+        exchanged = sum(row["verdict"] == "exchanged" for row in rows)
+        nodes = sum(operators[0].values()), sum(operators[1].values())
+        return cls(before, after, dict(reasons), exchanged, nodes, document["lifted"])
 
 
 def process_one(task: Task, settings: Settings) -> FileResult:
     """Process a model, in a worker. Errors are results, those of bnfold itself as well, so that the others go on."""
+    return timed(_work, task, settings)
+
+
+def timed(work: Callable[..., FileResult], *arguments: Any) -> FileResult:
+    """Do the work on one model, and note how long it took."""
+    started = time.perf_counter()
     with stopping.at_work():
-        return _work(task, settings)
+        result = work(*arguments)
+    return replace(result, seconds=time.perf_counter() - started)
 
 
 def _work(task: Task, settings: Settings) -> FileResult:
@@ -141,6 +196,7 @@ def _work(task: Task, settings: Settings) -> FileResult:
                 "counts": counts,
                 "wrong_rewrites": [*result.wrong_rewrites],
                 "grown": result.grown,
+                "bytes": [result.bytes_before, result.bytes_after],
             }
             with suppress(BnfoldError, OSError):  # then it is done anew the next time
                 up_to_date.write(seen, task.output, task.memory, fingerprint, found)
@@ -159,15 +215,17 @@ def describe(error: Exception) -> str:
 
 def _remembered(source: str, output: str, made: Mapping[str, Any], settings: Settings) -> FileResult:
     """Return the result of a model that is up to date. A doubt stays one, with its reason."""
-    status, counts = made["status"], Counts(**made["counts"])
+    status, counts = made["status"], Counts(**{**made["counts"], "nodes": tuple(made["counts"]["nodes"])})
+    sizes = dict(zip(("bytes_before", "bytes_after"), made["bytes"], strict=True))
     wrong = [(name, title) for name, title in made["wrong_rewrites"]]
     is_verified, is_required = status == "verified", settings.delivery.require_verified
     if is_verified or (status == "unchecked" and not is_required):
         result = FileResult(source, output, "skipped", UP_TO_DATE, is_verified=is_verified, counts=counts)
-        return replace(result, wrong_rewrites=wrong, grown=made["grown"])
+        return replace(result, wrong_rewrites=wrong, grown=made["grown"], **sizes)
     earlier = f"{output} was written by an earlier run, without --require-verified" if is_required else ""
     message = "; ".join(filter(None, [UP_TO_DATE, made["message"] or NOT_VERIFIED, earlier]))
-    return FileResult(source, output, status, message, counts=counts, wrong_rewrites=wrong, grown=made["grown"])
+    result = FileResult(source, output, status, message, counts=counts, wrong_rewrites=wrong, grown=made["grown"])
+    return replace(result, **sizes)
 
 
 def _process(task: Task, settings: Settings, names: dict[str, str]) -> FileResult:
@@ -181,27 +239,35 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> FileResul
                 outcome = process(path, replace(settings.delivery, path=target), settings.options, settings.checks)
                 document = report(outcome, full=settings.delivery.explained)
                 left, why = remaining(outcome, settings.unwanted)
+                size = outcome.size_after
         except VerificationFailed as failure:
             failed = failure.outcome
             document = report(failed, full=settings.delivery.explained) if isinstance(failed, Outcome) else {}
-            message = "; ".join([str(failure), *_next_step(failure.verdict)])
-            return FileResult(source, output, "failed", message, document, counts=Counts.of(document))
+            message = "; ".join([str(failure), *next_step(failure.verdict)])
+            result = FileResult(source, output, "failed", message, document, counts=Counts.of(document))
+            before = failed.report.size_before if isinstance(failed, Outcome) else None
+            return replace(result, bytes_before=before, verdict=failure.verdict)
     verdict, written = outcome.verdict, output if outcome.output is not None else None
     status: Status = "unchecked" if verdict is None else "verified" if verdict.verified else "unverified"
     is_verified, is_required = status == "verified", settings.delivery.require_verified
     reason = verdict.reason if verdict is not None else NOT_VERIFIED if is_required else ""
     said = [why, "" if why and is_verified else reason, "" if is_verified or not is_required else NOT_WRITTEN]
-    said += _next_step(verdict)
+    said += next_step(verdict)
     message = "; ".join(filter(None, said))
     wrong = [(row["name"], row["title"]) for row in document["wrong_rewrites"]]
     counts = Counts.of(document)
     grown = document["growth"]["note"]
     return FileResult(
-        source, written, status, message, document, is_verified, left, counts, wrong_rewrites=wrong, grown=grown
+        *(source, written, status, message, document, is_verified, left, counts),
+        wrong_rewrites=wrong,
+        grown=grown,
+        bytes_before=outcome.report.size_before,
+        bytes_after=size,
+        verdict=verdict,
     )
 
 
-def _next_step(verdict: Verdict | None) -> list[str]:
+def next_step(verdict: Verdict | None) -> list[str]:
     """Return what a caller can do about a result that is not verified, as the end of its message."""
     return [f"next: {verdict.next.text}"] if verdict is not None and verdict.next is not None else []
 
@@ -237,5 +303,8 @@ def renamed(result: FileResult, names: Mapping[str, str]) -> FileResult:
             text = text.replace(path, name)
         return text
 
+    if not names:
+        return result
+    verdict = result.verdict and replace(result.verdict, reason=with_names(result.verdict.reason))
     report = map_texts(result.report, with_names)
-    return replace(result, message=with_names(result.message), report=report) if names else result
+    return replace(result, message=with_names(result.message), report=report, verdict=verdict)

@@ -128,18 +128,20 @@ def equality(report: Report, *, verbose: bool = False) -> Iterator[str]:
 
 
 def left(report: Report) -> Iterator[str]:
-    """Yield a line for each reason why BatchNormalizations remain: how many, the first names, the nodes in the way."""
-    groups: dict[tuple[str, str], list[BatchNormEvent]] = {}
+    """Yield a line for each reason why some remain: how many, the first names, the nodes in the way."""
+    groups: dict[tuple[str, str, bool], list[BatchNormEvent]] = {}
     for event in report.batchnorms:
         if event.reason is not None:
-            groups.setdefault((event.reason.code, event.brief or event.reason.value), []).append(event)
+            kind = event.reason.code, event.brief or event.reason.value, event.is_affine
+            groups.setdefault(kind, []).append(event)
     most_first = sorted(groups.items(), key=lambda group: -len(group[1]))
-    for (code, brief), events in most_first[:MOST]:
+    for (code, brief, is_affine), events in most_first[:MOST]:
         first, names = events[0], [event.name for event in events[:_NAMED]]
         more = f" and {len(events) - _NAMED} more" if len(events) > _NAMED else ""
         is_short = first.reason is None or brief != first.reason.value
         why = brief if is_short else first.why if len(events) == 1 else f"{brief}{_example(first)}"
-        yield f"{len(events)} left: {', '.join(names)}{more}: {why} [{code}]"
+        what = f" affine{'s' * (len(events) > 1)}" if is_affine else ""
+        yield f"{len(events)}{what} left: {', '.join(names)}{more}: {why} [{code}]"
     if rest := sum(len(events) for _, events in most_first[MOST:]):
         yield f"{rest} left for other reasons (--verbose or `bnfold inspect` has them all)"
 
@@ -182,6 +184,25 @@ def products(counted: Products | None) -> str:
     return " × ".join((text, *map(printable, counted.sizes)))  # noqa: RUF001 - it is one
 
 
+def _initializers(lifted: int) -> str:
+    return f"{lifted} became {'an initializer' if lifted == 1 else 'initializers'}" if lifted else ""
+
+
+def _operators(report: Report, *, verbose: bool) -> Iterator[Row]:
+    for row in report.normalizations:
+        yield f"  {row.name}", str(row.before), str(row.after), row.where or ("" if row.before else "none in the model")
+    others = changed(report.before, report.after)
+    others.pop("BatchNormalization", None)
+    if "Constant" in others:
+        old, new = others.pop("Constant")
+        yield "  Constant", str(old), str(new), _initializers(report.lifted)
+    shown = [*others.items()][: None if verbose else MOST]
+    for name, (old, new) in shown:
+        yield f"  {name}", str(old), str(new), ""
+    if len(shown) < len(others):
+        yield f"  {len(others) - len(shown)} more operators (--verbose)", "", "", ""
+
+
 def _rows(report: Report, *, verbose: bool) -> Iterator[Row]:
     before, after = report.before, report.after
     if report.has_opset:
@@ -190,14 +211,7 @@ def _rows(report: Report, *, verbose: bool) -> Iterator[Row]:
     yield "nodes", str(before.nodes), str(after.nodes), report.simplifications(most=None if verbose else MOST)
     if (before.nodes, after.nodes) != (before.without_constants, after.without_constants):
         yield "  without Constant", str(before.without_constants), str(after.without_constants), ""
-    where = report.destinations if report.batchnorms else "none in the model"
-    yield "  BatchNormalization", str(len(report.batchnorms)), str(report.left), where
-    others = [(name, pair) for name, pair in changed(before, after).items() if name != "BatchNormalization"]
-    shown = others if verbose else others[:MOST]
-    for name, (old, new) in shown:
-        yield f"  {name}", str(old), str(new), ""
-    if len(shown) < len(others):
-        yield f"  {len(others) - len(shown)} more operators (--verbose)", "", "", ""
+    yield from _operators(report, verbose=verbose)
     yield "weights", size(before.weights), size(after.weights), ""
     if before.products or after.products:
         yield "multiply-adds", products(before.products), products(after.products), ""

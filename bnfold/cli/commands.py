@@ -170,19 +170,26 @@ def _inspect(args: Invocation) -> None:
         help="Exit with code 3 if the models could not be compared (the default), or with 0.",
     ),
     option("verbose", help="Print every output with all its numbers."),
+    *("exclude", "jobs"),
     reads=("source", "output"),
 )
 def verify(args: Invocation) -> None:
     """Check whether two models are numerically equivalent.
 
+    BEFORE and AFTER may be folders: models of one name are compared, and one without a partner is an error.
     The exit code is 0 if they are, 1 if they are not, and 3 if that could not be checked (unverified); with
     --allow-unverified, 0 then. Without a tolerance, they may differ by what rounding new weights can cause.
     """
     from bnfold.cli import differences, publish
     from bnfold.pipeline import formats
 
+    if args.is_many:
+        from bnfold.cli import folders
+
+        _refuse_explain(args)
+        sys.exit(folders.verify_pairs(args))
     differences.require(args)
-    with progress_bar() as progress:
+    with progress_bar(checks=args.checks) as progress:
         verdict = formats.verify_two(Path(args.source), Path(args.output), args.checks, progress)
     if args.run.report:
         publish.emit(differences.found(args, verdict), args.run.report, as_json=False)
@@ -238,24 +245,29 @@ def diff(args: Invocation) -> None:
 @click.argument("command", nargs=-1, required=True, metavar="-- COMMAND {input} {output}", type=click.UNPROCESSED)
 @takes(
     "tolerance", "step_seconds", *CHECKING, option("depth", type=click.Choice(["auto", "full", "local"])),
-    *EXPLAINING, "external_data", "size_threshold", "in_place", "as_json", "quiet",
+    *EXPLAINING, "external_data", "size_threshold", "in_place", "as_json", "exclude", "jobs", "quiet",
 )  # fmt: skip
 def run(args: Invocation) -> None:
     """Run an external tool on a model, and keep its output only if it is equivalent.
 
     COMMAND works on a copy of IN; {input} and {output} stand for the files that it reads and writes. OUT is written
-    only if it is numerically equivalent to IN.
+    only if it is numerically equivalent to IN. IN may be a folder or a quoted pattern; OUT is then a folder.
     """
     from bnfold.cli import publish
     from bnfold.errors import StepRefused
     from bnfold.pipeline import command
     from bnfold.pipeline.chain import StepRow
 
-    if args.is_many or STREAM in (args.source, args.output):
-        raise click.UsageError("IN and OUT are one file each")
+    if args.is_many:
+        from bnfold.cli import folders
+
+        _refuse_explain(args)
+        sys.exit(folders.run_tool(args))
+    if STREAM in (args.source, args.output):
+        raise click.UsageError("IN and OUT are files or folders; a command takes no streams")
     files = Path(args.source), args.delivery
     try:
-        with progress_bar(enabled=not args.run.quiet) as progress:
+        with progress_bar(enabled=not args.run.quiet, checks=args.checks) as progress:
             before, row, written = command.run_command(*files, args.run.command, args.options, args.checks, progress)
     except StepRefused as refusal:
         if isinstance(refusal.step, StepRow):
@@ -275,11 +287,17 @@ main.add_command(about.explain)
 main.add_command(about.completion)
 
 
-def _run(args: Invocation) -> None:
-    """Process one model, or many, and report on it."""
-    if args.checks.explain is not None and (args.is_many or args.run.dry_run):
+def _refuse_explain(args: Invocation) -> None:
+    """Raise UsageError for --explain and --save, if many models are named, or none is compared."""
+    if args.checks.explain is not None:
         why = "--dry-run compares nothing" if args.run.dry_run else "they are for one model; name one file"
         raise click.UsageError(f"--explain and --save cannot be used here: {why}")
+
+
+def _run(args: Invocation) -> None:
+    """Process one model, or many, and report on it."""
+    if args.is_many or args.run.dry_run:
+        _refuse_explain(args)
     if args.run.dry_run:
         _inspect(args._replace(output="", checks=replace(args.checks, depth="none", runtime="none")))
     single.check(args)

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from bnfold.batch import scheduler, stopping
+from bnfold.batch import pairs, scheduler
 from bnfold.batch.addresses import STREAM, is_url
 from bnfold.batch.disk import OnDisk
 from bnfold.batch.locations import Place, place
-from bnfold.batch.worker import FileResult, Settings, Task
+from bnfold.batch.worker import FileResult, Settings, Task, process_one
 from bnfold.cli import publish, terminal
 from bnfold.cli.invocation import Invocation
 from bnfold.cli.progress import progress_bar
+from bnfold.cli.remedy import remedy
 from bnfold.errors import EXIT_INTERRUPTED
-from bnfold.pipeline import formats, path_conflicts
+from bnfold.pipeline import external_tools, formats, path_conflicts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +38,7 @@ _MOST_UNSEEN = 100_000
 
 def process(args: Invocation) -> int:
     """Process all models; the exit code is the worst of theirs."""
+    started = time.monotonic()
     gc.set_threshold(_MOST_UNSEEN)
     _refuse(args)
     if args.run.scheduler:  # a worker stands in another folder
@@ -44,9 +48,7 @@ def process(args: Invocation) -> int:
         args = args._replace(sources=sources, output=output, checks=checks)
     planned = scheduler.plan_tasks(args.sources, args.output, in_place=args.delivery.in_place)
     unreadable = _unreadable(planned, args)
-    tasks = [
-        task for task in planned.tasks if str(task.source) in args.sources or not args.leaves_out(str(task.source))
-    ]
+    tasks = _kept(planned.tasks, args)
     if not tasks and not unreadable:
         return _nothing(len(planned.tasks), args)
     left_out = scheduler.LeftOut(planned.left_out, len(planned.tasks) - len(tasks))
@@ -59,12 +61,60 @@ def process(args: Invocation) -> int:
     results = []
     if tasks:
         with progress_bar(enabled=not args.run.quiet) as progress, _workers(args, tasks) as pool:
-            results = scheduler.process_all(tasks, settings, pool, progress)
-    return _finish([*unreadable, *results], args, left_out)
+            results = scheduler.process_all(tasks, partial(process_one, settings=settings), pool, progress)
+    return _finish([*unreadable, *results], args, left_out, started)
+
+
+def run_tool(args: Invocation) -> int:
+    """Run another program on all models."""
+    started = time.monotonic()
+    gc.set_threshold(_MOST_UNSEEN)
+    if STREAM in (*args.sources, args.output):
+        raise click.UsageError(_STREAMS)
+    is_in_place = args.delivery.in_place and Path(args.source).resolve() == Path(args.output).resolve()
+    planned = scheduler.plan_tasks(args.sources, args.output, in_place=is_in_place)
+    tasks = _kept(planned.tasks, args)
+    external_tools.command(args.run.command)
+    program = pairs.ToolRun(args.run.command, args.options, args.checks, args.delivery)
+    return _all(tasks, partial(pairs.run_one, program=program), planned, args, started)
+
+
+def verify_pairs(args: Invocation) -> int:
+    """Compare all models of two folders, pair by pair."""
+    started = time.monotonic()
+    gc.set_threshold(_MOST_UNSEEN)
+    publish.require(args.run.report)
+    paired = pairs.pair_up(args.source, args.output)
+    kept = _kept(paired.pairs, args)
+    found = scheduler.Planned([*paired.pairs], paired.alone, paired.left_out)
+    return _all(kept, partial(pairs.verify_pair, checks=args.checks), found, args, started)
+
+
+def _all(
+    tasks: Sequence[scheduler.J],
+    work: Callable[[scheduler.J], FileResult],
+    found: scheduler.Planned[scheduler.J],
+    args: Invocation,
+    started: float,
+) -> int:
+    """Do the work on the tasks that are left of those that were found, on this machine."""
+    unreadable = _unreadable(found, args)
+    if not tasks and not unreadable:
+        return _nothing(len(found.tasks), args)
+    results = []
+    if tasks:
+        with (
+            progress_bar(enabled=not args.run.quiet) as progress,
+            scheduler.processes(args.run.jobs or os.cpu_count() or 1, len(tasks)) as pool,
+        ):
+            results = scheduler.process_all(tasks, work, pool, progress)
+    left_out = scheduler.LeftOut(found.left_out, len(found.tasks) - len(tasks))
+    return _finish([*unreadable, *results], args, left_out, started)
 
 
 def inspect(args: Invocation) -> int:
     """Inspect all models; 1 if one of them cannot be processed. One behind a URL shows each BatchNormalization, too."""
+    started = time.monotonic()
     gc.set_threshold(_MOST_UNSEEN)
     if STREAM in args.sources:
         raise click.UsageError(_STREAMS)
@@ -86,10 +136,15 @@ def inspect(args: Invocation) -> int:
         from bnfold.cli import tables
 
         tables.batchnorms(rows)
-    return _finish([*unreadable, *results], args, left_out)
+    return _finish([*unreadable, *results], args, left_out, started)
 
 
-def _unreadable(found: scheduler.Found | scheduler.Planned, args: Invocation) -> list[FileResult]:
+def _kept(tasks: Sequence[scheduler.J], args: Invocation) -> list[scheduler.J]:
+    """Return the tasks whose models are not excluded; one that is named itself never is."""
+    return [task for task in tasks if str(task.source) in args.sources or not args.leaves_out(str(task.source))]
+
+
+def _unreadable(found: scheduler.Found | scheduler.Planned[Any], args: Invocation) -> list[FileResult]:
     """Return what could not be looked at, and is not excluded."""
     return [result for result in found.unreadable if not args.leaves_out(result.source)]
 
@@ -123,8 +178,7 @@ def _refuse(args: Invocation) -> None:
 def _workers(args: Invocation, tasks: Sequence[Task]) -> Iterator[Executor]:
     """Return processes of this machine, or a cluster's; all of them have to see the plain paths that are in use."""
     if not args.run.scheduler:
-        count = min(args.run.jobs or os.cpu_count() or 1, len(tasks))
-        with ProcessPoolExecutor(count, initializer=stopping.prepare) as pool:
+        with scheduler.processes(args.run.jobs or os.cpu_count() or 1, len(tasks)) as pool:
             yield pool
         return
     from bnfold.batch import cluster
@@ -157,16 +211,29 @@ def _absolute(name: str) -> str:
     return name if is_url(name) else str(Path(name).absolute())
 
 
-def _finish(results: Sequence[FileResult], args: Invocation, left_out: scheduler.LeftOut) -> int:
+def _finish(results: Sequence[FileResult], args: Invocation, left_out: scheduler.LeftOut, started: float) -> int:
     """Print and write what was found, and return the exit code."""
-    given = args.run
+    given, refuses = args.run, args.delivery.require_verified or bool(args.run.command)
     if args.delivery.explained:
         publish.emit(scheduler.to_json(results, left_out), given.report, as_json=given.as_json)
     if args.lists_findings:
         publish.findings(results, given.output_format)
     else:
-        told = {"table": not (given.as_json or given.quiet), "advises": not given.quiet, "folds": args.options.fold}
-        terminal.batch_summary(results, **told, is_refused=args.delivery.require_verified)
+        shows_table = not (given.as_json or given.quiet)
+        shows_why = "BatchNormalization" in given.assert_none  # `bnfold inspect` does
+        offenders = [
+            (result.source, result.left, shows_why and bool(result.counts and result.counts.reasons))
+            for result in results
+            if result.left and shows_table
+        ]
+        terminal.batch_summary(
+            results,
+            table=shows_table,
+            advises=not given.quiet,
+            remedy=remedy(offenders, args),
+            seconds=time.monotonic() - started,
+            is_refused=refuses,
+        )
     terminal.left_out(left_out, quiet=given.quiet)
     if not given.quiet:
         terminal.wrote_reports(given.report)
@@ -174,6 +241,6 @@ def _finish(results: Sequence[FileResult], args: Invocation, left_out: scheduler
         return EXIT_INTERRUPTED
     if any(result.status == "failed" for result in results):
         return 1
-    if args.delivery.require_verified and not all(result.is_verified for result in results):
+    if refuses and not all(result.is_verified for result in results):
         return 3
     return 4 if any(result.left for result in results) else 0

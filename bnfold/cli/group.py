@@ -12,6 +12,7 @@ from click.exceptions import NoArgsIsHelpError
 
 from bnfold.batch.addresses import MAGIC, STREAM
 from bnfold.cli.habits import COMMANDS, COUNTERPARTS, OF_OTHERS, numbered
+from bnfold.cli.needs import COMMON, NEEDS
 from bnfold.cli.project import project
 from bnfold.errors import WrongUsage, printable
 
@@ -106,11 +107,11 @@ GROUPS = {
         ),
         *("overridable", "max_growth"),
     ),
-    "Simplifying": ("no_simplify", "group_norm", "simplify"),
-    "Old files": ("legacy_mode", "force_inference"),
+    "Simplifying": ("no_simplify", "group_norm", "simplify", "step_seconds"),
+    "Old files": ("legacy_mode", "force_inference", "saved_var"),
     "Verification": (
         *("depth", "no_verify", "require_verified", "tolerance", "inputs", "data", "runtime", "verify_seconds"),
-        *("explain", "save", "values"),
+        *("samples", "seed", "explain", "save", "values"),
     ),
     "Output": (
         "report",
@@ -119,6 +120,7 @@ GROUPS = {
         "in_place",
         "dry_run",
         "external_data",
+        "size_threshold",
         "keep_failed",
         "latency",
         "quiet",
@@ -127,31 +129,59 @@ GROUPS = {
     "Many models": ("exclude", "jobs", "scheduler", "force"),
 }
 """Options by what they are about, in the order of the help."""
-RARE = ("step_seconds", "saved_var", "size_threshold", "samples", "seed")
-"""Options that the help only names."""
+HELP_ALL = "--help-all"
+
+
+def _show_all(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    """Print the help with every option, of a group with the help of every command, and end."""
+    if not is_asked:
+        return
+    ctx.meta[HELP_ALL] = True
+    click.echo(ctx.get_help(), color=ctx.color)
+    for name, command in ctx.command.commands.items() if isinstance(ctx.command, click.Group) else ():
+        with click.Context(command, ctx, info_name=name) as inner:
+            click.echo(f"\n{inner.get_help()}", color=ctx.color)
+    ctx.exit()
+
+
+def _help_all(text: str) -> click.Option:
+    return click.Option([HELP_ALL], is_flag=True, is_eager=True, expose_value=False, callback=_show_all, help=text)
+
+
+_GROUPED = frozenset().union(*GROUPS.values())
+
+
+def _is_rare(parameter: click.Parameter) -> bool:
+    """Whether an option is in the long help only."""
+    return parameter.name in _GROUPED - COMMON
 
 
 class Command(click.Command):
     """A command whose help has examples and groups of options, and whose usage errors name what a newcomer meant."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if any(_is_rare(each) for each in self.params):
+            self.params.append(_help_all("Show every option, and exit."))
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _write_examples(self, formatter)
+        shows_all = HELP_ALL in ctx.meta
         options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
-        rows = {each.name: row for each in options if (row := each.get_help_record(ctx)) is not None}
+        shown = [each for each in options if shows_all or not _is_rare(each)]
+        rows = {each.name: row for each in shown if (row := each.get_help_record(ctx)) is not None}
         for title, names in GROUPS.items():
             found = [rows.pop(name) for name in names if name in rows]
             if found:
                 with formatter.section(title):
                     formatter.write_dl(found)
-        rare = [rows.pop(name)[0].split()[0] for name in RARE if name in rows]
         with formatter.section("Options"):
             formatter.write_dl([*rows.values()])
-        if rare:
-            with formatter.section("Rarely needed, explained by Python's help(bnfold.settings)"):
-                formatter.write(f"  {', '.join(rare)}\n")
+        if left := len(options) - len(shown):
+            formatter.write(f"\n{left} more options: {ctx.command_path} {HELP_ALL}\n")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not {"-h", "--help"} & {*args}:
+        if not {"-h", "--help", HELP_ALL} & {*args}:
             self._read_project(ctx)
         given = list(args)  # what parses them takes them off the list
         try:
@@ -193,8 +223,16 @@ class Main(click.Group):
 
     command_class = Command
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.append(_help_all("Show every option of every command, and exit."))
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
+        width = max(len(need) for need, _ in NEEDS)
+        with formatter.section("You need"):
+            for need, line in NEEDS:  # one line each, whatever the width: they are there to be copied
+                formatter.write(f"  {need:{width}}  bnfold {line}\n")
         _write_examples(self, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -9,6 +9,7 @@ from bnfold.batch.addresses import STREAM
 from bnfold.cli import latency, terminal
 from bnfold.cli.invocation import Invocation
 from bnfold.cli.progress import progress_bar
+from bnfold.cli.remedy import remedy
 
 if TYPE_CHECKING:
     from bnfold.pipeline.outcome import Outcome
@@ -32,7 +33,7 @@ def process(args: Invocation, delivery: OutputOptions | None) -> Outcome:
     from bnfold.pipeline import job
 
     options = args.options
-    with progress_bar(enabled=not args.run.quiet) as progress:
+    with progress_bar(enabled=not args.run.quiet, checks=args.checks) as progress:
         try:
             given = args.opened(), delivery, options, args.checks, progress
             return job.process(*given, reports=args.reports, second_opinion=partial(latency.look_at, args.run))
@@ -64,6 +65,8 @@ def exit_code(outcome: Outcome, args: Invocation) -> int:
     left = outcome.left(args.run.assert_none)
     if left:
         terminal.still_there(outcome, left, args.run.assert_none)
+        if not args.options.fold and not args.run.quiet and (helps := remedy([(args.source, len(left), False)], args)):
+            terminal.say(f"  {helps}")
     return 4 if left else 0
 
 

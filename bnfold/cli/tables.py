@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from bnfold.errors import printable
 from bnfold.report.events import state
 from bnfold.report.reasons import sentence
+from bnfold.report.totals import in_unit, size
 
 if TYPE_CHECKING:
     from bnfold.batch.worker import FileResult, Status
@@ -128,29 +131,93 @@ def _details(row: OutputRow) -> str:
 
 
 def models(results: Sequence[FileResult], order: Sequence[Status]) -> None:
-    """Print one row a model, those that need attention first.
+    """Print one row a model, those that need attention first, and below it on a terminal what happened.
 
-    A folder that all of them share is named once, in the head.
+    A folder that all of them share is named once, in the head. On a terminal names are shortened in the middle.
     """
+    from bnfold.report.html.layout import shorten
+
     shared = os.path.commonprefix([result.source for result in results])  # noqa: RUF071 - of URLs, too
     folder = shared[: max(shared.rfind("/"), shared.rfind(os.sep)) + 1]
-    table = _columns(printable(f"model in {folder}") if folder else "model", "", "BatchNormalization", "what happened")
-    most_left_first = sorted(results, key=lambda result: -(result.counts.after if result.counts else 0))
-    for result in sorted(most_left_first, key=lambda result: order.index(result.status)):
-        counts = result.counts
-        became = f"{counts.before} → {counts.after}" if counts else "-"
-        became += f" ({counts.exchanged} exchanged)" if counts and counts.exchanged else ""
-        why = [f"{count} {code}" for code, count in counts.reasons.items()] if counts else []
-        told = [result.message] if result.message and (result.left or result.status != "verified") else []
-        told += [result.grown.partition(":")[0]] if result.grown else []
-        _add(
-            table,
-            result.source.removeprefix(folder),
-            result.status,
-            became,
-            "; ".join([*told, ", ".join(why)] if why else told),
-        )
-    _show(table)
+    console = _console(stderr=False)
+    worst_first = sorted(results, key=lambda result: (order.index(result.status), not result.left, -_remaining(result)))
+    norms = "BatchNormalization" if console.width >= WIDE else "BatchNorm"
+    head = (f"model in {folder}" if folder else "model", "", norms, "nodes", "size", "time")
+    rows = [head, *((result.source.removeprefix(folder), *_figures(result)) for result in worst_first)]
+    told = ["what happened", *map(_told, worst_first)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if console.is_terminal:
+        widths[0] = min(widths[0], max(console.width - sum(widths[1:]) - _GAP * (len(widths) - 1), _SHORTEST))
+    for number, ((name, status, *figures), happened) in enumerate(zip(rows, told, strict=True)):
+        cells = [shorten(printable(name), widths[0]).ljust(widths[0]), status.ljust(widths[1])]
+        cells += [figure.rjust(width) for figure, width in zip(figures, widths[2:], strict=True)]
+        below = console.is_terminal and happened
+        line = (" " * _GAP).join(cells if below else [*cells, printable(happened)]).rstrip()
+        console.print(Text(line, "bold" if not number else _STYLES.get(status, "")), soft_wrap=True)
+        if below and number:
+            console.print(Padding(Text(printable(happened)), (0, 0, 0, _GAP)), soft_wrap=False)
+
+
+_GAP = 2
+_SHORTEST = 16
+"""Characters of a model's name on a narrow terminal."""
+_STYLES = {"failed": "red", "unverified": "yellow"}
+
+
+def _remaining(result: FileResult) -> int:
+    return result.counts.after if result.counts else 0
+
+
+def _figures(result: FileResult) -> tuple[str, ...]:
+    """Return the status of a model, and its BatchNormalizations, nodes and bytes, before and after, and the time."""
+    counts = result.counts
+    became = f"{counts.before} → {counts.after}" if counts else "-"
+    nodes = f"{counts.nodes[0]:,} → {counts.nodes[1]:,}" if counts else "-"
+    taken = "-" if result.status == "skipped" or not result.seconds else duration(result.seconds)
+    return result.status, became, nodes, sizes(result.bytes_before, result.bytes_after), taken
+
+
+def _told(result: FileResult) -> str:
+    """Return what happened to a model, if it is not as it was to be, and why BatchNormalizations are left."""
+    counts = result.counts
+    is_told = result.left or result.status not in ("verified", "skipped")
+    told = [result.message] if result.message and is_told else []
+    told += [result.grown.partition(":")[0]] if result.grown else []
+    told += [f"{counts.exchanged} exchanged for an Add"] if counts and counts.exchanged else []
+    why = [f"{count} {code}" for code, count in counts.reasons.items()] if counts else []
+    return "; ".join([*told, *([", ".join(why)] if why else [])])
+
+
+def in_total(results: Sequence[FileResult], seconds: float) -> str:
+    """Return nodes and bytes of all models before and after, Constant nodes that became initializers, and the time."""
+    counts = [result.counts for result in results if result.counts is not None]
+    before, after = (sum(each.nodes[when] for each in counts) for when in (0, 1))
+    told = [f"{before:,} → {after:,} nodes"] if counts else []
+    lifted = sum(each.lifted for each in counts)
+    told += [f"{lifted:,} Constant{'s' * (lifted != 1)} became initializers"] if lifted else []
+    pairs = [(each.bytes_before, each.bytes_after) for each in results if each.bytes_before is not None]
+    both = [(old, new) for old, new in pairs if new is not None]
+    if pairs:
+        told.append(sizes(*map(sum, zip(*both, strict=True))) if both else sizes(sum(old for old, _ in pairs), None))
+    return ", ".join([*told, duration(seconds)])
+
+
+def sizes(before: int | None, after: int | None) -> str:
+    """Return bytes before and after in the unit of the larger, or the one of them that is known."""
+    known = [count for count in (before, after) if count is not None]
+    if len(known) < 2:
+        return size(known[0]) if known else "-"
+    texts = [*map(partial(in_unit, largest=max(known)), known)]
+    return texts[1] if texts[0] == texts[1] else f"{texts[0].split()[0]} → {texts[1]}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time: seconds below a minute, else minutes and seconds."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def _range(spread: Mapping[str, Any] | None) -> str:

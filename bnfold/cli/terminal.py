@@ -80,9 +80,7 @@ def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -
     if outcome.steps:
         steps(report.before, outcome.steps)
     nothing = before_after.nothing_to_do(outcome)
-    files = [path for path in (outcome.output, outcome.data) if path is not None]
-    written = sum(path.stat().st_size for path in files) if files else None
-    told = before_after.lines(report, verbose=verbose, written=written)
+    told = before_after.lines(report, verbose=verbose, written=outcome.size_after)
     for line in [nothing] if nothing and not (verbose or report.latency) else told:
         say(line)
     _verification(outcome.verdict, verbose=verbose)
@@ -280,14 +278,15 @@ def batch_summary(
     *,
     table: bool,
     advises: bool = True,
-    folds: bool = True,
+    remedy: str = "",
     is_refused: bool = False,
+    seconds: float = 0.0,
 ) -> None:
     """Print one row a model on stdout, those that need attention first, and the counts on stderr.
 
     Without the table, those that need attention are printed on stderr, because programs read standard output then.
-    ``advises`` says what can be done about what is left; ``folds`` says whether models were changed and not only
-    inspected. ``is_refused``: results that were not verified are not written.
+    ``advises`` says what can be done about what is left; ``remedy`` what helps against what --assert-none forbids.
+    ``is_refused``: results that were not verified are not written. ``seconds`` is how long all of it took.
     """
     from bnfold.batch.scheduler import INTERRUPTED
 
@@ -309,12 +308,15 @@ def batch_summary(
             say(f"  {line}")
     counts = Counter(result.status for result in results)
     if results and table:
-        say(", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status]))
+        from bnfold.cli import tables
+
+        told = ", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status])
+        say(f"{told}; {tables.in_total(results, seconds)}")
         if counts["unverified"] and not is_refused:
             say(f"  {UNVERIFIED}", WARNING)
     offenders = [result.source for result in results if result.left]
     if offenders and table:
-        _offenders(offenders, len(results), folds=folds)
+        _offenders(offenders, len(results), remedy)
     if left := known - len(results):
         say(f"{INTERRUPTED}; {left} of {known} models are not done", WARNING)
 
@@ -342,12 +344,13 @@ def _models(count: int) -> str:
     return "1 model" if count == 1 else f"{count} models"
 
 
-def _offenders(files: Sequence[str], known: int, *, folds: bool) -> None:
-    """Name the files that hold what --assert-none forbids, and the command that helps."""
+def _offenders(files: Sequence[str], known: int, remedy: str) -> None:
+    """Name the files that hold what --assert-none forbids, and the command that helps, if there is one."""
     more = f" and {len(files) - MOST} more" if len(files) > MOST else ""
     have = "has" if len(files) == 1 else "have"
     say(f"{len(files)} of {known} models {have} what --assert-none forbids: {', '.join(files[:MOST])}{more}", BAD)
-    say(f"  `bnfold inspect {files[0]}` shows why" if folds else f"  `bnfold optimize {files[0]} OUT` folds it")
+    if remedy:
+        say(f"  {remedy}")
 
 
 def still_there(outcome: Outcome, left: Sequence[tuple[str, str, str]], operators: frozenset[str]) -> None:

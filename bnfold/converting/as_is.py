@@ -9,11 +9,11 @@ from typing import NamedTuple
 import onnx
 
 from bnfold import ir
+from bnfold.analysis.shapes.stepwise import Types
 from bnfold.converting import table_down
 from bnfold.ir.elements import type_name
 from bnfold.ir.forms import SchemaForm, form_of
 from bnfold.ir.schemas import schema_of, version_at, versions_of
-from bnfold.ir.shapes.stepwise import Types
 
 _NEGATIVE_AXES_SINCE = 11
 _BROADCASTS_SINCE = 8

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.stepwise import Types
 from bnfold.converting.given import GivenModel
 from bnfold.errors import Unsupported
-from bnfold.ir.shapes.stepwise import Types
 from bnfold.semantics import Policy, Repair
 
 
@@ -46,12 +46,14 @@ class ConversionContext:
     reshaped: dict[tuple[ir.Graph, ir.Value, tuple[int, ...]], ir.Value] = field(default_factory=dict)
     given: GivenModel | None = None
     """The model before the way down."""
+    disputed: frozenset[ir.Value] = frozenset()
+    """Values whose sizes runtimes may infer otherwise than they compute them."""
     retyped: list[ir.Value] = field(default_factory=list)
     """Stored constants that have been stored in another type as well."""
 
     def known(self, value: ir.Value | None) -> ir.Tensor | None:
         """Return the tensor that a value is in every run: a constant, or a few numbers that follow from known sizes."""
-        found = ir.constant(value)
+        found = analysis.constant(value)
         if found is not None or value is None or self.given is None or value.is_input:
             return found
         return self.given.numbers(value)

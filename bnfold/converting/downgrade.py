@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import onnx
 
 from bnfold import ir
+from bnfold.analysis.shapes.stepwise import Types
+from bnfold.analysis.traits import COMBINING
 from bnfold.converting import function_body, table, table_down
 from bnfold.converting.adapters import element_types
 from bnfold.converting.adapters.scan import state_results
@@ -18,8 +20,6 @@ from bnfold.ir.elements import type_name
 from bnfold.ir.node import attribute_value
 from bnfold.ir.ordering import producers_first
 from bnfold.ir.schemas import schema_of, version_at
-from bnfold.ir.shapes.stepwise import Types
-from bnfold.ir.traits import COMBINING
 
 
 def step_down(conversion: NodeConversion, opset: int) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bnfold import ir
+from bnfold.analysis.traits import WINDOWED
 from bnfold.ir.forms import fits, fitting_versions, form_of
 from bnfold.ir.schemas import versions_of
-from bnfold.ir.traits import WINDOWED
 from bnfold.semantics import Repair
 
 _CONSUMED = "consumed_inputs"

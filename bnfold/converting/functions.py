@@ -7,7 +7,7 @@ from itertools import count
 
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.converting import table
 from bnfold.converting.imports import SPELLINGS, drop_unread_imports
 from bnfold.converting.ir_version import FUNCTIONS_SINCE, Wanted
@@ -140,7 +140,7 @@ def _take_imports(model: ir.Model, functions: Sequence[onnx.FunctionProto]) -> N
 def _specialise(model: ir.Model, keys: set[FunctionKey], convert: Convert) -> None:
     """Inline functions of other opsets: the body of each call is converted to the opset of the model first."""
     functions = _functions(model.proto)
-    model.infer_shapes()
+    analysis.infer_shapes(model)
     made: dict[tuple[FunctionKey, bytes], onnx.FunctionProto] = {}
     for graph in model.graph.subgraphs():
         for node in (node for node in graph.nodes if function_key(node.proto) in keys):
@@ -208,8 +208,7 @@ def _converted(
     model: ir.Model, function: onnx.FunctionProto, alone: onnx.ModelProto, convert: Convert
 ) -> onnx.FunctionProto:
     """Return the function of one call at the opset of the model. Raises UpgradeBlocked where it has no form there."""
-    body = ir.Model(alone, model.payloads, model.path)
-    body.has_external_data, body.is_detached = model.has_external_data, model.is_detached
+    body = model.with_proto(alone)
     try:
         convert(body, model.opset(""))
     except Unsupported as error:

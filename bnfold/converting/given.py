@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.ir.shapes.computed import KnownNumbers, infer_what_is_computed
+from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.analysis.shapes.computed import KnownNumbers, infer_what_is_computed
 
 
 class GivenModel:

@@ -12,7 +12,7 @@ from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange
 from bnfold.errors import Unsupported
-from bnfold.ir.traits import MACHINE_LEARNING
+from bnfold.ir.schemas import MACHINE_LEARNING
 
 
 def convert_domain(walk: GraphConverter, model: ir.Model, wanted: int | None) -> str:

@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.disputed import may_be_unsure
+from bnfold.analysis.shapes.inference import may_be_misstated
+from bnfold.analysis.shapes.stepwise import Types
 from bnfold.converting import imports
 from bnfold.converting.context import ConversionContext
 from bnfold.converting.given import GivenModel
@@ -18,9 +21,6 @@ from bnfold.converting.walk import Blocker, GraphConverter, NodeChange, Operator
 from bnfold.errors import UpgradeBlocked
 from bnfold.ir import sparse
 from bnfold.ir.ordering import sort_nodes
-from bnfold.ir.shapes.disputed import may_be_unsure
-from bnfold.ir.shapes.inference import may_be_misstated
-from bnfold.ir.shapes.stepwise import Types
 from bnfold.ir.value import shape_of
 from bnfold.semantics import Policy, Repair
 
@@ -98,12 +98,12 @@ def upgrade(
     given = GivenModel(model) if goal < before else None
     if is_called or (may_be_misstated(model) if given is not None else any(map(may_be_unsure, model.nodes()))):
         # The type rules of single operators do not cover calls, and annotations may be wrong.
-        model.infer_shapes()
+        disputed = analysis.infer_shapes(model)
         repairs = [*repairs, *_drop_false_ranks(model)]
         recall = None
     else:  # what follows a node that cannot be lowered has to be known too
-        recall = given.tell_types if given is not None else None
-    context = ConversionContext(goal, policy, Types(goal, recall), given=given)
+        disputed, recall = frozenset(), given.tell_types if given is not None else None
+    context = ConversionContext(goal, policy, Types(goal, recall), given=given, disputed=disputed)
     walk = GraphConverter(context, functions, fail_fast=fail_fast)
     for graph in (model.graph, *model.functions):
         if graph is model.graph or _uses_default_domain(graph):

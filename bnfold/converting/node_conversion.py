@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.traits import BROADCASTING
 from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType, numeric_type
-from bnfold.ir.traits import BROADCASTING
 from bnfold.ir.value import Dims
 from bnfold.semantics import Repair
 
@@ -190,7 +190,7 @@ class NodeConversion:
 
         A constant is stored in them, under its own name if it has no other consumer.
         """
-        tensor = ir.constant(value) if value.is_initializer else None
+        tensor = analysis.constant(value) if value.is_initializer else None
         if tensor is None or -1 in dims or 0 in dims:
             return self._reshape_node(value, dims, hint)
         return self.context.in_dims(self.graph, value, tensor, dims)
@@ -224,7 +224,7 @@ class NodeConversion:
         """
         if self.target < 5:
             raise Inexpressible(f"a Reshape to the unknown shape of {like.name!r} needs opset 5")
-        if like in self.graph.model.disputed:  # then onnxruntime puts what it has inferred in the place of a Shape
+        if like in self.context.disputed:  # then onnxruntime puts what it has inferred in the place of a Shape
             raise Inexpressible(f"runtimes infer other sizes of {like.name!r} than they make")
         shape = self.add("Shape", [like], "shape")
         if self.target >= 14:

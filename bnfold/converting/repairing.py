@@ -8,14 +8,14 @@ from functools import cache
 import numpy as np
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.constants import stored
+from bnfold.analysis.shapes.undeclared import contradicted_types
 from bnfold.converting import imports
 from bnfold.errors import BnfoldError
-from bnfold.ir.constants import stored
 from bnfold.ir.elements import type_name
 from bnfold.ir.forms import fits
 from bnfold.ir.schemas import schema_of, version_at
-from bnfold.ir.shapes.undeclared import contradicted_types
 from bnfold.ir.tensor import InMemory, numpy_type
 from bnfold.semantics import Repair
 
@@ -91,7 +91,7 @@ def _return_own_values(model: ir.Model) -> list[Repair]:
     bodies = [graph for graph in model.graphs() if graph.parent is not None]
     outer = [(graph, slot) for graph in bodies for slot, value in enumerate(graph.outputs) if value.graph is not graph]
     if any(graph.outputs[slot].dtype is None for graph, slot in outer):
-        model.infer_shapes()
+        analysis.infer_shapes(model)
     for graph, slot in outer:
         value = graph.outputs[slot]
         kind = value.type if value.type is not None else graph.types.get(value.name)  # as the branch declares it

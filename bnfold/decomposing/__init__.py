@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.converting.context import ConversionContext
 from bnfold.decomposing.builder import Builder
 from bnfold.decomposing.choose import OPERATORS, recipe
@@ -91,7 +91,7 @@ def _nodes(model: ir.Model, operators: frozenset[str]) -> list[ir.Node]:
 
 def _cut(node: ir.Node) -> ir.Cut:
     """Return what goes into the node and is not constant, and what is used of what comes out."""
-    inputs = (value for value in node.inputs if value is not None and ir.constant(value) is None)
+    inputs = (value for value in node.inputs if value is not None and analysis.constant(value) is None)
     outputs = (value for value in node.outputs if value is not None and not value.is_unread)
     names = tuple(dict.fromkeys(value.name for value in inputs))
     return ir.Cut(node.graph.path, names, tuple(value.name for value in outputs), f"decompose {node.label}")

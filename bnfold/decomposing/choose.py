@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.decomposing import spec, static
 from bnfold.decomposing.builder import Emit
 from bnfold.decomposing.calls import bound
@@ -69,7 +69,7 @@ def _inference(read: spec.Spec, form: str, policy: Policy) -> Emit:
 
 def _is_finite(read: spec.Spec) -> bool:
     """Whether the parameters that are constant are, and the slope that they make; of others nothing is known."""
-    held = {name: ir.constant(read.inputs[name]) for name in ("scale", "bias", "mean", "var")}
+    held = {name: analysis.constant(read.inputs[name]) for name in ("scale", "bias", "mean", "var")}
     known = {name: tensor.float64() for name, tensor in held.items() if tensor is not None}
     with np.errstate(all="ignore"):
         both = "scale" in known and "var" in known and known["scale"].shape == known["var"].shape

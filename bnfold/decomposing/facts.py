@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.stepwise import Types
 from bnfold.converting.context import ConversionContext
 from bnfold.decomposing.calls import Arguments, Calls, bound
 from bnfold.folding import shapes
-from bnfold.ir.shapes.stepwise import Types
 from bnfold.ir.value import Dim
 from bnfold.semantics import Policy
 
@@ -55,7 +55,7 @@ class Facts:
         return self._types.setdefault(opset, Types(opset))
 
     def _learn_bodies(self, model: ir.Model) -> None:
-        model.infer_shapes()
+        analysis.infer_shapes(model)
         bodies = Bodies(self.calls)
         for graph in model.graph.subgraphs():
             for node in graph.nodes:

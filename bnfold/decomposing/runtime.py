@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from math import prod
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.decomposing.builder import TP, Builder
 from bnfold.decomposing.layout import Layout
 from bnfold.decomposing.spec import Spec
@@ -49,7 +49,7 @@ def formula(spec: Spec, centre: bool, builder: Builder) -> dict[ir.Value, ir.Val
 def parameter(builder: Builder, spec: Spec, name: str, compute: int) -> ir.Value:
     """Return a parameter in the type to compute in, of shape (C,), or as it is if it is one of activations."""
     value, have = spec.inputs[name], spec.dtypes[name]
-    tensor = ir.constant(value)
+    tensor = analysis.constant(value)
     is_vector = spec.layout.activations is not None
     if tensor is not None and (have != compute or (len(tensor.dims) != 1 and not is_vector)):
         flat = tensor.float64() if is_vector else tensor.float64().reshape(-1)
@@ -63,7 +63,7 @@ def parameter(builder: Builder, spec: Spec, name: str, compute: int) -> ir.Value
 def operand(builder: Builder, spec: Spec, name: str, compute: int) -> ir.Value:
     """Return a scale or bias such that it broadcasts against the activation."""
     value = spec.inputs[name]
-    tensor = ir.constant(value)
+    tensor = analysis.constant(value)
     if tensor is not None and tensor.dtype in FLOATS:
         return spec.layout.constant(builder, value, tensor.float64(), compute, name)
     return spec.layout.spread(builder, parameter(builder, spec, name, compute))

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.decomposing.builder import TP, Builder, Emit
 from bnfold.decomposing.spec import Spec
 from bnfold.folding.chains import statistics
@@ -120,7 +120,7 @@ def _convolves(spec: Spec, compute: int, channels: int) -> bool:
 
 
 def _values(value: ir.Value) -> Float64:
-    tensor = ir.constant(value)
+    tensor = analysis.constant(value)
     return np.zeros(0) if tensor is None else tensor.float64().reshape(-1)
 
 

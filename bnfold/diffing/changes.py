@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.converting.table import is_compatible
 from bnfold.diffing.constants import compared, described
 from bnfold.diffing.identity import Identities
@@ -138,8 +138,8 @@ class GraphComparison:
             if self._is_same(first, second):
                 continue
             old_constant, new_constant = known.constant(first), known.constant(second)
-            is_one_kind = (ir.constant(first) is None) == (
-                ir.constant(second) is None
+            is_one_kind = (analysis.constant(first) is None) == (
+                analysis.constant(second) is None
             )  # both fixed, or both replaceable
             if old_constant is not None and new_constant is not None and is_one_kind:
                 names = [each.name for each in (first, second) if each is not None]
@@ -181,7 +181,7 @@ def _producer_text(value: ir.Value | None) -> str:
     """Describe a value's producer in words."""
     if value is None:
         return "nothing"
-    tensor = ir.constant(value)
+    tensor = analysis.constant(value)
     if tensor is not None:
         return f"constant {described(tensor)}"
     made = f"{value.producer.op_type} {value.producer.label}" if value.producer is not None else "input"

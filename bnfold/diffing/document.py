@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx
 
-from bnfold import ir, settings
+from bnfold import analysis, ir, settings
 from bnfold.diffing.changes import GraphComparison, GraphDifference, MatchedChange, Texts
 from bnfold.diffing.constants import described
 from bnfold.diffing.identity import Identities
@@ -50,7 +50,7 @@ def facts(model: ir.Model) -> dict[str, Any]:
 
 def _is_constant(node: ir.Node) -> bool:
     """Whether nodes are matched without it, because it makes only constants, which their consumers are matched by."""
-    return all(ir.constant(value) is not None for value in node.outputs if value is not None)
+    return all(analysis.constant(value) is not None for value in node.outputs if value is not None)
 
 
 def _opsets(proto: onnx.ModelProto | onnx.FunctionProto) -> dict[str, int]:
@@ -81,7 +81,7 @@ def diff(
         BadInput: A constant that cannot be read.
     """
     common = _common(before.graph.inputs, after.graph.inputs) | _common(before.graph.outputs, after.graph.outputs)
-    with ir.evaluated_once(before), ir.evaluated_once(after):
+    with analysis.evaluated_once(before), analysis.evaluated_once(after):
         known = Identities()
         known.add(before, common)
         known.add(after, common)
@@ -187,7 +187,7 @@ def _interface(before: ir.Model, after: ir.Model) -> Iterator[dict[str, str]]:
 
 def _is_weight(value: ir.Value) -> bool:
     """Whether an input is only listed because IR version 3 wants all initializers there."""
-    return ir.constant(value) is not None
+    return analysis.constant(value) is not None
 
 
 def _called(value: ir.Value | None) -> object:

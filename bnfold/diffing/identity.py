@@ -14,11 +14,11 @@ from typing import TypeGuard
 import numpy as np
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.traits import DRAWING
 from bnfold.ir.elements import RAW_TYPES, dims_text, type_name
 from bnfold.ir.node import attribute_value
 from bnfold.ir.ordering import producers_first
-from bnfold.ir.traits import DRAWING
 from bnfold.reference.dispatch import definition
 from bnfold.reference.legal import MEANINGLESS
 
@@ -75,11 +75,11 @@ class Identities:
         return self._numbers.setdefault(key, len(self._numbers))
 
     def constant(self, value: ir.Value | None) -> ir.Tensor | None:
-        """Do as `ir.constant`, asked once. A weight that callers may replace is what the file holds."""
+        """Do as `analysis.constant`, asked once. A weight that callers may replace is what the file holds."""
         try:
             return self._held[value]
         except KeyError:
-            tensor = ir.constant(value)
+            tensor = analysis.constant(value)
             if tensor is None and value is not None and value.is_input:
                 tensor = value.tensor
             return self._held.setdefault(value, tensor)
@@ -123,7 +123,7 @@ class Identities:
         for value, key in ends(graph.inputs, common):
             if (tensor := self.constant(value)) is None:
                 self.value[value] = self._number("input", key)
-            elif ir.constant(value) is None:  # callers may feed another
+            elif analysis.constant(value) is None:  # callers may feed another
                 self.value[value] = self._number("default", key, *content(tensor))
         for sparse in getattr(graph.proto, "sparse_initializer", ()):
             parts = [content(graph.model.tensor(part)) for part in (sparse.values, sparse.indices)]

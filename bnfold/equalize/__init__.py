@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.traits import WEIGHTED
 from bnfold.equalize.balance import Channels, Part, balance
 from bnfold.equalize.tied import Tied
 from bnfold.folding import facts, range_check, shapes
@@ -23,7 +24,6 @@ from bnfold.folding.facts import guarded
 from bnfold.folding.size_budget import Limits, SizeBudget
 from bnfold.folding.step import SetConstant
 from bnfold.ir.tensor import TP, Exact, Float64, Scaled
-from bnfold.ir.traits import WEIGHTED
 from bnfold.report.events import Report
 from bnfold.report.other_events import EqualizeEvent
 from bnfold.report.reasons import Declined, Reason, require_enabled
@@ -50,7 +50,7 @@ class Group:
 def equalize(model: ir.Model, report: Report, limits: Limits, budget: SizeBudget) -> None:
     """Equalize what can be, in place, within what folding has left of the ``budget``."""
     shapes.learn_unsure(model)
-    with ir.evaluated_once(model):
+    with analysis.evaluated_once(model):
         groups = list(_groups(model, limits, report.equalized))
         balance([group.channels for group in groups])
     for group in groups:
@@ -59,7 +59,7 @@ def equalize(model: ir.Model, report: Report, limits: Limits, budget: SizeBudget
         event = EqualizeEvent(group.producer.label, group.producer.graph.path)
         report.equalized.append(event)
         try:
-            with ir.evaluated_once(model):
+            with analysis.evaluated_once(model):
                 tied, cost = guarded(group.producer, _scaled, group, event, limits, budget)
         except Declined as refusal:
             event.decline(refusal)
@@ -88,7 +88,7 @@ def _groups(model: ir.Model, limits: Limits, events: list[EqualizeEvent]) -> Ite
             not node.has_trait(WEIGHTED)
             or root is None
             or root in seen
-            or all(ir.constant(x) is None for x in node.inputs)
+            or all(analysis.constant(x) is None for x in node.inputs)
         ):
             continue
         group = Group(node, root, Tied(limits), Channels(np.zeros(0), np.zeros(0)))
@@ -115,7 +115,7 @@ def _follow(group: Group) -> None:
     known.log, known.bias = np.zeros(count), np.zeros(count)
     group.tied.scale(group.root, group.affine(_mark(np.arange(count), count)))
     for edit in group.tied.edits:
-        old = ir.constant(edit.node.input(edit.slot)) if isinstance(edit, SetConstant) else None
+        old = analysis.constant(edit.node.input(edit.slot)) if isinstance(edit, SetConstant) else None
         if not isinstance(edit, SetConstant) or old is None:
             continue
         sign, which = _factors_in(edit.tensor, old, count)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.traits import ARITHMETIC
 from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, make
 from bnfold.folding.facts import guarded
@@ -14,7 +15,6 @@ from bnfold.folding.ops import elementwise_nary
 from bnfold.folding.ops.registry import ask, decline_excluded
 from bnfold.folding.size_budget import Limits
 from bnfold.folding.step import Edit, SetAttr, SetConstant, Step
-from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
 
 MAX_NODES = 1024
@@ -83,7 +83,7 @@ class Tied:
         self.edits += step.edits
         for slot, affine in step.requested:
             operand = node.input(slot)
-            if operand is None or ir.constant(operand) is not None:
+            if operand is None or analysis.constant(operand) is not None:
                 known = Reason.QUANTIZED_WEIGHT if facts.is_quantized(operand) else Reason.NO_HANDLER
                 raise Declined(known, f"input {slot} of {facts.where(node)}")
             if not affine.is_identity:

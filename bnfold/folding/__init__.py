@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bnfold import ir
+from bnfold.analysis.traits import ARITHMETIC
 from bnfold.folding.size_budget import Limits, SizeBudget
-from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 

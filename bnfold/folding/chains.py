@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.traits import ARITHMETIC
 from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine, every, make, on_axis
 from bnfold.folding.facts import guarded
 from bnfold.ir.tensor import FLOATS, Float64
-from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import BatchNormSpec, Policy, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
@@ -104,7 +104,7 @@ def statistics(norm: BatchNormSpec, epsilon: float) -> tuple[Float64, Float64]:
 
 
 def _parameter(value: ir.Value) -> ir.Tensor:
-    tensor = ir.constant(value)
+    tensor = analysis.constant(value)
     if tensor is not None:
         return tensor
     if value.is_initializer and value.is_input:
@@ -117,7 +117,7 @@ def _parameter(value: ir.Value) -> ir.Tensor:
 
 def has_constant(node: ir.Node) -> bool:
     """Whether an arithmetic node has one operand only that is computed."""
-    return node.op_type == "Neg" or any(ir.constant(value) is not None for value in node.inputs)
+    return node.op_type == "Neg" or any(analysis.constant(value) is not None for value in node.inputs)
 
 
 def arithmetic(node: ir.Node) -> Link:
@@ -131,8 +131,8 @@ def arithmetic(node: ir.Node) -> Link:
         raise Declined(Reason.UNREADABLE, f"{node.op_type} {node.label!r}")
     decline_legacy(node)
     for slot in (0, 1):
-        held = ir.constant(node.inputs[1 - slot])
-        if held is not None and held.dtype in FLOATS and ir.constant(node.inputs[slot]) is None:
+        held = analysis.constant(node.inputs[1 - slot])
+        if held is not None and held.dtype in FLOATS and analysis.constant(node.inputs[slot]) is None:
             return Link(node, slot, _binary(node, slot, held.float64()))
     raise Declined(Reason.NO_HANDLER, f"{node.op_type} {node.label!r} has no constant operand")
 

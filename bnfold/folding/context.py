@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.traits import ARITHMETIC
 from bnfold.folding import range_check
 from bnfold.folding.apply import apply_merge, apply_plan
 from bnfold.folding.facts import guarded
@@ -19,7 +20,6 @@ from bnfold.folding.plan import Plan
 from bnfold.folding.size_budget import Limits, SizeBudget
 from bnfold.folding.step import Bypass, Edit, SetConstant
 from bnfold.ir.tensor import Computed
-from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.reasons import Declined, SearchTrace, require_enabled
 from bnfold.report.rewrites import ARITHMETIC_FOLD, FOLD, Rewrite
@@ -101,7 +101,7 @@ class FoldContext:
     ) -> T:
         """Return what a rewrite plans at ``node``. Raises Declined, also if the rewrite is disabled."""
         require_enabled(rewrite, self.limits.disabled)
-        with ir.evaluated_once(self.model):
+        with analysis.evaluated_once(self.model):
             return guarded(node, solve, *arguments, **keywords)
 
     def fold_of(self, plan: Plan, origin: tuple[str, str], note: str = "") -> Change:
@@ -181,7 +181,7 @@ class FoldContext:
         region = dict.fromkeys(nodes)
         graph = next(iter(region)).graph
         while True:
-            with ir.evaluated_once(self.model):
+            with analysis.evaluated_once(self.model):
                 inputs, outputs = _boundary(region)
             grown = [value.producer for value in inputs if not self.report.means_the_same(value.name)]
             grown += [
@@ -199,7 +199,7 @@ def _boundary(region: dict[ir.Node, None]) -> tuple[Iterable[ir.Value], Iterable
     read = {value: None for node in region for value in node.inputs if value is not None}
     made = [value for node in region for value in node.outputs if value is not None]
     return (
-        [value for value in read if value.producer not in region and ir.constant(value) is None],
+        [value for value in read if value.producer not in region and analysis.constant(value) is None],
         [value for value in made if value.is_output or not region.keys() >= set(value.consumers)],
     )
 

@@ -13,10 +13,10 @@ goes by that), and the last steps of another normaliser, which multiply and add 
 
 from __future__ import annotations
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.traits import ARITHMETIC, NORMALISING, REARRANGING
 from bnfold.folding import chains
 from bnfold.folding.chains import Link
-from bnfold.ir.traits import ARITHMETIC, NORMALISING, REARRANGING
 from bnfold.semantics import Policy
 
 SCALES = ("Mul", "Div")
@@ -24,7 +24,7 @@ SCALES = ("Mul", "Div")
 
 def find_decomposed(model: ir.Model, policy: Policy) -> list[ir.Node]:
     """Return the last node of each."""
-    with ir.evaluated_once(model):
+    with analysis.evaluated_once(model):
         firsts = [node for node in model.nodes() if _may_start_one(node)]
         return [row[-1].node for row in chains.all_of(firsts, policy) if _is_one(row)]
 
@@ -36,7 +36,7 @@ def _may_start_one(node: ir.Node) -> bool:
     for _ in range(chains.MAX_ROW):
         if following is None or not following.has_trait(ARITHMETIC) or not chains.has_constant(following):
             break
-        held = [tensor.size for value in following.inputs if (tensor := ir.constant(value)) is not None]
+        held = [tensor.size for value in following.inputs if (tensor := analysis.constant(value)) is not None]
         kinds.update(following.is_op(*SCALES) for size in held if size > 1)
         made = following.output(0)
         following = made.only_consumer if made is not None and len(kinds) < 2 else None
@@ -66,7 +66,7 @@ def _is_one(row: list[Link]) -> bool:
     for link in row:
         if link.node.is_op("BatchNormalization"):
             return False
-        held = ir.constant(link.node.input(1 - link.slot))
+        held = analysis.constant(link.node.input(1 - link.slot))
         if held is None or held.size == 1:
             continue
         rank = link.affine.rank

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.traits import MOVING
 from bnfold.errors import MistypedAttribute, ReferenceAttribute
 from bnfold.folding import shapes
 from bnfold.ir.tensor import FLOATS, TP
-from bnfold.ir.traits import MOVING
 from bnfold.report.reasons import Declined, Reason
 
 MISFIT: tuple[type[Exception], ...] = (ValueError, LookupError, ArithmeticError)
@@ -50,7 +50,7 @@ def static_size(node: ir.Node, slot: int, axis: int) -> int:
 def weight(node: ir.Node, slot: int) -> ir.Tensor:
     """Return the constant float tensor that ``node`` reads at ``slot``. Raises Declined for anything else."""
     value = node.input(slot)
-    tensor = ir.constant(value)
+    tensor = analysis.constant(value)
     if tensor is None:
         made = made_of_constants(value) if value is not None else ""
         raise Declined(Reason.DYNAMIC_WEIGHT, f"input {slot} of {where(node)}{made}")
@@ -64,7 +64,7 @@ def made_of_constants(value: ir.Value) -> str:
     producer = value.producer
     return (
         f", which {where(producer)} makes of constants"
-        if producer is not None and ir.is_made_of_constants(value)
+        if producer is not None and analysis.is_made_of_constants(value)
         else ""
     )
 
@@ -77,7 +77,9 @@ def is_quantized(value: ir.Value | None) -> bool:
     for node in value.producers() if value is not None else ():
         if not (node.has_trait(MOVING) or node.is_op("Identity", "Cast")):
             return node.is_op("DequantizeLinear")
-        source, made = (ir.constant(side) if node.is_op("Cast") else None for side in (node.input(0), node.output(0)))
+        source, made = (
+            analysis.constant(side) if node.is_op("Cast") else None for side in (node.input(0), node.output(0))
+        )
         if source is not None and made is not None and source.nbytes < made.nbytes:
             return True
     return False
@@ -110,7 +112,7 @@ def integers(node: ir.Node, slot: int, attribute: str = "") -> list[int] | None:
     value = node.input(slot)
     if value is None:
         return None
-    held = ir.constant(value)
+    held = analysis.constant(value)
     if held is None:
         raise Declined(Reason.NOT_STATIC, f"input {slot} of {node.op_type} {node.label!r} is computed")
     return [int(number) for number in held.numpy().reshape(-1)]

@@ -7,9 +7,9 @@ nodes, and a slower model: two networks with GELU took 3 to 12 % longer so, in o
 from __future__ import annotations
 
 from bnfold import ir
+from bnfold.analysis.traits import ARITHMETIC
 from bnfold.folding.chains import AffineChain, has_constant
 from bnfold.folding.decomposed import normalises
-from bnfold.ir.traits import ARITHMETIC
 
 CURVES = ("Erf", "Tanh")
 

@@ -10,7 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.traits import COMBINING
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, every, vector
 from bnfold.folding.chains import AffineChain
@@ -19,7 +20,6 @@ from bnfold.folding.ops.registry import ask
 from bnfold.folding.plan import PlanBuilder
 from bnfold.folding.step import Bypass, SetConstant, Step
 from bnfold.ir.tensor import FLOATS, Exact, Scaled
-from bnfold.ir.traits import COMBINING
 from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import batchnorm
 
@@ -161,7 +161,7 @@ def _up(builder: PlanBuilder, affine: Affine, edge: tuple[ir.Node, int], depth: 
         if known is None or not known.same(affine):
             raise Declined(Reason.SHARED_VALUE, f"value {value.name!r}", depth)
         return
-    tensor = ir.constant(value)
+    tensor = analysis.constant(value)
     if tensor is not None and not facts.is_quantized(value):
         builder.edits.append(SetConstant(*edge, mapped(tensor, affine, depth)))
         builder.absorbers[edge[0]] = None

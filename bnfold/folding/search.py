@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.folding import facts, gain, propagate, range_check, signs
 from bnfold.folding.affine import Affine
 from bnfold.folding.chains import AffineChain
@@ -33,7 +33,7 @@ def search(chain: AffineChain, limits: Limits, budget: SizeBudget) -> Plan:
     if chain.affine.is_identity:
         signs.check(chain)
         return _identity(chain)
-    if (constant := ir.constant(chain.source)) is not None and not facts.is_quantized(chain.source):
+    if (constant := analysis.constant(chain.source)) is not None and not facts.is_quantized(chain.source):
         return _evaluated(chain, constant)
     signs.check(chain)
     plans: list[Plan] = []

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from weakref import WeakSet
 
-from bnfold import converting, ir
+from bnfold import analysis, converting, ir
+from bnfold.analysis.shapes import queries
+from bnfold.analysis.shapes.disputed import may_be_unsure
+from bnfold.analysis.shapes.weights import contradicts_weights
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import MAX_RANK
-from bnfold.ir.shapes import queries
-from bnfold.ir.shapes.disputed import may_be_unsure
-from bnfold.ir.shapes.weights import contradicts_weights
 from bnfold.ir.value import Dim
 from bnfold.report.reasons import Declined, Reason
 
@@ -32,25 +33,27 @@ def known_dims(value: ir.Value) -> tuple[Dim, ...] | None:
     if value.shape is None or None in value.shape:
         learn_types(value.graph.model)
     found = queries.alike(value).shape
-    is_open = found is not None and 0 in found and ir.constant(value) is None
+    is_open = found is not None and 0 in found and analysis.constant(value) is None
     return tuple(dim or None for dim in found) if found is not None and is_open else found
 
 
 def learn_types(model: ir.Model) -> None:
     """Infer what the file does not say, once."""
-    if model.has_learned_types:
+    if model.graph in _LEARNED:
         return
-    model.has_learned_types = True
+    _LEARNED.add(model.graph)
     if model.opset() < _KNOWS_SHAPE_ARITHMETIC:
         with suppress(BnfoldError):
             twin = model.clone()
             converting.convert(twin)
-            twin.infer_shapes()
+            analysis.infer_shapes(twin)
             model.learn_types(twin)
             return
-    model.infer_shapes()
+    analysis.infer_shapes(model)
 
 
+_LEARNED = WeakSet[ir.Graph]()
+"""The graphs whose types are inferred already: edits carry them on."""
 _KNOWS_SHAPE_ARITHMETIC = 14
 """The first opset whose Concat, Unsqueeze, Slice, Mul, … onnx follows the sizes through that a Reshape is given."""
 

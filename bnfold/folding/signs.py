@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.traits import BLIND_TO_ZERO_SIGN
 from bnfold.folding import facts
 from bnfold.folding.chains import AffineChain
-from bnfold.ir.traits import BLIND_TO_ZERO_SIGN
 from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics.neutral import returns_operand
 
@@ -62,7 +62,7 @@ def _has_pole(node: ir.Node, slot: int) -> bool:
     if node.domain or node.is_call or node.subgraphs:  # it may do anything
         return True
     if node.is_op("Pow") and slot == 0:
-        exponent = ir.constant(node.input(1))
+        exponent = analysis.constant(node.input(1))
         return exponent is None or not (exponent.numpy() >= 0).all()
     return node.is_op("BitCast", "Reciprocal") or (node.is_op("Div") and slot == 1)
 
@@ -75,5 +75,5 @@ def _hides_sign(node: ir.Node, slot: int) -> bool:
     other = node.input(1 - slot) if node.is_op("Add", "Sub") else None
     if other is None or other.stored_bytes > _MOST_BYTES:
         return False
-    held = ir.constant(other)
+    held = analysis.constant(other)
     return held is not None and bool(held.numpy().all())

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.folding.step import Edit, SetConstant, distinct_adds
 from bnfold.ir.tensor import Exact, Scaled
 from bnfold.report.growth import WORTH
@@ -188,7 +188,7 @@ class SizeBudget:
 def _difference(edit: SetConstant) -> int:
     """Return bytes by which a constant is larger than the one in whose place it is stored."""
     value = edit.node.input(edit.slot)
-    held = ir.constant(value) if value is not None else None
+    held = analysis.constant(value) if value is not None else None
     return edit.tensor.nbytes - (held.nbytes if held is not None else 0)
 
 
@@ -196,7 +196,7 @@ def _own_bytes(nodes: Collection[ir.Node]) -> int:
     """Return bytes of the constants that only these nodes read."""
     read = {value for node in nodes for value in node.inputs if value is not None and value.holds_constant}
     own = [value for value in read if not value.is_output and all(consumer in nodes for consumer in value.consumers)]
-    held = [ir.constant(value) for value in own]
+    held = [analysis.constant(value) for value in own]
     return sum(tensor.nbytes for tensor in held if tensor is not None)
 
 
@@ -214,7 +214,7 @@ def computed_from(value: ir.Value, *, counts_filled: bool = True) -> int:
     leaves = {read for node in producers for read in node.inputs if read is not None and read.holds_constant}
     own = [leaf for leaf in leaves if not leaf.is_output and producers.issuperset(leaf.consumers)]
     filled = [made for made in (*inner, value) if made.producer in producers and made.producer.is_op("ConstantOfShape")]
-    held = [ir.constant(constant) for constant in (*own, *(filled if counts_filled else ()))]
+    held = [analysis.constant(constant) for constant in (*own, *(filled if counts_filled else ()))]
     return sum(tensor.nbytes for tensor in held if tensor is not None)
 
 

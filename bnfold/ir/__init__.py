@@ -1,6 +1,5 @@
 """The weight-free model: load, index, edit, save. Weights stay on disk until the moment they are written."""
 
-from bnfold.ir.constants import constant, evaluated_once, is_made_of_constants
 from bnfold.ir.cut import Cut
 from bnfold.ir.graph import Graph
 from bnfold.ir.index import index_subgraphs, update_paths
@@ -26,12 +25,9 @@ __all__ = [
     "Stored",
     "Tensor",
     "Value",
-    "constant",
     "encode",
-    "evaluated_once",
     "external_locations",
     "index_subgraphs",
-    "is_made_of_constants",
     "load",
     "save",
     "stage",

@@ -18,6 +18,8 @@ TP = onnx.TensorProto
 
 FLOATS = frozenset({TP.FLOAT, TP.DOUBLE, TP.FLOAT16, TP.BFLOAT16})
 
+LIMIT = 1 << 26
+"""Elements beyond which a tensor that is computed or sparse is not made: a weight of that size stays computed."""
 MAX_RANK = 32
 """Axes that an array can have, in every numpy that bnfold runs with and in the runtimes."""
 

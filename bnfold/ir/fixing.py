@@ -1,16 +1,14 @@
-"""Dynamic sizes of a model's inputs made static, and the sizes that follow from them declared."""
+"""Dynamic sizes of a model's inputs made static."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 
 import onnx
 
 from bnfold.errors import BadSetting
 from bnfold.ir.model import Model
-from bnfold.ir.shapes.types import filled
-from bnfold.ir.value import Dim, Value
+from bnfold.ir.value import Dim, Value, written
 
 OPTION = "fix_shapes"
 
@@ -73,28 +71,3 @@ def _offered(inputs: Iterable[Value], named: set[str]) -> str:
     values = [f"{value.name} ({written(value.shape)})" for value in inputs]
     sizes = f", its open sizes {', '.join(sorted(named))}" if named else ""
     return f"its inputs are {', '.join(values)}{sizes}"
-
-
-def written(shape: Sequence[Dim] | None) -> str:
-    """Return a shape as people type it; a dynamic size without a name is a question mark."""
-    return ",".join("?" if dim is None else str(dim) for dim in shape) if shape is not None else "of any rank"
-
-
-def state_shapes(model: Model) -> list[str]:
-    """Write inferred sizes into the main graph; return the outputs that keep a dynamic one.
-
-    Viewers and compilers read sizes there. Inside bodies, each run may have others.
-    """
-    model.sync()
-    model.infer_shapes()
-    graph, proto = model.graph, model.graph.proto
-    stated = {info.name: info for info in (*proto.value_info, *proto.output)}
-    for name, value in graph.values.items():
-        kind = graph.types.get(name)
-        if kind is None or value.is_input or value.is_initializer or value.producer is None:
-            continue
-        if name in stated:
-            stated[name].type.CopyFrom(filled(stated[name].type, kind))
-        elif not value.is_dynamic:
-            proto.value_info.add(name=name).type.CopyFrom(deepcopy(kind))
-    return [f"{value.name} ({written(value.shape)})" for value in graph.outputs if value.is_dynamic]

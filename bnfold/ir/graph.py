@@ -149,7 +149,7 @@ class Graph:
             self.proto.value_info.add().CopyFrom(self.proto.output[slot])
         del self.proto.output[slot]
         if value.is_unread:
-            (self.model.maybe_unread if value.producer is None else self.model.maybe_dead)[value] = None
+            self.model.note_unread(value)
 
     def drop_input(self, slot: int) -> None:
         """Take one value less, which nothing reads."""
@@ -179,7 +179,7 @@ class Graph:
         for value in self.outputs:
             value.output_slots -= 1
             if not value.uses:
-                self.model.maybe_dead[value] = None
+                self.model.note_unread(value)
         self.outputs = []
         for inner in reversed(self.nodes):
             self.remove(inner)

@@ -1,21 +1,29 @@
-"""Build the index over a graph's messages: producers and consumers of each value, captures included.
+"""Between the messages of a graph and its index: build the index, and write edits of it back.
 
-Runs once for every node and every weight of a model, so its loops touch each message as little as they can: a slice of
-a repeated field comes three times as fast as its elements one by one.
+Building runs once for every node and every weight of a model, so its loops touch each message as little as they can: a
+slice of a repeated field comes three times as fast as its elements one by one. When edits are written, messages are
+identified by object, never by name: names are taken over by other values, and may be doubled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
 
 import onnx
 
 from bnfold.errors import MalformedModel
+from bnfold.ir.elements import RAW_TYPES, to_raw
 from bnfold.ir.graph import Graph, define_once
 from bnfold.ir.messages import may_hold_graphs
-from bnfold.ir.model import Model
 from bnfold.ir.node import AP, Node
+from bnfold.ir.storage.payloads import THRESHOLD
+from bnfold.ir.tensor import Inline, Tensor
 from bnfold.ir.value import Value
+
+if TYPE_CHECKING:
+    from bnfold.ir.model import Model
 
 _HOLDS_GRAPH = (AP.GRAPH, AP.GRAPHS, AP.UNDEFINED)  # in files of IR version 1 the type is not said
 
@@ -26,7 +34,7 @@ def index_graph(model: Model, proto: onnx.GraphProto | onnx.FunctionProto, paren
     Raises MalformedModel if a name has two producers.
     """
     graph = Graph(model, proto, parent, path)
-    model.indexed.append(graph)
+    model.add_graph(graph)
     _index_interface(graph)
     _index_producers(graph)
     for node in graph.nodes:
@@ -146,3 +154,100 @@ def graphs_of(node: onnx.NodeProto) -> dict[str, list[onnx.GraphProto]]:
         if protos:
             found[attribute.name] = protos
     return found
+
+
+_CONTENT = (
+    *("dims", "data_type", "segment", "raw_data", "external_data", "data_location"),
+    *("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"),
+)
+
+
+def write_graph(model: Model, graph: Graph) -> None:
+    """Write new tensors, the order of nodes, dropped initializers, and the names of type annotations."""
+    for value in graph.touched_tensors:
+        message, tensor = _message(value), value.pending_tensor
+        if message is not None and tensor is not None:
+            _fill(model, message, tensor)
+    if graph.order_changed:
+        _keep(graph.proto.node, [node.proto for node in graph.nodes])
+    if graph.dropped_tensors and isinstance(graph.proto, onnx.GraphProto):
+        _drop(graph.proto.initializer, graph.dropped_tensors)
+    if graph.renamed or graph.dropped_names:
+        _write_types(graph)
+    graph.touched_tensors, graph.dropped_tensors, graph.order_changed = {}, [], False
+    graph.renamed, graph.dropped_names = {}, set()
+
+
+def _message(value: Value) -> onnx.TensorProto | None:
+    """Return where a constant's TensorProto is: among the initializers, or in the Constant node that makes it."""
+    if value.tensor_proto is not None:
+        return value.tensor_proto
+    node = value.producer
+    if node is None or not node.is_op("Constant"):
+        return None
+    if "value" not in node.attrs:
+        for name in node.attrs:
+            node.del_attr(name)
+        node.set_attr("value", onnx.TensorProto())
+    return node.attrs["value"].t
+
+
+def _fill(model: Model, message: onnx.TensorProto, tensor: Tensor) -> None:
+    _set_form(message, tensor)
+    if isinstance(tensor, Inline) and tensor.is_reference:
+        _fill_rare(message, tensor)
+    elif tensor.nbytes >= THRESHOLD:
+        message.raw_data = model.payloads.add(tensor)
+    elif tensor.dtype in RAW_TYPES:
+        message.raw_data = bytes(to_raw(tensor.numpy(), tensor.dtype))
+    else:
+        _fill_rare(message, tensor)
+
+
+def _set_form(message: onnx.TensorProto, tensor: Tensor) -> None:
+    """Set type and dims, and room for raw_data; the message's name, its text and its metadata stay."""
+    if message.HasField("raw_data") and message.data_type == tensor.dtype and tuple(message.dims[:]) == tensor.dims:
+        return
+    for field in _CONTENT:
+        message.ClearField(field)
+    message.data_type = tensor.dtype
+    message.dims.extend(tensor.dims)
+
+
+def _fill_rare(message: onnx.TensorProto, tensor: Tensor) -> None:
+    """Fill in strings, sub-byte elements and references to external data, in onnx's own form."""
+    source = tensor.proto if isinstance(tensor, Inline) else onnx.numpy_helper.from_array(tensor.numpy())
+    content = deepcopy(source)
+    for field in ("name", "doc_string", "data_type", "dims", "metadata_props"):
+        content.ClearField(field)
+    message.ClearField("raw_data")
+    message.MergeFrom(content)
+
+
+def _keep(messages: Any, wanted: list[Any]) -> None:
+    """Let a repeated field hold the ``wanted`` ones of its messages, in that order."""
+    order = {id(message): position for position, message in enumerate(wanted)}
+    messages.sort(key=lambda message: order.get(id(message), len(order)))
+    if wanted and messages[len(wanted) - 1] is not wanted[-1]:
+        raise MemoryError("protobuf lost track of its messages")  # as it does, silently, where it gets no more memory
+    del messages[len(order) :]
+
+
+def _drop(messages: Any, unwanted: Collection[Any]) -> None:
+    gone = {id(message) for message in unwanted}
+    if gone:
+        kept = sum(id(message) not in gone for message in messages[:])
+        messages.sort(key=lambda message: id(message) in gone)  # stable: the others keep their order
+        del messages[kept:]
+
+
+def _write_types(graph: Graph) -> None:
+    """Write types in one step for all: a name may have passed from a value that is gone to one that is renamed."""
+    infos = getattr(graph.proto, "value_info", None)
+    if infos is None:
+        return
+    _drop(infos, [info for info in infos if info.name in graph.dropped_names])
+    names = {old: value.name for value, old in graph.renamed.items()}
+    for info in infos:
+        if info.name in names:
+            info.name = names[info.name]

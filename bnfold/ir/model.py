@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import onnx
 
 from bnfold.errors import ExternalDataError
-from bnfold.ir.constants import ConstantEvaluation
 from bnfold.ir.graph import Graph, opset_of
 from bnfold.ir.node import Node
 from bnfold.ir.storage.payloads import Payloads
@@ -18,26 +18,36 @@ from bnfold.ir.tensor import Inline, Tensor
 from bnfold.ir.value import Value
 
 
-class Model:
-    """An ONNX model whose large tensors stay on disk. ``proto`` reflects the edits after `sync`."""
+@dataclass(frozen=True, slots=True)
+class ModelOrigin:
+    """The file that a model was read from, if any, and where it has its weights.
 
-    def __init__(self, proto: onnx.ModelProto, payloads: Payloads, path: Path | None = None) -> None:
+    The external data of a model that is detached is in files of an unknown folder.
+    """
+
+    path: Path | None = None
+    has_external_data: bool = False
+    is_detached: bool = False
+
+
+class Model:
+    """An ONNX model whose large tensors stay on disk. ``proto`` reflects the edits after `sync`.
+
+    A caller sets ``freeze_overridable`` to let no stored default of an input be overridden.
+    """
+
+    def __init__(self, proto: onnx.ModelProto, payloads: Payloads, origin: ModelOrigin = ModelOrigin()) -> None:
         self.proto = proto
         self.payloads = payloads
-        self.path = path
-        self.has_external_data = False
-        self.is_detached = False
+        self.origin = origin
         self.freeze_overridable = False
-        self.indexed: list[Graph] = []
-        self.evaluation: ConstantEvaluation | None = None  # inside `ir.evaluated_once`
-        self.has_learned_types = False  # set once all was inferred that can be: edits carry it on
-        self.disputed: set[Value] = set()  # what runtimes may infer other sizes of than they make
+        self._indexed: list[Graph] = []
         self._original: dict[str, None] | None = None  # a set takes twice the room
         self._added: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._node_names: dict[str, int] | None = None
-        self.maybe_dead: dict[Value, None] = {}  # made by nodes, read by nothing any more
-        self.maybe_unread: dict[Value, None] = {}  # the same of values that no node makes
+        self._maybe_dead: dict[Value, None] = {}  # made by nodes, read by nothing any more
+        self._maybe_unread: dict[Value, None] = {}  # the same of values that no node makes
         self._trained = _trained(proto)
         self.graph = self.functions = None  # type: ignore[assignment]
         self.reindex()
@@ -49,18 +59,27 @@ class Model:
         """Build the index anew from the skeleton, after something else has edited it."""
         from bnfold.ir.index import index_graph
 
-        self.indexed, self._original, self._added, self._node_names = [], None, set(), None
+        self._indexed, self._original, self._added, self._node_names = [], None, set(), None
         self.graph = index_graph(self, self.proto.graph, None, "")
         self.functions = [
             index_graph(self, function, None, _function_path(function)) for function in self.proto.functions
         ]
+
+    def add_graph(self, graph: Graph) -> None:
+        """Note a graph that is being indexed, for the names in it; for the index."""
+        self._indexed.append(graph)
+
+    @property
+    def path(self) -> Path | None:
+        """The file that the model was read from."""
+        return self.origin.path
 
     @property
     def original_names(self) -> Collection[str]:
         """Every name of a value, a type annotation or a training graph's value, from when this was first asked on."""
         if self._original is None:
             names = dict.fromkeys(
-                name for graph in self.indexed for names in (graph.values, graph.types) for name in names
+                name for graph in self._indexed for names in (graph.values, graph.types) for name in names
             )
             for training in self.proto.training_info:
                 for node in (*training.initialization.node, *training.algorithm.node):
@@ -73,7 +92,7 @@ class Model:
         return name in self.original_names or name in self._added
 
     def note_name(self, name: str) -> None:
-        """Return reserve a name: no new value will get it."""
+        """Reserve a name: no new value will get it."""
         if self._original is None or name not in self._original:
             self._added.add(name)
 
@@ -158,7 +177,7 @@ class Model:
 
     def require_weights(self) -> None:
         """Raise ExternalDataError for a ModelProto with external data: the place of its files is unknown."""
-        if self.is_detached:
+        if self.origin.is_detached:
             raise ExternalDataError("the model has external data, but was not read from a file; load it by its path")
 
     def external_files(self) -> list[Path]:
@@ -174,10 +193,10 @@ class Model:
 
     def sync(self) -> None:
         """Bring the skeleton in line with the edits: node order, tensors, dropped values."""
-        from bnfold.ir.sync import write
+        from bnfold.ir.index import write_graph
 
         for graph in list(self.graphs()):
-            write(self, graph)
+            write_graph(self, graph)
 
     def release_sources(self) -> None:
         """Forget, after the last edit, what small tensors were computed from, their messages hold the result."""
@@ -186,6 +205,10 @@ class Model:
             for value in graph.values.values():
                 value.release_sources()
 
+    def note_unread(self, value: Value) -> None:
+        """Let `remove_dead_nodes` look at a value that may have no consumer any more."""
+        (self._maybe_unread if value.producer is None else self._maybe_dead)[value] = None
+
     def remove_dead_nodes(self) -> list[str]:
         """Remove nodes and initializers that edits have left without consumers.
 
@@ -193,35 +216,25 @@ class Model:
         Returns the names that are gone.
         """
         gone: list[str] = []
-        while self.maybe_dead:
-            value, _ = self.maybe_dead.popitem()
+        while self._maybe_dead:
+            value, _ = self._maybe_dead.popitem()
             node = value.producer
             if node is None:
-                self.maybe_unread[value] = None
+                self._maybe_unread[value] = None
             elif not node.removed and all(output.is_unread for output in node.outputs if output is not None):
                 gone += [output.name for output in node.outputs if output is not None]
                 node.graph.remove(node)
-        self.maybe_dead.clear()  # what is popped leaves its room behind
+        self._maybe_dead.clear()  # what is popped leaves its room behind
         return gone + self.remove_unread_initializers()
 
     def remove_unread_initializers(self) -> list[str]:
         """Remove the initializers among what `remove_dead_nodes` does; no node is looked at. Returns their names."""
         unread: dict[Graph, list[Value]] = {}
-        for value in self.maybe_unread:
+        for value in self._maybe_unread:
             if value.tensor_proto is not None and value.is_unread and not value.is_input:
                 unread.setdefault(value.graph, []).append(value)
-        self.maybe_unread.clear()
+        self._maybe_unread.clear()
         return [name for graph, values in unread.items() for name in graph.remove_initializers(values)]
-
-    def infer_shapes(self, *, strict: bool = False, known: Mapping[Value, Tensor] | None = None) -> None:
-        """Fill in the types of values that carry none, by onnx's shape inference over the skeleton.
-
-        Only the index learns them, the file's own annotations stay as they are. Failing inference leaves them unknown,
-        or raises Unsupported if it is ``strict``. The numbers of computed values may be ``known``.
-        """
-        from bnfold.ir.shapes.inference import infer
-
-        infer(self, strict=strict, known=known)
 
     def learn_types(self, other: Model) -> None:
         """Take over the known facts about values from a numerically equivalent model with the same names."""
@@ -233,6 +246,12 @@ class Model:
         """Return an independent copy that shares the payloads; ``edit`` changes its skeleton before it is indexed."""
         return self.snapshot(edit)()
 
+    def with_proto(self, proto: onnx.ModelProto, *, freeze_overridable: bool | None = None) -> Model:
+        """Return a model of another skeleton that shares the payloads of this one, and what callers said of it."""
+        model = Model(proto, self.payloads, self.origin)
+        model.freeze_overridable = self.freeze_overridable if freeze_overridable is None else freeze_overridable
+        return model
+
     def restorable(self) -> Callable[[], None]:
         """Return what makes the model again what it is now, with nodes and values of their own."""
         self.sync()
@@ -243,25 +262,20 @@ class Model:
             self.proto.CopyFrom(proto)
             self.reindex()
             self._original, self._added = names
-            self.has_learned_types = False
-            self.disputed.clear()
-            self.maybe_dead.clear()
-            self.maybe_unread.clear()
+            self._maybe_dead.clear()
+            self._maybe_unread.clear()
 
         return restore
 
     def snapshot(self, edit: Callable[[onnx.ModelProto], None] = lambda _: None) -> Callable[[], Model]:
         """Return what makes, once and when it is called, a copy of the model as it is now; the index takes longest."""
         self.sync()
-        proto, is_external, is_detached = deepcopy(self.proto), self.has_external_data, self.is_detached
+        proto, freezes = deepcopy(self.proto), self.freeze_overridable
         edit(proto)
-        freezes = self.freeze_overridable
 
         @cache
         def made() -> Model:
-            copy = Model(proto, self.payloads, self.path)
-            copy.has_external_data, copy.is_detached, copy.freeze_overridable = is_external, is_detached, freezes
-            return copy
+            return self.with_proto(proto, freeze_overridable=freezes)
 
         return made
 

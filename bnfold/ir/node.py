@@ -12,13 +12,14 @@ import onnx
 from bnfold.errors import MalformedModel, MistypedAttribute, ReferenceAttribute
 from bnfold.ir.messages import function_key
 from bnfold.ir.schemas import attribute_type, schema_of, versions_of
-from bnfold.ir.traits import OF_ONNXRUNTIME
 
 if TYPE_CHECKING:
     from bnfold.ir.graph import Graph
     from bnfold.ir.value import Value
 
 AP = onnx.AttributeProto
+OF_ONNXRUNTIME = frozenset({"DynamicQuantizeLSTM", "FusedConv", "FusedMatMul"})
+"""The operators of com.microsoft that bnfold knows."""
 _NONE: Mapping[str, list[Graph]] = MappingProxyType({})
 
 
@@ -60,7 +61,7 @@ class Node:
         return self.op_type in op_types and not self.domain
 
     def has_trait(self, trait: frozenset[str]) -> bool:
-        """Whether this is an operator of the default domain among those of `bnfold.ir.traits`."""
+        """Whether this is an operator of the default domain among those of `bnfold.analysis.traits`."""
         return self.op_type in trait and not self.domain
 
     @property
@@ -192,8 +193,7 @@ class Node:
             self.inputs[index] = None
             old.drop_use(self, index)
             if old.is_unread:
-                model = self.graph.model
-                (model.maybe_unread if old.producer is None else model.maybe_dead)[old] = None
+                self.graph.model.note_unread(old)
 
     def detach(self) -> None:
         """Read nothing any more, without telling the message: the node is being dropped."""

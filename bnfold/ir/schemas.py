@@ -7,6 +7,9 @@ from functools import cache
 
 from onnx import AttributeProto, defs
 
+MACHINE_LEARNING = "ai.onnx.ml"
+"""The domain of trees, linear models and encoders."""
+
 
 @cache
 def _schemas(op_type: str) -> dict[int, defs.OpSchema]:

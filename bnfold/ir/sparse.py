@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
-from bnfold.ir.elements import to_raw
-from bnfold.ir.evaluators import LIMIT
+from bnfold.ir.elements import LIMIT, to_raw
 
 if TYPE_CHECKING:
     from bnfold.ir.model import Model

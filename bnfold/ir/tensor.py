@@ -27,7 +27,6 @@ from bnfold.ir.elements import (
     round_once,
 )
 from bnfold.ir.time_limit import look_at_clock
-from bnfold.ir.windows import windows
 
 __all__ = [
     "FLOATS",
@@ -42,6 +41,7 @@ __all__ = [
     "Tensor",
     "numpy_type",
     "round_once",
+    "windows",
 ]
 
 CHUNK = 1 << 19
@@ -294,3 +294,22 @@ class Scaled(Computed):
             else:
                 out = round_once(block.astype(np.float64) * self._factor(window), self.dtype)
         return self._checked(out, block)
+
+
+def windows(dims: Sequence[int], limit: int) -> Iterator[tuple[int, tuple[slice, ...]]]:
+    """Cut a row-major index space into contiguous boxes of at most ``limit`` elements: (flat start, slices)."""
+    if 0 in dims:
+        return
+    if not dims:
+        yield 0, ()
+        return
+    strides = [math.prod(dims[axis + 1 :]) for axis in range(len(dims))]
+    split = next(axis for axis, stride in enumerate(strides) if stride <= limit)
+    step = max(1, limit // strides[split])
+    for outer in np.ndindex(*dims[:split]):
+        offset = sum(index * stride for index, stride in zip(outer, strides, strict=False))
+        around = [slice(index, index + 1) for index in outer]
+        inside = [slice(0, dim) for dim in dims[split + 1 :]]
+        for start in range(0, dims[split], step):
+            stop = min(start + step, dims[split])
+            yield offset + start * strides[split], (*around, slice(start, stop), *inside)

@@ -131,7 +131,7 @@ class Value:
 
     @property
     def tensor(self) -> Tensor | None:
-        """The stored tensor of an initializer; see `ir.constant` for what may be relied upon."""
+        """The stored tensor of an initializer; see `analysis.constant` for what may be relied upon."""
         if self._tensor is None and self.tensor_proto is not None:
             self._tensor = self.graph.model.tensor(self.tensor_proto)
         return self._tensor
@@ -253,3 +253,8 @@ def moves_ones(order: Sequence[int], dims: Dims) -> bool:
     """Whether a Transpose to this order of axes moves only axes of one element, so that it is a Reshape."""
     moved = [axis for axis in order if axis < len(dims) and dims[axis] != 1]
     return len(order) == len(dims) and moved == sorted(moved)
+
+
+def written(shape: Sequence[Dim] | None) -> str:
+    """Return a shape as people type it; a dynamic size without a name is a question mark."""
+    return ",".join("?" if dim is None else str(dim) for dim in shape) if shape is not None else "of any rank"

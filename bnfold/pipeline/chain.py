@@ -103,6 +103,7 @@ class ToolChain:
         """Take another program's step. Returns whether it was kept."""
 
         def work(folder: Path) -> tuple[ir.Model, None]:
+            self.progress("program", 0, 0)
             return step.run(self.model, folder, self.options.step_seconds), None
 
         return self._take(step.name, work)
@@ -187,7 +188,7 @@ def follow(report: Report, after: ir.Model, later: Sequence[Report]) -> None:
     report.ir_after = after.proto.ir_version
     compare_names(report, after)
     there = {key_of(node) for node in after.nodes() if node.is_op("BatchNormalization")}
-    left = [event for event in report.batchnorms if event.is_left and event.mode != "spelled-out"]
+    left = [event for event in report.batchnorms if event.is_left and not event.is_affine]
     gone = [event for event in left if event.key not in there]
     if len(left) - len(gone) != len(there):
         report.notes.append("a step renamed BatchNormalizations, so the report cannot say which of them are left")

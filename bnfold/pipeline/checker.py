@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.errors import Unsupported
 from bnfold.report.events import BatchNormEvent
 from bnfold.report.reasons import Reason
@@ -15,7 +15,7 @@ def tell_contradictions(model: ir.Model, events: Iterable[BatchNormEvent]) -> No
     unknown = [event for event in events if event.reason is Reason.RANK_UNKNOWN]
     try:
         if unknown:
-            model.clone().infer_shapes(strict=True)
+            analysis.infer_shapes(model.clone(), strict=True)
     except Unsupported as error:
         for event in unknown:
             event.detail += f"; {error}"

@@ -52,7 +52,7 @@ def run_command(
         work = chain.ToolChain(source, model, folder, options, checks, progress or (lambda *_: None))
         if not work.take(step):
             [row] = work.rows
-            row = _advised(row, source, folder / "0" / external_tools.OUTPUT, options, checks)
+            row = _advised(row, source, folder / "0" / external_tools.OUTPUT, options, checks, work.progress)
             code = 3 if row.verdict is not None and row.verdict.status == "unverified" else 1
             raise StepRefused(f"{delivery.path}: not written: {step.name}: {row.reason}", row, code)
         with formats.ONNX.stage(work.model, delivery) as staged:
@@ -61,7 +61,9 @@ def run_command(
     return before, work.rows[-1], written
 
 
-def _advised(row: chain.StepRow, before: Path, after: Path, options: Options, checks: VerifyOptions) -> chain.StepRow:
+def _advised(
+    row: chain.StepRow, before: Path, after: Path, options: Options, checks: VerifyOptions, progress: Progress
+) -> chain.StepRow:
     """Return the row with the next step in its verdict, if there is one."""
     if row.verdict is None:
         return row
@@ -69,4 +71,4 @@ def _advised(row: chain.StepRow, before: Path, after: Path, options: Options, ch
     def compared(checks: VerifyOptions) -> Verdict:
         return formats.ONNX.verify(before, after, checks, options=options)
 
-    return replace(row, verdict=formats.advised(formats.ONNX, before, after, row.verdict, checks, compared))
+    return replace(row, verdict=formats.advised(formats.ONNX, before, after, row.verdict, checks, compared, progress))

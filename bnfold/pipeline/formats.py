@@ -139,7 +139,7 @@ class Onnx:
     ) -> Verdict:
         from bnfold import verification
 
-        if isinstance(after, ir.Model) and after.is_detached:
+        if isinstance(after, ir.Model) and after.origin.is_detached:
             reason = "the weights are in external data, and the model was not read from a file"
             verdict = verification.Verdict("unverified", reason, "nothing", code=verification.Code.NOT_COMPUTED)
             return verification.explained(verdict, self.load(before), after, checks)
@@ -204,7 +204,7 @@ def verify_two(before: Source, after: Source, checks: VerifyOptions, progress: P
     def compared(checks: VerifyOptions, progress: Progress | None = None) -> Verdict:
         return kind.verify(before, after if isinstance(after, Path) else kind.load(after), checks, progress)
 
-    return advised(kind, before, after, compared(checks, progress), checks, compared)
+    return advised(kind, before, after, compared(checks, progress), checks, compared, progress)
 
 
 def advised(
@@ -214,6 +214,7 @@ def advised(
     verdict: Verdict,
     checks: VerifyOptions,
     compared: Callable[[VerifyOptions], Verdict],
+    progress: Progress | None = None,
 ) -> Verdict:
     """Return the verdict on two models with the next step; ``compared`` compares them with other options."""
     if verdict.verified:
@@ -221,5 +222,7 @@ def advised(
     from bnfold.pipeline.next_step import Case, Tried, next_step
 
     models = (kind.load(before), kind.load(after)) if kind is ONNX else (None, None)
-    case = Case(verdict, checks, lambda candidate: Tried(compared(candidate.checks)), *models)
+    tell = progress or (lambda *_: None)
+    old, new = models
+    case = Case(verdict, checks, lambda candidate: Tried(compared(candidate.checks)), old, new, progress=tell)
     return replace(verdict, next=next_step(case))

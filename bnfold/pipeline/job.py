@@ -90,7 +90,8 @@ def process(
         outcome = _without_wrong(partial(_without_overflow, attempt), failure.outcome, options, delivery)
         if outcome is None:
             if isinstance(failure.outcome, Outcome):
-                failure.outcome = _advised(failure.outcome, None, partial(attempt, frozenset(), delivery=None))
+                again = partial(attempt, frozenset(), delivery=None)
+                failure.outcome = _advised(failure.outcome, None, again, tell)
             raise
         return outcome
 
@@ -160,7 +161,7 @@ Again = Callable[..., Outcome]
 """Does the same with other options, in memory, and verifies it as its ``trial`` says. Raises as `process`."""
 
 
-def _advised(outcome: Outcome, result: ir.Model | Path | None, again: Again) -> Outcome:
+def _advised(outcome: Outcome, result: ir.Model | Path | None, again: Again, progress: Progress) -> Outcome:
     """Return the outcome with the next step in its verdict; ``result`` is what was verified, None if it is gone."""
     verdict = outcome.verdict
     if verdict is None or verdict.verified:
@@ -181,7 +182,7 @@ def _advised(outcome: Outcome, result: ir.Model | Path | None, again: Again) -> 
     before = kind.load(outcome.source) if is_onnx else None
     after = (ir.load(result) if isinstance(result, Path) else result) if is_onnx else None
     seconds = sum(outcome.seconds.get(phase, 0.0) for phase in ("load", "rewrite", "verify"))
-    case = Case(verdict, outcome.checks, attempt, before, after, outcome.options, outcome.report, seconds)
+    case = Case(verdict, outcome.checks, attempt, before, after, outcome.options, outcome.report, seconds, progress)
     with _timed(outcome.seconds, "next step"):
         verdict = replace(verdict, next=next_step(case))
     return replace(outcome, verdict=verdict)
@@ -202,12 +203,12 @@ def _deliver(
     again: Again,
 ) -> Outcome:
     """Write and verify, or only verify what stays in memory."""
-    written = 0
+    written, total = 0, outcome.model.parameter_bytes()
 
     def wrote(count: int) -> None:
         nonlocal written
         written += count
-        progress("write", written, 0)
+        progress("write", written, total if written <= total else 0)  # encoded text is written, too
 
     def stage(outcome: Outcome) -> AbstractContextManager[StagedFile | None]:
         if delivery is None:
@@ -236,7 +237,7 @@ def _deliver(
     with stage(outcome) as staged:
         result = outcome.model if staged is None else staged.path
         verified = _verified(outcome, result, delivery, progress)
-        return put_in_place(_advised(verified, result, again), staged)
+        return put_in_place(_advised(verified, result, again, progress), staged)
 
 
 @contextmanager
@@ -252,7 +253,7 @@ def _simplified(
         external_tools.begun(first) as begun,
     ):
         ir.save(outcome.model, own := folder / "own.onnx")
-        outcome = _advised(_verified(outcome, own, delivery, progress), own, again)
+        outcome = _advised(_verified(outcome, own, delivery, progress), own, again, progress)
         count_products(outcome)
         options = replace(outcome.options, fix_shapes={})  # they are fixed in what the steps start from
         checks = replace(outcome.checks, explain=None, save=None)  # what is asked is asked about the result so far

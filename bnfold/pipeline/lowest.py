@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 
 from bnfold import converting, ir
+from bnfold.analysis.checking import checker_error
 from bnfold.errors import BnfoldError, Unsupported
-from bnfold.ir.checking import checker_error
-from bnfold.ir.fixing import fix_inputs, written
+from bnfold.ir.fixing import fix_inputs
+from bnfold.ir.value import written
 from bnfold.pipeline import clearing, overridable
 from bnfold.pipeline.context import PassContext
 from bnfold.report.events import Report

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import onnx
 
-from bnfold import ir, log, reference
+from bnfold import analysis, ir, log, reference
 from bnfold.errors import BnfoldError
 from bnfold.ir.time_limit import ends_at
 from bnfold.ir.value import Dim
@@ -75,6 +75,7 @@ class Case:
         options: Those of the rewrite; None if the two models were given.
         report: What the rewrite did.
         seconds: What rewriting and verifying took, and will take again with other options of the rewrite.
+        progress: Told of each attempt.
     """
 
     verdict: Verdict
@@ -85,6 +86,7 @@ class Case:
     options: Options | None = None
     report: Report | None = None
     seconds: float = 0.0
+    progress: Callable[[str, int, int], None] = lambda *_: None
 
     @property
     def open_rows(self) -> list[Evidence]:
@@ -129,6 +131,7 @@ def _tried(case: Case, candidate: Candidate, until: float) -> Tried | None:
     """
     try:
         with ends_at(until):
+            case.progress("next step", 0, 0)
             return case.attempt(candidate)
     except Exception as error:  # noqa: BLE001 - see above
         log.debug(__name__, "trial of %s: %r", shlex.join(candidate.words), error)
@@ -311,7 +314,7 @@ def _stated_sizes(model: ir.Model) -> list[int]:
     sizes: dict[int, None] = {}
     for graph in model.graphs():
         for value in graph.values.values():
-            if value.dtype != onnx.TensorProto.INT64 or (tensor := ir.constant(value)) is None:
+            if value.dtype != onnx.TensorProto.INT64 or (tensor := analysis.constant(value)) is None:
                 continue
             numbers = [int(number) for number in tensor.numpy().reshape(-1)] if tensor.size <= _FEW else []
             positive = [number for number in numbers if number > 1]

@@ -97,6 +97,12 @@ class Outcome:
         """Whether the result was verified."""
         return self.status == "verified"
 
+    @property
+    def size_after(self) -> int | None:
+        """Bytes of the files that were written; None if nothing was."""
+        files = [path for path in (self.output, self.data) if path is not None]
+        return sum(path.stat().st_size for path in files) if files else None
+
     def save(self, output: str | os.PathLike[str], *, external_data: str = "auto", in_place: bool = False) -> None:
         """Write the rewritten model.
 
@@ -149,13 +155,18 @@ class Outcome:
         """Return the parts of the report that come from the original model."""
         from bnfold.pipeline.explain import explain
 
-        before = formats.of(self.source).load(self.source)
-        before.freeze_overridable = bool(self.report.frozen)
+        before = self.open_original()
+        count_products(self)  # of models as they were read: explaining infers shapes
         facts = explain(before, self.model, self.report, self.options.policy)
-        count_products(self, before)
         both = {"before": self.report.before.products, "after": self.report.after.products}
         counted = {when: products and products.to_json() for when, products in both.items()}
         return {**facts, "multiply_adds": counted, "input": _file_facts(self.source)}
+
+    def open_original(self) -> ir.Model:
+        """Return the original, whose inputs with a default are constants if the rewrite took them for constants."""
+        before: ir.Model = formats.of(self.source).load(self.source)
+        before.freeze_overridable = bool(self.report.frozen)
+        return before
 
 
 def open_in_runtime(outcome: Outcome) -> None:
@@ -184,14 +195,14 @@ def measure(outcome: Outcome) -> None:
         outcome.report.latency = timing.measure(before, after, outcome.checks).to_json()
 
 
-def count_products(outcome: Outcome, before: ir.Model | None = None) -> None:
+def count_products(outcome: Outcome) -> None:
     """Add multiply-adds to the totals, only if they are shown: counting them needs shape inference."""
     report = outcome.report
     if report.before.products is None and report.before.nodes <= totals.MANY_NODES:
-        before = before or formats.of(outcome.source).load(outcome.source)
-        report.before = replace(report.before, products=totals.multiply_adds(before))
+        products = totals.multiply_adds(outcome.open_original())
+        report.before = replace(report.before, products=products)
     if report.after.products is None:
-        report.after = replace(report.after, products=totals.multiply_adds(outcome.model))
+        report.after = replace(report.after, products=totals.multiply_adds(outcome.model.clone()))
 
 
 def forbidden(count: int, operators: frozenset[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import onnx
 
 from bnfold import ir
-from bnfold.ir.shapes.propagation import numbers_read
+from bnfold.analysis.shapes.propagation import numbers_read
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.settings import Options
 
@@ -83,7 +83,7 @@ def _more(model: ir.Model, trial: Callable[[bool], Sequence[BatchNormEvent]]) ->
     """
     frozen = trial(True)
     nodes = [node for node in model.nodes() if node.is_op("BatchNormalization")]
-    if all(_is_replaceable(model, node) for node in nodes) and all(event.mode != "spelled-out" for event in frozen):
+    if all(_is_replaceable(model, node) for node in nodes) and all(not event.is_affine for event in frozen):
         return sum(not event.is_left and event.verdict != "removed" for event in frozen)
     return sum(not event.is_left for event in frozen) - sum(not event.is_left for event in trial(False))
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 
-from bnfold import converting, ir, log
+from bnfold import analysis, converting, ir, log
+from bnfold.analysis.checking import checker_error
+from bnfold.analysis.shapes.stating import state_shapes
 from bnfold.converting.ir_version import FUNCTIONS_SINCE, SPARSE_SINCE, keep_ir_version, require_ir_version
 from bnfold.errors import Unsupported, UpgradeBlocked
 from bnfold.ir import lifting
-from bnfold.ir.checking import checker_error
-from bnfold.ir.fixing import fix_inputs, state_shapes
+from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.graph import state_opset
 from bnfold.ir.messages import FunctionKey
 from bnfold.pipeline import clearing, conversion, overridable
@@ -285,7 +286,7 @@ def simplify(run: PassContext) -> bool:
 
 def tell_newer_opsets(run: PassContext) -> None:
     """Note which rewrites were not made because they need a newer opset."""
-    from bnfold.ir.traits import ARITHMETIC
+    from bnfold.analysis.traits import ARITHMETIC
     from bnfold.simplifying.group_norm import OPSET
 
     options, opset = run.options, run.model.opset()
@@ -297,7 +298,7 @@ def tell_newer_opsets(run: PassContext) -> None:
             f" Add --target-opset {OPSET}."
         )
     arithmetic = [node for node in run.model.nodes() if node.has_trait(ARITHMETIC)] if opset < BROADCASTS else ()
-    left = sum(node.has_attr("broadcast") and any(map(ir.constant, node.inputs)) for node in arithmetic)
+    left = sum(node.has_attr("broadcast") and any(map(analysis.constant, node.inputs)) for node in arithmetic)
     if left and options.fold:
         run.report.notes.append(
             f"constant arithmetic not folded: {left} operator{'s broadcast' if left > 1 else ' broadcasts'} as before"
@@ -374,7 +375,8 @@ def rewrite(
     """
     run = PassContext(model, options, Report(), progress or (lambda *_: None), withheld, runtime=runtime)
     with ir.utf8(model.label):
-        for step in PASSES:
+        for number, step in enumerate(PASSES):
+            run.progress("rewrite", number, len(PASSES))
             step(run)
             log.debug(__name__, "pass %s done: %d BatchNormalizations met so far", step.__name__, len(run.events))
     log_decisions(run.report)

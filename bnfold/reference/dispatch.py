@@ -17,8 +17,7 @@ from bnfold import ir
 from bnfold.ir.elements import FLOATS, MAX_RANK, type_name
 from bnfold.ir.forms import fits, fitting_versions
 from bnfold.ir.node import attribute_value
-from bnfold.ir.schemas import schema_of, version_at, versions_of
-from bnfold.ir.traits import MACHINE_LEARNING
+from bnfold.ir.schemas import MACHINE_LEARNING, schema_of, version_at, versions_of
 from bnfold.reference import fallback, kernels  # noqa: F401 - importing the kernels registers them
 from bnfold.reference.control import handles, same_since
 from bnfold.reference.legal import MEANINGLESS, Types, check_attributes, check_types, types

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.errors import BadInput, BnfoldError, MalformedModel, Unsupported
 from bnfold.ir.messages import FunctionKey, function_key
 from bnfold.reference import control
@@ -252,7 +252,7 @@ class Evaluation:
             return control.run_control(node, attrs, inputs, run_body, self.precision)
         if node.is_op("Cast", "CastLike") and (source := node.input(0)) is not None and source.producer is not None:
             # Rounding of what follows from constants is no noise: runtimes and rewrites do it once and for all.
-            held = ir.constant(source)
+            held = analysis.constant(source)
             inputs[0] = admitted(as_declared(inputs[0], held.dtype), self.precision) if held is not None else inputs[0]
         bound = partial(self._bound, node, bindings)
         results = apply_kernel(node, inputs, bound, later=self.later, noise=self.noise)

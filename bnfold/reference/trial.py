@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bnfold import ir
+from bnfold.analysis.traits import DRAWING
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.messages import function_key
-from bnfold.ir.traits import DRAWING
 from bnfold.reference import control
 from bnfold.reference.attributes import Bindings
 from bnfold.reference.evaluate import Environment, Evaluation, OutOfTime

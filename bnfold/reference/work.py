@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,10 +27,14 @@ _STEP_SECONDS = 1e-4
 
 @dataclass(slots=True)
 class Work:
-    """Seconds that modest machines take for the nodes that have run, and how many may be reached."""
+    """Seconds that modest machines take for the nodes that have run, and how many may be reached.
+
+    ``tell`` is called with the seconds after each node.
+    """
 
     seconds: float = 0.0
     limit: float = math.inf
+    tell: Callable[[float], None] | None = None
 
     def add(self, node: ir.Node, inputs: Sequence[Any], results: Sequence[Any]) -> None:
         """Count a node that has run."""
@@ -41,6 +45,8 @@ class Work:
             steps = data.shape[1 if node.attr("layout") else 0] * recurrence.shape[0]
             products = math.prod(data.shape[:2]) * (weights.size + recurrence.size)
             self.seconds += steps * _STEP_SECONDS + products / PRODUCTS_A_SECOND
+        if self.tell is not None:
+            self.tell(self.seconds)
 
 
 def _products(node: ir.Node, inputs: Sequence[Any], made: int) -> float:

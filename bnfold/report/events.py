@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from bnfold.errors import printable
 from bnfold.ir.cut import Cut
@@ -24,6 +24,8 @@ from bnfold.semantics import Repair
 
 Verdict = Literal["folded", "exchanged", "decomposed", "upgraded", "kept", "removed"]
 SCHEMA = "bnfold-report/1"
+AFFINES = "affines (Mul, Add, …)"
+"""BatchNormalizations that are written as arithmetic: the event's mode is ``spelled-out``."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +54,11 @@ class BatchNormEvent:
     def key(self) -> tuple[str, str]:
         """Which BatchNormalization: its graph and the value it makes, which no rewrite renames."""
         return self.graph, self.value
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether it is written as Mul and Add, so that no node of the operator BatchNormalization is meant."""
+        return self.mode == "spelled-out"
 
     @property
     def is_left(self) -> bool:
@@ -152,6 +159,31 @@ def _attempt_to_json(attempt: SearchTrace) -> dict[str, Any]:
         "stopped_at": attempt.stopped_at,
         "reason": reason_to_json(attempt.reason, attempt.detail),
     }
+
+
+class NormalizationRow(NamedTuple):
+    """How many there were and are, and where those that are gone went."""
+
+    name: str
+    before: int
+    after: int
+    where: str
+
+    @property
+    def sentence(self) -> str:
+        """The row as a line."""
+        if not self.before and not self.after:
+            return f"no {self.name} in the model"
+        return f"{self.name} {self.before} → {self.after}{f': {self.where}' if self.where else ''}"
+
+
+def _destinations(events: Sequence[BatchNormEvent]) -> str:
+    """Return where those that are gone went: the operators that they were folded into, how many went otherwise."""
+    homes = Counter(operator for event in events if event.verdict == "folded" for operator in event.operators)
+    parts = ["folded into " + ", ".join(f"{count} {name}" for name, count in homes.most_common())] if homes else []
+    fates: dict[Verdict, str] = {"exchanged": " for an Add", "decomposed": "", "removed": ""}
+    counts = Counter(event.verdict for event in events)
+    return ", ".join([*parts, *(f"{counts[fate]} {fate}{what}" for fate, what in fates.items() if counts[fate])])
 
 
 @dataclass(slots=True, eq=False)
@@ -270,26 +302,24 @@ class Report:
     @property
     def became(self) -> str:
         """What became of the BatchNormalizations, as a line."""
-        if not self.batchnorms:
-            return "no BatchNormalization in the model"
-        where = f": {self.destinations}" if self.destinations else ""
-        return f"BatchNormalization {len(self.batchnorms)} → {self.left}{where}"
+        return "; ".join(row.sentence for row in self.normalizations)
 
     @property
     def left(self) -> int:
-        """How many BatchNormalizations are still there."""
-        return sum(event.is_left for event in self.batchnorms)
+        """How many nodes of BatchNormalization are still there."""
+        return sum(event.is_left for event in self.batchnorms if not event.is_affine)
 
     @property
-    def destinations(self) -> str:
-        """Where those that are gone went: the operators that they were folded into, how many went otherwise."""
-        folded = (event for event in self.batchnorms if event.verdict == "folded")
-        homes = Counter(operator for event in folded for operator in event.operators)
-        parts = ["folded into " + ", ".join(f"{count} {name}" for name, count in homes.most_common())] if homes else []
-        fates: dict[Verdict, str] = {"exchanged": " for an Add", "decomposed": "", "removed": ""}
-        parts += [f"{count} {fate}{what}" for fate, what in fates.items() if (count := self.count(fate))]
-        spelled_out = sum(event.mode == "spelled-out" for event in self.batchnorms)
-        return ", ".join([*parts, *([f"{spelled_out} of them written as arithmetic"] if spelled_out else [])])
+    def normalizations(self) -> list[NormalizationRow]:
+        """A row for the operator BatchNormalization, and one for affines, if there are any."""
+        events = [event for event in self.batchnorms if not event.is_affine]
+        affines = [event for event in self.batchnorms if event.is_affine]
+        counts = self.before.batchnorms, self.after.batchnorms
+        rows = [NormalizationRow("BatchNormalization", *counts, _destinations(events))]
+        if affines:
+            left = sum(event.is_left for event in affines)
+            rows.append(NormalizationRow(AFFINES, len(affines), left, _destinations(affines)))
+        return rows
 
     @property
     def _simplifying(self) -> Iterator[Rewrite]:

@@ -133,7 +133,7 @@ UNREAD_RESULT = Rewrite(
     "Results of If, Loop, Scan and functions that nothing reads go, with what only they need in the bodies.",
 )
 UNREAD_WEIGHT = Rewrite("unread-weight", "unread weight", "A weight that nothing reads is left out.")
-CONSTANT_STORED = Rewrite("constant-node", "Constant stored", "A Constant node becomes an initializer.")
+CONSTANT_STORED = Rewrite("constant-node", "Constant → initializer", "A Constant node becomes an initializer.")
 RESULT_STORED = Rewrite(
     "constant-result",
     "result of constants stored",

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.constants import known_shape
+from bnfold.analysis.traits import FACTOR, OTHER_PRODUCTS
 from bnfold.errors import BnfoldError
-from bnfold.ir.constants import known_shape
-from bnfold.ir.traits import FACTOR, OTHER_PRODUCTS
 
 MANY_NODES = 5_000
 """Beyond this inferring the shapes that a count needs would take longer than the count is worth."""
@@ -65,13 +65,22 @@ class Totals:
         return self.operators.get("BatchNormalization", 0)
 
 
+_UNITS = ("bytes", "kB", "MB", "GB")
+
+
 def size(count: float, digits: int = 1) -> str:
     """Return bytes in a unit that people read, gigabytes with so many digits."""
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.{digits}f} GB"
+    return in_unit(count, count, digits)
+
+
+def in_unit(count: float, largest: float, digits: int = 1) -> str:
+    """Return bytes in the unit in which people read the ``largest`` of several sizes."""
+    power = 0
+    while largest >= 1000 and power < len(_UNITS) - 1:
+        largest /= 1000
+        power += 1
+    places = 0 if power == 0 else digits if _UNITS[power] == "GB" else 1
+    return f"{count / 1000**power:.{places}f} {_UNITS[power]}"
 
 
 def count(model: ir.Model) -> Totals:
@@ -83,7 +92,7 @@ def count(model: ir.Model) -> Totals:
 
 def weights(model: ir.Model) -> int:
     """Return bytes of all stored tensors, whether initializers or Constant nodes hold them."""
-    held = [ir.constant(node.output(0)) for node in model.nodes() if node.is_op("Constant")]
+    held = [analysis.constant(node.output(0)) for node in model.nodes() if node.is_op("Constant")]
     return model.parameter_bytes() + sum(tensor.nbytes for tensor in held if tensor is not None)
 
 
@@ -110,7 +119,7 @@ def multiply_adds(model: ir.Model) -> Products | None:
         return None
     found = [_products(node) for node in counted]
     if None in found:
-        model.infer_shapes()
+        analysis.infer_shapes(model)
         found = [_products(node) for node in counted]
     known = [products for products in found if products is not None]
     sizes = {products.sizes for products in known}

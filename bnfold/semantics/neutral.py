@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.evaluators import INTEGERS
 from bnfold.ir.elements import FLOATS, RAW_TYPES
-from bnfold.ir.evaluators import INTEGERS
 from bnfold.ir.tensor import TP, Array
 
 _FLOATS: Mapping[str, float] = {
@@ -80,5 +80,5 @@ def _bounds_nothing(node: ir.Node, dtype: int) -> bool:
 def _stored(value: ir.Value | None) -> ir.Tensor | None:
     if value is None or value.tensor_proto is None or value.stored_bytes > _MOST_BYTES:
         return None
-    held = ir.constant(value)
+    held = analysis.constant(value)
     return held if held is not None and held.dtype in RAW_TYPES else None

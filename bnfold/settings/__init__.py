@@ -12,7 +12,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from bnfold.settings.result import ESTIMATE, OutputOptions, Tolerance, VerifyOptions
+from bnfold.settings.progress import ESTIMATE, PHASES
+from bnfold.settings.result import OutputOptions, Tolerance, VerifyOptions
 from bnfold.settings.rewriting import (
     LOWEST_IR_VERSION,
     NORMALIZATIONS,
@@ -28,6 +29,7 @@ __all__ = [
     "LOWEST_IR_VERSION",
     "NORMALIZATIONS",
     "ONE_JOB",
+    "PHASES",
     "OptionFields",
     "Options",
     "OutputOptions",

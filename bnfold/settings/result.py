@@ -12,10 +12,6 @@ from typing import Literal, TypeAlias
 from bnfold.errors import BadSetting
 from bnfold.settings.checked import Checked, about, documented
 
-ESTIMATE = "estimate"
-"""The phase in which ``progress`` is called with an estimate: how many seconds a comparison will take."""
-
-
 Tolerance: TypeAlias = float | Literal["float16", "bfloat16"]
 """An error that is accepted, as a share of an output's largest value, or the type that values were rounded to."""
 

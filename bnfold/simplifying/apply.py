@@ -13,7 +13,7 @@ from bnfold.report.other_events import SimplifyEvent
 from bnfold.report.rewrites import IF_DECIDED
 from bnfold.simplifying.branches import Decide
 from bnfold.simplifying.inlining import Moved, inline_branch
-from bnfold.simplifying.plan import LeaveOut, Made, Operand, Plan, Respell, Store, Unite
+from bnfold.simplifying.plan import Deduplicate, Made, Operand, Replace, Simplification, SkipNode, StoreConstant
 from bnfold.simplifying.room import Room
 
 
@@ -24,7 +24,7 @@ class Editor:
         self,
         model: ir.Model,
         disabled: frozenset[str] = frozenset(),
-        is_wanted: Callable[[Plan | Decide], bool] = lambda _: True,
+        is_wanted: Callable[[Simplification | Decide], bool] = lambda _: True,
         most: int | None = None,
     ) -> None:
         self.disabled, self._is_wanted = disabled, is_wanted
@@ -40,18 +40,18 @@ class Editor:
         """Where values of branches are now, one step after the other."""
         self._stored: dict[tuple[ir.Graph, str, bytes], ir.Value] = {}
 
-    def carry_out(self, plan: Plan) -> None:
+    def carry_out(self, plan: Simplification) -> None:
         """Edit the graph as planned, unless such a rewrite is disabled, or not wanted."""
         if plan.rewrite.name in self.disabled or not self._is_wanted(plan):
             return
-        if isinstance(plan, Respell) and not self.room.takes(plan):
+        if isinstance(plan, Replace) and not self.room.takes(plan):
             return
         node = plan.node
-        ends = [*node.inputs, *node.outputs, *(plan.twin.outputs if isinstance(plan, Unite) else ())]
+        ends = [*node.inputs, *node.outputs, *(plan.twin.outputs if isinstance(plan, Deduplicate) else ())]
         self.touched |= {(value.graph.path, value.name) for value in ends if value is not None}
         operator, label = node.op_type, node.label
         into = self._edited(plan)
-        costs = (plan.growth, plan.saved) if isinstance(plan, Store) else ()
+        costs = (plan.growth, plan.saved) if isinstance(plan, StoreConstant) else ()
         self.events.append(SimplifyEvent(plan.rewrite, label, node.graph.path, operator, into, *costs))
 
     def decide(self, plan: Decide) -> None:
@@ -67,15 +67,15 @@ class Editor:
         into = next((value.name for value in node.outputs if value is not None), "")
         self.events.append(SimplifyEvent(IF_DECIDED, label, node.graph.path, "If", into))
 
-    def _edited(self, plan: Plan) -> str:
+    def _edited(self, plan: Simplification) -> str:
         """Edit, and return the name of the value or node that takes the place of the node."""
-        if isinstance(plan, LeaveOut):
+        if isinstance(plan, SkipNode):
             made = plan.node.outputs[0]
             assert made is not None, "its consumers were looked at"
             _replace(made, plan.source)
             plan.node.graph.remove(plan.node)
             return plan.source.name
-        if isinstance(plan, Store):
+        if isinstance(plan, StoreConstant):
             self.has_stored = True
             tensor = plan.tensor
             self.sizes += tensor.dtype == TP.INT64
@@ -83,15 +83,15 @@ class Editor:
             stored = plan.node.graph.store_output(plan.node, message)
             stored.tensor = tensor
             return stored.name
-        if isinstance(plan, Unite):
+        if isinstance(plan, Deduplicate):
             for made, twin in zip(plan.node.outputs, plan.twin.outputs, strict=True):
                 if made is not None and twin is not None:
                     _replace(made, twin)
             plan.node.graph.remove(plan.node)
             return plan.twin.label
-        return self._respelled(plan)
+        return self._replaced(plan)
 
-    def _respelled(self, plan: Respell) -> str:
+    def _replaced(self, plan: Replace) -> str:
         node = plan.node
         inputs = [self._operand(node, operand) for operand in plan.inputs]
         if plan.attrs is not None:

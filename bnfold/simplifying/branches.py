@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.errors import BnfoldError
-from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP
 
 
@@ -47,7 +47,7 @@ def _decided(node: ir.Node, known: Proven) -> Decide | None:
 
 def _truth(condition: ir.Value | None, known: Proven) -> bool | None:
     """Return the value of a condition, or None if it is not the same in every run."""
-    held = ir.constant(condition)
+    held = analysis.constant(condition)
     if held is not None:
         return bool(held.numpy().reshape(-1)[0]) if held.dtype == TP.BOOL and held.size == 1 else None
     proven = known.integers(condition)

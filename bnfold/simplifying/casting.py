@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 
-from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, numpy_type
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import skip
-from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_skip
+from bnfold.simplifying.plan import Replace, Simplification, SkipNode, can_skip
 
 _BITS: Mapping[int, tuple[int, int]] = {
     TP.INT8: (8, 7), TP.INT16: (16, 15), TP.INT32: (32, 31), TP.INT64: (64, 63),
@@ -29,7 +29,7 @@ _WIDER: Mapping[int, tuple[int, ...]] = {
 """The floats that represent every number of another."""
 
 
-def find_cast(node: ir.Node, known: Proven) -> Plan | None:
+def find_cast(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan to leave out a Cast to the type that its input already has, or to make one node of two."""
     source, to = node.input(0), node.attr("to")
     dtype = known.dtype(source)
@@ -43,28 +43,28 @@ def find_cast(node: ir.Node, known: Proven) -> Plan | None:
     return _fill(node, first, to) if first.is_op("ConstantOfShape") else None
 
 
-def find_cast_like(node: ir.Node, known: Proven) -> Plan | None:
+def find_cast_like(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan a Cast in place of a CastLike, if the wanted type is known.
 
     A constant that only says the type stays: no input would show that its number has no effect.
     """
-    to = known.dtype(node.input(1)) if ir.constant(node.input(1)) is None else None
+    to = known.dtype(node.input(1)) if analysis.constant(node.input(1)) is None else None
     if to not in _EXACT and to not in _BITS and to != TP.BOOL:  # for smaller floats, an attribute says how to overflow
         return None
-    return Respell(rewrites.CAST_LIKE, node, "Cast", [node.input(0)], {"to": to})
+    return Replace(rewrites.CAST_LIKE, node, "Cast", [node.input(0)], {"to": to})
 
 
-def _one_of_two(node: ir.Node, first: ir.Node, to: int, known: Proven) -> Plan | None:
+def _one_of_two(node: ir.Node, first: ir.Node, to: int, known: Proven) -> Simplification | None:
     origin, middle = first.input(0), node.input(0)
     before, between = known.dtype(origin), first.attr("to")
     if origin is None or middle is None or before is None or not _keeps_all(before, between):
         return None
     if before == to:
-        return LeaveOut(rewrites.CAST_PAIR, node, origin) if can_skip(node, origin) else None
+        return SkipNode(rewrites.CAST_PAIR, node, origin) if can_skip(node, origin) else None
     is_defined = to in _EXACT or to == TP.BOOL or (to in _BITS and (before == TP.BOOL or between in _BITS))
     if not is_defined or before == TP.BFLOAT16 or middle.only_consumer is not node:
         return None
-    return Respell(rewrites.CAST_AFTER_CAST, node, "Cast", [origin], {"to": to})
+    return Replace(rewrites.CAST_AFTER_CAST, node, "Cast", [origin], {"to": to})
 
 
 def _keeps_all(before: int, after: int) -> bool:
@@ -80,7 +80,7 @@ def _keeps_all(before: int, after: int) -> bool:
     return after in _BITS and _BITS[after][1] >= magnitude and (not is_signed or _BITS[after][1] < _BITS[after][0])
 
 
-def _fill(node: ir.Node, first: ir.Node, to: int) -> Plan | None:
+def _fill(node: ir.Node, first: ir.Node, to: int) -> Simplification | None:
     """Plan a fill of the other type in place of a ConstantOfShape and a Cast."""
     made, value = node.input(0), first.attr("value")
     if made is None or made.only_consumer is not node or (to not in _EXACT and to not in _BITS and to != TP.BOOL):
@@ -91,4 +91,4 @@ def _fill(node: ir.Node, first: ir.Node, to: int) -> Plan | None:
     if number.shape != (1,) or cast[0] != number[0]:
         return None
     tensor = onnx.numpy_helper.from_array(cast)
-    return Respell(rewrites.FILL_CAST, node, "ConstantOfShape", [first.input(0)], {"value": tensor})
+    return Replace(rewrites.FILL_CAST, node, "ConstantOfShape", [first.input(0)], {"value": tensor})

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, numpy_type
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import skip
-from bnfold.simplifying.parameters import respelled, slot_of
-from bnfold.simplifying.plan import Plan
+from bnfold.simplifying.parameters import replacement, slot_of
+from bnfold.simplifying.plan import Simplification
 
 BOUNDING = ("Relu", "Clip", "Max", "Min")
 _FLOATS = (TP.FLOAT, TP.DOUBLE)
@@ -36,7 +36,7 @@ class Bounded(NamedTuple):
     high: Number | None
 
 
-def find_bounds(node: ir.Node, known: Proven) -> Plan | None:
+def find_bounds(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan to leave out a Max or Min of one operand, or one Clip in place of two nodes."""
     if len(node.inputs) == 1 and node.op_type in ("Max", "Min"):
         return skip(node, rewrites.ALONE)
@@ -48,7 +48,7 @@ def find_bounds(node: ir.Node, known: Proven) -> Plan | None:
     return _one_of_two(node, inner, second, known) if inner is not None and second is not None else None
 
 
-def _one_of_two(node: ir.Node, first: Bounded, second: Bounded, known: Proven) -> Plan | None:
+def _one_of_two(node: ir.Node, first: Bounded, second: Bounded, known: Proven) -> Simplification | None:
     lows = [bound for bound in (first.low, second.low) if bound is not None]
     highs = [bound for bound in (first.high, second.high) if bound is not None]
     dtype = known.dtype(first.source)
@@ -57,7 +57,7 @@ def _one_of_two(node: ir.Node, first: Bounded, second: Bounded, known: Proven) -
     if second.source.only_consumer is not node:
         return None
     bounds = {"min": np.array(lows[0], numpy_type(dtype)), "max": np.array(highs[0], numpy_type(dtype))}
-    return respelled(rewrites.BOUNDS, node, "Clip", first.source, bounds)
+    return replacement(rewrites.BOUNDS, node, "Clip", first.source, bounds)
 
 
 def _bounded(node: ir.Node, known: Proven) -> Bounded | None:
@@ -87,6 +87,6 @@ def _number(value: ir.Value | None) -> Number | None:
     """Return the number that a constant of one element is."""
     if value is None or not value.holds_constant or value.stored_bytes > _MOST_BYTES:
         return None
-    held = ir.constant(value)
+    held = analysis.constant(value)
     number: Number | None = held.numpy().item() if held is not None and held.size == 1 else None
     return number

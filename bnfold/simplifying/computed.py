@@ -5,30 +5,32 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.errors import BnfoldError
-from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import InMemory, numpy_type
 from bnfold.report import rewrites
-from bnfold.simplifying.plan import Store
+from bnfold.simplifying.plan import StoreConstant
 from bnfold.simplifying.room import Room
 
 QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 """What marks weights and values as quantized, for runtimes that know what to do with them."""
 
 
-def find_computed(graph: ir.Graph, known: Proven, room: Room, disabled: frozenset[str] = frozenset()) -> list[Store]:
+def find_computed(
+    graph: ir.Graph, known: Proven, room: Room, disabled: frozenset[str] = frozenset()
+) -> list[StoreConstant]:
     """Plan to store values of a graph that are computed from constants or known sizes, each where a chain ends.
 
     Where there is no room for the end of a chain, or its rewrite is ``disabled``, what is before it may be stored.
     """
     if not isinstance(graph.proto, onnx.GraphProto):
         return []
-    found: dict[ir.Node, Store] = {}
+    found: dict[ir.Node, StoreConstant] = {}
     quantized: set[ir.Value] = set()
     # An operator of another domain cannot be evaluated, so a constant among its inputs could not be verified.
     followed = () if any(node.domain for node in graph.model.nodes()) else ("Shape", "Size")
-    with ir.evaluated_once(graph.model):
+    with analysis.evaluated_once(graph.model):
         for node in graph.nodes:
             if node.op_type in QUANTIZING or (
                 not node.is_op(*followed) and any(value in quantized for value in node.inputs)
@@ -51,7 +53,7 @@ def _consumers(node: ir.Node) -> list[ir.Node]:
     return [consumer for value in node.outputs if value is not None for consumer in value.consumers]
 
 
-def _computed(node: ir.Node, known: Proven) -> Store | None:
+def _computed(node: ir.Node, known: Proven) -> StoreConstant | None:
     value = node.outputs[0] if len(node.outputs) == 1 else None
     if (
         value is None
@@ -68,10 +70,10 @@ def _computed(node: ir.Node, known: Proven) -> Store | None:
         return None
 
 
-def _stored(node: ir.Node, value: ir.Value, known: Proven) -> Store | None:
+def _stored(node: ir.Node, value: ir.Value, known: Proven) -> StoreConstant | None:
     told = known.integers(value)
     if told is not None and (numbers := told.numbers) is not None:
         array = np.array(numbers, numpy_type(told.dtype)).reshape(told.dims)
-        return Store(rewrites.SHAPE_STORED, node, InMemory(told.dtype, array))
-    held = ir.constant(value)
-    return Store(rewrites.RESULT_STORED, node, held) if held is not None else None
+        return StoreConstant(rewrites.SHAPE_STORED, node, InMemory(told.dtype, array))
+    held = analysis.constant(value)
+    return StoreConstant(rewrites.RESULT_STORED, node, held) if held is not None else None

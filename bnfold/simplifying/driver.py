@@ -8,9 +8,9 @@ from functools import partial
 from typing import NamedTuple
 
 from bnfold import ir
+from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.analysis.traits import RESHAPING, STATES
 from bnfold.errors import BnfoldError
-from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.ir.traits import RESHAPING, STATES
 from bnfold.report.events import Report
 from bnfold.semantics.neutral import OPERATORS
 from bnfold.simplifying import unread
@@ -38,69 +38,44 @@ from bnfold.simplifying.no_effect import (
 )
 from bnfold.simplifying.padding import PADDED, find_padding
 from bnfold.simplifying.picking import find_picked
-from bnfold.simplifying.plan import Plan, Store
+from bnfold.simplifying.plan import Simplification, StoreConstant
 from bnfold.simplifying.products import find_addition, find_product_of_reshaped
 from bnfold.simplifying.reshaping import find_reshaping
 from bnfold.simplifying.slicing import find_slice
 from bnfold.simplifying.states import find_states
 from bnfold.simplifying.transposing import find_joined_axes, find_transpose, keeps_order
 
-Finder = Callable[[ir.Node, Proven], Plan | None]
+Finder = Callable[[ir.Node, Proven], Simplification | None]
 
 
-def find_reshaping_or_axes(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan what `find_reshaping_or_joined` plans, or else one node for two where sizes are not known, or a Gather."""
-    return find_reshaping_or_joined(node, known) or find_axes(node, known) or find_picked(node, known)
+def find_reshaping_of_ones(node: ir.Node, known: Proven) -> Simplification | None:
+    """Plan what `find_reshaping` does for a Transpose that moves only axes of one element."""
+    return find_reshaping(node, known) if keeps_order(node, known) else None
 
 
-def find_reshaping_or_joined(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan what `find_reshaping` plans, or else one Transpose or MatMul in place of three nodes."""
-    return find_reshaping(node, known) or find_joined_axes(node, known) or find_product_of_reshaped(node, known)
-
-
-def find_transpose_or_reshaping(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan what `find_transpose` plans, or what `find_reshaping` does if only axes of one element move."""
-    plan = find_transpose(node, known)
-    return plan if plan is not None or not keeps_order(node, known) else find_reshaping(node, known)
-
-
-def find_concat_or_joined(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan what `find_concat` plans, or else one node for two, or fewer Unsqueezes before it."""
-    return find_concat(node, known) or find_joined(node, known) or find_stacked(node, known)
-
-
-def find_neutral_or_addition(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan what `find_neutral` plans, or else what `find_addition` does."""
-    return find_neutral(node, known) or find_addition(node, known)
-
-
-def find_neutral_or_bounds(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan what `find_neutral` plans, or else what `find_bounds` does."""
-    return find_neutral(node, known) or find_bounds(node, known)
-
-
-FINDERS: Mapping[str, Finder] = {
-    "Identity": find_identity,
-    "Dropout": find_dropout,
-    "Cast": find_cast,
-    "CastLike": find_cast_like,
-    "Concat": find_concat_or_joined,
-    **dict.fromkeys(PADDED, find_padding),
-    "Slice": find_slice,
-    "Pad": find_pad,
-    "Expand": find_expand,
-    "Tile": find_tile,
-    "Transpose": find_transpose_or_reshaping,
-    "Where": find_chosen,
-    **dict.fromkeys(STATES, find_states),
-    **dict.fromkeys(OPERATORS, find_neutral),
-    "Add": find_neutral_or_addition,
-    **dict.fromkeys(BOUNDING, find_neutral_or_bounds),
-    **dict.fromkeys(("Sum", "Mean", "Split"), find_alone),
-    **dict.fromkeys(RESHAPING, find_reshaping_or_joined),
-    **dict.fromkeys(("Squeeze", "Unsqueeze"), find_reshaping_or_axes),
+_RESHAPING = (find_reshaping, find_joined_axes, find_product_of_reshaped)
+FINDERS: Mapping[str, tuple[Finder, ...]] = {
+    "Identity": (find_identity,),
+    "Dropout": (find_dropout,),
+    "Cast": (find_cast,),
+    "CastLike": (find_cast_like,),
+    "Concat": (find_concat, find_joined, find_stacked),
+    **dict.fromkeys(PADDED, (find_padding,)),
+    "Slice": (find_slice,),
+    "Pad": (find_pad,),
+    "Expand": (find_expand,),
+    "Tile": (find_tile,),
+    "Transpose": (find_transpose, find_reshaping_of_ones),
+    "Where": (find_chosen,),
+    **dict.fromkeys(STATES, (find_states,)),
+    **dict.fromkeys(OPERATORS, (find_neutral,)),
+    "Add": (find_neutral, find_addition),
+    **dict.fromkeys(BOUNDING, (find_neutral, find_bounds)),
+    **dict.fromkeys(("Sum", "Mean", "Split"), (find_alone,)),
+    **dict.fromkeys(RESHAPING, _RESHAPING),
+    **dict.fromkeys(("Squeeze", "Unsqueeze"), (*_RESHAPING, find_axes, find_picked)),
 }
-"""What is tried on each node, by its operator."""
+"""The finders that are tried on a node, by its operator, until one has a plan."""
 MAX_ROUNDS = 8
 """Each round sees what the one before left; three are what real models need."""
 MAX_INFERENCES = 8
@@ -115,11 +90,6 @@ class Simplified(NamedTuple):
     has_changed: bool
     has_stored: bool
     moved: list[Moved]
-
-
-def find_group_norm_or_addition(node: ir.Node, known: Proven) -> Plan | None:
-    """Plan a GroupNormalization that ends in this Add, or else what is planned without the option."""
-    return find_group_norm(node, known) or find_neutral_or_addition(node, known)
 
 
 def decide_branches(model: ir.Model, report: Report, disabled: frozenset[str]) -> Simplified:
@@ -155,7 +125,7 @@ def simplify_all(
 ) -> Simplified:
     """Do as `bnfold.simplifying.simplify`."""
     editor = Editor(model, disabled, most=most)
-    _repeat(model, editor, {**FINDERS, "Add": find_group_norm_or_addition} if group_norm else FINDERS)
+    _repeat(model, editor, {**FINDERS, "Add": (find_group_norm, *FINDERS["Add"])} if group_norm else FINDERS)
     return _reported(editor, report)
 
 
@@ -179,17 +149,17 @@ def _names(node: ir.Node) -> list[str]:
     return [value.name for value in node.outputs if value is not None][:1]
 
 
-def _helps(plan: Plan | Decide, nodes: AbstractSet[ir.Node], read: AbstractSet[ir.Node]) -> bool:
+def _helps(plan: Simplification | Decide, nodes: AbstractSet[ir.Node], read: AbstractSet[ir.Node]) -> bool:
     """Whether a plan changes one of these nodes, or the graph around it, or stores what it ``read``s or makes."""
     if isinstance(plan, Decide):
         inner = (node for body in plan.node.bodies for graph in body.subgraphs() for node in graph.nodes)
         return plan.node in nodes or any(node in nodes for node in inner)
     if plan.node in nodes:
         return True
-    return isinstance(plan, Store) and (plan.node in read or not nodes.isdisjoint(before([plan.node])))
+    return isinstance(plan, StoreConstant) and (plan.node in read or not nodes.isdisjoint(before([plan.node])))
 
 
-def _repeat(model: ir.Model, editor: Editor, finders: Mapping[str, Finder]) -> None:
+def _repeat(model: ir.Model, editor: Editor, finders: Mapping[str, tuple[Finder, ...]]) -> None:
     """Infer shapes and rewrite, until nothing changes any more."""
     if model.proto.training_info:
         return
@@ -203,7 +173,7 @@ def _repeat(model: ir.Model, editor: Editor, finders: Mapping[str, Finder]) -> N
             break
 
 
-def _round(model: ir.Model, known: Proven, editor: Editor, finders: Mapping[str, Finder]) -> bool:
+def _round(model: ir.Model, known: Proven, editor: Editor, finders: Mapping[str, tuple[Finder, ...]]) -> bool:
     """Try every rewrite on every node once; whether any changed something, or may find more now."""
     events, was_open = len(editor.events), editor.room.is_open
     editor.room.measure()
@@ -224,16 +194,17 @@ def _round(model: ir.Model, known: Proven, editor: Editor, finders: Mapping[str,
     return len(editor.events) > events or (not was_open and (editor.room.is_short or known.has_learned))
 
 
-def _plan(node: ir.Node, known: Proven, first: dict[Hashable, ir.Node], finders: Mapping[str, Finder]) -> Plan | None:
+def _plan(
+    node: ir.Node, known: Proven, first: dict[Hashable, ir.Node], finders: Mapping[str, tuple[Finder, ...]]
+) -> Simplification | None:
     if (node.domain and not _has_states(node)) or node.has_references or known.calls(node):
         return None
-    finder = finders.get(node.op_type)
     try:
-        plan = finder(node, known) if finder is not None else None
-        if node.domain:
-            return plan
-        plan = plan if plan is not None else find_broadcast(node, known)
-        return plan if plan is not None else find_equal(node, first)
+        tried: tuple[Finder, ...] = (*finders.get(node.op_type, ()), *(() if node.domain else (find_broadcast,)))
+        for finder in tried:
+            if (plan := finder(node, known)) is not None:
+                return plan
+        return None if node.domain else find_equal(node, first)
     except BnfoldError:  # an attribute of a type that the operator never had
         return None
 

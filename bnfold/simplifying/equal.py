@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.traits import DRAWING
 from bnfold.ir.elements import RAW_TYPES
 from bnfold.ir.tensor import Array
-from bnfold.ir.traits import DRAWING
 from bnfold.report import rewrites
 from bnfold.simplifying.computed import QUANTIZING
-from bnfold.simplifying.plan import Unite, can_replace
+from bnfold.simplifying.plan import Deduplicate, can_replace
 
 _FIRST = 256
 """Elements of a constant that are compared before all are: those of two weights differ there."""
@@ -19,7 +19,7 @@ _NEVER = DRAWING | QUANTIZING | {"Dropout", "BatchNormalization", "Constant"}
 """Operators that draw numbers, perhaps; a BatchNormalization has an event of its own in the report."""
 
 
-def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Unite | None:
+def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Deduplicate | None:
     """Plan to use the first node that is equal; ``first`` are those before, and learns this one.
 
     None of them has attributes that are references.
@@ -38,7 +38,7 @@ def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Unite | None:
     pairs = zip(node.outputs, twin.outputs, strict=True)
     if not all(one is None or other is None or can_replace(one, other, node) for one, other in pairs):
         return None
-    return Unite(rewrites.DUPLICATE, node, twin)
+    return Deduplicate(rewrites.DUPLICATE, node, twin)
 
 
 def _rough_key(value: ir.Value | None) -> Hashable:
@@ -61,7 +61,7 @@ def _key(value: ir.Value | None) -> Hashable:
 
 def _content(value: ir.Value | None) -> ir.Tensor | None:
     """Return what a stored constant holds; of texts the places in memory would be compared."""
-    held = ir.constant(value) if value is not None and value.tensor_proto is not None else None
+    held = analysis.constant(value) if value is not None and value.tensor_proto is not None else None
     return held if held is not None and held.dtype in RAW_TYPES else None
 
 

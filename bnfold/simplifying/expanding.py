@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.ir.traits import BROADCASTING
+from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.analysis.traits import BROADCASTING
 from bnfold.ir.value import Dim, Dims
 from bnfold.report import rewrites
-from bnfold.simplifying.plan import Plan, Respell
+from bnfold.simplifying.plan import Replace, Simplification
 
 
-def find_broadcast(node: ir.Node, known: Proven) -> Plan | None:
+def find_broadcast(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan to let an operator read what an Expand reads, if another operand has the sizes to which it expands."""
     is_product = node.is_op("MatMul")
     if not (is_product or node.has_trait(BROADCASTING)) or node.op_type == "PRelu" or node.graph.opset() < 7:
@@ -27,7 +27,7 @@ def find_broadcast(node: ir.Node, known: Proven) -> Plan | None:
             dims, made, *others = _matrices(dims, made, others[0])
         if any(_covers(other, dims, made) for other in others):
             inputs = [*node.inputs[:slot], source, *node.inputs[slot + 1 :]]
-            return Respell(rewrite, node, node.op_type, inputs, None)
+            return Replace(rewrite, node, node.op_type, inputs, None)
     return None
 
 

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, Array
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import same_dims
-from bnfold.simplifying.plan import Operand, Plan, Respell, can_respell
+from bnfold.simplifying.plan import Operand, Replace, Simplification, can_replace_inputs
 
 OPERATOR = "GroupNormalization"
 OPSET = 21
@@ -35,7 +35,7 @@ class Matched(NamedTuple):
     beta: ir.Tensor
 
 
-def find_group_norm(node: ir.Node, known: Proven) -> Plan | None:
+def find_group_norm(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan a GroupNormalization in place of an Add and the four nodes in front of it, which nothing else reads."""
     matched = _matched(node) if node.graph.opset() >= OPSET else None
     source = matched.first.input(0) if matched is not None else None
@@ -54,7 +54,7 @@ def find_group_norm(node: ir.Node, known: Proven) -> Plan | None:
         return None
     inputs: list[Operand] = [source, *constants]
     attrs = {"num_groups": groups, "epsilon": matched.norm.attr("epsilon", 1e-5)}
-    return Respell(rewrites.GROUP_NORM, node, OPERATOR, inputs, attrs) if can_respell(node, inputs) else None
+    return Replace(rewrites.GROUP_NORM, node, OPERATOR, inputs, attrs) if can_replace_inputs(node, inputs) else None
 
 
 def _matched(node: ir.Node) -> Matched | None:
@@ -69,7 +69,7 @@ def _matched(node: ir.Node) -> Matched | None:
 
 def _constants(matched: Matched, rank: int, channels: int, groups: int) -> tuple[Array, Array] | None:
     """Return the scale and bias of each channel, those of its group in them; None if they are not constant."""
-    scale, bias = (ir.constant(matched.norm.input(slot)) for slot in (1, 2))
+    scale, bias = (analysis.constant(matched.norm.input(slot)) for slot in (1, 2))
     factor, shift = (_by_channel(held, rank, channels) for held in (matched.gamma, matched.beta))
     if scale is None or bias is None or factor is None or shift is None or not scale.size == bias.size == groups:
         return None
@@ -90,7 +90,7 @@ def _operands(node: ir.Node | None, op_type: str) -> tuple[ir.Node | None, ir.Te
     """Return the producer, of this operator, of one operand of a node, and the other operand, a constant."""
     if node is not None and len(node.inputs) == 2:
         for made, other in (node.inputs, node.inputs[::-1]):
-            producer, held = _only_producer(made, op_type), ir.constant(other)
+            producer, held = _only_producer(made, op_type), analysis.constant(other)
             if producer is not None and held is not None:
                 return producer, held
     return None, None

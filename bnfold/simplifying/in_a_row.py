@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.value import Dim
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import integers
-from bnfold.simplifying.parameters import numbers, respelled
-from bnfold.simplifying.plan import Made, Plan, Respell
+from bnfold.simplifying.parameters import numbers, replacement
+from bnfold.simplifying.plan import Made, Replace, Simplification
 
 
-def find_axes(node: ir.Node, known: Proven) -> Plan | None:
+def find_axes(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan one Squeeze or Unsqueeze in place of two, whatever the shapes.
 
     Nothing else reads what is between, or only such nodes, which need it no longer either.
@@ -30,7 +30,7 @@ def find_axes(node: ir.Node, known: Proven) -> Plan | None:
     inner, outer = (behind, before) if node.op_type == "Unsqueeze" else (before, behind)
     merged = sorted([*inner, *_places(outer, inner)])
     source = first.input(0)
-    return respelled(rewrites.SQUEEZE_PAIR.of(node.op_type), node, node.op_type, source, {"axes": integers(merged)})
+    return replacement(rewrites.SQUEEZE_PAIR.of(node.op_type), node, node.op_type, source, {"axes": integers(merged)})
 
 
 def _can_follow(other: ir.Node, first: ir.Node, known: Proven) -> bool:
@@ -39,7 +39,7 @@ def _can_follow(other: ir.Node, first: ir.Node, known: Proven) -> bool:
     return is_alike and other.inputs[0] is first.outputs[0] and _axes(other, known) is not None
 
 
-def find_joined(node: ir.Node, known: Proven) -> Plan | None:
+def find_joined(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan one Concat in place of two along one axis, if nothing else reads what the first one joins."""
     for slot, value in enumerate(node.inputs):
         first = value.producer if value is not None and value.only_consumer is node else None
@@ -47,11 +47,11 @@ def find_joined(node: ir.Node, known: Proven) -> Plan | None:
             continue
         if _place(node, known.dims(value)) == _place(first, known.dims(value)) is not None:
             inputs = [*node.inputs[:slot], *first.inputs, *node.inputs[slot + 1 :]]
-            return Respell(rewrites.CONCAT_AFTER_CONCAT, node, "Concat", inputs, None)
+            return Replace(rewrites.CONCAT_AFTER_CONCAT, node, "Concat", inputs, None)
     return None
 
 
-def find_stacked(node: ir.Node, known: Proven) -> Plan | None:
+def find_stacked(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan to join values as they are, and part the axis by one Reshape, if each gets the axis along which they join.
 
     Behind that axis there is another one, along which they are joined. At least two Unsqueezes have no other consumer.
@@ -71,7 +71,7 @@ def find_stacked(node: ir.Node, known: Proven) -> Plan | None:
     if target is None:
         return None
     joined = Made("Concat", values, {"axis": axis})
-    return respelled(rewrites.STACKED, node, "Reshape", joined, {"shape": integers(target)})
+    return replacement(rewrites.STACKED, node, "Reshape", joined, {"shape": integers(target)})
 
 
 def _is_plain(first: ir.Node, node: ir.Node) -> bool:

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.tensor import FLOATS, TP, numpy_type
 from bnfold.report import rewrites
 from bnfold.simplifying.parameters import numbers
-from bnfold.simplifying.plan import Made, Operand, Plan, Respell
+from bnfold.simplifying.plan import Made, Operand, Replace, Simplification
 
 PADDED = ("Conv", "MaxPool", "AveragePool")
 """What can pad its input itself."""
 
 
-def find_padding(node: ir.Node, known: Proven) -> Plan | None:
+def find_padding(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan a node that pads its input itself, in place of a Pad that only such nodes read."""
     padded = node.input(0)
     first = padded.producer if padded is not None and not padded.is_output else None
@@ -35,7 +35,7 @@ def find_padding(node: ir.Node, known: Proven) -> Plan | None:
     source: Operand = first.input(0)
     if node.op_type == "MaxPool" and not _fills_the_least(first, known):
         source = _again(first, uses)
-    return Respell(rewrite, node, node.op_type, [source, *node.inputs[1:]], attrs) if source is not None else None
+    return Replace(rewrite, node, node.op_type, [source, *node.inputs[1:]], attrs) if source is not None else None
 
 
 def _again(pad: ir.Node, others: Collection[object]) -> Made | None:
@@ -110,7 +110,7 @@ def _filling(pad: ir.Node) -> int | float | None:
         return stated
     if pad.input(2) is None:
         return 0
-    held = ir.constant(pad.input(2))
+    held = analysis.constant(pad.input(2))
     stated = held.numpy().item() if held is not None and held.size == 1 else math.nan
     return None if math.isnan(stated) else stated
 
@@ -140,7 +140,7 @@ def _is_never_negative(value: ir.Value | None, known: Proven) -> bool:
         bounds = [node.attr("min", -math.inf), node.attr("max", math.inf)]
         for place, bound in enumerate((node.input(1), node.input(2))):
             if bound is not None:
-                held = ir.constant(bound)
+                held = analysis.constant(bound)
                 bounds[place] = held.numpy().item() if held is not None and held.size == 1 else math.nan
         return all(bound >= 0 for bound in bounds)
     return node.is_op("Relu")

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.forms import form_of
 from bnfold.ir.schemas import schema_of, version_at
-from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.ir.tensor import Array
 from bnfold.report.rewrites import Rewrite
-from bnfold.simplifying.plan import Operand, Respell, can_respell
+from bnfold.simplifying.plan import Operand, Replace, can_replace_inputs
 
 
 @cache
@@ -34,14 +34,14 @@ def numbers(node: ir.Node, name: str, known: Proven, default: list[int] | None =
     return default if node.input(slot) is None else known.numbers(node.input(slot))
 
 
-def respelled(
+def replacement(
     rewrite: Rewrite,
     node: ir.Node,
     op_type: str,
     source: Operand,
     parameters: Mapping[str, Array],
     attrs: Mapping[str, Any] | None = None,
-) -> Respell | None:
+) -> Replace | None:
     """Plan an operator that reads ``source``, in the form of the graph's opset; None if that has no such parameters."""
     opset = node.graph.opset()
     version = version_at(op_type, opset)
@@ -58,7 +58,7 @@ def respelled(
             attributes[name] = content.tolist()
         else:
             return None
-    return Respell(rewrite, node, op_type, inputs, attributes) if can_respell(node, inputs) else None
+    return Replace(rewrite, node, op_type, inputs, attributes) if can_replace_inputs(node, inputs) else None
 
 
 def _is_exact(content: Array) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.tensor import Array
 from bnfold.ir.value import Dim
 from bnfold.report import rewrites
 from bnfold.simplifying.parameters import numbers
-from bnfold.simplifying.plan import Plan, Respell, can_respell, only_above
+from bnfold.simplifying.plan import Replace, Simplification, can_replace_inputs, only_above
 
 _FROM_THE_END = 11
 """The first opset whose Gather counts from the end."""
@@ -18,7 +18,7 @@ _MOST_BYTES = 8
 """Bytes of the one index."""
 
 
-def find_picked(node: ir.Node, known: Proven) -> Plan | None:
+def find_picked(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan one Gather in place of a Gather or Slice of one element and the Squeeze or Unsqueeze of its axis."""
     first = only_above(node)
     if first is None or first.graph is not node.graph or not first.is_op("Gather", "Slice") or known.calls(first):
@@ -36,7 +36,7 @@ def find_picked(node: ir.Node, known: Proven) -> Plan | None:
         return None
     inputs = [first.input(0), indices]
     rewrite = rewrites.PICKED.of(first.op_type, node.op_type)
-    return Respell(rewrite, node, "Gather", inputs, {"axis": axis}) if can_respell(node, inputs) else None
+    return Replace(rewrite, node, "Gather", inputs, {"axis": axis}) if can_replace_inputs(node, inputs) else None
 
 
 def _respaced(index: Array, axis: int, axes: list[int], node: ir.Node, rank: int | None) -> Array | None:
@@ -57,7 +57,7 @@ def _gathered(node: ir.Node, rank: int | None) -> tuple[Array, int] | None:
     value, axis = node.input(1), int(node.attr("axis", 0))
     if value is None or not value.holds_constant or value.stored_bytes > _MOST_BYTES:
         return None
-    held = ir.constant(value)
+    held = analysis.constant(value)
     if held is None or held.size != 1 or (axis < 0 and rank is None):
         return None
     return held.numpy(), axis + (rank or 0) if axis < 0 else axis

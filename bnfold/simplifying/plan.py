@@ -24,7 +24,7 @@ Operand = ir.Value | Array | Made | None
 """An input of a node: a value, a constant that is going to be stored, or what a new node makes."""
 
 
-class LeaveOut(NamedTuple):
+class SkipNode(NamedTuple):
     """The consumers of the first output of ``node`` read ``source``, which is equal to it."""
 
     rewrite: Rewrite
@@ -32,7 +32,7 @@ class LeaveOut(NamedTuple):
     source: ir.Value
 
 
-class Store(NamedTuple):
+class StoreConstant(NamedTuple):
     """The only output of ``node`` becomes an initializer.
 
     The weights grow by ``growth`` bytes, and ``saved`` nodes go: of results that share weights the first has both.
@@ -45,7 +45,7 @@ class Store(NamedTuple):
     saved: int = 0
 
 
-class Respell(NamedTuple):
+class Replace(NamedTuple):
     """The node becomes another operator, or the same with other inputs; its outputs stay.
 
     Without ``attrs`` it keeps those that it has.
@@ -58,7 +58,7 @@ class Respell(NamedTuple):
     attrs: Mapping[str, Any] | None
 
 
-class Unite(NamedTuple):
+class Deduplicate(NamedTuple):
     """The consumers of ``node`` read the outputs of ``twin``, an equal node."""
 
     rewrite: Rewrite
@@ -66,7 +66,7 @@ class Unite(NamedTuple):
     twin: ir.Node
 
 
-Plan = LeaveOut | Store | Respell | Unite
+Simplification = SkipNode | StoreConstant | Replace | Deduplicate
 
 
 def can_replace(made: ir.Value, source: ir.Value, node: ir.Node) -> bool:
@@ -109,7 +109,7 @@ def only_above(node: ir.Node) -> ir.Node | None:
     return first if first is not None and not first.has_references else None
 
 
-def can_respell(node: ir.Node, inputs: Sequence[Operand]) -> bool:
+def can_replace_inputs(node: ir.Node, inputs: Sequence[Operand]) -> bool:
     """Whether constants among the inputs can become initializers: functions have none."""
     is_function = not hasattr(node.graph.proto, "initializer")
     return not (is_function and any(isinstance(operand, np.ndarray) for operand in inputs))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.analysis.traits import RESHAPING
 from bnfold.ir.tensor import TP, Array
-from bnfold.ir.traits import RESHAPING
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import integers
-from bnfold.simplifying.parameters import numbers, respelled
-from bnfold.simplifying.plan import Made, Operand, Plan, Respell, can_respell, only_above
+from bnfold.simplifying.parameters import numbers, replacement
+from bnfold.simplifying.plan import Made, Operand, Replace, Simplification, can_replace_inputs, only_above
 
 _TYPES = (TP.FLOAT, TP.DOUBLE, TP.FLOAT16)
 
 
-def find_addition(node: ir.Node, known: Proven) -> Plan | None:
+def find_addition(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan a Gemm in place of a MatMul and an Add, or the Add's constant as the bias of a convolution."""
     if node.graph.opset() < 7 or len(node.inputs) != 2:
         return None
@@ -31,20 +31,22 @@ def find_addition(node: ir.Node, known: Proven) -> Plan | None:
     return None
 
 
-def _gemm(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Proven) -> Plan | None:
+def _gemm(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Proven) -> Simplification | None:
     x, weight = first.input(0), first.input(1)
-    columns, held = known.dims(weight), ir.constant(bias)
+    columns, held = known.dims(weight), analysis.constant(bias)
     if columns is None or len(columns) != 2 or held is None or held.dims not in ((columns[1],), (1, columns[1])):
         return None
     if known.dtype(x) not in _TYPES or not known.dtype(weight) == held.dtype == known.dtype(x):
         return None
     dims = known.dims(x)
     if dims is not None and len(dims) == 2:
-        return Respell(rewrites.MATMUL_ADD, node, "Gemm", [x, weight, bias], {})
+        return Replace(rewrites.MATMUL_ADD, node, "Gemm", [x, weight, bias], {})
     return _gemm_before_unsqueeze(node, first, bias, known) if weight is not None and len(held.dims) == 1 else None
 
 
-def _gemm_before_unsqueeze(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Proven) -> Plan | None:
+def _gemm_before_unsqueeze(
+    node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Proven
+) -> Simplification | None:
     """Plan a Gemm of the matrix that an Unsqueeze in front of the MatMul reads, and the Unsqueeze behind it."""
     unsqueeze, weight = only_above(first), first.input(1)
     source = unsqueeze.input(0) if unsqueeze is not None and unsqueeze.is_op("Unsqueeze") else None
@@ -58,10 +60,10 @@ def _gemm_before_unsqueeze(node: ir.Node, first: ir.Node, bias: ir.Value | None,
     if max(places) > len(axes):  # the last axis is summed over, and stays the last
         return None
     gemm = Made("Gemm", [source, weight, bias], {})
-    return respelled(rewrites.MATMUL_ADD, node, "Unsqueeze", gemm, {"axes": integers(axes)})
+    return replacement(rewrites.MATMUL_ADD, node, "Unsqueeze", gemm, {"axes": integers(axes)})
 
 
-def find_product_of_reshaped(node: ir.Node, known: Proven) -> Plan | None:
+def find_product_of_reshaped(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan one MatMul in place of a row that reshapes, multiplies by a matrix, and reshapes back."""
     product = only_above(node)
     first = only_above(product) if product is not None and product.is_op("MatMul") else None
@@ -75,10 +77,10 @@ def find_product_of_reshaped(node: ir.Node, known: Proven) -> Plan | None:
     keeps_rows = (*dims[:-1], columns[1]) == made and dims[-1] == columns[0]
     if not is_one_graph or not keeps_rows or None in (*dims, *made):
         return None
-    return Respell(rewrites.MATMUL_RESHAPED.of(first.op_type), node, "MatMul", [source, weight], {})
+    return Replace(rewrites.MATMUL_RESHAPED.of(first.op_type), node, "MatMul", [source, weight], {})
 
 
-def _convolution(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Proven) -> Plan | None:
+def _convolution(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Proven) -> Simplification | None:
     """Plan the convolution in place of the Add; a bias that it has already would be rounded another time."""
     weight = first.input(1)
     kernel, added, dtype = known.dims(weight), known.dims(bias), known.dtype(weight)
@@ -90,16 +92,16 @@ def _convolution(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Pr
     if not block or added not in (block, (1, *block)):
         return None
     operand = _vector(bias, block[0], known)
-    if operand is None or not can_respell(node, [operand]):
+    if operand is None or not can_replace_inputs(node, [operand]):
         return None
     inputs = [first.input(0), weight, operand]
     attrs = {name: first.attr(name) for name in first.attrs}
-    return Respell(rewrites.CONVOLUTION_ADD.of(first.op_type), node, first.op_type, inputs, attrs)
+    return Replace(rewrites.CONVOLUTION_ADD.of(first.op_type), node, first.op_type, inputs, attrs)
 
 
 def _vector(bias: ir.Value | None, channels: int, known: Proven) -> Operand:
     """Return the elements of a bias along one axis: of a constant, or what a Reshape puts beside axes of size 1."""
-    if (held := ir.constant(bias)) is not None:
+    if (held := analysis.constant(bias)) is not None:
         array: Array = held.numpy().reshape(channels)
         return array
     reshape = bias.producer if bias is not None else None

@@ -4,23 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.ir.shapes.products import factors, named
-from bnfold.ir.traits import RESHAPING
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.analysis.shapes.products import factors, named
+from bnfold.analysis.traits import REDUCING, RESHAPING
 from bnfold.ir.value import Dim
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import integers, same_dims, store_target
-from bnfold.simplifying.parameters import numbers, respelled
-from bnfold.simplifying.plan import LeaveOut, Plan, can_skip, only_above
-from bnfold.simplifying.reducing import find_reduction
+from bnfold.simplifying.parameters import numbers, replacement
+from bnfold.simplifying.plan import Replace, Simplification, SkipNode, can_skip, only_above
 from bnfold.simplifying.transposing import keeps_order
+
+
+def find_reduction(node: ir.Node, known: Proven) -> Simplification | None:
+    """Plan a reduction that keeps its axes in place of one before Unsqueeze, or that drops them before Squeeze."""
+    keeps, first = node.is_op("Unsqueeze"), only_above(node)
+    if not node.is_op("Squeeze", "Unsqueeze") or first is None or not first.has_trait(REDUCING):
+        return None
+    if bool(first.attr("keepdims", 1)) == keeps:
+        return None
+    reduced, other, dims = numbers(first, "axes", known), numbers(node, "axes", known), known.dims(first.input(0))
+    if not reduced or not other or len(reduced) != len(other) or _places(reduced, dims) != _places(other, dims):
+        return None  # of as many axes, negative ones count from the same rank
+    attrs = {name: first.attr(name) for name in first.attrs} | {"keepdims": int(keeps)}
+    joined = rewrites.REDUCTION_AXES.of(first.op_type, node.op_type)
+    return Replace(joined, node, first.op_type, first.inputs, attrs)
+
+
+def _places(axes: list[int], dims: tuple[Dim, ...] | None) -> set[int]:
+    """Return axes counted from the front, where the rank is known."""
+    return {axis + len(dims) if axis < 0 and dims is not None else axis for axis in axes}
+
 
 _FAR = 8
 """Such nodes in a row that are looked at."""
 
 
-def find_reshaping(node: ir.Node, known: Proven) -> Plan | None:
+def find_reshaping(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan to leave nodes out between two values of one shape, to make one of two, or to store a target."""
     made = node.output(0)
     if node.op_type == "Reshape" and made is not None:
@@ -29,7 +49,7 @@ def find_reshaping(node: ir.Node, known: Proven) -> Plan | None:
         is_same = same_dims(known, source, made) or _cancel(sources, known)
         if is_same and can_skip(node, source):
             is_one = len(sources) == 1
-            return LeaveOut(rewrites.SAME_SHAPE.of(node.op_type) if is_one else rewrites.RESHAPE_PAIR, node, source)
+            return SkipNode(rewrites.SAME_SHAPE.of(node.op_type) if is_one else rewrites.RESHAPE_PAIR, node, source)
     return _one_of_two(node, known) or _stored_target(node, known) or find_reduction(node, known)
 
 
@@ -100,9 +120,9 @@ def _at(dims: Sequence[Dim] | None, place: int) -> Dim:
     return dims[place] if dims is not None and place < len(dims) else None
 
 
-def _stored_target(node: ir.Node, known: Proven) -> Plan | None:
+def _stored_target(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan to store the target of a Reshape that is computed from dynamic sizes."""
-    if node.op_type != "Reshape" or ir.constant(node.input(1)) is not None:
+    if node.op_type != "Reshape" or analysis.constant(node.input(1)) is not None:
         return None
     target, source = _target(node, known), known.dims(node.input(0))
     if target is None:
@@ -149,14 +169,14 @@ def _is_positive(size: Dim, known: Proven) -> bool:
     return size > 0 if isinstance(size, int) else size in known.positive
 
 
-def _one_of_two(node: ir.Node, known: Proven) -> Plan | None:
+def _one_of_two(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan one Reshape in place of two such nodes, if nothing else reads what is between them."""
     first = only_above(node)
     source = first.input(0) if first is not None and _reshapes(first, known) else None
     target = _from_source(node, known, source) if source is not None else None
     if target is None:
         return None
-    return respelled(rewrites.RESHAPE_AFTER_RESHAPE, node, "Reshape", source, {"shape": integers(target)})
+    return replacement(rewrites.RESHAPE_AFTER_RESHAPE, node, "Reshape", source, {"shape": integers(target)})
 
 
 def _from_source(node: ir.Node, known: Proven, source: ir.Value) -> list[int] | None:

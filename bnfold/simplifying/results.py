@@ -8,8 +8,8 @@ from typing import NamedTuple
 import onnx
 
 from bnfold import ir
+from bnfold.ir.bodies import states_of
 from bnfold.ir.messages import FunctionKey, function_key
-from bnfold.ir.shapes.bodies import states_of
 from bnfold.report.other_events import SimplifyEvent
 from bnfold.report.rewrites import UNREAD_RESULT
 from bnfold.simplifying.around import reached, with_inner

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from bnfold import ir
-from bnfold.ir.traits import WEIGHTED
+from bnfold.analysis.traits import WEIGHTED
 from bnfold.report import totals
 from bnfold.report.growth import WORTH
-from bnfold.simplifying.plan import Respell, Store
+from bnfold.simplifying.plan import Replace, StoreConstant
 
 _SMALL = 1024
 """Bytes of a result that is stored at once; larger ones wait until equal nodes are united."""
@@ -28,7 +28,7 @@ _FAR = 64
 class _Group(NamedTuple):
     """Results that are computed from the same weights, the bytes that they add, and the nodes that go with them."""
 
-    plans: list[Store]
+    plans: list[StoreConstant]
     growth: int
     saved: int
     is_filled: bool
@@ -59,7 +59,7 @@ class Room:
         if self._most is not None:
             self._left = self._most + self._before - totals.weights(self._model)
 
-    def takes(self, plan: Respell) -> bool:
+    def takes(self, plan: Replace) -> bool:
         """Whether there is room for the constants that a node is going to read; without a number there always is."""
         if self._most is None:
             return True
@@ -68,7 +68,7 @@ class Room:
         own = {value for value in plan.node.inputs if value is not None and value.only_use is not None} - kept
         return self._spend(added - sum(value.stored_bytes for value in own))
 
-    def stored(self, plans: Mapping[ir.Node, Store]) -> list[Store]:
+    def stored(self, plans: Mapping[ir.Node, StoreConstant]) -> list[StoreConstant]:
         """Return the plans for which there is room; weights that several results share count once."""
         small = {node: plan for node, plan in plans.items() if self._most is None and plan.tensor.nbytes <= _SMALL}
         at_once = [_group([node], plans) for node in small]
@@ -98,7 +98,7 @@ class Room:
         return True
 
 
-def _group(nodes: Collection[ir.Node], plans: Mapping[ir.Node, Store]) -> _Group:
+def _group(nodes: Collection[ir.Node], plans: Mapping[ir.Node, StoreConstant]) -> _Group:
     freed, saved = _freed(nodes)
     growth = sum(plans[node].tensor.nbytes for node in nodes) - sum(value.stored_bytes for value in freed)
     first, *others = (plans[node] for node in nodes)

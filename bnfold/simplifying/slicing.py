@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import find_same_shape, integers, same_dims, skip
-from bnfold.simplifying.parameters import numbers, respelled
-from bnfold.simplifying.plan import Plan
+from bnfold.simplifying.parameters import numbers, replacement
+from bnfold.simplifying.plan import Simplification
 
 _END = 2**31 - 1
 """From here on an end of a Slice stands for the last element."""
@@ -23,7 +23,7 @@ class Range(NamedTuple):
     step: int
 
 
-def find_slice(node: ir.Node, known: Proven) -> Plan | None:
+def find_slice(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan to leave out a Slice that takes all of its input, or to make one of two."""
     ranges = _ranges(node, known)
     if ranges is None:
@@ -31,7 +31,7 @@ def find_slice(node: ir.Node, known: Proven) -> Plan | None:
     return _all(node, ranges, known) or _one_of_two(node, ranges, known)
 
 
-def _all(node: ir.Node, ranges: dict[int, Range], known: Proven) -> Plan | None:
+def _all(node: ir.Node, ranges: dict[int, Range], known: Proven) -> Simplification | None:
     if any(taken.start or taken.step != 1 for taken in ranges.values()):
         return None
     takes_all = all(taken.end >= _END for taken in ranges.values())
@@ -39,7 +39,7 @@ def _all(node: ir.Node, ranges: dict[int, Range], known: Proven) -> Plan | None:
     return skip(node, rewrites.SLICE_ALL) if is_same else None
 
 
-def _one_of_two(node: ir.Node, ranges: dict[int, Range], known: Proven) -> Plan | None:
+def _one_of_two(node: ir.Node, ranges: dict[int, Range], known: Proven) -> Simplification | None:
     middle = node.input(0)
     first = middle.producer if middle is not None else None
     if middle is None or first is None or not first.is_op("Slice") or first.graph is not node.graph:
@@ -54,7 +54,7 @@ def _one_of_two(node: ir.Node, ranges: dict[int, Range], known: Proven) -> Plan 
     parameters = {"starts": integers(starts), "ends": integers(ends), "axes": integers([*both])}
     if any(step != 1 for step in steps):  # of one element no input shows a step
         parameters["steps"] = integers(steps)
-    return respelled(rewrites.SLICE_AFTER_SLICE, node, "Slice", first.input(0), parameters)
+    return replacement(rewrites.SLICE_AFTER_SLICE, node, "Slice", first.input(0), parameters)
 
 
 def _can_join(other: ir.Node, middle: ir.Value, inner: dict[int, Range], known: Proven) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.ir.traits import STATES
-from bnfold.ir.zeros import is_idle_state
+from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.analysis.traits import STATES
+from bnfold.analysis.zeros import is_idle_state
 from bnfold.report import rewrites
-from bnfold.simplifying.plan import Plan, Respell
+from bnfold.simplifying.plan import Replace, Simplification
 
 
-def find_states(node: ir.Node, known: Proven) -> Plan | None:
+def find_states(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan to leave out initial states that are zero in every run."""
     idle = [slot for slot in STATES[node.op_type] if is_idle_state(node, slot, known.dims)]
     if not idle:
@@ -18,4 +18,4 @@ def find_states(node: ir.Node, known: Proven) -> Plan | None:
     inputs = [None if slot in idle else value for slot, value in enumerate(node.inputs)]
     while inputs[-1] is None:
         inputs.pop()
-    return Respell(rewrites.ZERO_STATES.of(node.op_type), node, node.op_type, inputs, None)
+    return Replace(rewrites.ZERO_STATES.of(node.op_type), node, node.op_type, inputs, None)

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from bnfold import ir
-from bnfold.ir.shapes.arithmetic import Proven
-from bnfold.ir.traits import RESHAPING
+from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.analysis.traits import RESHAPING
 from bnfold.ir.value import Dim, moves_ones
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import skip
-from bnfold.simplifying.plan import LeaveOut, Plan, Respell, can_skip, only_above
+from bnfold.simplifying.plan import Replace, Simplification, SkipNode, can_skip, only_above
 
 
-def find_transpose(node: ir.Node, known: Proven) -> Plan | None:
+def find_transpose(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan to leave out a Transpose that moves nothing, or to make one of two."""
     order = _order(node, known)
     if order is None:
@@ -28,7 +28,7 @@ def keeps_order(node: ir.Node, known: Proven) -> bool:
     return dims is not None and order is not None and moves_ones(order, dims)
 
 
-def _one_of_two(node: ir.Node, order: list[int], known: Proven) -> Plan | None:
+def _one_of_two(node: ir.Node, order: list[int], known: Proven) -> Simplification | None:
     middle = node.input(0)
     first = middle.producer if middle is not None else None
     if first is None or not first.is_op("Transpose") or first.graph is not node.graph or first.has_references:
@@ -38,9 +38,9 @@ def _one_of_two(node: ir.Node, order: list[int], known: Proven) -> Plan | None:
         return None
     both = [inner[axis] for axis in order]
     if both == sorted(both):
-        return LeaveOut(rewrites.TRANSPOSE_PAIR, node, source) if can_skip(node, source) else None
+        return SkipNode(rewrites.TRANSPOSE_PAIR, node, source) if can_skip(node, source) else None
     is_alone = middle.only_consumer is node
-    merged = Respell(rewrites.TRANSPOSE_AFTER_TRANSPOSE, node, "Transpose", [source], {"perm": both})
+    merged = Replace(rewrites.TRANSPOSE_AFTER_TRANSPOSE, node, "Transpose", [source], {"perm": both})
     return merged if is_alone else None
 
 
@@ -52,7 +52,7 @@ def _order(node: ir.Node, known: Proven) -> list[int] | None:
     return order if sorted(order) == [*range(len(order))] else None
 
 
-def find_joined_axes(node: ir.Node, known: Proven) -> Plan | None:
+def find_joined_axes(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan one Transpose in place of a Reshape that joins axes, a Transpose, and a Reshape that parts them again.
 
     PyTorch exports the transposed keys of attention so, because it joins the batch and the heads before.
@@ -69,7 +69,7 @@ def find_joined_axes(node: ir.Node, known: Proven) -> Plan | None:
     perm = [axis for place in order for axis in groups[place]] if groups is not None else []
     if not perm or None in made or [dims[axis] for axis in perm] != [*made]:
         return None
-    return Respell(rewrites.JOINED_AXES, node, "Transpose", [source], {"perm": perm})
+    return Replace(rewrites.JOINED_AXES, node, "Transpose", [source], {"perm": perm})
 
 
 def _groups(dims: Sequence[Dim], joined: Sequence[Dim]) -> list[range] | None:

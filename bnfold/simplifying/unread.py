@@ -23,11 +23,13 @@ def remove(model: ir.Model, report: Report, disabled: frozenset[str], among: Col
     for node in nodes if among is None or not nodes else among:
         is_unread = all(value is None or value.is_unread for value in node.outputs)
         if is_unread and purity.only_computes(node):
-            model.maybe_dead.update((value, None) for value in node.outputs if value is not None)
+            for value in filter(None, node.outputs):
+                model.note_unread(value)
     is_whole = among is None and UNREAD_WEIGHT.name not in disabled
     values = (value for graph in model.graphs() for value in graph.values.values()) if is_whole else ()
     weights = [value for value in values if _is_unread_weight(value)]
-    model.maybe_dead.update(dict.fromkeys(weights))
+    for value in weights:
+        model.note_unread(value)
     model.remove_dead_nodes()
     results = drop_unread(model, purity) if among is None and UNREAD_RESULT.name not in disabled else []
     report.simplified += results

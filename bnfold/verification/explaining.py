@@ -9,9 +9,9 @@ from difflib import get_close_matches
 from functools import cached_property
 from operator import itemgetter
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.errors import BadSetting, BnfoldError
-from bnfold.ir.fixing import written
+from bnfold.ir.value import written
 from bnfold.reference.schedule import read_by
 from bnfold.settings import VerifyOptions
 from bnfold.verification.changes.boundaries import changed_defaults, visible
@@ -138,7 +138,7 @@ def with_explanation(verdict: Verdict, models: ComparedModels, checks: VerifyOpt
     if checks.explain is None:
         return verdict
     explainer = _Explainer(verdict, models)
-    with ir.evaluated_once(models.before), ir.evaluated_once(models.after):
+    with analysis.evaluated_once(models.before), analysis.evaluated_once(models.after):
         found = explainer.about(checks.explain) if checks.explain else explainer.overview()
         return replace(verdict, explanation=tuple(_with_each_step_once(found)))
 

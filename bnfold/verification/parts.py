@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import uncovered, with_changes
@@ -53,7 +53,7 @@ def check_parts(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool 
     If they agree, or if they are compared next (``is_first``), stop at the first change that stays open: what comes
     after it decides nothing.
     """
-    with ir.evaluated_once(verifier.request.before), ir.evaluated_once(verifier.request.after):
+    with analysis.evaluated_once(verifier.request.before), analysis.evaluated_once(verifier.request.after):
         return _compared(verifier, whole, is_first)
 
 
@@ -93,8 +93,7 @@ def _rows(verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], phase: str) -> lis
     rows = []
     for cut in cuts:
         rows.append(verifier.check(cut))
-        verifier.request.clock.share = len(rows) / len(cuts)
-        verifier.request.progress(phase, len(rows), len(cuts))
+        verifier.request.tell_parts(phase, len(rows), len(cuts))
     return rows
 
 
@@ -116,8 +115,7 @@ def _looked_into(
                 row = _in_whole(verifier, used, row, whole)
             found.append((used, row))
             kinds.add(row.status)
-        verifier.request.clock.share = number / len(cuts)
-        verifier.request.progress("changes", number, len(cuts))
+        verifier.request.tell_parts("changes", number, len(cuts))
         if stops and _stays_open(kinds):
             break
     return found

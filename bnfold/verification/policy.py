@@ -183,6 +183,7 @@ def _compare_parts_and_runtime(
         cheaper = "the whole models in float64 are dearer; a runtime runs them beside it"
         _next(request, "each changed part in float64", cheaper)
         parts = _parts(request, subgraphs, None, True)
+        request.progress("runtime", 0, 0)
         with request.clock.phase("witness"):
             found = wait()
     request.ledger.enter(_by_runtime(request, found))

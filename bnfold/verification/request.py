@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from bnfold import ir, reference
 from bnfold.ir.time_limit import enclosing_end
-from bnfold.settings import VerifyOptions
+from bnfold.settings import ESTIMATE, VerifyOptions
 from bnfold.verification.as_read import as_read
 from bnfold.verification.claims import Ledger, Why
 from bnfold.verification.codes import Code
@@ -25,6 +25,13 @@ _BUSY = 5
 
 _QUICK = 60
 """Seconds of a limit that are all for counted work."""
+
+LONG = 10.0
+"""What takes more seconds is announced before it begins."""
+_EARLY = 2.0
+"""Seconds after which it is known how long the rest takes."""
+_STEPS = 200
+"""How often at most counted work is told of."""
 
 RUNTIME_SHARE = 1 / 12
 """Share of the budget for a runtime beside the reference evaluator."""
@@ -52,6 +59,11 @@ class Clock:
         """How much of the parts has been compared."""
         self.work = reference.Work()
         self.seconds: dict[str, float] = {}
+
+    @property
+    def spent(self) -> float:
+        """Seconds since it was started."""
+        return time.monotonic() - self._start
 
     @property
     def left(self) -> float:
@@ -118,7 +130,35 @@ class Request:
     chose_version: bool
     progress: Callable[[str, int, int], None]
     ledger: Ledger = field(default_factory=Ledger)
+    _announced: list[float] = field(default_factory=list)
     _found: dict[object, Any] = field(default_factory=dict)
+
+    def announce(self, seconds: float) -> None:
+        """Tell the caller once if what begins now will take long."""
+        if seconds > LONG and not self._announced:
+            self._announced.append(seconds)
+            self.progress(ESTIMATE, round(seconds), 0)
+
+    def tell_parts(self, phase: str, done: int, total: int) -> None:
+        """Tell how many parts have been compared, and once it can be known that the rest takes long."""
+        self.clock.share = done / total
+        spent = self.clock.spent
+        if spent > _EARLY:
+            self.announce(spent * (total - done) / done)
+        self.progress(phase, done, total)
+
+    def count_work(self, seconds: float) -> None:
+        """Tell how much of about so many counted seconds of work has been done, from now on."""
+        begun, last = self.clock.work.seconds, -1.0
+
+        def tell(now: float) -> None:
+            nonlocal last
+            if now - last > seconds / _STEPS:
+                last = now
+                done, total = round(1000 * (now - begun)), round(1000 * seconds)
+                self.progress("float64", done, total if done <= total else 0)
+
+        self.clock.work.tell = tell
 
     def once(self, find: Callable[[Request], T]) -> T:
         """Return the result of ``find`` for this request, found once for all tests. Raises its exception each time."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.errors import BadSetting, BnfoldError, OutputError, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.verification.changes.extract import Subgraph
@@ -192,7 +192,7 @@ def _pair(
 
     typed = [side.model.clone(with_inputs) for side in sides]
     for model in typed:
-        model.infer_shapes()  # values in functions have no types of their own
+        analysis.infer_shapes(model)  # values in functions have no types of their own
     outputs = [
         _result(name, *places, *(model.graph.values[name] for model in typed))
         for name, *places in zip(claim.outputs, old.outputs, new.outputs, strict=True)

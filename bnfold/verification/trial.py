@@ -12,9 +12,9 @@ from itertools import chain, islice
 from operator import itemgetter
 
 from bnfold import ir, reference
+from bnfold.analysis.shapes.unification import Known
 from bnfold.errors import BadInput, BnfoldError, Unsupported
-from bnfold.ir.fixing import written
-from bnfold.ir.shapes.unification import Known
+from bnfold.ir.value import written
 from bnfold.reference import Refusal, ShapeTrial
 from bnfold.verification.as_read import as_read
 from bnfold.verification.inputs.choices import Shapes, choices

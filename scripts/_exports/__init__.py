@@ -1,1 +1,1 @@
-"""scripts/export_table in parts: `vision` and `sequences` build, `exporting` writes, `judging` compares."""
+"""scripts/export_table.py in parts: `vision` and `sequences` build, `exporting` writes, `judging` compares."""

@@ -18,8 +18,8 @@ EXTERNAL = {"external"}
 _README = """\
 # Models
 
-Written by `scripts/make_models`, this page included: every model is built from scratch by the function of its name in
-`scripts/_models/`, in the form that exporters of its opset's day gave it (up to opset 8: IR version 3, initializers
+Written by `scripts/make_models.py`, this page included: every model is built from scratch by the function of its name
+in `scripts/_models/`, in the form that exporters of its opset's day gave it (up to opset 8: IR version 3, initializers
 listed among the inputs). Weights are He-initialised and statistics are plausible for what reaches each
 BatchNormalization; they come from the model's name alone, so the bytes never change. Dims that could be confused
 differ. Nothing was trained or taken from elsewhere.

@@ -1,1 +1,1 @@
-"""The models of scripts/pattern_table: every exact pattern around a BatchNormalization, one small model each."""
+"""The models of scripts/pattern_table.py: every exact pattern around a BatchNormalization, one small model each."""

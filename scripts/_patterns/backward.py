@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from _fuzz.builder import Builder, Drawn
+from fuzz.builder import Builder, Drawn
 from onnx import TensorProto
 
 from _patterns import quantised

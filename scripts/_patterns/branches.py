@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from _fuzz.builder import Builder, Drawn
+from fuzz.builder import Builder, Drawn
 from onnx import TensorProto, helper
 
 from _patterns.parts import Pattern, conv, given, node, norm

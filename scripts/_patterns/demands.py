@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-from _fuzz.builder import Builder, Drawn
+from fuzz.builder import Builder, Drawn
 from onnx import TensorProto, helper
 
 from _patterns.parts import Pattern, conv, exchanged, given, matmul, node, norm, weight

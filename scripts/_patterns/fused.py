@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from _fuzz.builder import Builder, Drawn
-from _fuzz.fused import own
+from fuzz.builder import Builder, Drawn
+from fuzz.fused import own
 
 from _patterns.parts import Build, Pattern, conv, exchanged, given, image, node, norm, weight
 

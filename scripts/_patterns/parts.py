@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from _fuzz.builder import Builder, Drawn
+from fuzz.builder import Builder, Drawn
 from onnx import TensorProto
 
 from _patterns.verdict import Measure, affines

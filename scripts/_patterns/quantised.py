@@ -7,7 +7,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from _fuzz.builder import Builder, Drawn
+from fuzz.builder import Builder, Drawn
 from onnx import TensorProto
 
 from _patterns.parts import given, image, ints, node, norm, weight

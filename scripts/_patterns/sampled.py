@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from _fuzz.builder import Builder, Drawn
+from fuzz.builder import Builder, Drawn
 
 from _patterns.parts import Build, Pattern, conv, exchanged, given, image, ints, node, norm, weight
 

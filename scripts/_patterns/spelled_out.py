@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _fuzz.builder import Builder, Drawn
+from fuzz.builder import Builder, Drawn
 
 from _patterns.parts import Pattern, conv, conv_transpose, gemm, given, image, node, weight
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from _fuzz.builder import Builder, Drawn
+from fuzz.builder import Builder, Drawn
 from onnx import TensorProto
 
 from _patterns.parts import Pattern, conv, conv_transpose, gemm, given, image, matmul, node, norm, through, weight

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 import onnx
-from _fuzz import distance, runtime, showing
-from _fuzz.builder import Array
 from _upgrade.running import attempt, in_reference
+from fuzz import distance, runtime, showing
+from fuzz.builder import Array
 
 from _referee.tasks import draw_feeds
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import onnx
 from _environment import CORPUS, ROOT
-from _fuzz import converts, rewriting, runtime
-from _fuzz.builder import Array
+from fuzz import converts, rewriting, runtime
+from fuzz.builder import Array
 
 from tests.verification import faults
 

@@ -73,7 +73,7 @@ def _announced(report: Any) -> Pair:
 
 
 def _findings(checkout: Path, _: dict[str, Any]) -> Made:
-    from _fuzz import case
+    from fuzz import case
 
     for place in sorted((checkout / "tests" / "findings").glob("*/*/")):
         if place.parent.name != "bytes":
@@ -81,7 +81,7 @@ def _findings(checkout: Path, _: dict[str, Any]) -> Made:
 
 
 def _fuzz(_: Path, asked: dict[str, Any]) -> Made:
-    from _fuzz import modes
+    from fuzz import modes
 
     for mode in ("faults", "verify"):
         for seed in range(asked["first"], asked["first"] + asked["count"]):
@@ -90,7 +90,7 @@ def _fuzz(_: Path, asked: dict[str, Any]) -> Made:
 
 def _of_case(case: Any, mode: str, name: str) -> Made:
     """Yield the pairs of a case of the fuzzer: its own one, or the results of the commands."""
-    from _fuzz import faults, rewriting, verifying
+    from fuzz import faults, rewriting, verifying
 
     if mode == "faults":
         if faults.AFTER in case.files:

@@ -1,1 +1,1 @@
-"""The parts of scripts/upgrade_table: `models` lists them, `convert` is the child that upgrades, `judging` compares."""
+"""The parts of scripts/upgrade_table.py: `models`, `convert`, the child that upgrades, and `judging`."""

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from click.testing import CliRunner, Result
 
 from bnfold import verification
 from bnfold.batch import cluster, scheduler
-from bnfold.batch.worker import Settings
+from bnfold.batch.worker import Settings, process_one
 from bnfold.cli.commands import main
 from bnfold.errors import BadInput
 from bnfold.settings import Options, OutputOptions, VerifyOptions
@@ -209,7 +210,7 @@ def test_a_scheduler_that_is_lost_ends_every_model_with_a_line(error: BaseExcept
 
     tasks = scheduler.plan_tasks([str(shelf / "in")], str(shelf / "out"))[0]
     settings = Settings(Options(), VerifyOptions(depth="none"), OutputOptions(Path()))
-    results = scheduler.process_all(tasks, settings, Lost(), lambda *_: None)
+    results = scheduler.process_all(tasks, partial(process_one, settings=settings), Lost(), lambda *_: None)
     assert len(results) == len(tasks)
     assert all(result.status == "failed" and message in result.message for result in results)
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -264,7 +265,7 @@ def test_processes_that_make_a_folder_at_once_do_not_fail(shelf: Path, url: str)
         shutil.copy(MODELS / "bn9.onnx", shelf / "in" / f"{number}.onnx")
     tasks = scheduler.plan_tasks([f"{url}/in/[0-9].onnx"], f"{url}/a/b/c/d")[0]
     with ThreadPoolExecutor(6) as pool:
-        found = scheduler.process_all(tasks, settings(), pool, lambda *_: None)
+        found = scheduler.process_all(tasks, partial(process_one, settings=settings()), pool, lambda *_: None)
     assert [result.status for result in found] == ["unchecked"] * 6, found
 
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+from click.testing import CliRunner
+
+import bnfold
 from bnfold.cli import before_after
+from bnfold.cli.commands import main
 from bnfold.pipeline.chain import StepRow
 from bnfold.report import rewrites
-from bnfold.report.events import BatchNormEvent, Report
+from bnfold.report.events import BatchNormEvent, Report, Verdict
+from bnfold.report.reasons import Reason
 from bnfold.report.totals import Products, Totals
+from tests.conftest import MODELS
 
 
 def report(before: Totals, after: Totals) -> Report:
@@ -76,3 +87,72 @@ def test_the_lines_below_the_table_say_how_equal_rewrites_are() -> None:
     many = Report(folding=[*rewrites.FOLDING])
     assert [line.count("×1") for made in (False, True) for line in before_after.equality(many, verbose=made)] == [5, 9]  # noqa: RUF001
     assert not any("the other" in line for line in before_after.equality(many))
+
+
+def event(verdict: Verdict, mode: str = "inference", into: str = "Conv") -> BatchNormEvent:
+    return BatchNormEvent("n", "", 9, mode, verdict, ("c",) if into else (), operators=(into,) if into else ())
+
+
+def test_the_row_counts_the_operator_alone_and_affines_have_their_own() -> None:
+    made = report(Totals({"BatchNormalization": 2, "Mul": 3, "Add": 3}), Totals({"BatchNormalization": 1, "Mul": 1}))
+    made.batchnorms = [event("folded"), event("kept"), *(event("folded", "spelled-out"),) * 2]
+    made.batchnorms.append(event("kept", "spelled-out", ""))
+    rows = [" ".join(line.split()) for line in before_after.lines(made, verbose=False)]
+    assert "BatchNormalization 2 1 folded into 1 Conv" in rows
+    assert "affines (Mul, Add, …) 3 1 folded into 2 Conv" in rows
+    assert made.left == 1
+    assert made.became == (
+        "BatchNormalization 2 → 1: folded into 1 Conv; affines (Mul, Add, …) 3 → 1: folded into 2 Conv"
+    )
+
+
+def test_a_model_without_batchnormalization_has_none_whatever_its_affines_are() -> None:
+    made = report(Totals({"Mul": 2}), Totals({"Mul": 2}))
+    made.batchnorms = [event("kept", "spelled-out", "")] * 2
+    for each in made.batchnorms:
+        each.reason = Reason.NO_GAIN
+    rows = [" ".join(line.split()) for line in before_after.lines(made, verbose=False)]
+    assert "BatchNormalization 0 0 none in the model" in rows
+    assert "affines (Mul, Add, …) 2 2" in rows
+    assert made.became == "no BatchNormalization in the model; affines (Mul, Add, …) 2 → 2"
+    assert [line.partition(":")[0] for line in before_after.left(made)] == ["2 affines left"]
+    one = report(Totals(), Totals())
+    one.batchnorms = made.batchnorms[:1]
+    assert next(before_after.left(one)).startswith("1 affine left: n: ")
+
+
+@pytest.mark.parametrize(("lifted", "said"), [(0, ""), (1, "1 became an initializer"), (7, "7 became initializers")])
+def test_constants_that_became_initializers_are_told_among_many_operators(lifted: int, said: str) -> None:
+    many = {f"Op{number}": 100 for number in range(9)}
+    made = report(Totals({**many, "Constant": 9}), Totals())
+    made.lifted = lifted
+    (row,) = (line for line in before_after.lines(made, verbose=False) if line.startswith("  Constant "))
+    assert row.split(maxsplit=3)[1:3] == ["9", "0"]
+    assert row.endswith(said)
+
+
+@pytest.mark.parametrize("name", ["resnet_opset6", "constant_nodes", "dense", "in_loop"])
+def test_multiply_adds_do_not_depend_on_a_report(name: str, tmp_path: Path) -> None:
+    """Of weights that are also inputs the shapes follow only if these are constants."""
+    command = ["optimize", str(MODELS / f"{name}.onnx"), str(tmp_path / "out.onnx"), "--no-verify"]
+    plain = CliRunner().invoke(main, command).stderr
+    reported = CliRunner().invoke(main, [*command, "--report", str(tmp_path / "r.json")]).stderr
+    rows = [[line for line in text.splitlines() if line.startswith("multiply-adds")] for text in (plain, reported)]
+    assert rows[0] == rows[1]
+    counted = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))["multiply_adds"]
+    looked = bnfold.inspect(MODELS / f"{name}.onnx").to_json()["multiply_adds"]
+    assert counted == looked
+
+
+def test_multiply_adds_of_a_model_whose_weights_are_inputs_are_known_without_a_report(tmp_path: Path) -> None:
+    text = """<ir_version: 4, opset_import: ["": 9]> g (float[1,2,8,8] x, int64[4] t, float[3,2,1,1] w, float[3] s,
+    float[3] b, float[3] m, float[3] v) => (float[1,3,4,16] y)
+    <int64[4] t = {1,2,4,16}, float[3,2,1,1] w = {1,2,3,4,5,6}, float[3] s = {1,2,3}, float[3] b = {1,2,3},
+     float[3] m = {1,2,3}, float[3] v = {1,2,3}>
+    { r = Reshape (x, t) c = Conv (r, w) y = BatchNormalization (c, s, b, m, v) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    command = ["optimize", str(tmp_path / "m.onnx"), str(tmp_path / "o.onnx"), "--no-verify", "--overridable", "freeze"]
+    for more in ([], ["--report", str(tmp_path / "r.json")]):
+        lines = CliRunner().invoke(main, command + more).stderr.splitlines()
+        (row,) = (line for line in lines if line.startswith("multiply-adds"))
+        assert row.split() == ["multiply-adds", "384", "384"]

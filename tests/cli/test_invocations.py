@@ -102,7 +102,9 @@ def test_in_place_beside_another_output_is_wrong() -> None:
 def test_inspect_takes_several_files() -> None:
     result = run("inspect a.onnx b.onnx")
     assert result.exit_code == 0
-    assert "a.onnx  inspected  1 → 0" in result.stdout
+    assert ["a.onnx", "inspected", "1", "→", "0", "3", "→", "2"] in [
+        line.split()[:8] for line in result.stdout.splitlines()
+    ]
     assert "2 inspected" in result.stderr
 
 
@@ -278,16 +280,17 @@ HEEDS_CTRL_C = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what shells start in the background ignores it
 from bnfold.cli import invocation
-from bnfold.cli.commands import main
+from bnfold.__main__ import run
 from bnfold.settings import Options, OutputOptions, VerifyOptions
 from bnfold.verification import Verdict
-main()
+run()
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_an_interrupted_folder_is_130_and_leaves_no_temporary_files(folder: Path) -> None:
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_folder_leaves_no_temporary_files(folder: Path, sent: signal.Signals, code: int) -> None:
     """Measured, a worker that is stopped inside of coverage's lock would wait for it for ever."""
     for number in range(12):
         shutil.copy(MODELS / "resnet_opset6.onnx", folder / "project" / f"{number}.onnx")
@@ -308,14 +311,40 @@ def test_an_interrupted_folder_is_130_and_leaves_no_temporary_files(folder: Path
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not list(folder.glob("out/*.onnx")):
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)
+    if sent == signal.SIGTERM:
+        process.terminate()  # who sends it knows one process
+    else:
+        os.killpg(process.pid, sent)
     try:
         _, said = process.communicate(timeout=60)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 130, said
+    assert process.returncode == code, said
+    assert b"interrupted: run the same command again to resume" in said
     assert not [path for path in folder.rglob("*") if path.name.endswith(".tmp")]
+
+
+TERMINATED = """
+import os, signal, sys, types
+def main():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except KeyboardInterrupt:
+        os.kill(os.getpid(), signal.SIGTERM)  # again, while it cleans up
+        print("cleaned up", flush=True)
+        raise
+sys.modules["bnfold.cli.commands"] = types.SimpleNamespace(main=main)
+from bnfold.__main__ import run
+run()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_termination_is_143_and_cleans_up() -> None:
+    command = [sys.executable, "-P", "-c", TERMINATED]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=unmeasured())
+    assert (done.returncode, done.stdout, done.stderr) == (143, "cleaned up\n", "bnfold: interrupted\n")
 
 
 def test_what_is_remembered_of_a_folder_lies_in_one_hidden_folder(folder: Path) -> None:

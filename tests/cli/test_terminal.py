@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -11,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from bnfold.batch.scheduler import INTERRUPTED
-from bnfold.batch.worker import FileResult
-from bnfold.cli import terminal
+from bnfold.batch.worker import Counts, FileResult
+from bnfold.cli import tables, terminal
 from bnfold.cli.commands import main
 from bnfold.verification.claims import Evidence
 from bnfold.verification.sentences import parts_agree
@@ -154,7 +155,7 @@ def test_after_an_interruption_what_is_done_and_how_to_go_on_are_told(capsys: py
     told = capsys.readouterr()
     assert "a.onnx" in told.out
     assert "c.onnx" not in told.out
-    assert told.err.splitlines() == ["1 verified", f"{INTERRUPTED}; 2 of 3 models are not done"]
+    assert told.err.splitlines() == ["1 verified; 0.0 s", f"{INTERRUPTED}; 2 of 3 models are not done"]
 
 
 def test_of_many_notes_of_a_kind_a_few_are_shown(tmp_path: Path) -> None:
@@ -209,3 +210,59 @@ def test_where_no_part_has_changed_none_was_checked() -> None:
     heard = "onnxruntime 1: outputs are identical"
     said = parts_agree(0, "changed part", heard)
     assert said == f"nothing that is computed has changed, and the whole model was run in {heard}"
+
+
+LONG = "a_network_with_a_name_that_is_longer_than_half_of_a_line_v1.onnx"
+
+
+def rows_of_a_folder() -> list[FileResult]:
+    counts = Counts(53, 2, {"no-gain": 2}, 1, (1197, 210), 393)
+    good = FileResult(f"nets/{LONG}", "o/a", "verified", counts=counts, bytes_before=1_100_000, bytes_after=980_000)
+    bad = FileResult("nets/broken.onnx", "o/b", "failed", "nets/broken.onnx: not an ONNX model", seconds=0.25)
+    doubt = FileResult("nets/c.onnx", "o/c", "unverified", "too long; next: add --verify full", counts=counts)
+    old = FileResult("nets/d.onnx", "o/d", "skipped", "up to date", counts=counts, bytes_before=5, bytes_after=5)
+    return [replace(good, seconds=83.0), old, doubt, bad]
+
+
+def test_a_folder_in_a_pipe_is_a_line_a_model_with_figures_the_doubtful_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    terminal.batch_summary(rows_of_a_folder(), table=True, seconds=140.4)
+    told = capsys.readouterr()
+    head, *lines = told.out.splitlines()
+    assert head.split() == ["model", "in", "nets/", "BatchNormalization", "nodes", "size", "time", "what", "happened"]
+    assert [line.split()[:2] for line in lines] == [
+        ["broken.onnx", "failed"], ["c.onnx", "unverified"], [LONG, "verified"], ["d.onnx", "skipped"]
+    ]  # fmt: skip
+    assert lines[0].split()[-4:] == ["not", "an", "ONNX", "model"]
+    assert " 53 → 2  1,197 → 210  1.1 → 1.0 MB   1:23  1 exchanged for an Add; 2 no-gain" in lines[2]
+    assert lines[3].split()[-4:] == ["an", "Add;", "2", "no-gain"]
+    sums = "1 failed, 1 unverified, 1 verified, 1 skipped; 3,591 → 630 nodes, 1,179 Constants became initializers"
+    assert f"{sums}, 1.1 → 1.0 MB, 2:20" in told.err.splitlines()
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_folder_on_a_terminal_fits_it(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    tables.models(rows_of_a_folder(), terminal.ORDER)
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert max(map(len, lines)) <= columns
+    (name,) = (line.split()[0] for line in lines if "verified" in line.split()[1:2])
+    assert (name == LONG) == (columns == 120) or "…" in name
+    assert name.startswith("a_netw")
+    assert name.endswith(".onnx")
+    assert lines[2].strip() == "nets/broken.onnx: not an ONNX model", "below its model"
+
+
+def test_times_and_sizes_of_a_folder() -> None:
+    assert [tables.duration(seconds) for seconds in (0.04, 59.94, 59.96, 140, 4000)] == [
+        "0.0 s", "59.9 s", "1:00", "2:20", "1:06:40"
+    ]  # fmt: skip
+    pairs = [(None, None), (5, None), (None, 7), (999_000, 1_001_000), (764e6, 760e6), (900, 900)]
+    assert [tables.sizes(*pair) for pair in pairs] == [  # type: ignore[arg-type] # 764e6 is whole
+        "-", "5 bytes", "7 bytes", "1.0 MB", "764.0 → 760.0 MB", "900 bytes"
+    ]  # fmt: skip

@@ -80,6 +80,6 @@ def test_no_form_beyond_the_target(upgraded: Converted, text: Text) -> None:
 
 
 def test_the_table_of_later_forms_is_up_to_date() -> None:
-    check = [sys.executable, str(ROOT / "scripts" / "make_later_forms"), "--check"]
+    check = [sys.executable, str(ROOT / "scripts" / "make_later_forms.py"), "--check"]
     run = subprocess.run(check, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (0, "")

@@ -7,9 +7,9 @@ import onnx
 import pytest
 
 from bnfold import ir
+from bnfold.analysis.shapes.stepwise import Types
 from bnfold.converting.context import ConversionContext, Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
-from bnfold.ir.shapes.stepwise import Types
 from bnfold.semantics import Policy
 
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import numpy_helper
 
 import bnfold
-from bnfold import equalize, ir
+from bnfold import analysis, equalize, ir
 from bnfold.equalize import tied
 from bnfold.folding.affine import Affine
 from bnfold.folding.apply import edit_all
@@ -45,7 +45,7 @@ def spread(array: Array) -> float:
 
 
 def weights(result: Folded, op_type: str = "Conv") -> list[Array]:
-    held = [ir.constant(node.input(1)) for node in result.model.graph.nodes if node.op_type == op_type]
+    held = [analysis.constant(node.input(1)) for node in result.model.graph.nodes if node.op_type == op_type]
     return [tensor.numpy() for tensor in held if tensor is not None]
 
 
@@ -161,7 +161,7 @@ def test_channels_of_zeros_and_unread_channels_stay() -> None:
     x = net.node("Conv", net.input(2, 3, 8, 8), net.const(value=kernel), net.const(value=bias))
     result = folded(net, net.node("Conv", net.node("Relu", x), net.const(value=consumer)), equalize=True)
     first, last = weights(result)
-    held = ir.constant(result.node("Conv").input(2))
+    held = analysis.constant(result.node("Conv").input(2))
     assert held is not None
     assert not first[1].any()
     np.testing.assert_array_equal(held.numpy()[[1, 3]], bias[[1, 3]])
@@ -177,7 +177,7 @@ def test_a_loud_bias_keeps_a_silent_channel_from_growing() -> None:
         "Conv", net.input(2, 3, 8, 8), net.const(value=scale * net.rng.standard_normal((6, 3, 1, 1))), net.const(6)
     )
     result = folded(net, net.node("Conv", net.node("Relu", x), net.const(4, 6, 1, 1)), equalize=True)
-    held = ir.constant(result.node("Conv").input(2))
+    held = analysis.constant(result.node("Conv").input(2))
     assert held is not None
     assert np.abs(held.numpy()).max() < 30
 

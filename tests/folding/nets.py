@@ -12,7 +12,7 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
-from bnfold import ir, reference
+from bnfold import analysis, ir, reference
 from bnfold.equalize import equalize as even_out
 from bnfold.folding import Limits, SizeBudget, fold
 from bnfold.report.events import BatchNormEvent, Report
@@ -120,7 +120,7 @@ class Folded:
 
     def weight(self, op_type: str, slot: int = 1) -> Array:
         """The constant that the first node of a kind reads at ``slot``, as it is stored."""
-        held = ir.constant(self.node(op_type).input(slot))
+        held = analysis.constant(self.node(op_type).input(slot))
         assert held is not None
         return held.numpy()
 

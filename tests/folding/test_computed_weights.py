@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
-from bnfold.ir.derived import Derived
+from bnfold.analysis.derived import Derived
 from bnfold.ir.tensor import Scaled
 from tests.folding.nets import Net, declined, fold_only, folded
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from _fuzz.draw import draw
+from fuzz.draw import draw
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _fuzz import carriers, convolutions, operators
-from _fuzz import draw as drawing
-from _fuzz.builder import WEIGHTS, Builder
-from _fuzz.judge import judge
-from _fuzz.operators import Draw
-from _fuzz.weights import VariedBuilder, quantised
+from fuzz import carriers, convolutions, operators
+from fuzz import draw as drawing
+from fuzz.builder import WEIGHTS, Builder
+from fuzz.judge import judge
+from fuzz.operators import Draw
+from fuzz.weights import VariedBuilder, quantised
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.folding import facts, propagate
 from bnfold.folding.affine import Affine, make
 from bnfold.folding.ops import (
@@ -134,7 +134,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "floats that are rounded to other integers": (
         quantized,
         "_requantized",
-        lambda producers, *_: ir.constant(producers[-1].input(0)),
+        lambda producers, *_: analysis.constant(producers[-1].input(0)),
     ),
     "a scale before a normaliser": (norms, "instance_down", lambda *_: Step()),
 }

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from _fuzz.builder import Drawn
-from _fuzz.draw import draw, feed
-from _fuzz.judge import judge, shrink
+from fuzz.builder import Drawn
+from fuzz.draw import draw, feed
+from fuzz.judge import judge, shrink
 
 from bnfold.folding.ops import window
 

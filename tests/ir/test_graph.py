@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.ir.graph import opset_of
 from tests.ir.build import info, model, weight
 
@@ -260,7 +260,7 @@ def test_a_new_constant_of_a_function_is_a_node_in_front() -> None:
         value = function.add_constant("k", np.arange(size, dtype=np.float32))
         function.nodes[1].set_input(0, value)
         assert function.nodes[0].op_type == "Constant"
-        tensor = ir.constant(value)
+        tensor = analysis.constant(value)
         assert tensor is not None
         assert tensor.dims == (size,)
         loaded.sync()

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.errors import MalformedModel
 from tests.ir.build import everywhere, info, model, weight
 
@@ -125,7 +125,7 @@ def test_a_sparse_initializer_is_a_value_without_a_maker() -> None:
     loaded = ir.load(everywhere())
     value = loaded.graph.values["thin"]
     assert (value.producer, value.is_input, value.is_initializer) == (None, False, False)
-    assert ir.constant(value) is None
+    assert analysis.constant(value) is None
 
 
 def test_a_sparse_initializer_may_be_the_default_of_an_input() -> None:
@@ -133,7 +133,7 @@ def test_a_sparse_initializer_may_be_the_default_of_an_input() -> None:
     proto.graph.sparse_initializer.append(everywhere().graph.sparse_initializer[0])
     value = ir.load(proto).graph.values["thin"]
     assert value.is_input
-    assert ir.constant(value) is None
+    assert analysis.constant(value) is None
 
 
 def _doubled(kind: str) -> onnx.ModelProto:
@@ -175,6 +175,6 @@ def test_values_of_ten_thousand_nodes_are_found() -> None:
 def test_numbers_of_a_constant_are_read_through_the_index() -> None:
     proto = everywhere()
     loaded = ir.load(proto)
-    constant = ir.constant(loaded.graph.values["k"])
+    constant = analysis.constant(loaded.graph.values["k"])
     assert constant is not None
     np.testing.assert_array_equal(constant.numpy(), numpy_helper.to_array(proto.graph.node[0].attribute[0].t))

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.ir.lifting import lift_constants
 from tests.ir.build import LARGE, info, model, weight, written
 
@@ -160,6 +160,6 @@ def test_an_edited_constant(tmp_path: Path) -> None:
     assert lift_constants(loaded) == 1
     made = written(loaded, tmp_path / "out.onnx")
     np.testing.assert_array_equal(numpy_helper.to_array(made.graph.initializer[0]), np.full(LARGE, 1 / 3, np.float32))
-    held = ir.constant(loaded.graph.values["k"])
+    held = analysis.constant(loaded.graph.values["k"])
     assert held is not None
     assert loaded.graph.values["k"].holds_constant

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.ir.storage.save import encode
 from bnfold.ir.tensor import Scaled
 from tests.ir.build import LARGE, chain, everywhere, info, model, weight
@@ -49,9 +49,9 @@ def test_an_initializer_that_is_an_input(version: int, frozen: bool, expected: b
     nodes = [helper.make_node("Add", ["x", "w"], ["s"]), helper.make_node("Add", ["s", "v"], ["y"])]
     loaded = ir.load(model(nodes, [weight("w", 3), weight("v", 3)], inputs=["x", "w"], ir_version=version))
     loaded.freeze_overridable = frozen
-    assert (ir.constant(loaded.graph.values["w"]) is not None) == expected
-    assert ir.constant(loaded.graph.values["v"]) is not None
-    assert ir.constant(loaded.graph.values["x"]) is None
+    assert (analysis.constant(loaded.graph.values["w"]) is not None) == expected
+    assert analysis.constant(loaded.graph.values["v"]) is not None
+    assert analysis.constant(loaded.graph.values["x"]) is None
     assert loaded.clone().freeze_overridable == frozen
 
 
@@ -154,7 +154,7 @@ def test_the_files_of_a_model(tmp_path: Path) -> None:
     assert ir.load(path).external_files() == []
     ir.save(ir.load(path), path, external_data="w.bin")
     loaded = ir.load(path)
-    assert loaded.has_external_data
+    assert loaded.origin.has_external_data
     assert loaded.external_files() == [tmp_path / "w.bin"]
     assert {source.path for source in loaded.payloads.sources()} == {tmp_path / "w.bin"}
     assert (loaded.label, ir.load(chain()).label) == (str(path), "the model")

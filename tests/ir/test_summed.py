@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.ir import summed as summed_module
 from bnfold.ir.summed import Summed
 from bnfold.ir.tensor import TP, Exact, RangeViolation, Scaled
@@ -21,7 +21,7 @@ def stored(tmp_path: Path, *arrays: np.ndarray) -> list[ir.Tensor]:
     path = tmp_path / "weights.onnx"
     onnx.save(helper.make_model(helper.make_graph([], "weights", [], [], tensors)), path)
     model = ir.load(path)
-    found = [ir.constant(model.graph.values[tensor.name]) for tensor in tensors]
+    found = [analysis.constant(model.graph.values[tensor.name]) for tensor in tensors]
     assert all(tensor is not None and tensor.can_read for tensor in found)
     return [tensor for tensor in found if tensor is not None]
 

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.ir.storage.save import encode
 from tests.ir.build import LARGE, model, weight
 
@@ -45,7 +45,7 @@ def test_a_new_tensor_of_a_constant_node(attributes: dict[str, Any], size: int) 
     loaded = ir.load(model([helper.make_node("Constant", [], ["y"], **attributes)]))
     values = np.linspace(0, 1, size)
     loaded.graph.values["y"].tensor = ir.Exact(TensorProto.FLOAT, values)
-    assert ir.constant(loaded.graph.values["y"]) is loaded.graph.values["y"].tensor
+    assert analysis.constant(loaded.graph.values["y"]) is loaded.graph.values["y"].tensor
     (node,) = onnx.ModelProto.FromString(encode(loaded)).graph.node
     (attribute,) = node.attribute
     assert attribute.name == "value"

@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
-from bnfold import ir, reference
-from bnfold.ir.shapes.propagation import infer_shapes
+from bnfold import analysis, ir, reference
+from bnfold.analysis.shapes.propagation import infer_by_onnx
 from bnfold.ir.time_limit import LimitStruck, ends_at, look_at_clock
 from tests.verification.graphs import model
 
@@ -45,6 +45,6 @@ def test_long_loops_look_at_it() -> None:
         with pytest.raises(LimitStruck):
             reference.evaluate(ir.load(lstm), feeds)
         with pytest.raises(LimitStruck):
-            ir.constant(added.graph.values["c"])
+            analysis.constant(added.graph.values["c"])
         with pytest.raises(LimitStruck):
-            infer_shapes(onnx.ModelProto(), strict=False, propagate=False)
+            infer_by_onnx(onnx.ModelProto(), strict=False, propagate=False)

@@ -14,25 +14,25 @@ from jsonschema import Draft202012Validator
 
 import bnfold
 from bnfold import ir
+from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.cli.commands import main
 from bnfold.errors import VerificationFailed
-from bnfold.ir.shapes.arithmetic import Proven
 from bnfold.pipeline import passes
 from bnfold.pipeline.context import PassContext
 from bnfold.report.rewrites import NAMED, Rewrite
 from bnfold.simplifying import driver
-from bnfold.simplifying.plan import LeaveOut, Plan
+from bnfold.simplifying.plan import Simplification, SkipNode
 
 
 def leave_out(patch: pytest.MonkeyPatch, operator: str, title: str) -> None:
     """Let nodes that have an effect be left out."""
 
-    def find(node: ir.Node, _: Proven) -> Plan | None:
+    def find(node: ir.Node, _: Proven) -> Simplification | None:
         source = node.input(0)
-        return LeaveOut(Rewrite(title, title.title(), ""), node, source) if source is not None else None
+        return SkipNode(Rewrite(title, title.title(), ""), node, source) if source is not None else None
 
     patch.setitem(NAMED, title, Rewrite(title, title.title(), ""))
-    patch.setattr(driver, "FINDERS", {**driver.FINDERS, operator: find})
+    patch.setattr(driver, "FINDERS", {**driver.FINDERS, operator: (find,)})
 
 
 def saved(path: Path, body: str) -> Path:

@@ -151,11 +151,11 @@ def test_the_terminal_and_the_page_count_simplifications_alike() -> None:
     events = [SimplifyEvent(rewrite, "n", "", "Identity", "x") for rewrite in (rare, often, often)]
     made = Report(simplified=events, lifted=3, folding=[rewrites.FOLD])
     rows = as_model(made.to_json()).rewrites
-    titles = ["Constant stored", "Mul without effect", "BatchNormalization folded", "MatMul + Add → Gemm"]
+    titles = ["Constant → initializer", "Mul without effect", "BatchNormalization folded", "MatMul + Add → Gemm"]
     assert [(row["title"], row["count"], row["bitwise"]) for row in rows] == [
         *zip(titles, (3, 2, 1, 1), (True, True, False, False), strict=True)
     ]
-    assert made.simplifications(most=2) == "Constant stored ×3, Mul without effect ×2, 1 more kind"  # noqa: RUF001
+    assert made.simplifications(most=2) == "Constant → initializer ×3, Mul without effect ×2, 1 more kind"  # noqa: RUF001
     assert as_model(Report().to_json()).rewrites == []
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.analysis.traits import MOVING
 from bnfold.converting.adapters import places
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.ir.elements import type_name
 from bnfold.ir.schemas import schema_of, version_at
-from bnfold.ir.traits import MOVING
 
 TP = onnx.TensorProto
 _CHOOSING = frozenset({"Relu", "TopK"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.semantics.instancenorm import slots, strays
@@ -42,7 +42,7 @@ def group(conversion: NodeConversion) -> None:
 
 def _repeated(conversion: NodeConversion, value: ir.Value, groups: int, times: int) -> ir.Value:
     """Return each element ``times`` times over."""
-    tensor = ir.constant(value)
+    tensor = analysis.constant(value)
     if tensor is not None:
         return conversion.constant(np.repeat(tensor.numpy().reshape(-1), times), "per_channel")
     column = conversion.reshape(value, [groups, 1], "column")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 
@@ -20,7 +20,7 @@ NO_BOUND = (1 << 31) - 1
 
 def is_never_negative(value: ir.Value, depth: int = _DEEP) -> bool:
     """Whether integers follow from sizes and places; one that overflows is no place anywhere."""
-    tensor = ir.constant(value)
+    tensor = analysis.constant(value)
     if tensor is not None:
         return not (tensor.numpy() < 0).any()
     node = value.producer

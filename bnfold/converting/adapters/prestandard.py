@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
 
@@ -125,7 +125,7 @@ def _fill_shape(conversion: NodeConversion, dims: list[int] | None, *, as_shape:
         return conversion.ints(dims, "shape")
     if not as_shape:
         return conversion.add("Shape", [conversion.input(0)], "shape")
-    known = ir.constant(conversion.input(0))
+    known = analysis.constant(conversion.input(0))
     if known is not None:
         return conversion.ints(conversion.numbers(conversion.input(0), "shape"), "shape")
     return conversion.add("Cast", [conversion.input(0)], "shape", to=onnx.TensorProto.INT64)

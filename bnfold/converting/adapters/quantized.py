@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.converting.adapters import compositions
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
@@ -137,7 +137,7 @@ def _float(conversion: NodeConversion, value: ir.Value) -> ir.Value:
     if kind == TP.FLOAT:
         return value
     if kind in _NIBBLES:
-        tensor = ir.constant(value)
+        tensor = analysis.constant(value)
         if tensor is None:
             raise Inexpressible(f"has {value.name!r} of four bits, which is no constant")
         conversion.context.retyped.append(value)

@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.analysis.shapes.stepwise import Types
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
-from bnfold.ir.shapes.stepwise import Types
 
 
 def unbatched(conversion: NodeConversion) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import weights
@@ -45,7 +45,7 @@ def _moved(node: ir.Node, move: Callable[[float], Float64]) -> list[SetAttr | Se
         if (block != bound).any():
             raise Declined(Reason.AXIS, f"{facts.where(node)} would need bounds for each channel")
         if bound != old[slot - 1]:
-            held = ir.constant(node.input(slot))
+            held = analysis.constant(node.input(slot))
             finite = np.full(
                 () if held is None else held.dims, math.copysign(largest, bound) if math.isinf(bound) else bound
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.folding import chains, facts
 from bnfold.folding.affine import Affine, make, plainest
 from bnfold.folding.ops import elementwise_nary
@@ -34,7 +34,7 @@ def _adds_axes(own: Affine, affine: Affine) -> bool:
 
 def _into_constant(node: ir.Node, affine: Affine) -> Step:
     """Return the constant times ``s``. What broadcasts the product may want more axes of it than it has."""
-    slot = next(slot for slot, value in enumerate(node.inputs) if ir.constant(value) is not None)
+    slot = next(slot for slot, value in enumerate(node.inputs) if analysis.constant(value) is not None)
     held = facts.weight(node, slot)
     fresh = held.float64() * affine.s
     while fresh.ndim > len(held.dims) and fresh.shape[0] == 1:

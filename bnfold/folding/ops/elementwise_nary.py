@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, bounded_together, lifted, make
 from bnfold.folding.ops.registry import ALL, Handler, record, register
@@ -37,7 +37,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
         requested = affine if receiver is None and node.op_type not in SUMS else affine.scale_part()
         if slot == receiver:
             requested = Affine(affine.s, -affine.t if node.op_type == "Sub" and slot == 1 else affine.t)
-        held = ir.constant(value)
+        held = analysis.constant(value)
         if held is not None:
             fresh = requested.s * lifted(held.float64(), affine.rank) + requested.t
             edits.append(SetConstant(node, slot, Exact(held.dtype, fresh)))
@@ -63,7 +63,7 @@ def _receiver(node: ir.Node, affine: Affine) -> int:
 
 
 def _reluctance(value: ir.Value | None) -> int:
-    if value is None or (ir.constant(value) is not None):
+    if value is None or (analysis.constant(value) is not None):
         return 0
     if value.producer is None or len(value.uses) > 1:
         return 3
@@ -92,7 +92,7 @@ def is_factor(value: ir.Value) -> bool:
     node = value.producer
     if node is None or not node.is_op("Mul") or value.only_consumer is None or node.has_attr("broadcast"):
         return False
-    sources = [source for source in node.inputs if source is not None and ir.constant(source) is None]
+    sources = [source for source in node.inputs if source is not None and analysis.constant(source) is None]
     if len(sources) != 1 or len(node.inputs) != 2:
         return False
     producer = sources[0].producer
@@ -153,7 +153,8 @@ def _rescaled(node: ir.Node, pending: Mapping[int, Affine], scale: Affine) -> tu
     if not inverse.is_finite:
         raise Declined(Reason.ZERO_SCALE, facts.where(node))
     return tuple(
-        (slot, inverse if ir.constant(value) is not None else fitted(node, value, inverse)) for slot, value in others
+        (slot, inverse if analysis.constant(value) is not None else fitted(node, value, inverse))
+        for slot, value in others
     )
 
 
@@ -165,7 +166,7 @@ def _extremum_down(node: ir.Node, slot: int, affine: Affine) -> Step:
     for other, value in _operands(node):
         if other == slot:
             continue
-        held = ir.constant(value)
+        held = analysis.constant(value)
         if held is None:
             raise Declined(Reason.NO_HANDLER, f"the other operands of {facts.where(node)} are not scaled")
         block = lifted(held.float64(), affine.rank)

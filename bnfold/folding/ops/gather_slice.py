@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.disputed import LARGEST_END
 from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine, bounded, make
 from bnfold.folding.ops.registry import carrier, register
-from bnfold.ir.shapes.disputed import LARGEST_END
 from bnfold.ir.tensor import Array, Float64
 from bnfold.report.reasons import Declined, Reason
 
@@ -98,7 +98,7 @@ def _axis(node: ir.Node) -> int:
 
 
 def _constant_indices(node: ir.Node) -> Array:
-    held = ir.constant(facts.operand(node, 1))
+    held = analysis.constant(facts.operand(node, 1))
     if held is None:
         raise Declined(Reason.AXIS, f"{facts.where(node)} picks along the scaled axis, by indices computed at run time")
     if held.size and 0 in (facts.operand(node, 0).shape or ()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, vector
 from bnfold.folding.ops import weights
@@ -45,7 +45,7 @@ def _decline_legacy(node: ir.Node) -> None:
     """
     if node.graph.opset() >= 7:
         return
-    held = ir.constant(node.input(2))
+    held = analysis.constant(node.input(2))
     if held is None or not node.attr("broadcast", 0) or len(held.dims) != 1:
         raise Declined(Reason.LEGACY_BROADCAST, facts.where(node))
 

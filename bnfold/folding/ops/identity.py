@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops.registry import carrier, register
@@ -21,7 +21,7 @@ def dropout(node: ir.Node, affine: Affine) -> Affine:
     Upgrading, which comes first where it was asked for, settles what an absent one means.
     """
     facts.only_output(node)
-    held = ir.constant(mode) if (mode := node.input(2)) is not None else None
+    held = analysis.constant(mode) if (mode := node.input(2)) is not None else None
     drops = mode is not None and (held is None or bool(held.numpy().reshape(-1)[:1].any()))
     if drops or node.attr("is_test", 1 if node.graph.opset() >= 7 else 0) == 0:
         raise Declined(Reason.TRAINING_MODE, facts.where(node))
@@ -40,7 +40,7 @@ def cast_up(node: ir.Node, affine: Affine) -> Affine:
 
     A weight keeps the type that it is stored in, and would be rounded to it: powers of two are exact.
     """
-    source, made = ir.constant(node.input(0)), ir.constant(node.output(0))
+    source, made = analysis.constant(node.input(0)), analysis.constant(node.output(0))
     if source is None or made is None:
         _decline_narrower(node, node.output(0), node.input(0))
     elif source.nbytes < made.nbytes and not affine.is_power_of_two:

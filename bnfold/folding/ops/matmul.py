@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, bounded, make
 from bnfold.folding.ops import weights
@@ -97,9 +97,9 @@ def _product(node: ir.Node, rank: int, *, behind: bool) -> _Product:
     Raises Declined where there is no constant.
     """
     for slot in (1, 0):
-        held = ir.constant(node.input(slot))
+        held = analysis.constant(node.input(slot))
         least = 1 if node.is_op("Einsum") else 2
-        if held is not None and len(held.dims) >= least and ir.constant(node.input(1 - slot)) is None:
+        if held is not None and len(held.dims) >= least and analysis.constant(node.input(1 - slot)) is None:
             break
     else:
         raise Declined(Reason.DYNAMIC_WEIGHT, facts.where(node))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.shapes import disputed
 from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.registry import Handler, carrier, register
 from bnfold.folding.step import SetAttr, SetConstant, Step, leaves, wants
-from bnfold.ir.shapes import disputed
 from bnfold.report.reasons import Declined, Reason
 
 MIRRORS = ("reflect", "edge", "wrap")
@@ -76,7 +76,7 @@ def _resized_axes(node: ir.Node, affine: Affine) -> list[int]:
     if not varying:
         return []
     given = node.input(disputed.scales_slot(node))
-    if given is not None and ir.constant(given) is None:
+    if given is not None and analysis.constant(given) is None:
         raise Declined(Reason.NOT_STATIC, f"the scales of {facts.where(node)} are computed")
     scales = disputed.scales(node)
     if scales is not None and len(scales) == len(axes):

@@ -9,21 +9,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.evaluators import EVALUATORS
+from bnfold.analysis.quantizing import layout, rounded, spread
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops.registry import Handler, register
 from bnfold.folding.step import SetAttr, SetConstant, Step
 from bnfold.ir.elements import Bools
-from bnfold.ir.evaluators import EVALUATORS
-from bnfold.ir.quantizing import layout, rounded, spread
 from bnfold.ir.tensor import Array, Exact, Float64, InMemory
 from bnfold.report.reasons import Declined, Reason
 
 
 def up(node: ir.Node, _: int, affine: Affine) -> Step:
     """Use ``scale' = |s|·scale``; where ``s`` is negative, ``q' = 2·zero − q``, and where it is zero, ``q' = zero``."""
-    stored, zero = ir.constant(node.input(0)), ir.constant(node.input(2))
+    stored, zero = analysis.constant(node.input(0)), analysis.constant(node.input(2))
     if stored is None:
         return _activation_up(node, affine)
     if node.input(2) is not None and zero is None:
@@ -34,7 +34,7 @@ def up(node: ir.Node, _: int, affine: Affine) -> Step:
     edits = _rescaled(node, stored, zero, factor)
     mirrored = _mirrored(node, stored, zero, sign) if (sign < 1).any() else stored
     if producers := _quantizers(node):
-        edits += _rescaled(producers[-1], stored, ir.constant(producers[-1].input(2)), factor)
+        edits += _rescaled(producers[-1], stored, analysis.constant(producers[-1].input(2)), factor)
         scale = next(edit.tensor for edit in edits if isinstance(edit, SetConstant))
         edits.append(SetConstant(producers[-1], 0, _requantized(producers, affine.s, scale, mirrored)))
     elif mirrored is not stored:
@@ -143,7 +143,7 @@ def _quantizers(node: ir.Node) -> list[ir.Node]:
 
 
 def _grid(node: ir.Node) -> object:
-    held = [ir.constant(node.input(slot)) for slot in (1, 2)]
+    held = [analysis.constant(node.input(slot)) for slot in (1, 2)]
     return *((tensor.dims, tensor.numpy().tobytes()) if tensor is not None else None for tensor in held), layout(node)
 
 
@@ -155,7 +155,7 @@ def _requantized(producers: Sequence[ir.Node], s: Float64, scale: ir.Tensor, req
     Between two integers, rounding of the product and of the scale decides.
     """
     *clips, quantizer = producers
-    floats, old, zero = (ir.constant(quantizer.input(slot)) for slot in range(3))
+    floats, old, zero = (analysis.constant(quantizer.input(slot)) for slot in range(3))
     assert floats is not None, "the integers were evaluated"
     assert old is not None, "likewise"
     if not np.array_equal(_clipped(clips, requested).numpy(), requested.numpy()):
@@ -177,7 +177,7 @@ def _requantized(producers: Sequence[ir.Node], s: Float64, scale: ir.Tensor, req
 def _clipped(clips: Sequence[ir.Node], integers: ir.Tensor) -> ir.Tensor:
     """Return the integers after the Clips; the first of these is the last in the graph."""
     for clip in reversed(clips):
-        made = EVALUATORS["Clip"](clip, [integers, *map(ir.constant, clip.inputs[1:])])
+        made = EVALUATORS["Clip"](clip, [integers, *map(analysis.constant, clip.inputs[1:])])
         assert made is not None, "it was evaluated"
         integers = made
     return integers

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, every, make, vector
 from bnfold.folding.step import SetAttr, SetConstant, Step
@@ -41,7 +41,7 @@ def shape_of(node: ir.Node, slot: int) -> ir.Tensor:
 
     One in a smaller type counts as what is made of it.
     """
-    if facts.is_quantized(node.input(slot)) and (held := ir.constant(node.input(slot))) is not None:
+    if facts.is_quantized(node.input(slot)) and (held := analysis.constant(node.input(slot))) is not None:
         return held
     return facts.weight(node, slot)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.folding import facts, shapes
 from bnfold.report.reasons import Declined, Reason
 
@@ -53,7 +53,7 @@ def is_pointwise(node: ir.Node, kernel: ir.Tensor) -> bool:
 
 def pads(node: ir.Node) -> bool:
     """Whether zeros may be put around the input."""
-    mode, kernel = node.attr("auto_pad", "NOTSET"), ir.constant(node.input(1))
+    mode, kernel = node.attr("auto_pad", "NOTSET"), analysis.constant(node.input(1))
     if mode in ("NOTSET", ""):
         return any(node.attr("pads", ()))
     if mode == "VALID" or kernel is None:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.traits import ARITHMETIC
 from bnfold.folding import chains, facts
 from bnfold.folding.context import Change, FoldContext, key_of
 from bnfold.folding.ops import conv, weights, window
@@ -21,7 +22,6 @@ from bnfold.folding.ops.registry import decline_excluded
 from bnfold.folding.step import Edit, SetConstant
 from bnfold.ir.summed import Place, Summed
 from bnfold.ir.tensor import Exact, Float64, Scaled
-from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
 from bnfold.report.rewrites import MERGE
 from bnfold.semantics import Policy
@@ -78,7 +78,7 @@ def find_merges(run: FoldContext) -> Iterator[Change]:
     Without ``merge_branches`` only such that a BatchNormalization of the run stands in, or right behind.
     """
     for total in [node for node in run.model.nodes() if node.is_op(*SUMS)][::-1]:
-        with ir.evaluated_once(run.model):
+        with analysis.evaluated_once(run.model):
             meeting = None if total.removed else _meeting(total)
             if meeting is None or not _is_wanted(run, meeting):
                 continue
@@ -145,7 +145,7 @@ def _computed(node: ir.Node) -> list[int]:
     """Return which operands of arithmetic are no constants; none of other operators."""
     if not node.has_trait(ARITHMETIC):
         return []
-    return [slot for slot, operand in enumerate(node.inputs) if ir.constant(operand) is None]
+    return [slot for slot, operand in enumerate(node.inputs) if analysis.constant(operand) is None]
 
 
 def _plan(run: FoldContext, meeting: Meeting, normalisations: Sequence[ir.Node]) -> Change:

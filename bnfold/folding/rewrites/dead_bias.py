@@ -12,7 +12,8 @@ from functools import partial
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.traits import ARITHMETIC
 from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, on_axis
 from bnfold.folding.apply import bypass
@@ -24,7 +25,6 @@ from bnfold.folding.plan import PlanBuilder
 from bnfold.folding.propagate import pass_down
 from bnfold.folding.size_budget import SizeBudget
 from bnfold.ir.tensor import TP
-from bnfold.ir.traits import ARITHMETIC
 from bnfold.report.reasons import Declined, Reason
 from bnfold.report.rewrites import DEAD_SHIFT
 
@@ -87,7 +87,7 @@ def _plan(run: FoldContext, node: ir.Node) -> Change:
 
 def _bias(node: ir.Node, made: ir.Value) -> tuple[None, Affine]:
     """Return the bias: a convolution makes the value without the shift itself, at no slot."""
-    bias, kernel = facts.weight(node, record(node).bias), ir.constant(node.input(1))
+    bias, kernel = facts.weight(node, record(node).bias), analysis.constant(node.input(1))
     _decline_narrow(node, bias)
     rank = len(kernel.dims) if kernel is not None else shapes.rank(made)
     return None, on_axis(np.ones(1), bias.float64().reshape(-1), 1, rank)
@@ -98,7 +98,7 @@ def _constant(node: ir.Node) -> tuple[int, Affine]:
     link = chains.arithmetic(node)
     if (link.affine.s != 1).any():
         raise Declined(Reason.NEGATIVE_SCALE, f"{facts.where(node)} scales the value or subtracts it")
-    _decline_narrow(node, ir.constant(node.inputs[1 - link.slot]))
+    _decline_narrow(node, analysis.constant(node.inputs[1 - link.slot]))
     return link.slot, link.affine
 
 

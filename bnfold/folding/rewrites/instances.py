@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.folding import facts, shapes
 from bnfold.folding.context import Change, FoldContext
 from bnfold.ir.tensor import TP, Array, InMemory, Tensor
@@ -86,7 +86,7 @@ def _plan(run: FoldContext, node: ir.Node) -> Change | None:
     source, flat, made = before.input(0), before.output(0), after.output(0)
     if source is None or flat is None or made is None or before.has_references or after.has_references:
         raise _declined(before, f"{facts.where(before)} cannot be read")
-    scale, bias = (ir.constant(value) for value in norm.inputs[1:3])
+    scale, bias = (analysis.constant(value) for value in norm.inputs[1:3])
     if scale is None or bias is None:
         raise _declined(node, f"scale and bias of {facts.where(node)} are no constants")
     _check_types(node, source, (scale, bias))
@@ -168,7 +168,7 @@ def _target(before: ir.Node, flat: ir.Value) -> tuple[Dim, ...]:
 
 def _stated(reshape: ir.Node) -> tuple[int, ...] | None:
     """Return what a Reshape is asked for, where that is a constant."""
-    held = ir.constant(reshape.input(1))
+    held = analysis.constant(reshape.input(1))
     return tuple(int(size) for size in held.numpy().reshape(-1)) if held is not None else None
 
 

@@ -68,6 +68,8 @@ def _plan(run: FoldContext, node: ir.Node) -> Change:
     if plan.extra_adds:
         raise Declined(Reason.NO_GAIN, facts.where(node))
     sizes = concat.sizes_of(joined, 1)
+    if sizes[slot] == sum(sizes):  # the other parts are empty
+        raise Declined(Reason.NO_GAIN, facts.where(joined))
     start = sum(sizes[:slot])
     parameters = _parameters(node, slice(start, start + sizes[slot]))
     cost = run.budget.check([*plan.edits, *parameters])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.interop.openvino.document import Document, Layer, weights_path
 from bnfold.ir.elements import FLOATS, TP, Array, to_raw
 from bnfold.verification.engine import disturb, is_short
@@ -84,7 +84,7 @@ def longest_sum(model: ir.Model) -> int:
     longest = 0
     for node in model.nodes():
         for slot, value in enumerate(node.inputs[:2] if node.is_op("Conv", "ConvTranspose", "MatMul") else ()):
-            held = ir.constant(value)
+            held = analysis.constant(value)
             if held is None or len(held.dims) < 2 or 0 in held.dims:
                 continue
             if node.is_op("MatMul"):

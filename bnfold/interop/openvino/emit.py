@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from xml.etree import ElementTree as ET
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.interop.openvino.document import ELEMENT_TYPES, PRECISIONS, Layer, Net, Port
 
 ELEMENT_NAMES: dict[int, str] = {dtype: name for name, dtype in ELEMENT_TYPES.items()}
@@ -173,7 +173,7 @@ def spelled(node: ir.Node, inputs: Sequence[Kind]) -> tuple[str, dict[str, str],
 
 
 def _unsqueeze(node: ir.Node, kind: Kind) -> tuple[str, dict[str, str], Kind] | None:
-    axes = ir.constant(node.input(1))
+    axes = analysis.constant(node.input(1))
     if kind.dims is None or axes is None:
         return None
     dims = list(kind.dims)

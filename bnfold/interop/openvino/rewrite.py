@@ -41,7 +41,7 @@ def rewrite(model: IrModel, options: Options, passes: Callable[[ir.Model, Option
         event.version = versions.get((event.graph, event.name), 0)
         if event.verdict in ("folded", "exchanged"):
             event.operators = tuple(dict.fromkeys(types[label] for label in event.into if label in types))
-        if event.verdict == "kept" and event.mode != "spelled-out" and event.version == 0 and model.raise_norms:
+        if event.verdict == "kept" and not event.is_affine and event.version == 0 and model.raise_norms:
             event.verdict = "upgraded"
     return report
 

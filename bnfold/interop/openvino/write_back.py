@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from xml.etree import ElementTree as ET
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.errors import Unsupported
 from bnfold.interop.openvino.document import PRECISIONS, Layer, Port, fresh
 from bnfold.interop.openvino.emit import Emitter, Kind, spelled
@@ -110,7 +110,7 @@ class _Writer:
     def _add_bias(self, node: ir.Node, layer: Layer, output: ir.Value) -> None:
         """Add ``y + b``: the Add makes the value, and takes its name."""
         bias = node.input(BIAS)
-        held = ir.constant(bias)
+        held = analysis.constant(bias)
         kind = self.kinds[output]
         assert held is not None, "a bias is a constant"
         assert bias is not None, "likewise"
@@ -126,7 +126,7 @@ class _Writer:
         self.made[output] = (add.id, "2")
 
     def _rank(self, node: ir.Node) -> int:
-        kernel = ir.constant(node.input(1)) or ir.constant(node.input(0))
+        kernel = analysis.constant(node.input(1)) or analysis.constant(node.input(0))
         assert kernel is not None, "what takes a bias in has a constant weight"
         return len(kernel.dims)
 
@@ -196,7 +196,7 @@ class _Writer:
         value = self._resolved(value)
         if value in self.kinds:
             return self.kinds[value]
-        held = ir.constant(value)
+        held = analysis.constant(value)
         assert held is not None, "what has no port is a constant"
         return Kind(self._wanted(node, held), tuple(held.dims))
 

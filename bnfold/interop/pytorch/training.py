@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.errors import ExportedInTraining, Unsupported
 from bnfold.semantics import Policy, Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
@@ -52,5 +52,5 @@ def _trains(node: ir.Node, policy: Policy) -> bool:
 
 def _drops(node: ir.Node) -> bool:
     mode = node.input(2) if node.graph.opset() >= DROPS_SINCE else None
-    stored = ir.constant(mode) if mode is not None else None
+    stored = analysis.constant(mode) if mode is not None else None
     return stored is not None and bool(stored.numpy().any())

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, EncodeError  # type: ignore[imp
 from bnfold.errors import BadInput, CutOffModel, ExternalDataError, MalformedModel
 from bnfold.ir.elements import TP
 from bnfold.ir.messages import function_key, nested_nodes, tensor_messages
-from bnfold.ir.model import Model
+from bnfold.ir.model import Model, ModelOrigin
 from bnfold.ir.storage.external import ExternalFiles
 from bnfold.ir.storage.foreign import describe
 from bnfold.ir.storage.payloads import THRESHOLD, Payloads
@@ -67,7 +67,7 @@ def _load(source: Source, path: Path | None, external: ExternalFiles | None) -> 
         del skeleton
         _check_opsets(proto)
         _check_functions(proto)
-        model = Model(proto, payloads, path)
+        model = Model(proto, payloads, ModelOrigin(path, has_external, has_external and external is None))
     except DecodeError as error:
         raise MalformedModel(_not_a_model(label, source, "its bytes do not parse")) from error
     except CutOffModel as error:
@@ -78,7 +78,6 @@ def _load(source: Source, path: Path | None, external: ExternalFiles | None) -> 
         raise MalformedModel(_not_a_model(label, source, str(error))) from error
     except ExternalDataError as error:
         raise ExternalDataError(f"{label}: {error}") from error
-    model.has_external_data, model.is_detached = has_external, has_external and external is None
     return model
 
 

@@ -121,7 +121,7 @@ def _place(
     model: Model, staged: Staged, wanted: Path, external_data: str, size_threshold: int, progress: Progress | None
 ) -> list[Segment]:
     """Write the data file, if there is to be one; the segments of the model."""
-    if external_data == "none" or (external_data in ("auto", "keep") and not model.has_external_data):
+    if external_data == "none" or (external_data in ("auto", "keep") and not model.origin.has_external_data):
         segments = _segments(model, _skeleton(model), {}, "")
         if sum(map(len, segments)) <= PROTOBUF_LIMIT:
             return segments

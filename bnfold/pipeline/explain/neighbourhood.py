@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.ir.ordering import producers_first
 from bnfold.report.events import BatchNormEvent
 
@@ -49,7 +49,7 @@ class Views:
         graph = self._before.get(event.graph)
         value = graph.values.get(event.value) if graph is not None else None
         node = value.producer if value is not None else None
-        is_it = node is not None and (node.is_op("BatchNormalization") or event.mode == "spelled-out")
+        is_it = node is not None and (node.is_op("BatchNormalization") or event.is_affine)
         return node if is_it else None
 
     def drawing(self, event: BatchNormEvent, node: ir.Node) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def reading(node: ir.Node) -> list[ir.Node]:
 
 def _is_weight(node: ir.Node) -> bool:
     made = node.output(0)
-    return made is not None and ir.constant(made) is not None
+    return made is not None and analysis.constant(made) is not None
 
 
 def to_json(region: Neighbourhood) -> dict[str, Any]:
@@ -179,5 +179,5 @@ def to_json(region: Neighbourhood) -> dict[str, Any]:
 
 def _weights(node: ir.Node) -> list[str]:
     """Return the constants a node reads, by their dims."""
-    held = [ir.constant(value) for value in node.inputs if value is not None]
+    held = [analysis.constant(value) for value in node.inputs if value is not None]
     return ["x".join(map(str, tensor.dims)) or "scalar" for tensor in held if tensor is not None]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.errors import BnfoldError
 from bnfold.folding import chains
 from bnfold.ir.tensor import Float64
@@ -76,7 +76,7 @@ def _kind(value: ir.Value) -> str:
     if value.producer.is_op("Constant"):
         return "Constant node"
     computed = f"{value.producer.op_type} {value.producer.label!r}"
-    if ir.constant(value) is not None:
+    if analysis.constant(value) is not None:
         return f"constant, made by {computed}"
-    when = "from constants" if ir.is_made_of_constants(value) else "at run time"
+    when = "from constants" if analysis.is_made_of_constants(value) else "at run time"
     return f"computed {when} by {computed}"

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.traits import WEIGHTED
 from bnfold.equalize.balance import DEAD
 from bnfold.folding import facts
 from bnfold.ir.tensor import FLOATS, Float64
-from bnfold.ir.traits import WEIGHTED
 
 FORMS = ("before", "folded", "equalized")
 
@@ -34,10 +34,10 @@ def describe(models: Sequence[ir.Model]) -> list[dict[str, Any]]:
 
 def _layers(model: ir.Model) -> Mapping[tuple[str, str], tuple[ir.Node, dict[str, float]]]:
     found = {}
-    with ir.evaluated_once(model):
+    with analysis.evaluated_once(model):
         for node in model.nodes():
-            slot = 0 if node.is_op("MatMul") and ir.constant(node.input(1)) is None else 1
-            value, held = node.input(slot), ir.constant(node.input(slot))
+            slot = 0 if node.is_op("MatMul") and analysis.constant(node.input(1)) is None else 1
+            value, held = node.input(slot), analysis.constant(node.input(slot))
             if not node.has_trait(WEIGHTED) or value is None or held is None or facts.is_quantized(value):
                 continue
             if held.dtype in FLOATS and len(held.dims) > 1 and (sizes := _sizes(held.float64(), _axis(node, slot))):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bnfold.ir.traits import MACHINE_LEARNING
+from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.reference.kernels.scores import labels_of, transformed
 from bnfold.reference.precision import as_declared, is_float
 from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, require

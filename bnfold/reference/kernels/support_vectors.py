@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnfold.ir.traits import MACHINE_LEARNING
+from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.reference.kernels.scores import labels_of
 from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, require
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnfold.ir.traits import MACHINE_LEARNING
+from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.reference.forest import Forest, numbers_of, read_forest, transform_of
 from bnfold.reference.kernels.scores import labels_of, transformed
 from bnfold.reference.precision import as_declared, is_float

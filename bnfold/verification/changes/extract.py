@@ -12,12 +12,12 @@ from functools import cached_property
 
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
+from bnfold.analysis.traits import REARRANGING
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import Array
 from bnfold.ir.sparse import dense
 from bnfold.ir.tensor import InMemory
-from bnfold.ir.traits import REARRANGING
 from bnfold.reference.schedule import read_by
 from bnfold.verification.tolerance.floats import is_float
 
@@ -169,7 +169,7 @@ def constant_of(value: ir.Value | None) -> ir.Tensor | None:
     """Return the tensor of a constant, or of a default that a caller may override."""
     sparse = sparse_of(value) if value is not None else None
     if value is None or sparse is None:
-        return ir.constant(value) or (value.tensor if value is not None else None)
+        return analysis.constant(value) or (value.tensor if value is not None else None)
     array = dense(value.graph.model, sparse)
     return InMemory(sparse.values.data_type, array)
 

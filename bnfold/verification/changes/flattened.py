@@ -25,10 +25,7 @@ class Flattened:
         proto = onnx.ModelProto()
         proto.CopyFrom(self._model.proto)
         self._fill(self._model.graph, proto.graph, {})
-        copy = ir.Model(proto, self._model.payloads, self._model.path)
-        copy.has_external_data, copy.is_detached = self._model.has_external_data, self._model.is_detached
-        copy.freeze_overridable = self._model.freeze_overridable
-        return copy
+        return self._model.with_proto(proto)
 
     def _fill(self, graph: ir.Graph, message: onnx.GraphProto, names: Mapping[str, str]) -> None:
         """Write the nodes of a graph into its message; ``names`` are those that outer values have now."""

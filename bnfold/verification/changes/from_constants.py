@@ -13,12 +13,13 @@ from typing import Literal
 import numpy as np
 import onnx
 
-from bnfold import ir, reference
+from bnfold import analysis, ir, reference
+from bnfold.analysis.constants import kept
+from bnfold.analysis.evaluators import filled
+from bnfold.analysis.traits import CHOOSING, DRAWING, MOVING
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
-from bnfold.ir.evaluators import filled
 from bnfold.ir.tensor import TP, InMemory
-from bnfold.ir.traits import CHOOSING, DRAWING, MOVING
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.partly import known_of
 from bnfold.verification.inputs.bounds import follow_from_sizes
@@ -58,12 +59,19 @@ def fixed(value: ir.Value | None, *, by_sizes: bool = True) -> ir.Tensor | None:
     return _fixed(value, by_sizes, 0)
 
 
+def _no_fixed(_: ir.Model) -> dict[tuple[ir.Value, bool], ir.Tensor | None]:
+    return {}
+
+
+def _no_rounded(_: ir.Model) -> dict[ir.Value, ir.Tensor | None]:
+    return {}
+
+
 def _fixed(value: ir.Value | None, by_sizes: bool, depth: int) -> ir.Tensor | None:
-    tensor = ir.constant(value)
+    tensor = analysis.constant(value)
     if value is None or tensor is not None or value.producer is None or depth > _DEEPEST:
         return tensor
-    evaluation = value.graph.model.evaluation
-    known = evaluation.others if evaluation is not None else {}
+    known = kept(value.graph.model, _no_fixed)
     key = value, by_sizes
     if key not in known:
         known[key] = (
@@ -79,8 +87,7 @@ def fixed_but_for_rounding(value: ir.Value | None, *, by_sizes: bool = True) -> 
     tensor = fixed_or_default(value, by_sizes=by_sizes)
     if tensor is not None or value is None or not follow_from_sizes([value]):  # asked first, for it is kept
         return tensor
-    evaluation = value.graph.model.evaluation
-    known = evaluation.rounded if evaluation is not None else {}
+    known = kept(value.graph.model, _no_rounded)
     if value not in known:
         known[value] = _rounded(value) if _follows_from_constants(value, None, are_exact=False) else None
     return known[value]
@@ -108,7 +115,7 @@ def _filled(producer: ir.Node, by_sizes: bool) -> ir.Tensor | None:
     shape = producer.input(0) if producer.is_op("ConstantOfShape") else None
     if shape is None or len(producer.outputs) != 1 or producer.is_call:
         return None
-    dims = ir.constant(shape) or _integers(shape, by_sizes)
+    dims = analysis.constant(shape) or _integers(shape, by_sizes)
     with suppress(BnfoldError, ValueError, TypeError, AttributeError):  # damaged, set by a caller, or too large
         return filled(producer, tuple(dims.numpy().reshape(-1).tolist())) if dims is not None else None
     return None
@@ -186,7 +193,7 @@ def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array] | Non
                 shapes[read] = found.elements
                 continue
         for source in producer.inputs:
-            constant = ir.constant(source)
+            constant = analysis.constant(source)
             if constant is not None and constant.size > most:
                 return False
             if source is not None and source not in seen and constant is None:

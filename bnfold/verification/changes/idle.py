@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.ir.value import Dims
@@ -47,7 +47,7 @@ def masked(value: ir.Value, dims: Sequence[int], nodes: Collection[ir.Node]) -> 
     None if it has other consumers.
     """
     uses = [use for use in value.uses if use[0] in nodes or use[0].graph is not value.graph]
-    masks = [ir.constant(node.input(0)) if node.is_op("Where") and slot else None for node, slot in uses]
+    masks = [analysis.constant(node.input(0)) if node.is_op("Where") and slot else None for node, slot in uses]
     if not uses or None in masks:
         return None
     hidden = np.ones(dims, np.bool_)

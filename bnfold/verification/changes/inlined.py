@@ -11,7 +11,7 @@ from itertools import chain, count
 
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.index import graphs_of
 from bnfold.ir.messages import FunctionKey, function_key, nested_nodes
@@ -41,7 +41,7 @@ def with_common_functions(before: ir.Model, after: ir.Model) -> tuple[ir.Model, 
         old, new = _inlined(before, keys, {}, _MARK), _inlined(after, keys, before.graph.values)
     except BnfoldError:  # the calls differ then, and are compared as they are
         return before, after
-    with ir.evaluated_once(old), ir.evaluated_once(new):
+    with analysis.evaluated_once(old), analysis.evaluated_once(new):
         alike = {name: now for now, name in new_names(old.graph, new.graph).items()}
         inside = {name: name.removesuffix(_MARK) for graph in old.graphs() for name in graph.values if _MARK in name}
         inside = {name: now for name, now in inside.items() if name not in alike and now not in alike.values()}
@@ -84,10 +84,8 @@ def _inlined(model: ir.Model, keys: Collection[FunctionKey], taken: Collection[s
         if entry.domain not in known:
             known.add(entry.domain)
             proto.opset_import.add(domain=entry.domain, version=entry.version)
-    copy = ir.Model(proto, model.payloads, model.path)
-    copy.has_external_data, copy.is_detached = model.has_external_data, model.is_detached
-    copy.freeze_overridable = model.freeze_overridable
-    copy.infer_shapes()
+    copy = model.with_proto(proto)
+    analysis.infer_shapes(copy)
     return copy
 
 

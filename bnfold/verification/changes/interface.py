@@ -8,9 +8,9 @@ from copy import deepcopy
 import onnx
 
 from bnfold import ir
+from bnfold.analysis.shapes.undeclared import contradicted_types
 from bnfold.errors import MalformedModel
 from bnfold.ir.elements import FLOATS, type_name
-from bnfold.ir.shapes.undeclared import contradicted_types
 from bnfold.ir.value import Dim, shape_of
 from bnfold.reference.dispatch import definition
 from bnfold.reference.precision import computed_type
@@ -18,6 +18,7 @@ from bnfold.reference.schedule import schedule
 from bnfold.verification.changes.extract import sparse_of
 from bnfold.verification.changes.from_constants import bodies_run
 from bnfold.verification.inputs.sized import sized
+from bnfold.verification.sentences import listed
 
 Shape = Sequence[Dim] | None
 
@@ -49,7 +50,7 @@ def narrowed(before: ir.Model, after: ir.Model) -> str:
     unneeded = idle_inputs(before, after)
     gone = [name for name in _without(free, after.overridable_inputs()) if name not in unneeded]
     if gone:
-        return f"callers can no longer feed {', '.join(map(repr, gone))}, which had a default"
+        return f"callers can no longer feed {listed([*map(repr, gone)])}, which had a default"
     for old in (value for value in (*before.required_inputs(), *free) if value.name not in unneeded):
         if not _admits(took[old.name], takes[old.name]):
             return (

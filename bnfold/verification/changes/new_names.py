@@ -12,8 +12,8 @@ from itertools import chain
 import onnx
 
 from bnfold import ir
+from bnfold.analysis.traits import DRAWING
 from bnfold.ir.messages import nested_graphs
-from bnfold.ir.traits import DRAWING
 from bnfold.reference.dispatch import meaning
 from bnfold.verification.changes.copies import copied
 from bnfold.verification.changes.extract import constant_of

@@ -13,11 +13,12 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 
-from bnfold import ir, reference
+from bnfold import analysis, ir, reference
+from bnfold.analysis.constants import kept
+from bnfold.analysis.shapes.proven import proven_types
+from bnfold.analysis.traits import BROADCASTING, CHOOSING, DRAWING, KEEPS_SHAPE, REARRANGING, SINGULAR
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.elements import Array
-from bnfold.ir.shapes.proven import proven_types
-from bnfold.ir.traits import BROADCASTING, CHOOSING, DRAWING, KEEPS_SHAPE, REARRANGING, SINGULAR
 from bnfold.ir.value import Dims, shape_of
 from bnfold.verification.changes.extract import Subgraph
 
@@ -70,7 +71,7 @@ class PartlyKnown:
 
     def dims(self, value: ir.Value) -> Dims | None:
         """Return the dims of a value as they are proven; equal names are equal sizes in every run."""
-        held = ir.constant(value)
+        held = analysis.constant(value)
         return held.dims if held is not None else shape_of(self._types.get(value))
 
     def dtype(self, value: ir.Value) -> int | None:
@@ -103,7 +104,7 @@ class PartlyKnown:
             read, done = stack.pop()
             if done is not None:
                 order[done] = None
-            if read is None or read in self._known or ir.constant(read) is not None:
+            if read is None or read in self._known or analysis.constant(read) is not None:
                 continue
             node = read.producer
             if node is None or len(entered) > _FEW or not is_plain(node):
@@ -119,7 +120,7 @@ class PartlyKnown:
         """Return what is known already, or a constant."""
         if value in self._known:
             return self._known[value]
-        held = ir.constant(value)
+        held = analysis.constant(value)
         return None if held is None or held.size > _MOST else _fully(held.numpy(), is_exact=True)
 
     def operands(self, node: ir.Node) -> dict[ir.Value, Partly]:
@@ -171,12 +172,7 @@ class PartlyKnown:
 
 def known_of(model: ir.Model) -> PartlyKnown:
     """Return what is known of the values of a model, which is kept as long as its evaluated constants are."""
-    if model.evaluation is None:
-        return PartlyKnown(model)
-    if model.evaluation.partly is None:
-        model.evaluation.partly = PartlyKnown(model)
-    known: PartlyKnown = model.evaluation.partly
-    return known
+    return kept(model, PartlyKnown)
 
 
 def only_output(node: ir.Node) -> ir.Value:
@@ -210,7 +206,7 @@ def moved(node: ir.Node, operands: Mapping[ir.Value, Partly], marks: Mapping[ir.
 
 def may_have_pole(node: ir.Node) -> bool:
     """Whether a node may make different numbers of -0.0 and 0.0."""
-    is_fixed = node.is_op("Div") and ir.constant(node.input(1)) is not None
+    is_fixed = node.is_op("Div") and analysis.constant(node.input(1)) is not None
     return node.has_trait(SINGULAR) and not node.is_op("Sqrt") and not is_fixed
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bnfold import ir
-from bnfold.ir.shapes.bodies import states_of
+from bnfold.ir.bodies import states_of
 
 
 def reaches_output(value: ir.Value) -> bool:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.errors import BnfoldError
 from bnfold.verification.changes.unchanged import meaningful_attributes
 from bnfold.verification.codes import Code
@@ -28,7 +28,7 @@ REASON = "nothing but names differs: the same nodes, attributes and constants"
 def verdict_on_names(before: ir.Model, after: ir.Model) -> Verdict | None:
     """Return the verdict if the models differ in names only; else None, and they have to be compared."""
     try:
-        with ir.evaluated_once(before), ir.evaluated_once(after):
+        with analysis.evaluated_once(before), analysis.evaluated_once(after):
             is_same = _Matched(before, after).are_same()
     except (BnfoldError, ValueError, TypeError):  # a damaged model; comparing it will report that
         return None
@@ -106,7 +106,7 @@ class _Matched:
             return old is new
         if (held := _stored(new)) is not None:
             self._declared.append((old, new))
-            return (was := ir.constant(old)) is not None and same(was, held)
+            return (was := analysis.constant(old)) is not None and same(was, held)
         if old.producer is None or new.producer is None:
             return self._fed.get(old) is new
         self._waiting.append((old.producer, new.producer))
@@ -145,7 +145,7 @@ class _Matched:
         if not undeclared:
             return True
         copy = self._models[0].clone()
-        copy.infer_shapes()
+        analysis.infer_shapes(copy)
         types = {graph.path: graph.types for graph in copy.graphs()}
         return all(_follows(kind, types[old.graph.path].get(old.name)) for old, kind in undeclared)
 
@@ -178,7 +178,7 @@ def _follows(kind: onnx.TypeProto, known: onnx.TypeProto | None) -> bool:
 
 def _stored(value: ir.Value) -> ir.Tensor | None:
     """Return the tensor of a constant that needs no evaluation."""
-    return ir.constant(value) if value.tensor_proto is not None or _is_literal(value.producer) else None
+    return analysis.constant(value) if value.tensor_proto is not None or _is_literal(value.producer) else None
 
 
 def _is_literal(node: ir.Node | None) -> bool:

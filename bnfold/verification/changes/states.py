@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bnfold import ir
+from bnfold.analysis.zeros import is_idle_state
 from bnfold.ir.value import Dim
-from bnfold.ir.zeros import is_idle_state
 from bnfold.verification.changes.partly import known_of
 
 

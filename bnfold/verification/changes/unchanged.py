@@ -9,9 +9,9 @@ from typing import Any
 import onnx
 
 from bnfold import ir
+from bnfold.analysis.traits import DRAWING
 from bnfold.ir.node import attribute_value
 from bnfold.ir.time_limit import look_at_clock
-from bnfold.ir.traits import DRAWING
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.changes.copies import copied

@@ -6,8 +6,7 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from bnfold import ir
-from bnfold.ir.elements import Array
-from bnfold.ir.traits import (
+from bnfold.analysis.traits import (
     BROADCASTING,
     CHOOSING,
     KEEPS_CHANNELS,
@@ -17,6 +16,7 @@ from bnfold.ir.traits import (
     WEIGHTED,
     WINDOWED,
 )
+from bnfold.ir.elements import Array
 from bnfold.verification.changes.copies import handed_on
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed, fixed_or_default

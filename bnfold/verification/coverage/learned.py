@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.ir.tensor import TP
-from bnfold.ir.traits import MACHINE_LEARNING
 from bnfold.reference.forest import MODES, TREES, meaning_of_trees
 from bnfold.verification.changes.unchanged import is_same_function
 from bnfold.verification.coverage.moves import nudge

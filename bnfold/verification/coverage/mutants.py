@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir
+from bnfold.analysis.traits import CHOOSING, READS_VALUES
 from bnfold.ir.elements import Array
+from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.ir.tensor import TP
-from bnfold.ir.traits import CHOOSING, MACHINE_LEARNING, READS_VALUES
 from bnfold.reference.schedule import read_by
 from bnfold.verification.changes.copies import handed_on
 from bnfold.verification.changes.extract import Subgraph

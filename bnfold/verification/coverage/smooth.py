@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from bnfold import ir
+from bnfold.analysis.traits import MOVING, NORMALISING, SINGULAR
 from bnfold.ir.node import attribute_value
 from bnfold.ir.tensor import FLOATS, TP
-from bnfold.ir.traits import MOVING, NORMALISING, SINGULAR
 from bnfold.reference.dispatch import meaning
 from bnfold.reference.legal import MEANINGLESS
 from bnfold.verification.changes.extract import Subgraph, constant_of

@@ -39,7 +39,7 @@ def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, sign
     feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, index, signed=signed)
     feeds = choosing(choice.model.required_inputs(), feeds, pair.rows, index)
     try:
-        return evaluated(request, pair, Recorded(feeds), index, request.checks.samples)
+        return evaluated(request, pair, Recorded(feeds), index)
     except Misfit:
         # A flag may choose a branch that fits nothing; other sizes may fit it, if there are any.
         if not (pair.takes_no_sizes or is_static(request.before.graph.inputs)):
@@ -53,7 +53,7 @@ def turned(request: Request, pair: ModelPair, feeds: Feeds, index: int) -> Itera
     """Yield samples with single flags turned, in every combination that the original takes."""
     for run in with_flags_turned(feeds):
         with suppress(Misfit):
-            yield evaluated(request, pair, Recorded(run), index, request.checks.samples)
+            yield evaluated(request, pair, Recorded(run), index)
 
 
 def drawn_in_range(
@@ -78,9 +78,8 @@ def _has_nan(array: object) -> bool:
     return isinstance(array, np.ndarray) and array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
-def evaluated(request: Request, pair: ModelPair, run: Recorded, index: int, total: int) -> Sample:
+def evaluated(request: Request, pair: ModelPair, run: Recorded, index: int) -> Sample:
     """Return a sample with these feeds, the original evaluated on them."""
-    request.progress("original", index, max(index, total))
     expected = pair.expect(run.feeds)
     numbers = "recorded" if request.checks.data is not None else SAMPLE_KINDS[index % len(SAMPLE_KINDS)]
     return Sample(run.feeds, expected, run.outputs, pair.has_empty, numbers)

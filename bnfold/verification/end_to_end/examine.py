@@ -120,6 +120,8 @@ def examine_whole(request: Request, draws: PerturbedWeights, *, differs: bool = 
         raise Impossible(_with_more_time(request, error)) from error
     except MemoryError as error:
         raise Impossible(Why(Code.MEMORY, "there is not enough memory to run the models")) from error
+    finally:
+        request.clock.work.tell = None
 
 
 def _with_more_time(request: Request, error: reference.OutOfTime) -> Why:
@@ -193,7 +195,7 @@ def _at_zeros(request: Request, pair: ModelPair, drawn: Samples) -> str:
     for zero in (0.0, -0.0):
         feeds = with_zeros(drawn.chosen[0].feeds, drawn.chosen[0].feeds, zero)
         try:
-            sample = evaluated(request, pair, Recorded(feeds), 0, 1)
+            sample = evaluated(request, pair, Recorded(feeds), 0)
             found.append(first_fault(pair.compare(sample.feeds, sample.expected, 0)))
         except Unsupported:  # they take no zeros
             return ""
@@ -304,7 +306,6 @@ def _compare_all(request: Request, pair: ModelPair, samples: Sequence[Sample]) -
 
 def _compare(request: Request, pair: ModelPair, sample: Sample, index: int) -> list[Compared]:
     """Compare one sample. Inputs of discontinuous operators come first: a fault there causes the ones that follow."""
-    request.progress("rewritten", index, max(index, request.checks.samples))
     try:
         return pair.compare(sample.feeds, sample.expected, index)
     except reference.Random as error:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bnfold import ir, reference
+from bnfold import analysis, ir, reference
 from bnfold.ir.elements import Array
 from bnfold.verification.comparing.outputs import Compared, compared
 from bnfold.verification.comparing.sides import Evaluate, ModelRun, ModelRuns, Results, that_run
@@ -35,7 +35,7 @@ class ModelPair:
         self.outputs = [value.name for value in before.graph.outputs]
         for model in (before, after):
             if lacks_types(model):
-                model.infer_shapes()
+                analysis.infer_shapes(model)
         watched, self.unpinnable = discontinuous_inputs(before, after)
         self.pin([name for name in watched if self._is_one_type(name)])
         self.pinned: list[str] = []

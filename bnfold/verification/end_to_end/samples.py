@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from bnfold import ir, log, reference
+from bnfold.analysis.shapes.unification import Known
 from bnfold.errors import BadInput, Unsupported
-from bnfold.ir.shapes.unification import Known
-from bnfold.settings import ESTIMATE
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import sizes_of_original
@@ -41,7 +40,7 @@ _SURPRISE = 20
 """How many times its estimate an evaluation may take by default: values of unknown size are not estimated."""
 
 _LONG = 5.0
-"""An evaluation of more seconds is announced to the user."""
+"""An evaluation may take so many seconds, whatever its estimate is."""
 
 _FLOAT64 = 8
 
@@ -70,7 +69,7 @@ def choose_samples(request: Request, pair: ModelPair) -> Samples:
         shapes = {name: array.shape for name, array in runs[0].feeds.items()}
         _check_cost(request, pair, Choice(shapes, sized(request.before, shapes)), len(runs))
         try:
-            chosen = [evaluated(request, pair, run, index, len(runs)) for index, run in enumerate(runs)]
+            chosen = [evaluated(request, pair, run, index) for index, run in enumerate(runs)]
         except (reference.Misfit, reference.TooShort):  # the inputs do not fit
             raise
         except Unsupported as error:
@@ -201,5 +200,5 @@ def _check_cost(request: Request, pair: ModelPair, choice: Choice, samples: int)
     if is_limited and cost.memory > memory_there_is():
         reason = f"running the models would take about {cost.memory >> 30} GiB of memory"
         raise Impossible(Why(Code.MEMORY, reason))
-    if seconds > _LONG:
-        request.progress(ESTIMATE, round(seconds), 0)
+    request.announce(seconds)
+    request.count_work(seconds)

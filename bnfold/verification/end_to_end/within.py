@@ -20,10 +20,10 @@ import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.analysis.traits import DRAWING
 from bnfold.ir.elements import FLOATS, Array, numpy_type
 from bnfold.ir.lifting import lift_constants
 from bnfold.ir.time_limit import look_at_clock
-from bnfold.ir.traits import DRAWING
 from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
 from bnfold.verification.changes.renamed import verdict_on_names
@@ -137,10 +137,10 @@ def _results(request: Request) -> Results:
     for run in _ways_to_run(request):
         error = "no sizes are known at which the original runs"
         for feeds in _feeds(request):
-            request.progress("original", 0, len(feeds))
+            request.progress("original", 1, 2)
             before = run(request.before, feeds)
             if before.ran:
-                request.progress("rewritten", 0, len(feeds))
+                request.progress("rewritten", 2, 2)
                 after = _run_after(request, run, feeds, before)
                 return Results(before, after, run, feeds, (note,) if note else ())
             if request.clock.is_over:

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import onnx
 
-from bnfold import ir
-from bnfold.ir.shapes.propagation import SMALL
-from bnfold.ir.traits import CHOOSING, COMBINING_TRUTHS, COMPARING, MACHINE_LEARNING, READS_VALUES
+from bnfold import analysis, ir
+from bnfold.analysis.constants import kept
+from bnfold.analysis.shapes.propagation import SMALL
+from bnfold.analysis.traits import CHOOSING, COMBINING_TRUTHS, COMPARING, READS_VALUES
+from bnfold.ir.schemas import MACHINE_LEARNING
 
 Kinds = Counter[tuple[str, tuple[bytes, ...]]]
 
@@ -63,8 +65,8 @@ def largest_bound(nodes: Sequence[ir.Node]) -> int:
 def chooses_by_sizes(node: ir.Node) -> bool:
     """Whether the node reads a constant at indices that follow from sizes."""
     places = [value for value in node.inputs[1:] if value is not None]
-    is_table = node.has_trait(CHOOSING) and ir.constant(node.input(0)) is not None
-    return is_table and not all(map(ir.constant, places)) and follow_from_sizes(places)
+    is_table = node.has_trait(CHOOSING) and analysis.constant(node.input(0)) is not None
+    return is_table and not all(map(analysis.constant, places)) and follow_from_sizes(places)
 
 
 def follow_from_sizes(values: Iterable[ir.Value]) -> bool:
@@ -72,16 +74,19 @@ def follow_from_sizes(values: Iterable[ir.Value]) -> bool:
     return all(map(_follows_from_sizes, values))
 
 
+def _nothing_asked(_: ir.Model) -> dict[ir.Value, bool]:
+    return {}
+
+
 def _follows_from_sizes(value: ir.Value) -> bool:
-    evaluation = value.graph.model.evaluation
-    known = evaluation.of_sizes if evaluation is not None else {}
+    known = kept(value.graph.model, _nothing_asked)
     stack, begun = [value], set[ir.Value]()
     while stack:
         at = stack[-1]
         node = at.producer
         if at in known:
             stack.pop()
-        elif ir.constant(at) is not None:
+        elif analysis.constant(at) is not None:
             known[at] = True
         elif node is None or node.subgraphs:
             known[at] = False
@@ -99,7 +104,7 @@ def _follows_from_sizes(value: ir.Value) -> bool:
 
 def _last_places(nodes: Iterable[ir.Node]) -> Iterator[int]:
     """Return the last indices of constants that are read at indices which follow from sizes."""
-    tables = (ir.constant(node.input(0)) for node in nodes if chooses_by_sizes(node))
+    tables = (analysis.constant(node.input(0)) for node in nodes if chooses_by_sizes(node))
     return (dim - 1 for table in tables if table is not None for dim in table.dims if dim <= MOST_BOUND)
 
 
@@ -142,7 +147,7 @@ def _numbers(node: ir.Node) -> Iterator[bytes]:
         elif attribute.name not in node.subgraphs:
             yield attribute.SerializeToString(deterministic=True)
     for value in node.inputs[1:]:
-        held = ir.constant(value)
+        held = analysis.constant(value)
         is_read = held is not None and (held.dtype in _INTEGERS or node.op_type in READS_VALUES)
         if held is not None and is_read and held.size <= SMALL and held.dtype != onnx.TensorProto.STRING:
             yield held.numpy().astype(np.int64 if held.dtype in _INTEGERS else np.float64).tobytes()

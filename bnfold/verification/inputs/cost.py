@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from bnfold import ir
-from bnfold.ir.shapes.unification import Known
+from bnfold.analysis.shapes.unification import Known
 from bnfold.reference.work import ELEMENT_SECONDS, NODE_SECONDS, PRODUCTS_A_SECOND
 from bnfold.verification.inputs.sized import MANY_NODES, sized
 

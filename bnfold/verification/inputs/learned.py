@@ -14,7 +14,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.ir.elements import TP, Array
-from bnfold.ir.traits import MACHINE_LEARNING
+from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.reference.forest import MEMBER, MODES, TREES, UNEQUAL, Forest, forest_of
 from bnfold.verification.tolerance.floats import is_float
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import onnx
 
 from bnfold import ir
-from bnfold.ir.shapes.types import forget_shapes
+from bnfold.ir.types import forget_shapes
 
 _MOST = 8
 """With more inputs than these, wrong declared shapes are not searched."""

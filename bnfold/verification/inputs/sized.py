@@ -10,10 +10,10 @@ from typing import NamedTuple
 import onnx
 
 from bnfold import ir
+from bnfold.analysis.shapes.computed import infer_what_is_computed
+from bnfold.analysis.shapes.unification import Dims, Known
 from bnfold.errors import Unsupported
-from bnfold.ir.shapes.computed import infer_what_is_computed
-from bnfold.ir.shapes.types import forget_shapes
-from bnfold.ir.shapes.unification import Dims, Known
+from bnfold.ir.types import forget_shapes
 
 MANY_NODES = 20_000
 """Beyond this, even inferring shapes is not worth its time."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import cycle
 
 from bnfold import ir
-from bnfold.ir.shapes.unification import Known
+from bnfold.analysis.shapes.unification import Known
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.inputs.bounds import kinds_of

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from onnx import TensorProto
 
-from bnfold import ir
-from bnfold.ir.shapes.rules import Dim
-from bnfold.ir.shapes.unification import Dims, Known
-from bnfold.ir.traits import BROADCASTING, COMPARING, KEEPS_SHAPE, RESHAPING, WINDOWED
+from bnfold import analysis, ir
+from bnfold.analysis.shapes.rules import Dim
+from bnfold.analysis.shapes.unification import Dims, Known
+from bnfold.analysis.traits import BROADCASTING, COMPARING, KEEPS_SHAPE, RESHAPING, WINDOWED
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.inputs.bounds import (
     BEYOND,
@@ -166,7 +166,7 @@ def fed_shapes(shapes: Shapes) -> ShapeOf:
     def shape_of(value: ir.Value | None) -> Sequence[int | str | None] | None:
         if value is None or value.name in shapes:
             return None if value is None else shapes[value.name]
-        held, producer = ir.constant(value), value.producer
+        held, producer = analysis.constant(value), value.producer
         if held is not None or producer is None:
             return held.dims if held is not None else None
         if not producer.has_trait(KEEPS_SHAPE | BROADCASTING):
@@ -191,7 +191,9 @@ def _makes_large(node: ir.Node) -> bool:
 
 
 def _reads_places(nodes: Sequence[ir.Node]) -> bool:
-    stored = (value for node in nodes for value in node.inputs if value is not None and ir.constant(value) is not None)
+    stored = (
+        value for node in nodes for value in node.inputs if value is not None and analysis.constant(value) is not None
+    )
     return any(value.dtype in (TensorProto.INT64, TensorProto.INT32) for value in stored)
 
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
 
-from bnfold import ir, reference
+from bnfold import analysis, ir, reference
+from bnfold.analysis.shapes.unification import learn_shapes
 from bnfold.errors import BnfoldError, Unsupported
-from bnfold.ir.shapes.unification import learn_shapes
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import changed_defaults, visible
 from bnfold.verification.changes.enlarged import up_to_poles
@@ -80,7 +80,7 @@ class SubgraphVerifier:
         before, after = request.before, unscaled(request.after, request.scaled)
         self.request = replace(request, after=after)
         for model in (before, after):
-            model.infer_shapes()
+            analysis.infer_shapes(model)
         self._declared = {value: value.shape for graph in before.graphs() for value in graph.values.values()}
         """Shapes as declared or inferred in the original."""
         self._recordings = Recordings(self.request)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 
 import onnx
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.ir.elements import FLOATS
-from bnfold.ir.traits import MACHINE_LEARNING
+from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.reference.forest import TREES
 from bnfold.verification.tolerance.floats import is_float
 
@@ -113,7 +113,7 @@ def _read_discontinuously(model: ir.Model) -> Iterator[ir.Value]:
     for node in model.nodes():
         for slot in discontinuous_slots(node):
             value = node.input(slot)
-            if value is None or value.producer is None or ir.constant(value) is not None:
+            if value is None or value.producer is None or analysis.constant(value) is not None:
                 continue
             if value.dtype is None or is_float(value.dtype):
                 yield value

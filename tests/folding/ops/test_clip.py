@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bnfold import ir
+from bnfold import analysis
 from tests.folding.nets import Folded, Net, compare, declined, fold_only, folded
 
 EITHER_FORM = pytest.mark.parametrize("opset", [7, 9, 11, 12, 13])
@@ -30,7 +30,7 @@ def bounds(result: Folded) -> list[float | None]:
     node = result.node("Clip")
     if node.graph.opset() < 11:
         return [node.attr("min"), node.attr("max")]
-    held = [ir.constant(node.input(slot)) for slot in (1, 2)]
+    held = [analysis.constant(node.input(slot)) for slot in (1, 2)]
     return [None if tensor is None else tensor.numpy().item() for tensor in held]
 
 

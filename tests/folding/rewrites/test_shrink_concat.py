@@ -170,3 +170,10 @@ def test_a_parameter_that_callers_could_override_stops_being_an_input() -> None:
     assert outcome.report.frozen == [listed]
     onnx.checker.check_model(result, full_check=True)
     compare(model, result, net.feeds, 1e-6)
+
+
+def test_a_concat_of_one_value_has_no_other_channels() -> None:
+    net = Net()
+    result = folded(net, net.node("Exp", net.batchnorm(net.node("Concat", net.input(2, 3, 4, 6), axis=1), 3)))
+    assert result.report.notes == []
+    assert channels_of(result) == [3]

@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 import bnfold
-from bnfold import ir
+from bnfold import analysis, ir
 
 torch = pytest.importorskip("torch")
 
@@ -65,4 +65,4 @@ def test_no_integer_changes(scheme: str, tmp_path: Path) -> None:
 def integers(proto: onnx.ModelProto) -> list[Any]:
     """What each QuantizeLinear of a constant makes."""
     quantizers = [node for node in ir.load(proto).nodes() if node.is_op("QuantizeLinear")]
-    return [held.numpy() for node in quantizers if (held := ir.constant(node.output(0))) is not None]
+    return [held.numpy() for node in quantizers if (held := analysis.constant(node.output(0))) is not None]

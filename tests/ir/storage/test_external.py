@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.errors import ExternalDataError, MalformedModel
 from bnfold.ir.storage.external import MAX_HELD
 from tests.ir.build import model, written
@@ -205,7 +205,7 @@ def test_data_of_a_tensor_in_an_attribute(make: Make, tmp_path: Path) -> None:
     nodes = [onnx.helper.make_node("Constant", [], ["y"], value=tensor)]
     path.write_bytes(model(nodes).SerializeToString())
     loaded = ir.load(path)
-    constant = ir.constant(loaded.graph.values["y"])
+    constant = analysis.constant(loaded.graph.values["y"])
     assert constant is not None
     np.testing.assert_array_equal(constant.numpy(), VALUES)
     back = written(loaded, tmp_path / "out.onnx", external_data="none")

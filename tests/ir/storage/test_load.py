@@ -131,7 +131,7 @@ def test_external_data_without_a_place_is_refused_when_it_is_needed() -> None:
 
 def test_a_name_with_the_word_location_is_only_a_name() -> None:
     loaded = ir.load(model([helper.make_node("Relu", ["x"], ["location"])], outputs=["location"]))
-    assert not loaded.has_external_data
+    assert not loaded.origin.has_external_data
 
 
 def test_the_garbage_collector_is_left_as_it_was() -> None:

@@ -37,7 +37,7 @@ def test_the_example_shows_the_reason(reason: Reason, tmp_path: Path) -> None:
 
 
 def test_the_page_is_up_to_date() -> None:
-    check = [sys.executable, str(ROOT / "scripts" / "make_reasons"), "--check"]
+    check = [sys.executable, str(ROOT / "scripts" / "make_reasons.py"), "--check"]
     run = subprocess.run(check, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (0, "")
 
@@ -45,7 +45,7 @@ def test_the_page_is_up_to_date() -> None:
 def test_the_check_notices_a_page_that_drifted(tmp_path: Path) -> None:
     (tmp_path / "scripts").mkdir()
     (tmp_path / "docs").mkdir()
-    script = tmp_path / "scripts" / "make_reasons"
+    script = tmp_path / "scripts" / "make_reasons.py"
     for name in ("make_reasons", "_environment.py"):
         (script.parent / name).write_bytes((ROOT / "scripts" / name).read_bytes())
     (tmp_path / "docs" / "reasons.md").write_text("an old page\n", encoding="utf-8")

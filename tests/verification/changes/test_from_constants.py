@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
-from bnfold import ir, reference
-from bnfold.ir import evaluators
+from bnfold import analysis, ir, reference
+from bnfold.analysis import evaluators
 from bnfold.verification import verify
 from bnfold.verification.changes import from_constants
 from bnfold.verification.changes.boundaries import uncovered
@@ -112,7 +112,7 @@ def test_a_function_may_be_called_as_an_operator_is(operator: str) -> None:
     <domain: "ai.onnx", opset_import: ["" : 15]> {operator} (d) => (o) {{{{ o = Neg (d) }}}}"""
     made = onnx.parser.parse_model(text.format(f"w = {operator} (d)"))
     value = ir.load(made).graph.values["w"]
-    assert ir.constant(value) is None
+    assert analysis.constant(value) is None
     tensor = from_constants.fixed(value)
     assert tensor is not None
     assert tensor.numpy().tolist() == [-2, -2]

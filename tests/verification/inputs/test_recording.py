@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from bnfold import ir, reference
+from bnfold import analysis, ir, reference
 from bnfold.settings import VerifyOptions
 from bnfold.verification.inputs import recording as module
 from bnfold.verification.inputs.recording import Recording, Recordings
@@ -19,7 +19,7 @@ def recordings(before: onnx.ModelProto, after: onnx.ModelProto | None = None) ->
     old, new = ir.load(before), ir.load(before if after is None else after)
     for loaded in (old, new):
         loaded.sync()
-        loaded.infer_shapes()
+        analysis.infer_shapes(loaded)
     request = Request(
         before=old,
         after=new,

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.verification import verify
 from bnfold.verification.changes.boundaries import uncovered
 from bnfold.verification.inputs.bounds import largest_bound
@@ -22,7 +22,7 @@ _WEIGHTS = {"w": np.ones((1, 160, 3)), "r": np.ones((1, 160, 40))}
 
 def longest(proto: onnx.ModelProto) -> int:
     loaded = ir.load(proto)
-    loaded.infer_shapes()
+    analysis.infer_shapes(loaded)
     trials = [*small_sizes({"x": loaded.graph.values["x"]}, loaded.graph.nodes)]
     return max(max(shapes["x"]) for trial in trials for shapes in (trial.shapes, *trial.others))
 

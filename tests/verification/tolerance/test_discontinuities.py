@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
-from bnfold import ir, reference
+from bnfold import analysis, ir, reference
 from bnfold.verification import verify
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.tolerance.discontinuities import (
@@ -126,7 +126,7 @@ def test_values_inside_bodies_cannot_be_held_captured_ones_can() -> None:
 
 def test_integers_do_not_jump() -> None:
     loaded = ir.load(model("(int64[N] x) => (bool[N] y) { a = Abs (x)  y = Equal (a, x) }", {}))
-    loaded.infer_shapes()
+    analysis.infer_shapes(loaded)
     assert discontinuous_inputs(loaded, loaded) == ([], [])
 
 

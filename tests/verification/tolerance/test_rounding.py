@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from bnfold import ir
+from bnfold import analysis, ir
 from bnfold.verification.tolerance.rounding import PerturbedWeights, disturb
 from tests.verification.graphs import model
 
@@ -109,7 +109,7 @@ def test_weights_in_constant_nodes_and_bodies_are_found() -> None:
     (altered,) = draws.of(after, 1, 0)
     assert {(value.graph.path, value.name) for value in altered} == {*draws.new}
     for value, change in altered.items():
-        old = ir.constant(value)
+        old = analysis.constant(value)
         assert old is not None
         assert not np.array_equal(old.numpy(), change(old.numpy()))
 

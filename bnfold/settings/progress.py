@@ -1,0 +1,37 @@
+"""The phases that a callback for progress is told of: it is called with a phase, how much is done, and the total.
+
+The total is 0 if it is not known. A phase may come more than once, and phases may alternate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+ESTIMATE = "estimate"
+"""The phase in which ``progress`` is called with an estimate: how many seconds a comparison will take."""
+
+
+class Phase(NamedTuple):
+    """One phase: what people read, and what its numbers count."""
+
+    title: str
+    unit: Literal["", "bytes", "work"] = ""
+
+
+PHASES: Mapping[str, Phase] = {
+    "models": Phase("models"),
+    "rewrite": Phase("rewriting"),
+    "fold": Phase("folding"),
+    "write": Phase("writing", "bytes"),
+    "program": Phase("running the other program"),
+    "rewrites": Phase("verifying each rewrite"),
+    "changes": Phase("verifying other changes"),
+    "runtime": Phase("verifying in a runtime"),
+    "float64": Phase("verifying whole models", "work"),
+    "original": Phase("running the original"),
+    "rewritten": Phase("running the result"),
+    "disturbed": Phase("measuring rounding"),
+    "next step": Phase("looking for what helps"),
+}
+"""Phases by name. ``work`` is counted in milliseconds of a modest machine."""

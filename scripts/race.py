@@ -1,0 +1,152 @@
+#!/usr/bin/env python
+"""Measure processor seconds of bnfold, verified and not, and of onnxslim, over a folder of networks: a Markdown table.
+
+Each tool works on each network in a process of its own, one after the other, with a time limit. A cell has the
+processor seconds of the whole process tree, the nodes and the BatchNormalizations that are left, and for bnfold the
+verdict. At the end there are the median, the nine tenths, the worst and the sum of each column, and of its ratio to
+onnxslim (for `--simplify`: to itself without verification). Needs onnxslim: `.venv/bin/pip install -e .[peers]`, then
+`.venv/bin/python scripts/race.py FOLDER`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from _bench.measure import environment
+from _bench.tools import ROOT
+from _environment import require, require_files
+from _patterns.networks import left
+
+_BNFOLD = "import sys; from bnfold.__main__ import run; sys.exit(run())"  # as the installed command does
+_PEERS = ROOT / "scripts" / "_bench" / "peers.py"
+_VERDICTS = {"verified:": "verified", "UNVERIFIED:": "UNVERIFIED", "FAILED:": "FAILED", "not": "not verified"}
+
+OPTIONS = {
+    "default": (),
+    "no-simplify": ("--no-simplify",),
+    "no-verify": ("--no-verify",),
+    "local": ("--verify", "local"),
+    "simplify": ("--simplify",),
+    "simplify no-verify": ("--simplify", "--no-verify"),
+    "onnxslim after": ("--simplify", "onnxslim"),
+    "onnxslim after, no-verify": ("--simplify", "onnxslim", "--no-verify"),
+}
+"""bnfold's arguments, by the tool's name."""
+
+BESIDE = {
+    "default": "onnxslim",
+    "no-simplify": "onnxslim",
+    "local": "onnxslim",
+    "simplify": "simplify no-verify",
+    "onnxslim after": "onnxslim after, no-verify",
+}
+"""The column that a ratio is taken of."""
+
+
+class Result(NamedTuple):
+    """A tool's result on a network; without ``seconds`` there is none."""
+
+    seconds: float | None
+    text: str
+    nodes: int = 0
+
+
+def main() -> int:
+    """Run all tools; exit code 1 if a run failed or did not end."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("paths", type=Path, nargs="+", metavar="FOLDER", help="networks, or folders of them")
+    parser.add_argument("--tool", action="append", choices=[*OPTIONS, "onnxslim"], help="only this (may be repeated)")
+    parser.add_argument("--at-least", type=int, default=0, metavar="BYTES", help="leave out smaller files")
+    parser.add_argument("--timeout", type=float, default=300, metavar="S", help="seconds for one run (300)")
+    arguments = parser.parse_args()
+    tools = arguments.tool or ["onnxslim", *OPTIONS]
+    require(*(["onnxslim"] if "onnxslim" in tools else []))
+    files = [file for path in arguments.paths for file in (sorted(path.rglob("*.onnx")) if path.is_dir() else [path])]
+    networks = require_files(
+        [file for file in files if not file.exists() or file.stat().st_size >= arguments.at_least], sought="network"
+    )
+    print("| network |", " | ".join(tools), "|")
+    print("|---|", "---|" * len(tools), sep="")
+    rows = []
+    for network in networks:
+        with tempfile.TemporaryDirectory() as work:
+            row = {tool: raced(tool, network, Path(work) / "out.onnx", arguments.timeout) for tool in tools}
+        print(f"| {network.name} |", " | ".join(row[tool].text for tool in tools), "|", flush=True)
+        rows.append(row)
+    for line in summary(tools, rows):
+        print(line)
+    return int(any(result.seconds is None for row in rows for result in row.values()))
+
+
+def raced(tool: str, source: Path, out: Path, timeout: float) -> Result:
+    """Run a tool on a network in a process of its own."""
+    out.unlink(missing_ok=True)
+    files = [str(source.resolve()), str(out)]
+    command = (
+        [str(_PEERS), tool, *files] if tool not in OPTIONS else ["-c", _BNFOLD, "optimize", *files, *OPTIONS[tool]]
+    )
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            env=environment() | {"PYTHONPATH": str(ROOT)},
+            start_new_session=True,
+        )
+        late = threading.Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
+        late.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        late.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        text = said.read()
+    if not out.is_file():
+        return Result(None, f"exit {process.returncode}")
+    seconds = usage.ru_utime + usage.ru_stime
+    nodes, norms = left(out)
+    rolled_back = ", rolled back" if "rolled back" in text else ""
+    return Result(seconds, f"{seconds:.2f} s, {nodes}, {norms}{_verdict(text)}{rolled_back}", nodes)
+
+
+def _verdict(text: str) -> str:
+    """Return the verdict in bnfold's output."""
+    heads = (line.split(maxsplit=1)[0] for line in text.splitlines() if line.strip())
+    return next((f", {_VERDICTS[head]}" for head in heads if head in _VERDICTS), "")
+
+
+def summary(tools: Sequence[str], rows: Sequence[dict[str, Result]]) -> list[str]:
+    """Return the last rows of the table: the distributions of seconds and of ratios."""
+    columns = {tool: [row[tool].seconds for row in rows] for tool in tools}
+    lines = []
+    for what, find in (("median", statistics.median), ("nine tenths", _nine_tenths), ("worst", max), ("sum", sum)):
+        cells = []
+        for tool in tools:
+            seconds = [second for second in columns[tool] if second is not None]
+            beside = columns.get(BESIDE.get(tool, ""), [None] * len(rows))
+            ratios = [a / b for a, b in zip(columns[tool], beside, strict=True) if a is not None and b]
+            shown = f"; {find(ratios):.2f} x" if ratios and find is not sum else ""
+            cells.append(f"{find(seconds):.2f} s{shown}" if seconds else "")
+        lines.append(f"| **{what}** | " + " | ".join(cells) + " |")
+    common = [row for row in rows if all(result.seconds is not None for result in row.values())]
+    cells = [str(sum(row[tool].nodes for row in common)) for tool in tools]
+    return [*lines, f"| **nodes of {len(common)} networks** | " + " | ".join(cells) + " |"]
+
+
+def _nine_tenths(numbers: Sequence[float]) -> float:
+    ordered = sorted(numbers)
+    return ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
