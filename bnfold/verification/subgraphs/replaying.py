@@ -116,7 +116,7 @@ class Replay:
 
     def _depends_on_sizes(self) -> bool:
         """Whether there is a guess to confirm, or operators that depend on open sizes of the model's inputs differ."""
-        if self._open_fault is not None or self._guessed_fault is not None:
+        if self._open_fault is not None or self._guessed_fault is not None or self._runs_at_some:
             return not (self.certain and self.is_static)
         if self.is_static or not any(map(_is_fed_by_callers, self.values.values())):
             return False
