@@ -17,7 +17,7 @@ from bnfold.verification.codes import Code
 from bnfold.verification.inputs.bounds import kinds_of
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS
 from bnfold.verification.inputs.recording import Recording, Recordings
-from bnfold.verification.inputs.shapes import elements
+from bnfold.verification.inputs.shapes import elements, open_places
 from bnfold.verification.inputs.sized import fitted
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.runnable import LARGEST_HELD, takes_long
@@ -26,6 +26,7 @@ from bnfold.verification.subgraphs.small_sizes import (
     LARGEST_FEED,
     Shapes,
     SmallSizes,
+    broadcast_sizes,
     contradict,
     may_be_fed_at,
 )
@@ -101,7 +102,7 @@ class Replay:
         shapes = {
             name: tuple(dim for dim in value.shape or () if isinstance(dim, int)) for name, value in self.fed.items()
         }
-        if self._is_static and shapes not in self._tried and may_be_fed_at(shapes):
+        if self.is_static and shapes not in self._tried and may_be_fed_at(shapes):
             self._note(shapes, sampled(self.subgraphs, self.fed, shapes, guessed=False), is_certain=True, guessed=False)
 
     def _needs_more(self) -> bool:
@@ -115,10 +116,25 @@ class Replay:
 
     def _depends_on_sizes(self) -> bool:
         """Whether there is a guess to confirm, or operators that depend on open sizes of the model's inputs differ."""
-        if self._open_fault is not None or self._guessed_fault is not None:
-            return not self.certain
+        if self._open_fault is not None or self._guessed_fault is not None or self._runs_at_some:
+            return not (self.certain and self.is_static)
+        if self.is_static or not any(map(_is_fed_by_callers, self.values.values())):
+            return False
         old, new = (kinds_of(side.subgraph.nodes) for side in (self.subgraphs.old, self.subgraphs.new))
-        return old != new and not self._is_static and any(map(_is_fed_by_callers, self.values.values()))
+        return old != new or self._is_stretched
+
+    @property
+    def _is_stretched(self) -> bool:
+        """Whether a constant is as long as an open axis was in all sizes so far: at another size it may stretch it."""
+        stretched = broadcast_sizes(self.subgraphs.nodes)
+        places = [
+            place for same in open_places({n: shape or () for n, shape in self.declared.items()}) for place in same
+        ]
+        return any(
+            (shapes[name][axis], len(shapes[name]) - axis) in stretched
+            for name, axis in places
+            for shapes in self._tried
+        )
 
     def _compare_small(self, small: SmallSizes) -> None:
         model = self.subgraphs.old.subgraph.model
@@ -129,11 +145,12 @@ class Replay:
         begin = work.seconds
         found = sampled(self.subgraphs, self.fed, small.shapes, guessed=guessed)
         are_inputs = all(map(_is_fed_by_callers, self.fed.values()))
-        is_certain = not guessed and (are_inputs or self._is_static)
+        is_certain = not guessed and (are_inputs or self.is_static)
         self._note(small.shapes, found, is_certain=is_certain, guessed=guessed)
         others = small.quick if small.quick and work.seconds - begin > _LITTLE_TIME else small.others
         kinds = cycle(_VARYING if self.subgraphs.samples > 1 else (0,))
-        for shapes in others if (isinstance(found, NotCompared) and found.only_after) or self._is_equal(found) else ():
+        shows_nothing = isinstance(found, NotCompared) and found.why.code is Code.EMPTY
+        for shapes in others if shows_nothing or self._is_equal(found) else ():
             made = self._equal.elements if self._equal is not None else 0
             is_shown = made > LARGEST_HELD and not self.subgraphs.coverage.uncovered
             if (self._is_guess(shapes) and not guessed) or is_shown or takes_long(model, shapes, made):
@@ -150,7 +167,7 @@ class Replay:
             self._note(shapes, latest, is_certain=are_inputs, guessed=guessed)
 
     @property
-    def _is_static(self) -> bool:
+    def is_static(self) -> bool:
         """Whether all sizes are declared; 0 is what exporters write for an open one."""
         return all(
             shape is not None and all(isinstance(dim, int) and dim for dim in shape) for shape in self.declared.values()
@@ -169,6 +186,12 @@ class Replay:
     @staticmethod
     def _is_equal(found: Found) -> bool:
         return isinstance(found, Difference) and not fails(found)
+
+    @property
+    def conclusive(self) -> int:
+        """At how many of them all sizes but the number of rows are those that are declared."""
+        dims = [dim for shape in self.declared.values() for dim in (shape[1:] if shape is not None else [None])]
+        return self.certain if all(isinstance(dim, int) and dim for dim in dims) else 0
 
     def _compare_recorded(self, recording: Recording, kind: int | None = None) -> None:
         """Compare the parts in the sizes of a recording, on numbers of all kinds or of one."""
@@ -201,12 +224,7 @@ class Replay:
         if self._fault is not None:
             return self._fault
         fault = self._open_fault or self._guessed_fault
-        if (
-            self._runs_at_some
-            and self._equal is not None
-            and not self.certain
-            and any(value.shape is None for value in self.fed.values())
-        ):
+        if self._runs_at_some and self._lacks_rank and self._equal is not None and not self.certain:
             return NotCompared(_AT_SOME)
         if fault is None or (self.certain and self._open_fault is None and self._equal is not None):
             return self._equal or self._obstacle or NotCompared(TOO_LARGE if self._tried else _UNKNOWN)

@@ -7,7 +7,7 @@ them has to be confirmed in recorded sizes (`inputs.recording`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -300,3 +300,14 @@ def _window(node: ir.Node) -> list[int]:
     shape = weight.shape if node.is_op("Conv") and weight is not None else None
     spatial = [dim for dim in (shape or ())[2:] if isinstance(dim, int)]
     return list(node.attr("kernel_shape") or spatial)
+
+
+def broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:
+    """Return the sizes that operands are broadcast to by constants, each with its axis counted from the end."""
+    dims: list[Sequence[int]] = []
+    for node in nodes:
+        held = [ir.constant(value) for value in node.inputs] if node.has_trait(BROADCASTING | {"MatMul"}) else []
+        dims += [tensor.dims for tensor in held if tensor is not None]
+        target = ir.constant(node.input(1)) if node.is_op("Expand") else None
+        dims += [target.numpy().reshape(-1).tolist()] if target is not None else []
+    return {(size, len(each) - axis) for each in dims for axis, size in enumerate(each) if size > 1}

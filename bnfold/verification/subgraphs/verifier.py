@@ -36,7 +36,6 @@ from bnfold.verification.coverage import (
 from bnfold.verification.inputs.bounds import kinds_of
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds
 from bnfold.verification.inputs.recording import Recordings
-from bnfold.verification.inputs.shapes import is_static
 from bnfold.verification.obstacles import not_run
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
@@ -211,7 +210,7 @@ class SubgraphVerifier:
         declared = {name: self._declared.get(values[name]) for name in fed}
         replay = Replay(subgraphs, fed, values, lambda: coverage.is_over or agree_inside(), declared)
         outcome = replay.run(small(), self._recordings)
-        coverage.close(replay.certain, is_static=is_static(fed.values()))
+        coverage.close(replay.conclusive, is_static=replay.is_static)
         passes = isinstance(outcome, Difference) and not fails(outcome)
         if passes and (doubt := self._at_zeros(subgraphs, fed)):
             return doubt
