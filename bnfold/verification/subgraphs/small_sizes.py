@@ -306,8 +306,8 @@ def broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:
     """Return the sizes that operands are broadcast to by constants, each with its axis counted from the end."""
     dims: list[Sequence[int]] = []
     for node in nodes:
-        held = [ir.constant(value) for value in node.inputs] if node.has_trait(BROADCASTING | {"MatMul"}) else []
+        held = [analysis.constant(value) for value in node.inputs] if node.has_trait(BROADCASTING | {"MatMul"}) else []
         dims += [tensor.dims for tensor in held if tensor is not None]
-        target = ir.constant(node.input(1)) if node.is_op("Expand") else None
+        target = analysis.constant(node.input(1)) if node.is_op("Expand") else None
         dims += [target.numpy().reshape(-1).tolist()] if target is not None else []
     return {(size, len(each) - axis) for each in dims for axis, size in enumerate(each) if size > 1}
