@@ -71,7 +71,6 @@ BELIEVED = {
     "analysis.shapes.unification": {
         "Dims": "a type",
         "Known": "a type",
-        "is_known": "whether a shape has all its sizes",
         "learn_shapes": "sizes of inner values that agree with each other, at which parts are run",
     },
     "analysis.traits": {

@@ -14,9 +14,9 @@ from bnfold import ir
 from bnfold.analysis.shapes.unification import Known
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
+from bnfold.verification.comparing.recording import Recording, Recordings
 from bnfold.verification.inputs.bounds import kinds_of
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS
-from bnfold.verification.inputs.recording import Recording, Recordings
 from bnfold.verification.inputs.shapes import elements, open_places
 from bnfold.verification.inputs.sized import fitted
 from bnfold.verification.subgraphs.pairs import SubgraphPair

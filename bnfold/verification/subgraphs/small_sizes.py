@@ -1,7 +1,7 @@
 """Small sizes for what a part is fed: dims that weights fix stay, all others become small and different.
 
 They cost next to nothing, whatever the model's own sizes are, and show most faults. They are a guess: a difference at
-them has to be confirmed in recorded sizes (`inputs.recording`).
+them has to be confirmed in recorded sizes (`comparing.recording`).
 """
 
 from __future__ import annotations

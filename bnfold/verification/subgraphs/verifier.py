@@ -24,6 +24,7 @@ from bnfold.verification.changes.partly import known_of
 from bnfold.verification.changes.zeros import makes_zeros, signs_differ, signs_may_show, with_zeros
 from bnfold.verification.claims import Evidence, Runs, Why
 from bnfold.verification.codes import Code
+from bnfold.verification.comparing.recording import Recordings
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import (
     Coverage,
@@ -35,7 +36,6 @@ from bnfold.verification.coverage import (
 )
 from bnfold.verification.inputs.bounds import kinds_of
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds
-from bnfold.verification.inputs.recording import Recordings
 from bnfold.verification.obstacles import not_run
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside

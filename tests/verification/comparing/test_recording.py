@@ -8,8 +8,8 @@ import pytest
 
 from bnfold import analysis, ir, reference
 from bnfold.settings import VerifyOptions
-from bnfold.verification.inputs import recording as module
-from bnfold.verification.inputs.recording import Recording, Recordings
+from bnfold.verification.comparing import recording as module
+from bnfold.verification.comparing.recording import Recording, Recordings
 from bnfold.verification.request import Clock, Request
 from tests.verification.graphs import model
 
