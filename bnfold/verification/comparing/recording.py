@@ -1,7 +1,6 @@
-"""Sizes of inner values, as runs of the original make them: what parts are fed has these sizes and no others.
+"""Sizes of inner values, and integers that follow from them, as runs of the original make them.
 
-A run on outlines (`reference.trace_shapes`) computes sizes, and integers that follow from them, but no activations. So
-a recording costs about as much as inferring shapes, whatever the sizes are. Bodies and functions are recorded too.
+A run on outlines (`reference.trace_shapes`) computes these, but no activations. So a recording costs about as much as inferring shapes, whatever the sizes are. Bodies and functions are recorded too.
 """
 
 from __future__ import annotations

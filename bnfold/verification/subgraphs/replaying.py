@@ -117,7 +117,7 @@ class Replay:
     def _depends_on_sizes(self) -> bool:
         """Whether there is a guess to confirm, or operators that depend on open sizes of the model's inputs differ."""
         if self._open_fault is not None or self._guessed_fault is not None or self._runs_at_some:
-            return not (self.certain and self.is_static)
+            return self.conclusive < (1 if self.is_static else 2)
         if self.is_static or not any(map(_is_fed_by_callers, self.values.values())):
             return False
         old, new = (kinds_of(side.subgraph.nodes) for side in (self.subgraphs.old, self.subgraphs.new))
@@ -229,7 +229,7 @@ class Replay:
         if fault is None or (self.certain and self._open_fault is None and self._equal is not None):
             return self._equal or self._obstacle or NotCompared(TOO_LARGE if self._tried else _UNKNOWN)
         if self._equal is not None:
-            return NotCompared(_AT_SOME)
+            return NotCompared(_AT_SOME, at_some_sizes=self._open_fault is not None)
         return NotCompared(_NOT_RUN) if self._is_refused and self._open_fault is None else fault
 
 

@@ -134,11 +134,6 @@ def _compares_sizes(node: ir.Node) -> bool:
     return node.has_trait(COMPARING) and made is not None and follow_from_sizes([made])
 
 
-def needs_other_sizes(nodes: Sequence[ir.Node]) -> bool:
-    """Whether operators may agree at some sizes and differ at others."""
-    return has_strides(nodes) or _reads_places(nodes) or depend_on_sizes(nodes)
-
-
 def _behind(bound: int) -> int:
     return bound + BEYOND if bound else 1
 

@@ -48,11 +48,6 @@ def fails(found: Found | None) -> bool:
     return isinstance(found, Difference) and found.excess > 1
 
 
-def by_size(found: Found) -> Found:
-    """Return a finding at sizes beside others at which the results were equal."""
-    return found._replace(by_size=True) if isinstance(found, Difference) else found
-
-
 def passed(tried: Sequence[tuple[Feeds, bool, Found]]) -> list[Shapes]:
     """Return the shapes at which the results were equal, in order."""
     equal = (feeds for feeds, _, found in tried if isinstance(found, Difference) and not fails(found))
