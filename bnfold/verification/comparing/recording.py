@@ -1,6 +1,7 @@
 """Sizes of inner values, and integers that follow from them, as runs of the original make them.
 
-A run on outlines (`reference.trace_shapes`) computes these, but no activations. So a recording costs about as much as inferring shapes, whatever the sizes are. Bodies and functions are recorded too.
+A run on outlines (`reference.trace_shapes`) computes these, but no activations. So a recording costs about as much as
+inferring shapes, whatever the sizes are. Bodies and functions are recorded too.
 """
 
 from __future__ import annotations
