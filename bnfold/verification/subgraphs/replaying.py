@@ -83,8 +83,10 @@ class Replay:
 
     def run(self, small: Iterable[SmallSizes], recordings: Recordings) -> Found:
         """Return the finding."""
+        many: Shapes | None = None
         for sizes in small:
             self._compare_small(sizes)
+            many = many or sizes.many
             if self._fault is not None:
                 break
         kinds = cycle(_VARYING if self.subgraphs.samples > 1 else (0,))
@@ -95,6 +97,10 @@ class Replay:
                 break
         if self._equal is None and self._fault is None:
             self._compare_declared()
+        if many is not None and self._equal is not None and self._fault is None and not self.is_settled():
+            guessed = self._is_guess(many)
+            found = sampled(self.subgraphs, self.fed, many, guessed=guessed)
+            self._note(many, found, is_certain=False, guessed=guessed)
         return self._outcome()
 
     def _compare_declared(self) -> None:

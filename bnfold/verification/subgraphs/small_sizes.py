@@ -33,6 +33,8 @@ Shapes = dict[str, tuple[int, ...]]
 
 BATCH = 3
 
+_LONGER = 4
+
 _FEW_ROWS = 2
 """Where each takes long."""
 
@@ -66,6 +68,8 @@ class SmallSizes(NamedTuple):
     shapes: Shapes
     others: tuple[Shapes, ...] = ()
     quick: tuple[Shapes, ...] = ()
+    many: Shapes | None = None
+    """More elements, for faults that few of them show: rows and axes are longer."""
     deciding: tuple[Shapes, ...] = ()
     """Single elements, and one axis empty, if comparing a size decides what is computed."""
 
@@ -116,7 +120,9 @@ def _of_shapes(
     quick = (single,) if further and elements(single) <= LARGEST_OTHER else ()
     small_others = tuple(other for other in distinct if elements(other) <= LARGEST_OTHER)
     deciding = tuple(_deciding(full, shapes)) if any(map(_compares_sizes, both)) else ()
-    return SmallSizes(shapes, small_others, quick, deciding) if may_be_fed_at(shapes) else None
+    many = concrete(inferred, _LONGER * (3 + reach), batch=_LONGER * usual)
+    larger = many if elements(many) <= LARGEST_OTHER else None
+    return SmallSizes(shapes, small_others, quick, larger, deciding) if may_be_fed_at(shapes) else None
 
 
 def _deciding(full: Mapping[str, Known], usual: Shapes) -> Iterator[Shapes]:
