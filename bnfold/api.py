@@ -1,8 +1,12 @@
 """The functions of the public interface: one call for each command, keyword options of the same names.
 
-A model is a path (of an ONNX file, or of an OpenVINO IR, .xml), encoded bytes, an ``onnx.ModelProto`` or an
-``onnx_ir.Model``. ``output`` is a path, or None to keep the result in memory (`Outcome.save`, `Outcome.to_proto`). All
-of them raise `BnfoldError` and its children for what a user can mend, and TypeError for arguments of another type.
+A model is a path (of an ONNX file, or of an OpenVINO IR, .xml), encoded bytes, an ``onnx.ModelProto``, an
+``onnx_ir.Model`` or a ``torch.onnx.ONNXProgram``. It stays as it is. ``output`` is a path, or None to keep the result
+in memory (`Outcome.to_proto`, `Outcome.to_onnx_ir`, `Outcome.save`). All of them raise `BnfoldError` and its children
+for what a user can mend, and TypeError for arguments of another type.
+
+``progress`` is called with a phase, how much of it is done, and how much there is (0: unknown); an exception that it
+raises ends the call, and nothing is written (`bnfold.types.Progress`).
 """
 
 from __future__ import annotations
@@ -11,15 +15,17 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Unpack
 
 import onnx
 
 from bnfold.errors import WrongUsage
 from bnfold.pipeline import formats
 from bnfold.pipeline.arguments import open_source, options_of, process_source, settings_of
+from bnfold.pipeline.formats import Progress
 from bnfold.pipeline.outcome import Outcome
 from bnfold.settings import ONE_JOB, OptionFields, Options, OutputOptions, Tolerance, VerifyOptions, simplified
+from bnfold.settings.python_words import in_python_words
 from bnfold.verification import Verdict
 
 if TYPE_CHECKING:
@@ -27,10 +33,22 @@ if TYPE_CHECKING:
 
     from bnfold.pipeline.chain import StepRow
 
-Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model"
+
+class OnnxProgram(Protocol):
+    """What holds an ``onnx_ir.Model`` as its ``model``, as a ``torch.onnx.ONNXProgram`` does."""
+
+    @property
+    def model(self) -> onnx_ir.Model:
+        """The model."""
+
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model | OnnxProgram"
+"""What a model is given as."""
 Output: TypeAlias = str | os.PathLike[str] | None
+"""Where a result goes; None to keep it in memory."""
 
 
+@in_python_words()
 def optimize(
     source: Source,
     output: Output = None,
@@ -38,26 +56,28 @@ def optimize(
     options: Options | None = None,
     verify: VerifyOptions | None = None,
     simplify: bool | str | Sequence[str] = False,
+    progress: Progress | None = None,
     **fields: Unpack[OptionFields],
 ) -> Outcome:
     """Upgrade, fold, decompose if asked, verify, and write.
 
     Args:
-        source: A path, the bytes of a model, an ``onnx.ModelProto`` or an ``onnx_ir.Model``, which stays as it is.
-            Inputs and weights of any shape; float32, float64, float16 and bfloat16 weights are folded in float64 and
-            rounded once.
+        source: A path, the bytes of a model, an ``onnx.ModelProto``, an ``onnx_ir.Model`` or a
+            ``torch.onnx.ONNXProgram``, which stays as it is. Inputs and weights of any shape; float32, float64, float16
+            and bfloat16 weights are folded in float64 and rounded once.
         output: The file to write, with its external data beside it; None to keep the result in memory.
         options: What to do; None for `Options` as they are by default.
         verify: How to verify; None for `VerifyOptions` as they are by default, ``VerifyOptions(depth="none")`` not to.
         simplify: Other optimisers to run as well (`Options.simplify`): a name, several, or True for onnxscript's.
-        **fields: Fields of `Options`, which count more than those of ``options``.
+        progress: Called with a phase, how much of it is done, and how much there is.
+        **fields: Fields of `Options`, which count more than those of ``options``; ``opset`` is ``target_opset``.
 
     Returns:
         The rewritten model, the report and the verdict. Inputs and outputs keep names, shapes and types.
 
     Raises:
         BadInput: The model cannot be read, or recorded data does not fit it.
-        Unsupported: It cannot be processed, `UpgradeBlocked` where nodes have no equivalent at the target opset.
+        Unsupported: It cannot be processed, `ConversionBlocked` where nodes have no equivalent at the target opset.
         OutputError: The result cannot be written, or would overwrite the input.
         VerificationFailed: The result does not compute what the model did; nothing was written.
 
@@ -70,11 +90,17 @@ def optimize(
         {'folded'}
     """
     chosen = options_of(fields, options)
-    return process_source(source, output, simplified(chosen, simplify), verify)
+    return process_source(source, output, simplified(chosen, simplify), verify, progress)
 
 
+@in_python_words()
 def fold(
-    source: Source, output: Output = None, *, verify: VerifyOptions | None = None, **options: Unpack[OptionFields]
+    source: Source,
+    output: Output = None,
+    *,
+    verify: VerifyOptions | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[OptionFields],
 ) -> Outcome:
     """Fold, and keep all else: `optimize` with ``target_opset="keep"``, ``constants="keep"`` and ``no_simplify=True``.
 
@@ -82,6 +108,7 @@ def fold(
         source: As for `optimize`.
         output: As for `optimize`.
         verify: As for `optimize`.
+        progress: As for `optimize`.
         **options: The fields of `Options`.
 
     Raises:
@@ -93,12 +120,18 @@ def fold(
         >>> proto.opset_import[0].version, "BatchNormalization" in {node.op_type for node in proto.graph.node}
         (6, False)
     """
-    settings: dict[str, Any] = {"target_opset": "keep", **ONE_JOB, **options}
-    return process_source(source, output, options_of(settings), verify)
+    defaults = Options(target_opset="keep", **ONE_JOB)
+    return process_source(source, output, options_of(options, defaults), verify, progress)
 
 
+@in_python_words()
 def upgrade(
-    source: Source, output: Output = None, *, verify: VerifyOptions | None = None, **options: Unpack[OptionFields]
+    source: Source,
+    output: Output = None,
+    *,
+    verify: VerifyOptions | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[OptionFields],
 ) -> Outcome:
     """Change the opset and nothing else.
 
@@ -106,11 +139,12 @@ def upgrade(
         source: As for `optimize`.
         output: As for `optimize`.
         verify: As for `optimize`.
+        progress: As for `optimize`.
         **options: The fields of `Options`; only ``target_opset`` and ``policy`` have an effect. ``target_opset`` is
             the opset of the default domain to reach; None for 15, unless the model is newer.
 
     Raises:
-        UpgradeBlocked: Nodes have no equivalent at the target; its ``blockers`` names each of them.
+        ConversionBlocked: Nodes have no equivalent at the target; its ``blockers`` names each of them.
         BnfoldError: As `optimize`.
 
     Examples:
@@ -119,16 +153,17 @@ def upgrade(
         >>> report.opset_before, report.opset_after, report.count("upgraded")
         (6, 17, 9)
     """
-    settings: dict[str, Any] = {"fold": False, **ONE_JOB, **options}
-    return process_source(source, output, options_of(settings), verify)
+    defaults = Options(fold=False, **ONE_JOB)
+    return process_source(source, output, options_of(options, defaults), verify, progress)
 
 
+@in_python_words()
 def convert(
     source: Source,
     output: Output = None,
     *,
-    opset: int | Literal["lowest", "latest"] | None = None,
     verify: VerifyOptions | None = None,
+    progress: Progress | None = None,
     **options: Unpack[OptionFields],
 ) -> Outcome:
     """Convert to another opset or IR version, up or down (downgrade), and change nothing else.
@@ -136,14 +171,15 @@ def convert(
     Args:
         source: As for `optimize`.
         output: As for `optimize`.
-        opset: The opset to reach: a number, ``"lowest"`` or ``"latest"``; None keeps it, and ``ir_version`` is given.
         verify: As for `optimize`.
-        **options: The fields of `Options`; only ``ir_version``, ``ml_opset``, ``policy``, ``fix_shapes`` and
-            ``disable`` have an effect.
+        progress: As for `optimize`.
+        **options: The fields of `Options`; only ``opset``, ``ir_version``, ``ml_opset``, ``domain_opsets``, ``policy``,
+            ``fix_shapes`` and ``disable`` have an effect. ``opset`` is the opset to reach: a number, ``"lowest"`` or
+            ``"latest"``; None keeps it, if an IR version is given.
 
     Raises:
-        UpgradeBlocked: Nodes have no equivalent at the target; its ``blockers`` names each of them.
-        WrongUsage: Neither an opset nor an IR version is given, or two opsets.
+        ConversionBlocked: Nodes have no equivalent at the target; its ``blockers`` names each of them.
+        WrongUsage: Neither an opset nor an IR version is given.
         BnfoldError: As `optimize`.
 
     Examples:
@@ -152,24 +188,30 @@ def convert(
         >>> report.opset_before, report.opset_after, report.ir_before, report.ir_after
         (15, 11, 8, 6)
     """
-    if (opset is None) == ("target_opset" not in options) and (
-        opset is not None or not {"ir_version", "ml_opset"} & options.keys()
-    ):
-        raise WrongUsage("give one opset, or an ir_version: for example bnfold.convert(model, opset=13)")
-    target = "keep" if opset is None else opset
-    settings: dict[str, Any] = {"target_opset": target, "fold": False, **ONE_JOB, **options}
-    return process_source(source, output, options_of(settings), verify)
+    chosen = options_of(options, Options(fold=False, **ONE_JOB))
+    if chosen.target_opset is None:
+        if not {"ir_version", "ml_opset", "domain_opsets"} & options.keys():
+            raise WrongUsage("give an opset or an ir_version: for example bnfold.convert(model, opset=13)")
+        chosen = replace(chosen, target_opset="keep")
+    return process_source(source, output, chosen, verify, progress)
 
 
+@in_python_words()
 def decompose(
-    source: Source, output: Output = None, *, verify: VerifyOptions | None = None, **options: Unpack[OptionFields]
+    source: Source,
+    output: Output = None,
+    *,
+    verify: VerifyOptions | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[OptionFields],
 ) -> Outcome:
-    """Spell every BatchNormalization out as primitive operators, folding nothing; the opset stays unless asked for.
+    """Write every BatchNormalization as primitive operators, folding nothing; the opset stays unless asked for.
 
     Args:
         source: As for `optimize`.
         output: As for `optimize`.
         verify: As for `optimize`.
+        progress: As for `optimize`.
         **options: The fields of `Options`, above all ``decompose_form`` and ``decompose_ops``. Before opset 7
             nothing can be decomposed: operators did not broadcast then, so ask for a newer ``target_opset``.
 
@@ -181,16 +223,24 @@ def decompose(
         >>> bnfold.decompose("model.onnx", target_opset=15).report.count("decomposed")
         9
     """
-    settings: dict[str, Any] = {"target_opset": "keep", "fold": False, "decompose": "all", **ONE_JOB, **options}
-    return process_source(source, output, options_of(settings), verify)
+    defaults = Options(target_opset="keep", fold=False, decompose="all", **ONE_JOB)
+    return process_source(source, output, options_of(options, defaults), verify, progress)
 
 
-def inspect(source: Source, *, options: Options | None = None, **fields: Unpack[OptionFields]) -> Outcome:
+@in_python_words()
+def inspect(
+    source: Source,
+    *,
+    options: Options | None = None,
+    progress: Progress | None = None,
+    **fields: Unpack[OptionFields],
+) -> Outcome:
     """Show what `optimize` would do, without writing or verifying anything.
 
     Args:
         source: As for `optimize`.
         options: As for `optimize`.
+        progress: As for `optimize`.
         **fields: As for `optimize`.
 
     Returns:
@@ -205,11 +255,17 @@ def inspect(source: Source, *, options: Options | None = None, **fields: Unpack[
         [(6, 'inference', ('node1',))]
     """
     chosen = options_of({**fields, "simplify": ()}, options)
-    return process_source(source, None, chosen, VerifyOptions(depth="none"))
+    return process_source(source, None, chosen, VerifyOptions(depth="none"), progress)
 
 
+@in_python_words()
 def verify(
-    before: Source, after: Source, *, tolerance: Tolerance | None = None, options: VerifyOptions | None = None
+    before: Source,
+    after: Source,
+    *,
+    tolerance: Tolerance | None = None,
+    options: VerifyOptions | None = None,
+    progress: Progress | None = None,
 ) -> Verdict:
     """Compare two models numerically.
 
@@ -220,6 +276,7 @@ def verify(
             ``"bfloat16"`` for what rounding to that type explains (`VerifyOptions.tolerance`). None: only what rounding
             new weights can cause.
         options: What to compare on; ``depth="none"`` is read as ``auto``.
+        progress: As for `optimize`.
 
     Returns:
         A verdict, true if the models are equivalent. Errors are relative to each output's largest magnitude.
@@ -237,13 +294,14 @@ def verify(
         0.0
     """
     sources = open_source(before, "before"), open_source(after, "after")
-    return formats.verify_two(*sources, _within(tolerance, settings_of(VerifyOptions, options, "options")))
+    return formats.verify_two(*sources, _within(tolerance, settings_of(VerifyOptions, options, "options")), progress)
 
 
 def _within(tolerance: Tolerance | None, checks: VerifyOptions) -> VerifyOptions:
     return checks if tolerance is None else replace(checks, tolerance=tolerance)
 
 
+@in_python_words()
 def diff(
     before: Source, after: Source, *, values: bool | None = None, options: VerifyOptions | None = None
 ) -> dict[str, Any]:
@@ -273,6 +331,7 @@ def diff(
     return diffing.diff(old, new, values=values, checks=settings_of(VerifyOptions, options, "options"))
 
 
+@in_python_words()
 def run(
     source: str | os.PathLike[str],
     output: str | os.PathLike[str],
@@ -281,6 +340,7 @@ def run(
     tolerance: Tolerance | None = None,
     options: Options | None = None,
     verify: VerifyOptions | None = None,
+    progress: Progress | None = None,
 ) -> StepRow:
     """Run an external tool on a copy of a model, and keep its output only if it is equivalent.
 
@@ -291,6 +351,7 @@ def run(
         tolerance: As for `verify`.
         options: ``step_seconds`` is the time limit.
         verify: As for `optimize`.
+        progress: As for `optimize`.
 
     Returns:
         The step: its status, time and verdict.
@@ -308,5 +369,5 @@ def run(
 
     checks = _within(tolerance, settings_of(VerifyOptions, verify, "verify"))
     chosen = settings_of(Options, options, "options")
-    _, row, _ = step.run_command(Path(source), OutputOptions(Path(output)), command, chosen, checks)
+    _, row, _ = step.run_command(Path(source), OutputOptions(Path(output)), command, chosen, checks, progress)
     return row

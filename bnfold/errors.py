@@ -12,7 +12,7 @@ BnfoldError                  one line for the user; carries the exit code of the
 │   ├── ReferenceAttribute   an attribute of a function body whose value only a caller knows
 │   │   └── MistypedAttribute    an attribute of a type that its operator never had
 │   ├── ExportedInTraining   a model that PyTorch exported in training mode
-│   └── UpgradeBlocked       nodes that have no equivalent at the target opset (all of them are listed)
+│   └── ConversionBlocked    nodes that have no equivalent at the target opset (all of them are listed)
 ├── OutputError              the result cannot be written where it should go
 │   └── SameFile             what is to be written is also read, or written otherwise (exit code 2: wrong usage)
 ├── VerificationFailed       the rewritten model does not compute what the original did
@@ -22,8 +22,14 @@ BnfoldError                  one line for the user; carries the exit code of the
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bnfold.pipeline.chain import StepRow
+    from bnfold.pipeline.outcome import Outcome
+    from bnfold.verification import Verdict
 
 EXIT_INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
@@ -47,6 +53,15 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def brief(text: str, most: int = 400) -> str:
+    """Return ``text`` on one line of at most ``most`` characters, cut in the middle: what is printed fits a screen."""
+    text = printable(text)
+    if len(text) <= most:
+        return text
+    end = most // 3
+    return f"{text[: most - end - 3]} … {text[-end:]}"
 
 
 class BnfoldError(Exception):
@@ -73,7 +88,16 @@ class BadSetting(WrongUsage, ValueError):
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(name, problem)
-        self.name, self.problem = name, problem
+
+    @property
+    def name(self) -> str:
+        """The setting."""
+        return str(self.args[0])
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot have this value."""
+        return str(self.args[1])
 
     def __str__(self) -> str:
         return printable(f"{self.name}: {self.problem}")
@@ -115,7 +139,7 @@ class ExportedInTraining(Unsupported):
         self.nodes = tuple(nodes)
 
 
-class UpgradeBlocked(Unsupported, RuntimeError):
+class ConversionBlocked(Unsupported, RuntimeError):
     """No equivalent exists at the target opset for some nodes; ``blockers`` has one line for each of them.
 
     ``places`` has the graph of each, and the first value that it makes.
@@ -132,7 +156,7 @@ class OutputError(BnfoldError):
     """The output cannot be written; whatever stood there before is untouched."""
 
     @classmethod
-    def at(cls, path: object, error: Exception) -> OutputError:
+    def at(cls, path: str | os.PathLike[str], error: Exception) -> OutputError:
         """Return the error with what the system says, in its words."""
         return cls(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")
 
@@ -149,27 +173,27 @@ class VerificationFailed(BnfoldError):
     ``outcome`` holds the report and the verdict of the attempt.
     """
 
-    def __init__(self, message: str, outcome: object = None) -> None:
+    def __init__(self, message: str, outcome: Outcome | None = None) -> None:
         super().__init__(message)
         self.outcome = outcome
 
     @property
-    def verdict(self) -> Any:
+    def verdict(self) -> Verdict | None:
         """The verdict of the attempt."""
-        return getattr(self.outcome, "verdict", None)
+        return self.outcome.verdict if self.outcome is not None else None
 
 
 class StepRefused(BnfoldError):
     """A command's result was not put in place; ``step`` describes its result. Exit code 3: it was not compared."""
 
-    def __init__(self, message: str, step: object = None, exit_code: int = 1) -> None:
+    def __init__(self, message: str, step: StepRow | None = None, exit_code: int = 1) -> None:
         super().__init__(message)
         self.step, self.exit_code = step, exit_code
 
     @property
-    def verdict(self) -> Any:
+    def verdict(self) -> Verdict | None:
         """The verdict on the command's result; None if it was not compared."""
-        return getattr(self.step, "verdict", None)
+        return self.step.verdict if self.step is not None else None
 
 
 def machine_trouble(error: BaseException | None) -> str:
@@ -184,3 +208,21 @@ def machine_trouble(error: BaseException | None) -> str:
             return (f"{error.filename}: " if error.filename else "") + (error.strerror or str(error))
         error = error.__cause__ or error.__context__
     return ""
+
+
+def warn_renamed(old: str, new: str) -> None:
+    """Warn a caller that asks a module for ``old``, a name that is ``new`` now (docs/stability.md)."""
+    import warnings
+
+    warnings.warn(f"{old} is called {new} now; the old name works until bnfold 0.3", DeprecationWarning, stacklevel=3)
+
+
+if TYPE_CHECKING:
+    UpgradeBlocked = ConversionBlocked
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name != "UpgradeBlocked":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        warn_renamed("bnfold.errors.UpgradeBlocked", "bnfold.errors.ConversionBlocked")
+        return ConversionBlocked

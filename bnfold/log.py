@@ -1,7 +1,8 @@
 """The library's log: Python's `logging`, under the name ``bnfold``. It shows only where the program asks for it.
 
-Levels: DEBUG for each pass, INFO for each decision (a BatchNormalization, a repair, a verdict), WARNING for a result
-that could not be verified, or failed, ERROR for a rewrite of bnfold that was wrong and left out.
+Levels: INFO for each pass, and for loading, writing and the verdict; DEBUG for each decision (what became of a
+BatchNormalization, a node that was simplified, a repair, a claim and its evidence); WARNING for a result that could not
+be verified, or failed, and for a step that was undone; ERROR for a rewrite of bnfold that was wrong and left out.
 
 The command line has no use for `logging` and would start later for importing it, and a program that never imported it
 has no handler to show anything. So it is not imported here: without an import elsewhere, there is no handler.
@@ -25,7 +26,7 @@ def _tell(level: str, name: str, message: str, *arguments: Any) -> None:
         root.addHandler(logging.NullHandler())
     logger, number = logging.getLogger(name), getattr(logging, level)
     if logger.isEnabledFor(number):
-        shown = (argument if isinstance(argument, int) else printable(str(argument)) for argument in arguments)
+        shown = (argument if isinstance(argument, int | float) else printable(str(argument)) for argument in arguments)
         logger.log(number, message, *shown)
 
 

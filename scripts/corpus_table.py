@@ -5,7 +5,7 @@ The networks are those of a folder with an INDEX.tsv that have BatchNormalizatio
 files that are named. Every tool works on every network in a process of its own, with a time limit. Its result is
 compared with the original in onnxruntime, at two choices of dynamic sizes if it runs at both; if onnxruntime cannot run
 both, or they differ, in float64. "0 of 23" means no BatchNormalization among 23 nodes that are no Constant; *folded*
-and *exchanged* (for an Add) are bnfold's. The last lines compare bnfold with the simplifier that leaves the fewest
+and *replaced* (by an Add) are bnfold's. The last lines compare bnfold with the simplifier that leaves the fewest
 nodes of a network, of those whose result is right. Marks:
 
 * "wrong": the results differ in float64;
@@ -52,7 +52,7 @@ def main() -> int:
         sought=f"network in {arguments.corpus / 'INDEX.tsv'}",
         only=arguments.only,
     )
-    print("| network | folded | exchanged | before |", " | ".join(tools), "|")
+    print("| network | folded | replaced | before |", " | ".join(tools), "|")
     print("|---|---|---|---|", "---|" * len(tools), sep="")
     found_by: dict[str, list[Outcome]] = {"before": [], **{tool: [] for tool in tools}}
     fates: Counter[str] = Counter()

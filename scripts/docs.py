@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import typing
 import warnings
 from pathlib import Path
 
@@ -31,6 +32,9 @@ def main() -> None:
     warnings.simplefilter("error")
     for name in bnfold.__all__:  # imported on first use; pdoc sees only what is there
         setattr(bnfold, name, getattr(bnfold, name))
+    for kind in map(vars(bnfold.types).get, bnfold.types.__all__):  # pdoc does not find what named tuples are made of
+        if hasattr(kind, "_fields"):
+            kind.__new__.__annotations__ = typing.get_type_hints(kind)
     pdoc.render.configure(docformat="google", show_source=False, footer_text=f"bnfold {bnfold.__version__}")
     pdoc.pdoc("bnfold", output_directory=out)
     print(f"wrote {out / 'bnfold.html'}")

@@ -6,9 +6,10 @@
     .venv/bin/python scripts/literals.py --only bnfold/verification/tolerance/compare.py:24:18:larger
 
 Numbers of the tolerance, of sensitivity (`coverage`) and of the policy: floats, whole numbers from 2 on, and all
-numbers of module constants; not indices. With each alteration the tests run that reach its line, or a line that reads
-the constant: first the quickest, then others in a random order, up to the budget in seconds that they took when they
-were recorded; among them are the seeded faults and the smallest of them that are seen. The first that fails notices it.
+numbers of module constants; not indices, and no limits of cost (`COST`). With each alteration the tests run that
+reach its line, or a line that reads the constant: first the quickest, then others in a random order, up to the budget
+in seconds that they took when they were recorded; among them are the seeded faults and the smallest of them that are
+seen. The first that fails notices it.
 The exit code is 1 if something is not noticed.
 """
 
@@ -36,6 +37,30 @@ FILES = (
     "tolerance/*.py", "coverage/*.py", "conclusion.py", "parts.py", "policy.py", "request.py", "trial.py",
     "inputs/cost.py", "end_to_end/ort_check.py", "end_to_end/runtime_rejects.py",
 )  # fmt: skip
+COST = {
+    "tolerance/bits.py": {"_PIECE"},
+    "tolerance/compare.py": {"_LARGE"},
+    "tolerance/rounding.py": {"_BLOCK"},
+    "coverage/learned.py": {"_MOST"},
+    "coverage/mutants.py": {"_MOST_SLICES"},
+    "coverage/nearby.py": {"_FEWEST", "_MOST"},
+    "coverage/record.py": {"SECONDS", "_OTHERS", "_PART"},
+    "request.py": {"RUNTIME_SHARE", "_BUSY", "_QUICK"},
+    "trial.py": {
+        "_CHEAP_RUN", "_HINT_SECONDS", "_LARGEST_RUN", "_LIMIT_SECONDS", "_MOST_ASKED", "_MOST_BYTES",
+        "_MOST_ELSEWHERE", "_MOST_OPEN", "_MOST_SIZES", "_RUNTIME_SECONDS", "_USUAL",
+    },
+    "inputs/cost.py": {"HELD", "_SESSION_SECONDS"},
+    "end_to_end/ort_check.py": {
+        "_FASTER", "_MOST_BYTES", "_MUCH_TIME", "_RUNS", "_SIDES", "_USUAL", "_WORTH_LESS",
+    },
+    "end_to_end/runtime_rejects.py": {"_MOST_BYTES", "_SIZES"},
+}  # fmt: skip
+"""Constants that say what a run may cost, or what is tried: time, memory, sizes of blocks, numbers of attempts.
+
+With another number more or fewer claims are settled, and the others are left open. None of them enters a comparison:
+no difference is called small enough that was not before. They are left out.
+"""
 JUDGES = ("tests/verification",)
 RECORD = ROOT / "build" / "literals.json"
 LEAST_INTEGER = 2
@@ -56,6 +81,7 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=20.0, metavar="S", help="seconds of tests for each number (20)")
     parser.add_argument("--seconds", type=float, default=float("inf"), metavar="S", help="stop after so long")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the order (0)")
+    parser.add_argument("--files", nargs="+", default=FILES, metavar="PATTERN", help="of verification (all that count)")
     parser.add_argument("--only", action="append", metavar="FILE:LINE:COL:KIND", help="these alterations")
     arguments = parser.parse_args()
     require("coverage", "pytest", install=".venv/bin/pip install -e .[test]")
@@ -100,13 +126,19 @@ def numbers(root: Path, file: str) -> list[Alteration]:
     return [
         each
         for each in altering.alterations(root, file, altering.literals)
-        if not each.statement or (each.line, each.column) not in indices | small
+        if not _is_cost(file, each, tree) and (not each.statement or (each.line, each.column) not in indices | small)
     ]
+
+
+def _is_cost(file: str, alteration: Alteration, tree: ast.Module) -> bool:
+    """Whether the number is one of a constant in `COST`."""
+    names = next((names for end, names in COST.items() if file.endswith(f"verification/{end}")), set[str]())
+    return not alteration.statement and _constant(alteration, tree)[0] in names
 
 
 def _chosen(arguments: argparse.Namespace) -> list[Alteration]:
     folder = ROOT / "bnfold" / "verification"
-    files = [path.relative_to(ROOT).as_posix() for pattern in FILES for path in sorted(folder.glob(pattern))]
+    files = [path.relative_to(ROOT).as_posix() for each in arguments.files for path in sorted(folder.glob(each))]
     every = [alteration for file in files for alteration in numbers(ROOT, file)]
     if not arguments.only:
         random.Random(arguments.seed).shuffle(every)
@@ -228,7 +260,8 @@ def lines_of(alteration: Alteration) -> Iterator[tuple[str, int]]:
         yield alteration.file, alteration.line
         yield alteration.file, alteration.statement
         return
-    name, lines = _constant(alteration)
+    tree = ast.parse((ROOT / alteration.file).read_text(encoding="utf-8"))
+    name, lines = _constant(alteration, tree)
     if not name:
         yield from ((alteration.file, line) for line in lines)
         return
@@ -239,9 +272,9 @@ def lines_of(alteration: Alteration) -> Iterator[tuple[str, int]]:
                 yield path.relative_to(ROOT).as_posix(), node.lineno  # type: ignore[attr-defined] # of both kinds
 
 
-def _constant(alteration: Alteration) -> tuple[str, range]:
+def _constant(alteration: Alteration, tree: ast.Module) -> tuple[str, range]:
     """Return the name that a statement of the module assigns to, empty if it is a function or class; and its lines."""
-    for node in ast.parse((ROOT / alteration.file).read_text(encoding="utf-8")).body:
+    for node in tree.body:
         lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
         if alteration.line in lines:
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]

@@ -22,6 +22,7 @@ import argparse
 import json
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -39,7 +40,7 @@ from _referee import altering, rewriting, tasks
 from _referee.altering import Alteration
 from _referee.rewriting import Baseline, Finding
 
-ROOMS = ("converting", "decomposing", "equalize", "folding", "ir", "semantics", "simplifying")
+ROOMS = ("analysis", "converting", "decomposing", "equalize", "folding", "ir", "semantics", "simplifying")
 KINDS = (
     "compare", "sign", "constant+1", "constant-1", "not", "guard", "and", "or", "filter", "operands", "axes",
 )  # fmt: skip
@@ -56,6 +57,7 @@ def main() -> int:
     """Print the table and the list."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=100, metavar="N", help="alterations to try (100)")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="leave out so many, which ran before (0)")
     parser.add_argument("--seconds", type=float, default=float("inf"), metavar="S", help="stop after so long")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which alterations, in which order (0)")
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="models of each mode of scripts/fuzz (20)")
@@ -68,6 +70,7 @@ def main() -> int:
     arguments = parser.parse_args()
     require("coverage", "onnxruntime", install=".venv/bin/pip install -e .[test]")
     rows: list[Row] = []
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what runs in the background ignore it
     with tempfile.TemporaryDirectory() as scratch, suppress(KeyboardInterrupt):  # what there is by then is printed
         rows.extend(_rows(arguments, Path(scratch)))
     _print_table(rows)
@@ -81,6 +84,7 @@ def _rows(arguments: argparse.Namespace, scratch: Path) -> Iterator[Row]:
     started = time.monotonic()
     drawn = tasks.of_files(arguments.models) if arguments.models else tasks.tasks(scratch / "models", arguments.seeds)
     right = rewriting.baseline(drawn, scratch / "right")
+    rewriting.preload(right)
     files = [
         file.relative_to(ROOT).as_posix()
         for room in arguments.rooms
@@ -97,10 +101,10 @@ def _rows(arguments: argparse.Namespace, scratch: Path) -> Iterator[Row]:
         chosen = [alteration for alteration in every if alteration.label in arguments.only]
         if missing := set(arguments.only) - {alteration.label for alteration in chosen}:
             sys.exit(f"scripts/mutate.py: there is no such alteration: {', '.join(sorted(missing))}")
-    for index, alteration in enumerate(chosen[: len(chosen) if arguments.only else arguments.count]):
+    for index, alteration in enumerate(chosen if arguments.only else chosen[arguments.first :][: arguments.count]):
         if (spent := time.monotonic() - started) > arguments.seconds:
             break
-        if index % 50 == 0:
+        if index % 25 == 0:
             print(f"{index} alterations, {spent:.0f} s", file=sys.stderr)
         numbers = _reaching(alteration, right)
         random.Random(f"{arguments.seed} {alteration.label}").shuffle(numbers)

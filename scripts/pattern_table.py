@@ -57,7 +57,7 @@ SECTIONS = {
         *asked.TRAPS,
     ],
 }
-MARKS = {"folded": "folded", "exchanged": "exchanged", "left": "-", "wrong": "**wrong**", "crash": "*crash*"}
+MARKS = {"folded": "folded", "exchanged": "replaced", "left": "-", "wrong": "**wrong**", "crash": "*crash*"}
 
 
 def main() -> int:

@@ -63,7 +63,7 @@ def _row(path: Path, options: str, depth: str) -> list[str]:
     except Exception as error:  # noqa: BLE001 - a crash is a result to compare too
         return ["-", "-", "CRASH", "-", f"{type(error).__name__}: {error}".replace("\n", " "), "-"]
     rows = outcome.report.to_json()["batchnorms"]
-    left = sum(node.is_op("BatchNormalization") for node in outcome.model.nodes())
+    left = len(outcome.left(frozenset({"BatchNormalization"})))
     kinds = Counter(f"{row['verdict']} {row['reason'] or ''}".strip() for row in rows)
     reasons = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     verdict = outcome.verdict.status if outcome.verdict is not None else "-"

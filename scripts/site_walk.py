@@ -143,7 +143,7 @@ def reports(folder: Path) -> dict[str, Path]:
 
 def picture(window: Browser, url: str, path: Path) -> None:
     """Take the picture of a report's head that README.md shows."""
-    page = window.new_page(viewport={"width": 1240, "height": 1350}, device_scale_factor=0.8)
+    page = window.new_page(viewport={"width": 1240, "height": 1250}, device_scale_factor=0.8)
     page.goto(url)
     page.screenshot(path=path)
     page.close()

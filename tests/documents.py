@@ -5,7 +5,8 @@ models/ it finds in its folder, and under which name (else resnet_opset6.onnx as
 three), and what has to be installed. The blocks under one heading that want the same share a folder. ``$`` lines of a
 ``console`` block are run by bash, what follows them must be among what they print, in that order: ``…`` stands for
 anything, and times and errors may differ. ``python`` blocks are run as programs; a block below ``<!-- output -->`` is
-what the one before printed. Of ``yaml`` and ``dockerfile`` blocks the lines that call bnfold are run;
+what the one before printed; ``<!-- run: saved as a.py -->`` leaves a
+program there under this name. Of ``yaml`` and ``dockerfile`` blocks the lines that call bnfold are run;
 ``python -m tests.documents`` prints those that install it as well, for .ci/run, which has a new environment for them.
 ``<!-- not run: WHY -->`` stands above what cannot be run.
 """
@@ -17,7 +18,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.conftest import MODELS, ROOT
@@ -28,16 +29,18 @@ _BLOCK = re.compile(
     re.MULTILINE | re.DOTALL | re.VERBOSE,
 )
 _SHOWN = re.compile(r"…|\d+\.\d+ s\b|\d\.\d+e[+-]\d\d")
+_SAVED = re.compile(r"(?:, )?saved as (\S+\.py)")
 _FOLDER = {"float16.onnx": "float16.onnx", "mlp.onnx": "mlp.onnx", "depthwise.onnx": "old/depthwise.onnx"}
 
 
 @dataclass(frozen=True)
 class Block:
-    """One block to run; ``shows`` is the block below it that says what it prints."""
+    """One block to run; ``shows`` is the block below it that says what it prints, ``file`` what it is saved as."""
 
     language: str
     body: str
     shows: str = ""
+    file: str = ""
 
 
 @dataclass
@@ -86,20 +89,23 @@ def read(document: Path) -> list[Part]:
             heading = match["heading"].strip("# ")
         elif match["marker"] == "output":
             assert last is not None, f"{document}: an output without a program"
-            last.blocks[-1] = Block(last.blocks[-1].language, last.blocks[-1].body, match["body"])
+            last.blocks[-1] = replace(last.blocks[-1], shows=match["body"])
         else:
-            wants = match["wants"] or ""
+            saved = _SAVED.search(match["wants"] or "")
+            wants = _SAVED.sub("", match["wants"] or "")
             last = found.setdefault((heading, wants), Part(document, heading, wants))
-            last.blocks.append(Block(match["language"], match["body"]))
+            last.blocks.append(Block(match["language"], match["body"], file=saved[1] if saved else ""))
     return list(found.values())
 
 
-def run(block: Block, folder: Path, environment: dict[str, str]) -> None:
+def run(block: Block, folder: Path, environment: dict[str, str], *, python: str = sys.executable) -> None:
     """Run a block in ``folder``; AssertionError where it fails, or does not print what is shown."""
     if block.language == "python":
-        (folder / "program.py").write_text(block.body, encoding="utf-8")
-        printed = _call([sys.executable, "program.py"], folder, environment)
-        (folder / "program.py").unlink()
+        program = folder / (block.file or "program.py")
+        program.write_text(block.body, encoding="utf-8")
+        printed = _call([python, program.name], folder, environment)
+        if not block.file:
+            program.unlink()
         compare(block.shows.splitlines(), printed)
         return
     for command, shown in commands(block):

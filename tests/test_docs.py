@@ -54,7 +54,7 @@ def test_every_block_is_run_or_says_why_not(document: Path) -> None:
     for command in re.findall(r"\n\n {4}(.*(?:\n {4}.*)*)", unfenced):
         is_for_openvino = document.name == "openvino.md" and command.startswith("bnfold ")
         assert is_for_openvino or re.match(r"pip install|python -m venv build/|\.venv/bin/|scripts/", command), command
-        assert all((ROOT / script).is_file() for script in re.findall(r"scripts/\w+", command)), command
+        assert all((ROOT / script).is_file() for script in re.findall(r"scripts/\w+(?:\.py)?", command)), command
     for script in re.findall(r"(?:^ {4}|`)(scripts/\w+) ", text, flags=re.MULTILINE):
         first = (ROOT / script).read_text(encoding="utf-8").splitlines()[0]
         assert first == "#!/usr/bin/env bash", f"{script}: run by which Python?"

@@ -213,14 +213,14 @@ def test_a_leak_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_verifier_that_believes_everything_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdict = verification.Verdict("verified", "why not", "nothing")
+    verdict = verification.Verdict("verified", "why not", "nothing", code=verification.Code.DIFFERS)
     monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
     errors = [verifying.judge(verifying.draw(seed), tmp_path / str(seed)).error for seed in range(12)]
     assert any(error.startswith("missed: ") for error in errors)
 
 
 def test_a_verifier_that_believes_nothing_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdict = verification.Verdict("failed", "why not", "nothing")
+    verdict = verification.Verdict("failed", "why not", "nothing", code=verification.Code.DIFFERS)
     monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
     errors = [verifying.judge(verifying.draw(seed), tmp_path / str(seed)).error for seed in range(12)]
     assert any(error.startswith("accused: ") for error in errors)
@@ -230,7 +230,7 @@ def test_a_verifier_that_believes_nothing_is_found_out(tmp_path: Path, monkeypat
 def test_one_answer_for_all_faults_and_rewrites_is_found_out(
     status: str, finding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verdict = verification.Verdict(status, "why not", "nothing")  # type: ignore[arg-type]
+    verdict = verification.Verdict(status, "why not", "nothing", code=verification.Code.DIFFERS)  # type: ignore[arg-type]
     monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
     errors = [faults.judge(faults.draw(seed), tmp_path / str(seed)).error for seed in range(12)]
     assert any(error.startswith(finding) for error in errors)
@@ -318,7 +318,7 @@ def test_near_misses_find_their_place() -> None:
 def test_a_hostile_graph_counts_if_anybody_takes_it(
     dtype: int, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verdict = verification.Verdict("failed", "why not", "nothing")
+    verdict = verification.Verdict("failed", "why not", "nothing", code=verification.Code.DIFFERS)
     monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
     values = [helper.make_tensor_value_info(name, kind, [2]) for name, kind in (("x", TensorProto.FLOAT), ("y", dtype))]
     graph = helper.make_graph(
@@ -334,7 +334,7 @@ def test_a_miss_counts_if_it_does_not_take_luck(tmp_path: Path, monkeypatch: pyt
     """Scales that differ at one of 120 places, behind a Hardmax that is 1 at another one."""
     drawn = case.read(FINDINGS / "verify" / "5c3f2fef9c")
     assert verifying.judge(drawn, tmp_path).behaviour.startswith("different unverified")
-    verdict = verification.Verdict("verified", "", "float64")
+    verdict = verification.Verdict("verified", "", "float64", code=verification.Code.TESTED)
     monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
     outcome = verifying.judge(drawn, tmp_path)
     assert (outcome.error, outcome.behaviour.split(" verified")[0]) == ("", "rarely different")

@@ -164,7 +164,7 @@ def within_verdict(
     asked: float, relative: float = 1e-4, status: verification.verdict.Status = "verified"
 ) -> verification.Verdict:
     row = verification.OutputRow("y", "float", (2, 4), 1.0, relative, relative, relative, 1.0, asked, same_pattern=True)
-    return verification.Verdict(status, "why", "tolerance", outputs=(row,))
+    return verification.Verdict(status, "why", "tolerance", code=verification.Code.TESTED, outputs=(row,))
 
 
 @pytest.mark.parametrize("place", range(4))
@@ -174,7 +174,7 @@ def test_narrower_versions_are_judged_and_right(place: int, tmp_path: Path) -> N
 
 
 LIES = {
-    "contradiction: verified": verification.Verdict("verified", "why", "tolerance"),
+    "contradiction: verified": verification.Verdict("verified", "why", "tolerance", code=verification.Code.TESTED),
     "contradiction: failed": within_verdict(0.01, status="failed"),
     "contradiction: verified, and rows ['y']": within_verdict(0.01, relative=0.5),
     "row: y": within_verdict(0.01, relative=5e-3),
@@ -225,7 +225,8 @@ def test_each_change_that_is_refused_is_drawn_and_refused() -> None:
 
 @pytest.mark.parametrize("asked", ["onnxruntime", "none"])
 def test_a_refused_model_that_is_verified_is_found(asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verification, "verify", lambda *_, **__: verification.Verdict("verified", "why", "nothing"))
+    verdict = verification.Verdict("verified", "why", "nothing", code=verification.Code.TESTED)
+    monkeypatch.setattr(verification, "verify", lambda *_, **__: verdict)
     errors = []
     for seed in range(10):
         drawn = verifying.draw(10 * (2 * seed + (asked == "none")) + 4)

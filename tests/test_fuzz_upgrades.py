@@ -17,9 +17,9 @@ from onnx import TensorProto
 
 from bnfold import ir, reference
 from bnfold.converting import downgrade
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 from bnfold.pipeline import passes
-from bnfold.verification import Verdict
+from bnfold.verification import Code, Verdict
 
 ONCE_WRONG: Mapping[str, tuple[int, ...]] = {
     "text for a type in a file of opset 6 or later": (388, 661),
@@ -109,7 +109,7 @@ THREE = {"y": np.array([1.0, 3.0])}
     ],
 )
 def test_a_form_is_read_alike_by_all(before: Any, after: Any, status: Any, finding: str) -> None:
-    error = forms._finding(TWO, before, after, Verdict(status, "why", "float64"))
+    error = forms._finding(TWO, before, after, Verdict(status, "why", "float64", code=Code.TESTED))
     assert error.startswith(finding)
     assert bool(error) is bool(finding)
 
@@ -132,7 +132,7 @@ def test_functions_read_their_attributes_twice_nested_and_by_default() -> None:
 
 def test_a_refusal_that_need_not_be_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
-        raise UpgradeBlocked("why not")
+        raise ConversionBlocked("why not")
 
     monkeypatch.setattr(passes, "rewrite", refuse)
     kinds = {upgrades.KINDS[seed % len(upgrades.KINDS)]: seed for seed in range(len(upgrades.KINDS))}

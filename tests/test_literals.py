@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import random
 import sys
 from pathlib import Path
 
 import literals
 import pytest
-from _referee import serving
+from _referee import altering, serving
 from _referee.altering import Alteration
 from literals import Reached
 
@@ -40,6 +41,17 @@ def test_sizes_are_altered_and_indices_are_not(tmp_path: Path) -> None:
     (tmp_path / "planted.py").write_text(CODE, encoding="utf-8")
     found = [each.text for each in literals.numbers(tmp_path, "planted.py") if each.kind == "larger"]
     assert sorted(found) == ["0.5 → 5.0", "1 → 10", "4 → 40", "7 → 70"]
+
+
+@pytest.mark.parametrize("file", literals.COST)
+def test_limits_of_cost_are_constants_of_their_file_and_not_altered(file: str) -> None:
+    path = f"bnfold/verification/{file}"
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    every = altering.alterations(ROOT, path, altering.literals)
+    named = {name for each in every if not each.statement and (name := literals._constant(each, tree)[0])}
+    assert literals.COST[file] <= named
+    left = {literals._constant(each, tree)[0] for each in literals.numbers(ROOT, path) if not each.statement}
+    assert not literals.COST[file] & left
 
 
 def test_a_test_that_notices_is_named_and_one_that_does_not_is_not(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import mutate
 import numpy as np
@@ -114,6 +116,53 @@ def test_an_altered_module_is_served_in_a_process_of_its_own(tmp_path: Path) -> 
     assert not hasattr(errors, "PLANTED")
 
 
+SWAPPED = """
+def at_once(): return 1
+LIMIT = at_once()
+def twice(x, by=2): return [each * by for each in x]
+class Box:
+    size = 3
+    @property
+    def half(self): return (lambda x: x / 2)(self.size)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_loaded"),
+    [
+        ("each * by", "each + by", True),
+        ("x / 2", "x / 3", True),
+        ("by=2", "by=3", False),  # a default is computed when the module is imported, ...
+        ("size = 3", "size = 5", False),  # ... as a class is, ...
+        ("return 1", "return 4", False),  # ... and what runs then
+        ("lambda x: x / 2", "lambda x: x / by", True),
+    ],
+)
+def test_an_altered_function_takes_its_place_in_a_loaded_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, *, is_loaded: bool
+) -> None:
+    (tmp_path / "swapped.py").write_text(SWAPPED, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def work(_: Path) -> tuple[bool, dict[str, object]]:
+        serving.preload("swapped", ["swapped"])
+        before = sys.modules["swapped"]
+        serving.alter({"swapped": ast.parse(SWAPPED.replace(old, new))}, "swapped")
+        return importlib.import_module("swapped") is before, results(vars(importlib.import_module("swapped")))
+
+    def results(names: dict[str, Any]) -> dict[str, object]:
+        try:
+            half = names["Box"]().half
+        except NameError:
+            half = "no name"
+        return {"limit": names["LIMIT"], "twice": names["twice"]([1, 5]), "half": half}
+
+    fresh: dict[str, Any] = {}
+    exec(SWAPPED.replace(old, new), fresh)
+    assert serving.in_child(work, tmp_path, 20.0) == (is_loaded, results(fresh))
+    assert results(fresh) != {"limit": 1, "twice": [2, 10], "half": 1.5}
+
+
 def test_a_process_that_hangs_is_killed_and_one_that_raises_says_so(tmp_path: Path) -> None:
     def hang(_: Path) -> None:
         while True:
@@ -180,6 +229,21 @@ def test_results_are_judged_beside_the_original_and_the_right_result(tmp_path: P
     nowhere = save("nowhere.onnx", "y = Nobody (x)")
     assert judging.judge(nowhere, results["right"], results["wrong"], {}) == "wrong"
     assert judging.judge(nowhere, None, results["wrong"], feeds) == "unclear"
+
+
+def test_what_amplifies_rounding_is_not_judged(tmp_path: Path) -> None:
+    """Beyond 1e12, the sines of two neighbouring numbers are any two numbers."""
+
+    def save(name: str, body: str, scale: float) -> Path:
+        arrays = {"a": np.full(3, scale, np.float32)}
+        onnx.save(model(f"(float[N,3] x) => (float[N,3] y) {{ {body} }}", arrays), tmp_path / name)
+        return tmp_path / name
+
+    feeds = {"x": np.linspace(0.1, 0.9, 6, dtype=np.float32).reshape(2, 3)}
+    for scale, judgement in ((2.0, "wrong"), (3e12, "unclear")):
+        before = save("before.onnx", "z = Mul (x, a)  y = Sin (z)", scale)
+        after = save("after.onnx", "z = Mul (x, a)  s = Sin (z)  y = Mul (s, s)", scale)
+        assert judging._in_onnx(before, after, feeds) == judgement
 
 
 def test_one_alteration_is_replayed_from_the_command_line(tmp_path: Path) -> None:

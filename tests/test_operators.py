@@ -21,6 +21,7 @@ MOST = 3
 """Operators that a line of code may name together."""
 TABLES = (
     "folding/ops/",  # records
+    "channels/",  # a function by operator
     "analysis/traits.py",
     "analysis/evaluators.py",  # functions by operator, as all of the following
     "analysis/deciding.py",
@@ -40,6 +41,7 @@ TABLES = (
     "verification/inputs/bounds.py",
     "verification/inputs/shapes.py",
     "verification/changes/from_constants.py",
+    "verification/changes/idle.py",
     "verification/coverage/moves.py",
     "verification/coverage/mutants.py",
     "verification/coverage/smooth.py",

@@ -117,6 +117,8 @@ ELSEWHERE = {
     "verify_seconds": "tests/verification/test_verify.py",
     "keep_failed": "tests/pipeline/test_job.py",
     "ml_opset": "tests/converting/adapters/test_tree_ensemble.py",
+    "domain_opsets": "tests/converting/test_registered.py",
+    "plugin": "tests/operators/test_plugins.py",
     "jobs": "tests/test_machines.py",
     "latency": "tests/cli/test_latency.py",
     "scheduler": "tests/batch/test_cluster.py",

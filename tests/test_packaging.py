@@ -164,6 +164,20 @@ def test_every_address_is_in_one_repository() -> None:
     assert set(re.findall(r"https://github\.com/[\w-]+/bnfold\b", text)) == {home}
 
 
+def test_what_people_read_has_no_address_of_a_placeholder() -> None:
+    names = (
+        "README.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+        "CITATION.cff",
+        "action.yml",
+        "bnfold/report/report.schema.json",
+    )
+    paths = [*(ROOT / name for name in names), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb")]
+    paths += (ROOT / ".github" / "ISSUE_TEMPLATE").iterdir()
+    assert [path for path in paths if "OWNER" in path.read_text(encoding="utf-8")] == []
+
+
 def test_the_badges_of_the_readme_say_what_is_so() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     python = PROJECT["project"]["requires-python"].removeprefix(">=")

@@ -14,6 +14,7 @@ import bnfold
 from bnfold import ir as bnfold_ir
 from bnfold import passes, reference
 from tests.conftest import MODELS
+from tests.pipeline.test_job import overflowing
 
 
 def operators(model: onnx_ir.Model) -> list[str]:
@@ -30,7 +31,7 @@ def test_a_pipeline_upgrades_and_folds_and_computes_the_same() -> None:
     shape = [size if isinstance(size, int) else 2 for size in model.graph.inputs[0].shape]
     feed = np.random.default_rng(3).normal(size=shape).astype(np.float32)
     before = values(model, feed)
-    result = onnx_ir.passes.Sequential(passes.UpgradeBatchNormPass(18), passes.FoldBatchNormPass())(model)
+    result = onnx_ir.passes.Sequential(passes.ConvertOpsetPass(18), passes.FoldBatchNormPass())(model)
     assert result.modified
     assert result.model.opset_imports[""] == 18
     assert "BatchNormalization" in operators(model)
@@ -133,7 +134,7 @@ def test_options_are_those_of_bnfold() -> None:
         (passes.FoldBatchNormPass, bnfold.Options(fold=False), "fold"),
         (passes.FoldBatchNormPass, bnfold.Options(decompose="all"), "decompose"),
         (passes.DecomposeBatchNormPass, bnfold.Options(decompose="remaining"), "decompose"),
-        (lambda options: passes.UpgradeBatchNormPass(18, options), bnfold.Options(target_opset=17), "target_opset"),
+        (lambda options: passes.ConvertOpsetPass(18, options=options), bnfold.Options(target_opset=17), "target_opset"),
     ],
 )
 def test_what_another_pass_does_cannot_be_asked_for(make: Any, options: bnfold.Options, field: str) -> None:
@@ -142,7 +143,7 @@ def test_what_another_pass_does_cannot_be_asked_for(make: Any, options: bnfold.O
 
 
 def test_the_report_is_data_and_outlives_a_sequence() -> None:
-    upgrade, fold = passes.UpgradeBatchNormPass(18), passes.FoldBatchNormPass()
+    upgrade, fold = passes.ConvertOpsetPass(18), passes.FoldBatchNormPass()
     onnx_ir.passes.Sequential(upgrade, fold)(onnx_ir.load(MODELS / "generator.onnx"))
     assert (upgrade.report.opset_before, upgrade.report.opset_after) != (fold.report.opset_before, 0)
     assert {event.verdict for event in fold.report.batchnorms} == {"folded"}
@@ -154,9 +155,37 @@ def test_each_pass_and_each_decision_is_a_line_of_the_log(caplog: pytest.LogCapt
     with caplog.at_level(logging.DEBUG, "bnfold"):
         passes.FoldBatchNormPass()(wide_model())
     lines = [(record.levelname, record.name, record.getMessage()) for record in caplog.records]
-    assert ("DEBUG", "bnfold.pipeline.passes", "pass fold_affines done: 1 BatchNormalizations met so far") in lines
-    decisions = [message for level, _, message in lines if level == "INFO"]
-    assert [line.split(":")[0].split()[-1] for line in decisions] == ["folded"]
+    (fold,) = [line for line in lines if line[2].startswith("pass fold_affines: nodes 4 -> 3, ")]
+    assert fold[:2] == ("INFO", "bnfold.pipeline.passes")
+    decisions = [message for level, name, message in lines if (level, name) == ("DEBUG", "bnfold.pipeline.context")]
+    assert sum(line.startswith("BatchNormalization ") and " folded: " in line for line in decisions) == 1
+
+
+def test_a_result_is_verified_if_asked() -> None:
+    fold = passes.FoldBatchNormPass(verify=bnfold.VerifyOptions(runtime="none"))
+    model = wide_model()
+    assert operators(fold(model).model) == ["Conv", "Relu", "Conv"]
+    assert fold.verdict is not None
+    assert fold.verdict.verified
+    unchecked = passes.FoldBatchNormPass()
+    unchecked(model)
+    assert unchecked.verdict is None
+
+
+def test_a_wrong_result_of_a_pass_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = bnfold.verify(MODELS / "bn9.onnx", MODELS / "mlp.onnx")
+    assert failed.status == "failed"
+    monkeypatch.setattr("bnfold.pipeline.formats.ONNX.verify", lambda *_, **__: failed)
+    with pytest.raises(bnfold.errors.VerificationFailed):
+        passes.ConvertOpsetPass(18, verify=bnfold.VerifyOptions())(wide_model())
+
+
+def test_a_weight_that_overflows_is_left_to_begin_with() -> None:
+    """Not found when somebody reads it: then it is too late to leave the BatchNormalization."""
+    fold = passes.FoldBatchNormPass()
+    result = fold(onnx_ir.from_proto(overflowing(20)))
+    assert [event.reason and event.reason.code for event in fold.report.batchnorms] == ["range"]
+    assert not result.modified
 
 
 def test_after_the_optimizer_of_onnxscript() -> None:
@@ -168,7 +197,7 @@ def test_after_the_optimizer_of_onnxscript() -> None:
     )
     before = values(model, feed.astype(np.float32))
     optimizer.optimize(model)
-    result = onnx_ir.passes.Sequential(passes.UpgradeBatchNormPass(18), passes.FoldBatchNormPass())(model).model
+    result = onnx_ir.passes.Sequential(passes.ConvertOpsetPass(18), passes.FoldBatchNormPass())(model).model
     for expected, found in zip(before, values(result, feed.astype(np.float32)), strict=True):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import bnfold
-from bnfold import api, errors, passes
+from bnfold import api, errors, operators, passes
 from bnfold.batch import functions
 from tests.conftest import MODELS, ROOT
 
@@ -73,10 +73,10 @@ def test_examples_of_docstrings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for folder, name in (("models", "model.onnx"), ("out", "out.onnx")):
         Path(folder).mkdir()
         shutil.copy(name, f"{folder}/model.onnx")
-    modules = api, functions
+    modules = api, functions, operators
     tests = [test for module in modules for test in doctest.DocTestFinder().find(module) if test.examples]
     assert len(tests) >= len(FUNCTIONS)
-    assert [doctest.testmod(module).failed for module in modules] == [0, 0]
+    assert [doctest.testmod(module).failed for module in modules] == [0, 0, 0]
 
 
 def test_the_reference_is_made_without_a_warning_and_has_every_name(tmp_path: Path) -> None:
@@ -85,7 +85,9 @@ def test_the_reference_is_made_without_a_warning_and_has_every_name(tmp_path: Pa
     done = subprocess.run(script, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "bnfold.html").read_text(encoding="utf-8")
-    for name in set(bnfold.__all__) - {"errors", "passes", "pytorch"}:
+    for name in set(bnfold.__all__) - {"errors", "operators", "passes", "pytorch", "types"}:
         assert f'<section id="{name}">' in page, name
-    assert "UpgradeBlocked" in (tmp_path / "bnfold" / "errors.html").read_text(encoding="utf-8")
+    assert "ConversionBlocked" in (tmp_path / "bnfold" / "errors.html").read_text(encoding="utf-8")
+    assert "BatchNormEvent" in (tmp_path / "bnfold" / "types.html").read_text(encoding="utf-8")
+    assert "register_operator" in (tmp_path / "bnfold" / "operators.html").read_text(encoding="utf-8")
     assert "FoldBatchNormPass" in (tmp_path / "bnfold" / "passes.html").read_text(encoding="utf-8")

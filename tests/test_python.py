@@ -21,7 +21,7 @@ import pytest
 import bnfold
 from bnfold.settings import OptionFields, Options
 from tests import documents
-from tests.conftest import MODELS
+from tests.conftest import MODELS, ROOT
 from tests.machine import unmeasured
 
 QUICK = bnfold.VerifyOptions(samples=1, runtime="none")
@@ -76,6 +76,7 @@ def test_optimize_takes_the_fields_of_its_options() -> None:
 
 def test_the_keywords_are_the_fields() -> None:
     hints, keywords = typing.get_type_hints(Options), typing.get_type_hints(OptionFields)
+    hints["opset"] = hints["target_opset"]  # another name for it
     assert set(keywords) == set(hints) - {"simplify"}  # a parameter of its own
     for name in keywords:
         wider = str(hints[name]).replace("frozenset", "collections.abc.Set")
@@ -85,13 +86,15 @@ def test_the_keywords_are_the_fields() -> None:
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: bnfold.optimize(3), "source: a path, bytes, onnx.ModelProto or onnx_ir.Model is wanted, not int"),
+        (
+            lambda: bnfold.optimize(3),
+            "source: a path, bytes, onnx.ModelProto, onnx_ir.Model or torch.onnx.ONNXProgram is wanted, not int",
+        ),
         (lambda: bnfold.verify("a.onnx", None), "after: a path, bytes"),
         (lambda: bnfold.optimize("a.onnx", options={"fold": True}), "options: a bnfold.Options is wanted, not dict"),  # type: ignore[arg-type]
         (lambda: bnfold.optimize("a.onnx", verify="full"), "verify: a bnfold.VerifyOptions is wanted, not str"),  # type: ignore[arg-type]
         (lambda: bnfold.verify("a.onnx", "b.onnx", options="full"), "options: a bnfold.VerifyOptions is wanted"),  # type: ignore[arg-type]
         (lambda: bnfold.fold("a.onnx", max_growht=3), "no option max_growht; did you mean max_growth"),  # type: ignore[call-arg]
-        (lambda: bnfold.optimize("a.onnx", opset=13), "no option opset; did you mean target_opset"),  # type: ignore[call-arg]
         (lambda: bnfold.convert("a.onnx", opset=13, zzz=1), "no option zzz; bnfold.Options has those"),  # type: ignore[call-arg]
         (lambda: bnfold.upgrade("a.onnx", samples=3), "verify=bnfold.VerifyOptions(samples="),  # type: ignore[call-arg]
     ],
@@ -137,23 +140,53 @@ def test_what_is_printed_fits_a_screen() -> None:
     for thing in (outcome, outcome.report, outcome.verdict):
         assert len(repr(thing)) < 600, thing
         assert "verified" in repr(thing) or "BatchNormalization 8 → 3" in repr(thing)
-    assert len(dir(bnfold)) <= 24
+    assert len(dir(bnfold)) <= 29
     assert [name for name in dir(bnfold) if name.startswith("_")] == ["__version__"]
     first = "\n".join(pydoc.plain(pydoc.render_doc(bnfold)).splitlines()[:30])
-    assert all(f"    {name}" in first for name in bnfold.__all__ if inspect.isfunction(getattr(bnfold, name)))
+    assert all(name in first for name in bnfold.__all__ if inspect.isfunction(getattr(bnfold, name)))
+
+
+CLIENT = ROOT / "tests" / "clients" / "toolchain.py"
+WRONG = {
+    "bnfold.fold('m.onnx', max_growht=3)": "max_growht",
+    "bnfold.optimise('m.onnx')": "optimise",
+    "bnfold.convert('m.onnx', opset='newest')": "newest",
+    "bnfold.optimize('m.onnx', opset=1.5)": "float",
+    "bnfold.optimize('m.onnx', progress=3)": "int",
+    "bnfold.Options(opset='old')": "old",
+    "bnfold.optimize('m.onnx').model": "model",
+    "bnfold.optimize('m.onnx').verdict.code": "code",
+    "bnfold.verify('a', 'b').code == 'tested' and bnfold.verify('a', 'b').code.upper(1)": "upper",
+    "bnfold.errors.Typo": "Typo",
+    "bnfold.types.Verdict": "Verdict",
+}
+"""What a type checker has to refuse, and what it names."""
 
 
 def test_the_type_checker_of_a_user_agrees_with_the_documents(tmp_path: Path) -> None:
-    """All blocks of README and the docs, each as a file of its own, with mypy as strict as it gets."""
+    """All blocks of README and the docs, and a client, each as a file of its own, with mypy as strict as it gets."""
     blocks = [block for part in documents.parts() for block in part.blocks if block.language == "python"]
     for number, block in enumerate(blocks):
         (tmp_path / f"block_{number}.py").write_text(block.body, encoding="utf-8")
-    (tmp_path / "typing_error.py").write_text("import bnfold\nbnfold.fold('m.onnx', max_growht=3)\n", encoding="utf-8")
+    shutil.copy(CLIENT, tmp_path)
+    (tmp_path / "typing_error.py").write_text("\n".join(["import bnfold", *WRONG]), encoding="utf-8")
     config = tmp_path / "mypy.ini"
     config.write_text("[mypy]\nstrict = True\nignore_missing_imports = True\ndisallow_subclassing_any = False\n")
     command = [sys.executable, "-m", "mypy", "--config-file", str(config), *map(str, sorted(tmp_path.glob("*.py")))]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=unmeasured())
     errors = [line for line in done.stdout.splitlines() if ": error:" in line]
     assert [line for line in errors if "typing_error" not in line] == []
-    assert len(errors) == 1
-    assert "max_growht" in errors[0]
+    lines = [line for line in errors if "typing_error" in line]
+    for number, name in enumerate(WRONG.values(), 2):
+        assert any(f":{number}: " in line and name in line for line in lines), (name, lines)
+
+
+@pytest.mark.measures_children
+def test_the_client_runs(tmp_path: Path) -> None:
+    shutil.copy(MODELS / "bn9.onnx", tmp_path / "model.onnx")
+    command = [sys.executable, str(CLIENT), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=unmeasured())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].startswith("verified tested")
+    assert "gate 0 " in done.stdout
+    assert done.stderr == ""

@@ -20,11 +20,12 @@ import bnfold
 from bnfold import passes, settings
 from bnfold.cli.commands import main
 from bnfold.cli.invocation import CliOptions
-from bnfold.cli.options import FLAGS, STATED
+from bnfold.cli.options import STATED
 from bnfold.errors import BadSetting
 from bnfold.interop.openvino.operators import _TABLE, ONNX_NAMES
 from bnfold.settings import Options, OutputOptions, Policy, VerifyOptions, to_json
 from bnfold.settings.checked import OPENVINO_OPERATORS, type_hints
+from bnfold.settings.python_words import FLAGS
 from tests.conftest import MODELS
 
 NEWEST = onnx.defs.onnx_opset_version()
@@ -77,7 +78,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: made.OutputOptions(None), "path: None is not a path"),
     (lambda: bnfold.fold(MODELS / "bn9.onnx", decompose="residue"), "decompose: 'residue' is not one of"),  # type: ignore[arg-type]
     (lambda: bnfold.upgrade(MODELS / "bn9.onnx", target_opset=NEWEST + 1), "target_opset: opset"),
-    (lambda: passes.UpgradeBatchNormPass(NEWEST + 1), "target_opset: opset"),
+    (lambda: passes.ConvertOpsetPass(NEWEST + 1), "target_opset: opset"),
     (lambda: replace(made.Options(), decompose="none"), "decompose: 'none' is not one of"),
 ]
 
@@ -160,7 +161,7 @@ def test_every_field_s_choices_and_bounds_are_those_of_its_option(name: str) -> 
         code, said = told(flag, "nope")
         assert (code, str(caught.value).partition(": ")[2] in said) == (2, True), said
         assert all(repr(choice) in said for choice in get_args(hint))
-    elif low is not None and name not in ("inputs", "fix_shapes"):
+    elif low is not None and name not in ("inputs", "fix_shapes", "domain_opsets"):
         with pytest.raises(BadSetting) as caught:
             kind(**given, **{name: low - 1})
         code, said = told(flag, str(low - 1))

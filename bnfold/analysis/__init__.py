@@ -1,6 +1,6 @@
 """What follows from what a file says, for rewriting: constants, shapes, traits of operators.
 
-Verification is to believe none of it; tests/test_architecture.py lists what it still takes from here.
+Verification believes none of it; tests/test_architecture.py lists what it lets suggest sizes.
 """
 
 from bnfold.analysis.constants import constant, evaluated_once, is_made_of_constants

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bnfold.ir.tensor import Array, Computed, Float64, Inline, InMemory, Tensor, round_once, sources_of
+from bnfold.ir.tensor import Array, Computed, Exact, Float64, Inline, InMemory, Tensor, round_once, sources_of
 
 
 class Derived(Computed):
@@ -37,6 +37,11 @@ class Derived(Computed):
     @property
     def numbers(self) -> list[Float64]:
         return []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the values: a function may be a local one. Raises RangeViolation."""
+        stored = self.numpy()
+        return (Exact, (self.dtype, self.widened())) if self.is_exact else (InMemory, (self.dtype, stored))
 
     def release(self) -> None:
         """Forget the values."""

@@ -82,7 +82,7 @@ class OnDisk:
         try:
             self.path.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise OutputError.at(self, error) from error
+            raise OutputError.at(str(self), error) from error
 
     @contextmanager
     def opened(self) -> Iterator[Path]:

@@ -19,7 +19,7 @@ from bnfold.settings import Options, OutputOptions, VerifyOptions
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class ModelsOfOneName:
     """Two models of one name."""
 
     source: Place
@@ -29,7 +29,7 @@ class Pair:
 class Paired(NamedTuple):
     """The pairs, a failed result for whatever has no partner or cannot be looked at, and the number left out."""
 
-    pairs: list[Pair]
+    pairs: list[ModelsOfOneName]
     alone: list[FileResult]
     left_out: int
 
@@ -54,7 +54,7 @@ def pair_up(before: str, after: str) -> Paired:
     if str(old_root) == str(locations.place(before)):
         alone += [_alone(place, old_root.child(path)) for path, place in news.items() if path not in olds]
     faults = found_faults([(old_root, old), (new_root, new)])
-    pairs = [Pair(place, news[path]) for path, place in olds.items() if path in news]
+    pairs = [ModelsOfOneName(place, news[path]) for path, place in olds.items() if path in news]
     named = {result.source for result in faults}
     alone = [result for result in alone if result.output not in named]
     return Paired(pairs, [*faults, *alone], old.left_out + new.left_out)
@@ -71,12 +71,12 @@ def _alone(place: Place, missing: Place) -> FileResult:
     return FileResult(str(place), str(missing), "failed", message)
 
 
-def verify_pair(pair: Pair, checks: VerifyOptions) -> FileResult:
+def verify_pair(pair: ModelsOfOneName, checks: VerifyOptions) -> FileResult:
     """Compare two models, in a worker. Errors are results, so that the others go on."""
     return timed(_verified, pair, checks)
 
 
-def _verified(pair: Pair, checks: VerifyOptions) -> FileResult:
+def _verified(pair: ModelsOfOneName, checks: VerifyOptions) -> FileResult:
     source, output = str(pair.source), str(pair.output)
     names: dict[str, str] = {}
     try:

@@ -32,12 +32,13 @@ from bnfold.batch.worker import (
     timed,
 )
 from bnfold.errors import BadInput, SameFile, WrongUsage
+from bnfold.operators import plugins
 from bnfold.pipeline.job import process
 from bnfold.pipeline.outcome import open_in_runtime
 
 INTERRUPTED = "interrupted: run the same command again to resume"
 MODELS = "models"
-"""The phase in which ``progress`` is told how many models of a folder are done."""
+"""The phase in which ``progress`` gets how many models of a folder are done."""
 
 
 class Job(Protocol):
@@ -194,8 +195,14 @@ def _inspected(place: Place, settings: Settings) -> FileResult:
 @contextmanager
 def processes(jobs: int, tasks: int) -> Iterator[Executor]:
     """Return processes of this machine, no more than there are tasks."""
-    with ProcessPoolExecutor(min(jobs, tasks), initializer=stopping.prepare) as pool:
+    with ProcessPoolExecutor(min(jobs, tasks), initializer=_prepare, initargs=(plugins.loaded(),)) as pool:
         yield pool
+
+
+def _prepare(names: Sequence[str]) -> None:
+    """Make a worker ready: it ends tidily, and knows the operators of the plugins that were loaded here."""
+    stopping.prepare()
+    plugins.load_plugins(names)
 
 
 def process_all(
@@ -220,7 +227,7 @@ def process_all(
                 done[task] = FileResult(str(task.source), str(task.output), "failed", _cause(error))
             progress(MODELS, len(done), len(tasks))
     except KeyboardInterrupt:
-        if pool is None:  # a caller from Python is told
+        if pool is None:  # for a caller from Python it is an exception
             raise
         for child in multiprocessing.active_children():  # what they have written so far is no file of the user's yet
             child.terminate()

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from bnfold.batch import stopping, up_to_date
 from bnfold.batch.locations import Place
 from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
+from bnfold.operators.plugins import fingerprint_of, load_plugins
 from bnfold.pipeline.job import process
 from bnfold.pipeline.outcome import NOT_VERIFIED, Outcome, forbidden
 from bnfold.pipeline.versions import versions
@@ -39,6 +40,7 @@ class Settings:
     Attributes:
         delivery: How each result is written; its path is the task's.
         unwanted: Operators that no remaining node may have.
+        plugins: Modules that register operators, imported in each process.
         force: Redo models whose output is up to date.
     """
 
@@ -47,11 +49,13 @@ class Settings:
     delivery: OutputOptions
     unwanted: frozenset[str] = frozenset()
     force: bool = False
+    plugins: Sequence[str] = ()
 
     def fingerprint(self) -> str:
         """Return a text that changes when results could: the options, and the versions of what computes them."""
         written = self.delivery.external_data, self.delivery.size_threshold
         known = [to_json(self.options), to_json(self.checks), written, sorted(self.unwanted), _versions()]
+        known += map(fingerprint_of, self.plugins)
         return hashlib.sha256(json.dumps(known).encode()).hexdigest()
 
 
@@ -182,6 +186,7 @@ def _work(task: Task, settings: Settings) -> FileResult:
     source, output = str(task.source), str(task.output)
     names: dict[str, str] = {}
     try:
+        load_plugins(settings.plugins)
         fingerprint, seen = settings.fingerprint(), up_to_date.seen(task.source)
         made = None if settings.force else up_to_date.read_memory(seen, task.output, task.memory, fingerprint)
         if made is not None:

@@ -25,14 +25,15 @@ def _words() -> list[str]:
     from bnfold.verification.codes import WORDS
 
     facts = explanation.codes()
-    return [*facts["codes"], *WORDS, *facts["verification"], *facts["rewrites"], *explanation.known_operators()]
+    named = [*facts["codes"], *WORDS, *facts["verification"], *facts["rewrites"], *facts["words"]]
+    return [*named, *explanation.known_operators()]
 
 
 @click.command(cls=Command)
-@click.argument("word", metavar="[CODE|VERDICT|REWRITE|OPERATOR]", required=False, shell_complete=among(_words))
+@click.argument("words", metavar="[CODE|VERDICT|REWRITE|OPERATOR|WORD]", nargs=-1, shell_complete=among(_words))
 @option("as_json", help="Print the same as JSON on standard output.")
-def explain(word: str | None, *, as_json: bool) -> None:
-    """Explain a code, a word such as unverified, a rewrite, or what bnfold knows of an operator.
+def explain(words: tuple[str, ...], *, as_json: bool) -> None:
+    """Explain a code, a rewrite, a word of the output such as unverified, or what bnfold knows of an operator.
 
     Of a reason: what it means, what you can do, and an example. Of a verdict (verified, unverified, failed): what it
     means, and its codes. Of a rewrite: what it does, and how equal its result is. Of an operator: how the scale and
@@ -41,7 +42,8 @@ def explain(word: str | None, *, as_json: bool) -> None:
     """
     from bnfold.cli import explanation
 
-    with user_errors([word or ""]):
+    word = " ".join(words)
+    with user_errors([word]):
         facts = explanation.explained(word) if word else explanation.codes()
     if as_json:
         click.echo(json.dumps(facts, indent=2))

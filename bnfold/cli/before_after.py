@@ -74,7 +74,9 @@ def nothing_to_do(outcome: Outcome) -> str:
     report, options = outcome.report, outcome.options
     same = (report.opset_before, report.ir_before, report.before) == (report.opset_after, report.ir_after, report.after)
     changed_names = report.renamed or report.removed_names or report.frozen or report.fixed
-    changes = report.batchnorms or report.repairs or report.cuts or report.simplified or changed_names
+    changes = (
+        report.batchnorms or report.repairs or report.cuts or report.simplified or report.channels or changed_names
+    )
     if not same or changes or outcome.steps:
         return ""
     folds = options.fold or options.decompose != "never"
@@ -108,9 +110,9 @@ def _changed_nodes(row: Mapping[str, Any]) -> int:
 
 
 def _converted(row: Mapping[str, Any]) -> str:
-    counts = [f"{row[what]} {word}" for what, word in (("as_is", "as is"), ("respelled", "respelled")) if row[what]]
+    counts = [f"{row[what]} {word}" for what, word in (("as_is", "as is"), ("respelled", "converted")) if row[what]]
     if row["spelled_out"]:
-        counts.append(f"{row['spelled_out']} spelled out (+{row['added']} nodes)")
+        counts.append(f"{row['spelled_out']} decomposed (+{row['added']} nodes)")
     return f"{row['operator']} {', '.join(counts)}"
 
 
@@ -203,6 +205,16 @@ def _operators(report: Report, *, verbose: bool) -> Iterator[Row]:
         yield f"  {len(others) - len(shown)} more operators (--verbose)", "", "", ""
 
 
+def channels(report: Report, *, verbose: bool) -> Iterator[Row]:
+    """Yield the channels of layers that lost some, before and after, and which layers these are."""
+    rows = report.channels
+    if rows:
+        named = [f"{row.name} {row.change}" for row in (rows if verbose else rows[:MOST])]
+        more = [f"{len(rows) - len(named)} more layers (--verbose)"] if len(named) < len(rows) else []
+        before, after = sum(row.before for row in rows), sum(row.after for row in rows)
+        yield "channels", str(before), str(after), printable(", ".join([*named, *more]))
+
+
 def _rows(report: Report, *, verbose: bool) -> Iterator[Row]:
     before, after = report.before, report.after
     if report.has_opset:
@@ -215,6 +227,7 @@ def _rows(report: Report, *, verbose: bool) -> Iterator[Row]:
     yield "weights", size(before.weights), size(after.weights), ""
     if before.products or after.products:
         yield "multiply-adds", products(before.products), products(after.products), ""
+    yield from channels(report, verbose=verbose)
     for name, (was, made) in report.fixed.items():
         yield f"input {printable(name)}", printable(was), made, ""
     for name, old, new in (("inputs", before.inputs, after.inputs), ("outputs", before.outputs, after.outputs)):

@@ -21,7 +21,7 @@ FOLDING = (
     "overridable", "max_growth", "only", "excluded", "disable", "all_affines", "merge_branches", "equalize", "exchange",
 )  # fmt: skip
 STEPS = ("no_simplify", "group_norm", "simplify", "step_seconds")
-READING = ("legacy_mode", "force_inference", "saved_var")
+READING = ("legacy_mode", "force_inference", "saved_var", "plugin")
 CHECKING = ("inputs", "data", "samples", "seed", "runtime", "verify_seconds")
 EXPLAINING = ("explain", "save")
 REPORTING = ("report", "as_json")
@@ -48,7 +48,7 @@ def main() -> None:
 @main.command()
 @paths
 @takes(
-    *("target_opset", "ir_version", "ml_opset", "fix_shapes", "constants"),
+    *("target_opset", "ir_version", "ml_opset", "domain_opsets", "fix_shapes", "constants"),
     *(*STEPS, *DECOMPOSING, *FOLDING, *READING, *CHECKING, *WRITING),
 )
 def optimize(args: Invocation) -> None:
@@ -78,7 +78,7 @@ def fold(args: Invocation) -> None:
 @main.command()
 @paths
 @takes(
-    *("target_opset", "ir_version", "ml_opset", "fix_shapes", "overridable", "disable"),
+    *("target_opset", "ir_version", "ml_opset", "domain_opsets", "fix_shapes", "overridable", "disable"),
     *(*READING, *CHECKING, *WRITING),
     fold=False,
     **ONE_JOB,
@@ -95,7 +95,7 @@ def upgrade(args: Invocation) -> None:
 @paths
 @takes(
     option("target_opset", help="Opset to convert the model to: a number, lowest or latest.  [default: keep]"),
-    *("ir_version", "ml_opset", "fix_shapes", "overridable", "disable", *READING, *CHECKING, *WRITING),
+    *("ir_version", "ml_opset", "domain_opsets", "fix_shapes", "overridable", "disable", *READING, *CHECKING, *WRITING),
     fold=False,
     **ONE_JOB,
 )
@@ -105,7 +105,8 @@ def convert(args: Invocation) -> None:
     The result is verified. IN may also be several files, a folder or a quoted pattern; OUT is then a folder.
     """
     if args.options.target_opset is None:
-        if args.options.ir_version == "auto" and args.options.ml_opset is None:
+        options = args.options
+        if options.ir_version == "auto" and options.ml_opset is None and not options.domain_opsets:
             example = "`bnfold convert model.onnx out.onnx --opset 13`"
             raise click.UsageError(f"Missing option '--opset' or '--ir-version', as in {example}.")
         args = args._replace(options=replace(args.options, target_opset="keep"))
@@ -144,7 +145,12 @@ def _inspect(args: Invocation) -> None:
     if args.run.quantization:
         document["quantization"] = job.quantization(outcome)
     publish.emit(document, args.run.report, as_json=args.run.as_json)
-    if not (args.run.as_json or args.run.quiet):
+    if args.run.as_is and not (args.run.as_json or args.run.quiet):
+        from bnfold.cli import as_it_is
+
+        as_it_is.show(outcome, document)
+        terminal.loading(outcome.report)
+    elif not (args.run.as_json or args.run.quiet):
         terminal.inspection(outcome, document)
     elif args.run.quiet and outcome.report.unloadable:
         terminal.say(f"{args.source}: {outcome.report.unloadable}", terminal.BAD)
@@ -161,8 +167,9 @@ def _inspect(args: Invocation) -> None:
     *CHECKING,
     option("depth", type=click.Choice(["auto", "full", "local"])),
     *EXPLAINING,
+    "plugin",
     option("as_json", help="Print the verdict as JSON on standard output."),
-    option("report", help="Write the verdict, and what differs between the models: JSON or HTML."),
+    option("report", help="Write the verdict, and what differs between the models: JSON, HTML or Markdown."),
     option(
         "require_verified",
         "--require-verified/--allow-unverified",
@@ -211,8 +218,8 @@ def verify(args: Invocation) -> None:
 @click.argument("source", metavar="A", type=PATH)
 @click.argument("output", metavar="B", type=PATH)
 @takes(
-    *("values", "inputs", "data", "seed", "verify_seconds"),
-    option("report", help="Write what differs: JSON for programs, HTML with drawings for people."),
+    *("values", "inputs", "data", "seed", "verify_seconds", "plugin"),
+    option("report", help="Write what differs: JSON for programs, HTML with drawings for people, Markdown in short."),
     option("as_json", help="Print what differs as JSON on standard output."),
     option("verbose", help="List every difference."),
     exit_code=2,
@@ -245,7 +252,7 @@ def diff(args: Invocation) -> None:
 @click.argument("command", nargs=-1, required=True, metavar="-- COMMAND {input} {output}", type=click.UNPROCESSED)
 @takes(
     "tolerance", "step_seconds", *CHECKING, option("depth", type=click.Choice(["auto", "full", "local"])),
-    *EXPLAINING, "external_data", "size_threshold", "in_place", "as_json", "exclude", "jobs", "quiet",
+    *EXPLAINING, "external_data", "size_threshold", "in_place", "plugin", "as_json", "exclude", "jobs", "quiet",
 )  # fmt: skip
 def run(args: Invocation) -> None:
     """Run an external tool on a model, and keep its output only if it is equivalent.

@@ -1,9 +1,10 @@
-"""What `bnfold diff` shows: a few lines that fit the terminal, or 80 columns in a pipe; reports have everything."""
+"""What `bnfold diff` shows: a few lines that fit the terminal, or whole ones in a pipe; reports have everything."""
 
 from __future__ import annotations
 
 import filecmp
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 MOST = 10
 """Differences without --verbose."""
+_WHAT, _ONE, _NAME = 28, 22, 40
+"""Widths of columns, and of a name, on a terminal."""
 
 
 def require(args: Invocation) -> None:
@@ -68,7 +71,7 @@ def lines(document: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
         *((row["what"], row["before"], row["after"]) for row in (*document["interface"], *document["metadata"])),
     ]
     for what, one, other in rows:
-        yield _cut(f"{shorten(printable(what), 28):<28}  {shorten(printable(one), 22):>22}  {printable(other)}")
+        yield _cut(f"{_short(what, _WHAT):<{_WHAT}}  {_short(one, _ONE):>{_ONE}}  {printable(other)}")
     differences = document["differences"]
     yield f"{tally(document)}{':' * bool(differences)}"
     for each in differences if verbose else differences[:MOST]:
@@ -81,8 +84,18 @@ def lines(document: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
 
 
 def _cut(line: str) -> str:
+    """Cut a line to the width of the terminal; a file or another program gets all of it."""
     width = shutil.get_terminal_size().columns
-    return line if len(line) <= width else f"{line[: width - 1]}…"
+    return line if len(line) <= width or not _is_terminal() else f"{line[: width - 1]}…"
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def _short(name: str, width: int) -> str:
+    name = printable(name)
+    return shorten(name, width) if _is_terminal() else name
 
 
 def _values(values: Mapping[str, Any]) -> Iterator[str]:
@@ -90,4 +103,4 @@ def _values(values: Mapping[str, Any]) -> Iterator[str]:
         yield inner(values)
     if values["outputs"]["notable"]:
         for row in values["begins"]:
-            yield f"  begins at {row['operator']} {shorten(row['before'], 40)}: {float(row['error']):.1e}"
+            yield f"  begins at {row['operator']} {_short(row['before'], _NAME)}: {float(row['error']):.1e}"

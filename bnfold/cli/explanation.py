@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from itertools import groupby, pairwise
 from typing import Any
 
+from bnfold.cli.vocabulary import VOCABULARY, meaning
 from bnfold.errors import WrongUsage
 from bnfold.report import rewrites
 from bnfold.report.reasons import Reason
@@ -17,8 +18,8 @@ _WIDTH = 100
 Facts = dict[str, Any]
 
 
-def explained(word: str) -> Facts:
-    """Return what is known of a reason, of a verdict and its codes, of a rewrite or an operator.
+def explained(word: str) -> Facts:  # noqa: PLR0911 - one a kind of word
+    """Return what is known of a reason, of a verdict and its codes, of a rewrite, an operator or a word of the output.
 
     Raises:
         WrongUsage: It is none of them; the error names what is spelled most like it.
@@ -27,28 +28,32 @@ def explained(word: str) -> Facts:
     if operators.get(word.lower()) == word:  # Range is an operator, range a reason
         return _operator(word)
     code = word.strip("[]").lower().replace("_", "-")
+    listed, text = meaning(word)
     reasons = {reason.code: reason for reason in Reason}
     if code in reasons:
-        return _reason(reasons[code])
+        return {**_reason(reasons[code]), **({"also": text} if listed else {})}
     if code in WORDS:
         return _word(code)
     if code in map(str, Code):
         return _finding(Code(code))
     if (rewrite := rewrites.rewrite_named(code, operators.get(code.partition("-")[2], ""))) is not None:
         return _rewrite(rewrite)
+    if listed:
+        return {"word": listed, "text": text}
     if (name := operators.get(word.lower())) is not None:
         return _operator(name)
-    names = {**operators, **{each: each for each in (*reasons, *rewrites.NAMED, *WORDS, *map(str, Code))}}
+    names = {**operators, **{each: each for each in (*reasons, *rewrites.NAMED, *WORDS, *map(str, Code), *VOCABULARY)}}
     near = [names[match] for match in get_close_matches(word.lower(), names, 3)]
     hint = f"; did you mean {' or '.join(near)}?" if near else "; `bnfold explain` lists the codes"
-    raise WrongUsage(f"{word!r} is neither a code nor a rewrite nor an operator of ONNX{hint}")
+    raise WrongUsage(f"{word!r} is no code, rewrite, operator of ONNX or word of the output{hint}")
 
 
 def codes() -> Facts:
-    """Return every reason code with its sentence, every code of verification, and every rewrite with its title."""
+    """Return every reason and code of verification with its sentence, every rewrite, and the words of the output."""
     named = {name: rewrite.general_title for name, rewrite in rewrites.NAMED.items()}
     verdicts = {str(code): MEANINGS[code].text for word in WORDS.values() for code in word.codes}
-    return {"codes": {reason.code: reason.value for reason in Reason}, "verification": verdicts, "rewrites": named}
+    reasons = {reason.code: reason.value for reason in Reason}
+    return {"codes": reasons, "verification": verdicts, "rewrites": named, "words": dict(VOCABULARY)}
 
 
 def known_operators() -> list[str]:
@@ -69,7 +74,12 @@ def lines(facts: Facts) -> Iterator[str]:
         yield ""
         yield from (f"{name:<28}{title}" for name, title in facts["rewrites"].items())
         yield ""
+        yield from _wrapped(f"Words of the output that it explains as well: {', '.join(facts['words'])}.")
+        yield ""
         yield "bnfold explain CODE says more about one of them, bnfold explain OPERATOR about an operator such as Conv."
+        return
+    if "word" in facts:
+        yield from _wrapped(f"{facts['word']}: {facts['text']}")
         return
     if "verdict" in facts:
         yield from _about_word(facts)
@@ -147,6 +157,9 @@ def _about_reason(facts: Facts) -> Iterator[str]:
     yield f"Example: `{facts['command']}` gives this reason for the model"
     yield ""
     yield from (f"    {line}" for line in facts["example"].splitlines())
+    if "also" in facts:
+        yield ""
+        yield from _wrapped(f"As a word of tables: {facts['also']}")
 
 
 def _operator(name: str) -> Facts:

@@ -25,6 +25,7 @@ from bnfold.cli.invocation import Invocation
 from bnfold.cli.progress import progress_bar
 from bnfold.cli.remedy import remedy
 from bnfold.errors import EXIT_INTERRUPTED
+from bnfold.operators.plugins import absolute, is_file
 from bnfold.pipeline import external_tools, formats, path_conflicts
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def process(args: Invocation) -> int:
         data = args.checks.data
         checks = replace(args.checks, data=data and data.absolute())
         sources, output = tuple(map(_absolute, args.sources)), args.output and _absolute(args.output)
-        args = args._replace(sources=sources, output=output, checks=checks)
+        run = replace(args.run, plugin=tuple(map(absolute, args.run.plugin)))
+        args = args._replace(sources=sources, output=output, checks=checks, run=run)
     planned = scheduler.plan_tasks(args.sources, args.output, in_place=args.delivery.in_place)
     unreadable = _unreadable(planned, args)
     tasks = _kept(planned.tasks, args)
@@ -57,7 +59,8 @@ def process(args: Invocation) -> int:
         kept += [("the scheduler file", Path(args.run.scheduler))] if args.run.scheduler else []
         kept += [*_inputs(task.source for task in tasks), *_outputs(tasks, args)]
         path_conflicts.refuse([("the report", path) for path in args.reports], kept)
-    settings = Settings(args.options, args.checks, args.delivery, args.run.assert_none, args.run.force)
+    given = args.run
+    settings = Settings(args.options, args.checks, args.delivery, given.assert_none, given.force, given.plugin)
     results = []
     if tasks:
         with progress_bar(enabled=not args.run.quiet) as progress, _workers(args, tasks) as pool:
@@ -185,6 +188,7 @@ def _workers(args: Invocation, tasks: Sequence[Task]) -> Iterator[Executor]:
 
     shared = [tasks[0].source.path] if isinstance(tasks[0].source, OnDisk) else []
     shared += [args.checks.data] if args.checks.data else []
+    shared += [Path(name) for name in args.run.plugin if is_file(name)]
     target = place(args.output or args.source)
     if isinstance(target, OnDisk) and args.output:
         folder = tasks[0].output.path.parent if tasks[0].output == target else target.path

@@ -108,6 +108,7 @@ GROUPS = {
         *("overridable", "max_growth"),
     ),
     "Simplifying": ("no_simplify", "group_norm", "simplify", "step_seconds"),
+    "Operators of your own": ("plugin", "domain_opsets"),
     "Old files": ("legacy_mode", "force_inference", "saved_var"),
     "Verification": (
         *("depth", "no_verify", "require_verified", "tolerance", "inputs", "data", "runtime", "verify_seconds"),
@@ -159,10 +160,9 @@ def _is_rare(parameter: click.Parameter) -> bool:
 class Command(click.Command):
     """A command whose help has examples and groups of options, and whose usage errors name what a newcomer meant."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if any(_is_rare(each) for each in self.params):
-            self.params.append(_help_all("Show every option, and exit."))
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        *params, short = super().get_params(ctx)
+        return [*params, *([_help_all("Show every option, and exit.")] if any(map(_is_rare, params)) else []), short]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _write_examples(self, formatter)
@@ -223,9 +223,9 @@ class Main(click.Group):
 
     command_class = Command
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.params.append(_help_all("Show every option of every command, and exit."))
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        *params, short = super().get_params(ctx)
+        return [*params, _help_all("Show every option of every command, and exit."), short]
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)

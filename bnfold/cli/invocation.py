@@ -32,7 +32,7 @@ class CliOptions(Checked):
     report: Sequence[str] = field(
         default=(),
         metadata=about(
-            "Write a report: JSON for programs, HTML for people; may be repeated.",
+            "Write a report: JSON for programs, HTML for people, Markdown for a comment; may be repeated.",
         ),
     )
     as_json: bool = field(
@@ -56,7 +56,7 @@ class CliOptions(Checked):
     as_is: bool = field(
         default=False,
         metadata=about(
-            "Inspect the file as is: no folding, no opset change.",
+            "Show the file as it is: no folding, no opset change.",
         ),
     )
     assert_none: frozenset[str] = field(
@@ -119,6 +119,13 @@ class CliOptions(Checked):
         default=False,
         metadata=about(
             "Run both models in onnxruntime in turns, and show their median times and the ratio.",
+        ),
+    )
+    plugin: Sequence[str] = field(
+        default=(),
+        metadata=about(
+            "Import this Python module or file (./name.py), which registers operators of its own; may be repeated.",
+            "It runs as part of bnfold: name only what you trust.",
         ),
     )
     dry_run: bool = field(
@@ -241,6 +248,10 @@ def read_invocation(given: dict[str, Any]) -> Invocation:
     def made(kind: type[Any], **more: Any) -> Any:
         return kind(**{member.name: given[member.name] for member in fields(kind) if member.name in given}, **more)
 
+    if given.get("plugin"):
+        from bnfold.operators.plugins import load_plugins
+
+        load_plugins(given["plugin"])  # before options that name operators are read
     run, checks = made(CliOptions), made(VerifyOptions)
     if run.quiet and run.verbose:
         raise click.UsageError("--quiet and --verbose contradict each other; give one of them")
@@ -257,7 +268,8 @@ def read_invocation(given: dict[str, Any]) -> Invocation:
         checks = replace(checks, depth="none")
     options = made(Options, policy=made(Policy))
     if run.as_is:
-        options = replace(options, fold=False, target_opset="keep", **ONE_JOB)
+        kept: dict[str, Any] = dict.fromkeys(("target_opset", "ir_version", "overridable"), "keep")
+        options = replace(options, fold=False, decompose="never", **kept, **ONE_JOB)
     reports = bool(run.report) or run.as_json
     delivery = made(OutputOptions, path=Path(output or sources[0]), explained=reports)
     return Invocation(sources, output, options, checks, delivery, run)

@@ -10,7 +10,7 @@ import click
 from bnfold.cli.invocation import CliOptions, Invocation
 
 if TYPE_CHECKING:
-    from bnfold.pipeline.outcome import Outcome
+    from bnfold.pipeline.outcome import ProcessedModel
 
 
 def check_latency(args: Invocation) -> None:
@@ -25,7 +25,7 @@ def check_latency(args: Invocation) -> None:
         raise click.UsageError("--latency measures one ONNX model")
 
 
-def look_at(run: CliOptions, outcome: Outcome) -> None:
+def look_at(run: CliOptions, outcome: ProcessedModel) -> None:
     """Count what the table shows, and measure, while the original is still there."""
     from bnfold.pipeline.outcome import count_products, measure
 

@@ -31,7 +31,7 @@ NEEDS = (
     ("all models of a folder", "optimize IN/ OUT/ --jobs 4"),
     ("a check for CI", "inspect IN --as-is --assert-none"),
 )
-"""A need in the words of who has it, and what follows ``bnfold``; the examples hold for other commands as well."""
+"""A need in a user's words, and what follows ``bnfold``; the examples hold for other commands as well."""
 
 COMMON = frozenset({
     "target_opset", "ir_version", "fix_shapes", "decompose", "assert_none", "as_is", "disable", "simplify", "depth",

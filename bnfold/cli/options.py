@@ -22,6 +22,7 @@ from bnfold.cli.project import project
 from bnfold.errors import EXIT_INTERRUPTED, BadSetting, BnfoldError, machine_trouble, printable
 from bnfold.settings import NORMALIZATIONS, Options, OutputOptions, Policy, VerifyOptions
 from bnfold.settings.checked import type_hints
+from bnfold.settings.python_words import FLAGS
 
 Command = Callable[..., Any]
 
@@ -32,6 +33,13 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     if not name or not re.fullmatch(r"[\d\s,x]*", dims):
         raise click.BadParameter(f"{text!r} is not of the form NAME=2,3,224,224")
     return name, tuple(int(dim) for dim in re.split("[,x]", dims) if dim.strip())
+
+
+def _domain_opset(text: str) -> tuple[str, int]:
+    domain, _, version = text.rpartition("=")
+    if not domain or not version.strip().isdecimal():
+        raise click.BadParameter(f"{text!r} is not of the form DOMAIN=2")
+    return domain, int(version)
 
 
 def _target(text: str) -> int | str:
@@ -68,8 +76,8 @@ def _value(text: str) -> str:
 
 
 def _report(text: str) -> str:
-    if not text.endswith((".json", ".html")):
-        raise click.BadParameter(f"{text!r} ends neither in .json nor in .html")
+    if not text.endswith((".json", ".html", ".md")):
+        raise click.BadParameter(f"{text!r} ends neither in .json nor in .html nor in .md")
     return text
 
 
@@ -92,17 +100,6 @@ STATED = {
     for kind in (Options, Policy, VerifyOptions, OutputOptions, CliOptions)
     for member in fields(kind)
 }
-FLAGS = {
-    "target_opset": ("--target-opset", "--opset"),
-    "excluded": ("--except",),
-    "inputs": ("--input",),
-    "depth": ("--verify",),
-    "as_json": ("--json",),
-    "quiet": ("-q", "--quiet"),
-    "verbose": ("-v", "--verbose"),
-    "values": ("--values/--no-values",),
-}
-"""Options that are not called as their fields are."""
 _OPERATOR = {
     "metavar": "OP",
     "multiple": True,
@@ -152,12 +149,19 @@ FORMS: dict[str, dict[str, Any]] = {
         "multiple": True,
         "callback": lambda *given: dict(given[2]),
     },
+    "domain_opsets": {
+        "type": _domain_opset,
+        "metavar": "DOMAIN=N",
+        "multiple": True,
+        "callback": lambda *given: dict(given[2]),
+    },
+    "plugin": {"metavar": "MODULE", "multiple": True},
     "inputs": {"type": _shape, "metavar": "NAME=SHAPE", "multiple": True, "callback": lambda *given: dict(given[2])},
     "data": {"type": click.Path(exists=True)},
     "tolerance": {"type": _tolerance, "show_default": False, "metavar": "T|FLOAT16|BFLOAT16"},
     "explain": {"type": _value, "metavar": "[VALUE]", "is_flag": False, "flag_value": "", "show_default": False},
     "save": {"type": click.Path(file_okay=False), "metavar": "DIR"},
-    "report": {"type": _report, "metavar": "FILE.JSON|FILE.HTML", "multiple": True},
+    "report": {"type": _report, "metavar": "FILE.JSON|FILE.HTML|FILE.MD", "multiple": True},
     "size_threshold": {"metavar": "BYTES"},
     "exclude": {"metavar": "PATTERN", "multiple": True},
     "keep_failed": {"type": click.Path(dir_okay=False)},

@@ -79,7 +79,7 @@ def _bar() -> Iterator[Tell]:
 
 
 class _State(NamedTuple):
-    """What was told last, and when its phase began."""
+    """The last call, and when its phase began."""
 
     phase: str
     done: int
@@ -135,7 +135,7 @@ def counted(kind: Phase, done: int, total: int) -> str:
 
 
 def about(seconds: float) -> str:
-    """Return a time without digits that nobody needs."""
+    """Return a time with few digits."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -1,4 +1,4 @@
-"""Reports: JSON for programs or one HTML page for people, the file's suffix says which; JSON on standard output."""
+"""Reports: JSON for programs, a page or a comment for people, the file's suffix says which; JSON on standard output."""
 
 from __future__ import annotations
 
@@ -70,6 +70,12 @@ def write(path: str, document: Mapping[str, Any]) -> None:
         from bnfold.report.html import differences, html
 
         text = differences.html(document) if "differences" in document else html(_documents(document))
+    elif path.endswith(".md"):
+        from bnfold.report.html import differences, display
+
+        is_one = "differences" in document
+        parts = [differences.summary(document)] if is_one else map(display.summary_line, _documents(document))
+        text = "\n".join(map(str, parts))
     else:
         text = dumps(document, indent=2) + "\n"
     try:

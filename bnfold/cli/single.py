@@ -12,7 +12,7 @@ from bnfold.cli.progress import progress_bar
 from bnfold.cli.remedy import remedy
 
 if TYPE_CHECKING:
-    from bnfold.pipeline.outcome import Outcome
+    from bnfold.pipeline.outcome import ProcessedModel
     from bnfold.settings import OutputOptions
 
 
@@ -27,9 +27,9 @@ def check(args: Invocation) -> None:
         formats.of(source).check(args.options, None, args.run.assert_none)
 
 
-def process(args: Invocation, delivery: OutputOptions | None) -> Outcome:
+def process(args: Invocation, delivery: OutputOptions | None) -> ProcessedModel:
     """Process one model, and say what failed. Raises as `bnfold.pipeline.job.process`."""
-    from bnfold.errors import UpgradeBlocked, VerificationFailed
+    from bnfold.errors import ConversionBlocked, VerificationFailed
     from bnfold.pipeline import job
 
     options = args.options
@@ -44,19 +44,19 @@ def process(args: Invocation, delivery: OutputOptions | None) -> Outcome:
             terminal.explanation(outcome.verdict, stderr=args.output == STREAM or args.run.as_json)
             terminal.wrote_reports(args.run.report)
             raise
-        except UpgradeBlocked as blocked:
+        except ConversionBlocked as blocked:
             if not options.fold or options.target_opset == "keep":
                 raise
             hint = "`bnfold fold` folds without changing the opset"
-            raise UpgradeBlocked(f"{blocked}. {hint}", blocked.blockers, blocked.places) from blocked
+            raise ConversionBlocked(f"{blocked}. {hint}", blocked.blockers, blocked.places) from blocked
 
 
-def is_refused(outcome: Outcome, args: Invocation) -> bool:
+def is_refused(outcome: ProcessedModel, args: Invocation) -> bool:
     """Whether the result is not written because it was not verified."""
     return args.delivery.require_verified and not outcome.verified
 
 
-def exit_code(outcome: Outcome, args: Invocation) -> int:
+def exit_code(outcome: ProcessedModel, args: Invocation) -> int:
     """Return the exit code for a model that was processed."""
     if is_refused(outcome, args):
         return 3
@@ -70,7 +70,7 @@ def exit_code(outcome: Outcome, args: Invocation) -> int:
     return 4 if left else 0
 
 
-def publish_report(outcome: Outcome, args: Invocation) -> None:
+def publish_report(outcome: ProcessedModel, args: Invocation) -> None:
     """Print and write the report as asked."""
     if args.delivery.explained:
         from bnfold.cli import publish
@@ -78,7 +78,7 @@ def publish_report(outcome: Outcome, args: Invocation) -> None:
         publish.emit(outcome.to_json(), args.run.report, as_json=args.run.as_json)
 
 
-def hint_at_convert(outcome: Outcome) -> None:
+def hint_at_convert(outcome: ProcessedModel) -> None:
     """Name the command that is meant for it, after `upgrade` went down."""
     if outcome.report.opset_after < outcome.report.opset_before:
         terminal.say("  note: `bnfold convert` is the command for downgrades; `--opset lowest` goes as low as possible")

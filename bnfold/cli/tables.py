@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bnfold.errors import printable
-from bnfold.report.events import state
+from bnfold.report.events import in_words, state
 from bnfold.report.reasons import sentence
 from bnfold.report.totals import in_unit, size
 
@@ -69,14 +69,16 @@ def batchnorms(rows: Sequence[Mapping[str, Any]], *, stderr: bool = False) -> No
     known = any("affine" in row for row in rows)
     kind = ("version", "mode") if width >= NARROW else ()
     spreads = ("scale", "shift") if known and width >= WIDE else ()
-    table = _columns("BatchNormalization", *kind, *spreads, *OUTCOME)
+    is_decided = any(row["reason"] or row["verdict"] != "kept" for row in rows)
+    table = _columns("BatchNormalization", *kind, *spreads, *(OUTCOME if is_decided else ()))
     for row in sorted(rows, key=lambda row: row["reason"] is None):
         where = ", ".join(row["into"])
         if row["reason"]:
             where = f"{sentence(row['reason']['text'], row['reason']['detail'])} [{row['reason']['code']}]"
         decided = "".join(f"; {text}" for text in row.get("policies", ()))
-        cells = [str(row[name]) for name in kind] + [_range((row["affine"] or {}).get(name)) for name in spreads]
-        _add(table, _name(row["graph"], row["name"]), *cells, state(row), where + decided)
+        cells = [in_words(str(row[name])) for name in kind]
+        cells += [_range((row["affine"] or {}).get(name)) for name in spreads]
+        _add(table, _name(row["graph"], row["name"]), *cells, *((state(row), where + decided) if is_decided else ()))
     _show(table, stderr=stderr)
     if width < WIDE and known:
         hidden = "scale and shift" if kind else "version, mode, scale and shift"
@@ -144,7 +146,7 @@ def models(results: Sequence[FileResult], order: Sequence[Status]) -> None:
     norms = "BatchNormalization" if console.width >= WIDE else "BatchNorm"
     head = (f"model in {folder}" if folder else "model", "", norms, "nodes", "size", "time")
     rows = [head, *((result.source.removeprefix(folder), *_figures(result)) for result in worst_first)]
-    told = ["what happened", *map(_told, worst_first)]
+    told = ["what happened", *map(_happened, worst_first)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if console.is_terminal:
         widths[0] = min(widths[0], max(console.width - sum(widths[1:]) - _GAP * (len(widths) - 1), _SHORTEST))
@@ -177,13 +179,13 @@ def _figures(result: FileResult) -> tuple[str, ...]:
     return result.status, became, nodes, sizes(result.bytes_before, result.bytes_after), taken
 
 
-def _told(result: FileResult) -> str:
+def _happened(result: FileResult) -> str:
     """Return what happened to a model, if it is not as it was to be, and why BatchNormalizations are left."""
     counts = result.counts
     is_told = result.left or result.status not in ("verified", "skipped")
     told = [result.message] if result.message and is_told else []
     told += [result.grown.partition(":")[0]] if result.grown else []
-    told += [f"{counts.exchanged} exchanged for an Add"] if counts and counts.exchanged else []
+    told += [f"{counts.exchanged} replaced by an Add"] if counts and counts.exchanged else []
     why = [f"{count} {code}" for code, count in counts.reasons.items()] if counts else []
     return "; ".join([*told, *([", ".join(why)] if why else [])])
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bnfold.batch.scheduler import LeftOut
     from bnfold.batch.worker import FileResult, Status
     from bnfold.pipeline.chain import StepRow
-    from bnfold.pipeline.outcome import Outcome
+    from bnfold.pipeline.outcome import Outcome, ProcessedModel
     from bnfold.report.events import Report
     from bnfold.report.totals import Totals
     from bnfold.verification import Verdict
@@ -58,7 +58,7 @@ def say(text: str, color: str | None = None) -> None:
     click.secho(line, fg=color, err=True, color=False if os.environ.get("NO_COLOR") else None)
 
 
-def summary(outcome: Outcome, *, verbose: bool, quiet: bool, is_refused: bool) -> None:
+def summary(outcome: ProcessedModel, *, verbose: bool, quiet: bool, is_refused: bool) -> None:
     """Print after a run: the model before and after, verification, what needs attention, what was written.
 
     A result that ``is_refused`` is not written because it was not verified.
@@ -219,7 +219,7 @@ def _with_short_names(note: str) -> str:
     return " ".join(shorten(word, LONGEST_NAME) for word in note.split(" "))
 
 
-def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
+def inspection(outcome: ProcessedModel, document: Mapping[str, Any]) -> None:
     """Print the table of every BatchNormalization on stdout.
 
     On stderr a summary, and what can be done about what is left.
@@ -234,17 +234,33 @@ def inspection(outcome: Outcome, document: Mapping[str, Any]) -> None:
     from bnfold.cli import before_after
 
     nothing = before_after.nothing_to_do(outcome)
-    told = [report.versions, *filter(None, [report.nodes]), report.became, *before_after.conversion(report)]
+    told = [
+        report.versions,
+        *filter(None, [report.nodes, report.narrowed]),
+        report.became,
+        *before_after.conversion(report),
+    ]
+    if report.channels:
+        from bnfold.pipeline.outcome import count_products
+
+        count_products(outcome)
+        made = " → ".join(before_after.products(totals.products) for totals in (report.before, report.after))
+        told.append(f"multiply-adds {made}")
     for line in [nothing] if nothing else told:
         say(line)
-    if report.runtime is not None:
-        say(report.loading, GOOD if report.runtime["loads"] else BAD)
+    loading(report)
     if rows:
         worst = [min(row[form]["per_tensor"] for row in rows if row[form]) for form in ("folded", "equalized")]
         say(f"worst layer in int8 per tensor: {worst[0]:.1f} dB folded, {worst[1]:.1f} dB with --equalize")
     _attention(report, verbose=False)
     for line in before_after.advice(before_after.codes(report)):
         say(f"  {line}")
+
+
+def loading(report: Report) -> None:
+    """Print whether a runtime loads the model, if one was asked."""
+    if report.runtime is not None:
+        say(report.loading, GOOD if report.runtime["loads"] else BAD)
 
 
 def verdict(found: Verdict, *, verbose: bool = False) -> None:

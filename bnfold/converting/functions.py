@@ -11,7 +11,7 @@ from bnfold import analysis, ir
 from bnfold.converting import table
 from bnfold.converting.imports import SPELLINGS, drop_unread_imports
 from bnfold.converting.ir_version import FUNCTIONS_SINCE, Wanted
-from bnfold.errors import MalformedModel, Unsupported, UpgradeBlocked
+from bnfold.errors import ConversionBlocked, MalformedModel, Unsupported
 from bnfold.ir.messages import FunctionKey, function_key, nested_nodes
 from bnfold.ir.schemas import version_at
 from bnfold.semantics import Repair
@@ -24,7 +24,7 @@ def inline_dependent(model: ir.Model, target: int, convert: Convert, ir_version:
     """Put the body of each such function in the place of its calls. Nodes of the model are other objects afterwards.
 
     Raises:
-        UpgradeBlocked: A function has no form in the opset of the model, or onnx cannot inline it.
+        ConversionBlocked: A function has no form in the opset of the model, or onnx cannot inline it.
     """
     text = "inlined: the nodes of this function take attributes from each call, and bnfold has to read their values"
     if model.opset("") > target:
@@ -42,7 +42,7 @@ def inline(model: ir.Model, keys: set[FunctionKey], convert: Convert, text: str)
     """Put the bodies of functions in the place of their calls, and say why; imports of theirs become the model's.
 
     Raises:
-        UpgradeBlocked: A function has no form in the opset of the model, or onnx cannot inline it.
+        ConversionBlocked: A function has no form in the opset of the model, or onnx cannot inline it.
     """
     if not keys:
         return []
@@ -60,9 +60,9 @@ def inline(model: ir.Model, keys: set[FunctionKey], convert: Convert, text: str)
     return [Repair("inlined-function", key[1], text) for key in sorted(keys)] + drop_unread_imports(model)
 
 
-def _refused(name: str, why: str) -> UpgradeBlocked:
+def _refused(name: str, why: str) -> ConversionBlocked:
     text = f"function {name!r} {why}"
-    return UpgradeBlocked(text, [text])
+    return ConversionBlocked(text, [text])
 
 
 def named(model: ir.Model, paths: Container[str]) -> set[FunctionKey]:
@@ -122,7 +122,7 @@ def _replace_calls(model: ir.Model, keys: set[FunctionKey]) -> None:
 
 
 def _take_imports(model: ir.Model, functions: Sequence[onnx.FunctionProto]) -> None:
-    """Import what functions import. Raises UpgradeBlocked where the model imports another version."""
+    """Import what functions import. Raises ConversionBlocked where the model imports another version."""
     known = {entry.domain: entry.version for entry in model.proto.opset_import}
     for function in functions:
         for entry in function.opset_import:
@@ -207,7 +207,7 @@ def _leave_out(graph: onnx.GraphProto, name: str) -> None:
 def _converted(
     model: ir.Model, function: onnx.FunctionProto, alone: onnx.ModelProto, convert: Convert
 ) -> onnx.FunctionProto:
-    """Return the function of one call at the opset of the model. Raises UpgradeBlocked where it has no form there."""
+    """Return the function of one call at the opset of the model. Raises ConversionBlocked if it has none there."""
     body = model.with_proto(alone)
     try:
         convert(body, model.opset(""))

@@ -27,9 +27,11 @@ def check_known(model: ir.Model, goal: int) -> None:
     """
     for graph in (model.graph, *model.functions):
         if graph.opset("") > newest_opset():
-            raise Unsupported(f"opset {graph.opset('')} is newer than the installed onnx {onnx.__version__} knows")
+            known = f"than the installed onnx {onnx.__version__} knows: pip install --upgrade onnx"
+            raise Unsupported(f"opset {graph.opset('')} is newer {known}")
     if model.proto.training_info and model.opset("") != goal:
-        raise Unsupported("the model holds training graphs (training_info), which share its opset: not supported")
+        what = "the model holds training graphs (training_info), which share its opset: not supported"
+        raise Unsupported(f"{what}; export it without them")
 
 
 def check_complete(model: ir.Model) -> None:

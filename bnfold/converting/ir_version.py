@@ -62,13 +62,21 @@ def require_ir_version(model: ir.Model, wanted: int) -> list[str]:
     """
     needed, what = max(_needs(model))
     if needed > wanted:
-        raise Unsupported(f"the model cannot be of IR version {wanted}: {what} came with IR version {needed}")
+        why = f"{what} came with IR version {needed}; --ir-version {needed} is possible"
+        raise Unsupported(f"the model cannot be of IR version {wanted}: {why}")
     model.proto.ir_version = wanted
     notes = ["the assignment of nodes to devices is gone"] if wanted < DEVICES_SINCE and _drop_devices(model) else []
     if wanted < (own := ir_version_of(model.opset(""))):
         text = f"opset {model.opset('')} came with IR version {own}"
         notes.append(f"{text}: a runtime that stops at IR version {wanted} may lack its operators")
     return notes
+
+
+def explain_ir_version(model: ir.Model) -> list[str]:
+    """Return a note if the model uses something that came with a later IR version than its opset."""
+    needed, what = max(_needs(model))
+    usual = max(LOWEST, ir_version_of(model.opset("")))
+    return [f"IR version {needed}, and not {usual}: {what} came with it"] if needed > usual else []
 
 
 def keep_ir_version(model: ir.Model, before: int) -> None:

@@ -21,7 +21,7 @@ def convert_domain(walk: GraphConverter, model: ir.Model, wanted: int | None) ->
     None means the version that came with the target, if the opset goes down and every node has a form there. Nodes
     that have no form in a version that is wanted are blockers of the walk.
     """
-    imports = [entry for entry in _imports(model) if entry.domain == MACHINE_LEARNING]
+    imports = [entry for entry in imports_of(model) if entry.domain == MACHINE_LEARNING]
     own = max((entry.version for entry in imports), default=0)
     target = wanted or (min(own, version_with(walk.context.target)) if walk.context.given is not None else own)
     if target == own or not own or walk.blockers:
@@ -40,7 +40,7 @@ def convert_domain(walk: GraphConverter, model: ir.Model, wanted: int | None) ->
         return f"{MACHINE_LEARNING} stays at version {own}: {blockers[0]}"
     walk.blockers += blockers
     for conversion, edit in edits if not blockers else ():
-        _apply(walk, conversion, edit)
+        apply_edit(walk, conversion, edit)
     for entry in imports:
         entry.version = target
     return ""
@@ -51,7 +51,8 @@ def version_with(opset: int) -> int:
     return max(int(row[3]) for row in onnx.helper.VERSION_TABLE if row[2] <= max(opset, 1))
 
 
-def _imports(model: ir.Model) -> list[onnx.OperatorSetIdProto]:
+def imports_of(model: ir.Model) -> list[onnx.OperatorSetIdProto]:
+    """Return the imports of the model and of its functions."""
     return [*model.proto.opset_import, *(entry for each in model.proto.functions for entry in each.opset_import)]
 
 
@@ -86,10 +87,11 @@ def _has_form(node: ir.Node, schema: defs.OpSchema) -> bool:
     return not schema.deprecated and node.attrs.keys() <= schema.attributes.keys()
 
 
-def _apply(walk: GraphConverter, conversion: NodeConversion, edit: Callable[[], None] | None) -> None:
+def apply_edit(walk: GraphConverter, conversion: NodeConversion, edit: Callable[[], None] | None) -> None:
     """Apply an edit, and count the node as one that was understood."""
-    node, op_type = conversion.node, conversion.node.op_type
-    walk.passed.pop(f"{MACHINE_LEARNING}::{op_type}", None)
+    node = conversion.node
+    op_type = node.op_type if node.domain == MACHINE_LEARNING else f"{node.domain}::{node.op_type}"
+    walk.passed.pop(f"{node.domain}::{node.op_type}", None)
     walk.met[op_type] += 1
     if edit is None:
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -17,8 +17,9 @@ from bnfold.converting.context import ConversionContext
 from bnfold.converting.given import GivenModel
 from bnfold.converting.ir_version import FUNCTIONS_SINCE, SPARSE_SINCE, Wanted, ir_version_of, write_ir_version
 from bnfold.converting.machine_learning import convert_domain
+from bnfold.converting.registered import convert_domains
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange, OperatorChange
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 from bnfold.ir import sparse
 from bnfold.ir.ordering import sort_nodes
 from bnfold.ir.value import shape_of
@@ -71,6 +72,7 @@ def upgrade(
     policy: Policy,
     ir_version: Wanted = "auto",
     ml_opset: int | None = None,
+    domain_opsets: Mapping[str, int] | None = None,
     *,
     fail_fast: bool = False,
 ) -> Converted:
@@ -109,8 +111,9 @@ def upgrade(
         if graph is model.graph or _uses_default_domain(graph):
             walk.graph(graph)
     note = convert_domain(walk, model, ml_opset)
+    convert_domains(walk, model, domain_opsets or {})
     if walk.blockers:
-        raise UpgradeBlocked(_message(walk.blockers, before, goal), [*map(str, walk.blockers)], walk.places)
+        raise ConversionBlocked(_message(walk.blockers, before, goal), [*map(str, walk.blockers)], walk.places)
     walk.context.drop_replaced()
     if [graph for graph in (model.graph, *model.functions) if sort_nodes(graph)]:
         repairs = [*repairs, Repair("unsorted", "", "nodes stood before what they read: they are in order now")]
@@ -187,4 +190,5 @@ def _message(blockers: Sequence[Blocker], before: int, target: int) -> str:
         also = f" (and {others} other reason{'s' * (others > 1)})" if others else ""
         nodes = ", ".join(blocker.node for blocker in found[:_NAMED])
         parts.append(f"{count} ({nodes}{more}): {found[0].why}{also}")
-    return f"cannot convert opset {before} to {target}: {'; '.join(parts)}"
+    what = f" opset {before} to {target}" if before != target else ""
+    return f"cannot convert{what}: {'; '.join(parts)}"

@@ -18,7 +18,7 @@ from bnfold.converting import exporter_quirks, table
 from bnfold.converting.adapters import batchnorm, broadcast, normalization, prestandard, scan
 from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType
 from bnfold.converting.node_conversion import NodeConversion
-from bnfold.errors import Unsupported, UpgradeBlocked
+from bnfold.errors import ConversionBlocked, Unsupported
 from bnfold.ir.forms import fits, form_of
 from bnfold.ir.ordering import producers_first
 from bnfold.ir.schemas import attribute_type, schema_of, version_at
@@ -258,7 +258,7 @@ class GraphConverter:
         self.blockers.append(Blocker(op_type, version, f"{label!r}{within}", why, needs))
         self.places.append(place)
         if self.fail_fast:
-            raise UpgradeBlocked(str(self.blockers[0]), [str(self.blockers[0])], self.places)
+            raise ConversionBlocked(str(self.blockers[0]), [str(self.blockers[0])], self.places)
 
     def _pass(self, node: ir.Node) -> None:
         if (node.domain, node.op_type) in self.functions:

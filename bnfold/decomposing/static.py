@@ -17,6 +17,7 @@ from bnfold.decomposing.spec import Spec
 from bnfold.folding.chains import statistics
 from bnfold.ir.elements import finfo
 from bnfold.ir.tensor import Float64, round_once
+from bnfold.ir.value import shape_of
 from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import Policy
 from bnfold.semantics import batchnorm as batchnorm_semantics
@@ -114,7 +115,7 @@ def _convolves(spec: Spec, compute: int, channels: int) -> bool:
     layout = spec.layout
     if layout.rank is None or layout.rank < 3 or layout.activations is not None or channels == 0:
         return False
-    if any(0 in (value.shape or ())[2:] for value in spec.node.graph.model.graph.inputs):
+    if any(0 in (shape_of(value.type) or ())[2:] for value in spec.node.graph.model.graph.inputs):
         return False
     return compute in (TP.FLOAT, TP.FLOAT16) or (compute == TP.BFLOAT16 and spec.node.graph.opset("") >= 22)
 

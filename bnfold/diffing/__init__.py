@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from bnfold.diffing.document import diff
+from bnfold.diffing.document import diff, facts
 
-__all__ = ["diff"]
+__all__ = ["diff", "facts"]

@@ -12,12 +12,14 @@ from bnfold.diffing.changes import GraphComparison, GraphDifference, MatchedChan
 from bnfold.diffing.constants import described
 from bnfold.diffing.identity import Identities
 from bnfold.diffing.matching import Matching
+from bnfold.diffing.result import Differences
 from bnfold.diffing.values import QUICK_NODES, QUICK_SECONDS, compare_values
 from bnfold.ir.elements import type_name
 from bnfold.ir.value import Dim, shape_of
 from bnfold.pipeline.explain.neighbourhood import Neighbourhood, add_context, feeding, reading, to_json
 from bnfold.report.totals import count
 from bnfold.settings import VerifyOptions
+from bnfold.verification.engine import paired
 
 MAX_DRAWN = 1500
 """Differences with a drawing; more no page shows."""
@@ -80,6 +82,8 @@ def diff(
     Raises:
         BadInput: A constant that cannot be read.
     """
+    given = after
+    after, _ = paired(before, given, any_float=True)
     common = _common(before.graph.inputs, after.graph.inputs) | _common(before.graph.outputs, after.graph.outputs)
     with analysis.evaluated_once(before), analysis.evaluated_once(after):
         known = Identities()
@@ -92,12 +96,16 @@ def diff(
                 match.add(function, functions[function.path], set())
         match.add(before.graph, after.graph, common)
         document = _compared(before, after, GraphComparison(known, match), match, drawn=drawn)
+    if after is not given:
+        document["after"] = facts(given)
+        document["interface"] = [*_renamed(given, after), *document["interface"]]
+        document["equal"] = False
     few = max(document["before"]["nodes"], document["after"]["nodes"]) <= QUICK_NODES
     if values or (values is None and few):
         checks = checks or VerifyOptions()
         seconds = checks.verify_seconds if values else QUICK_SECONDS
         document["values"] = settings.to_json(compare_values(before, after, match, checks, seconds=seconds))
-    return document
+    return Differences(document)
 
 
 def _common(old: Sequence[ir.Value], new: Sequence[ir.Value]) -> set[str]:
@@ -131,6 +139,15 @@ def _compared(
         "differences": differences,
         "values": None,
     }
+
+
+def _renamed(given: ir.Model, after: ir.Model) -> Iterator[dict[str, str]]:
+    """Yield the inputs and outputs that only have another name; ``after`` has the first model's names for them."""
+    for what in ("input", "output"):
+        pairs = zip(getattr(after.graph, f"{what}s"), getattr(given.graph, f"{what}s"), strict=True)
+        for old, new in pairs:
+            if old.name != new.name:
+                yield _row(f"name of {what} {old.name}", (old.name, new.name))
 
 
 def _unlike(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Texts]]:

@@ -143,7 +143,11 @@ def _given(model: ir.Model, match: Matching, feeds: dict[str, Array]) -> dict[st
         or len(given) < len(feeds)
         or not all(model.graph.values[name].takes(np.shape(array)) for name, array in given.items())
     ):
-        raise BnfoldError("the models have other inputs")
+        lone = {"A": feeds.keys() - names.keys(), "B": missing}
+        told = [f"only {side} takes {', '.join(sorted(each))}" for side, each in lone.items() if each]
+        sizes = [name for name, array in given.items() if not model.graph.values[name].takes(np.shape(array))]
+        told += [f"B takes other sizes of {', '.join(sizes)}"] if sizes else []
+        raise BnfoldError("; ".join(["the models have other inputs", *told]))
     return given
 
 

@@ -23,7 +23,7 @@ from bnfold.folding.context import sign
 from bnfold.folding.facts import guarded
 from bnfold.folding.size_budget import Limits, SizeBudget
 from bnfold.folding.step import SetConstant
-from bnfold.ir.tensor import TP, Exact, Float64, Scaled
+from bnfold.ir.tensor import TP, Float64, Scaled
 from bnfold.report.events import Report
 from bnfold.report.other_events import EqualizeEvent
 from bnfold.report.reasons import Declined, Reason, require_enabled
@@ -75,7 +75,7 @@ def equalize(model: ir.Model, report: Report, limits: Limits, budget: SizeBudget
             name = value.name
             value.graph.rename(value, model.fresh_name(f"{name}_equalized"))
             report.renamed[name] = value.name
-            report.scaled[value.graph.path, value.name] = (name, Exact(kind, affine.s))
+            report.scaled[value.graph.path, value.name] = ir.ScaledValue(name, kind, affine.s)
     report.notes.extend(map(str, report.equalized))
 
 

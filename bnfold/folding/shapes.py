@@ -26,15 +26,10 @@ def dims(value: ir.Value) -> tuple[Dim, ...]:
 
 
 def known_dims(value: ir.Value) -> tuple[Dim, ...] | None:
-    """Do as `dims`; None where not even the rank is known.
-
-    A size of 0 that a file declares is an unknown one to some.
-    """
+    """Do as `dims`; None where not even the rank is known."""
     if value.shape is None or None in value.shape:
         learn_types(value.graph.model)
-    found = queries.alike(value).shape
-    is_open = found is not None and 0 in found and analysis.constant(value) is None
-    return tuple(dim or None for dim in found) if found is not None and is_open else found
+    return queries.alike(value).shape
 
 
 def learn_types(model: ir.Model) -> None:

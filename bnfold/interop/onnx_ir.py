@@ -15,10 +15,10 @@ import onnx_ir
 from onnx_ir.passes.common import NameFixPass
 
 from bnfold import ir
-from bnfold.errors import BadInput
+from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.messages import tensor_messages
 from bnfold.ir.storage.payloads import THRESHOLD, Payloads
-from bnfold.ir.tensor import Array, Tensor
+from bnfold.ir.tensor import Array, InMemory, Tensor
 
 __all__ = ["from_onnx_ir", "to_onnx_ir"]
 
@@ -31,6 +31,10 @@ class _OnnxIrTensor(Tensor):
     def __init__(self, tensor: onnx_ir.TensorProtocol) -> None:
         super().__init__(tensor.dtype.value, tensor.shape.numpy())
         self.tensor = tensor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the values: a tensor of onnx_ir may hold an open file or a function."""
+        return InMemory, (self.dtype, self.numpy())
 
     def numpy(self) -> Array:
         array: Array = self.tensor.numpy()
@@ -74,17 +78,33 @@ def _written(model: onnx_ir.Model) -> onnx.ModelProto:
     try:
         proto: onnx.ModelProto = onnx_ir.to_proto(model)
     except onnx_ir.serde.SerdeError as error:
-        root: BaseException = error
-        while root.__cause__ is not None:
-            root = root.__cause__
-        reason = (str(root) or type(root).__name__).splitlines()[0]
-        raise BadInput(f"the onnx_ir model cannot be written as ONNX (has it all its weights?): {reason}") from error
+        what = "the onnx_ir model cannot be written as ONNX (has it all its weights?)"
+        raise BadInput(f"{what}: {_root_of(error)}") from error
     return proto
 
 
+def _root_of(error: BaseException) -> str:
+    """Return the first line of what an error of onnx_ir comes from."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
 def to_onnx_ir(model: ir.Model) -> onnx_ir.Model:
-    """Convert a model to onnx_ir, with the payloads in place of the tokens of its skeleton."""
-    result = onnx_ir.from_proto(model.proto)
+    """Convert a model to onnx_ir, with the payloads in place of the tokens of its skeleton.
+
+    Raises Unsupported for what onnx_ir cannot hold.
+    """
+    model.sync()
+    for graph in model.graphs():
+        for entry in getattr(graph.proto, "sparse_initializer", ()):
+            raise Unsupported(f"the initializer {entry.values.name!r} is sparse, and onnx_ir has no sparse tensors")
+    if model.proto.training_info:
+        raise Unsupported("the model holds graphs for training (training_info), and onnx_ir has none")
+    try:
+        result = onnx_ir.from_proto(model.proto)
+    except onnx_ir.serde.SerdeError as error:
+        raise Unsupported(f"onnx_ir cannot hold the model: {_root_of(error)}") from error
     _exchange(result, lambda tensor, name: _as_onnx_ir(payload, name) if (payload := _payload(model, tensor)) else None)
     return result
 

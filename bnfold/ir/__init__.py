@@ -1,6 +1,6 @@
 """The weight-free model: load, index, edit, save. Weights stay on disk until the moment they are written."""
 
-from bnfold.ir.cut import Cut
+from bnfold.ir.cut import Cut, ScaledValue, SelectedValue
 from bnfold.ir.graph import Graph
 from bnfold.ir.index import index_subgraphs, update_paths
 from bnfold.ir.model import Model
@@ -21,6 +21,8 @@ __all__ = [
     "Model",
     "Node",
     "Scaled",
+    "ScaledValue",
+    "SelectedValue",
     "Staged",
     "Stored",
     "Tensor",

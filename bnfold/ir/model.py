@@ -7,6 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import onnx
 
@@ -54,6 +55,12 @@ class Model:
 
     graph: Graph
     functions: list[Graph]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the skeleton and the tensors that it stands for. What lies in files stays there."""
+        self.sync()
+        skeleton = self.proto.SerializeToString()
+        return _unpickled, (skeleton, self.payloads.used_in(skeleton), self.origin, self.freeze_overridable)
 
     def reindex(self) -> None:
         """Build the index anew from the skeleton, after something else has edited it."""
@@ -278,6 +285,12 @@ class Model:
             return self.with_proto(proto, freeze_overridable=freezes)
 
         return made
+
+
+def _unpickled(skeleton: bytes, payloads: Payloads, origin: ModelOrigin, freezes: bool) -> Model:
+    model = Model(onnx.ModelProto.FromString(skeleton), payloads, origin)
+    model.freeze_overridable = freezes
+    return model
 
 
 def _trained(proto: onnx.ModelProto) -> frozenset[str]:

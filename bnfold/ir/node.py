@@ -61,7 +61,7 @@ class Node:
         return self.op_type in op_types and not self.domain
 
     def has_trait(self, trait: frozenset[str]) -> bool:
-        """Whether this is an operator of the default domain among those of `bnfold.analysis.traits`."""
+        """Whether this is an operator of the default domain among those of a set."""
         return self.op_type in trait and not self.domain
 
     @property

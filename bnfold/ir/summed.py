@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bnfold.ir.tensor import CHUNK, Array, Computed, Float64, Scaled, Tensor, round_once, sources_of
+from bnfold.ir.tensor import CHUNK, Array, Computed, Exact, Float64, Scaled, Tensor, round_once, sources_of
 
 Place = tuple[int, ...]
 """An index along each spatial axis."""
@@ -104,6 +104,11 @@ class Product(Computed):
     ) -> None:
         super().__init__(operands[0].dtype, dims)
         self.operands, self.multiply, self.origin = operands, multiply, None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the values: the function may be a local one. Raises RangeViolation."""
+        self.numpy()
+        return Exact, (self.dtype, self.widened())
 
     @property
     def sources(self) -> tuple[Tensor, ...]:

@@ -7,6 +7,13 @@ from copy import deepcopy
 
 import onnx
 
+_INFERRED = ("?", "unk__")
+
+
+def is_inferred(dim: object) -> bool:
+    """Whether a dim is a name that no file gave: inference invents another one each time that it runs."""
+    return isinstance(dim, str) and dim.startswith(_INFERRED)
+
 
 def filled(known: onnx.TypeProto | None, other: onnx.TypeProto, *, names: bool = True) -> onnx.TypeProto:
     """Return the known type, with the dims that it leaves open taken from ``other``; the very same if it gains nothing.
@@ -36,7 +43,7 @@ def _says_more(there: onnx.TensorShapeProto.Dimension, here: onnx.TensorShapePro
     if here.HasField("dim_value"):
         return False
     if there.HasField("dim_value"):
-        return names or not here.dim_param or here.dim_param.startswith("unk__")
+        return names or not here.dim_param or is_inferred(here.dim_param)
     return names and bool(there.dim_param) and not here.dim_param
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Dim = int | str | None
 """A static size, the name of a symbolic one, or nothing known."""
 Dims = tuple[Dim, ...]
+Known = Sequence[Dim]
+"""A shape as far as it is known."""
 
 Use = tuple["Node", int]
 _FAR = 256
@@ -131,7 +133,7 @@ class Value:
 
     @property
     def tensor(self) -> Tensor | None:
-        """The stored tensor of an initializer; see `analysis.constant` for what may be relied upon."""
+        """The stored tensor of an initializer; callers may replace one that is an input as well."""
         if self._tensor is None and self.tensor_proto is not None:
             self._tensor = self.graph.model.tensor(self.tensor_proto)
         return self._tensor
@@ -189,13 +191,17 @@ class Value:
 
     @property
     def shape(self) -> tuple[Dim, ...] | None:
-        """The dims as far as they are known; None for an unknown rank."""
+        """The dims as far as they are known; None for an unknown rank.
+
+        A declared size of 0 is an unknown one: some exporters write it for a dynamic size.
+        """
         if self.tensor_proto is not None:
             tensor = self.tensor
             return tensor.dims if tensor and len(tensor.dims) <= MAX_RANK else None
         kind = self.graph.types.get(self.name)
         if kind is not self._described:  # an annotation is replaced, never edited; reading it takes longer than a fold
-            self._described, self._dims = kind, shape_of(kind)
+            dims = shape_of(kind)
+            self._described, self._dims = kind, None if dims is None else tuple(dim or None for dim in dims)
         return self._dims
 
     @property

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import onnx
 
 from bnfold.pipeline import formats, job
-from bnfold.pipeline.outcome import Outcome
-from bnfold.settings import Options, OutputOptions, VerifyOptions
+from bnfold.pipeline.formats import Progress
+from bnfold.pipeline.outcome import ProcessedModel
+from bnfold.settings import Options, OutputOptions, VerifyOptions, with_one_name
 
 T = TypeVar("T", Options, VerifyOptions)
 
@@ -22,14 +23,17 @@ def open_source(source: Any, name: str = "source") -> formats.Source:
     """Return the model as the pipeline takes it. Raises TypeError for what is none."""
     if isinstance(source, str | os.PathLike):
         return Path(source)
-    onnx_ir = sys.modules.get("onnx_ir")
-    if onnx_ir is not None and isinstance(source, onnx_ir.Model):
-        from bnfold.interop.onnx_ir import from_onnx_ir
-
-        return from_onnx_ir(source)
     if isinstance(source, bytes | onnx.ModelProto):
         return source
-    raise TypeError(f"{name}: a path, bytes, onnx.ModelProto or onnx_ir.Model is wanted, not {type(source).__name__}")
+    onnx_ir = sys.modules.get("onnx_ir")  # a caller that has such a model has imported it
+    if onnx_ir is not None:
+        model = source if isinstance(source, onnx_ir.Model) else getattr(source, "model", None)
+        if isinstance(model, onnx_ir.Model):
+            from bnfold.interop.onnx_ir import from_onnx_ir
+
+            return from_onnx_ir(model)
+    wanted = "a path, bytes, onnx.ModelProto, onnx_ir.Model or torch.onnx.ONNXProgram is wanted"
+    raise TypeError(f"{name}: {wanted}, not {type(source).__name__}")
 
 
 def settings_of(kind: type[T], value: object, name: str) -> T:
@@ -44,14 +48,20 @@ def settings_of(kind: type[T], value: object, name: str) -> T:
 
 
 def options_of(fields: Mapping[str, Any], options: Options | None = None) -> Options:
-    """Return the options with other fields. Raises TypeError for a name that is none."""
+    """Return the options with other fields, which count more.
+
+    Raises:
+        TypeError: A name is none of a field.
+        BadSetting: ``opset`` and ``target_opset`` are given, and differ.
+    """
+    fields = with_one_name(fields)
     known = {field.name for field in dataclasses.fields(Options)}
     for name in fields.keys() - known:
         if name in {field.name for field in dataclasses.fields(VerifyOptions)}:
             raise TypeError(f"{name} belongs to verification: verify=bnfold.VerifyOptions({name}=...)")
         from difflib import get_close_matches  # which takes as long to import as click
 
-        near = ["target_opset"] if name == "opset" else get_close_matches(name, known, 1)
+        near = get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]}?" if near else "bnfold.Options has those that there are"
         raise TypeError(f"there is no option {name}; {hint}")
     return dataclasses.replace(settings_of(Options, options, "options"), **fields)
@@ -63,8 +73,12 @@ def output_options(output: str | os.PathLike[str] | None) -> OutputOptions | Non
 
 
 def process_source(
-    source: Any, output: str | os.PathLike[str] | None, options: Options, verify: VerifyOptions | None
-) -> Outcome:
+    source: Any,
+    output: str | os.PathLike[str] | None,
+    options: Options,
+    verify: VerifyOptions | None,
+    progress: Progress | None = None,
+) -> ProcessedModel:
     """Do as `bnfold.pipeline.job.process`, with what a public function was given."""
     checks = settings_of(VerifyOptions, verify, "verify")
-    return job.process(open_source(source), output_options(output), options, checks)
+    return job.process(open_source(source), output_options(output), options, checks, progress)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bnfold import ir, log
-from bnfold.errors import BadSetting, BnfoldError, Unsupported
+from bnfold.errors import BadSetting, BnfoldError, Unsupported, brief
 from bnfold.ir.tensor import RangeViolation
 from bnfold.pipeline import external_tools, formats, passes
 from bnfold.pipeline.context import key_of
@@ -47,6 +47,10 @@ class StepRow:
     seconds: float = 0.0
     totals: Totals | None = None
     verdict: Verdict | None = None
+
+    def __str__(self) -> str:
+        why = self.reason or (self.verdict.reason if self.verdict is not None else "")
+        return brief(f"{self.name}: {self.status} in {self.seconds:.2f} s{f': {why}' if why else ''}")
 
     def to_json(self) -> dict[str, Any]:
         """Return the row of the report's ``steps``."""

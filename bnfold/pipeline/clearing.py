@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from bnfold import converting, ir
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 from bnfold.pipeline.context import Key, PassContext
 
 if TYPE_CHECKING:
@@ -25,9 +25,14 @@ def convert(run: PassContext, target: int | None) -> Converted:
         restore = run.model.restorable()
         try:
             return converting.convert(
-                run.model, target, policy=options.policy, ir_version=options.ir_version, ml_opset=options.ml_opset
+                run.model,
+                target,
+                policy=options.policy,
+                ir_version=options.ir_version,
+                ml_opset=options.ml_opset,
+                domain_opsets=options.domain_opsets,
             )
-        except UpgradeBlocked as blocked:
+        except ConversionBlocked as blocked:
             restore()
             if not _clear(run, blocked.places):
                 raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from bnfold import ir, log
@@ -12,6 +13,7 @@ from bnfold.errors import Unsupported
 from bnfold.pipeline.formats import Progress
 from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
+from bnfold.report.other_events import counted
 from bnfold.semantics import Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 from bnfold.settings import Options, Policy
@@ -147,11 +149,14 @@ def _event(node: ir.Node, policy: Policy) -> BatchNormEvent:
 
 def log_decisions(report: Report) -> None:
     """Log a line a decision."""
-    if report.opset_before != report.opset_after:
-        log.info(__name__, "opset %d -> %d", report.opset_before, report.opset_after)
-    for event in report.batchnorms:
-        log.info(__name__, "%s", event)
-    for repair in report.repairs:
-        log.info(__name__, "%s: %s", repair.node or repair.kind, repair.text)
-    for note in report.notes:
-        log.info(__name__, "%s", note)
+    rows = (", ".join(f"{name} {value}" for name, value in row.items() if value) for row in report.conversion)
+    lines: Iterator[object] = chain(
+        map("converted: {}".format, rows),
+        report.batchnorms,
+        (f"{row.rewrite.name}: {row.rewrite.title}, {row.count} times" for row in counted(report.folding)),
+        report.simplified,
+        (f"{repair.node or repair.kind}: {repair.text}" for repair in report.repairs),
+        report.notes,
+    )
+    for line in lines:
+        log.debug(__name__, "%s", line)

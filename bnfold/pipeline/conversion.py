@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bnfold import converting
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 from bnfold.pipeline import clearing, lowest
 from bnfold.pipeline.context import PassContext
 from bnfold.semantics import batchnorm as batchnorm_semantics
@@ -21,9 +21,11 @@ def convert(run: PassContext) -> None:
     target = _target(run)
     try:
         done = run.converted = clearing.convert(run, target)
-    except UpgradeBlocked as blocked:
+    except ConversionBlocked as blocked:
+        if target == run.model.opset(""):  # it is another domain that has to be converted
+            raise
         step = lowest.next_step(run, target if target is not None else converting.DEFAULT_TARGET)
-        raise UpgradeBlocked(f"{blocked}; {step}", blocked.blockers, blocked.places) from blocked
+        raise ConversionBlocked(f"{blocked}; {step}", blocked.blockers, blocked.places) from blocked
     run.report.conversion = [row._asdict() for row in done.operators]
     run.report.repairs.extend(done.repairs)
     run.report.notes.extend([done.note] if done.note else [])

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO
 
 from bnfold import ir
-from bnfold.analysis.checking import checker_error
 from bnfold.errors import BadCommand, BnfoldError
+from bnfold.ir.checking import checker_error
 from bnfold.pipeline import simplifiers
 
 TAKE_DATA_FILES = frozenset({"onnxscript", "onnxruntime"})

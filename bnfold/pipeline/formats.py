@@ -71,8 +71,8 @@ class Format(Protocol[M]):
     ) -> AbstractContextManager[StagedFile]:
         """Write the model beside its place. Raises OutputError, RangeViolation, BadInput."""
 
-    def encode(self, model: M) -> bytes:
-        """Return the model as bytes. Raises OutputError beyond 2 GB, Unsupported where files alone can hold it."""
+    def as_onnx(self, model: M) -> ir.Model:
+        """Return the model as an ONNX model. Raises Unsupported for what is none."""
 
     def verify(
         self,
@@ -102,8 +102,10 @@ class Onnx:
     """ONNX models: files, bytes and messages."""
 
     is_two_files = False
-    encode = staticmethod(ir.encode)
     data_files = staticmethod(ir.Model.external_files)
+
+    def as_onnx(self, model: ir.Model) -> ir.Model:
+        return model
 
     def check(self, options: Options, _delivery: OutputOptions | None, unwanted: frozenset[str]) -> None:
         """Raise BadSetting for an operator that only OpenVINO has."""

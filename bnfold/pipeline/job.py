@@ -19,8 +19,8 @@ from bnfold.ir.tensor import RangeViolation
 from bnfold.pipeline import formats, passes, path_conflicts
 from bnfold.pipeline.context import Key
 from bnfold.pipeline.formats import Progress, Source, StagedFile
-from bnfold.pipeline.outcome import Outcome, count_products
-from bnfold.report.rewrites import wrong_rewrites
+from bnfold.pipeline.outcome import Outcome, ProcessedModel, count_products
+from bnfold.report.rewrites import CHANNELS, wrong_rewrites
 from bnfold.settings import Options, OutputOptions, VerifyOptions
 
 MAX_REPLANS = 8
@@ -34,8 +34,8 @@ def process(
     progress: Progress | None = None,
     *,
     reports: Sequence[Path] = (),
-    second_opinion: Callable[[Outcome], None] | None = None,
-) -> Outcome:
+    second_opinion: Callable[[ProcessedModel], None] | None = None,
+) -> ProcessedModel:
     """Rewrite the model at ``source``, verify it, and write it (``delivery`` None: leave it in memory).
 
     ``reports`` are the files that the caller is going to write: none that the model is read from or written to.
@@ -64,7 +64,7 @@ def process(
 
     def attempt(
         withheld: frozenset[Key], options: Options, delivery: OutputOptions | None, trial: VerifyOptions | None = None
-    ) -> Outcome:
+    ) -> ProcessedModel:
         seconds: dict[str, float] = {}
         with _timed(seconds, "load"):
             model = kind.load(source)
@@ -77,7 +77,7 @@ def process(
         done.size_before = size
         # Files that show what a wrong simplification did stay when the result without it is verified.
         asked = checks if options.disable == given.disable else replace(checks, save=None)
-        outcome = Outcome(model, done, options, trial or asked, source, seconds=seconds)
+        outcome = ProcessedModel(done, options, trial or asked, model=model, source=source, seconds=seconds)
         if trial is not None:
             check_range(model)
             return replace(outcome, verdict=kind.verify(source, model, trial, None, options, done))
@@ -89,17 +89,17 @@ def process(
     except VerificationFailed as failure:
         outcome = _without_wrong(partial(_without_overflow, attempt), failure.outcome, options, delivery)
         if outcome is None:
-            if isinstance(failure.outcome, Outcome):
+            if isinstance(failure.outcome, ProcessedModel):
                 again = partial(attempt, frozenset(), delivery=None)
                 failure.outcome = _advised(failure.outcome, None, again, tell)
             raise
         return outcome
 
 
-Attempt = Callable[[frozenset[Key], Options, OutputOptions | None], Outcome]
+Attempt = Callable[[frozenset[Key], Options, OutputOptions | None], ProcessedModel]
 
 
-def _without_overflow(attempt: Attempt, options: Options, delivery: OutputOptions | None) -> Outcome:
+def _without_overflow(attempt: Attempt, options: Options, delivery: OutputOptions | None) -> ProcessedModel:
     """Return the outcome without those folds whose weights overflow; only computing them shows which do."""
     folds: frozenset[Key] = frozenset()
     for _ in range(MAX_REPLANS):
@@ -113,16 +113,18 @@ def _without_overflow(attempt: Attempt, options: Options, delivery: OutputOption
 
 
 def _without_wrong(
-    attempt: Callable[[Options, OutputOptions | None], Outcome],
-    failed: object,
+    attempt: Callable[[Options, OutputOptions | None], ProcessedModel],
+    failed: Outcome | None,
     options: Options,
     delivery: OutputOptions | None,
-) -> Outcome | None:
+) -> ProcessedModel | None:
     """Return the outcome without the one simplification that is wrong, or without any; None if that is no better."""
-    events = failed.report.simplified if isinstance(failed, Outcome) else []
-    made = {event.rewrite.name: event.rewrite for event in events}
+    report = failed.report if isinstance(failed, ProcessedModel) else None
+    made = {event.rewrite.name: event.rewrite for event in report.simplified} if report is not None else {}
+    if report is not None and report.channels:
+        made[CHANNELS.name] = CHANNELS
 
-    def without(names: Iterable[str], delivery: OutputOptions | None) -> Outcome:
+    def without(names: Iterable[str], delivery: OutputOptions | None) -> ProcessedModel:
         return attempt(replace(options, disable=options.disable.union(names)), delivery)
 
     try:
@@ -146,7 +148,7 @@ def _size(source: Source, model: ir.Model) -> int | None:
     return sum(file.stat().st_size for file in dict.fromkeys([source, *model.external_files()]))
 
 
-def quantization(outcome: Outcome) -> list[dict[str, Any]]:
+def quantization(outcome: ProcessedModel) -> list[dict[str, Any]]:
     """Return what int8 would make of each layer's weight, before folding, folded, and equalized as well."""
     from bnfold.pipeline.explain import quantization as explained
 
@@ -157,11 +159,13 @@ def quantization(outcome: Outcome) -> list[dict[str, Any]]:
     return explained.describe(models)
 
 
-Again = Callable[..., Outcome]
+Again = Callable[..., ProcessedModel]
 """Does the same with other options, in memory, and verifies it as its ``trial`` says. Raises as `process`."""
 
 
-def _advised(outcome: Outcome, result: ir.Model | Path | None, again: Again, progress: Progress) -> Outcome:
+def _advised(
+    outcome: ProcessedModel, result: ir.Model | Path | None, again: Again, progress: Progress
+) -> ProcessedModel:
     """Return the outcome with the next step in its verdict; ``result`` is what was verified, None if it is gone."""
     verdict = outcome.verdict
     if verdict is None or verdict.verified:
@@ -193,15 +197,16 @@ def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
     started = time.perf_counter()
     yield
     seconds[phase] = time.perf_counter() - started
+    log.info(__name__, "%s: %.3f s", phase, seconds[phase])
 
 
 def _deliver(
-    outcome: Outcome,
+    outcome: ProcessedModel,
     delivery: OutputOptions | None,
     progress: Progress,
-    second_opinion: Callable[[Outcome], None],
+    second_opinion: Callable[[ProcessedModel], None],
     again: Again,
-) -> Outcome:
+) -> ProcessedModel:
     """Write and verify, or only verify what stays in memory."""
     written, total = 0, outcome.model.parameter_bytes()
 
@@ -210,13 +215,13 @@ def _deliver(
         written += count
         progress("write", written, total if written <= total else 0)  # encoded text is written, too
 
-    def stage(outcome: Outcome) -> AbstractContextManager[StagedFile | None]:
+    def stage(outcome: ProcessedModel) -> AbstractContextManager[StagedFile | None]:
         if delivery is None:
             return nullcontext()
         with _timed(outcome.seconds, "write"):
             return formats.of(outcome.source).stage(outcome.model, delivery, wrote)
 
-    def put_in_place(outcome: Outcome, staged: StagedFile | None) -> Outcome:
+    def put_in_place(outcome: ProcessedModel, staged: StagedFile | None) -> ProcessedModel:
         second_opinion(outcome)
         if delivery is None or staged is None or (delivery.require_verified and not outcome.verified):
             return outcome
@@ -232,7 +237,7 @@ def _deliver(
             # The steps' files go at the end of this block.
             model = ir.load(ir.encode(outcome.model) if outcome.output is None else outcome.output)
             return replace(outcome, model=model)
-    if delivery is None and outcome.checks.depth != "none":
+    if delivery is None:
         check_range(outcome.model)
     with stage(outcome) as staged:
         result = outcome.model if staged is None else staged.path
@@ -242,8 +247,8 @@ def _deliver(
 
 @contextmanager
 def _simplified(
-    outcome: Outcome, delivery: OutputOptions | None, progress: Progress, again: Again
-) -> Iterator[Outcome]:
+    outcome: ProcessedModel, delivery: OutputOptions | None, progress: Progress, again: Again
+) -> Iterator[ProcessedModel]:
     """Let other programs go on with the result; what they made of it lies in files until the end of the block."""
     from bnfold.pipeline import chain, external_tools
 
@@ -263,7 +268,9 @@ def _simplified(
         yield replace(outcome, steps=rows, model=steps.model)
 
 
-def _verified(outcome: Outcome, result: ir.Model | Path, delivery: OutputOptions | None, progress: Progress) -> Outcome:
+def _verified(
+    outcome: ProcessedModel, result: ir.Model | Path, delivery: OutputOptions | None, progress: Progress
+) -> ProcessedModel:
     """Return the outcome with its verdict on the result, staged or in memory. Raises VerificationFailed."""
     if outcome.checks.depth == "none":
         _require_runtime(outcome)
@@ -284,7 +291,7 @@ def _verified(outcome: Outcome, result: ir.Model | Path, delivery: OutputOptions
     raise VerificationFailed(f"{label}: not written: {verdict.reason}", outcome)
 
 
-def _require_runtime(outcome: Outcome) -> None:
+def _require_runtime(outcome: ProcessedModel) -> None:
     """Raise BadInput if the runtime refuses the original at the fixed sizes; not asked if verification has run it."""
     witnesses = outcome.verdict.witnesses if outcome.verdict is not None else ()
     if not outcome.report.fixed or any(row.ran_before for row in witnesses):

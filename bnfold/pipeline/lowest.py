@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 
 from bnfold import converting, ir
-from bnfold.analysis.checking import checker_error
 from bnfold.errors import BnfoldError, Unsupported
+from bnfold.ir.checking import checker_error
 from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.value import written
 from bnfold.pipeline import clearing, overridable
@@ -28,16 +28,21 @@ def next_step(run: PassContext, target: int) -> str:
     """Say what a user can do whose model cannot be converted to ``target``; each step was tried, and works."""
     own = run.model.opset("")
     if target < own:
-        steps = [f"lowest opset for this model: {find_lowest(run, above=target)}"]
+        steps = [_reachable("lowest", find_lowest(run, above=target), own)]
     else:
         highest = next((opset for opset in range(target - 1, own, -1) if not _obstacle(run, opset)), own)
-        steps = [f"highest opset for this model: {highest}"]
+        steps = [_reachable("highest", highest, own)]
     for edits in ([overridable.freeze], [_fix], [overridable.freeze, _fix]):
         trial = run.trial()
         words = [text for edit in edits if (text := edit(trial.model))]
         if len(words) == len(edits) and not _obstacle(trial, target):
             return "; ".join([" and ".join(words), *steps])
     return steps[0]
+
+
+def _reachable(kind: str, opset: int, own: int) -> str:
+    how = f"--opset {opset} gets there" if opset != own else f"its own; use a runtime that loads opset {own}"
+    return f"{kind} opset for this model: {opset} ({how})"
 
 
 _SIZE = 224

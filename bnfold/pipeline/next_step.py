@@ -26,9 +26,9 @@ from bnfold.report.rewrites import NAMED
 from bnfold.settings import Options, VerifyOptions
 from bnfold.verification import Code, Evidence, NextStep, Verdict
 from bnfold.verification.changes.narrower import narrower_type
-from bnfold.verification.codes import MEANINGS
 from bnfold.verification.inputs.drawing import input_shapes
 from bnfold.verification.inputs.shapes import Sizing, sizings
+from bnfold.verification.remedies import Remedies, is_dynamic
 from bnfold.verification.request import budget_of
 
 SHARE = 1 / 6
@@ -75,7 +75,7 @@ class Case:
         options: Those of the rewrite; None if the two models were given.
         report: What the rewrite did.
         seconds: What rewriting and verifying took, and will take again with other options of the rewrite.
-        progress: Told of each attempt.
+        progress: Called at each attempt.
     """
 
     verdict: Verdict
@@ -129,6 +129,7 @@ def _tried(case: Case, candidate: Candidate, until: float) -> Tried | None:
 
     Whatever else a trial raises is a bug of that option, and no reason to lose the verdict.
     """
+    log.info(__name__, "trying %s", shlex.join(candidate.words))
     try:
         with ends_at(until):
             case.progress("next step", 0, 0)
@@ -216,7 +217,7 @@ def _candidates(case: Case) -> Iterator[Candidate]:
         "disable": _without_rewrites,
         "tolerance": _tolerances,
     }
-    first = _FIRST.get(case.verdict.code, ()) if case.verdict.code is not None else ()
+    first = _FIRST.get(case.verdict.code, ())
     order = _FAILED if case.verdict.status == "failed" else dict.fromkeys((*first, *ways))
     for way in order:
         yield from ways[way](case)
@@ -273,7 +274,7 @@ def _sizes(case: Case) -> Iterator[Candidate]:
     if case.before is None or case.checks.data is not None:
         return
     values = case.before.required_inputs()
-    dynamic = [value.name for value in values if value.name not in case.checks.inputs and _is_open(value)]
+    dynamic = [value.name for value in values if value.name not in case.checks.inputs and is_dynamic(value)]
     if not dynamic:
         return
     count = 0
@@ -287,11 +288,6 @@ def _sizes(case: Case) -> Iterator[Candidate]:
         count += 1
         if count == _MOST_SIZES:
             return
-
-
-def _is_open(value: ir.Value) -> bool:
-    is_tensor = value.type is None or value.type.HasField("tensor_type")
-    return is_tensor and (value.shape is None or not all(isinstance(dim, int) and dim > 0 for dim in value.shape))
 
 
 def _choices(model: ir.Model, given: Mapping[str, Iterable[int]]) -> Iterator[dict[str, tuple[int, ...]]]:
@@ -337,7 +333,7 @@ def _other_options(case: Case) -> Iterator[Candidate]:
     if options is None or case.before is None:
         return
     wanted = {Code.SOME_DEFAULTS: ("freeze", "keep"), Code.UNFED: ("keep",)}
-    for choice in wanted.get(code, ()) if code is not None else ():
+    for choice in wanted.get(code, ()):
         if choice != options.overridable:
             other = replace(options, overridable=choice)  # type: ignore[arg-type] # two of its choices
             yield Candidate(("--overridable", choice), "verifies it", case.checks, other)
@@ -422,57 +418,9 @@ def _runs(model: ir.Model, checks: VerifyOptions) -> bool:
 
 def _outside(case: Case) -> str:
     """Say what helps outside bnfold, by the verdict's code."""
-    verdict, code = case.verdict, case.verdict.code
-    if verdict.status == "failed" or code in _DIFFERENCES:
-        return _reproduce(case)
-    row = next((row for row in case.open_rows if row.code is code), None)
-    node, operator = (row.data.get(key) if row is not None else None for key in ("node", "operator"))
-    if code in (Code.NO_KERNEL, Code.NOT_COMPUTED) and operator:
-        version = row.data.get("version") if row is not None else None
-        which = f"{operator}{f'-{version}' if version else ''} in node {node!r}"
-        lacks = "no kernel computes" if code is Code.NO_KERNEL else "bnfold does not compute"
-        return f"{lacks} {which}: compare both models on your own inputs in a runtime that has the operator"
-    if code in (Code.NO_FIT, Code.TOO_LARGE, Code.TIME, Code.MEMORY, Code.EMPTY) and case.before is not None:
-        return _give_sizes(case, case.before)
-    if code in (Code.HIDDEN, Code.NO_REACTION, Code.COARSE, Code.NEVER_FINITE):
-        value = f" that change value {row.outputs[0]!r}" if row is not None and row.outputs else ""
-        return f"give recorded inputs{value} with --data"
-    return _lowercase(MEANINGS[code].remedy if code is not None else "") or "compare the models in your own runtime"
-
-
-def _give_sizes(case: Case, before: ir.Model) -> str:
-    names = [value.name for value in before.required_inputs() if _is_open(value)]
-    if names := [name for name in names if name not in case.checks.inputs]:
-        words = " ".join(f"--input {shlex.quote(name)}=N,…" for name in names)
-        return f"give sizes that the model takes with {words}, or recorded inputs with --data"
-    if case.verdict.code in (Code.NO_FIT, Code.EMPTY):
-        return "give recorded inputs with --data"
-    runtime = case.checks.runtime if case.checks.runtime != "none" else "a runtime"
-    return f"compare both models on your own inputs in {runtime}, on a machine that has the time and memory"
-
-
-def _lowercase(text: str) -> str:
-    return f"{text[:1].lower()}{text[1:].removesuffix('.')}"
-
-
-_DIFFERENCES = (Code.DIFFERS, Code.NOT_EQUAL, Code.OTHER_FORM, Code.DOES_NOT_RUN, Code.LESS_PRECISE)
-"""Codes of differences; in a part of models that agree as a whole they leave a doubt."""
-
-
-def _reproduce(case: Case) -> str:
-    """Say how to reproduce a difference that no option mends."""
-    verdict, code = case.verdict, case.verdict.code
-    if code is Code.INTERFACE and case.options is None:
-        return "compare models of one interface: the same names, types and shapes of inputs and outputs"
-    if code in (Code.INTERFACE, Code.INVALID, Code.REFUSED):
-        if case.options is None:
-            return "mend AFTER: the verdict says what is wrong with the file, whatever it computes"
-        return "--keep-failed FILE saves the result, to load it elsewhere; please report this bug of bnfold with it"
-    value = verdict.localised.tensor if verdict.localised is not None else ""
-    rows = [row for row in case.open_rows if row.outputs and (row.status == "failed" or row.code in _DIFFERENCES)]
-    rows.sort(key=lambda row: row.prover != "part")  # a part names the value where it begins
-    value = value or next((row.outputs[0] for row in rows), "")
-    value = value or next((row.name for row in verdict.outputs if row.fault), "")
-    words = f"--explain {shlex.quote(value)} --save DIR" if value else "--explain --save DIR"
-    mine = "; please report this bug of bnfold with them" if case.options is not None else ""
-    return f"{words} writes two small models and inputs on which they differ{mine}"
+    verdict = case.verdict
+    remedies = Remedies(verdict, case.checks, case.before, is_own=case.options is not None)
+    row = next((row for row in case.open_rows if row.code is verdict.code), None)
+    if verdict.code is Code.TIME or verdict.status == "failed":  # one claim's time limit is not enough
+        row = None
+    return remedies.of(verdict.code, row)

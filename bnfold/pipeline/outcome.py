@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,14 +14,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import onnx
 
 from bnfold import ir
+from bnfold.errors import brief
 from bnfold.pipeline import formats
 from bnfold.pipeline.formats import Source
 from bnfold.pipeline.versions import versions
 from bnfold.report import totals
 from bnfold.report.events import Report
 from bnfold.settings import Options, OutputOptions, VerifyOptions, to_json
+from bnfold.settings.python_words import in_python, in_python_words
 
 if TYPE_CHECKING:
+    import onnx_ir
+
     from bnfold.pipeline.chain import StepRow
     from bnfold.verification import Verdict
 
@@ -27,65 +33,28 @@ NOT_VERIFIED = "not verified: --no-verify was given"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Outcome:
-    """What became of one model.
+class Outcome(ABC):
+    """What became of one model. It can be pickled; weights that lie in files stay there.
 
     Attributes:
-        model: The rewritten model.
         report: What was done, and why not.
         options: What was asked for.
         checks: How it was to be verified.
-        source: Where the model came from.
         output: Where the model was written; None if it was not.
         data: The data file beside it that weights were written to; None where there is none.
         verdict: What verification found; None where none was asked for.
         seconds: Time by phase: load, rewrite, write, verify.
-        original: What the report says of the original, gathered before the result was put in place.
         steps: What became of each step, bnfold's own first; empty without `Options.simplify`.
     """
 
-    model: ir.Model
     report: Report
     options: Options
     checks: VerifyOptions
-    source: Source
     output: Path | None = None
     data: Path | None = None
     verdict: Verdict | None = None
     seconds: dict[str, float] = field(default_factory=dict)
-    original: Mapping[str, Any] | None = None
     steps: list[StepRow] = field(default_factory=list)
-
-    def __repr__(self) -> str:
-        """What the command line says after a run."""
-        source = self.source if isinstance(self.source, str | os.PathLike) else "a model in memory"
-        told = [
-            self.report.versions,
-            self.report.became,
-            self.verdict.summary if self.verdict is not None else "not verified",
-        ]
-        if self.verdict is not None and self.verdict.next is not None:
-            told.append(f"next: {self.verdict.next.text}")
-        written = [f"written to {self.output}"] if self.output else []
-        return "\n  ".join([f"Outcome of {source}", *told, *written])
-
-    def _repr_html_(self) -> str | None:
-        """Return the report, for notebooks; None without jinja2, of the extra ``report``."""
-        from html import escape
-        from importlib.util import find_spec
-
-        if find_spec("jinja2") is None:
-            return None
-        from bnfold.report.html import html
-
-        page = escape(html([self.to_json()]))
-        return f'<iframe title="bnfold report" srcdoc="{page}" style="width: 100%; height: 40rem; border: 0"></iframe>'
-
-    def to_proto(self) -> onnx.ModelProto:
-        """Return the rewritten model with its weights inside. Raises OutputError beyond 2 GB, Unsupported for an IR."""
-        proto = onnx.ModelProto()
-        proto.ParseFromString(formats.of(self.source).encode(self.model))
-        return proto
 
     @property
     def status(self) -> Literal["verified", "unverified", "failed", "unchecked"]:
@@ -97,12 +66,27 @@ class Outcome:
         """Whether the result was verified."""
         return self.status == "verified"
 
-    @property
-    def size_after(self) -> int | None:
-        """Bytes of the files that were written; None if nothing was."""
-        files = [path for path in (self.output, self.data) if path is not None]
-        return sum(path.stat().st_size for path in files) if files else None
+    @abstractmethod
+    def to_proto(self) -> onnx.ModelProto:
+        """Return the rewritten model with its weights inside.
 
+        Raises:
+            OutputError: It is larger than the 2 GB that protobuf allows.
+            Unsupported: It is an OpenVINO IR.
+        """
+
+    @abstractmethod
+    def to_onnx_ir(self) -> onnx_ir.Model:
+        """Return the rewritten model as an ``onnx_ir.Model``; no weight is read before it is used.
+
+        If an ``onnx_ir.Model`` came in, its untouched tensors are the same objects. A tensor of a file is read from
+        that file, and a folded weight is computed, whenever its values are asked for.
+
+        Raises:
+            Unsupported: It holds what onnx_ir cannot, such as a sparse tensor, or it is an OpenVINO IR.
+        """
+
+    @abstractmethod
     def save(self, output: str | os.PathLike[str], *, external_data: str = "auto", in_place: bool = False) -> None:
         """Write the rewritten model.
 
@@ -116,6 +100,93 @@ class Outcome:
             OutputError: The file cannot be written, or is the input.
             BadSetting: ``external_data`` is no plain file name.
         """
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return the whole report, as ``bnfold/report/report.schema.json`` describes it.
+
+        Reads the original model anew, unless that was done before the result was put in place.
+        """
+
+    @abstractmethod
+    def left(self, operators: AbstractSet[str]) -> list[tuple[str, str, str]]:
+        """Return the nodes of these operators that are still there, as ``--assert-none`` lists them.
+
+        Each is its label, the path of its graph (empty for the main graph), and why it is there, if that is known.
+        """
+
+    def _repr_html_(self) -> str | None:
+        """Return the report, for notebooks; None without jinja2, of the extra ``report``."""
+        from html import escape
+        from importlib.util import find_spec
+
+        if find_spec("jinja2") is None:
+            return None
+        from bnfold.report.html import html
+
+        page = escape(html([self.to_json()]))
+        return f'<iframe title="bnfold report" srcdoc="{page}" style="width: 100%; height: 40rem; border: 0"></iframe>'
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class ProcessedModel(Outcome):
+    """An outcome with the model as bnfold holds it.
+
+    Attributes:
+        model: The rewritten model.
+        source: Where the model came from.
+        original: What the report says of the original, gathered before the result was put in place.
+    """
+
+    model: ir.Model
+    source: Source
+    original: Mapping[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        """What the command line says after a run."""
+        source = self.source if isinstance(self.source, str | os.PathLike) else "a model in memory"
+        told = [
+            self.report.versions,
+            self.report.became,
+            self.verdict.summary if self.verdict is not None else "not verified",
+        ]
+        if self.verdict is not None and self.verdict.next is not None:
+            told.append(f"next: {in_python(self.verdict.next.text)}")
+        written = [f"written to {self.output}"] if self.output else []
+        return "\n  ".join(map(brief, [f"Outcome of {source}", *told, *written]))
+
+    def _repr_html_(self) -> str | None:
+        """Return the report, for notebooks; None without jinja2, of the extra ``report``."""
+        from html import escape
+        from importlib.util import find_spec
+
+        if find_spec("jinja2") is None:
+            return None
+        from bnfold.report.html import html
+
+        page = escape(html([self.to_json()]))
+        return f'<iframe title="bnfold report" srcdoc="{page}" style="width: 100%; height: 40rem; border: 0"></iframe>'
+
+    @in_python_words()
+    def to_proto(self) -> onnx.ModelProto:
+        proto = onnx.ModelProto()
+        proto.ParseFromString(ir.encode(formats.of(self.source).as_onnx(self.model)))
+        return proto
+
+    def to_onnx_ir(self) -> onnx_ir.Model:
+        model = formats.of(self.source).as_onnx(self.model)
+        from bnfold.interop.onnx_ir import to_onnx_ir
+
+        return to_onnx_ir(model)
+
+    @property
+    def size_after(self) -> int | None:
+        """Bytes of the files that were written; None if nothing was."""
+        files = [path for path in (self.output, self.data) if path is not None]
+        return sum(path.stat().st_size for path in files) if files else None
+
+    @in_python_words()
+    def save(self, output: str | os.PathLike[str], *, external_data: str = "auto", in_place: bool = False) -> None:
         from bnfold.pipeline import path_conflicts
 
         delivery = OutputOptions(Path(output), external_data=external_data, in_place=in_place)
@@ -124,15 +195,10 @@ class Outcome:
         with formats.of(self.source).stage(self.model, delivery) as staged:
             staged.commit()
 
-    def left(self, operators: frozenset[str]) -> list[tuple[str, str, str]]:
-        """Return the nodes of these operators that are still there, as `decomposing.left` lists them."""
-        return formats.of(self.source).left(self.model, operators, self.options.policy)
+    def left(self, operators: AbstractSet[str]) -> list[tuple[str, str, str]]:
+        return formats.of(self.source).left(self.model, frozenset(operators), self.options.policy)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the whole report, as ``bnfold/report/report.schema.json`` describes it.
-
-        Reads the original model anew, unless that was done before the result was put in place.
-        """
         document = self.report.to_json()
         facts = dict(self.original or self.read_original())
         for row, more in zip(document["batchnorms"], facts.pop("batchnorms"), strict=True):
@@ -169,7 +235,7 @@ class Outcome:
         return before
 
 
-def open_in_runtime(outcome: Outcome) -> None:
+def open_in_runtime(outcome: ProcessedModel) -> None:
     """Add to the report whether the runtime loads the original, if one is asked for."""
     if outcome.checks.runtime == "none":
         return
@@ -181,7 +247,7 @@ def open_in_runtime(outcome: Outcome) -> None:
     outcome.report.runtime = {"name": answer.runtime, "loads": loads, "reason": answer.error}
 
 
-def measure(outcome: Outcome) -> None:
+def measure(outcome: ProcessedModel) -> None:
     """Add the time of both models in onnxruntime to the report."""
     from bnfold.verification.runtimes import timing
 
@@ -195,7 +261,7 @@ def measure(outcome: Outcome) -> None:
         outcome.report.latency = timing.measure(before, after, outcome.checks).to_json()
 
 
-def count_products(outcome: Outcome) -> None:
+def count_products(outcome: ProcessedModel) -> None:
     """Add multiply-adds to the totals, only if they are shown: counting them needs shape inference."""
     report = outcome.report
     if report.before.products is None and report.before.nodes <= totals.MANY_NODES:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 
 from bnfold import analysis, converting, ir, log
-from bnfold.analysis.checking import checker_error
 from bnfold.analysis.shapes.stating import state_shapes
-from bnfold.converting.ir_version import FUNCTIONS_SINCE, SPARSE_SINCE, keep_ir_version, require_ir_version
-from bnfold.errors import Unsupported, UpgradeBlocked
+from bnfold.converting.ir_version import (
+    FUNCTIONS_SINCE,
+    SPARSE_SINCE,
+    explain_ir_version,
+    keep_ir_version,
+    require_ir_version,
+)
+from bnfold.errors import ConversionBlocked, Unsupported, printable
 from bnfold.ir import lifting
+from bnfold.ir.checking import checker_error
 from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.graph import state_opset
 from bnfold.ir.messages import FunctionKey
@@ -115,7 +122,7 @@ def prepare_folds(run: PassContext) -> None:
     for edit in edits:
         try:
             others = _folded_trial(run, run.freezes, edit)
-        except UpgradeBlocked as blocked:
+        except ConversionBlocked as blocked:
             run.report.notes.append(f"functions stay in which a BatchNormalization is left: {blocked}")
             continue
         if _share_left(others) < _share_left(events):
@@ -180,8 +187,8 @@ def remove_unread(run: PassContext) -> bool:
 
 def raise_opset(run: PassContext) -> None:
     """Raise the opset before folding, so that the search meets one version of every operator."""
-    ir_version, ml_opset = run.options.ir_version, run.options.ml_opset
-    if run.options.target_opset == "keep" and ml_opset is None:
+    ir_version = run.options.ir_version
+    if run.options.target_opset == "keep" and run.options.ml_opset is None and not run.options.domain_opsets:
         if isinstance(ir_version, int) and ir_version < SPARSE_SINCE and _has_sparse(run.model):
             _store_sparse(run)
         if isinstance(ir_version, int) and ir_version < FUNCTIONS_SINCE and run.model.proto.functions:
@@ -258,6 +265,27 @@ def reduce(run: PassContext) -> None:
         lift_constants(run)  # some weights are Constant nodes
 
 
+def remove_channels(run: PassContext) -> None:
+    """Take out channels that compute nothing, and reduce again, until neither changes anything.
+
+    After folding, which makes filters of zeros.
+    """
+    if run.options.no_simplify:
+        return
+    from bnfold import channels
+
+    for _ in range(MAX_REDUCTIONS):
+        live = run.live()
+        with run.folding():
+            has_changed = channels.remove_channels(run.model, run.report, run.options.disable)
+        if not has_changed:
+            break
+        converting.leave_old_ir(run.model)
+        run.follow_moved(live, ())
+        fold_affines(run)
+        reduce(run)
+
+
 def lift_constants(run: PassContext) -> None:
     """Turn Constant nodes into initializers. After the rewrites, because some fold into Constant nodes.
 
@@ -318,6 +346,35 @@ def remove_dead_nodes(run: PassContext) -> None:
     run.report.after = totals.count(run.model)
 
 
+def tell_subnormal(run: PassContext) -> None:
+    """Note weights below the smallest normal number, those apart that folding made. After the last rewrite."""
+    from bnfold.ir.subnormal import count_subnormal
+    from bnfold.ir.tensor import Computed
+
+    found: list[tuple[int, ir.Value, bool]] = []
+    for graph in run.model.graphs():
+        for value in graph.values.values():
+            tensor = analysis.constant(value) if value.tensor_proto is not None else None
+            if tensor is not None and (count := count_subnormal(tensor)):
+                found.append((count, value, isinstance(tensor, Computed)))
+    if not found:
+        return
+    found.sort(key=lambda row: -row[0])
+    named = ", ".join(f"{printable(value.name)} ({count})" for count, value, _ in found[:_NAMED])
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    made = sum(count for count, _, is_made in found if is_made)
+    new = f"; {made} of them in weights that folding computed" if made else ""
+    run.report.notes.append(
+        f"{sum(count for count, _, _ in found)} weights are not 0, but below the smallest normal number: {named}{more}"
+        f"{new}. They are kept; many processors compute slowly with such numbers"
+        " (in onnxruntime, the session option session.set_denormal_as_zero makes them 0)"
+    )
+
+
+_NAMED = 3
+"""Weights with subnormal numbers that a note names."""
+
+
 def set_ir_version(run: PassContext) -> None:
     """Set the IR version. After all rewrites, because it has to support what they wrote."""
     wanted = run.options.ir_version
@@ -325,6 +382,8 @@ def set_ir_version(run: PassContext) -> None:
         run.report.notes.extend(require_ir_version(run.model, wanted))
     elif wanted == "keep":
         keep_ir_version(run.model, run.report.ir_before)
+    elif run.options.target_opset is not None:
+        run.report.notes.extend(explain_ir_version(run.model))
     run.report.ir_after = run.model.proto.ir_version
 
 
@@ -351,14 +410,25 @@ def check(run: PassContext) -> None:
     if before is None:
         return
     if not checker_error(before, run.model.proto.ir_version):
-        raise Unsupported(f"the rewritten model would not be valid ONNX, and the original is: {error}")
+        what = "the rewritten model would not be valid ONNX, and the original is"
+        raise Unsupported(f"{what}: {error}; please report this bug of bnfold")
 
 
 PASSES: tuple[Callable[[PassContext], object], ...] = (
     describe, fix_shapes, choose_overridable, normalise, repair, prepare_folds, remove_unread, raise_opset,
-    remove_unread, decide_branches, fold_affines, lower_opset, tell_training, decompose, reduce, tell_newer_opsets,
-    remove_dead_nodes, set_ir_version, check,
+    remove_unread, decide_branches, fold_affines, lower_opset, tell_training, decompose, reduce, remove_channels,
+    tell_newer_opsets, remove_dead_nodes, tell_subnormal, set_ir_version, check,
 )  # fmt: skip
+
+
+def record_unchanged(run: PassContext) -> None:
+    """Record that the model is as it came."""
+    report = run.report
+    report.opset_after, report.ir_after, report.after = report.opset_before, report.ir_before, report.before
+
+
+READING = (describe, record_unchanged)
+"""What is done if nothing is asked for: a file that is only to be looked at is shown as it is."""
 
 
 def rewrite(
@@ -371,13 +441,27 @@ def rewrite(
     """Run all passes in place, but not the folds ``withheld``; ``runtime`` may be asked whether the model runs.
 
     Raises:
-        UpgradeBlocked, Unsupported, BadInput: A pass cannot convert or read the model, which is then to be discarded.
+        ConversionBlocked, Unsupported, BadInput: A pass cannot convert or read the model; it has to be discarded.
     """
     run = PassContext(model, options, Report(), progress or (lambda *_: None), withheld, runtime=runtime)
     with ir.utf8(model.label):
-        for number, step in enumerate(PASSES):
-            run.progress("rewrite", number, len(PASSES))
+        steps = READING if options.changes_nothing else PASSES
+        for number, step in enumerate(steps):
+            run.progress("rewrite", number, len(steps))
+            before, started = _size(model), time.perf_counter()
             step(run)
-            log.debug(__name__, "pass %s done: %d BatchNormalizations met so far", step.__name__, len(run.events))
+            after, seconds = _size(model), time.perf_counter() - started
+            log.info(__name__, "pass %s: %s, %.3f s", step.__name__, _moved(before, after), seconds)
     log_decisions(run.report)
     return run.report
+
+
+def _size(model: ir.Model) -> tuple[int, int]:
+    """Return the opset and the number of nodes."""
+    return model.opset(), sum(len(graph.nodes) for graph in model.graphs())
+
+
+def _moved(before: tuple[int, int], after: tuple[int, int]) -> str:
+    """Say what a pass did to the opset and the number of nodes."""
+    opset, nodes = (f"{old} -> {new}" if old != new else f"{new}" for old, new in zip(before, after, strict=True))
+    return f"nodes {nodes}" if before[0] == after[0] else f"opset {opset}, nodes {nodes}"

@@ -111,7 +111,7 @@ def check_target(source: object, delivery: OutputOptions) -> None:
 def check_place(path: Path) -> None:
     """Raise OutputError if ``path`` is a folder, or no file can be made there; its folder need not be there yet."""
     if path.is_dir():
-        raise OutputError(f"{path}: is a directory")
+        raise OutputError(f"{path}: is a directory; name a file")
     folder = path.absolute().parent
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent

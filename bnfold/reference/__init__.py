@@ -6,9 +6,11 @@ operators on a list that was checked. An operator version on neither is refused 
 """
 
 from bnfold.reference.alterations import Alterations, Substitute
+from bnfold.reference.constants import constant, keeping_constants
 from bnfold.reference.dispatch import unknown_operator
 from bnfold.reference.evaluate import Observer, OutOfTime, evaluate
 from bnfold.reference.prepared import KeptWeights, Prepared
+from bnfold.reference.registered import callers_word
 from bnfold.reference.registry import CannotEvaluate, Misfit, Noise, Random, TooShort
 from bnfold.reference.trial import Refusal, ShapeTrial, Stated, Trace, trace_shapes, try_shapes
 from bnfold.reference.work import Work
@@ -32,7 +34,10 @@ __all__ = [
     "TooShort",
     "Trace",
     "Work",
+    "callers_word",
+    "constant",
     "evaluate",
+    "keeping_constants",
     "trace_shapes",
     "try_shapes",
     "unknown_operator",

@@ -60,7 +60,11 @@ def stored_array(value: ir.Value) -> Array | None:
     """Return what the file stores under a value's name; None if a node computes it, or a caller feeds it."""
     if value.tensor is not None:
         return value.tensor.numpy()
-    for sparse in getattr(value.graph.proto, "sparse_initializer", ()):
-        if sparse.values.name == value.name:
-            return dense(value.graph.model, sparse)
-    return None
+    sparse = sparse_of(value)
+    return None if sparse is None else dense(value.graph.model, sparse)
+
+
+def sparse_of(value: ir.Value) -> onnx.SparseTensorProto | None:
+    """Return the message of a sparse initializer."""
+    stored = getattr(value.graph.proto, "sparse_initializer", ())
+    return next((sparse for sparse in stored if sparse.values.name == value.name), None)

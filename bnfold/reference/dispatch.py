@@ -17,11 +17,13 @@ from bnfold import ir
 from bnfold.ir.elements import FLOATS, MAX_RANK, type_name
 from bnfold.ir.forms import fits, fitting_versions
 from bnfold.ir.node import attribute_value
+from bnfold.ir.registered import registered_operator
 from bnfold.ir.schemas import MACHINE_LEARNING, schema_of, version_at, versions_of
 from bnfold.reference import fallback, kernels  # noqa: F401 - importing the kernels registers them
 from bnfold.reference.control import handles, same_since
 from bnfold.reference.legal import MEANINGLESS, Types, check_attributes, check_types, types
 from bnfold.reference.precision import Datum, Precision, as_array, rounded, widen, workable
+from bnfold.reference.registered import registered_kernel
 from bnfold.reference.registry import (
     NO_SCHEMA,
     Attribute,
@@ -40,6 +42,7 @@ from bnfold.reference.registry import (
     TooShort,
     defaults_without_schema,
     find_kernel,
+    registered,
 )
 from bnfold.settings import Policy
 
@@ -145,13 +148,14 @@ def bind(
     known = definition(node.domain, node.op_type, opset)
     if known is None:
         raise refused(node, opset, f"opset {opset} is newer than the definitions that onnx brings")
-    found = _kernel(node.domain, node.op_type, known.version, evaluate)
+    own = registered_kernel(node) if node.domain else None
+    found = (own, opset) if own else _kernel(node.domain, node.op_type, known.version, evaluate)
     if found is None:
         raise refused(node, known.version or opset, "")
     function, meant = found
     if len(node.inputs) > known.most:
         raise refused(node, known.version, f"{len(node.inputs)} inputs, where {known.most} are the most", Misfit)
-    required = known.required if known.version != NO_SCHEMA else _without_default(function)
+    required = known.required if known.version != NO_SCHEMA else () if own else _without_default(function)
     if known.version != NO_SCHEMA and known.most > len(required):  # none of a list may be missing
         required = (*required[:-1], *[True] * (len(node.inputs) - len(required) + 1))
     if any(need and node.input(index) is None for index, need in enumerate(required)):
@@ -168,7 +172,7 @@ def bind(
         check_attributes(call, known.version, known.needed)
     except Mismatch as reason:
         raise refused(node, known.version, str(reason), Misfit) from reason
-    return Bound(known, tuple(needed), function, call)
+    return Bound(known if own is None else known._replace(version=opset), tuple(needed), function, call)
 
 
 def _stated_type(node: ir.Node) -> int | None:
@@ -228,9 +232,14 @@ def unknown_operator(nodes: Iterable[ir.Node]) -> CannotEvaluate | None:
         known = definition(node.domain, node.op_type, opset)
         version = opset if known is None else known.version
         operator = node.domain, node.op_type, version
-        if find_kernel(*operator) is None and not fallback.is_listed(*operator):
+        if find_kernel(*operator) is None and not fallback.is_listed(*operator) and registered_kernel(node) is None:
             return refused(node, version or opset, "")
     return None
+
+
+def has_own_kernel(domain: str, op: str) -> bool:
+    """Whether some version of an operator has a kernel of bnfold's own."""
+    return any((domain, op) == operator[:2] for operator in registered())
 
 
 def meaning(node: ir.Node) -> tuple[str, str, int]:
@@ -238,9 +247,13 @@ def meaning(node: ir.Node) -> tuple[str, str, int]:
 
     A node that has not the form of its own version has a number of its own: of another version it may be one. An
     operator of onnx's own domain has one number in all opsets in which onnx does not define it: no version of it
-    begins between them. In another domain, each opset may have its own version.
+    begins between them. In another domain, each opset may have its own version, unless one registered kernel computes
+    several.
     """
     opset = node.graph.opset(node.domain)
+    operator = registered_operator(node) if node.domain else None
+    if operator is not None and operator.kernel is not None:
+        return node.domain, node.op_type, operator.first_version
     known = definition(node.domain, node.op_type, opset)
     if known is None or (known.version == NO_SCHEMA and node.domain):
         version = opset

@@ -10,12 +10,13 @@ from functools import partial
 
 import numpy as np
 
-from bnfold import analysis, ir
+from bnfold import ir
 from bnfold.errors import BadInput, BnfoldError, MalformedModel, Unsupported
 from bnfold.ir.messages import FunctionKey, function_key
 from bnfold.reference import control
 from bnfold.reference.alterations import Alterations, Substitute
 from bnfold.reference.attributes import Bindings, function_bindings, resolve, stored_array
+from bnfold.reference.constants import constant
 from bnfold.reference.dispatch import Bound, apply_kernel, bind, refused
 from bnfold.reference.precision import Datum, Precision, admitted, as_array, as_declared, jittered
 from bnfold.reference.prepared import Prepared
@@ -252,7 +253,7 @@ class Evaluation:
             return control.run_control(node, attrs, inputs, run_body, self.precision)
         if node.is_op("Cast", "CastLike") and (source := node.input(0)) is not None and source.producer is not None:
             # Rounding of what follows from constants is no noise: runtimes and rewrites do it once and for all.
-            held = analysis.constant(source)
+            held = constant(source)
             inputs[0] = admitted(as_declared(inputs[0], held.dtype), self.precision) if held is not None else inputs[0]
         bound = partial(self._bound, node, bindings)
         results = apply_kernel(node, inputs, bound, later=self.later, noise=self.noise)

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bnfold import ir
-from bnfold.analysis.traits import DRAWING
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.messages import function_key
 from bnfold.reference import control
 from bnfold.reference.attributes import Bindings
 from bnfold.reference.evaluate import Environment, Evaluation, OutOfTime
+from bnfold.reference.operators import DRAWING
 from bnfold.reference.outlines import UnknownNumbers, forget_numbers, has_outline, outline
 from bnfold.reference.precision import Datum, computed_type
 from bnfold.reference.prepared import Prepared

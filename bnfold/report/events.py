@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Literal, NamedTuple
 
-from bnfold.errors import printable
-from bnfold.ir.cut import Cut
-from bnfold.ir.tensor import Tensor
+from bnfold.errors import brief, printable
+from bnfold.ir.cut import Cut, ScaledValue, SelectedValue
 from bnfold.report.growth import Growth
-from bnfold.report.other_events import EqualizeEvent, RewriteCount, SimplifyEvent, counted
+from bnfold.report.other_events import ChannelEvent, EqualizeEvent, RewriteCount, SimplifyEvent, counted
 from bnfold.report.reasons import Declined, Reason, SearchTrace, obstacles, reason_to_json, sentence
-from bnfold.report.rewrites import CONSTANT_STORED, Rewrite, conversion
-from bnfold.report.totals import Totals
+from bnfold.report.rewrites import CHANNELS, CONSTANT_STORED, Rewrite, conversion
+from bnfold.report.totals import Totals, changed, size
 from bnfold.semantics import Repair
 
 Verdict = Literal["folded", "exchanged", "decomposed", "upgraded", "kept", "removed"]
@@ -27,12 +26,22 @@ SCHEMA = "bnfold-report/1"
 AFFINES = "affines (Mul, Add, …)"
 """BatchNormalizations that are written as arithmetic: the event's mode is ``spelled-out``."""
 
+IN_WORDS = {
+    "exchanged": "replaced",
+    "upgraded": "converted",
+    "spelled-out": "affine",
+    "respelled": "converted",
+    "spelled_out": "decomposed",
+    "witness": "runtime",
+}
+"""Names that the JSON form keeps, and the words that people read in their place."""
+
 
 @dataclass(slots=True, eq=False)
 class BatchNormEvent:
     """What became of one BatchNormalization.
 
-    A decomposed one has the mode ``spelled-out`` and version 0; its name and value are the last
+    One that is written as arithmetic has the mode ``spelled-out`` and version 0; its name and value are the last
     node's. ``detail`` names the nodes in the way, ``brief`` is why it is left, with operators instead of names.
     """
 
@@ -61,6 +70,11 @@ class BatchNormEvent:
         return self.mode == "spelled-out"
 
     @property
+    def word(self) -> str:
+        """What became of it, as people read it."""
+        return "left" if self.reason is not None or self.verdict == "kept" else in_words(self.verdict)
+
+    @property
     def is_left(self) -> bool:
         """Whether it is still there."""
         return self.verdict in ("kept", "upgraded")
@@ -68,7 +82,7 @@ class BatchNormEvent:
     def __str__(self) -> str:
         """One line, for logs: the BatchNormalization, what became of it, and where it went or why not."""
         why = f"{self.reason.code}: {self.why}" if self.reason is not None else ", ".join(self.into)
-        return printable(f"BatchNormalization {self.name} {self.verdict}{f': {why}' if why else ''}")
+        return printable(f"BatchNormalization {self.name} {self.word}{f': {why}' if why else ''}")
 
     @property
     def why(self) -> str:
@@ -122,6 +136,10 @@ class BatchNormEvent:
         }
 
 
+_NAMED = 3
+"""Layers that a line names."""
+
+
 def _change(before: int, after: int) -> str:
     return f"{before} → {after}" if before != after else f"{before} (unchanged)"
 
@@ -149,7 +167,12 @@ def state(row: Mapping[str, Any]) -> str:
 
     What has a reason is left, whatever became of its opset.
     """
-    return "left" if row["reason"] or row["verdict"] == "kept" else str(row["verdict"])
+    return "left" if row["reason"] or row["verdict"] == "kept" else in_words(row["verdict"])
+
+
+def in_words(name: str) -> str:
+    """Return the word for people in place of a name of the JSON form."""
+    return IN_WORDS.get(name, name)
 
 
 def _attempt_to_json(attempt: SearchTrace) -> dict[str, Any]:
@@ -181,9 +204,11 @@ def _destinations(events: Sequence[BatchNormEvent]) -> str:
     """Return where those that are gone went: the operators that they were folded into, how many went otherwise."""
     homes = Counter(operator for event in events if event.verdict == "folded" for operator in event.operators)
     parts = ["folded into " + ", ".join(f"{count} {name}" for name, count in homes.most_common())] if homes else []
-    fates: dict[Verdict, str] = {"exchanged": " for an Add", "decomposed": "", "removed": ""}
+    fates: dict[Verdict, str] = {"exchanged": " by an Add", "decomposed": "", "removed": ""}
     counts = Counter(event.verdict for event in events)
-    return ", ".join([*parts, *(f"{counts[fate]} {fate}{what}" for fate, what in fates.items() if counts[fate])])
+    return ", ".join(
+        [*parts, *(f"{counts[fate]} {in_words(fate)}{what}" for fate, what in fates.items() if counts[fate])]
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -195,6 +220,7 @@ class Report:
         repairs: Decisions about what the file left open, or said wrongly.
         notes: Anything else that a user should know.
         equalized: What became of the channels behind each layer, where equalising was asked for.
+        channels: Layers that lost channels which compute nothing.
         simplified: What simplifying did to which node.
         folding: What else was rewritten, each time: folds, merges, decompositions.
         wrong_rewrites: Simplifications that were left out because the result differed, which is a bug of bnfold.
@@ -219,13 +245,15 @@ class Report:
         removed_names: Values that are gone.
         renamed: Values that have a new name, by the old one.
         made_by: The name of the rewrite, by the label of its boundary.
-        scaled: By the graph and the name of a value that is another one by factors: its old name, and these.
+        scaled: By the graph and the name of a value that is another one by factors, or that has some of its channels:
+            its old name, and the factors or the selection.
     """
 
     batchnorms: list[BatchNormEvent] = field(default_factory=list)
     repairs: list[Repair] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     equalized: list[EqualizeEvent] = field(default_factory=list)
+    channels: list[ChannelEvent] = field(default_factory=list)
     simplified: list[SimplifyEvent] = field(default_factory=list)
     folding: list[Rewrite] = field(default_factory=list)
     wrong_rewrites: list[Rewrite] = field(default_factory=list)
@@ -249,10 +277,19 @@ class Report:
     redefined: set[str] = field(default_factory=set)
     removed_names: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
-    scaled: dict[tuple[str, str], tuple[str, Tensor]] = field(default_factory=dict)
+    scaled: dict[tuple[str, str], ScaledValue | SelectedValue] = field(default_factory=dict)
     made_by: dict[str, str] = field(default_factory=dict)
     _cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
     _all_cuts: dict[Cut, None] = field(default_factory=dict)
+
+    def lose_channels(self, event: ChannelEvent) -> None:
+        """Note that a layer lost channels, perhaps once more."""
+        self.folding.append(CHANNELS)
+        for place, earlier in enumerate(self.channels):
+            if (earlier.name, earlier.graph) == (event.name, event.graph):
+                self.channels[place] = event._replace(before=earlier.before)
+                return
+        self.channels.append(event)
 
     def means_the_same(self, *names: str) -> bool:
         """Whether values of these names are in the file, and mean the same there."""
@@ -291,7 +328,23 @@ class Report:
         return sum(event.verdict == verdict for event in self.batchnorms)
 
     def __repr__(self) -> str:
-        return f"<Report {self.versions}; {self.became}>"
+        return f"<Report {brief(f'{self.versions}; {self.became}')}>"
+
+    def _repr_html_(self) -> str:
+        """Return the report for notebooks: the model before and after, and what became of each BatchNormalization."""
+        from bnfold.report.notebook import table
+
+        before, after = self.before, self.after
+        counts = [
+            *([("opset", self.opset_before, self.opset_after)] if self.has_opset else []),
+            *(("IR version", self.ir_before, self.ir_after), ("nodes", before.nodes, after.nodes)),
+            *((name, *pair) for name, pair in changed(before, after).items()),
+            ("weights", size(before.weights), size(after.weights)),
+        ]
+        events = sorted(self.batchnorms, key=lambda event: not event.is_left)  # what needs attention comes first
+        became = ((event.name, event.word, event.why or ", ".join(event.into)) for event in events)
+        head = ("BatchNormalization", "becomes", "where, or why not")
+        return table(("what", "before", "after"), counts) + table(head, became)
 
     @property
     def versions(self) -> str:
@@ -351,6 +404,17 @@ class Report:
         return f"nodes {_change(self.before.nodes, self.after.nodes)}: {made}" if made else ""
 
     @property
+    def narrowed(self) -> str:
+        """How many channels layers lost that compute nothing, and what that saves, as a line; empty if none did."""
+        if not self.channels:
+            return ""
+        before, after = sum(row.before for row in self.channels), sum(row.after for row in self.channels)
+        named = ", ".join(f"{row.name} {row.change}" for row in self.channels[:_NAMED])
+        more = f", {len(self.channels) - _NAMED} more layers" if len(self.channels) > _NAMED else ""
+        saved = f"weights {size(self.before.weights)} → {size(self.after.weights)}"
+        return printable(f"channels {_change(before, after)}: {named}{more}; {saved}")
+
+    @property
     def grown(self) -> str:
         """Say that the weights grew, and why; empty if they did not."""
         return self.growth.sentence(self.before.weights, self.after.weights, self.simplified)
@@ -380,6 +444,7 @@ class Report:
             "repairs": [repair.to_json() for repair in self.repairs],
             "notes": list(self.notes),
             "equalized": [event.to_json() for event in self.equalized],
+            "channels": [event.to_json() for event in self.channels],
             "simplified": [event.to_json() for event in self.simplified],
             "rewrites": [row.to_json() for row in self.rewrites],
             "wrong_rewrites": [{"name": each.name, "title": each.title} for each in self.wrong_rewrites],

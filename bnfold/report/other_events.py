@@ -27,6 +27,11 @@ class SimplifyEvent(NamedTuple):
     growth: int = 0
     saved: int = 0
 
+    def __str__(self) -> str:
+        """One line, for logs: the rewrite, the node, and what is there now."""
+        where = f" in {self.graph}" if self.graph else ""
+        return printable(f"{self.rewrite.name}: {self.operator} {self.name}{where} -> {self.into or 'removed'}")
+
     def to_json(self) -> dict[str, Any]:
         """Return the row of the report's ``simplified``."""
         return {**self._asdict(), "rewrite": self.rewrite.name, "title": self.rewrite.title}
@@ -91,3 +96,26 @@ class EqualizeEvent:
             "passed": list(self.passed),
             "reason": reason_to_json(self.reason, self.detail),
         }
+
+
+class ChannelEvent(NamedTuple):
+    """A layer that lost channels: how many it made before, and makes after; 0 if a constant took its place."""
+
+    name: str
+    graph: str
+    operator: str
+    before: int
+    after: int
+
+    def __str__(self) -> str:
+        """One line, for logs."""
+        return printable(f"channels removed: {self.operator} {self.name} {self.change}")
+
+    @property
+    def change(self) -> str:
+        """Both numbers, with an arrow."""
+        return f"{self.before} → {self.after or 'a constant'}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row of the report's ``channels``."""
+        return self._asdict()

@@ -224,6 +224,12 @@ EQUALIZE = Rewrite(
     "A factor for each channel goes into one layer, and its inverse into the next.",
     _WEIGHTS,
 )
+CHANNELS = Rewrite(
+    "dead-channels",
+    "channels removed",
+    "Channels go that are constant, or that every weight which reads them multiplies by zero.",
+    "it is equal for finite values, and what a channel added to a sum is in a bias",
+)
 DECOMPOSE = Rewrite(
     "decompose-normalization",
     "{} decomposed",
@@ -231,7 +237,7 @@ DECOMPOSE = Rewrite(
     "each of the operators rounds its result",
 )
 
-FOLDING = (FOLD, ARITHMETIC_FOLD, MERGE, PRODUCTS, SPLIT, DEAD_SHIFT, INSTANCE, EQUALIZE, DECOMPOSE)
+FOLDING = (FOLD, ARITHMETIC_FOLD, MERGE, PRODUCTS, SPLIT, DEAD_SHIFT, INSTANCE, EQUALIZE, CHANNELS, DECOMPOSE)
 """What changes weights, or writes a normalization in another way."""
 
 NAMED = {rewrite.name: rewrite for rewrite in (*SIMPLIFYING, *FOLDING)}
@@ -289,7 +295,7 @@ def unknown_name(name: str) -> str:
     kind, _, operator = name.partition("-")
     names = {known.lower() for known in _operators()} if kind in _CONVERSIONS else set()
     if operator in names:
-        return f"{name!r} is a conversion, which the opset needs; choose another opset with --opset"
+        return f"{name!r} is a conversion, which the opset needs; choose another opset"
     near = get_close_matches(name.lower(), NAMED, 3)
     hint = f"did you mean {' or '.join(near)}?" if near else "`bnfold explain` lists the names"
     return f"there is no rewrite {name!r}; {hint}"

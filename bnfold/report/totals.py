@@ -12,6 +12,7 @@ from bnfold import analysis, ir
 from bnfold.analysis.constants import known_shape
 from bnfold.analysis.traits import FACTOR, OTHER_PRODUCTS
 from bnfold.errors import BnfoldError
+from bnfold.ir.types import is_inferred
 
 MANY_NODES = 5_000
 """Beyond this inferring the shapes that a count needs would take longer than the count is worth."""
@@ -134,7 +135,7 @@ def _products(node: ir.Node) -> Products | None:
     except BnfoldError:  # an attribute whose value only a caller knows
         return None
     sizes = tuple(sorted(dim for dim in dims or () if isinstance(dim, str)))
-    if dims is None or None in dims or any(size.startswith("unk__") for size in sizes):
+    if dims is None or None in dims or any(map(is_inferred, sizes)):
         return None
     if 0 in dims:  # which is what exporters write for a size that they do not know
         return None

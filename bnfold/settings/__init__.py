@@ -18,10 +18,12 @@ from bnfold.settings.rewriting import (
     LOWEST_IR_VERSION,
     NORMALIZATIONS,
     ONE_JOB,
+    Opset,
     OptionFields,
     Options,
     Policy,
     simplified,
+    with_one_name,
 )
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "NORMALIZATIONS",
     "ONE_JOB",
     "PHASES",
+    "Opset",
     "OptionFields",
     "Options",
     "OutputOptions",
@@ -38,6 +41,7 @@ __all__ = [
     "VerifyOptions",
     "simplified",
     "to_json",
+    "with_one_name",
 ]
 
 

@@ -90,7 +90,9 @@ def described(hint: Any) -> str:
     if kind is Sequence and get_origin(parts[0]) is Literal:
         return described(parts[0])
     if kind is Mapping:
-        return "a mapping of names to sizes, such as {'x': (1, 3, 224, 224)}"
+        is_numbers = parts[1] is int
+        example = "numbers, such as {'com.acme': 2}" if is_numbers else "sizes, such as {'x': (1, 3, 224, 224)}"
+        return f"a mapping of names to {example}"
     if kind in (Sequence, frozenset):
         return f"a {'list' if kind is Sequence else 'set'} of {'texts' if parts[0] is str else 'such values'}"
     return _WORDS.get(kind) or f"a {getattr(kind, '__name__', kind)}"
@@ -152,7 +154,10 @@ def check_operators(name: str, given: Collection[str], known: Collection[str] = 
         return
     import onnx
 
+    from bnfold.registered.table import all_operators
+
     standard = {schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain}
+    standard |= {operator.op_type for operator in all_operators()}
     known = known or (standard | OPENVINO_OPERATORS if openvino else standard)
     for operator in sorted(set(given).difference(known)):
         from difflib import SequenceMatcher

@@ -1,4 +1,4 @@
-"""The phases that a callback for progress is told of: it is called with a phase, how much is done, and the total.
+"""The phases of a run: a callback for progress is called with one of them, how much of it is done, and the total.
 
 The total is 0 if it is not known. A phase may come more than once, and phases may alternate.
 """

@@ -107,7 +107,7 @@ class VerifyOptions(Checked):
                 "tolerance", f"{self.tolerance:g} is neither a positive number nor 'float16' or 'bfloat16'"
             )
         if self.tolerance is not None and self.depth == "local":
-            raise BadSetting("tolerance", "a tolerance is for whole models; leave out --verify local")
+            raise BadSetting("tolerance", "a tolerance is for whole models; the depth local compares none")
         if self.save is not None and self.explain is None:
             object.__setattr__(self, "explain", "")
         if self.explain is not None and self.depth == "none":

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from importlib.util import find_spec
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from bnfold.errors import BadSetting
 from bnfold.settings.checked import Checked, about, documented
 
 LOWEST_IR_VERSION = 3
 """The first IR version whose files say their opset."""
+
+Opset: TypeAlias = int | Literal["keep", "latest", "lowest"] | None
+"""What an opset may be given as: a number, a word, or None for 15, unless the model is newer."""
+SAME = "target_opset"
+"""The value of `Options`' ``opset`` if it is not given: it says which field to read."""
 
 ONE_JOB: dict[str, Any] = {"constants": "keep", "no_simplify": True}
 """Options of commands and functions that do one thing: fold, convert, decompose."""
@@ -54,9 +59,9 @@ class Policy(Checked):
 @documented
 @dataclass(frozen=True, slots=True)
 class Options(Checked):
-    """What to do with a model."""
+    """What to do with a model. ``opset=`` is another name for ``target_opset=``, which is the one to read."""
 
-    target_opset: int | Literal["keep", "latest", "lowest"] | None = field(
+    target_opset: Opset = field(
         default=None,
         metadata=about(
             "Opset to convert the model to, up or down.",
@@ -78,6 +83,14 @@ class Options(Checked):
         metadata=about(
             "Version of the domain ai.onnx.ml of the result, for trees and the like.",
             "None lowers it with the opset if all of its operators allow that, and never raises it.",
+            low=1,
+        ),
+    )
+    domain_opsets: Mapping[str, int] = field(
+        default_factory=dict,
+        metadata=about(
+            "Version of a domain of your own in the result, for operators that are registered; may be repeated.",
+            "`bnfold.register_operator` says which versions there are, and how nodes reach them.",
             low=1,
         ),
     )
@@ -233,13 +246,23 @@ class Options(Checked):
             low=1,
         ),
     )
+    opset: InitVar[Opset | Literal["target_opset"]] = field(default=SAME, kw_only=True)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, opset: Opset | Literal["target_opset"]) -> None:
+        if opset != SAME:
+            given = {"opset": opset} if self.target_opset is None else {"opset": opset, SAME: self.target_opset}
+            object.__setattr__(self, SAME, with_one_name(given)[SAME])
         Checked.__post_init__(self)
         _check_rewrites(self.disable)
         for tool in self.simplify:
             if find_spec(tool) is None:
                 raise BadSetting("simplify", f"{tool} is not installed: pip install {tool}")
+        self._check_versions()
+
+    def _check_versions(self) -> None:
+        for domain in self.domain_opsets:
+            if domain in _OPTIONS:
+                raise BadSetting("domain_opsets", f"the domain {domain!r} is converted with {_OPTIONS[domain]}")
         if isinstance(self.target_opset, int):
             import onnx
 
@@ -261,9 +284,21 @@ class Options(Checked):
                 raise BadSetting("ir_version", f"{self.ir_version} is not possible: {problem} {onnx.IR_VERSION}")
 
     @property
+    def changes_nothing(self) -> bool:
+        """Whether neither a rewrite nor a conversion is asked for, so that the model stays as it came."""
+        is_kept = self.target_opset == self.ir_version == self.overridable == self.constants == "keep"
+        asked = self.fold or self.fix_shapes or self.simplify or self.decompose != "never" or self.ml_opset is not None
+        return is_kept and self.no_simplify and not asked
+
+    @property
     def names_version(self) -> bool:
         """Whether an opset or an IR version is asked for by its number, or as the latest or lowest."""
-        return self.target_opset not in (None, "keep") or isinstance(self.ir_version, int) or self.ml_opset is not None
+        versions = isinstance(self.ir_version, int), self.ml_opset is not None, bool(self.domain_opsets)
+        return self.target_opset not in (None, "keep") or any(versions)
+
+
+_OPTIONS = {"": "--opset", "ai.onnx": "--opset", "ai.onnx.ml": "--ml-opset"}
+"""Domains of onnx, and the options for their versions."""
 
 
 def _check_rewrites(names: AbstractSet[str]) -> None:
@@ -278,11 +313,13 @@ def _check_rewrites(names: AbstractSet[str]) -> None:
 
 
 class OptionFields(TypedDict, total=False):
-    """The fields of `Options` as keywords; the same names, types and meanings."""
+    """The fields of `Options` as keywords, and ``opset``, another name for ``target_opset``."""
 
-    target_opset: int | Literal["keep", "latest", "lowest"] | None
+    target_opset: Opset
+    opset: Opset
     ir_version: int | Literal["auto", "keep"]
     ml_opset: int | None
+    domain_opsets: Mapping[str, int]
     fix_shapes: Mapping[str, Sequence[int]]
     fold: bool
     decompose: Literal["never", "remaining", "all"]
@@ -302,6 +339,18 @@ class OptionFields(TypedDict, total=False):
     equalize: bool
     exchange: Literal["auto", "always"]
     step_seconds: int
+
+
+def with_one_name(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keywords with ``target_opset`` for ``opset``. Raises BadSetting if both are given, and differ."""
+    chosen = dict(fields)
+    if "opset" not in chosen:
+        return chosen
+    opset = chosen.pop("opset")
+    if chosen.setdefault(SAME, opset) != opset:
+        problem = f"{opset!r} and target_opset={chosen[SAME]!r} contradict each other: they are two names of one option"
+        raise BadSetting("opset", problem)
+    return chosen
 
 
 def simplified(options: Options, tools: bool | str | Sequence[str]) -> Options:

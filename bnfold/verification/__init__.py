@@ -16,13 +16,14 @@ import numpy as np
 
 from bnfold import ir, reference
 from bnfold.errors import BadSetting
+from bnfold.ir.cut import ValueMaps
 from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.value import written
 from bnfold.settings import VerifyOptions
 from bnfold.verification.changes.moved_names import with_original_names
 from bnfold.verification.changes.pairing import paired
 from bnfold.verification.changes.renamed import verdict_on_names
-from bnfold.verification.claims import Evidence, Experiment, Ledger
+from bnfold.verification.claims import Evidence, Experiment, Ledger, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.explaining import ComparedModels, with_explanation
 from bnfold.verification.inputs.cost import session_seconds
@@ -32,7 +33,6 @@ from bnfold.verification.request import RUNTIME_SHARE, Clock, Request, budget_of
 from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.threads import one_thread
 from bnfold.verification.saving import nothing_saved, require_free, save
-from bnfold.verification.unscaled import Scaled
 from bnfold.verification.verdict import Explained, Location, NextStep, OutputRow, RuntimeRow, Verdict
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "OutputRow",
     "RuntimeRow",
     "Verdict",
+    "Why",
     "explained",
     "start",
     "verdict_on_names",
@@ -66,7 +67,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     *,
     checks: VerifyOptions | None = None,
     cuts: Sequence[ir.Cut] = (),
-    scaled: Scaled | None = None,
+    scaled: ValueMaps | None = None,
     frozen: bool = False,
     fixed: Mapping[str, Sequence[int]] | None = None,
     budget_seconds: float | None = None,
@@ -83,7 +84,8 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         after: The rewritten model: a path, or a loaded model.
         checks: How to compare; ``depth="none"`` means ``auto`` here.
         cuts: Where rewrites happened; each is checked on its own.
-        scaled: Values that the rewrite multiplied by factors. Wrong factors are found.
+        scaled: Values that the rewrite multiplied by factors, and those that lost channels. Wrong factors and
+            wrong channels are found.
         frozen: Whether the rewrite was asked to treat inputs with a default as constants.
         fixed: The shapes that the rewrite was asked to give to inputs.
         budget_seconds: The time limit; None means ``checks.verify_seconds``.
@@ -108,9 +110,11 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     checks = _at_fixed_sizes(old, checks, fixed or {})
     is_cast = checks.tolerance is not None
     named, notes = paired(old, new, any_float=is_cast) if by_position else (new, [])
+    with reference.keeping_constants(old), reference.keeping_constants(named):
+        renamed = with_original_names(old, named, by_others=not cuts)
     request = Request(
         before=old,
-        after=with_original_names(old, named, by_others=not cuts),
+        after=renamed,
         checks=replace(checks, depth="auto") if checks.depth == "none" else checks,
         before_file=_file(before),
         after_file=_file(after) if named is new else None,
@@ -128,7 +132,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     if checks.save is not None:
         require_free(checks.save, [file for file in (_file(before), _file(after), checks.data) if file is not None])
     start(checks, request.before)
-    with one_thread():
+    with one_thread(), reference.keeping_constants(old), reference.keeping_constants(renamed):
         verdict = with_explanation(judge(request), models, checks)
         if checks.save is not None:
             verdict = save(verdict, models, request, checks.save)

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from bnfold import log
+from bnfold.errors import brief
 from bnfold.verification.codes import Code
 
 Status = Literal["verified", "failed", "skipped"]
 Prover = Literal["interface", "part", "whole", "runtime", "checker"]
+Datum = str | int | float
 Feeds = Mapping[str, Any]
 """Arrays by the names of the values that they are fed to."""
 
@@ -25,7 +27,7 @@ class Why:
 
     code: Code
     text: str
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Datum] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.text
@@ -98,13 +100,18 @@ class Evidence:
     is_same: bool = False
     at_some_sizes: bool = False
     code: Code = Code.TESTED
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Datum] = field(default_factory=dict)
     boundary: tuple[str, ...] = ()
     prover: Prover = "part"
     experiments: tuple[Experiment, ...] = ()
     faults: int = 0
     hidden: int = 0
     example: str = ""
+
+    def __str__(self) -> str:
+        where = f" in {self.graph}" if self.graph else ""
+        note = f": {self.note}" if self.note else ""
+        return brief(f"{self.label}{where}: {self.status} [{self.code}]{note}")
 
     @property
     def why(self) -> Why:

@@ -50,6 +50,7 @@ class Code(StrEnum):
     TOO_OLD = "runtime-too-old"
     DOUBT = "runtime-doubt"
     RUNTIME_SILENT = "runtime-silent"
+    CONTRADICTED = "kernel-contradicted"
 
 
 class CodeText(NamedTuple):
@@ -92,13 +93,17 @@ MEANINGS: dict[Code, CodeText] = {
     ),
     Code.NO_KERNEL: CodeText(
         "bnfold cannot compute an operator of the part, and no runtime was there that does",
-        "Install onnxruntime, or compare the result in a runtime that has the operator.",
+        "Install onnxruntime, register the operator (bnfold.register_operator), or compare the result in a runtime "
+        "that has it.",
     ),
     Code.NOT_COMPUTED: CodeText(
         "bnfold's own operators cannot compute the part: its operators' texts leave a choice, or have no such form",
         "Compare the result in your own runtime.",
     ),
-    Code.RANDOM: CodeText("the part draws random numbers in another way than before", "Nothing can be compared there."),
+    Code.RANDOM: CodeText(
+        "the part draws random numbers in another way than before",
+        "Nothing can be compared there: compare statistics of many runs in your own runtime.",
+    ),
     Code.NO_FIT: CodeText(
         "the original runs on none of the sizes and numbers that were tried",
         "Give sizes with --input NAME=N,…, or recorded inputs with --data.",
@@ -108,8 +113,8 @@ MEANINGS: dict[Code, CodeText] = {
         "Give smaller sizes with --input.",
     ),
     Code.HIDDEN: CodeText(
-        "the results agree, and would also agree if the named thing were wrong",
-        f"If it can never have an effect, compare the result in your own runtime. Else: {_DATA[0].lower()}{_DATA[1:]}",
+        "the results agree, but the inputs that were tried would not show a fault",
+        _DATA,
     ),
     Code.NO_REACTION: CodeText(
         "no output changes with the new weights on the inputs that were tried: they may be saturated",
@@ -149,7 +154,7 @@ MEANINGS: dict[Code, CodeText] = {
     ),
     Code.TOO_OLD: CodeText(
         "the runtime lacks an opset, an IR version or an operator that the result needs",
-        "Use a newer runtime, or convert to an older --opset.",
+        "Use a runtime that has it, or convert to another --opset.",
     ),
     Code.DOUBT: CodeText(
         "a runtime takes neither model, for different reasons, or ended while it had the result",
@@ -158,6 +163,10 @@ MEANINGS: dict[Code, CodeText] = {
     Code.RUNTIME_SILENT: CodeText(
         "a runtime did not run the model, or what it computed shows nothing",
         "Compare the result in your own runtime.",
+    ),
+    Code.CONTRADICTED: CodeText(
+        "a runtime computes something else of the original than kernels that a caller registered",
+        "Correct the kernel, or the runtime's library of operators.",
     ),
 }
 

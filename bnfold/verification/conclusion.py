@@ -126,7 +126,7 @@ def by_parts(request: Request, whole: Whole | None, obstacle: Why | None, parts:
     local = parts.rows
     skipped = [row for row in parts.others if row.status == "skipped"]
     if skipped:
-        number = f"{len(skipped)} of {len(local)} changed parts"
+        number = f"{len(skipped)} of {len(local)} changes"
         is_said = obstacle is not None and obstacle.needs_time and skipped[0].why.needs_time  # once is enough
         first = skipped[0].label if is_said else sentence_of(skipped[0])
         reason = f"{obstacle}; {number} could not be compared ({first})"
@@ -146,7 +146,7 @@ def number_verified(rows: Sequence[Evidence]) -> int:
 
 def kind_of_part(request: Request) -> str:
     """Return the word for a part: rewrites say where they happened, changes of other tools are found."""
-    return "rewrite" if request.cuts else "changed part"
+    return "rewrite" if request.cuts else "change"
 
 
 def verdict_of(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import chain
 from operator import itemgetter
 
-from bnfold import analysis, ir
+from bnfold import ir, reference
 from bnfold.errors import BadSetting, BnfoldError
+from bnfold.ir.cut import SelectedValue, ValueMaps
 from bnfold.ir.value import written
+from bnfold.reference import callers_word
 from bnfold.reference.schedule import read_by
 from bnfold.settings import VerifyOptions
 from bnfold.verification.changes.boundaries import changed_defaults, visible
@@ -22,10 +25,11 @@ from bnfold.verification.changes.inlined import with_common_functions
 from bnfold.verification.changes.unchanged import unchanged
 from bnfold.verification.claims import Evidence, Experiment
 from bnfold.verification.codes import FAILED, MEANINGS, Code
+from bnfold.verification.remedies import DIFFERENCES, Remedies
 from bnfold.verification.subgraphs.sides import sides_of
 from bnfold.verification.subgraphs.trials import NotCompared
 from bnfold.verification.tolerance.bits import same
-from bnfold.verification.unscaled import Scaled, unscaled
+from bnfold.verification.unscaled import unscaled
 from bnfold.verification.verdict import Explained, How, Verdict
 
 _MOST = 10
@@ -71,7 +75,7 @@ class ComparedModels:
         before: ir.Model,
         after: ir.Model,
         given: ir.Model | None = None,
-        scaled: Scaled | None = None,
+        scaled: ValueMaps | None = None,
         *,
         has_parts: bool = True,
     ) -> None:
@@ -84,7 +88,7 @@ class ComparedModels:
         if not self.has_parts:
             return self.before, self.after
         before, after = with_common_functions(in_one_form(self.before, self.after), in_one_form(self.after))
-        return before, unscaled(after, self.scaled)
+        return unscaled(before, after, self.scaled)
 
     @cached_property
     def graphs(self) -> Sequence[Mapping[str, ir.Graph]]:
@@ -94,7 +98,7 @@ class ComparedModels:
     @cached_property
     def renamed(self) -> dict[str, str]:
         """The original's names by those of the rewritten model's file, if they differ."""
-        found = {name: old for (_, name), (old, _) in self.scaled.items()}
+        found = {name: before.name for (_, name), before in self.scaled.items()}
         if self.given is self.after:
             return found
         for given, graph in zip(self.given.graphs(), self.after.graphs(), strict=False):
@@ -137,8 +141,8 @@ def with_explanation(verdict: Verdict, models: ComparedModels, checks: VerifyOpt
     """Return the verdict with the explanation that was asked for."""
     if checks.explain is None:
         return verdict
-    explainer = _Explainer(verdict, models)
-    with analysis.evaluated_once(models.before), analysis.evaluated_once(models.after):
+    explainer = _Explainer(verdict, models, checks)
+    with reference.keeping_constants(models.before), reference.keeping_constants(models.after):
         found = explainer.about(checks.explain) if checks.explain else explainer.overview()
         return replace(verdict, explanation=tuple(_with_each_step_once(found)))
 
@@ -166,16 +170,12 @@ def claims_that_count(verdict: Verdict) -> list[Evidence]:
     ]
 
 
-def _urgency(row: Evidence) -> tuple[bool, bool]:
-    """Return a key that sorts claims: those that differ first, and parts before the whole models."""
-    return row.status != "failed", row.prover != "part"
-
-
 class _Explainer:
     """Explains values, from the ledger of a verdict and from the two models."""
 
-    def __init__(self, verdict: Verdict, models: ComparedModels) -> None:
+    def __init__(self, verdict: Verdict, models: ComparedModels, checks: VerifyOptions) -> None:
         self._verdict, self._models = verdict, models
+        self._remedies = Remedies(verdict, checks, models.before)
         self._claims = claims_that_count(verdict)
 
     def overview(self) -> Iterator[Explained]:
@@ -183,23 +183,35 @@ class _Explainer:
         verdict = self._verdict
         code = verdict.code or Code.NOT_ASKED
         counts = Counter(_how(row) for row in self._claims if row.prover == "part")
-        listed = (
-            [f"{sum(counts.values())} part{'s' * (sum(counts.values()) != 1)}: {_counted(counts)}"] if counts else []
-        )
-        listed += [f"{_WHOLE[row.prover]}: {_IS[_how(row)]}" for row in self._claims if row.prover in _WHOLE]
+        listed = [_counted(counts)] if counts else []
+        listed += [f"{_WHOLE[row.prover]} {_ARE[_how(row)]}" for row in self._claims if row.prover in _WHOLE]
+        shown = sorted((row for row in self._claims if row.status != "verified"), key=self._urgency)
+        meaning = "a part differs, but the whole models agree on the inputs that were tried"
+        is_local = verdict.status == "unverified" and code in DIFFERENCES
         lines = [
-            f"the verdict is {verdict.status} [{code}]: {self._meaning(code)}",
+            f"the verdict is {verdict.status} [{code}]: {meaning if is_local else self._meaning(code)}",
             f"  compared: {'; '.join(listed) or 'nothing, for nothing had to be computed'}",
-            *self._next(code),
+            *_word_for(self._models.before.nodes(), self._models.after.nodes()),
+            *self._next(code, next((row for row in shown if row.code is code), None)),
         ]
         yield Explained("", "", _WORDS[_status(verdict)], code, tuple(lines))
-        shown = sorted((row for row in self._claims if row.status != "verified"), key=_urgency)
         shown = shown or sorted(self._claims, key=lambda row: -len(row.experiments))
         for row in shown[:_MOST]:
             yield self._explained("", row)
         if len(shown) > _MOST:
             more = f"{len(shown) - _MOST} more are like these; --explain VALUE explains one"
             yield Explained("", "", _WORDS[_status(verdict)], code, (more,))
+
+    def _urgency(self, row: Evidence) -> tuple[bool, bool, bool]:
+        """Return a key that sorts claims.
+
+        Those that differ come first, parts before whole models, for a part is where a difference begins. Of what is
+        open, claims of the verdict's code come first.
+        """
+        is_other, is_whole = row.code is not self._verdict.code, row.prover != "part"
+        if row.status == "failed":
+            return False, is_whole, is_other
+        return True, is_other, is_whole
 
     def about(self, name: str) -> Iterator[Explained]:
         """Explain a value, in each graph that has one of this name."""
@@ -335,9 +347,14 @@ class _Explainer:
     def _scale(self, path: str, name: str) -> list[str]:
         if (path, name) not in self._models.scaled:
             return []
-        old, factors = self._models.scaled[path, name]
-        numbers = factors.numpy()
-        return [f"  it is {old!r} of the original, times factors from {numbers.min():.3g} to {numbers.max():.3g}"]
+        before = self._models.scaled[path, name]
+        if isinstance(before, SelectedValue):
+            kept, count = len(before.kept), before.constants.size
+            return [
+                f"  it has {kept} of the {count} channels of {before.name!r} of the original; the others are constant"
+            ]
+        low, high = before.factors.min(), before.factors.max()
+        return [f"  it is {before.name!r} of the original, times factors from {low:.3g} to {high:.3g}"]
 
     def _explained(self, name: str, row: Evidence, more: Sequence[str] = ()) -> Explained:
         where = f" in {row.graph}" if row.graph else ""
@@ -346,6 +363,7 @@ class _Explainer:
         if row.prover == "part":
             lines.append(f"  where: {row.label}")
             lines.append(f"  from: {_names(row.boundary) if row.boundary else 'stored numbers alone'}")
+            lines += _word_for(*(part.nodes for part in self._models.parts(row) or ()))
             lines += self._earlier(row)
         lines += [f"  on {line}" for line in _runs(row)]
         if row.faults and row.status != "failed":
@@ -357,8 +375,7 @@ class _Explainer:
         if row.note and row.note not in (run.note for run in row.experiments):
             lines.append(f"  found: {row.note}")
         lines += self._end_to_end(name) if row.prover != "part" else ()
-        if row.status != "verified":
-            lines += self._next(row.code)
+        lines += self._next(row.code, row)
         return Explained(name, row.graph, _how(row), row.code, tuple(lines), (row,))
 
     def _earlier(self, row: Evidence) -> Iterator[str]:
@@ -375,30 +392,23 @@ class _Explainer:
                 found = f"differs by {row.relative:.1e} of its largest value; {row.allowed:.1e} is allowed"
                 yield f"  end to end: {name} {found}"
 
-    def _next(self, code: Code) -> list[str]:
-        """Say what would close a claim, with the option and its value."""
-        remedy = MEANINGS[code].remedy
-        if code is Code.DIFFERS and self._verdict.tolerance is not None:
-            remedy = "Give a larger --tolerance, if an error of this size will do."
-        if code in (Code.TESTED, Code.SAME, Code.CONSTANT, Code.IN_WHOLE) or not remedy:
-            return []
-        if code is Code.TIME:
-            limits = [row.data["verify_seconds"] for row in self._claims if "verify_seconds" in row.data]
-            remedy = f"Raise the limit with --verify-seconds {max(limits)}." if limits else remedy
-        inputs = self._models.before.required_inputs()
-        arrays = ", ".join(f"{value.name} ({_shape(value)})" for value in inputs[:_FEW])
-        if "--data" in remedy and inputs:
-            remedy += f" That is an .npz file with {arrays}."
-        is_open = [value for value in inputs if value.shape is None or not all(isinstance(d, int) for d in value.shape)]
-        if "--input" in remedy and is_open:
-            shapes = "; ".join(f"{value.name} is {_shape(value)}" for value in is_open[:_FEW])
-            remedy += f" Sizes that are open: {shapes}."
-        return [f"{_NEXT}{remedy}"]
+    def _next(self, code: Code, row: Evidence | None = None) -> list[str]:
+        """Say what would close a claim, or with no ``row`` the verdict; nothing of a verdict that is verified."""
+        text = "" if self._verdict.verified else self._remedies.of(code, row)
+        return [f"{_NEXT}{text}"] if text else []
 
     def _meaning(self, code: Code) -> str:
         """Return what a code says; with a tolerance, what is allowed does not follow from rounding."""
         within = {Code.DIFFERS: "a result differs by more than the tolerance", Code.TESTED: "the results are within it"}
         return within.get(code, MEANINGS[code].text) if self._verdict.tolerance is not None else MEANINGS[code].text
+
+
+def _word_for(*groups: Iterable[ir.Node]) -> list[str]:
+    """Say which operators of these nodes, or of their bodies, were computed on a caller's word."""
+    nodes = chain.from_iterable(groups)
+    bodies = {node: [graph for body in node.bodies for graph in body.subgraphs()] for node in nodes}
+    word = callers_word(chain(bodies, *(graph.nodes for graphs in bodies.values() for graph in graphs)))
+    return [f"  {word}"] if word else []
 
 
 def _has(part: Subgraph, value: ir.Value) -> bool:
@@ -425,7 +435,9 @@ def _status(verdict: Verdict) -> str:
 
 
 def _counted(counts: Mapping[How, int]) -> str:
-    return ", ".join(f"{count} {_ARE[how] if count > 1 else _IS[how]}" for how, count in counts.items())
+    return ", ".join(
+        f"{count} parts {_ARE[how]}" if count > 1 else f"1 part {_IS[how]}" for how, count in counts.items()
+    )
 
 
 def _how(row: Evidence) -> How:
@@ -479,10 +491,6 @@ def _names(names: Collection[str], *, quoted: bool = True) -> str:
 
 def _node(node: ir.Node) -> str:
     return f"{node.op_type} {node.name!r}" if node.name else node.op_type
-
-
-def _shape(value: ir.Value) -> str:
-    return "its shape" if value.shape is None else ",".join("N" if size is None else str(size) for size in value.shape)
 
 
 def _is_stored(value: ir.Value | None) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from bnfold import analysis, ir
+from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import uncovered, with_changes
@@ -53,7 +53,7 @@ def check_parts(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool 
     If they agree, or if they are compared next (``is_first``), stop at the first change that stays open: what comes
     after it decides nothing.
     """
-    with analysis.evaluated_once(verifier.request.before), analysis.evaluated_once(verifier.request.after):
+    with reference.keeping_constants(verifier.request.before), reference.keeping_constants(verifier.request.after):
         return _compared(verifier, whole, is_first)
 
 

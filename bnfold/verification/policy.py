@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from bnfold import log
+from bnfold import log, reference
 from bnfold.ir.time_limit import LimitStruck, ends_at, look_at_clock
 from bnfold.verification import sentences
 from bnfold.verification.changes.control_flow import in_one_form
@@ -78,7 +78,18 @@ def judge(request: Request) -> Verdict:
         request.ledger.enter(about_whole(request.outputs, "skipped", over))
         verdict = verdict_of(request, "unverified", over, "nothing")
     log.debug(__name__, "%s, decided by %s [%s]: %s", verdict.status, verdict.decided_by, verdict.code, verdict.reason)
-    return replace(verdict, ledger=tuple(request.ledger))
+    word = reference.callers_word(node for model in (request.before, request.after) for node in model.nodes())
+    verdict = _unless_contradicted(verdict, word)
+    return replace(verdict, ledger=tuple(request.ledger), notes=(*verdict.notes, *([word] if word else [])))
+
+
+def _unless_contradicted(verdict: Verdict, word: str) -> Verdict:
+    """Lower a verdict on a caller's ``word`` for a kernel to unverified if a runtime computes something else."""
+    row = next((row for row in verdict.witnesses if row.independent and row.agrees is False), None)
+    if row is None or not (word and verdict.verified):
+        return verdict
+    why = Why(Code.CONTRADICTED, f"{row.witness} contradicts kernels that were registered: {'; '.join(row.notes)}")
+    return lowered(verdict, "unverified", why, "runtime")
 
 
 def _judged(request: Request) -> Verdict:
@@ -137,7 +148,7 @@ def _compare_whole(
     parts = asked.parts if whole is None else None
     if parts is None:
         why = obstacle or (whole and (whole.fault or whole.doubt)) or "for changes that the whole models do not show"
-        _next(request, "each changed part in float64", str(why))
+        _next(request, "each change in float64", str(why))
         parts = _parts(request, subgraphs, whole)
     verdict = conclude(request, whole, obstacle, parts)
     if asked.fault is not None and verdict.verified and whole is None:
@@ -181,7 +192,7 @@ def _compare_parts_and_runtime(
         if wait is None:
             return NeedsFullComparison()
         cheaper = "the whole models in float64 are dearer; a runtime runs them beside it"
-        _next(request, "each changed part in float64", cheaper)
+        _next(request, "each change in float64", cheaper)
         parts = _parts(request, subgraphs, None, True)
         request.progress("runtime", 0, 0)
         with request.clock.phase("witness"):

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bnfold import ir, reference
+from bnfold.ir.cut import ValueMaps
 from bnfold.ir.time_limit import enclosing_end
 from bnfold.settings import ESTIMATE, VerifyOptions
 from bnfold.verification.as_read import as_read
 from bnfold.verification.claims import Ledger, Why
 from bnfold.verification.codes import Code
-from bnfold.verification.unscaled import Scaled
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ LONG = 10.0
 _EARLY = 2.0
 """Seconds after which it is known how long the rest takes."""
 _STEPS = 200
-"""How often at most counted work is told of."""
+"""How often counted work is reported, at most."""
 
 RUNTIME_SHARE = 1 / 12
 """Share of the budget for a runtime beside the reference evaluator."""
@@ -126,7 +126,7 @@ class Request:
     cuts: tuple[ir.Cut, ...]
     policy: reference.Policy
     clock: Clock
-    scaled: Scaled
+    scaled: ValueMaps
     chose_version: bool
     progress: Callable[[str, int, int], None]
     ledger: Ledger = field(default_factory=Ledger)

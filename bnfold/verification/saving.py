@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from bnfold import analysis, ir
+from bnfold import ir
 from bnfold.errors import BadSetting, BnfoldError, OutputError, Unsupported
 from bnfold.ir.elements import Array
+from bnfold.reference.shapes import state_types
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.claims import Evidence, Feeds
 from bnfold.verification.codes import FAILED, MEANINGS, Code
@@ -192,7 +193,7 @@ def _pair(
 
     typed = [side.model.clone(with_inputs) for side in sides]
     for model in typed:
-        analysis.infer_shapes(model)  # values in functions have no types of their own
+        state_types(model)  # values in functions have no types of their own
     outputs = [
         _result(name, *places, *(model.graph.values[name] for model in typed))
         for name, *places in zip(claim.outputs, old.outputs, new.outputs, strict=True)

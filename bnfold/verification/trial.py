@@ -12,9 +12,8 @@ from itertools import chain, islice
 from operator import itemgetter
 
 from bnfold import ir, reference
-from bnfold.analysis.shapes.unification import Known
 from bnfold.errors import BadInput, BnfoldError, Unsupported
-from bnfold.ir.value import written
+from bnfold.ir.value import Known, written
 from bnfold.reference import Refusal, ShapeTrial
 from bnfold.verification.as_read import as_read
 from bnfold.verification.inputs.choices import Shapes, choices

@@ -5,14 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, Literal
 
-from bnfold.settings import to_json
+from bnfold.errors import brief, printable
+from bnfold.settings import Tolerance, to_json
 from bnfold.verification.claims import Evidence
 from bnfold.verification.codes import Code
 
 Status = Literal["verified", "unverified", "failed"]
 How = Literal["same", "constant", "tested", "differs", "open"]
+
+_SHOWN = 20
+"""Outputs that a notebook shows."""
 
 TOO_FAR = "differs by more than rounding the new weights can cause"
 """The fault of an output that has the right shape and type …"""
@@ -125,6 +130,9 @@ class Explained:
     lines: tuple[str, ...]
     claims: tuple[Evidence, ...] = ()
 
+    def __str__(self) -> str:
+        return "\n".join(brief(line, 160) for line in self.lines[:10])
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Verdict:
@@ -151,7 +159,7 @@ class Verdict:
         notes: Further remarks.
         tolerance: The tolerance that was asked for.
         seconds: Time by phase.
-        code: What decided, for programs; `bnfold explain CODE` says what it means. None where nothing was compared.
+        code: What decided, for programs; `bnfold explain CODE` says what it means.
         ledger: All evidence, in the order in which it was found.
         next: What a caller can do about a result that is not verified; None if it was not asked for.
         explanation: What `VerifyOptions.explain` asks for; empty if nothing was asked.
@@ -168,8 +176,8 @@ class Verdict:
     localised: Location | None = None
     notes: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
-    tolerance: float | str | None = None
-    code: Code | None = None
+    tolerance: Tolerance | None = None
+    code: Code = field(kw_only=True)
     ledger: tuple[Evidence, ...] = ()
     next: NextStep | None = None
     explanation: tuple[Explained, ...] = ()
@@ -184,7 +192,24 @@ class Verdict:
         return self.verified
 
     def __repr__(self) -> str:
-        return f"<Verdict {self.summary}>"
+        return f"<Verdict {brief(self.summary)}>"
+
+    def _repr_html_(self) -> str:
+        """Return the verdict for notebooks: its sentence, what helps, and a row for each of the first outputs."""
+        mark = {"verified": "✓", "unverified": "?", "failed": "✗"}[self.status]
+        lines = [f"<p><b>{mark} {escape(brief(self.summary, 2000))}</b></p>"]
+        lines += [f"<p>next: {escape(brief(self.next.text, 2000))}</p>"] if self.next is not None else []
+        if self.outputs:
+            head = "".join(f"<th>{name}</th>" for name in ("output", "type", "shape", "differs by", "allowed"))
+            rows = (
+                (row.name, row.dtype, "×".join(map(str, row.shape)), f"{row.relative:.2g}", f"{row.allowed:.2g}")  # noqa: RUF001
+                for row in self.outputs[:_SHOWN]
+            )
+            body = "".join(f"<tr>{''.join(f'<td>{escape(printable(cell))}</td>' for cell in row)}</tr>" for row in rows)
+            lines.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+            more = len(self.outputs) - _SHOWN
+            lines += [f"<p>{more} more outputs</p>"] if more > 0 else []
+        return "\n".join(lines)
 
     @property
     def has_runtime(self) -> bool:

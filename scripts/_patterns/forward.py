@@ -183,7 +183,7 @@ def _algebra() -> list[Pattern]:
             "MatMul → Mul → Add",
             lambda b: node(b, "Add", node(b, "Mul", matmul(b, given(b, 3, 4)), weight(b, 5)), weight(b, 5)),
         ),
-        Pattern("Conv → Sub → Div → Mul → Add (a BN spelled out)", _decomposed),
+        Pattern("Conv → Sub → Div → Mul → Add (a BN as arithmetic)", _decomposed),
     ]
 
 

@@ -101,7 +101,7 @@ EXACT = [
 ]  # fmt: skip
 TRAPS = [
     Pattern("Conv → Clip → BN", lambda b: norm(b, _clip(b, conv(b, image(b)), 0, 6))),
-    Pattern("Conv → Clip, bounds exchanged → a number times it", _before(1.5, -0.5, -2.0)),
+    Pattern("Conv → Clip, bounds swapped → a number times it", _before(1.5, -0.5, -2.0)),
     Pattern("Einsum along another axis → BN, sizes coincide", _square),
     Pattern("BN → Einsum that sums it alone", _into_einsum("bci,ck->bk", 2, 3, 5)),
     Pattern("BN → Einsum of a diagonal", _into_einsum("bcc,ck->bk", 2, 3, 3)),

@@ -49,7 +49,12 @@ class Alteration(NamedTuple):
     @property
     def module(self) -> str:
         """The name that imports give to the file."""
-        return ".".join(Path(self.file).with_suffix("").parts).removesuffix(".__init__")
+        return module(self.file)
+
+
+def module(file: str) -> str:
+    """Return the name that imports give to a file (relative to the checkout)."""
+    return ".".join(Path(file).with_suffix("").parts).removesuffix(".__init__")
 
 
 def alterations(root: Path, file: str, changes: Changes) -> list[Alteration]:

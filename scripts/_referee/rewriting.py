@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from _environment import ROOT
 
-from _referee import serving
+from _referee import altering, serving
 from _referee.judging import judge
 from _referee.tasks import COMMANDS, Task
 
@@ -148,6 +148,11 @@ class Trial(NamedTuple):
     verified: int = 3
 
 
+def preload(right: Baseline) -> None:
+    """Import what the tasks needed, for the processes that `findings` forks."""
+    serving.preload("bnfold", sorted(altering.module(file) for file in right.files))
+
+
 def findings(
     trees: Mapping[str, ast.Module],
     numbers: Sequence[int],
@@ -188,7 +193,7 @@ def _with(
     trial: Trial,
 ) -> Made:
     """Run the tasks; those with another result again, with verification. This is a process of its own."""
-    serving.serve(trees, "bnfold")
+    serving.alter(trees, "bnfold")
     made: Made = []
     commands: dict[str, list[int]] = defaultdict(list)
     for number in numbers:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import os
 import pickle
 import resource
@@ -13,10 +15,10 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 
@@ -56,6 +58,79 @@ def serve(trees: Mapping[str, ast.Module], *packages: str) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] in packages]:
         del sys.modules[name]
     sys.meta_path.insert(0, _Finder(trees))
+
+
+_ran: set[CodeType] = set()
+"""The functions that ran while `preload` imported the package."""
+_IS_FUNCTION = inspect.CO_OPTIMIZED
+
+
+def preload(package: str, modules: Iterable[str]) -> None:
+    """Import modules of a package anew, so that `alter` in a forked process has to import none of them."""
+    serve({}, package)
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            _ran.add(frame.f_code)
+
+    sys.setprofile(note)
+    try:
+        for name in modules:
+            importlib.import_module(name)
+    finally:
+        sys.setprofile(None)
+
+
+def alter(trees: Mapping[str, ast.Module], package: str) -> None:
+    """Let the modules be as these trees: what was preloaded stays if functions alone differ, which did not run yet."""
+    found = [_replacements(name, tree) for name, tree in trees.items()]
+    new = {old: code for codes in found if codes is not None for old, code in codes.items()}
+    files = {code.co_filename for code in new}
+    functions = [each for each in gc.get_objects() if type(each) is FunctionType and each.__code__.co_filename in files]
+    changed = [(each, new[each.__code__]) for each in functions if each.__code__ in new]
+    if not changed or not _ran or None in found:
+        serve(trees, package)
+        return
+    for function, code in changed:
+        function.__code__ = code
+
+
+def _replacements(name: str, tree: ast.Module) -> dict[CodeType, CodeType] | None:
+    """Return the functions of a loaded module that differ, with the new ones; None if more than these differs."""
+    module = sys.modules.get(name)
+    if module is None or module.__file__ is None:
+        return None
+    before = compile(Path(module.__file__).read_text(encoding="utf-8"), module.__file__, "exec", dont_inherit=True)
+    after = compile(tree, module.__file__, "exec", dont_inherit=True)
+    olds, news = [*_codes(before)], [*_codes(after)]
+    if len(olds) != len(news):
+        return None
+    new: dict[CodeType, CodeType] = {}
+    for old, code in zip(olds, news, strict=True):
+        if old == code:
+            continue
+        if not old.co_flags & _IS_FUNCTION:  # what runs while the module is imported
+            if _plain(old) != _plain(code):
+                return None
+        elif old in _ran or old.co_freevars != code.co_freevars:
+            return None
+        else:
+            new[old] = code
+    return new
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield it and all code within."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _codes(const)
+
+
+def _plain(code: CodeType) -> tuple[object, ...]:
+    """Return what the code does, without the functions that it makes."""
+    consts = [(type(const), None if isinstance(const, CodeType) else const) for const in code.co_consts]
+    return code.co_code, code.co_names, code.co_varnames, consts
 
 
 PATIENCE = 10

@@ -7,6 +7,7 @@ fuzzer, its seeded faults and its rewrites make the pairs. ``FOLDER/pairs.json``
 from __future__ import annotations
 
 import csv
+import importlib.util
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -73,16 +74,20 @@ def _announced(report: Any) -> Pair:
 
 
 def _findings(checkout: Path, _: dict[str, Any]) -> Made:
-    from fuzz import case
-
+    case = _of_fuzzer("case")
     for place in sorted((checkout / "tests" / "findings").glob("*/*/")):
         if place.parent.name != "bytes":
             yield from _of_case(case.read(place), place.parent.name, f"{place.parent.name}/{place.name}")
 
 
-def _fuzz(_: Path, asked: dict[str, Any]) -> Made:
-    from fuzz import modes
+def _of_fuzzer(name: str) -> Any:
+    """Import a module of the checkout's fuzzer, whose package once had another name."""
+    package = "fuzz" if importlib.util.find_spec("fuzz") else "_fuzz"
+    return importlib.import_module(f"{package}.{name}")
 
+
+def _fuzz(_: Path, asked: dict[str, Any]) -> Made:
+    modes = _of_fuzzer("modes")
     for mode in ("faults", "verify"):
         for seed in range(asked["first"], asked["first"] + asked["count"]):
             yield from _of_case(modes.MODES[mode].draw(seed, ()), mode, f"{mode} {seed}")
@@ -90,8 +95,7 @@ def _fuzz(_: Path, asked: dict[str, Any]) -> Made:
 
 def _of_case(case: Any, mode: str, name: str) -> Made:
     """Yield the pairs of a case of the fuzzer: its own one, or the results of the commands."""
-    from fuzz import faults, rewriting, verifying
-
+    faults, rewriting, verifying = map(_of_fuzzer, ("faults", "rewriting", "verifying"))
     if mode == "faults":
         if faults.AFTER in case.files:
             yield case.model, case.files[faults.AFTER], {"name": name, "cuts": [], "frozen": False}

@@ -24,7 +24,14 @@ from _site import cells  # noqa: E402 # it is found only now
 
 OUTSIDE = {"CHANGELOG.md": "changelog", "CONTRIBUTING.md": "contributing", "SECURITY.md": "security"}
 """Files of the repository that have a page, by its name below project/."""
-_LINK = re.compile(r"(\]\()([^)\s:#]+)(#[^)\s]*)?(\))")
+_LINK = re.compile(r"\[([^\[\]]*)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
+
+
+def on_config(config: Any) -> Any:
+    """Leave the repository out until its address is known: that of a placeholder leads nowhere."""
+    if "OWNER" in config["repo_url"]:
+        config["repo_url"], config["site_url"], config["edit_uri"] = "", "", ""
+    return config
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -42,7 +49,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Change links to files of the repository: to their page if there is one, else to the repository."""
+    """Change links to files of the repository: to their page if there is one, else to the repository if it is known."""
     del files
     uri = PurePosixPath(page.file.src_uri)
     here = ROOT / "x.md" if uri.parts[0] == "project" else ROOT / "docs" / uri
@@ -57,10 +64,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             name = target.relative_to(ROOT).as_posix()
             if name not in OUTSIDE:
                 kind = "tree" if target.is_dir() else "blob"
-                return f"{match[1]}{config['repo_url']}/{kind}/main/{name}{match[3] or ''}{match[4]}"
+                where = config["repo_url"]
+                return f"[{match[1]}]({where}/{kind}/main/{name}{match[3] or ''})" if where else match[1]
             inside = PurePosixPath("project", f"{OUTSIDE[name]}.md")
         up = "../" * (len(uri.parts) - 1)
-        return f"{match[1]}{up}{inside}{match[3] or ''}{match[4]}"
+        return f"[{match[1]}]({up}{inside}{match[3] or ''})"
 
     fences = re.split(r"(^```.*?^```$)", markdown, flags=re.DOTALL | re.MULTILINE)
     return "".join(part if part.startswith("```") else _LINK.sub(moved, part) for part in fences)
@@ -75,7 +83,7 @@ def on_post_page(output: str, page: Any, config: Any) -> str:
 
 def _api() -> Iterator[str]:
     yield "# The Python interface\n\nThe functions return a `bnfold.Outcome`, `verify` a `bnfold.Verdict`.\n"
-    modules = {"passes", "pytorch", "errors"}
+    modules = {"operators", "passes", "pytorch", "errors", "types"}
     for name in sorted(set(bnfold.__all__) - modules, key=lambda name: (name[0].isupper(), name)):
         yield f"::: {getattr(bnfold, name).__module__}.{name}\n"
     for name in sorted(modules):

@@ -25,6 +25,9 @@ IR_VERSIONS = ("auto", "auto", "auto", "keep", 9, 10)
 INFERRED = 9
 """From this opset on, inference also sees wrong declarations of the original."""
 
+TYPES_SINCE = {"FLOAT8E": 9, "INT4": 10, "FLOAT4E2M1": 11, "FLOAT8E8M0": 12, "INT2": 13}
+"""The IR version that element types came with, by a part of their names."""
+
 KINDS: tuple[Callable[[int], tuple[Any, ...]], ...] = (
     *[modern.draw] * 5,
     chains.draw,
@@ -96,6 +99,7 @@ def _illegal(before: onnx.ModelProto, after: onnx.ModelProto, case: Case) -> str
         expected = max(4, ir_version_of(target))
         if learned.is_learned(after):
             expected = max(expected, onnx.helper.find_min_ir_version_for([*after.opset_import]))
+        expected = max(expected, _types_need(after.graph))
         if after.ir_version != expected:
             return f"illegal: IR version {after.ir_version} at opset {target}, not {expected}"
     if opset_of(before) < INFERRED or not promises.declares_truly(before):
@@ -105,6 +109,14 @@ def _illegal(before: onnx.ModelProto, after: onnx.ModelProto, case: Case) -> str
     if found and _declares_its_outputs(before, case.feeds):
         return f"illegal: {found}"
     return ""
+
+
+def _types_need(graph: onnx.GraphProto) -> int:
+    """Return the IR version that the types of inputs, outputs and weights need, also of those that nothing reads."""
+    infos = (*graph.input, *graph.output, *graph.value_info)
+    numbers = [*(info.type.tensor_type.elem_type for info in infos), *(held.data_type for held in graph.initializer)]
+    names = map(onnx.TensorProto.DataType.Name, numbers)
+    return max((version for name in names for kind, version in TYPES_SINCE.items() if kind in name), default=0)
 
 
 def _declares_its_outputs(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> bool:

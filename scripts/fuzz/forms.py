@@ -15,7 +15,7 @@ import onnx
 from onnx import TensorProto
 
 from bnfold import ir, reference, verification
-from bnfold.errors import BnfoldError, UpgradeBlocked
+from bnfold.errors import BnfoldError, ConversionBlocked
 from bnfold.pipeline import passes
 from bnfold.settings import Options
 from fuzz import distance, legacy, watch
@@ -102,7 +102,7 @@ def judge(case: Case, folder: Path, options: Options) -> Outcome:
         ir.save(model, result)
         verdict = verification.verify(source, result, frozen=bool(report.frozen), runtime="none")
         before, after = (_evaluated(path, case.feeds) for path in (source, result))
-    except UpgradeBlocked as refusal:
+    except ConversionBlocked as refusal:
         return Outcome(behaviour=watch.refusal(refusal), refused=True)
     except Exception as crash:  # noqa: BLE001 - whatever it is, it is the finding
         return Outcome(watch.crash(crash))

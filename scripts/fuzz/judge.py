@@ -13,7 +13,7 @@ import onnx
 from onnx import TensorProto
 
 from bnfold import ir, reference
-from bnfold.errors import BnfoldError, Unsupported, UpgradeBlocked
+from bnfold.errors import BnfoldError, ConversionBlocked, Unsupported
 from bnfold.folding import facts
 from bnfold.ir.fixing import fix_inputs
 from bnfold.pipeline import passes
@@ -60,7 +60,7 @@ def judge(proto: onnx.ModelProto, feeds: Feeds, how: str | Options = "fold", *, 
         with _unforgiving():
             report = passes.rewrite(model, settings)
         found = reference.evaluate(_saved(model, keep), feeds)
-    except UpgradeBlocked as refusal:
+    except ConversionBlocked as refusal:
         return Outcome(behaviour=watch.refusal(refusal), refused=True)
     except Unsupported as refusal:
         if isinstance(settings.ir_version, int) and "cannot be of IR version" in str(refusal):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import onnx
 
 from fuzz import parts
@@ -108,6 +110,12 @@ def _closes(old: Shape, new: Shape) -> bool:
     if old is None or new is None:
         return new is not None
     return any(dim is None and other is not None for dim, other in zip(old, new, strict=False))
+
+
+def keeps(model: onnx.ModelProto, results: Sequence[npt.ArrayLike]) -> bool:
+    """Whether results of a model have the shapes that it declares for its outputs."""
+    infos = model.graph.output
+    return all(_fits(shape_of(info), np.shape(result)) for info, result in zip(infos, results, strict=True))
 
 
 def declares_truly(model: onnx.ModelProto) -> bool:

@@ -12,7 +12,7 @@ import onnx
 from bnfold import ir
 from bnfold.ir.fixing import fix_inputs
 from bnfold.settings import Options
-from fuzz import delivered, feeding, forms, learned, norms, phases, runtime, stacks, upgrades, zeros
+from fuzz import channels, delivered, feeding, forms, learned, norms, phases, runtime, stacks, upgrades, zeros
 from fuzz import draw as chains
 from fuzz import judge as comparison
 from fuzz.case import Case, Outcome
@@ -33,6 +33,7 @@ SHARES, DELIVERED, DAMAGED = 12, 3, 7
 OWN: dict[int, Callable[[int], tuple[Any, ...]]] = {
     **dict.fromkeys((1, 10), zeros.draw),
     **dict.fromkeys((5, 8), learned.draw),
+    **dict.fromkeys((2, 9), channels.draw),
     **dict.fromkeys((DELIVERED, DAMAGED), lambda seed: chains.draw(seed, onnx.TensorProto.FLOAT)),
 }
 """What mode ``optimize`` draws of `SHARES` seeds besides, by the remainder."""

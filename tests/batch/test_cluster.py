@@ -18,6 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 from click.testing import CliRunner, Result
 
@@ -26,8 +27,12 @@ from bnfold.batch import cluster, scheduler
 from bnfold.batch.worker import Settings, process_one
 from bnfold.cli.commands import main
 from bnfold.errors import BadInput
+from bnfold.operators import plugins
+from bnfold.registered import table
 from bnfold.settings import Options, OutputOptions, VerifyOptions
+from tests import acme
 from tests.conftest import MODELS
+from tests.operators.test_plugins import PLUGIN
 from tests.servers import ftp
 
 distributed = pytest.importorskip("distributed")
@@ -235,3 +240,19 @@ def test_a_single_file_needs_no_scheduler(tmp_path: Path) -> None:
     result = run("fold", MODELS / "bn9.onnx", tmp_path / "out.onnx", "--scheduler", "tcp://127.0.0.1:1")
     assert result.exit_code == 2
     assert "--scheduler is for a folder" in result.stderr
+
+
+def test_workers_import_the_plugins(workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "acme_plugin.py").write_text(PLUGIN, encoding="utf-8")
+    (tmp_path / "in").mkdir()
+    onnx.save(acme.model(), tmp_path / "in" / "model.onnx")
+    try:
+        words = ["in", "out", "--scheduler", workers.scheduler_address, "--json", "--plugin", "./acme_plugin.py"]
+        result = run("fold", *words)
+    finally:
+        table.remove("com.acme", "Gain")
+        plugins._LOADED.clear()
+    assert result.exit_code == 0, result.stderr
+    (row,) = json.loads(result.stdout)["models"]
+    assert (row["status"], row["counts"]["after"]) == ("verified", 0)

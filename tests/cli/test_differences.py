@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from jsonschema import validate
 
+from bnfold.cli import differences
 from bnfold.cli.commands import main
 from tests.conftest import MODELS, ROOT
 from tests.diffing.models import model, network, node, renamed
@@ -40,9 +41,14 @@ def test_equal_models_end_with_0(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [80, 100])
 def test_others_end_with_1_and_fill_the_terminal(folded: Path, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
+    with monkeypatch.context() as terminal:
+        terminal.setattr(differences, "_is_terminal", lambda: True)
+        shown = run("diff", MODELS / "dense.onnx", folded)
+    assert max(map(len, shown.stdout.splitlines())) == width
     result = run("diff", MODELS / "dense.onnx", folded)
     assert result.exit_code == 1
-    assert max(map(len, result.stdout.splitlines())) == width
+    assert "…" not in result.stdout  # a file or another program gets whole lines
+    assert len(result.stdout.splitlines()) == len(shown.stdout.splitlines())
     assert "only in A: BatchNormalization" in result.stdout
     assert "by up to" in result.stdout
     assert "begins at" not in result.stdout

@@ -120,7 +120,7 @@ def test_an_unknown_word_is_answered_by_the_nearest(word: str, hint: str) -> Non
     result = run(word)
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert result.stderr.startswith(f"bnfold: '{word}' is neither a code nor a rewrite nor an operator of ONNX")
+    assert result.stderr.startswith(f"bnfold: '{word}' is no code, rewrite, operator of ONNX or word of the output")
     assert hint in result.stderr
 
 

@@ -24,7 +24,7 @@ from bnfold.cli import invocation
 from bnfold.cli.commands import main
 from bnfold.pipeline.newest import newest_loaded
 from bnfold.settings import OutputOptions
-from bnfold.verification import Verdict
+from bnfold.verification import Code, Verdict
 from tests.conftest import MODELS
 from tests.machine import unmeasured
 
@@ -69,7 +69,7 @@ def test_one_file_goes_into_a_folder(out: str) -> None:
 def test_a_folder_that_is_not_there_is_made_and_goes_again_with_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("optimize a.onnx new/deep/o.onnx --no-verify").exit_code == 0
     assert norms("new/deep/o.onnx") == 0
-    failed = Verdict("failed", "they differ", "float64")
+    failed = Verdict("failed", "they differ", "float64", code=Code.DIFFERS)
     monkeypatch.setattr("bnfold.pipeline.formats.ONNX.verify", lambda *_: failed)
     assert run("optimize a.onnx other/deep/o.onnx").exit_code == 1
     assert not Path("other").exists()

@@ -16,6 +16,7 @@ from bnfold.batch.worker import Counts, FileResult
 from bnfold.cli import tables, terminal
 from bnfold.cli.commands import main
 from bnfold.verification.claims import Evidence
+from bnfold.verification.codes import Code
 from bnfold.verification.sentences import parts_agree
 from bnfold.verification.verdict import RuntimeRow, Verdict
 from tests.conftest import MODELS
@@ -89,7 +90,7 @@ def test_a_verdict_says_nothing_twice(capsys: pytest.CaptureFixture[str]) -> Non
     heard = "outputs agree to 2.8e-07 (rounding allows 1.4e-06)"
     runtime = RuntimeRow("onnxruntime 1", agrees=None, ran_before=True, ran_after=True, notes=(heard,))
     reason = parts_agree(1, "rewrite", f"onnxruntime 1: {heard}")
-    terminal.verdict(Verdict("verified", reason, "local", witnesses=(runtime,), local=(row,)))
+    terminal.verdict(Verdict("verified", reason, "local", code=Code.TESTED, witnesses=(runtime,), local=(row,)))
     assert lines(capsys.readouterr().err) == [
         f"verified: 1 rewrite was checked in float64, and the whole model was run in onnxruntime 1: {heard}"
     ]
@@ -208,7 +209,7 @@ def test_long_names_in_notes_are_cut_in_the_middle_without_verbose(capsys: pytes
 
 def test_where_no_part_has_changed_none_was_checked() -> None:
     heard = "onnxruntime 1: outputs are identical"
-    said = parts_agree(0, "changed part", heard)
+    said = parts_agree(0, "change", heard)
     assert said == f"nothing that is computed has changed, and the whole model was run in {heard}"
 
 
@@ -235,7 +236,7 @@ def test_a_folder_in_a_pipe_is_a_line_a_model_with_figures_the_doubtful_first(
         ["broken.onnx", "failed"], ["c.onnx", "unverified"], [LONG, "verified"], ["d.onnx", "skipped"]
     ]  # fmt: skip
     assert lines[0].split()[-4:] == ["not", "an", "ONNX", "model"]
-    assert " 53 → 2  1,197 → 210  1.1 → 1.0 MB   1:23  1 exchanged for an Add; 2 no-gain" in lines[2]
+    assert " 53 → 2  1,197 → 210  1.1 → 1.0 MB   1:23  1 replaced by an Add; 2 no-gain" in lines[2]
     assert lines[3].split()[-4:] == ["an", "Add;", "2", "no-gain"]
     sums = "1 failed, 1 unverified, 1 verified, 1 skipped; 3,591 → 630 nodes, 1,179 Constants became initializers"
     assert f"{sums}, 1.1 → 1.0 MB, 2:20" in told.err.splitlines()

@@ -213,7 +213,7 @@ def test_a_verdict_s_reason_is_what_the_command_line_and_the_report_say(tmp_path
 
 
 def test_a_failed_verdict_begins_with_capitals(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal.verdict(Verdict("failed", "it differs", "float64"))
+    terminal.verdict(Verdict("failed", "it differs", "float64", code=Code.DIFFERS))
     assert capsys.readouterr().err == "FAILED: it differs\n"
 
 

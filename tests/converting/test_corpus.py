@@ -9,7 +9,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.converting import convert
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 WITHDRAWN = ("needs 5 (X, scale, B, mean, var)", "version 14 allows 1 or 3")
 """What is said of the drafts of opset 12 and 14 that onnx published as tests and took back."""
@@ -26,7 +26,7 @@ def test_every_real_model_upgrades_and_every_withdrawn_draft_is_named(corpus: Pa
         model = ir.load(corpus / row["path"])
         try:
             report = convert(model)
-        except UpgradeBlocked as error:
+        except ConversionBlocked as error:
             blocked[row["path"]] = str(error)
             continue
         assert report.after == max(15, report.before)
@@ -42,7 +42,7 @@ def test_no_batchnorm_of_an_older_form_is_left(corpus: Path) -> None:
         model = ir.load(corpus / row["path"])
         try:
             convert(model)
-        except UpgradeBlocked:
+        except ConversionBlocked:
             continue
         for node in model.nodes():
             if node.is_op("BatchNormalization"):

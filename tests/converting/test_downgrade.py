@@ -11,7 +11,7 @@ from onnx import defs
 from bnfold import ir
 from bnfold.converting import convert as upgrade
 from bnfold.converting import table
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Converted = Callable[..., Any]
 Text = Callable[..., str]
@@ -79,7 +79,7 @@ def test_what_the_older_version_lacks_is_named(
     upgraded: Converted, text: Text, opset: int, target: int, inputs: str, body: str, reason: str
 ) -> None:
     kind = inputs.split("[", maxsplit=1)[0]
-    with pytest.raises(UpgradeBlocked, match=reason):
+    with pytest.raises(ConversionBlocked, match=reason):
         upgraded(text(opset, inputs, body, outputs=f"{kind}[] y"), target)
 
 
@@ -105,15 +105,15 @@ def test_axes_are_counted_from_the_front_below_opset_11(
 
 
 def test_axes_of_an_unknown_rank_cannot_be_counted(upgraded: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="axis=-1 counts from the end, which opset 9 does not know"):
+    with pytest.raises(ConversionBlocked, match="axis=-1 counts from the end, which opset 9 does not know"):
         upgraded(text(11, "float x, int64[n] s", "p = Reshape (x, s) y = Softmax <axis = -1> (p)"), 9)
-    with pytest.raises(UpgradeBlocked, match=r"axes=\[-1\] counts from the end"):
+    with pytest.raises(ConversionBlocked, match=r"axes=\[-1\] counts from the end"):
         upgraded(text(11, "float x, int64[n] s", "p = Reshape (x, s) y = ReduceSum <axes = [-1]> (p)"), 10)
 
 
 def test_a_type_that_the_older_version_does_not_make_is_named(upgraded: Converted, text: Text) -> None:
     source = text(19, "float[3] x", "y = Cast <to = 17> (x)", outputs="float8e4m3fn[] y")
-    with pytest.raises(UpgradeBlocked, match=r"does not make tensor\(float8e4m3fn\)"):
+    with pytest.raises(ConversionBlocked, match=r"does not make tensor\(float8e4m3fn\)"):
         upgraded(source, 13)
 
 
@@ -131,13 +131,13 @@ def test_values_of_a_newer_opset_reach_it(upgraded: Converted, text: Text) -> No
 
 
 def test_an_unknown_type_blocks(upgraded: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match=r"the element type of 'p' is not known"):
+    with pytest.raises(ConversionBlocked, match=r"the element type of 'p' is not known"):
         upgraded(text(14, "float[2, 3] x", "p = my.Op (x) q = Add (p, p) y = my.Op (q)"), 13)
 
 
 def test_all_blocking_nodes_are_listed(upgraded: Converted, text: Text) -> None:
     body = "p = Pad (x, b, , a) q = Col2Im (p, a, a) y = Relu (q)"
-    with pytest.raises(UpgradeBlocked) as caught:
+    with pytest.raises(ConversionBlocked) as caught:
         upgraded(text(18, "float[2, 3] x, int64[2] b, int64[1] a", body), 15)
     assert len(caught.value.blockers) == 2
     assert isinstance(caught.value, RuntimeError)
@@ -149,7 +149,7 @@ def test_what_is_in_the_way_is_one_line_by_operator_with_what_to_type() -> None:
     last = "m = Pad (z, p, , a)  k = Pad (m, p, , b)"
     inputs = "string[2] x, float[2, 3] z, int64[2] p, int64[1] a, int64[1] b"
     text = f'<ir_version: 10, opset_import: ["" : 20]> g ({inputs}) => ({outputs}, float[n, m] k) {{ {nodes}  {last} }}'
-    with pytest.raises(UpgradeBlocked) as caught:
+    with pytest.raises(ConversionBlocked) as caught:
         upgrade(ir.load(onnx.parser.parse_model(text)), 15)
     strings = "5 StringConcat ('y0', 'y1', 'y2' and 2 more): does not exist before opset 20"
     pad = "2 Pad ('m', 'k'): its axes ('a') is not constant (and 1 other reason)"
@@ -160,7 +160,7 @@ def test_what_is_in_the_way_is_one_line_by_operator_with_what_to_type() -> None:
 def test_what_follows_from_a_refused_node_is_not_named(text: Text) -> None:
     """What a custom operator makes has no type, so the first Add is in the way and the others only follow."""
     body = "p = my.Op (x) q = Add (p, p) r = Mul (q, q) s = Sub (r, q) y = my.Op (s)"
-    with pytest.raises(UpgradeBlocked) as caught:
+    with pytest.raises(ConversionBlocked) as caught:
         upgrade(ir.load(onnx.parser.parse_model(text(14, "float[2, 3] x", body))), 13)
     assert [line.split(" ")[0] for line in caught.value.blockers] == ["Add-14"]
 
@@ -168,7 +168,7 @@ def test_what_follows_from_a_refused_node_is_not_named(text: Text) -> None:
 def test_nodes_behind_a_refused_one_have_their_types(text: Text) -> None:
     body = "p = DeformConv (x, g, g) y = Add (p, x)"
     inputs = "float[2, 3, 4, 5] x, float[3, 3, 1, 1] g"
-    with pytest.raises(UpgradeBlocked) as caught:
+    with pytest.raises(ConversionBlocked) as caught:
         upgrade(ir.load(onnx.parser.parse_model(text(20, inputs, body))), 13)
     assert [line.split(" ")[0] for line in caught.value.blockers] == ["DeformConv-19"]
 

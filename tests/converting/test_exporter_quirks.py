@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bnfold import reference
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 ROOT = Path(__file__).parents[2]
 Converted = Callable[..., Any]
@@ -69,7 +69,7 @@ def test_what_fits_a_later_version_only_is_read_as_that(
 def test_what_fits_its_own_version_or_none_is_no_later_form(
     upgraded: Converted, text: Text, opset: int, inputs: str, body: str
 ) -> None:
-    with suppress(UpgradeBlocked):
+    with suppress(ConversionBlocked):
         assert not upgraded(text(opset, inputs, body, outputs="int32[] y"), 15, compare=False).repairs
 
 

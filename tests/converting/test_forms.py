@@ -79,7 +79,7 @@ def test_axes_of_an_output_that_has_one_more(text: Text, axis: int, counted: int
     outcome = converted(text(11, "int64[2, 2] x", body, outputs="float[a, b, c] y"), 9)
     assert outcome.verdict is not None
     assert outcome.verdict.status == "verified"
-    (node,) = [node for node in outcome.model.graph.nodes if node.op_type == "OneHot"]
+    (node,) = [node for node in ir.load(outcome.to_proto()).nodes() if node.op_type == "OneHot"]
     assert node.attr("axis", -1) == counted
 
 
@@ -124,7 +124,7 @@ def test_a_gemm_that_broadcasts_without_saying_so_is_read_as_later_ones(
     assert [repair.kind for repair in outcome.report.repairs if repair.node] == told
     dims = [dim.dim_value for dim in proto.graph.input[2].type.tensor_type.shape.dim]
     feeds = {"a": np.ones((3, 5)), "b": np.ones((5, 4)), "c": np.full(dims, 2.0)}
-    assert (reference.evaluate(outcome.model, feeds)["y"] == 7).all()
+    assert (reference.evaluate(ir.load(outcome.to_proto()), feeds)["y"] == 7).all()
 
 
 def test_an_upsample_that_shrinks_says_so() -> None:

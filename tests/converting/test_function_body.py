@@ -7,7 +7,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.converting import convert, function_body
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 from bnfold.ir.schemas import schema_of, versions_of
 
 Lowered = Callable[..., Any]
@@ -37,7 +37,7 @@ def test_operators_by_their_function_bodies(
 
 def test_what_the_body_uses_is_named_with_the_operator(text: Text) -> None:
     source = text(18, "bfloat16[4, 7] x, int64[2] s", "y = CenterCropPad (x, s)", outputs="bfloat16[] y")
-    with pytest.raises(UpgradeBlocked, match="CenterCropPad \\('y'\\): as "):
+    with pytest.raises(ConversionBlocked, match="CenterCropPad \\('y'\\): as "):
         convert(ir.load(onnx.parser.parse_model(source)), 11)
 
 

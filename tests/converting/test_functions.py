@@ -10,7 +10,7 @@ import pytest
 import bnfold
 from bnfold import ir
 from bnfold.converting import convert
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 from bnfold.ir.storage.save import encode
 from tests.converting.conftest import run
 
@@ -95,7 +95,7 @@ def test_a_function_of_another_version_of_a_domain_is_an_error() -> None:
     text = MAIN.format(opset=18, calls="z = com.other.Op (x) y = my.f (z)").replace(
         '"my" : 1', '"my" : 1, "com.other" : 1'
     )
-    with pytest.raises(UpgradeBlocked, match="'f' cannot be inlined: it imports version 2 of com"):
+    with pytest.raises(ConversionBlocked, match="'f' cannot be inlined: it imports version 2 of com"):
         convert(ir.load(load(text + function)), 13)
 
 
@@ -103,7 +103,7 @@ def test_a_function_without_a_form_in_the_opset_of_the_model_is_an_error() -> No
     function = """<domain: "my", opset_import: ["" : 20]> f (x) => (y) { y = StringConcat (x, x) }"""
     text = MAIN.format(opset=17, calls="y = my.f (x)").replace("float", "string")
     with pytest.raises(
-        UpgradeBlocked, match="'f' is of another opset than the model, and cannot convert opset 20 to 17"
+        ConversionBlocked, match="'f' is of another opset than the model, and cannot convert opset 20 to 17"
     ):
         convert(ir.load(load(text + function)), 13)
 

@@ -71,3 +71,22 @@ def test_a_type_that_no_annotation_names_counts(body: str) -> None:
     )
     model = ir.load(onnx.parser.parse_model(text))
     assert ir_version_in_use(model) == 9
+
+
+@pytest.mark.parametrize(
+    ("kind", "opset", "note"),
+    [
+        ("uint4", 16, "IR version 10, and not 8: the type uint4 of 'q' came with it"),
+        ("float8e4m3fn", 13, "IR version 9, and not 7: the type float8e4m3fn of 'q' came with it"),
+        ("uint4", 21, None),  # which came with IR version 10 itself
+        ("int8", 13, None),
+    ],
+)
+def test_what_the_opset_does_not_need_is_said(text: Text, kind: str, opset: int, note: str | None) -> None:
+    """No operator of the lower opset reads the input, but callers may feed it."""
+    source = onnx.parser.parse_model(text(22, f"float[2, 3] x, {kind}[2] q", "y = Relu (x)", ir=10))
+    outcome = bnfold.convert(source, opset=opset, verify=UNCHECKED)
+    assert [each for each in outcome.report.notes if each.startswith("IR version")] == ([note] if note else [])
+    assert outcome.to_proto().ir_version == (int(note.split()[2].rstrip(",")) if note else released_with(opset))
+    kept = bnfold.convert(source, opset=opset, ir_version="keep", verify=UNCHECKED)
+    assert not any(each.startswith("IR version") for each in kept.report.notes)

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -25,7 +25,7 @@ def test_bounds_that_follow_from_sizes_become_attributes(lowered: Lowered, text:
 def test_bounds_that_follow_from_open_sizes(lowered: Lowered, text: Text) -> None:
     source = text(17, "float[6, n] x", f"{HALF} y = Slice (x, zero, h, one)", outputs="float[m, k] y")
     assert "NonZero" in lowered(source, 9).ops
-    with pytest.raises(UpgradeBlocked, match=r"its ends \('h'\) is not constant"):
+    with pytest.raises(ConversionBlocked, match=r"its ends \('h'\) is not constant"):
         lowered(source, 8)
 
 
@@ -73,7 +73,7 @@ def test_numbers_that_follow_from_sizes_through_floats(lowered: Lowered, text: T
 def test_numbers_that_follow_from_open_sizes_are_not_known(lowered: Lowered, text: Text, use: str) -> None:
     body = f"{FROM_SIZE} {SIZED['float']} {USES[use]}"
     kind = "int64" if use == "TopK" else "float"
-    with pytest.raises(UpgradeBlocked, match="is not constant"):
+    with pytest.raises(ConversionBlocked, match="is not constant"):
         lowered(text(13, "float[2, 3, h, 4] x", body, outputs=f"{kind}[a, c, d, e] y"), 9)
 
 
@@ -83,7 +83,7 @@ def test_functions_that_runtimes_round_in_their_own_ways_are_not_followed(
 ) -> None:
     size = f"f = Cast <to = 1> (w) m = {operator} (f) l = Floor (m) r = Cast <to = 7> (l)"
     source = text(13, "float[2, 3, 7, 4] x", f"{FROM_SIZE} {size} {USES['Pad']}", outputs="float[a, c, d, e] y")
-    with pytest.raises(UpgradeBlocked, match="is not constant"):
+    with pytest.raises(ConversionBlocked, match="is not constant"):
         lowered(source, 9)
 
 

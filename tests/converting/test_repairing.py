@@ -12,7 +12,7 @@ import pytest
 import bnfold
 from bnfold import ir
 from bnfold.converting.repairing import repair
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 T = onnx.TensorProto
 HALF = np.array([1, 1, 2, 2], np.float16)
@@ -212,6 +212,6 @@ def test_what_is_right_stays_as_it_is() -> None:
 def test_sizes_that_are_fixed_are_not_asked_for() -> None:
     body = '(float[1,3,8,8] x, float[4] r) => (float[A,B,C,D] y) { y = Resize <mode = "cubic"> (x, "", r) }'
     proto = parsed(body, {})
-    with pytest.raises(UpgradeBlocked) as blocked:
+    with pytest.raises(ConversionBlocked) as blocked:
         bnfold.upgrade(proto, target_opset=10)
     assert "--fix-shapes" not in str(blocked.value)

@@ -10,7 +10,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.converting import convert
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Converted = Callable[..., Any]
 TAILS = {
@@ -45,7 +45,7 @@ def test_the_element_type_is_inferred(upgraded: Converted, head: str, tail: str)
 def test_an_output_of_the_same_type_tells_it_too(upgraded: Converted) -> None:
     body = f"c = my.Op (x) {TAILS['Clip']}"
     upgraded(model(body, output="float[2, 3] y"), compare=False)
-    with pytest.raises(UpgradeBlocked, match="element type of 'c' is not known"):
+    with pytest.raises(ConversionBlocked, match="element type of 'c' is not known"):
         upgraded(model(body))
 
 

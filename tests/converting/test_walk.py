@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 import bnfold
 from bnfold import ir, reference
 from bnfold.converting import convert as upgrade
-from bnfold.errors import MalformedModel, UpgradeBlocked
+from bnfold.errors import ConversionBlocked, MalformedModel
 
 Converted = Callable[..., Any]
 Text = Callable[..., str]
@@ -113,7 +113,7 @@ def test_a_function_that_passes_its_mode_on_is_left_alone() -> None:
 
 def test_a_function_parameter_that_an_adapter_needs_is_an_error() -> None:
     source = FUNCTION.replace("Softmax <axis = 2>", "Softmax <axis : int = @eps>")
-    with pytest.raises(UpgradeBlocked, match=r"function 'norm' .* Softmax \('y'\): .*axis"):
+    with pytest.raises(ConversionBlocked, match=r"function 'norm' .* Softmax \('y'\): .*axis"):
         upgrade(ir.load(onnx.parser.parse_model(source)), 15)
 
 
@@ -145,7 +145,7 @@ def test_foreign_and_unknown_operators_pass_and_are_counted(upgraded: Converted,
 def test_one_error_names_every_blocking_node(text: Text) -> None:
     body = """p = Tile (x, a, a) q = Scan8 (p) r = Split <axis = 0> (q, a)
               y = BatchNormalization <spatial = 0> (r, a, a, a, a)"""
-    with pytest.raises(UpgradeBlocked) as caught:
+    with pytest.raises(ConversionBlocked) as caught:
         upgrade(ir.load(onnx.parser.parse_model(text(1, "float[2, 3] x, float[k] a", body))))
     assert [line.split(" ")[0] for line in caught.value.blockers] == ["Tile-1", "Split-1", "BatchNormalization-1"]
     assert str(caught.value).count("; ") == 2
@@ -229,14 +229,14 @@ def test_attributes_that_no_version_had_stay(upgraded: Converted, text: Text) ->
     ],
 )
 def test_nonsense_is_an_error_and_no_crash(text: Text, opset: int, inputs: str, body: str, reason: str) -> None:
-    with pytest.raises(UpgradeBlocked, match=reason):
+    with pytest.raises(ConversionBlocked, match=reason):
         upgrade(ir.load(onnx.parser.parse_model(text(opset, inputs, body))), 22)
 
 
 @pytest.mark.parametrize("weights", ["float[1] n = {2}, float[1] a = {7}", "float[2] n = {2, 2}, float[1] a = {0}"])
 def test_nonsense_in_constants_is_an_error_too(text: Text, weights: str) -> None:
     head = text(1, "float[2, 3] x", "").removesuffix("{  }")
-    with pytest.raises(UpgradeBlocked, match=r"tiles"):
+    with pytest.raises(ConversionBlocked, match=r"tiles"):
         upgrade(ir.load(onnx.parser.parse_model(f"{head} <{weights}> {{ y = Tile (x, n, a) }}")))
 
 
@@ -324,5 +324,5 @@ def test_what_the_target_cannot_compute_of_constants_is_stored() -> None:
 def test_what_follows_from_an_input_is_not_stored() -> None:
     text = """<ir_version: 7, opset_import: ["" : 13]> g (bfloat16[4] k, float[4] x) => (float[4] y) {
         f = Cast <to = 1> (k) y = Mul (x, f) }"""
-    with pytest.raises(UpgradeBlocked, match="Cast"):
+    with pytest.raises(ConversionBlocked, match="Cast"):
         upgrade(ir.load(onnx.parser.parse_model(text)), 9)

@@ -12,7 +12,9 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from bnfold import ir
 from bnfold.api import optimize
+from bnfold.verification import verify
 from tests.conftest import MODELS
 from tests.diffing.models import diff, model, network, node, renamed, texts
 
@@ -139,7 +141,7 @@ def test_what_makes_no_difference() -> None:
     result = onnx.TensorProto.FLOAT, [4, 4]
     for each in (first := model(gemm[0], w=W)), (second := model(held, node("Gemm", "x v", "y"))):
         each.graph.output.append(helper.make_tensor_value_info(each.graph.node[-1].input[1], *result))
-    assert {row["what"] for row in diff(first, second)["interface"]} == {"output w", "output v"}
+    assert [tuple(row.values()) for row in diff(first, second)["interface"]] == [("name of output w", "w", "v")]
     twice = model(node("Relu", "x", "a"), node("Relu", "x", "b"), node("Sub", "a b", "y"))
     other = model(node("Relu", "x", "b"), node("Relu", "x", "a"), node("Sub", "b a", "y"))
     assert diff(twice, other)["equal"]
@@ -252,8 +254,35 @@ def test_values_that_cannot_be_compared_say_why() -> None:
     new.graph.input.append(helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [1, 4]))
     other = model(node("Relu", "x", "y"))
     other.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 5
-    for each in (new, other):
-        assert diff(old, each, values=True)["values"]["reason"] == "the models have other inputs"
+    for each, why in ((new, "only B takes z"), (other, "B takes other sizes of x")):
+        assert diff(old, each, values=True)["values"]["reason"] == f"the models have other inputs; {why}"
+
+
+@pytest.mark.parametrize(("ends", "count"), [(("z", "y"), 1), (("x", "q"), 1), (("z", "q"), 2)])
+def test_renamed_inputs_and_outputs_are_paired_as_verify_does(ends: tuple[str, str], count: int) -> None:
+    old, new = (
+        model(node("Relu", "x", "a"), node("Neg", "a", "y")),
+        model(node("Relu", "x", "a"), node("Neg", "a", "y")),
+    )
+    given, result = ends
+    new.graph.input[0].name = new.graph.node[0].input[0] = given
+    new.graph.output[0].name = new.graph.node[1].output[0] = result
+    found = diff(old, new, values=True)
+    assert not found["equal"]
+    assert found["differences"] == []
+    assert [row["what"].startswith("name of ") for row in found["interface"]] == [True] * count
+    assert (list(found["after"]["inputs"]), list(found["after"]["outputs"])) == ([given], [result])
+    assert found["values"]["outputs"] == {**found["values"]["outputs"], "count": 1, "notable": 0}
+    assert verify(ir.load(old), ir.load(new), by_position=True).verified
+
+
+def test_inputs_in_another_order_are_not_paired() -> None:
+    old = model(node("Sub", "x z", "y"))
+    old.graph.input.append(helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [1, 4]))
+    new = deepcopy(old)
+    new.graph.input[0].CopyFrom(old.graph.input[1])
+    new.graph.input[1].CopyFrom(old.graph.input[0])
+    assert [row["what"] for row in diff(old, new)["interface"]] == ["order of the inputs"]
 
 
 def test_constants_of_every_kind() -> None:

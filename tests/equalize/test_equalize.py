@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from bnfold.folding.affine import Affine
 from bnfold.folding.apply import edit_all
 from bnfold.folding.ops import HANDLERS, Handler
 from bnfold.folding.step import leaves, wants
-from bnfold.ir.tensor import InMemory
 from bnfold.pipeline import passes
 from bnfold.verification import verify
 from tests.folding.nets import Folded, Net, folded
@@ -288,8 +288,9 @@ def test_wrong_factors_prove_nothing() -> None:
     report = passes.rewrite(after, bnfold.Options(equalize=True))
     for depth in ("full", "local"):
         assert verify(before, after, depth=depth, cuts=report.cuts, scaled=report.scaled).verified
-    key, (old, factors) = next(iter(report.scaled.items()))
-    wrong = {**report.scaled, key: (old, InMemory(factors.dtype, factors.numpy() * np.float32(1.01)))}
+    key, scaled = next(iter(report.scaled.items()))
+    assert isinstance(scaled, ir.ScaledValue)
+    wrong = {**report.scaled, key: replace(scaled, factors=scaled.factors * 1.01)}
     assert not verify(before, after, depth="local", cuts=report.cuts, scaled=wrong).verified
 
 

@@ -32,7 +32,7 @@ def optimised(nodes: str, *, all_affines: bool = False, no_simplify: bool = Fals
     options = bnfold.Options(all_affines=all_affines, no_simplify=no_simplify)
     outcome = bnfold.optimize(model(text, held), options=options)
     assert outcome.status == "verified"
-    return Counter(node.op_type for node in outcome.model.nodes())
+    return Counter(node.op_type for node in outcome.to_proto().graph.node)
 
 
 def stated(nodes: str) -> Counter[str]:

@@ -53,7 +53,7 @@ def test_always() -> None:
     result = folded(net, padded(net, norm(net, net.input(2, 4, 6, 8))), exchange="always")
     assert result.ops == ["Add", "Conv"]
     assert [event.verdict for event in result.report.batchnorms] == ["exchanged"]
-    assert result.report.became == "BatchNormalization 1 → 0: 1 exchanged for an Add"
+    assert result.report.became == "BatchNormalization 1 → 0: 1 replaced by an Add"
 
 
 ELSEWHERE: dict[str, Build] = {
@@ -191,7 +191,7 @@ def test_options(options: dict[str, Any], operators: list[str]) -> None:
     net = Net()
     model = net.model(padded(net, norm(net, net.input(2, 4, 6, 8))))
     outcome = bnfold.optimize(model, options=Options(**options))
-    assert [node.op_type for node in outcome.model.graph.nodes] == operators
+    assert [node.op_type for node in outcome.to_proto().graph.node] == operators
 
 
 OPEN: dict[str, tuple[str, dict[str, Any], float]] = {

@@ -55,7 +55,7 @@ def _rows(model: onnx.ModelProto, **options: Any) -> tuple[list[tuple[str, str]]
     assert outcome.verdict is not None
     assert outcome.verdict.status != "failed"
     return [(event.mode, event.verdict) for event in outcome.report.batchnorms], [
-        node.op_type for node in outcome.model.graph.nodes if node.op_type != "Constant"
+        node.op_type for node in outcome.to_proto().graph.node if node.op_type != "Constant"
     ]
 
 

@@ -191,7 +191,7 @@ def test_folders_and_replacing_the_input(source: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_simplified_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BadInput, match="--simplify is about ONNX"):
+    with pytest.raises(BadInput, match="simplify=… is about ONNX"):
         bnfold.optimize(tmp_path / "model.xml", tmp_path / "out.xml", simplify=True)
     monkeypatch.setattr("bnfold.settings.rewriting.find_spec", lambda _: None)
     with pytest.raises(BadSetting, match="onnxsim is not installed"):

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import bnfold
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 
 def node(op_type: str, reads: str, makes: str, **attributes: Any) -> onnx.NodeProto:
@@ -85,7 +85,7 @@ def test_an_if_that_sizes_decide(command: Callable[..., bnfold.Outcome]) -> None
 def test_what_is_read_stays_in_the_way() -> None:
     before = model([node("SplitToSequence", "x", "d"), node("ConcatFromSequence", "d", "z", axis=0)], ["N", 4])
     for command in (bnfold.convert, bnfold.optimize):
-        with pytest.raises(UpgradeBlocked, match="lowest opset for this model: 11"):
+        with pytest.raises(ConversionBlocked, match="lowest opset for this model: 11"):
             command(before, target_opset=9)
 
 
@@ -105,7 +105,7 @@ def test_the_lowest_opset_by_the_same_rule(command: Callable[..., bnfold.Outcome
     assert outcome.report.lowest is not None
     assert outcome.report.lowest["opset"] == lowest < 8
     if lowest > 1:
-        with pytest.raises(UpgradeBlocked):
+        with pytest.raises(ConversionBlocked):
             command(before, target_opset=lowest - 1)
 
 

@@ -48,4 +48,4 @@ def test_an_ir_is_no_bytes(tmp_path: Path) -> None:
     model = openvino.load(path)
     assert openvino.data_files(model) == [path.with_suffix(".bin")]
     with pytest.raises(Unsupported, match="no ONNX model"):
-        openvino.encode(model)
+        openvino.as_onnx(model)

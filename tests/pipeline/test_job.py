@@ -188,8 +188,8 @@ def test_a_hard_link_to_the_input_counts_as_the_input(tmp_path: Path) -> None:
 
 def test_the_package_offers_functions_of_these_names() -> None:
     path = MODELS / "bn9.onnx"
-    assert bnfold.fold(path, verify=QUICK).model.opset() == 9
-    assert bnfold.upgrade(path, verify=QUICK).model.opset() == 15
+    assert bnfold.fold(path, verify=QUICK).report.opset_after == 9
+    assert bnfold.upgrade(path, verify=QUICK).report.opset_after == 15
     assert [node.op_type for node in bnfold.decompose(path, verify=QUICK).to_proto().graph.node].count("Mul") == 1
     assert bnfold.verify(path, path).status == "verified"
     assert all(hasattr(bnfold, name) for name in bnfold.__all__)
@@ -248,7 +248,7 @@ def test_names_are_those_of_the_first_and_the_last_model() -> None:
         y = Sub (c, f) }"""
     done = bnfold.optimize(onnx.parser.parse_model(text), verify=QUICK, all_affines=True)
     names, before = done.report.to_json()["names"], {"x", "w", "k", "to", *"mabcndefy"}
-    after = {name for graph in done.model.graphs() for name in graph.values}
+    after = {name for graph in ir.load(done.to_proto()).graphs() for name in graph.values}
     assert set(names["removed"]) == before - after - names["renamed"].keys()
     assert before.isdisjoint(names["renamed"].values())
     assert after.issuperset(names["renamed"].values())

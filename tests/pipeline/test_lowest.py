@@ -5,7 +5,7 @@ import onnx.parser
 import pytest
 
 import bnfold
-from bnfold.errors import BadSetting, Unsupported, UpgradeBlocked, WrongUsage
+from bnfold.errors import BadSetting, ConversionBlocked, Unsupported, WrongUsage
 from bnfold.settings import VerifyOptions
 from tests.conftest import MODELS
 
@@ -34,7 +34,7 @@ def test_the_lowest_opset_is_reached_and_the_one_below_is_not(text: str) -> None
     assert outcome.report.opset_after == found["opset"] < 18
     onnx.checker.check_model(outcome.to_proto(), full_check=True)
     for opset in range(1, found["opset"]):
-        with pytest.raises(UpgradeBlocked, match=f"lowest opset for this model: {found['opset']}"):
+        with pytest.raises(ConversionBlocked, match=f"lowest opset for this model: {found['opset']}"):
             bnfold.convert(parsed(text), opset=opset, verify=UNCHECKED)
     assert found["below"].startswith(f"cannot convert opset 18 to {found['opset'] - 1}: ")
 

@@ -50,7 +50,9 @@ def test_every_name_is_short_unique_and_no_other_word() -> None:
 def test_every_simplification_is_one_of_the_table_and_each_of_the_table_is_made() -> None:
     made = {constants()[name].name for name in used_in("simplifying")} | {rewrites.CONSTANT_STORED.name}
     assert made == {rewrite.name for rewrite in SIMPLIFYING}
-    others = {constants()[name].name for room in ("folding", "equalize", "decomposing") for name in used_in(room)}
+    others = {
+        constants()[name].name for room in ("folding", "equalize", "channels", "decomposing") for name in used_in(room)
+    }
     assert others == {rewrite.name for rewrite in rewrites.FOLDING}
 
 

@@ -79,7 +79,7 @@ def test_every_step_is_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> No
     lines = [record.getMessage() for record in caplog.records if record.name.startswith("bnfold.verification")]
     steps = [line.partition(" (")[0] for line in lines if line.startswith("next: ")]
     assert steps == [
-        "next: inputs and outputs", "next: the whole models in float64", "next: each changed part in float64",
+        "next: inputs and outputs", "next: the whole models in float64", "next: each change in float64",
     ]  # fmt: skip
     assert any(line.startswith("the whole models would take ") for line in lines)
     assert any(line.startswith("part: Mul y: skipped [fault-hidden] ") for line in lines)
@@ -94,7 +94,7 @@ def test_the_log_says_why_parts_come_first(caplog: pytest.LogCaptureFixture) -> 
     with caplog.at_level(logging.DEBUG, "bnfold.verification"):
         assert verify(before, after)
     text = caplog.text
-    assert "next: each changed part in float64" in text
+    assert "next: each change in float64" in text
     assert "the whole models in float64 are dearer" in text
     assert "counted seconds in float64" in text
 

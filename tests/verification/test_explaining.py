@@ -83,7 +83,7 @@ def test_the_overview_of_a_failure_begins_with_what_differs() -> None:
     found = verdict_on(*folded(1.01), cuts=CUTS)
     first, second, *_ = found.explanation
     assert first.lines[0].startswith("the verdict is failed [differs]: ")
-    assert "1 part: 1 differs; the whole models in float64: differs" in first.lines[1]
+    assert "1 part differs; the whole models in float64 differ" in first.lines[1]
     assert (second.how, second.claims[0].outputs) == ("differs", ("n",))
     assert text(found).count("next: ") == 1
     assert "x 5,3," in text(found)
@@ -206,7 +206,7 @@ def test_a_fault_that_does_not_show_is_named_with_what_would_show_it() -> None:
     assert found.status == "unverified"
     assert "2 possible faults" in text(found)
     assert "none of them would show in these results; one is in element 0 of 'lo'" in text(found)
-    assert "Else: give recorded inputs with --data. That is an .npz file with x (N,3)." in text(found)
+    assert "next: give recorded inputs that change value 'y' with --data (an .npz file with x (N,3))" in text(found)
 
 
 def test_an_operator_that_nobody_can_compute() -> None:
@@ -225,7 +225,7 @@ def test_a_limit_on_the_clock_names_the_limit_that_would_do() -> None:
     before, after = (model(body, {"W": weight * k}) for k in (1, 2))
     found = verdict_on(before, after, "", depth="auto", verify_seconds=1)
     if found.code is Code.TIME:
-        assert "next: Raise the limit with --verify-seconds " in text(found)
+        assert "next: raise the limit with --verify-seconds " in text(found)
     assert found.explanation
 
 
@@ -233,7 +233,7 @@ def test_within_a_tolerance_nothing_is_said_of_rounding() -> None:
     found = verdict_on(*folded(1.5), "n", tolerance=1e-4)
     assert found.status == "failed"
     assert "so the whole models decide:" in text(found)
-    assert "next: Give a larger --tolerance" in text(found)
+    assert "next: give a larger --tolerance" in text(found)
     assert "rounding" not in text(found)
 
 

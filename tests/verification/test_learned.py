@@ -72,7 +72,7 @@ SOURCES = {
 def test_trees_are_verified_up_and_down(what: str) -> None:
     newest = up(SOURCES[what])
     assert newest.verified, newest.verdict
-    assert {node.op_type for node in newest.model.graph.nodes if node.domain} == {"TreeEnsemble"}
+    assert {node.op_type for node in newest.to_proto().graph.node if node.domain} == {"TreeEnsemble"}
     lower = down(newest.to_proto())
     assert lower.verified, lower.verdict
 

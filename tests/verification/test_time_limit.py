@@ -11,7 +11,7 @@ import pytest
 from bnfold import ir, reference
 from bnfold.settings import VerifyOptions
 from bnfold.verification import start, verify
-from bnfold.verification.request import Clock
+from bnfold.verification.request import Clock, _rounded
 from bnfold.verification.runtimes.runtime import RuntimeProcess
 from tests.verification.graphs import model, numbers, single
 
@@ -115,3 +115,8 @@ def test_a_runtime_that_will_not_be_asked_is_not_started(
     monkeypatch.setattr("bnfold.verification.helpers.start", lambda *command: started.append(command))
     start(VerifyOptions(verify_seconds=300), pair()[0])
     assert bool(started) == is_started
+
+
+@pytest.mark.parametrize(("seconds", "limit"), [(0.2, 1), (7.1, 8), (42.0, 42), (123.2, 130), (1201.0, 1300)])
+def test_a_limit_that_is_named_has_two_digits(seconds: float, limit: int) -> None:
+    assert _rounded(seconds) == limit

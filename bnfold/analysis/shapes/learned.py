@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 import onnx
 
-from bnfold.analysis.shapes.propagation import ELSEWHERE
 from bnfold.ir.elements import TP
 from bnfold.ir.graph import Graph
-from bnfold.ir.messages import nested_nodes
 from bnfold.ir.node import Node
 from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.ir.value import shape_of
@@ -23,16 +20,6 @@ _KEEPING = ("Binarizer", "Imputer", "LabelEncoder", "CategoryMapper", "Normalize
 _ROWS = ("LinearRegressor", "SVMRegressor", "TreeEnsemble", "TreeEnsembleRegressor")
 _CLASSES = ("LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier")
 _FLOATS = ("FeatureVectorizer", "Normalizer", "OneHotEncoder", "Scaler", *_ROWS)
-
-
-def hide_trees(proto: onnx.ModelProto) -> None:
-    """Put each TreeEnsemble into a domain that onnx does not know: it crashes where the type of an input is unknown."""
-    nodes = nested_nodes(chain(proto.graph.node, *(function.node for function in proto.functions)))
-    trees = [node for node in nodes if node.domain == MACHINE_LEARNING and node.op_type == "TreeEnsemble"]
-    for node in trees:
-        node.domain = ELSEWHERE
-    if trees:
-        proto.opset_import.add(domain=ELSEWHERE, version=1)
 
 
 def state_learned(graph: Graph, message: onnx.GraphProto) -> None:

@@ -12,15 +12,14 @@ import onnx
 
 from bnfold.analysis.constants import constant
 from bnfold.analysis.traits import READS_VALUES
+from bnfold.ir.inferable import ELSEWHERE
 from bnfold.ir.messages import nested_graphs, nested_nodes
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
+from bnfold.ir.shown import shown_to_onnx
 from bnfold.ir.tensor import Tensor
 from bnfold.ir.time_limit import look_at_clock
 from bnfold.ir.value import Value
-
-ELSEWHERE = "bnfold.unsure"
-"""A domain whose operators inference does not know."""
 
 SMALL = 64
 """Elements up to which a constant's values are shown to inference: shapes, axes, repeats."""
@@ -93,4 +92,5 @@ def _propagates(node: onnx.NodeProto) -> bool:
 
 def _infer(proto: onnx.ModelProto, *, strict: bool, propagate: bool) -> onnx.ModelProto:
     look_at_clock()
-    return onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=strict, data_prop=propagate)
+    with shown_to_onnx(proto):
+        return onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=strict, data_prop=propagate)

@@ -16,6 +16,7 @@ from bnfold import ir
 from bnfold.analysis.shapes.disputed import unsure_axes
 from bnfold.analysis.shapes.learned import types_made
 from bnfold.analysis.shapes.propagation import shown_constant
+from bnfold.analysis.shapes.registered import registered_types
 from bnfold.analysis.shapes.ties import tied_source
 from bnfold.analysis.shapes.uses import types_by_use
 from bnfold.analysis.shapes.weights import certain_rank, type_by_weights
@@ -139,8 +140,13 @@ class Types:
             kind, made = _type_of(node.input(0)), node.output(0)
             if kind is not None and made is not None:
                 _learn(made, kind)
-        if node.domain == MACHINE_LEARNING:
-            for value, made_type in zip(node.outputs, types_made(node, _type_of(node.input(0))), strict=False):
+        if node.domain:
+            made_types = (
+                types_made(node, _type_of(node.input(0)))
+                if node.domain == MACHINE_LEARNING
+                else registered_types(node, [_type_of(value) for value in node.inputs])
+            )
+            for value, made_type in zip(node.outputs, made_types, strict=False):
                 if value is not None and made_type is not None:
                     _learn(value, made_type)
         if not (node.domain or (node.has_trait(KEEPS_TYPE) and len(outputs) == 1)):

@@ -14,21 +14,16 @@ import onnx
 
 from bnfold import ir
 from bnfold.analysis.constants import constant, evaluated_once
-from bnfold.analysis.shapes.inference import is_damaged
 from bnfold.analysis.shapes.rules import Dim, Term, terms, widest
 from bnfold.analysis.traits import READS_VALUES, REARRANGING
 from bnfold.errors import BnfoldError
-from bnfold.ir.types import filled
-
-Known = Sequence[int | str | None]
-"""A shape as far as it is known."""
+from bnfold.ir.inferable import is_damaged
+from bnfold.ir.types import filled, is_inferred
+from bnfold.ir.value import Known
 
 _MOST_ROUNDS = 8
 _ILL_FORMED = (BnfoldError, ValueError, TypeError, IndexError, KeyError, AttributeError)
 """Exceptions that damaged nodes raise; nothing follows from such nodes."""
-
-_NOBODYS = ("?", "unk__")
-"""How names begin that no file gave."""
 
 _MOVES = REARRANGING - {"Transpose"} | {"DepthToSpace", "SpaceToDepth"}
 _TAKE_ONE = {"If": 0, "Loop": 0}
@@ -87,7 +82,7 @@ class Dims:
     def equal(self, one: Dim, other: Dim) -> None:
         """Note that two dims are one size; sizes that contradict each other stay as they are."""
         one, other = self._now(one), self._now(other)
-        if isinstance(one, int) or (isinstance(other, str) and other.startswith(_NOBODYS)):
+        if isinstance(one, int) or is_inferred(other):
             one, other = other, one  # sizes stay, and names that a file gave
         if isinstance(one, str) and one != other:
             self._same[one] = other
@@ -204,7 +199,7 @@ def is_known(value: ir.Value) -> bool:
     shape = value.shape
     if shape is None or value.dtype is None:
         return False
-    return all(isinstance(dim, int) or (dim is not None and not dim.startswith(_NOBODYS)) for dim in shape)
+    return not any(dim is None or is_inferred(dim) for dim in shape)
 
 
 def learn_shapes(model: ir.Model) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from bnfold import ir
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.ir.types import is_inferred
 
 
 def of_one_shape(conversion: NodeConversion) -> None:
@@ -22,7 +23,7 @@ def of_one_shape(conversion: NodeConversion) -> None:
     ends = list(zip(*(body.outputs for body in bodies), strict=False))
     if len(bodies) != 2:
         raise Inexpressible("does not have a then_branch and an else_branch")
-    differing = [pair for pair in ends if conversion.shape(pair[0]) != conversion.shape(pair[1])]
+    differing = [pair for pair in ends if _stated(conversion, pair[0]) != _stated(conversion, pair[1])]
     if not differing:
         return
     views = [_selected_view(conversion, *pair) for pair in ends]
@@ -35,6 +36,12 @@ def of_one_shape(conversion: NodeConversion) -> None:
             conversion.append("Reshape", view, output)
     conversion.graph.remove(node)
     conversion.finished = conversion.replaced = True
+
+
+def _stated(conversion: NodeConversion, value: ir.Value) -> list[int | str | None] | None:
+    """Return the shape without names that inference invented, which are others in each branch; None if unknown."""
+    dims = conversion.shape(value)
+    return None if dims is None else [None if is_inferred(dim) else dim for dim in dims]
 
 
 class _View(NamedTuple):

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.facts import guarded
+from bnfold.folding.ops.registered import by_rule
 from bnfold.folding.size_budget import Limits
 from bnfold.folding.step import Step, leaves, wants
 from bnfold.ir import Node
+from bnfold.ir.registered import registered_operator
+from bnfold.registered.table import RegisteredOperator
 from bnfold.report.reasons import Declined, Reason
 
 Solve = Callable[[Node, int, Affine], Step]
@@ -53,7 +57,7 @@ ALL = 1 << 31
 HANDLERS: dict[str, Handler] = {}
 _NONE = Handler()
 _INTEGER = Handler(declines="multiplies or adds integers, and rounds inside")
-_INTEGERS = frozenset({
+INTEGERS = frozenset({
     "ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat", "MatMulNBits", "QGemm",
     "QLinearAdd", "QLinearConv", "QLinearMatMul", "QLinearMul",
 })  # fmt: skip
@@ -80,9 +84,23 @@ def register(**handlers: Handler) -> None:
 
 def record(node: Node) -> Handler:
     """Return the handler of a node, one without any answer where there is none."""
-    if node.op_type in _INTEGERS and node.domain in ("", "com.microsoft"):
+    if node.op_type in INTEGERS and node.domain in ("", "com.microsoft"):
         return _INTEGER
-    return HANDLERS.get(node.op_type, _NONE) if node.is_known else _NONE
+    if node.is_known:
+        return HANDLERS.get(node.op_type, _NONE)
+    operator = registered_operator(node)
+    return _NONE if operator is None else _by_rule(operator)
+
+
+@cache
+def _by_rule(operator: RegisteredOperator) -> Handler:
+    """Return the record of an operator that a caller registered."""
+    rule = operator.affine
+    if rule is None:
+        return Handler(declines="was registered without a rule for an affine")
+    up = by_rule(rule, rule.up, "up") if rule.up is not None else None
+    down = by_rule(rule, rule.down, "down") if rule.down is not None else None
+    return Handler(up, down, declines="has no rule in this direction")
 
 
 def ask(

@@ -13,11 +13,24 @@ of bnfold works on; folding, decomposing, the report and its reasons are the cod
 the pipeline (`bnfold.pipeline.formats.Format`) has to have.
 """
 
+from bnfold.interop.openvino import pickling
 from bnfold.interop.openvino.load import load
 from bnfold.interop.openvino.rewrite import check, left, rewrite
-from bnfold.interop.openvino.stage import data_file, data_files, encode, stage
+from bnfold.interop.openvino.stage import as_onnx, data_file, data_files, stage
 from bnfold.interop.openvino.verify import verify
 
-__all__ = ["check", "data_file", "data_files", "encode", "is_two_files", "left", "load", "rewrite", "stage", "verify"]
+__all__ = [
+    "as_onnx",
+    "check",
+    "data_file",
+    "data_files",
+    "is_two_files",
+    "left",
+    "load",
+    "pickling",
+    "rewrite",
+    "stage",
+    "verify",
+]
 
 is_two_files = True

@@ -182,7 +182,7 @@ def _set_span(layer: Layer, offset: int, size: int) -> None:
     data.set("size", str(size))
 
 
-def encode(_model: IrModel) -> bytes:
+def as_onnx(_model: IrModel) -> ir.Model:
     """Raise Unsupported: only files can hold it."""
     raise Unsupported("an OpenVINO IR is no ONNX model: it is written to a file, OUT.xml")
 

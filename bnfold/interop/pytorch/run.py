@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Unpack
 
 import onnx
 
@@ -17,11 +17,17 @@ from bnfold.interop.pytorch.opening import example, opened
 from bnfold.interop.pytorch.training import Training, training_nodes
 from bnfold.interop.pytorch.verdict import ModuleVerdict, Status
 from bnfold.pipeline import job
-from bnfold.pipeline.outcome import Outcome
+from bnfold.pipeline.arguments import options_of
+from bnfold.pipeline.formats import Progress
+from bnfold.pipeline.outcome import Outcome, ProcessedModel
 from bnfold.report.events import Report
-from bnfold.settings import Options, OutputOptions, VerifyOptions, simplified
+from bnfold.settings import OptionFields, Options, OutputOptions, VerifyOptions, simplified
+from bnfold.settings.python_words import in_python_words
 from bnfold.verification import Verdict
 from bnfold.verification.engine import one_thread
+
+if TYPE_CHECKING:
+    import onnx_ir
 
 SAMPLES = 3
 """Inputs to compare with the module on, unless `VerifyOptions` say otherwise: the example, and two unlike it."""
@@ -42,7 +48,7 @@ class TorchOutcome:
     outcome: Outcome
     module: ModuleVerdict | None = None
     notes: tuple[str, ...] = ()
-    model: Any = None
+    model: onnx_ir.Model | None = None
     program: Any = None
 
     @property
@@ -77,16 +83,18 @@ class TorchOutcome:
         }
 
 
+@in_python_words()
 def optimize(  # noqa: PLR0913 - one optional keyword an option
     program: Any,
     output: str | os.PathLike[str] | None = None,
     *,
     module: Any = None,
     example_inputs: Any = None,
-    opset: int | Literal["lowest", "latest", "keep"] | None = None,
     options: Options | None = None,
     verify: VerifyOptions | None = None,
     simplify: bool | str | Sequence[str] = False,
+    progress: Progress | None = None,
+    **fields: Unpack[OptionFields],
 ) -> TorchOutcome:
     """Upgrade and fold what `torch.onnx.export` made, and compare it with the module.
 
@@ -105,12 +113,13 @@ def optimize(  # noqa: PLR0913 - one optional keyword an option
         example_inputs: What to call ``module`` with: a tensor, a sequence of positional or a mapping of keyword
             arguments. None: those that the program was exported with; for files, made up from the graph's inputs.
             Further samples are drawn after their pattern, of other sizes along dynamic axes.
-        opset: The opset to deliver, such as 13 for an older runtime; the IR version follows it down. None: what
-            ``options`` say.
         options: As for `bnfold.optimize`.
         verify: How much to compare, as for `bnfold.optimize`. ``samples`` (None given: 3) and ``seed`` hold for the
             comparison with the module as well, and with ``depth`` "none" there is none.
         simplify: As for `bnfold.optimize`.
+        progress: As for `bnfold.optimize`.
+        **fields: As for `bnfold.optimize`. ``opset`` is the opset to deliver, such as 13 for an older runtime; the IR
+            version follows it down.
 
     Returns:
         Report and verdicts. `TorchOutcome.status` is ``unverified`` where one of the comparisons could not be made.
@@ -127,8 +136,7 @@ def optimize(  # noqa: PLR0913 - one optional keyword an option
     if module is not None:
         raise_unless_module(module)
     by_module = verify or VerifyOptions(samples=SAMPLES)
-    options = options if opset is None else replace(options or Options(), target_opset=opset)
-    asked, checks = simplified(options or Options(), simplify), verify or VerifyOptions()
+    asked, checks = simplified(options_of(fields, options), simplify), verify or VerifyOptions()
     given = opened(program)
     computes = module if module is not None else given.module
     before = given.source if isinstance(given.source, ir.Model) else ir.load(given.source)
@@ -139,7 +147,7 @@ def optimize(  # noqa: PLR0913 - one optional keyword an option
         raise training.error()
     found: list[ModuleVerdict] = []
 
-    def second_opinion(outcome: Outcome) -> None:
+    def second_opinion(outcome: ProcessedModel) -> None:
         if not outcome.report.batchnorms and _same(before, outcome.model):
             return
         before.freeze_overridable = bool(outcome.report.frozen)
@@ -149,13 +157,14 @@ def optimize(  # noqa: PLR0913 - one optional keyword an option
         _act_on(found[0], training, outcome)
 
     delivery = OutputOptions(Path(output)) if output is not None else None
-    outcome = job.process(given.source, delivery, asked, checks, second_opinion=second_opinion if comparing else None)
+    opinion = second_opinion if comparing else None
+    outcome = job.process(given.source, delivery, asked, checks, progress, second_opinion=opinion)
     notes = (*given.notes, *_notes(module, training))
     result = TorchOutcome(outcome, found[0] if found else None, notes, program=given.program)
     for note in result.notes:
         log.info(__name__, "%s", note)
     if given.model is not None:
-        _replace(result, before, given.model)
+        _replace(result, before, outcome.model, given.model)
     return result
 
 
@@ -183,11 +192,11 @@ def _notes(module: Any, training: Training) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _replace(result: TorchOutcome, before: ir.Model, given: Any) -> None:
+def _replace(result: TorchOutcome, before: ir.Model, after: ir.Model, given: Any) -> None:
     """Put the folded model in the place of the one that came; if nothing changed, that one stays."""
     from bnfold.interop.onnx_ir import to_onnx_ir
 
-    result.model = given if _same(before, result.outcome.model) else to_onnx_ir(result.outcome.model)
+    result.model = given if _same(before, after) else to_onnx_ir(after)
     if result.program is not None and result.model is not given:
         result.program.model = result.model
         if hasattr(result.program, "release"):  # a session that it may have opened runs the old model

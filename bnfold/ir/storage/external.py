@@ -65,7 +65,7 @@ class ExternalFiles:
         """Check that what was opened is what was looked at, and has no other name, which could lie anywhere."""
         what = f"tensor {name!r}: external data {location!r}"
         if self._find(name, location) != source.path or not source.is_at(source.path):
-            raise ExternalDataError(f"{what} was exchanged for another file while it was opened")
+            raise ExternalDataError(f"{what} was replaced by another file while it was opened")
         if source.links > 1:
             raise ExternalDataError(
                 f"{what} is a hard link: the file has {source.links} names and may belong elsewhere; put a copy there"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from bnfold.ir.storage.source import Source
 from bnfold.ir.storage.stored import Stored
@@ -22,14 +22,17 @@ TOKEN_LENGTH = _NONCE_LENGTH + _INDEX_LENGTH
 class Payloads:
     """The tensors by token. Copies of a model share them, and no token is used again: it means the same in all."""
 
-    def __init__(self) -> None:
-        self.nonce = os.urandom(_NONCE_LENGTH)
-        self._tensors: list[Tensor] = []
+    def __init__(self, nonce: bytes | None = None, tensors: Iterable[Tensor] = ()) -> None:
+        self.nonce = nonce or os.urandom(_NONCE_LENGTH)
+        self._tensors = list(tensors)
 
     def add(self, tensor: Tensor) -> bytes:
         """Add a token for the tensor: the nonce, which no file can contain on purpose, and an index."""
         self._tensors.append(tensor)
-        return self.nonce + (len(self._tensors) - 1).to_bytes(_INDEX_LENGTH, "little")
+        return self._token(len(self._tensors) - 1)
+
+    def _token(self, index: int) -> bytes:
+        return self.nonce + index.to_bytes(_INDEX_LENGTH, "little")
 
     def get(self, token: bytes) -> Tensor | None:
         """Return the tensor a token stands for; None for bytes that are no token."""
@@ -46,9 +49,19 @@ class Payloads:
 
         Edits leave behind some that it no longer does.
         """
+        return map(self.held, self._tokens(skeleton))
+
+    def used_in(self, skeleton: bytes) -> Payloads:
+        """Return those that an encoded skeleton holds tokens of; other tokens stand for nothing there."""
+        used, nothing = {*self._tokens(skeleton)}, Tensor(0, (0,))
+        return Payloads(
+            self.nonce, [tensor if self._token(i) in used else nothing for i, tensor in enumerate(self._tensors)]
+        )
+
+    def _tokens(self, skeleton: bytes) -> Iterator[bytes]:
         position = skeleton.find(self.nonce)
         while position >= 0:
-            yield self.held(skeleton[position : position + TOKEN_LENGTH])
+            yield skeleton[position : position + TOKEN_LENGTH]
             position = skeleton.find(self.nonce, position + TOKEN_LENGTH)
 
     def sources(self) -> set[Source]:

@@ -5,10 +5,12 @@ Never mapped into memory: a mapped file that shrinks kills the process.
 
 from __future__ import annotations
 
+import copyreg
 import os
 import stat
 import threading
 from pathlib import Path
+from typing import Any
 
 from bnfold.errors import BadInput, MalformedModel
 
@@ -77,6 +79,19 @@ class FileSource(Source):
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle where the file is, and how it was; its bytes only if another file, or none, is there by now."""
+        try:
+            self._compare(self.path.stat())
+        except (OSError, BadInput):
+            return BufferSource, (self.read(0, self.size),)
+        return copyreg.__newobj__, (FileSource,), (self.path.absolute(), self._first)  # type: ignore[attr-defined]
+
+    def __setstate__(self, state: tuple[Path, os.stat_result]) -> None:
+        """Open the file whenever it is read: that raises BadInput if it is not as it was."""
+        self.path, self._first = state
+        self.size, self._lock, self._held = self._first.st_size, threading.RLock(), None
 
     def _open(self) -> int:
         # Without blocking: a pipe by this name would never answer. Windows would translate line ends.

@@ -62,7 +62,7 @@ def constant(call: Call) -> Result:
 def constant_of_shape(call: Call, shape: Array) -> Result:
     """Return one value everywhere, a float 0 by default."""
     value = np.asarray(call.attr("value", np.zeros(1, call.dtype(TP.FLOAT)))).reshape(())
-    return np.full(dims_to_make(int_list(shape)), value, value.dtype)
+    return np.broadcast_to(value, dims_to_make(int_list(shape)))
 
 
 @kernel("Cast", 1)

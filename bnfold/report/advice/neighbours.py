@@ -47,7 +47,8 @@ NEIGHBOURS: dict[Reason, Advice] = {
         "The operator has no weights to fold into, and a scale and shift before it is not the same as one behind it. "
         "This holds for most activation functions, Softmax, and operators of other domains.",
         "Usually nothing. The network normalises an activation; there are no weights next to it. --decompose remaining "
-        "replaces the BatchNormalization by Mul and Add.",
+        "replaces the BatchNormalization by Mul and Add. For an operator of your own domain, bnfold.register_operator "
+        "says how a scale and shift pass it.",
         model(ONE, "c = Sigmoid (x)", norm("c", "n"), "y = Sigmoid (n)", constants=PARAMETERS),
     ),
     Reason.DYNAMIC_WEIGHT: Advice(

@@ -69,6 +69,11 @@ def _as_sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def summary(document: Mapping[str, Any]) -> str:
+    """Return the comparison in short, as Markdown for a comment."""
+    return markdown.of_differences(document, _as_sentence(headline(document)[0]), _as_sentence(tally(document)))
+
+
 def html(document: Mapping[str, Any]) -> str:
     """Return one page about what `bnfold.diffing.diff` gives, with a verdict under ``verify`` if there is one.
 
@@ -78,7 +83,7 @@ def html(document: Mapping[str, Any]) -> str:
     environment = templates()
     environment.filters.update(
         tally=tally, headline=headline, outputs_agree=outputs_agree, inner=inner, as_sentence=_as_sentence,
-        markdown=lambda each: markdown.of_differences(each, _as_sentence(headline(each)[0]), _as_sentence(tally(each))),
+        markdown=summary,
     )  # fmt: skip
     body = environment.get_template("difference.html.j2")
     rows = document["differences"][:MAX_ROWS]

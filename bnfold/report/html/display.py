@@ -107,6 +107,14 @@ def summary(document: Mapping[str, Any]) -> Text:
     return Text(markdown.of_model(as_model(document)))
 
 
+def summary_line(document: Mapping[str, Any]) -> Text:
+    """Return the summary of a model of a folder; one without a report has a line that says why."""
+    if "batchnorms" in document:
+        return summary(document)
+    path, message = document["input"]["path"], document["message"]
+    return Text(f"* {markdown.escaped(message if message.startswith(path) else f'{path}: {message}')}\n")
+
+
 def operators(document: Mapping[str, Any]) -> Text:
     """Return the operators whose number changed, before and after, as a table."""
     before, after = document["operators"]["before"], document["operators"]["after"]

@@ -24,13 +24,13 @@ def of_model(model: ModelPage) -> str:
         ("weights, bytes", *(f"{document['weights'][when]:,}" for when in ("before", "after"))),
     ]
     return _lines(
-        f"**bnfold: {_escaped(model.name)}**",
+        f"**bnfold: {escaped(model.name)}**",
         "",
         f"{model.sentence}. {(document['verify'] or {}).get('summary', 'not verified')}",
         "",
         *table(("total", "before", "after"), rows),
         *(["", "Rewritten:"] if model.rewrites else []),
-        *(f"* {row['count']} × {_escaped(row['title'])}: {equality(row)}" for row in model.rewrites),  # noqa: RUF001
+        *(f"* {row['count']} × {escaped(row['title'])}: {equality(row)}" for row in model.rewrites),  # noqa: RUF001
         *(["", "Left:"] if model.reasons else []),
         *(f"* {count} × `{code}`: {Reason.of(code).value}" for code, count in model.reasons),  # noqa: RUF001
     )
@@ -56,13 +56,13 @@ def of_differences(document: Mapping[str, Any], verdict: str, sentence: str) -> 
     ]
     found = document["differences"]
     return _lines(
-        f"**bnfold: {_escaped(before['path'])} and {_escaped(after['path'])}**",
+        f"**bnfold: {escaped(before['path'])} and {escaped(after['path'])}**",
         "",
-        f"{verdict}. {sentence}.",
+        f"{verdict.rstrip('.')}. {sentence}.",
         "",
         *table(("what differs", "A", "B"), rows),
         "",
-        *(f"* {row['kind']}: {_escaped(row['name'])}: {_escaped(row['text'])}" for row in found[:MOST]),
+        *(f"* {row['kind']}: {escaped(row['name'])}: {escaped(row['text'])}" for row in found[:MOST]),
         *([f"* {len(found) - MOST} more"] if len(found) > MOST else []),
     )
 
@@ -70,10 +70,10 @@ def of_differences(document: Mapping[str, Any], verdict: str, sentence: str) -> 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
     """Return the lines of a table."""
     lines = [head, ["---"] * len(head), *rows]
-    return [f"| {' | '.join(_escaped(cell) for cell in line)} |" for line in lines]
+    return [f"| {' | '.join(escaped(cell) for cell in line)} |" for line in lines]
 
 
-def _escaped(text: Any) -> str:
+def escaped(text: Any) -> str:
     """Return a cell or a name in one line, without what Markdown would read as a column or as markup."""
     line = " ".join(str(text).split())
     for sign in ("\\", "|", "*", "_", "`", "<", "["):

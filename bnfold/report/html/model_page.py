@@ -15,7 +15,7 @@ from bnfold.errors import printable
 from bnfold.report.advice import Advice
 from bnfold.report.events import map_texts, state
 
-STATES = ("left", "folded", "exchanged", "removed", "decomposed", "upgraded")
+STATES = ("left", "folded", "replaced", "removed", "decomposed", "converted")
 
 Document = Mapping[str, Any]
 
@@ -116,6 +116,11 @@ class ModelPage:
     def name(self) -> str:
         """The title without its folder."""
         return PurePath(self.title).name
+
+    @property
+    def channels(self) -> list[dict[str, Any]]:
+        """The layers that lost channels, and how many they have left."""
+        return [*self.document.get("channels", ())]
 
     @property
     def rewrites(self) -> list[dict[str, Any]]:

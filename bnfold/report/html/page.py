@@ -20,9 +20,10 @@ from bnfold.report.totals import size
 MAX_ROWS = 1500
 """Rows of one model that a page shows; a browser chokes on more. The JSON form has all of them."""
 MAX_DRAWINGS = 600
-MAX_INLINE = 100
-"""Rows of one model whose bodies stand in the page as they are. Of more they are packed and drawn when opened, and the
-button opens so many at once: a body has a hundred elements, and checkers and screen readers walk through each."""
+MAX_INLINE = 12
+"""Rows of one model whose bodies stand in the page as they are, 20 kB each; more are packed, and drawn when opened."""
+MAX_OPENED = 100
+"""Rows that the button opens at once: a body has a hundred elements, and screen readers walk through each."""
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -84,7 +85,7 @@ def templates() -> Environment:
     )
     environment.filters.update(size=partial(size, digits=2), number=short, plain=plain)
     environment.globals.update(lay_out=layout.lay_out, shorten=layout.shorten, plots=plots, kinds=plots.KINDS)
-    environment.globals.update(style=load("style.css"), script=load("script.js"), most=MAX_INLINE)
+    environment.globals.update(style=load("style.css"), script=load("script.js"), most=MAX_OPENED)
     return environment
 
 

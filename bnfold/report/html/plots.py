@@ -16,6 +16,8 @@ MAX_STRIP = 200
 MAX_ROWS = 24
 """Outputs in one plot; the worst ones are shown and the table has all of them."""
 
+TINY = 1e-17
+"""What is below it, as a share of the largest value, is drawn as 0: no float64 could hold the difference."""
 MAX_LISTED = 200
 """Lines of a list that is rarely opened; a page with all of them opens slowly."""
 
@@ -179,9 +181,11 @@ KINDS = {
 def errors(rows: Sequence[Mapping[str, Any]], label: str, kinds: Sequence[str]) -> ErrorPlot | None:
     """Return the worst rows of a verdict, with the given numbers, named by key ``label``.
 
-    None where there are no numbers.
+    None where there are no numbers, or where nothing differs.
     """
-    numbers = [value for row in rows for kind in kinds if (value := number(row.get(kind))) is not None and value > 0]
+    if not any(_is_failed(row) or (number(row.get("relative")) or 0.0) > 0 for row in rows):
+        return None
+    numbers = [value for row in rows for kind in kinds if (value := number(row.get(kind))) is not None and value > TINY]
     if not numbers:
         return None
     low, high = math.floor(math.log10(min(numbers))) - 1, math.ceil(math.log10(max(numbers)))
@@ -205,7 +209,7 @@ def depth(errors: Sequence[Sequence[Any]]) -> Histogram | None:
     A bar stands for the largest of the values that share it; what is no number reaches to the top.
     """
     numbers = [math.inf if number(error) is None else float(error) for _, error in errors]
-    finite = [error for error in numbers if 0 < error < math.inf]
+    finite = [error for error in numbers if TINY < error < math.inf]
     if not any(numbers):
         return None
     low = math.floor(math.log10(min(finite, default=1.0))) - 1

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import onnx
 
-from bnfold import analysis, ir
+from bnfold import ir, reference
 from bnfold.reference.schedule import captured
 from bnfold.verification.changes.extract import constant_of, producer_of_elements, walk
 from bnfold.verification.changes.unchanged import same_value, signature, unchanged
@@ -27,7 +27,7 @@ def uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) ->
     for cut in cuts_done:
         covered.setdefault(cut.graph, set()).update(_inside(new.get(cut.graph), cut))
     calls = _changed_functions(before, after)
-    with analysis.evaluated_once(before), analysis.evaluated_once(after):
+    with reference.keeping_constants(before), reference.keeping_constants(after):
         pairs = {path: (old[path], graph) for path, graph in new.items() if path in old}
         stops = stops_of(pairs.values())
         for path, (original, graph) in pairs.items():  # any other graph belongs to a node that has changed itself
@@ -64,7 +64,7 @@ def changed_defaults(before: ir.Model, after: ir.Model) -> set[str]:
 def changed_unseen(before: ir.Model, after: ir.Model) -> bool:
     """Whether a changed node is never run by a comparison, because it is dead or computes a constant."""
     originals = {graph.path: graph for graph in before.graphs()}
-    with analysis.evaluated_once(before), analysis.evaluated_once(after):
+    with reference.keeping_constants(before), reference.keeping_constants(after):
         return any(_changed_unseen(graph, originals.get(graph.path)) for graph in after.graphs())
 
 
@@ -150,7 +150,7 @@ def visible(graph: ir.Graph, name: str) -> ir.Value | None:
 def may_be_fed_in(graphs: Mapping[str, ir.Graph], cut: ir.Cut, name: str) -> bool:
     """Whether ``name`` at the boundary of a cut means a value that may be fed and is no constant."""
     value = visible(graphs[cut.graph], name) if cut.graph in graphs else None
-    return value is not None and may_be_fed(value) and analysis.constant(value) is None
+    return value is not None and may_be_fed(value) and reference.constant(value) is None
 
 
 def _is_dequantized(value: ir.Value | None) -> bool:

@@ -15,7 +15,7 @@ from functools import cache, partial
 import numpy as np
 import onnx
 
-from bnfold import analysis, ir
+from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.verification.changes.flattened import Flattened
 from bnfold.verification.changes.partly import PartlyKnown, known_of
@@ -76,7 +76,7 @@ def _copied_ends(model: ir.Model) -> dict[ir.Node, ir.Value]:
 def _decided(model: ir.Model) -> dict[ir.Node, ir.Graph]:
     """Return the branch that each If takes in every run, where that is known."""
     found: dict[ir.Node, ir.Graph] = {}
-    with analysis.evaluated_once(model):
+    with reference.keeping_constants(model):
         known = known_of(model)
         for node in model.nodes():
             truth = _truth(known, node.input(0)) if node.is_op("If") and not node.is_call else None

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bnfold import analysis, ir
-from bnfold.analysis.traits import COMPARING, RESHAPING
+from bnfold import ir, reference
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP
 from bnfold.ir.value import Dims
 from bnfold.reference.dispatch import meaning
+from bnfold.reference.operators import COMPARING, RESHAPING
 from bnfold.verification.changes.from_constants import fixed
 from bnfold.verification.changes.neutral import OPERATIONS, leaves_all
 from bnfold.verification.changes.partly import known_of
@@ -64,7 +64,7 @@ def _moved_nowhere(node: ir.Node) -> ir.Value | None:
     if node.is_op("Transpose"):
         order = node.attr("perm")
         return node.input(0) if order and list(order) == sorted(order) else None
-    held = analysis.constant(node.input(1))
+    held = reference.constant(node.input(1))
     numbers = held.numpy() if held is not None else np.asarray(node.attr("pads", [None]))
     return node.input(0) if (numbers == (1 if node.is_op("Tile") else 0)).all() else None
 
@@ -111,13 +111,13 @@ def _left_as_it_is(node: ir.Node) -> ir.Value | None:
 def _dtype(node: ir.Node, given: ir.Value) -> int | None:
     """Return the element type of an operand, as it is proven, or that of a constant beside it."""
     proven = known_of(node.graph.model).dtype(given)
-    held = next((held for value in node.inputs if (held := analysis.constant(value)) is not None), None)
+    held = next((held for value in node.inputs if (held := reference.constant(value)) is not None), None)
     return held.dtype if proven is None and held is not None and not node.is_op("Pow") else proven
 
 
 def _numbers(value: ir.Value | None) -> Array | None:
     """Return the elements of a constant, or of what follows from sizes that are the same in every run."""
-    held = analysis.constant(value)
+    held = reference.constant(value)
     if held is not None:
         return held.numpy() if held.size <= _MOST else None
     is_of_sizes = value is not None and follow_from_sizes([value])  # else the walk back to its inputs is long

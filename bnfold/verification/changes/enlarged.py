@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from bnfold import ir
-from bnfold.analysis.traits import BLIND_TO_ZERO_SIGN
+from bnfold.reference.operators import BLIND_TO_ZERO_SIGN
 from bnfold.verification.changes.boundaries import around, is_activation, stops_of, visible
 from bnfold.verification.changes.extract import constant_of, walk
 from bnfold.verification.changes.partly import may_have_pole

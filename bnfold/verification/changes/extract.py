@@ -12,12 +12,13 @@ from functools import cached_property
 
 import onnx
 
-from bnfold import analysis, ir
-from bnfold.analysis.traits import REARRANGING
+from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import Array
 from bnfold.ir.sparse import dense
 from bnfold.ir.tensor import InMemory
+from bnfold.reference.attributes import sparse_of
+from bnfold.reference.operators import REARRANGING
 from bnfold.reference.schedule import read_by
 from bnfold.verification.tolerance.floats import is_float
 
@@ -169,15 +170,9 @@ def constant_of(value: ir.Value | None) -> ir.Tensor | None:
     """Return the tensor of a constant, or of a default that a caller may override."""
     sparse = sparse_of(value) if value is not None else None
     if value is None or sparse is None:
-        return analysis.constant(value) or (value.tensor if value is not None else None)
+        return reference.constant(value) or (value.tensor if value is not None else None)
     array = dense(value.graph.model, sparse)
     return InMemory(sparse.values.data_type, array)
-
-
-def sparse_of(value: ir.Value) -> onnx.SparseTensorProto | None:
-    """Return the message of a sparse initializer."""
-    stored = getattr(value.graph.proto, "sparse_initializer", ())
-    return next((sparse for sparse in stored if sparse.values.name == value.name), None)
 
 
 def _info(value: ir.Value) -> onnx.ValueInfoProto:

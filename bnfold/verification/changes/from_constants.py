@@ -13,13 +13,12 @@ from typing import Literal
 import numpy as np
 import onnx
 
-from bnfold import analysis, ir, reference
-from bnfold.analysis.constants import kept
-from bnfold.analysis.evaluators import filled
-from bnfold.analysis.traits import CHOOSING, DRAWING, MOVING
+from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import TP, InMemory
+from bnfold.reference.constants import kept, made_of
+from bnfold.reference.operators import CHOOSING, DRAWING, MOVING
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.partly import known_of
 from bnfold.verification.inputs.bounds import follow_from_sizes
@@ -68,7 +67,7 @@ def _no_rounded(_: ir.Model) -> dict[ir.Value, ir.Tensor | None]:
 
 
 def _fixed(value: ir.Value | None, by_sizes: bool, depth: int) -> ir.Tensor | None:
-    tensor = analysis.constant(value)
+    tensor = reference.constant(value)
     if value is None or tensor is not None or value.producer is None or depth > _DEEPEST:
         return tensor
     known = kept(value.graph.model, _no_fixed)
@@ -111,13 +110,18 @@ def are_one_constant(old: ir.Value | None, new: ir.Value | None) -> bool:
 
 
 def _filled(producer: ir.Node, by_sizes: bool) -> ir.Tensor | None:
-    """Return the tensor of a ConstantOfShape of known size, which may be larger than a constant that is evaluated."""
+    """Return the tensor of a ConstantOfShape whose size follows from sizes."""
     shape = producer.input(0) if producer.is_op("ConstantOfShape") else None
     if shape is None or len(producer.outputs) != 1 or producer.is_call:
         return None
-    dims = analysis.constant(shape) or _integers(shape, by_sizes)
-    with suppress(BnfoldError, ValueError, TypeError, AttributeError):  # damaged, set by a caller, or too large
-        return filled(producer, tuple(dims.numpy().reshape(-1).tolist())) if dims is not None else None
+    dims = reference.constant(shape) or _integers(shape, by_sizes)
+    return None if dims is None else filled(producer, dims.numpy().reshape(-1).tolist())
+
+
+def filled(node: ir.Node, dims: Sequence[int]) -> ir.Tensor | None:
+    """Return what a ConstantOfShape makes; None if it is damaged, or too large. It takes no memory."""
+    with suppress(BnfoldError, ValueError, TypeError, OverflowError):
+        return made_of(node, [InMemory(TP.INT64, np.array(dims, np.int64))])
     return None
 
 
@@ -193,7 +197,7 @@ def _follows_from_constants(value: ir.Value, shapes: dict[ir.Value, Array] | Non
                 shapes[read] = found.elements
                 continue
         for source in producer.inputs:
-            constant = analysis.constant(source)
+            constant = reference.constant(source)
             if constant is not None and constant.size > most:
                 return False
             if source is not None and source not in seen and constant is None:

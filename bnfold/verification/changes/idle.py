@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bnfold import analysis, ir
+from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
-from bnfold.ir.elements import Array
+from bnfold.ir.elements import Array, Bools
 from bnfold.ir.value import Dims
 from bnfold.verification.changes.partly import Partly, PartlyKnown, is_plain, moved, only_output
 
@@ -41,13 +41,19 @@ def idle(known: PartlyKnown, constant: ir.Value, size: int, part: Extent) -> Arr
     return np.array([_is_idle(known, constant, place, part) for place in places], np.bool_)
 
 
-def masked(value: ir.Value, dims: Sequence[int], nodes: Collection[ir.Node]) -> Array | None:
-    """Return which elements of a constant no result has: all its consumers are Wheres whose masks choose others.
+def masked(
+    value: ir.Value, dims: Sequence[int], nodes: Collection[ir.Node], ends: Collection[ir.Value]
+) -> Array | None:
+    """Return which elements of a constant no result has.
 
-    None if it has other consumers.
+    All its consumers are Wheres whose masks choose others, or convolutions, and all that reads a channel that these
+    make multiplies it by zero. None if it has other consumers. ``ends`` are the results.
     """
     uses = [use for use in value.uses if use[0] in nodes or use[0].graph is not value.graph]
-    masks = [analysis.constant(node.input(0)) if node.is_op("Where") and slot else None for node, slot in uses]
+    if uses and all(node.is_op("Conv") and slot for node, slot in uses):
+        silent = [silent_channels(node.output(0), dims[0], nodes, ends) for node, _ in uses]
+        return np.broadcast_to(np.logical_and.reduce(silent).reshape(-1, *(1,) * (len(dims) - 1)), dims)
+    masks = [reference.constant(node.input(0)) if node.is_op("Where") and slot else None for node, slot in uses]
     if not uses or None in masks:
         return None
     hidden = np.ones(dims, np.bool_)
@@ -57,6 +63,56 @@ def masked(value: ir.Value, dims: Sequence[int], nodes: Collection[ir.Node]) -> 
         except ValueError:  # they do not fit
             return None
     return hidden
+
+
+_BY_CHANNEL = frozenset(
+    {
+        *("Abs", "AveragePool", "BatchNormalization", "Clip", "Elu", "GlobalAveragePool", "GlobalMaxPool"),
+        *("HardSigmoid", "HardSwish", "Identity", "LeakyRelu", "MaxPool", "Neg", "PRelu", "Relu", "Selu", "Sigmoid"),
+        *("Softplus", "Tanh"),
+    }
+)
+"""Operators that make a channel of the same channel of their first input alone."""
+_FAR = 16
+"""Nodes in a row that are looked at."""
+
+
+def silent_channels(
+    value: ir.Value | None, count: int, nodes: Collection[ir.Node], ends: Collection[ir.Value], far: int = _FAR
+) -> Bools:
+    """Return which channels, along axis 1, no result of a part depends on: what reads them multiplies them by zero."""
+    silent = np.ones(count, np.bool_)
+    if value is None or value in ends or value.is_output or not far:
+        return np.zeros(count, np.bool_)
+    for node, slot in value.uses:
+        if node not in nodes and node.graph is value.graph:
+            continue
+        if slot or node.graph is not value.graph or node.domain or len(node.outputs) != 1:
+            return np.zeros(count, np.bool_)
+        if node.op_type in _BY_CHANNEL:
+            silent &= silent_channels(node.output(0), count, nodes, ends, far - 1)
+        else:
+            silent &= _multiplied_by_zero(node, count, nodes, ends, far)
+    return silent
+
+
+def _multiplied_by_zero(
+    node: ir.Node, count: int, nodes: Collection[ir.Node], ends: Collection[ir.Value], far: int
+) -> Bools:
+    """Return which channels of its input a convolution multiplies by zero, or makes what no result depends on."""
+    weight = reference.constant(node.input(1)) if node.is_op("Conv") else None
+    none = np.zeros(count, np.bool_)
+    if weight is None or len(weight.dims) < 3:
+        return none
+    filters, inner = weight.dims[:2]
+    group = node.attr("group", 1)
+    if group == 1 and inner == count:
+        return np.asarray((weight.numpy() == 0).all((0, *range(2, len(weight.dims)))))
+    if inner != 1 or group != count or filters % count:
+        return none
+    is_zero = (weight.numpy() == 0).all(tuple(range(1, len(weight.dims))))
+    is_zero = is_zero | silent_channels(node.output(0), filters, nodes, ends, far - 1)
+    return np.asarray(is_zero.reshape(count, -1).all(1))
 
 
 def _chosen(mask: Array, of: Array) -> Array:

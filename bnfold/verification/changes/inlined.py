@@ -11,11 +11,12 @@ from itertools import chain, count
 
 import onnx
 
-from bnfold import analysis, ir
+from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.index import graphs_of
 from bnfold.ir.messages import FunctionKey, function_key, nested_nodes
 from bnfold.reference.dispatch import definition
+from bnfold.reference.shapes import state_types
 from bnfold.verification.changes.moved_names import exchangeable
 from bnfold.verification.changes.new_names import new_names, rename
 from bnfold.verification.changes.unchanged import signature
@@ -41,7 +42,7 @@ def with_common_functions(before: ir.Model, after: ir.Model) -> tuple[ir.Model, 
         old, new = _inlined(before, keys, {}, _MARK), _inlined(after, keys, before.graph.values)
     except BnfoldError:  # the calls differ then, and are compared as they are
         return before, after
-    with analysis.evaluated_once(old), analysis.evaluated_once(new):
+    with reference.keeping_constants(old), reference.keeping_constants(new):
         alike = {name: now for now, name in new_names(old.graph, new.graph).items()}
         inside = {name: name.removesuffix(_MARK) for graph in old.graphs() for name in graph.values if _MARK in name}
         inside = {name: now for name, now in inside.items() if name not in alike and now not in alike.values()}
@@ -85,7 +86,7 @@ def _inlined(model: ir.Model, keys: Collection[FunctionKey], taken: Collection[s
             known.add(entry.domain)
             proto.opset_import.add(domain=entry.domain, version=entry.version)
     copy = model.with_proto(proto)
-    analysis.infer_shapes(copy)
+    state_types(copy)
     return copy
 
 

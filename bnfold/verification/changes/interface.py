@@ -8,14 +8,14 @@ from copy import deepcopy
 import onnx
 
 from bnfold import ir
-from bnfold.analysis.shapes.undeclared import contradicted_types
 from bnfold.errors import MalformedModel
 from bnfold.ir.elements import FLOATS, type_name
 from bnfold.ir.value import Dim, shape_of
+from bnfold.reference.attributes import sparse_of
 from bnfold.reference.dispatch import definition
 from bnfold.reference.precision import computed_type
 from bnfold.reference.schedule import schedule
-from bnfold.verification.changes.extract import sparse_of
+from bnfold.reference.shapes import Shapes
 from bnfold.verification.changes.from_constants import bodies_run
 from bnfold.verification.inputs.sized import sized
 from bnfold.verification.sentences import listed
@@ -233,7 +233,7 @@ def _output_fault(name: str, before: ir.Model, after: ir.Model, any_float: bool)
     """Return how the declarations of an output differ; one that no operator can keep may be corrected."""
     old, new = (_type_of_output(name, model) for model in (before, after))
     fault = _type_fault(f"output {name!r}", old, new, any_float)
-    made = contradicted_types(before).get(before.graph.values[name]) if fault and old is not None else None
+    made = Shapes(before).dtype(before.graph.values[name]) if fault and old is not None else None
     if old is None or made is None:
         return fault
     kept = deepcopy(old)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from bnfold import analysis, ir
+from bnfold import ir, reference
 from bnfold.verification.changes.new_names import new_names, rename
 from bnfold.verification.tolerance.bits import same
 from bnfold.verification.tolerance.floats import is_float
@@ -25,7 +25,7 @@ def with_original_names(before: ir.Model, after: ir.Model, *, by_others: bool = 
         return after
     found: dict[str, str] = {}
     if by_others and not after.graph.values.keys() <= before.graph.values.keys():
-        with analysis.evaluated_once(before), analysis.evaluated_once(after):
+        with reference.keeping_constants(before), reference.keeping_constants(after):
             names = new_names(before.graph, after.graph)
         found = {name: original for name, original in names.items() if name != original}
     given = set(found.values())
@@ -69,7 +69,7 @@ def _has_other_weights(old: ir.Node, new: ir.Node) -> bool:
     """Whether nodes of one operator compute with different float constants, so that their results differ."""
     if old.op_type != new.op_type or old.domain != new.domain:
         return False
-    pairs = [tuple(map(analysis.constant, pair)) for pair in zip(old.inputs, new.inputs, strict=False)]
+    pairs = [tuple(map(reference.constant, pair)) for pair in zip(old.inputs, new.inputs, strict=False)]
     return any(one and other and is_float(one.dtype) and not same(one, other) for one, other in pairs)
 
 

@@ -12,9 +12,9 @@ from itertools import chain
 import onnx
 
 from bnfold import ir
-from bnfold.analysis.traits import DRAWING
 from bnfold.ir.messages import nested_graphs
 from bnfold.reference.dispatch import meaning
+from bnfold.reference.operators import DRAWING
 from bnfold.verification.changes.copies import copied
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.changes.from_constants import are_one_constant, fixed

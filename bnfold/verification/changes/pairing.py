@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from bnfold import analysis, ir
+from bnfold import ir, reference
 from bnfold.ir.elements import FLOATS
 from bnfold.ir.messages import nested_nodes
 
@@ -17,7 +17,7 @@ def paired(before: ir.Model, after: ir.Model, *, any_float: bool = False) -> tup
     is, without a note. With ``any_float``, floats of two widths are of one type.
     """
     sides = [
-        [[value for value in graph.inputs if analysis.constant(value) is None], graph.outputs]
+        [[value for value in graph.inputs if reference.constant(value) is None], graph.outputs]
         for graph in (before.graph, after.graph)
     ]
     names: dict[str, str] = {}

@@ -11,15 +11,14 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import onnx
 
-from bnfold import analysis, ir, reference
-from bnfold.analysis.constants import kept
-from bnfold.analysis.shapes.proven import proven_types
-from bnfold.analysis.traits import BROADCASTING, CHOOSING, DRAWING, KEEPS_SHAPE, REARRANGING, SINGULAR
+from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.elements import Array
-from bnfold.ir.value import Dims, shape_of
+from bnfold.reference.constants import kept
+from bnfold.reference.operators import BROADCASTING, CHOOSING, DRAWING, KEEPS_SHAPE, REARRANGING, SINGULAR
+from bnfold.reference.shapes import Shapes
+from bnfold.reference.sizing import Sizes
 from bnfold.verification.changes.extract import Subgraph
 
 _FEW = 64
@@ -61,23 +60,22 @@ class PartlyKnown:
         self._known: dict[ir.Value, Partly | None] = {}
 
     @cached_property
-    def _types(self) -> Mapping[ir.Value, onnx.TypeProto]:
-        return proven_types(self._model)
+    def _shapes(self) -> Shapes:
+        return kept(self._model, Shapes)
 
     @cached_property
     def has_poles(self) -> bool:
         """Whether some node may make different numbers of -0.0 and 0.0."""
         return any(node.domain or node.is_call or may_have_pole(node) for node in self._model.nodes())
 
-    def dims(self, value: ir.Value) -> Dims | None:
-        """Return the dims of a value as they are proven; equal names are equal sizes in every run."""
-        held = analysis.constant(value)
-        return held.dims if held is not None else shape_of(self._types.get(value))
+    def dims(self, value: ir.Value) -> Sizes | None:
+        """Return the sizes of a value as they follow; equal names are equal sizes in every run."""
+        held = reference.constant(value)
+        return held.dims if held is not None else self._shapes.dims(value)
 
     def dtype(self, value: ir.Value) -> int | None:
-        """Return the element type of a value as it is proven."""
-        kind = self._types.get(value)
-        return kind.tensor_type.elem_type or None if kind is not None else None
+        """Return the element type of a value as it follows."""
+        return self._shapes.dtype(value)
 
     def of(self, value: ir.Value) -> Partly | None:
         """Return what is known of a value; None if not even its shape is, or if it is not computed by a few nodes."""
@@ -104,7 +102,7 @@ class PartlyKnown:
             read, done = stack.pop()
             if done is not None:
                 order[done] = None
-            if read is None or read in self._known or analysis.constant(read) is not None:
+            if read is None or read in self._known or reference.constant(read) is not None:
                 continue
             node = read.producer
             if node is None or len(entered) > _FEW or not is_plain(node):
@@ -120,7 +118,7 @@ class PartlyKnown:
         """Return what is known already, or a constant."""
         if value in self._known:
             return self._known[value]
-        held = analysis.constant(value)
+        held = reference.constant(value)
         return None if held is None or held.size > _MOST else _fully(held.numpy(), is_exact=True)
 
     def operands(self, node: ir.Node) -> dict[ir.Value, Partly]:
@@ -206,7 +204,7 @@ def moved(node: ir.Node, operands: Mapping[ir.Value, Partly], marks: Mapping[ir.
 
 def may_have_pole(node: ir.Node) -> bool:
     """Whether a node may make different numbers of -0.0 and 0.0."""
-    is_fixed = node.is_op("Div") and analysis.constant(node.input(1)) is not None
+    is_fixed = node.is_op("Div") and reference.constant(node.input(1)) is not None
     return node.has_trait(SINGULAR) and not node.is_op("Sqrt") and not is_fixed
 
 

@@ -13,8 +13,9 @@ from typing import TypeVar
 
 import onnx
 
-from bnfold import analysis, ir
+from bnfold import ir, reference
 from bnfold.errors import BnfoldError
+from bnfold.reference.shapes import Shapes
 from bnfold.verification.changes.unchanged import meaningful_attributes
 from bnfold.verification.codes import Code
 from bnfold.verification.tolerance.bits import same
@@ -28,7 +29,7 @@ REASON = "nothing but names differs: the same nodes, attributes and constants"
 def verdict_on_names(before: ir.Model, after: ir.Model) -> Verdict | None:
     """Return the verdict if the models differ in names only; else None, and they have to be compared."""
     try:
-        with analysis.evaluated_once(before), analysis.evaluated_once(after):
+        with reference.keeping_constants(before), reference.keeping_constants(after):
             is_same = _Matched(before, after).are_same()
     except (BnfoldError, ValueError, TypeError):  # a damaged model; comparing it will report that
         return None
@@ -106,7 +107,7 @@ class _Matched:
             return old is new
         if (held := _stored(new)) is not None:
             self._declared.append((old, new))
-            return (was := analysis.constant(old)) is not None and same(was, held)
+            return (was := reference.constant(old)) is not None and same(was, held)
         if old.producer is None or new.producer is None:
             return self._fed.get(old) is new
         self._waiting.append((old.producer, new.producer))
@@ -144,10 +145,8 @@ class _Matched:
         ]
         if not undeclared:
             return True
-        copy = self._models[0].clone()
-        analysis.infer_shapes(copy)
-        types = {graph.path: graph.types for graph in copy.graphs()}
-        return all(_follows(kind, types[old.graph.path].get(old.name)) for old, kind in undeclared)
+        shapes = Shapes(self._models[0])
+        return all(_follows(kind, shapes.type_of(old)) for old, kind in undeclared)
 
 
 def _is_declared(old: ir.Value, new: ir.Value, declared: onnx.TypeProto) -> bool:
@@ -178,7 +177,7 @@ def _follows(kind: onnx.TypeProto, known: onnx.TypeProto | None) -> bool:
 
 def _stored(value: ir.Value) -> ir.Tensor | None:
     """Return the tensor of a constant that needs no evaluation."""
-    return analysis.constant(value) if value.tensor_proto is not None or _is_literal(value.producer) else None
+    return reference.constant(value) if value.tensor_proto is not None or _is_literal(value.producer) else None
 
 
 def _is_literal(node: ir.Node | None) -> bool:

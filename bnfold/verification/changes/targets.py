@@ -8,8 +8,8 @@ from itertools import zip_longest
 import numpy as np
 
 from bnfold import ir
-from bnfold.analysis.traits import RESHAPING
 from bnfold.ir.value import Dims, moves_ones
+from bnfold.reference.operators import RESHAPING
 from bnfold.verification.changes.from_constants import fixed
 from bnfold.verification.changes.partly import Partly, known_of
 

@@ -9,11 +9,11 @@ from typing import Any
 import onnx
 
 from bnfold import ir
-from bnfold.analysis.traits import DRAWING
 from bnfold.ir.node import attribute_value
 from bnfold.ir.time_limit import look_at_clock
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
+from bnfold.reference.operators import DRAWING
 from bnfold.verification.changes.copies import copied
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.changes.from_constants import are_one_constant, fixed

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from bnfold import ir
-from bnfold.analysis.checking import checker_error, inference_errors
+from bnfold.ir.checking import checker_error, inference_errors
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.verification.changes.interface import ill_typed
 

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from bnfold import ir
-from bnfold.analysis.traits import HIDING, WEIGHTED
 from bnfold.ir.elements import Array
+from bnfold.reference.operators import HIDING, WEIGHTED
 from bnfold.verification.changes.partly import may_have_pole
 from bnfold.verification.inputs.drawing import Feeds
 

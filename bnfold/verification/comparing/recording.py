@@ -14,9 +14,9 @@ from itertools import chain, islice, tee
 from typing import NamedTuple
 
 from bnfold import ir, reference
-from bnfold.analysis.shapes.unification import Known
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.elements import Array
+from bnfold.ir.value import Known
 from bnfold.verification.comparing.sizes import original_in_one_form, sizes_of_original
 from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Shapes, further_choices, inferred_sizes, turns_for

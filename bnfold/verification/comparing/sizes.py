@@ -7,7 +7,7 @@ from copy import copy
 from itertools import tee
 
 from bnfold import ir
-from bnfold.analysis.shapes.unification import Known
+from bnfold.ir.value import Known
 from bnfold.verification.changes.control_flow import in_one_form
 from bnfold.verification.inputs.choices import Choice, choices
 from bnfold.verification.inputs.drawing import known_sizes

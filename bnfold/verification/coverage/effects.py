@@ -6,7 +6,8 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from bnfold import ir
-from bnfold.analysis.traits import (
+from bnfold.ir.elements import Array
+from bnfold.reference.operators import (
     BROADCASTING,
     CHOOSING,
     KEEPS_CHANNELS,
@@ -16,7 +17,6 @@ from bnfold.analysis.traits import (
     WEIGHTED,
     WINDOWED,
 )
-from bnfold.ir.elements import Array
 from bnfold.verification.changes.copies import handed_on
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import fixed, fixed_or_default

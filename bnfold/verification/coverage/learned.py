@@ -25,7 +25,8 @@ _MOST = 512
 """Numbers and strings of one node that are changed one by one; for more there is no time."""
 
 _SMOOTH = ("LinearRegressor", "Scaler")
-_TURNED = dict(zip(MODES, (MODES[1], MODES[0], MODES[3], MODES[2], MODES[5], MODES[4]), strict=False))
+_AT_THRESHOLD = (("BRANCH_LEQ", "BRANCH_LT"), ("BRANCH_GTE", "BRANCH_GT"), ("BRANCH_EQ", "BRANCH_NEQ"))
+_TURNED = {mode: other for pair in _AT_THRESHOLD for mode, other in (pair, pair[::-1])}
 """The mode with the other outcome at a threshold itself."""
 
 _KINDS = {"default_float": TP.FLOAT, "default_int64": TP.INT64, "default_string": TP.STRING}

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir
-from bnfold.analysis.traits import CHOOSING, READS_VALUES
 from bnfold.ir.elements import Array
 from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.ir.tensor import TP
+from bnfold.reference.operators import CHOOSING, READS_VALUES
 from bnfold.reference.schedule import read_by
 from bnfold.verification.changes.copies import handed_on
 from bnfold.verification.changes.extract import Subgraph
@@ -247,7 +247,7 @@ class _Side:
         goal = elsewhere(value, array)
         if is_float(tensor.dtype):
             different = np.abs(array) < float_type(tensor.dtype).largest
-            hidden = masked(value, tensor.dims, self._within)
+            hidden = masked(value, tensor.dims, self._within, self._ends)
             different &= True if hidden is None else ~hidden.reshape(-1)
             if was is not None:
                 old = flat(was, tensor.dtype)

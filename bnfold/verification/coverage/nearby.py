@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, Protocol
 
 from bnfold import ir
-from bnfold.analysis.traits import DRAWING
 from bnfold.ir.elements import Array
+from bnfold.reference.operators import DRAWING
 from bnfold.reference.schedule import read_by
 
 Results = Mapping[str, Array]

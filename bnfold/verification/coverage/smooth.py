@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from bnfold import ir
-from bnfold.analysis.traits import MOVING, NORMALISING, SINGULAR
 from bnfold.ir.node import attribute_value
 from bnfold.ir.tensor import FLOATS, TP
 from bnfold.reference.dispatch import meaning
 from bnfold.reference.legal import MEANINGLESS
+from bnfold.reference.operators import MOVING, NORMALISING, SINGULAR
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.unchanged import defaults, meaningful_attributes
 from bnfold.verification.inputs.bounds import follow_from_sizes

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from bnfold import ir
-from bnfold.analysis.traits import CHOOSING
 from bnfold.ir.elements import Array
+from bnfold.reference.operators import CHOOSING
 from bnfold.verification.changes.extract import Subgraph, constant_of, producer_of_elements
 from bnfold.verification.changes.from_constants import fixed_or_default
 from bnfold.verification.changes.unchanged import identity

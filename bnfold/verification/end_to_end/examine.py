@@ -360,12 +360,12 @@ def _notes(pair: ModelPair) -> list[str]:
     notes = []
     if pair.pinned:
         notes.append(
-            f"{len(pair.pinned)} inputs of discontinuous operators (Round, ArgMax, …) were compared; "
+            f"inputs of discontinuous operators (Round, ArgMax, …) that were compared: {len(pair.pinned)}; "
             "downstream, both models use the original's values"
         )
     if pair.unpinnable:
         notes.append(
-            f"{len(pair.unpinnable)} inputs of discontinuous operators (Round, ArgMax, …) could not be replaced by the "
-            "original's values"
+            "inputs of discontinuous operators (Round, ArgMax, …) that could not be replaced by the original's values: "
+            f"{len(pair.unpinnable)}"
         )
     return notes

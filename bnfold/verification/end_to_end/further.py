@@ -12,9 +12,9 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.analysis.shapes.unification import Known
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.elements import Array
+from bnfold.ir.value import Known
 from bnfold.verification.comparing.sizes import original_in_one_form
 from bnfold.verification.end_to_end.drawing import Sample, drawn, evaluated, turned
 from bnfold.verification.end_to_end.pair import ModelPair

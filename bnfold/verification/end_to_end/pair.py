@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from bnfold import analysis, ir, reference
+from bnfold import ir, reference
 from bnfold.ir.elements import Array
+from bnfold.reference.shapes import state_types
 from bnfold.verification.comparing.outputs import Compared, compared
 from bnfold.verification.comparing.sides import Evaluate, ModelRun, ModelRuns, Results, that_run
 from bnfold.verification.coverage import Comparison
@@ -35,7 +36,7 @@ class ModelPair:
         self.outputs = [value.name for value in before.graph.outputs]
         for model in (before, after):
             if lacks_types(model):
-                analysis.infer_shapes(model)
+                state_types(model)
         watched, self.unpinnable = discontinuous_inputs(before, after)
         self.pin([name for name in watched if self._is_one_type(name)])
         self.pinned: list[str] = []

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from bnfold import ir, log, reference
-from bnfold.analysis.shapes.unification import Known
 from bnfold.errors import BadInput, Unsupported
+from bnfold.ir.value import Known
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import sizes_of_original

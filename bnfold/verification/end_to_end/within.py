@@ -20,10 +20,10 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.analysis.traits import DRAWING
 from bnfold.ir.elements import FLOATS, Array, numpy_type
 from bnfold.ir.lifting import lift_constants
 from bnfold.ir.time_limit import look_at_clock
+from bnfold.reference.operators import DRAWING
 from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
 from bnfold.verification.changes.renamed import verdict_on_names
@@ -82,9 +82,10 @@ class Results(NamedTuple):
 
 def judge_within(request: Request) -> Verdict:
     """Return the verdict on the outputs, within the tolerance that was asked for."""
+    status: Status
     asked = request.checks.tolerance
     assert asked is not None, "there is a tolerance"
-    verdict = Verdict("unverified", "", "nothing", seed=request.checks.seed, tolerance=asked)
+    verdict = partial(Verdict, seed=request.checks.seed, tolerance=asked)
     try:
         with request.clock.phase("witness"):
             results = _results(request)
@@ -93,12 +94,11 @@ def judge_within(request: Request) -> Verdict:
         why, seconds = obstacle.why, dict(request.clock.seconds)
         is_broken = isinstance(obstacle, Broken)
         request.ledger.enter(about_whole(request.outputs, "failed" if is_broken else "skipped", why, prover="runtime"))
-        if is_broken:
-            verdict = replace(verdict, status="failed", decided_by="tolerance")
-        return replace(verdict, reason=why.text, code=why.code, seconds=seconds)
+        status, decided_by = ("failed", "tolerance") if is_broken else ("unverified", "nothing")
+        return verdict(status, why.text, decided_by, code=why.code, seconds=seconds)
     rows = tuple(map(_row, output_rows(found)))
     where, count, fault = results.before.runtime, len(results.feeds), first_fault(found)
-    status: Status = "failed" if fault is not None else "verified" if doubt is None else "unverified"
+    status = "failed" if fault is not None else "verified" if doubt is None else "unverified"
     why = doubt or Why(Code.TESTED, sentences.agree_within(rows, count, where, asked))
     if fault is not None:
         why = Why(Code.DIFFERS, f"{fault.sentence}; {where}, {sentences.number_of(count)}")
@@ -106,12 +106,11 @@ def judge_within(request: Request) -> Verdict:
     runs = experiments(found, [(feeds, kind) for feeds in results.feeds])
     state: EvidenceStatus = "skipped" if status == "unverified" else status
     request.ledger.enter(about_whole(request.outputs, state, why, runs, "runtime"), results.feeds)
-    return replace(
-        verdict,
-        status=status,
-        reason=why.text,
+    return verdict(
+        status,
+        why.text,
+        "nothing" if status == "unverified" else "tolerance",
         code=why.code,
-        decided_by="nothing" if status == "unverified" else "tolerance",
         outputs=rows,
         witnesses=(RuntimeRow(where, None, True, True, independent=where != OWN),),
         samples=count,

@@ -4,6 +4,7 @@
 from the rooms beside this one.
 """
 
+from bnfold.verification.changes.pairing import paired
 from bnfold.verification.comparing.outputs import Compared
 from bnfold.verification.engine.beside import Beside
 from bnfold.verification.engine.in_runtime import RuntimePair, Undecided
@@ -25,5 +26,6 @@ __all__ = [
     "float_type",
     "is_short",
     "one_thread",
+    "paired",
     "random_value",
 ]

@@ -8,14 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import onnx
 
-from bnfold import analysis, ir
-from bnfold.analysis.constants import kept
-from bnfold.analysis.shapes.propagation import SMALL
-from bnfold.analysis.traits import CHOOSING, COMBINING_TRUTHS, COMPARING, READS_VALUES
+from bnfold import ir, reference
 from bnfold.ir.schemas import MACHINE_LEARNING
+from bnfold.reference.constants import kept
+from bnfold.reference.operators import CHOOSING, COMBINING_TRUTHS, COMPARING, READS_VALUES
 
 Kinds = Counter[tuple[str, tuple[bytes, ...]]]
 
+_SMALL = 64
+"""Elements of a constant that states sizes, places or factors."""
 _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 MOST_BOUND = 4096
 """A larger constant is an end that means "all"."""
@@ -65,8 +66,8 @@ def largest_bound(nodes: Sequence[ir.Node]) -> int:
 def chooses_by_sizes(node: ir.Node) -> bool:
     """Whether the node reads a constant at indices that follow from sizes."""
     places = [value for value in node.inputs[1:] if value is not None]
-    is_table = node.has_trait(CHOOSING) and analysis.constant(node.input(0)) is not None
-    return is_table and not all(map(analysis.constant, places)) and follow_from_sizes(places)
+    is_table = node.has_trait(CHOOSING) and reference.constant(node.input(0)) is not None
+    return is_table and not all(map(reference.constant, places)) and follow_from_sizes(places)
 
 
 def follow_from_sizes(values: Iterable[ir.Value]) -> bool:
@@ -86,7 +87,7 @@ def _follows_from_sizes(value: ir.Value) -> bool:
         node = at.producer
         if at in known:
             stack.pop()
-        elif analysis.constant(at) is not None:
+        elif reference.constant(at) is not None:
             known[at] = True
         elif node is None or node.subgraphs:
             known[at] = False
@@ -104,7 +105,7 @@ def _follows_from_sizes(value: ir.Value) -> bool:
 
 def _last_places(nodes: Iterable[ir.Node]) -> Iterator[int]:
     """Return the last indices of constants that are read at indices which follow from sizes."""
-    tables = (analysis.constant(node.input(0)) for node in nodes if chooses_by_sizes(node))
+    tables = (reference.constant(node.input(0)) for node in nodes if chooses_by_sizes(node))
     return (dim - 1 for table in tables if table is not None for dim in table.dims if dim <= MOST_BOUND)
 
 
@@ -147,7 +148,7 @@ def _numbers(node: ir.Node) -> Iterator[bytes]:
         elif attribute.name not in node.subgraphs:
             yield attribute.SerializeToString(deterministic=True)
     for value in node.inputs[1:]:
-        held = analysis.constant(value)
+        held = reference.constant(value)
         is_read = held is not None and (held.dtype in _INTEGERS or node.op_type in READS_VALUES)
-        if held is not None and is_read and held.size <= SMALL and held.dtype != onnx.TensorProto.STRING:
+        if held is not None and is_read and held.size <= _SMALL and held.dtype != onnx.TensorProto.STRING:
             yield held.numpy().astype(np.int64 if held.dtype in _INTEGERS else np.float64).tobytes()

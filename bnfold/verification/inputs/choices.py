@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bnfold import ir
-from bnfold.analysis.shapes.unification import Known
+from bnfold.ir.value import Known
 from bnfold.verification.inputs.bounds import MOST_BOUND, Kinds, bounds, kinds_of
 from bnfold.verification.inputs.shapes import (
     Places,

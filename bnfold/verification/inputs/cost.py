@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from bnfold import ir
-from bnfold.analysis.shapes.unification import Known
+from bnfold.ir.value import Known
 from bnfold.reference.work import ELEMENT_SECONDS, NODE_SECONDS, PRODUCTS_A_SECOND
 from bnfold.verification.inputs.sized import MANY_NODES, sized
 
@@ -69,7 +70,7 @@ def memory_there_is() -> int:
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
-        return 1 << 62
+        return sys.maxsize
 
 
 def _products(node: ir.Node, made: int) -> int:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 
-from bnfold import analysis, ir
-from bnfold.analysis.traits import REDUCING
+from bnfold import ir, reference
 from bnfold.ir.elements import TP, Array
+from bnfold.reference.operators import REDUCING
 from bnfold.verification.inputs.roles import uses
 from bnfold.verification.tolerance.floats import is_float
 
@@ -92,7 +92,7 @@ def _below(axis: int) -> Callable[[_Ask], Array]:
 
 
 def _depth(ask: _Ask) -> Array:
-    held = analysis.constant(ask.node.input(1))
+    held = reference.constant(ask.node.input(1))
     return ask.rng.integers(0, int(held.numpy().reshape(-1)[0]) if held is not None else 2, size=ask.shape)
 
 
@@ -144,7 +144,7 @@ def _sliced_to(ask: _Ask) -> Array:
 
 def _sliced(ask: _Ask) -> list[int]:
     """Return the sizes of the axes of a Slice: those that are stored, else the first."""
-    held = analysis.constant(ask.node.input(3))
+    held = reference.constant(ask.node.input(3))
     axes = held.numpy().reshape(-1).tolist() if held is not None else range(ask.count)
     return [ask.size(axis) for axis in axes][: ask.count] + [1] * (ask.count - len(axes))
 
@@ -201,7 +201,7 @@ def _between(least: int, most: int) -> Callable[[_Ask], Array]:
 
 def _limit(ask: _Ask) -> Array:
     """Draw where a Range ends: in the direction of its step."""
-    step, found = analysis.constant(ask.node.input(2)), ask.rng.integers(5, 9, size=ask.shape, endpoint=True)
+    step, found = reference.constant(ask.node.input(2)), ask.rng.integers(5, 9, size=ask.shape, endpoint=True)
     return -found if step is not None and (step.numpy() < 0).any() else found
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from bnfold import analysis, ir
-from bnfold.analysis.shapes.unification import Known
+from bnfold import ir, reference
 from bnfold.errors import BadInput, BadSetting
 from bnfold.ir.elements import Array
+from bnfold.ir.value import Known
 from bnfold.verification.inputs.domains import ShapeOf, declared_shape, legal
 from bnfold.verification.inputs.integers import small_integers
 from bnfold.verification.inputs.learned import drawn_for_learned
@@ -246,7 +246,7 @@ def _stored_mean(value: ir.Value, normal: Array) -> Array:
     mean = np.zeros(1)
     for node, slot in value.uses:
         stored = node.input(3) if node.is_op("BatchNormalization") and slot == 0 else None
-        tensor = analysis.constant(stored) if stored is not None else None
+        tensor = reference.constant(stored) if stored is not None else None
         if tensor is not None and normal.ndim > 1 and tensor.dims == normal.shape[1:2]:
             mean = tensor.numpy().astype(np.float64).reshape(-1, *[1] * (normal.ndim - 2))
     return mean

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bnfold import analysis, ir
-from bnfold.analysis.traits import ARITHMETIC, REARRANGING
+from bnfold import ir, reference
+from bnfold.reference.operators import ARITHMETIC, REARRANGING
 
 _CARRIERS = REARRANGING | {"Identity", "Cast", "Expand", "Concat"}
 _LOOKAHEAD = 16
@@ -84,7 +84,7 @@ def _direction(node: ir.Node, slot: int) -> int:
     """Return 1 if the result grows with an operand, -1 if it falls, and 0 if neither is known."""
     if node.op_type in _CARRIERS:
         return int(slot == 0)
-    other = analysis.constant(node.input(1 - slot)) if node.has_trait(ARITHMETIC) and len(node.inputs) == 2 else None
+    other = reference.constant(node.input(1 - slot)) if node.has_trait(ARITHMETIC) and len(node.inputs) == 2 else None
     if node.is_op("Neg"):
         return -1
     if other is None or (node.is_op("Div") and slot):
@@ -109,7 +109,7 @@ def _hands_on(node: ir.Node) -> bool:
 
 def _is_product_with(node: ir.Node) -> bool:
     """Whether the first operand is a constant: then the second is no weight, but the data."""
-    return node.is_op("MatMul", "Gemm") and analysis.constant(node.input(0)) is not None
+    return node.is_op("MatMul", "Gemm") and reference.constant(node.input(0)) is not None
 
 
 def uses(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:

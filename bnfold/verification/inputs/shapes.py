@@ -9,9 +9,9 @@ from itertools import combinations, product
 
 import numpy as np
 
-from bnfold import analysis, ir
-from bnfold.analysis.shapes.unification import Known
+from bnfold import ir, reference
 from bnfold.ir.schemas import MACHINE_LEARNING
+from bnfold.ir.value import Known
 from bnfold.reference.forest import TREES
 from bnfold.verification.inputs.bounds import BEYOND
 from bnfold.verification.inputs.learned import ROWS, branches_by_features
@@ -89,11 +89,11 @@ def _needed(node: ir.Node) -> int:
     if node.has_references or not node.is_op("Pad", "Conv", "STFT", "AveragePool", "MaxPool"):
         return 0
     if node.is_op("Pad"):
-        told = analysis.constant(node.input(1))
+        told = reference.constant(node.input(1))
         pads = told.numpy().reshape(-1).tolist() if told is not None else node.attr("pads", [])
         return max(pads, default=-1) + 1 if node.attr("mode", "constant") == "reflect" else 0
     if node.is_op("STFT"):
-        told, window = analysis.constant(node.input(3)), analysis.constant(node.input(2))
+        told, window = reference.constant(node.input(3)), reference.constant(node.input(2))
         return int(told.numpy().item()) if told is not None else window.size if window is not None else 0
     weight = node.input(1) if node.is_op("Conv") else None
     dims = weight.shape[2:] if weight is not None and weight.shape else node.attr("kernel_shape", [])

@@ -11,9 +11,10 @@ import onnx
 
 from bnfold import ir
 from bnfold.analysis.shapes.computed import infer_what_is_computed
-from bnfold.analysis.shapes.unification import Dims, Known
+from bnfold.analysis.shapes.unification import Dims
 from bnfold.errors import Unsupported
 from bnfold.ir.types import forget_shapes
+from bnfold.ir.value import Known
 
 MANY_NODES = 20_000
 """Beyond this, even inferring shapes is not worth its time."""

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 from bnfold import ir
 from bnfold.errors import OutputError
 from bnfold.ir.elements import Array
+from bnfold.registered.table import LIBRARIES
 from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.helpers import Sample
 
@@ -88,7 +89,8 @@ class RuntimeProcess:
     def _ask(
         self, path: Path, samples: Sequence[Mapping[str, Array]], limit_seconds: float, given: Mapping[str, bool]
     ) -> RuntimeResult:
-        request = {"runtime": self.runtime, "model": str(path.absolute()), **given}
+        libraries = [*LIBRARIES] if self.runtime == "onnxruntime" else []
+        request = {"runtime": self.runtime, "model": str(path.absolute()), "libraries": libraries, **given}
         try:
             head, results = helpers.ask(self.python, request, samples, limit_seconds)
         except helpers.HelperDied as error:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
+from bnfold.registered.table import LIBRARIES
 from bnfold.settings import VerifyOptions
 from bnfold.verification.inputs.data import load_data
 from bnfold.verification.inputs.drawing import CannotFeed, input_shapes, random_feeds
@@ -84,7 +85,12 @@ def feeds_for(before: Path, checks: VerifyOptions) -> Inputs:
 
 
 def _ask(before: Path, after: Path, feeds: Mapping[str, Array], seconds: float, limit: float) -> Latency:
-    request = {"runtime": "onnxruntime", "model": str(before.absolute()), "beside": str(after.absolute())}
+    request: dict[str, Any] = {
+        "runtime": "onnxruntime",
+        "model": str(before.absolute()),
+        "beside": str(after.absolute()),
+    }
+    request |= {"libraries": [*LIBRARIES]}
     try:
         head, _ = helpers.ask(sys.executable, request | {"seconds": seconds}, [feeds], limit)
     except (helpers.HelperLate, helpers.HelperDied, OSError) as error:

@@ -72,11 +72,15 @@ def processors() -> int:
     return count
 
 
-def run_onnxruntime(path: str, samples: Sequence[Sample], initializers: Sample) -> tuple[str, list[Sample]]:
+def run_onnxruntime(
+    path: str, samples: Sequence[Sample], initializers: Sample, libraries: Sequence[str] = ()
+) -> tuple[str, list[Sample]]:
     """Run the model in onnxruntime without graph optimisation, which folds BatchNormalization itself."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    for library in libraries:
+        options.register_custom_ops_library(library)
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     # The evaluator works meanwhile, on a processor that threads would take from it, those above all that spin.
@@ -97,7 +101,7 @@ def run_onnxruntime(path: str, samples: Sequence[Sample], initializers: Sample) 
     return f"onnxruntime {onnxruntime.__version__}", results
 
 
-def run_openvino(path: str, samples: Sequence[Sample], _: Sample) -> tuple[str, list[Sample]]:
+def run_openvino(path: str, samples: Sequence[Sample], _: Sample, __: Sequence[str] = ()) -> tuple[str, list[Sample]]:
     """Return the model in OpenVINO on the CPU, in float32; by default it may compute in a shorter type."""
     import numpy as np
     import openvino
@@ -123,13 +127,17 @@ _WARM_UP, _LEAST, _MOST = 3, 5, 500
 """Pairs of runs that are not counted, and of those that are."""
 
 
-def time_onnxruntime(paths: Sequence[str], sample: Sample, seconds: float) -> tuple[str, list[list[float]]]:
+def time_onnxruntime(
+    paths: Sequence[str], sample: Sample, seconds: float, libraries: Sequence[str] = ()
+) -> tuple[str, list[list[float]]]:
     """Run two models in turns as a deployer would, on one thread; return the seconds of each run, pair by pair."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = options.inter_op_num_threads = 1
+    for library in libraries:
+        options.register_custom_ops_library(library)
     sessions = [onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]) for path in paths]
     wanted = [{value.name for value in session.get_inputs()} for session in sessions]
     feeds = [{name: array for name, array in sample.items() if name in names} for names in wanted]
@@ -166,7 +174,7 @@ def main() -> None:
         if "beside" in head:
             answers.write(_timed(head, samples[0]))
         else:
-            answers.write(_answer(head["runtime"], head["model"], samples, initializers))
+            answers.write(_answer(head["runtime"], head["model"], samples, initializers, head.get("libraries", ())))
         answers.flush()
 
 
@@ -174,9 +182,11 @@ _NO_MEMORY = ("bad allocation", "bad_alloc", "allocate memory", "out of memory")
 """What runtimes say where memory is short."""
 
 
-def _answer(runtime: str, model: str, samples: Sequence[Sample], initializers: Sample) -> bytes:
+def _answer(
+    runtime: str, model: str, samples: Sequence[Sample], initializers: Sample, libraries: Sequence[str]
+) -> bytes:
     try:
-        version, results = RUNTIMES[runtime](model, samples, initializers)
+        version, results = RUNTIMES[runtime](model, samples, initializers, libraries)
         return pack({"version": version, "error": ""}, results)
     except ImportError as error:
         # Said here and not before: an interpreter of its own may have what the caller's has not.
@@ -192,7 +202,9 @@ def _answer(runtime: str, model: str, samples: Sequence[Sample], initializers: S
 
 def _timed(head: Mapping[str, Any], sample: Sample) -> bytes:
     try:
-        version, times = time_onnxruntime([head["model"], head["beside"]], sample, head["seconds"])
+        version, times = time_onnxruntime(
+            [head["model"], head["beside"]], sample, head["seconds"], head.get("libraries", ())
+        )
         return pack({"version": version, "error": "", "times": times}, [])
     except Exception as error:  # noqa: BLE001 - as above
         return pack({"version": head["runtime"], "error": f"{type(error).__name__}: {error}"}, [])

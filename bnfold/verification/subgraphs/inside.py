@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bnfold import ir
-from bnfold.analysis.traits import HIDING
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
+from bnfold.reference.operators import HIDING
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import are_one_constant
 from bnfold.verification.changes.unchanged import is_same_function

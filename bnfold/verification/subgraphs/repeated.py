@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from bnfold import ir
-from bnfold.analysis.traits import READS_VALUES
+from bnfold.reference.operators import READS_VALUES
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.claims import Runs
 from bnfold.verification.subgraphs.pairs import SubgraphPair

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import cycle
 
 from bnfold import ir
-from bnfold.analysis.shapes.unification import Known
+from bnfold.ir.value import Known
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.recording import Recording, Recordings

@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 from onnx import TensorProto
 
-from bnfold import analysis, ir
-from bnfold.analysis.shapes.rules import Dim
-from bnfold.analysis.shapes.unification import Dims, Known
-from bnfold.analysis.traits import BROADCASTING, COMPARING, KEEPS_SHAPE, RESHAPING, WINDOWED
+from bnfold import ir, reference
+from bnfold.analysis.shapes.unification import Dims
+from bnfold.ir.value import Known
+from bnfold.reference.operators import BROADCASTING, COMPARING, KEEPS_SHAPE, RESHAPING, WINDOWED
+from bnfold.reference.sizing import Size
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.inputs.bounds import (
     BEYOND,
@@ -167,7 +168,7 @@ def fed_shapes(shapes: Shapes) -> ShapeOf:
     def shape_of(value: ir.Value | None) -> Sequence[int | str | None] | None:
         if value is None or value.name in shapes:
             return None if value is None else shapes[value.name]
-        held, producer = analysis.constant(value), value.producer
+        held, producer = reference.constant(value), value.producer
         if held is not None or producer is None:
             return held.dims if held is not None else None
         if not producer.has_trait(KEEPS_SHAPE | BROADCASTING):
@@ -193,7 +194,7 @@ def _makes_large(node: ir.Node) -> bool:
 
 def _reads_places(nodes: Sequence[ir.Node]) -> bool:
     stored = (
-        value for node in nodes for value in node.inputs if value is not None and analysis.constant(value) is not None
+        value for node in nodes for value in node.inputs if value is not None and reference.constant(value) is not None
     )
     return any(value.dtype in (TensorProto.INT64, TensorProto.INT32) for value in stored)
 
@@ -233,7 +234,7 @@ def _but_axis_1(value: ir.Value, known: Known) -> Known:
 
 def inferred_of(
     inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], shapes: Mapping[str, Known]
-) -> dict[str, list[Dim]]:
+) -> dict[str, list[Size]]:
     """Return the shapes with what weights dictate in the region.
 
     Axes that are declared alike, by number or by symbol, stay alike, so that what is added still fits.
@@ -252,7 +253,7 @@ def inferred_of(
     return {name: dims.of(inputs[name]) or [] for name in shapes}
 
 
-def concrete(learned: Mapping[str, Sequence[Dim]], least: int, *, more: int = 0, batch: int = BATCH) -> Shapes:
+def concrete(learned: Mapping[str, Sequence[Size]], least: int, *, more: int = 0, batch: int = BATCH) -> Shapes:
     """Return different sizes for open axes, at least as large as ``least``, plus ``more``.
 
     If axis 1 is one of them, none is the number of rows: rows and places are easily exchanged, which has to show.
@@ -267,7 +268,7 @@ def concrete(learned: Mapping[str, Sequence[Dim]], least: int, *, more: int = 0,
     }
 
 
-def one_axis_longer(learned: Mapping[str, Sequence[Dim]], usual: Shapes, size: int) -> list[Shapes]:
+def one_axis_longer(learned: Mapping[str, Sequence[Size]], usual: Shapes, size: int) -> list[Shapes]:
     """Return the usual shapes with one open axis after the other set to ``size``."""
     names = dict.fromkeys(dim for shape in learned.values() for dim in shape if isinstance(dim, str))
     placed = {name: [*zip(shape, usual[name], strict=True)] for name, shape in learned.items()}
@@ -307,8 +308,8 @@ def broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:
     """Return the sizes that operands are broadcast to by constants, each with its axis counted from the end."""
     dims: list[Sequence[int]] = []
     for node in nodes:
-        held = [analysis.constant(value) for value in node.inputs] if node.has_trait(BROADCASTING | {"MatMul"}) else []
+        held = [reference.constant(value) for value in node.inputs] if node.has_trait(BROADCASTING | {"MatMul"}) else []
         dims += [tensor.dims for tensor in held if tensor is not None]
-        target = analysis.constant(node.input(1)) if node.is_op("Expand") else None
+        target = reference.constant(node.input(1)) if node.is_op("Expand") else None
         dims += [target.numpy().reshape(-1).tolist()] if target is not None else []
     return {(size, len(each) - axis) for each in dims for axis, size in enumerate(each) if size > 1}

@@ -12,10 +12,11 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
 
-from bnfold import analysis, ir, reference
+from bnfold import ir, reference
 from bnfold.analysis.shapes.unification import learn_shapes
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.time_limit import LimitStruck
+from bnfold.reference.shapes import state_types
 from bnfold.verification.changes.boundaries import changed_defaults, visible
 from bnfold.verification.changes.enlarged import up_to_poles
 from bnfold.verification.changes.extract import Subgraph
@@ -76,10 +77,10 @@ class SubgraphVerifier:
     """
 
     def __init__(self, request: Request, draws: PerturbedWeights) -> None:
-        before, after = request.before, unscaled(request.after, request.scaled)
-        self.request = replace(request, after=after)
+        before, after = unscaled(request.before, request.after, request.scaled)
+        self.request = replace(request, before=before, after=after, _found={})
         for model in (before, after):
-            analysis.infer_shapes(model)
+            state_types(model)
         self._declared = {value: value.shape for graph in before.graphs() for value in graph.values.values()}
         """Shapes as declared or inferred in the original."""
         self._recordings = Recordings(self.request)

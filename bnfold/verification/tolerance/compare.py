@@ -199,7 +199,7 @@ def _by_channel(
 
     Return None for others, and if something differs by more than the ``tolerance``: then more has to be said.
     """
-    is_by_channel = expected.ndim > 2 and tolerance.shape == (1, expected.shape[1], *[1] * (expected.ndim - 2))
+    is_by_channel = tolerance.ndim == expected.ndim > 2 and tolerance.size == tolerance.shape[1] == expected.shape[1]
     if expected.size < _LARGE or not is_by_channel:
         return None
     pairs = ((np.s_[:, place], tolerance[:, place]) for place in range(expected.shape[1]))
@@ -241,7 +241,9 @@ def tolerance(
     moves = [[distance(np.asarray(actual, np.float64), draw) for draw in draws] for draws in rounds]
     # In units of the largest move: one beyond 1e154 has no square.
     largest = max((float(move.max(initial=0.0)) for group in moves for move in group), default=0.0)
-    unit = min(largest, _LARGEST) or 1.0
+    if not largest:
+        return floor
+    unit = min(largest, _LARGEST)
     squares = [np.square(np.stack(group) / unit).sum(axis=0) for group in moves if group]
     square = np.max(squares, axis=0) * _STEP**2
     pooled = square.mean(axis=axes, keepdims=True) if square.size else square

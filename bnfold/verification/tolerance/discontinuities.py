@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import onnx
 
-from bnfold import analysis, ir
+from bnfold import ir, reference
 from bnfold.ir.elements import FLOATS
 from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.reference.forest import TREES
@@ -113,7 +113,7 @@ def _read_discontinuously(model: ir.Model) -> Iterator[ir.Value]:
     for node in model.nodes():
         for slot in discontinuous_slots(node):
             value = node.input(slot)
-            if value is None or value.producer is None or analysis.constant(value) is not None:
+            if value is None or value.producer is None or reference.constant(value) is not None:
                 continue
             if value.dtype is None or is_float(value.dtype):
                 yield value

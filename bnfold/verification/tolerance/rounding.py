@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bnfold import analysis, ir, reference
+from bnfold import ir, reference
 from bnfold.ir.elements import Array
 from bnfold.ir.tensor import numpy_type
 from bnfold.reference.precision import widen
@@ -179,7 +179,7 @@ def stored(value: ir.Value) -> ir.Tensor | None:
     """Return the tensor of an initializer or of a Constant node that holds one."""
     if value.tensor is not None:
         return value.tensor
-    return analysis.constant(value) if value.producer is not None and value.producer.is_op("Constant") else None
+    return reference.constant(value) if value.producer is not None and value.producer.is_op("Constant") else None
 
 
 def _weights(model: ir.Model) -> Iterator[tuple[Key, ir.Tensor]]:

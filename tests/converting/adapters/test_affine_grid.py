@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -26,5 +26,5 @@ def test_a_volume(lowered: Lowered, text: Text, align: int) -> None:
 
 def test_corners_of_one_point_are_refused(lowered: Lowered, text: Text) -> None:
     body = "s = Constant <value = int64[4] {1, 1, 1, 5}> () y = AffineGrid <align_corners = 1> (x, s)"
-    with pytest.raises(UpgradeBlocked, match="with aligned corners"):
+    with pytest.raises(ConversionBlocked, match="with aligned corners"):
         lowered(text(20, "float[1, 2, 3] x", body), 13)

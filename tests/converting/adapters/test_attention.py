@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 import bnfold
 from bnfold import ir
 from bnfold.converting import convert
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -118,7 +118,7 @@ def test_a_mask_of_open_sizes_is_filled_when_it_runs(text: Text, width: int, tar
 @pytest.mark.parametrize(("opset", "width"), [(23, 3), (23, 7), (24, 7)])
 def test_a_mask_that_does_not_fit_is_refused(text: Text, opset: int, width: int) -> None:
     source = text(opset, f"{FOUR}, float[4, {width}] m", "y = Attention (q, k, v, m)", outputs="float[2, 3, 4, 6] y")
-    with pytest.raises(UpgradeBlocked, match=f"has a mask for {width} keys, and 5 keys"):
+    with pytest.raises(ConversionBlocked, match=f"has a mask for {width} keys, and 5 keys"):
         convert(ir.load(onnx.parser.parse_model(source)), 17)
 
 

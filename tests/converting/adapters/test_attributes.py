@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Converted = Callable[..., Any]
 Text = Callable[..., str]
@@ -42,7 +42,7 @@ def test_cast_names_types_by_number(upgraded: Converted, text: Text, to: str) ->
 
 
 def test_cast_to_an_unknown_type(upgraded: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="unknown type 'QUATERNION'"):
+    with pytest.raises(ConversionBlocked, match="unknown type 'QUATERNION'"):
         upgraded(text(1, "float[3] x", 'y = Cast <to = "QUATERNION"> (x)'))
 
 
@@ -52,7 +52,7 @@ def test_whole_powers(upgraded: Converted, text: Text, call: str) -> None:
 
 
 def test_broken_powers(upgraded: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match=r"p=1.5 is not a whole number"):
+    with pytest.raises(ConversionBlocked, match=r"p=1.5 is not a whole number"):
         upgraded(text(1, "float[2, 3, 4] x", "y = GlobalLpPool <p = 1.5> (x)"))
 
 
@@ -80,7 +80,7 @@ def test_withdrawn_types_are_an_error_and_the_others_pass(
     upgraded: Converted, text: Text, op_type: str, opset: int, target: int
 ) -> None:
     upgraded(text(opset, "float[3, 4] x", f"p = Abs (x) y = {op_type} (p)"), target)
-    with pytest.raises(UpgradeBlocked, match="does not take int32 tensors"):
+    with pytest.raises(ConversionBlocked, match="does not take int32 tensors"):
         upgraded(text(opset, "int32[3, 4] x", f"y = {op_type} (x)", outputs="int32[] y"), target)
 
 
@@ -139,7 +139,7 @@ def test_roi_align_without_a_mode(lowered: Converted, text: Text) -> None:
     feeds = {"r": np.array([[1, 1, 5, 6]], np.float32), "b": np.array([0])}
     mode = ', coordinate_transformation_mode = "output_half_pixel"'
     lowered(text(16, inputs, body.format(mode)), 13, feeds=feeds)
-    with pytest.raises(UpgradeBlocked, match="coordinate_transformation_mode=half_pixel does not exist"):
+    with pytest.raises(ConversionBlocked, match="coordinate_transformation_mode=half_pixel does not exist"):
         lowered(text(16, inputs, body.format("")), 13, feeds=feeds)
 
 
@@ -147,5 +147,5 @@ def test_quantization_in_float(lowered: Converted, text: Text) -> None:
     source = text(19, "float[2, 3] x, float s, uint8 z", "y = QuantizeLinear (x, s, z)", outputs="uint8[] y")
     lowered(source, 13, feeds={"s": np.array(0.25, np.float32)})
     half = text(19, "float16[2, 3] x, float16 s, uint8 z", "y = QuantizeLinear (x, s, z)", outputs="uint8[] y")
-    with pytest.raises(UpgradeBlocked, match=r"reads tensor\(float16\)"):
+    with pytest.raises(ConversionBlocked, match=r"reads tensor\(float16\)"):
         lowered(half, 13, feeds={"s": np.array(0.25, np.float16)})

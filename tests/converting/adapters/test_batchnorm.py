@@ -216,9 +216,9 @@ def test_legacy_mode(upgraded: Converted, mode: Any) -> None:
 
 
 def test_illegal_forms_are_one_clear_error(upgraded: Converted) -> None:
-    with pytest.raises(errors.UpgradeBlocked, match=r"BatchNormalization \('bn'\): declares 3 outputs"):
+    with pytest.raises(errors.ConversionBlocked, match=r"BatchNormalization \('bn'\): declares 3 outputs"):
         upgraded(model(9, outputs=("y", "rm", "rv")))
-    with pytest.raises(errors.UpgradeBlocked, match="no is_test"):
+    with pytest.raises(errors.ConversionBlocked, match="no is_test"):
         upgraded(model(6), policy=Policy(legacy_mode="error"))
 
 
@@ -237,12 +237,12 @@ def test_any_version_to_any_other(upgraded: Converted, opset: int, target: int, 
 
 
 def test_types_that_an_older_version_does_not_take_block_the_way_down(upgraded: Converted) -> None:
-    with pytest.raises(errors.UpgradeBlocked, match=r"does not take tensor\(bfloat16\)"):
+    with pytest.raises(errors.ConversionBlocked, match=r"does not take tensor\(bfloat16\)"):
         upgraded(model(15, dtype=BFLOAT16), 13)
     mixed = model(15, dynamic=True)
     for index in (1, 2):
         mixed.graph.input[index].type.tensor_type.elem_type = DOUBLE
-    with pytest.raises(errors.UpgradeBlocked, match="takes one type"):
+    with pytest.raises(errors.ConversionBlocked, match="takes one type"):
         upgraded(mixed, 14)
 
 

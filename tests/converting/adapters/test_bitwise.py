@@ -8,7 +8,7 @@ from onnx.reference import ReferenceEvaluator
 
 from bnfold import ir
 from bnfold.converting import convert
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -77,5 +77,5 @@ def _wrapped(number: int, bits: int, *, signed: bool) -> int:
 
 
 def test_bits_need_where(lowered: Lowered, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="needs the Where of opset 9"):
+    with pytest.raises(ConversionBlocked, match="needs the Where of opset 9"):
         lowered(text(18, "int32[2] x", "y = BitwiseAnd (x, x)", outputs="int32[2] y"), 8)

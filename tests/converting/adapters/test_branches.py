@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Upgraded = Callable[..., Any]
@@ -18,7 +18,7 @@ def branching(text: Text, then: str, other: str) -> str:
     """Return a model that returns the shape of what one of two branches makes."""
     body = f"c = Cast <to = 9> (b) v = If (c) <then_branch = t () => (float[] p) {{ p = {then} }}, "
     body += f"else_branch = e () => (float[] q) {{ q = {other} }}> y = Shape (v)"
-    return text(11, "float[1, 3, 1, n] x, int64 b", body, outputs="int64[] y")
+    return text(11, "float[1, 3, 1, n] x, bool[n] m, int64 b", body, outputs="int64[] y")
 
 
 @pytest.mark.parametrize("b", [0, 1])
@@ -27,6 +27,9 @@ def branching(text: Text, then: str, other: str) -> str:
     [
         ("Relu (x)", "Abs (x)", False),
         ("Squeeze <axes = [0]> (x)", "Squeeze <axes = [0]> (x)", False),
+        ("Compress <axis = 3> (x, m)", "Compress <axis = 3> (x, m)", False),  # sizes that inference names, each anew
+        ("Compress <axis = 3> (x, m)", "Identity (x)", True),  # one that it names, beside one of the file
+        ("Compress <axis = 3> (x, m)", "Squeeze (x)", True),
         ("Concat <axis = 1> (x, x)", "Identity (x)", True),
         ("Squeeze (x)", "Identity (x)", True),
         ("Squeeze <axes = [0]> (x)", "Squeeze <axes = [2]> (x)", True),
@@ -37,11 +40,11 @@ def test_branches(
     lowered: Lowered, upgraded: Lowered, text: Text, then: str, other: str, b: int, *, differ: bool
 ) -> None:
     source = branching(text, then, other)
-    feeds = {"x": np.ones((1, 3, 1, 2), np.float32), "b": np.array(b, np.int64)}
+    feeds = {"x": np.ones((1, 3, 1, 2), np.float32), "m": np.array([True, False]), "b": np.array(b, np.int64)}
     if not differ:
         assert lowered(source, 10, feeds=feeds).ops == ["Cast", "If", "Shape"]
         return
-    with pytest.raises(UpgradeBlocked, match=r"its branches may make different shapes \('p' and 'q'\)"):
+    with pytest.raises(ConversionBlocked, match=r"its branches may make different shapes \('p' and 'q'\)"):
         upgraded(source, 10, compare=False)
 
 
@@ -93,12 +96,12 @@ def test_axes_that_one_branch_drops_or_adds(
 def test_an_axis_that_may_be_empty(upgraded: Upgraded) -> None:
     """Before opset 14, a Reshape to 0 means the size of the same place, which may be another one."""
     reason = "has branches of different axes, and axis 3 of 'r' may be empty"
-    with pytest.raises(UpgradeBlocked, match=reason):
+    with pytest.raises(ConversionBlocked, match=reason):
         upgraded(viewing("Squeeze (r, j)", "Identity (r)"), 9, compare=False)
 
 
 def test_there_is_no_compress_before_opset_9(upgraded: Upgraded) -> None:
-    with pytest.raises(UpgradeBlocked, match="which needs the Compress of opset 9"):
+    with pytest.raises(ConversionBlocked, match="which needs the Compress of opset 9"):
         upgraded(viewing("Squeeze (r, j)", "Identity (r)", "n, 3, 1, 5"), 8, compare=False)
 
 
@@ -106,5 +109,5 @@ def test_a_branch_that_is_missing(upgraded: Upgraded) -> None:
     source = viewing("Squeeze (r, j)", "Identity (r)", "n, 3, 1, 5")
     (node,) = [node for node in source.graph.node if node.op_type == "If"]
     del node.attribute[1:]
-    with pytest.raises(UpgradeBlocked, match="does not have a then_branch and an else_branch"):
+    with pytest.raises(ConversionBlocked, match="does not have a then_branch and an else_branch"):
         upgraded(source, 9, compare=False)

@@ -7,7 +7,7 @@ import pytest
 
 import bnfold
 from bnfold import reference
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Converted = Callable[..., Any]
 Text = Callable[..., str]
@@ -104,12 +104,12 @@ def test_a_shape_follows_through_nodes_without_annotation(upgraded: Converted, t
 
 def test_an_unknown_rank_is_an_error_that_names_the_node(upgraded: Converted, text: Text) -> None:
     body = "p = Reshape (a, s) y = Add <broadcast = 1, axis = 1> (p, b)"
-    with pytest.raises(UpgradeBlocked, match=r"Add \('y'\): the rank of 'p' is not known"):
+    with pytest.raises(ConversionBlocked, match=r"Add \('y'\): the rank of 'p' is not known"):
         upgraded(text(6, "float[2, 3, 4] a, int64[k] s, float[3] b", body))
 
 
 def test_an_axis_without_room_is_an_error(upgraded: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="leaves no room"):
+    with pytest.raises(ConversionBlocked, match="leaves no room"):
         upgraded(text(6, "float[2, 3] a, float[2, 3] b", "y = Add <broadcast = 1, axis = 1> (a, b)"))
 
 
@@ -147,5 +147,5 @@ def test_an_axis_that_is_not_there_is_refused() -> None:
         '<ir_version: 3, opset_import: ["" : 6]> g (float[2,3] x, float[3] z) => (float[2,3] y) '
         "{ y = Add <broadcast = 1, axis = -9223372036854775808> (x, z) }"
     )
-    with pytest.raises(UpgradeBlocked, match="there is no axis"):
+    with pytest.raises(ConversionBlocked, match="there is no axis"):
         bnfold.upgrade(proto)

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -49,5 +49,5 @@ def test_infinities_stay_where_they_fall(lowered: Lowered, text: Text) -> None:
     ],
 )
 def test_is_refused(upgraded: Lowered, text: Text, inputs: str, body: str, why: str) -> None:
-    with pytest.raises(UpgradeBlocked, match=why):
+    with pytest.raises(ConversionBlocked, match=why):
         upgraded(text(18, inputs, body), 17, compare=False)

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from bnfold import ir, reference
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Converted = Callable[..., Any]
 Text = Callable[..., str]
@@ -28,7 +28,7 @@ def test_gelu_of_double(upgraded: Converted, text: Text, approximate: str) -> No
 
 
 def test_gelu_without_erf(lowered: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="does not exist at opset 8"):
+    with pytest.raises(ConversionBlocked, match="does not exist at opset 8"):
         lowered(text(20, "float[2, 3] x", "y = Gelu (x)"), 8)
 
 
@@ -48,7 +48,7 @@ def test_celu(lowered: Converted, text: Text, alpha: str, target: int) -> None:
 
 
 def test_celu_of_a_negative_alpha(lowered: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match=r"has alpha=-1"):
+    with pytest.raises(ConversionBlocked, match=r"has alpha=-1"):
         lowered(text(12, "float[2, 3] x", "y = Celu <alpha = -1.0> (x)"), 11)
 
 
@@ -101,7 +101,7 @@ def test_trilu_keeps_infinities(lowered: Converted, text: Text) -> None:
 
 
 def test_trilu_of_open_sizes_needs_range(lowered: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="depends on sizes"):
+    with pytest.raises(ConversionBlocked, match="depends on sizes"):
         lowered(text(14, "float[n, n] x", "y = Trilu (x)"), 8)
 
 
@@ -160,7 +160,7 @@ def test_a_threshold_beyond_all_halves(lowered: Converted, text: Text, alpha: in
 
 @pytest.mark.parametrize("op_type", ["Round", "ThresholdedRelu"])
 def test_below_where(lowered: Converted, text: Text, op_type: str) -> None:
-    with pytest.raises(UpgradeBlocked, match="opset"):
+    with pytest.raises(ConversionBlocked, match="opset"):
         lowered(text(11, "float[2] x", f"y = {op_type} (x)"), 8)
 
 
@@ -181,7 +181,7 @@ def test_what_needs_a_size_does_not_take_0_for_one(upgraded: Converted, text: Te
     stored = " ".join(
         f"{name} = Constant <value_ints = [{value}]> ()" for name, value in zip("bead", (0, 9, 0, 2), strict=True)
     )
-    with pytest.raises(UpgradeBlocked, match="an axis of unknown size"):
+    with pytest.raises(ConversionBlocked, match="an axis of unknown size"):
         upgraded(text(13, "float[0, 4] x", f"{stored} y = Slice (x, b, e, a, d)"), 9)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -33,5 +33,5 @@ def test_computed_lengths(lowered: Lowered, text: Text, target: int) -> None:
 
 def test_computed_bounds_need_opset_9(lowered: Lowered, text: Text) -> None:
     source = text(18, "float[n] x", "a, b = Split <num_outputs = 2> (x)", outputs="float[k] a, float[l] b")
-    with pytest.raises(UpgradeBlocked, match="which needs the Where of opset 9"):
+    with pytest.raises(ConversionBlocked, match="which needs the Where of opset 9"):
         lowered(source, 8)

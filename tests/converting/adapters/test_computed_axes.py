@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -45,13 +45,13 @@ def test_open_sizes_may_be_zero(lowered: Lowered, text: Text, keepdims: int) -> 
     source = text(18, "float[n, 3] x, int64[k] i", f"y = ReduceSumSquare <keepdims = {keepdims}> (x, i)")
     for rows in (4, 0):
         lowered(source, 14, feeds={"x": np.ones((rows, 3), np.float32), "i": np.array([1])})
-    with pytest.raises(UpgradeBlocked, match=r"its axes \('i'\) is not constant, and it may have no elements"):
+    with pytest.raises(ConversionBlocked, match=r"its axes \('i'\) is not constant, and it may have no elements"):
         lowered(source, 13, feeds={"x": np.ones((4, 3), np.float32), "i": np.array([1])})
 
 
 def test_below_where(lowered: Lowered, text: Text) -> None:
     source = text(18, "float[2, 3] x, int64[1] i", "y = ReduceMax (x, i)")
-    with pytest.raises(UpgradeBlocked, match="needs the Where of opset 9"):
+    with pytest.raises(ConversionBlocked, match="needs the Where of opset 9"):
         lowered(source, 8, feeds={"i": np.array([1])})
 
 
@@ -78,5 +78,5 @@ def test_computed_axes_are_removed(lowered: Lowered, text: Text, axes: list[int]
     ],
 )
 def test_axes_that_stay_unknown(lowered: Lowered, text: Text, inputs: str, node: str, target: int, why: str) -> None:
-    with pytest.raises(UpgradeBlocked, match=why):
+    with pytest.raises(ConversionBlocked, match=why):
         lowered(text(13, inputs, f"y = {node}"), target, feeds={"a": np.array([1])})

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -48,5 +48,5 @@ def test_an_axis_that_a_caller_gives(lowered: Lowered, text: Text, axis: int, dt
 def test_is_refused(lowered: Lowered, text: Text, inputs: str, how: str, target: int, why: str) -> None:
     axis = "b" if "int64" in inputs else "a"
     body = f"a = Constant <value = int64 {{1}}> () y = CumSum {how} (x, {axis})"
-    with pytest.raises(UpgradeBlocked, match=why):
+    with pytest.raises(ConversionBlocked, match=why):
         lowered(text(11, inputs, body), target)

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from bnfold import reference
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 from bnfold.semantics import Policy
 from tests.converting.conftest import run
 
@@ -32,7 +32,7 @@ def test_the_default_ratio_needs_no_input(upgraded: Converted, text: Text) -> No
 
 def test_an_absent_is_test_is_reported(upgraded: Converted, text: Text) -> None:
     assert upgraded(text(6, "float[2, 3] x", "y = Dropout (x)")).repairs == ["absent-is-test"]
-    with pytest.raises(UpgradeBlocked, match="no is_test"):
+    with pytest.raises(ConversionBlocked, match="no is_test"):
         upgraded(text(6, "float[2, 3] x", "y = Dropout (x)"), policy=Policy(legacy_mode="error"))
 
 
@@ -40,7 +40,7 @@ def test_training_needs_version_12(upgraded: Converted, text: Text) -> None:
     source = text(6, "float[2, 3] x", "y = Dropout <is_test = 0, ratio = 0.25> (x)")
     outcome = upgraded(source, 12, compare=False)
     assert outcome.model.graph.nodes[0].inputs[2].tensor.numpy()
-    with pytest.raises(UpgradeBlocked, match="drops at random"):
+    with pytest.raises(ConversionBlocked, match="drops at random"):
         upgraded(source, 10)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.converting import convert
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -46,5 +46,5 @@ def test_one_operand(lowered: Lowered, text: Text, equation: str) -> None:
 def test_what_is_refused(text: Text, equation: str, inputs: str, why: str) -> None:
     names = ", ".join("abc"[: equation.count(",") + 1])
     source = text(12, inputs, f'y = Einsum <equation = "{equation}"> ({names})', outputs="float[] y")
-    with pytest.raises(UpgradeBlocked, match=why):
+    with pytest.raises(ConversionBlocked, match=why):
         convert(ir.load(onnx.parser.parse_model(source)), 11)

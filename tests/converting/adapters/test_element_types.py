@@ -9,7 +9,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.converting import convert
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -67,7 +67,7 @@ def test_pad_of_booleans(lowered: Lowered, text: Text, target: int) -> None:
 
 def test_a_number_that_no_attribute_holds(text: Text, lowered: Lowered) -> None:
     body = f"{PADS} v = Constant <value = int64 {{16777217}}> () y = Pad (x, p, v)"
-    with pytest.raises(UpgradeBlocked, match="pads with 16777217, which is no float32"):
+    with pytest.raises(ConversionBlocked, match="pads with 16777217, which is no float32"):
         lowered(model(text, "int64", body), 9)
 
 
@@ -86,7 +86,7 @@ def test_top_k(lowered: Lowered, text: Text, kind: str) -> None:
 def test_top_k_of_any_long_integers(lowered: Lowered, text: Text) -> None:
     body = "k = Constant <value_ints = [3]> () y, i = TopK <axis = 1> (x, k)"
     source = model(text, "int64", body, outputs="int64[n, m] y, int64[n, m] i")
-    with pytest.raises(UpgradeBlocked, match=r"does not take tensor\(int64\)"):
+    with pytest.raises(ConversionBlocked, match=r"does not take tensor\(int64\)"):
         lowered(source, 10)
 
 
@@ -116,14 +116,14 @@ def test_booleans_are_reduced_as_integers(lowered: Lowered, text: Text) -> None:
 def test_texts_have_no_wider_type(text: Text) -> None:
     head = "x = Constant <value_strings = ['a', 'b']> () p = Constant <value_ints = [1, 1]> ()"
     source = text(13, "float[1] z", f"{head.replace(chr(39), chr(34))} y = Pad (x, p)", outputs="string[n] y")
-    with pytest.raises(UpgradeBlocked, match=r"does not take tensor\(string\)"):
+    with pytest.raises(ConversionBlocked, match=r"does not take tensor\(string\)"):
         convert(ir.load(onnx.parser.parse_model(source)), 12)
 
 
 @pytest.mark.parametrize("axes", ["[1]", "[0, 1]"])
 def test_an_axis_that_may_be_empty_is_not_reduced_in_another_type(lowered: Lowered, text: Text, axes: str) -> None:
     source = model(text, "uint8", f"y = ReduceMax <axes = {axes}> (x)", dims="3, n")
-    with pytest.raises(UpgradeBlocked, match=r"does not take tensor\(uint8\)"):
+    with pytest.raises(ConversionBlocked, match=r"does not take tensor\(uint8\)"):
         lowered(source, 11)
     lowered(model(text, "uint8", "y = ReduceMax <axes = [0]> (x)", dims="3, n"), 11)
 
@@ -131,5 +131,5 @@ def test_an_axis_that_may_be_empty_is_not_reduced_in_another_type(lowered: Lower
 def test_a_dilated_window_is_not_widened(lowered: Lowered, text: Text) -> None:
     operator = "MaxPool <kernel_shape = [2, 2], dilations = [2, 2]>"
     source = model(text, "int8", f"y = {operator} (x)", dims="1, 2, 4, 4", outputs="int8[a, b, c, d] y")
-    with pytest.raises(UpgradeBlocked, match=r"does not take tensor\(int8\)"):
+    with pytest.raises(ConversionBlocked, match=r"does not take tensor\(int8\)"):
         lowered(source, 11)

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -81,5 +81,5 @@ def test_infinities_beside_a_point_do_not_reach_it(lowered: Lowered, text: Text)
 )
 def test_is_refused(upgraded: Lowered, text: Text, inputs: str, how: str, target: int, why: str) -> None:
     outputs = "double[] y" if "double" in inputs else "float[] y"
-    with pytest.raises(UpgradeBlocked, match=why):
+    with pytest.raises(ConversionBlocked, match=why):
         upgraded(text(16, inputs, f"y = GridSample {how} (x, g)", outputs=outputs), target, compare=False)

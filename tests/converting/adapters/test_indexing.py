@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -42,7 +42,7 @@ def test_gather_nd_at_stored_places(lowered: Lowered, text: Text, size: str) -> 
 )
 def test_places_in_what_is_not_known(lowered: Lowered, text: Text, call: str, why: str) -> None:
     source = text(13, "float[n, 3, 4] x, int64[3, 2] i", call)
-    with pytest.raises(UpgradeBlocked, match=why):
+    with pytest.raises(ConversionBlocked, match=why):
         lowered(source, 9, feeds={"x": np.zeros((3, 3, 4), np.float32), "i": np.zeros((3, 2), np.int64)})
 
 
@@ -70,7 +70,7 @@ def test_places_that_are_never_negative_are_not_counted_from_the_end(lowered: Lo
 
 def test_scatter_nd_that_adds(lowered: Lowered, text: Text) -> None:
     source = text(18, "float[2] x, int64[2, 1] i, float[2] u", 'y = ScatterND <reduction = "add"> (x, i, u)')
-    with pytest.raises(UpgradeBlocked, match="has reduction=add at places that are computed"):
+    with pytest.raises(ConversionBlocked, match="has reduction=add at places that are computed"):
         lowered(source, 9, feeds={"i": np.array([[0], [0]])})
 
 
@@ -127,7 +127,9 @@ def test_steps_along_an_open_axis(lowered: Lowered, text: Text, bounds: tuple[in
 def test_steps_between_bounds_of_an_open_axis(lowered: Lowered, text: Text, bounds: tuple[int, int, int]) -> None:
     stored = STORED % bounds
     source = text(13, "float[n] x", f"{stored} a = Constant <value_ints = [0]> () y = Slice (x, s, e, a, t)")
-    with pytest.raises(UpgradeBlocked, match=rf"step {bounds[2]} along an axis of unknown size, which needs opset 10"):
+    with pytest.raises(
+        ConversionBlocked, match=rf"step {bounds[2]} along an axis of unknown size, which needs opset 10"
+    ):
         lowered(source, 9)
 
 
@@ -143,7 +145,7 @@ def test_blocks_of_an_open_number_of_channels(lowered: Lowered, text: Text, chan
     source = text(13, "float[1, c, 2, 3] x", 'y = DepthToSpace <blocksize = 2, mode = "CRD"> (x)')
     feeds = {"x": np.random.default_rng(0).normal(size=(1, channels, 2, 3)).astype(np.float32)}
     assert lowered(source, 9, feeds=feeds).ops[-2:] == ["Gather", "DepthToSpace"]
-    with pytest.raises(UpgradeBlocked, match="needs the ConstantOfShape of opset 9"):
+    with pytest.raises(ConversionBlocked, match="needs the ConstantOfShape of opset 9"):
         lowered(source, 8, feeds=feeds)
 
 
@@ -159,7 +161,7 @@ def test_gather_elements(lowered: Lowered, text: Text, axis: int, dtype: str, ta
 
 def test_gather_elements_of_open_sizes(lowered: Lowered, text: Text) -> None:
     source = text(13, "float[n, 3] x, int64[2, 3] i", "y = GatherElements (x, i)")
-    with pytest.raises(UpgradeBlocked, match="has indices or an input of open sizes"):
+    with pytest.raises(ConversionBlocked, match="has indices or an input of open sizes"):
         lowered(source, 10, feeds={"i": np.zeros((2, 3), np.int64)})
 
 
@@ -176,7 +178,7 @@ def test_the_last_of_equal_elements(
 
 def test_the_last_along_an_open_axis(lowered: Lowered, text: Text) -> None:
     source = text(13, "float[n] x", "y = ArgMax <select_last_index = 1> (x)", outputs="int64[] y")
-    with pytest.raises(UpgradeBlocked, match=r"select_last_index along an axis of unknown size"):
+    with pytest.raises(ConversionBlocked, match=r"select_last_index along an axis of unknown size"):
         lowered(source, 11)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Converted = Callable[..., Any]
 Text = Callable[..., str]
@@ -53,7 +53,7 @@ def test_split_lengths_as_an_input_of_version_1(upgraded: Converted, text: Text)
 
 def test_split_lengths_that_are_computed_are_an_error(upgraded: Converted, text: Text) -> None:
     body = "y, z = Split <axis = 0> (x, s)"
-    with pytest.raises(UpgradeBlocked, match=r"its split lengths .* is not constant"):
+    with pytest.raises(ConversionBlocked, match=r"its split lengths .* is not constant"):
         upgraded(text(1, "float[4, 6] x, float[2] s", body, outputs="float[] y, float[] z"))
 
 
@@ -116,7 +116,7 @@ def test_tile(upgraded: Converted, text: Text, axis: int) -> None:
 
 
 def test_tile_of_a_computed_count_is_an_error(upgraded: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match=r"tiles .* is not constant"):
+    with pytest.raises(ConversionBlocked, match=r"tiles .* is not constant"):
         upgraded(text(1, "float[2, 3] x, float[1] n, float[1] a", "y = Tile (x, n, a)"))
 
 
@@ -144,7 +144,7 @@ def test_dft_axis_moves_to_an_input(upgraded: Converted, text: Text, attrs: str)
     ],
 )
 def test_what_is_missing_is_named(upgraded: Converted, text: Text, call: str, reason: str) -> None:
-    with pytest.raises(UpgradeBlocked, match=reason):
+    with pytest.raises(ConversionBlocked, match=reason):
         upgraded(text(1, "float[2, 3] x", call))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 
@@ -81,11 +81,11 @@ def test_the_largest_sums_that_float32_holds(lowered: Lowered) -> None:
             if fits:
                 assert lowered(source, 9, feeds=feeds).results["y"].tolist() == [[255 * 255 * length] * 2]
                 continue
-            with pytest.raises(UpgradeBlocked, match=r"sums of up to 16841475, more than float32 holds exactly"):
+            with pytest.raises(ConversionBlocked, match=r"sums of up to 16841475, more than float32 holds exactly"):
                 lowered(source, 9, feeds=feeds)
 
 
 def test_an_open_number_of_products(lowered: Lowered) -> None:
     source = proto("uint8[1, k] x, uint8[k, 2] w", "y = MatMulInteger (x, w)", 2)
-    with pytest.raises(UpgradeBlocked, match="a number of products that is not known"):
+    with pytest.raises(ConversionBlocked, match="a number of products that is not known"):
         lowered(source, 9)

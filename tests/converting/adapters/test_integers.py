@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -43,7 +43,7 @@ def test_an_exponent_that_would_not_be_the_same_is_refused(
     lowered: Lowered, text: Text, inputs: str, constant: str
 ) -> None:
     kind = inputs.split("[", maxsplit=1)[0]
-    with pytest.raises(UpgradeBlocked, match="has an exponent"):
+    with pytest.raises(ConversionBlocked, match="has an exponent"):
         lowered(text(13, inputs, f"{constant} y = Pow (x, e)", outputs=f"{kind}[2] y"), 11)
 
 
@@ -65,7 +65,7 @@ def test_remainders_of_integers(lowered: Lowered, text: Text, dtype: str, fmod: 
 
 
 def test_remainders_of_floats(lowered: Lowered, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="remainder of floats, which their division rounds"):
+    with pytest.raises(ConversionBlocked, match="remainder of floats, which their division rounds"):
         lowered(text(13, "float[2] x, float[2] z", "y = Mod <fmod = 1> (x, z)"), 9)
 
 
@@ -123,7 +123,7 @@ def test_ranges_in_steps(
 def test_other_ranges(upgraded: Lowered, text: Text, dtype: str, start: str, step: str, target: int, why: str) -> None:
     stored = f"zero = Constant <value = {dtype} {{0}}> () d = Constant <value = {dtype} {{{step}}}> ()"
     source = text(13, f"{dtype} s, {dtype} l", f"{stored} y = Range ({start}, l, d)", outputs=f"{dtype}[n] y")
-    with pytest.raises(UpgradeBlocked, match=why):
+    with pytest.raises(ConversionBlocked, match=why):
         upgraded(source, target, compare=False)
 
 

@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 
 from bnfold import ir
 from bnfold.converting import convert as upgrade
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Converted = Callable[..., Any]
 Text = Callable[..., str]
@@ -37,7 +37,7 @@ def test_layer_of_an_unknown_rank(lowered: Converted, text: Text) -> None:
     source = text(17, "float[2, 3, 4] x, int64[k] r, float[4] s", body, outputs="float[a, b, c] y")
     feeds = {"r": np.array([3, 2, 4])}
     lowered(source, 13, feeds=feeds)
-    with pytest.raises(UpgradeBlocked, match="the rank of 'p' is not known"):
+    with pytest.raises(ConversionBlocked, match="the rank of 'p' is not known"):
         lowered(source, 10, feeds=feeds)
 
 
@@ -95,13 +95,13 @@ def test_large_means_do_not_cancel(text: Text, target: int) -> None:
 @pytest.mark.parametrize("node", ["LayerNormalization <stash_type = 16>", "LayerNormalization <axis = 5>"])
 def test_layers_that_are_refused(text: Text, node: str) -> None:
     source = text(17, "float[2, 3] x, float[3] s", f"y = {node} (x, s)")
-    with pytest.raises(UpgradeBlocked, match=r"has stash_type=16|has axis 5"):
+    with pytest.raises(ConversionBlocked, match=r"has stash_type=16|has axis 5"):
         upgrade(ir.load(onnx.parser.parse_model(source)), 16)
 
 
 def test_layer_without_broadcasting(text: Text) -> None:
     source = text(17, "float[2, 3] x, float[3] s", "y = LayerNormalization (x, s)")
-    with pytest.raises(UpgradeBlocked, match="needs the broadcasting of opset 7"):
+    with pytest.raises(ConversionBlocked, match="needs the broadcasting of opset 7"):
         upgrade(ir.load(onnx.parser.parse_model(source)), 6)
 
 
@@ -128,7 +128,7 @@ def test_group(lowered: Converted, text: Text, groups: int, shape: str, opset: i
 @pytest.mark.parametrize("shape", ["2, c, 4", "2, 6"])
 def test_groups_of_unknown_channels(text: Text, shape: str) -> None:
     source = text(21, f"float[{shape}] x, float[6] s", "y = GroupNormalization <num_groups = 2> (x, s, s)")
-    with pytest.raises(UpgradeBlocked, match="unknown channels, or less than three axes"):
+    with pytest.raises(ConversionBlocked, match="unknown channels, or less than three axes"):
         upgrade(ir.load(onnx.parser.parse_model(source)), 17)
 
 

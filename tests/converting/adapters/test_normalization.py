@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Converted = Callable[..., Any]
 Text = Callable[..., str]
@@ -26,7 +26,7 @@ def test_consumed_inputs_go_silently_and_strays_with_a_word(upgraded: Converted,
 
 
 def test_an_illegal_instance_normalization_is_an_error(upgraded: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="has 2 inputs, needs 3"):
+    with pytest.raises(ConversionBlocked, match="has 2 inputs, needs 3"):
         upgraded(text(6, INPUTS, "y = InstanceNormalization (x, s)"))
 
 
@@ -45,5 +45,5 @@ def test_constant_group_parameters_are_repeated_at_once(upgraded: Converted, tex
 @pytest.mark.parametrize("channels", ["c", "0"])
 def test_groups_of_unknown_channels_are_an_error(upgraded: Converted, text: Text, channels: str) -> None:
     inputs = f"float[2, {channels}, 4] x, float[2] s, float[2] b"
-    with pytest.raises(UpgradeBlocked, match="unknown number of channels"):
+    with pytest.raises(ConversionBlocked, match="unknown number of channels"):
         upgraded(text(18, inputs, "y = GroupNormalization <num_groups = 2> (x, s, b)"), 21)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Converted = Callable[..., Any]
 Text = Callable[..., str]
@@ -83,7 +83,7 @@ def test_computes_the_same(
 def test_is_refused(
     upgraded: Converted, text: Text, opset: int, target: int, inputs: str, body: str, reason: str
 ) -> None:
-    with pytest.raises(UpgradeBlocked, match=reason):
+    with pytest.raises(ConversionBlocked, match=reason):
         upgraded(text(opset, inputs, body), target)
 
 
@@ -114,5 +114,5 @@ def test_scalars_state_that_they_broadcast(upgraded: Converted, text: Text, opse
 
 
 def test_what_broadcasts_in_other_ways_needs_opset_7(upgraded: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="needs the broadcasting of opset 7"):
+    with pytest.raises(ConversionBlocked, match="needs the broadcasting of opset 7"):
         upgraded(text(17, "float[2, 3] x, float[3] s", "y = LayerNormalization (x, s)"), 6)

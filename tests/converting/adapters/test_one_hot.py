@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 import bnfold
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 from tests.converting.conftest import run
 from tests.verification.graphs import Weights, model
 
@@ -101,5 +101,5 @@ def test_a_top_of_none_is_refused() -> None:
     proto = model(
         "(float[2,4] x) => (float[2,0] y, int64[2,0] i) { y, i = TopK (x, k) }", {"k": np.array([0])}, opset=11
     )
-    with pytest.raises(UpgradeBlocked, match="has k=0"):
+    with pytest.raises(ConversionBlocked, match="has k=0"):
         bnfold.convert(proto, opset=9)

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -23,5 +23,5 @@ def test_a_tensor_is_its_own_element(lowered: Lowered, text: Text, target: int) 
 
 def test_an_optional_needs_opset_15(upgraded: Lowered, text: Text) -> None:
     source = text(18, "optional(float[2]) x", "y = OptionalGetElement (x)", outputs="float[2] y")
-    with pytest.raises(UpgradeBlocked, match="does not exist before opset 15"):
+    with pytest.raises(ConversionBlocked, match="does not exist before opset 15"):
         upgraded(source, 14, compare=False)

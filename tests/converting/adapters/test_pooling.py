@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Converted = Callable[..., Any]
 Text = Callable[..., str]
@@ -32,7 +32,7 @@ def test_windows_that_begin_in_the_input(lowered: Converted, text: Text, op_type
 )
 def test_windows_that_begin_behind_it(lowered: Converted, text: Text, size: str, reason: str) -> None:
     body = "y = MaxPool <ceil_mode = 1, kernel_shape = [1], strides = [2]> (x)"
-    with pytest.raises(UpgradeBlocked, match=reason):
+    with pytest.raises(ConversionBlocked, match=reason):
         lowered(text(22, f"float[1, 1, {size}] x", body), 19)
 
 
@@ -73,7 +73,7 @@ def test_windows_that_are_cut_off_get_padding(
     ],
 )
 def test_windows_that_may_not_get_padding(lowered: Converted, text: Text, size: str, attrs: str, reason: str) -> None:
-    with pytest.raises(UpgradeBlocked, match=reason):
+    with pytest.raises(ConversionBlocked, match=reason):
         lowered(text(11, f"float[1, 1, {size}] x", f"y = {attrs}ceil_mode = 1> (x)"), 9)
 
 
@@ -112,7 +112,7 @@ def test_averages_of_open_sizes(lowered: Converted, text: Text) -> None:
 )
 def test_averages_that_cannot_be_composed(upgraded: Converted, text: Text, shape: str, attrs: str, why: str) -> None:
     source = text(19, f"float[{shape}] x", f"y = AveragePool <kernel_shape = [2], dilations = [2]{attrs}> (x)")
-    with pytest.raises(UpgradeBlocked, match=why):
+    with pytest.raises(ConversionBlocked, match=why):
         upgraded(source, 18, compare=False)
 
 
@@ -126,5 +126,5 @@ def test_norms_with_dilations_of_1(lowered: Converted, text: Text, target: int, 
 @pytest.mark.parametrize(("attrs", "name"), [("dilations = [1, 2]", "dilations"), ("ceil_mode = 1", "ceil_mode")])
 def test_norms_that_version_11_does_not_know(upgraded: Converted, text: Text, attrs: str, name: str) -> None:
     source = text(18, "float[1, 2, 9, 9] x", f"y = LpPool <kernel_shape = [2, 2], strides = [2, 2], {attrs}> (x)")
-    with pytest.raises(UpgradeBlocked, match=f"attribute {name} is newer"):
+    with pytest.raises(ConversionBlocked, match=f"attribute {name} is newer"):
         upgraded(source, 17, compare=False)

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Converted = Callable[..., Any]
 Text = Callable[..., str]
@@ -75,5 +75,5 @@ def test_another_operator_of_the_same_name_passes_untouched(upgraded: Converted,
     ],
 )
 def test_what_has_no_exact_equivalent(upgraded: Converted, text: Text, call: str, reason: str) -> None:
-    with pytest.raises(UpgradeBlocked, match=reason):
+    with pytest.raises(ConversionBlocked, match=reason):
         upgraded(text(1, "float[2, 3] x", f"y = {call}"))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -60,13 +60,13 @@ def test_rounding_below_opset_11(lowered: Lowered, text: Text) -> None:
     body = "s = Constant <value_float = 0.5> () y = QuantizeLinear (x, s)"
     source = text(13, "float[6] x", body, outputs="uint8[6] y")
     lowered(source, 9, feeds={"x": np.array([0.25, 0.75, 1.25, -3, 300, 0.3], np.float32)})
-    with pytest.raises(UpgradeBlocked, match="needs the Where of opset 9"):
+    with pytest.raises(ConversionBlocked, match="needs the Where of opset 9"):
         lowered(source, 8)
 
 
 def test_eight_bit_floats_are_refused(lowered: Lowered, text: Text) -> None:
     body = "s = Constant <value_float = 0.5> () c = Cast <to = 17> (x) y = DequantizeLinear (c, s)"
-    with pytest.raises(UpgradeBlocked, match="float8e4m3fn"):
+    with pytest.raises(ConversionBlocked, match="float8e4m3fn"):
         lowered(text(19, "float[2, 3] x", body), 13)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from bnfold import ir, reference
 from bnfold.converting import convert
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Array = np.ndarray[Any, Any]
@@ -145,7 +145,7 @@ def test_what_is_refused(changed: dict[str, Any], reason: str) -> None:
     shape = changed["w"].shape if "w" in changed else (4, 3, 3, 3)
     if "w" in changed:
         changed["w"][:] = 255
-    with pytest.raises(UpgradeBlocked, match=reason):
+    with pytest.raises(ConversionBlocked, match=reason):
         convert(ir.load(convolution(("uint8", "uint8"), "", shape, **changed)), 9)
 
 
@@ -162,7 +162,7 @@ def test_what_is_computed_is_refused(computed: str, reason: str) -> None:
     (tensor,) = [tensor for tensor in source.graph.initializer if tensor.name == computed]
     source.graph.initializer.remove(tensor)
     source.graph.input.append(onnx.helper.make_tensor_value_info(computed, tensor.data_type, list(tensor.dims)))
-    with pytest.raises(UpgradeBlocked, match=reason):
+    with pytest.raises(ConversionBlocked, match=reason):
         convert(ir.load(source), 9)
 
 
@@ -171,10 +171,10 @@ def test_eight_bit_floats_are_refused() -> None:
     body = "y = QLinearMatMul (a, s, z, b, s, z, s, z)"
     source = proto("float8e4m3fn[2, 3] a, float8e4m3fn[3, 2] b", body, "float8e4m3fn[2, 2]", 21, s=scale)
     source.graph.initializer.append(zero)
-    with pytest.raises(UpgradeBlocked, match=r"works on tensor\(float8e4m3fn\)"):
+    with pytest.raises(ConversionBlocked, match=r"works on tensor\(float8e4m3fn\)"):
         convert(ir.load(source), 9)
 
 
 def test_before_opset_9_it_is_refused() -> None:
-    with pytest.raises(UpgradeBlocked, match="needs the Where of opset 9"):
+    with pytest.raises(ConversionBlocked, match="needs the Where of opset 9"):
         convert(ir.load(convolution(("uint8", "uint8"), "", (4, 3, 3, 3))), 8)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Converted = Callable[..., Any]
 Text = Callable[..., str]
@@ -91,13 +91,13 @@ def test_a_false_rank_inside_is_dropped(lowered: Converted, text: Text, declared
 
 def test_a_false_rank_of_an_output_is_refused(lowered: Converted, text: Text) -> None:
     source = reshaped(text, "n, m", ", int64[2] s", outputs="float[a, b, c] y")
-    with pytest.raises(UpgradeBlocked, match="its output 'y' is declared with 3 axes and has 2"):
+    with pytest.raises(ConversionBlocked, match="its output 'y' is declared with 3 axes and has 2"):
         lowered(source, 13, feeds={"s": np.array([7, 5])})
 
 
 def test_sizes_that_may_be_zero_below_opset_9(lowered: Converted, text: Text) -> None:
     source = reshaped(text, "n, m", ", int64[2] s", outputs="float[a, b] y")
-    with pytest.raises(UpgradeBlocked, match="sizes that may be 0"):
+    with pytest.raises(ConversionBlocked, match="sizes that may be 0"):
         lowered(source, 8, feeds={"s": np.array([7, 5])})
 
 
@@ -145,13 +145,13 @@ def test_expand_to_known_sizes_repeats(
     )
     assert set(lowered(source, 7).ops) <= {"Constant", "Identity", "Reshape", "Tile"}
     upgraded(source, 6)
-    with pytest.raises(UpgradeBlocked, match="needs the Tile of opset 6"):
+    with pytest.raises(ConversionBlocked, match="needs the Tile of opset 6"):
         upgraded(source, 5, compare=False)
 
 
 def test_expand_of_open_sizes_needs_opset_8(upgraded: Converted, text: Text) -> None:
     source = text(13, "float[n, 1] x", "s = Constant <value_ints = [1, 4]> () y = Expand (x, s)")
-    with pytest.raises(UpgradeBlocked, match="has an input of open sizes, or none"):
+    with pytest.raises(ConversionBlocked, match="has an input of open sizes, or none"):
         upgraded(source, 7, compare=False)
 
 
@@ -163,5 +163,5 @@ def test_operands_of_known_sizes_are_repeated(lowered: Converted, text: Text, op
 
 @pytest.mark.parametrize("op_type", ["Max", "Sum"])
 def test_operands_of_open_sizes_need_opset_8(upgraded: Converted, text: Text, op_type: str) -> None:
-    with pytest.raises(UpgradeBlocked, match="demands inputs of one shape, which these are not known to have"):
+    with pytest.raises(ConversionBlocked, match="demands inputs of one shape, which these are not known to have"):
         upgraded(text(13, "float[n, 3] x, float[3] z", f"y = {op_type} (x, z)"), 7, compare=False)

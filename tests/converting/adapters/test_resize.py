@@ -7,7 +7,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.converting import convert as upgrade
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 from tests.converting.conftest import run
 
 Converted = Callable[..., Any]
@@ -92,12 +92,12 @@ def test_upsample_9_states_its_scales(lowered: Converted, text: Text, mode: str,
 @pytest.mark.parametrize("value", ["", " = {1, 1, 2, 1.7}"])
 def test_scales_that_callers_give_or_override_are_no_attribute(text: Text, value: str) -> None:
     source = text(9, f"float[1, 2, 3, 4] x, float[4] s{value}", "y = Upsample (x, s)")
-    with pytest.raises(UpgradeBlocked, match="scales that are not constant"):
+    with pytest.raises(ConversionBlocked, match="scales that are not constant"):
         upgrade(ir.load(onnx.parser.parse_model(source)), 8)
 
 
 def test_missing_scales_are_named(upgraded: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="no height_scale"):
+    with pytest.raises(ConversionBlocked, match="no height_scale"):
         upgraded(text(1, "float[1, 2, 3, 4] x", "y = Upsample (x)"))
 
 
@@ -128,7 +128,7 @@ def test_down_to_every_axis(lowered: Converted, text: Text, mode: str, target: i
 )
 def test_resizes_that_are_refused(text: Text, node: str, reason: str) -> None:
     inputs = "float[1, 2, 3, 4] x, float[4] f, int64[k] z"
-    with pytest.raises(UpgradeBlocked, match=reason):
+    with pytest.raises(ConversionBlocked, match=reason):
         upgrade(ir.load(onnx.parser.parse_model(text(18, inputs, f"y = Resize {node}"))), 17)
 
 
@@ -171,7 +171,7 @@ def test_scales_of_callers_are_empty_beside_sizes(upgraded: Converted, text: Tex
 
 def test_scales_and_sizes_of_which_either_may_be_empty(text: Text) -> None:
     source = text(11, "float[1, 2, 3, 4] x, float[0] e, int64[0] z", "y = Resize (x, e, e, z)")
-    with pytest.raises(UpgradeBlocked, match="not known which of them is empty"):
+    with pytest.raises(ConversionBlocked, match="not known which of them is empty"):
         upgrade(ir.load(onnx.parser.parse_model(source)), 13)
 
 

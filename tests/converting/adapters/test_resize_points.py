@@ -8,7 +8,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.converting import convert as upgrade
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 POINTS = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
@@ -50,7 +50,7 @@ def test_neighbours(lowered: Lowered, neighbour: str, points: str, scales: list[
     }
     try:
         lowered(resize(scales, **attributes), 9)
-    except UpgradeBlocked as error:
+    except ConversionBlocked as error:
         assert "where rounding decides between two neighbours" in str(error)  # noqa: PT017 - some of them do
         assert scales[2] == 1.7
 
@@ -68,7 +68,7 @@ def test_a_size_of_0_is_refused(sizes: list[int]) -> None:
     source = resize(sizes)
     for declared, size in zip(source.graph.output[0].type.tensor_type.shape.dim, sizes, strict=True):
         declared.dim_value = size
-    with pytest.raises(UpgradeBlocked, match=f"has a size of 0 along axis {sizes.index(0)}"):
+    with pytest.raises(ConversionBlocked, match=f"has a size of 0 along axis {sizes.index(0)}"):
         upgrade(ir.load(source), 10)
 
 
@@ -113,7 +113,7 @@ def test_what_no_sum_of_places_is(lowered: Lowered, source: onnx.ModelProto, why
             (2, 3, 5, 4), onnx.helper.tensor_dtype_to_np_dtype(source.graph.input[0].type.tensor_type.elem_type)
         )
     }
-    with pytest.raises(UpgradeBlocked, match=why):
+    with pytest.raises(ConversionBlocked, match=why):
         lowered(source, 9, feeds=feeds)
 
 
@@ -122,5 +122,5 @@ def test_a_computed_scale_is_not_what_its_sizes_say(lowered: Lowered, text: Call
     """A scale of 0.6 makes 2 of 4, and so does 0.5."""
     call = f'y = Resize <mode = "{mode}"> (x, , s)'
     source = text(13, "float[1, 1, 4, 4] x, float[4] s", call, outputs="float[1, 1, 2, 2] y")
-    with pytest.raises(UpgradeBlocked, match="has scales that are not known"):
+    with pytest.raises(ConversionBlocked, match="has scales that are not known"):
         lowered(source, 9, feeds={"s": np.array([1, 1, 0.6, 0.6], np.float32)})

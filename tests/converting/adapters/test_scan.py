@@ -8,7 +8,7 @@ import pytest
 
 import bnfold
 from bnfold import ir
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Converted = Callable[..., Any]
 Text = Callable[..., str]
@@ -56,7 +56,7 @@ def test_each_up_to_a_length_of_its_own(upgraded: Converted, text: Text, attrs: 
 
 
 def test_lengths_need_opset_10(upgraded: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="opset 10"):
+    with pytest.raises(ConversionBlocked, match="opset 10"):
         upgraded(text(8, f"int64[b] l, {INPUTS}", scan("", "l"), outputs=OUTPUTS), 9)
 
 
@@ -82,12 +82,12 @@ def test_a_scan_in_a_scan(upgraded: Converted, text: Text) -> None:
 
 
 def test_missing_inputs_are_an_error(upgraded: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="does not have the inputs that its body takes"):
+    with pytest.raises(ConversionBlocked, match="does not have the inputs that its body takes"):
         upgraded(text(8, INPUTS, scan().replace("(, i, x, z)", "(, i)"), outputs=OUTPUTS), 15)
 
 
 def test_version_8_is_none_of_9(upgraded: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="before opset 9"):
+    with pytest.raises(ConversionBlocked, match="before opset 9"):
         upgraded(text(9, "float[2] i, float[s, 2] x, float[s, 2] z", scan().replace("(, i", "(i"), outputs=OUTPUTS), 8)
 
 

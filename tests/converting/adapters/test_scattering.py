@@ -9,7 +9,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.converting import convert
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -65,7 +65,7 @@ def test_without_a_reduction_nothing_is_read(lowered: Lowered, text: Text) -> No
 )
 def test_what_is_refused(lowered: Lowered, text: Text, body: str, inputs: str, why: str) -> None:
     body = f'{body} y = ScatterElements <axis = 1, reduction = "add"> (x, i, u)'
-    with pytest.raises(UpgradeBlocked, match=f"has reduction=add .*{why}"):
+    with pytest.raises(ConversionBlocked, match=f"has reduction=add .*{why}"):
         lowered(
             model(text, body, 16, inputs), 15, feeds={} if "n]" not in inputs else {"x": np.ones((3, 4), np.float32)}
         )
@@ -75,5 +75,5 @@ def test_largest_in_a_model_of_an_opset_without_it(text: Text) -> None:
     body = f'{PLACES.format(second=2)} y = ScatterElements <axis = 1, reduction = "max"> (x, i, u)'
     source = model(text, body, 18)
     source.opset_import[0].version = 16
-    with pytest.raises(UpgradeBlocked, match="reduction=max does not exist before opset 18"):
+    with pytest.raises(ConversionBlocked, match="reduction=max does not exist before opset 18"):
         convert(ir.load(source), 15)

@@ -8,7 +8,7 @@ import pytest
 
 from bnfold import ir, reference
 from bnfold.converting import convert as upgrade
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Converted = Callable[..., Any]
 Text = Callable[..., str]
@@ -119,7 +119,7 @@ def test_sizes_that_inference_tells_and_runtimes_do_not_make(text: Text, attribu
     model = behind_a_pool(text, attributes, "2")
     if is_annotated:
         model = ir.load(onnx.shape_inference.infer_shapes(model.proto))
-    with pytest.raises(UpgradeBlocked, match=r"Hardmax \('y'\): runtimes infer other sizes of 'r' than they make"):
+    with pytest.raises(ConversionBlocked, match=r"Hardmax \('y'\): runtimes infer other sizes of 'r' than they make"):
         upgrade(model, 13)
 
 
@@ -155,12 +155,12 @@ def test_down_along_the_last_axis_needs_no_rank(lowered: Converted, text: Text) 
     source = text(13, "float[2, 3] x, int64[k] r", "p = Reshape (x, r) y = Softmax (p)", outputs="float[a, b] y")
     feeds = {"r": np.array([3, 2])}
     assert lowered(source, 11, feeds=feeds).ops == ["Reshape", "Softmax"]
-    with pytest.raises(UpgradeBlocked, match="has axis -1, and the rank of 'p' is not known"):
+    with pytest.raises(ConversionBlocked, match="has axis -1, and the rank of 'p' is not known"):
         lowered(source, 10, feeds=feeds)
 
 
 def test_down_with_an_axis_that_is_not_there(text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="has axis 4, over an input of rank 2"):
+    with pytest.raises(ConversionBlocked, match="has axis 4, over an input of rank 2"):
         upgrade(ir.load(onnx.parser.parse_model(text(13, "float[2, 3] x", "y = Softmax <axis = 4> (x)"))), 12)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bnfold.errors import UpgradeBlocked
+from bnfold.errors import ConversionBlocked
 
 Converted = Callable[..., Any]
 Text = Callable[..., str]
@@ -58,7 +58,9 @@ def test_reductions_of_other_types(lowered: Converted, text: Text, kind: str, wh
 
 @pytest.mark.parametrize("node", ["Squeeze (x, a)", "Unsqueeze (x, a)"])
 def test_axes_that_a_caller_gives_need_opset_9(lowered: Converted, text: Text, node: str) -> None:
-    with pytest.raises(UpgradeBlocked, match=rf"{node.split(maxsplit=1)[0]} \('y'\): its axes \('a'\) is not constant"):
+    with pytest.raises(
+        ConversionBlocked, match=rf"{node.split(maxsplit=1)[0]} \('y'\): its axes \('a'\) is not constant"
+    ):
         lowered(text(18, "float[1, 3] x, int64[1] a", f"y = {node}"), 8)
 
 
@@ -104,7 +106,7 @@ def test_split(lowered: Converted, text: Text, node: str, weights: str, target: 
 
 def test_split_of_what_is_not_known(lowered: Converted, text: Text) -> None:
     outputs, feeds = "float[] p, float[] y", {"l": np.array([2, 3])}
-    with pytest.raises(UpgradeBlocked, match=r"its split \('l'\) is not constant"):
+    with pytest.raises(ConversionBlocked, match=r"its split \('l'\) is not constant"):
         lowered(
             text(13, "float[2, n] x, int64[2] l", "p, y = Split <axis = 1> (x, l)", outputs=outputs), 8, feeds=feeds
         )
@@ -130,7 +132,7 @@ def test_clip_that_cannot_be_said(lowered: Converted, text: Text, inputs: str, w
     source = text(
         13, inputs, f"y = Clip (x, l{', h' * ('h =' in weights)})", outputs=f"{inputs.split('[', maxsplit=1)[0]}[] y"
     )
-    with pytest.raises(UpgradeBlocked, match=reason):
+    with pytest.raises(ConversionBlocked, match=reason):
         lowered(constants(source, weights) if weights else source, 7)
 
 
@@ -153,7 +155,7 @@ def test_pad(lowered: Converted, text: Text, mode: str, target: int) -> None:
 
 def test_pads_that_are_computed(lowered: Converted, text: Text) -> None:
     source = text(11, "float[2, 3, 4] x, int64[6] p", "y = Pad (x, p)")
-    with pytest.raises(UpgradeBlocked, match=r"its pads \('p'\) is not constant"):
+    with pytest.raises(ConversionBlocked, match=r"its pads \('p'\) is not constant"):
         lowered(source, 10)
 
 
@@ -164,7 +166,7 @@ def test_dropout(lowered: Converted, text: Text, node: str) -> None:
 
 
 def test_dropout_in_training(lowered: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="may drop at random"):
+    with pytest.raises(ConversionBlocked, match="may drop at random"):
         lowered(text(13, "float[2, 3] x, bool t", "y = Dropout (x, , t)"), 11)
 
 
@@ -179,12 +181,12 @@ def test_slice(lowered: Converted, text: Text, weights: str) -> None:
 def test_top_k(lowered: Converted, text: Text) -> None:
     source = text(11, "float[3, 9] x", "y, i = TopK <axis = 1> (x, k)", outputs="float[] y, int64[] i")
     assert lowered(constants(source, "int64[1] k = {4}"), 9).ops == ["TopK"]
-    with pytest.raises(UpgradeBlocked, match="largest is newer"):
+    with pytest.raises(ConversionBlocked, match="largest is newer"):
         lowered(constants(source.replace("axis = 1", "axis = 1, largest = 0"), "int64[1] k = {4}"), 9)
 
 
 def test_dropout_with_a_mask(lowered: Converted, text: Text) -> None:
-    with pytest.raises(UpgradeBlocked, match="has a mask"):
+    with pytest.raises(ConversionBlocked, match="has a mask"):
         lowered(text(13, "float[2, 3] x", "y, m = Dropout (x)", outputs="float[] y, bool[] m"), 11)
     assert lowered(text(13, "float[2, 3] x", "y, m = Dropout (x)"), 11).ops == ["Dropout"]
 

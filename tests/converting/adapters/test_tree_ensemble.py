@@ -11,7 +11,8 @@ import pytest
 from onnx import helper
 
 import bnfold
-from bnfold.errors import BadSetting, UpgradeBlocked
+from bnfold import ir
+from bnfold.errors import BadSetting, ConversionBlocked
 
 TP = onnx.TensorProto
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
@@ -100,7 +101,7 @@ def run(proto: onnx.ModelProto, rng: np.random.Generator) -> list[Any]:
 def there_and_back(source: onnx.ModelProto) -> None:
     """Convert to version 5 of the domain, and down again with the opset."""
     newer = bnfold.convert(source, opset=21, ml_opset=5, verify=UNCHECKED)
-    assert {node.op_type for node in newer.model.graph.nodes if node.domain} == {"TreeEnsemble"}
+    assert {node.op_type for node in newer.to_proto().graph.node if node.domain} == {"TreeEnsemble"}
     results = [run(source, np.random.default_rng(0)), run(newer.to_proto(), np.random.default_rng(0))]
     if source.graph.input[0].type.tensor_type.elem_type == TP.FLOAT:
         older = bnfold.convert(newer.to_proto(), opset=15, verify=UNCHECKED).to_proto()
@@ -121,7 +122,7 @@ def there_and_back(source: onnx.ModelProto) -> None:
 def test_regressors(seed: int, aggregate: str, *, several: bool) -> None:
     source = regressor(np.random.default_rng(seed), several=several, aggregate_function=aggregate)
     if several and aggregate == "AVERAGE":
-        with pytest.raises(UpgradeBlocked, match="is an average over trees whose leaves have several votes"):
+        with pytest.raises(ConversionBlocked, match="is an average over trees whose leaves have several votes"):
             bnfold.convert(source, opset=21, ml_opset=5, verify=UNCHECKED)
     else:
         there_and_back(source)
@@ -178,9 +179,9 @@ INTEGERS.graph.input[0].type.tensor_type.elem_type = TP.INT64
     ],
 )
 def test_what_has_no_newer_form(source: onnx.ModelProto, why: str) -> None:
-    with pytest.raises(UpgradeBlocked, match=why):
+    with pytest.raises(ConversionBlocked, match=why):
         bnfold.convert(source, opset=21, ml_opset=5, verify=UNCHECKED)
-    assert bnfold.convert(source, opset=21, verify=UNCHECKED).model.opset("ai.onnx.ml") == 3
+    assert ir.load(bnfold.convert(source, opset=21, verify=UNCHECKED).to_proto()).opset("ai.onnx.ml") == 3
 
 
 @pytest.mark.parametrize(
@@ -214,12 +215,12 @@ def test_what_has_no_older_form_stays(name: str, value: Any, why: str) -> None:
         helper.make_graph([node], "g", infos[:1], infos[1:]), opset_imports=imports, ir_version=10
     )
     outcome = bnfold.convert(source, opset=15, verify=UNCHECKED)
-    assert outcome.model.opset("ai.onnx.ml") == 5
+    assert ir.load(outcome.to_proto()).opset("ai.onnx.ml") == 5
     assert outcome.report.ir_after == 10
     assert any(
         "ai.onnx.ml stays at version 5: TreeEnsemble 'trees': " in note and why in note for note in outcome.report.notes
     )
-    with pytest.raises(UpgradeBlocked, match=why):
+    with pytest.raises(ConversionBlocked, match=why):
         bnfold.convert(source, ml_opset=3, verify=UNCHECKED)
 
 
@@ -230,8 +231,8 @@ def test_other_operators_of_the_domain_follow_if_they_have_the_form() -> None:
         f"{text} {{ {scaled} y = ai.onnx.ml.LabelEncoder <keys_floats = [1.0], values_floats = [2.0]> (s) }}"
     )
     outcome = bnfold.convert(source, opset=15, verify=UNCHECKED)
-    assert (outcome.model.opset("ai.onnx.ml"), outcome.report.ir_after) == (2, 8)
-    with pytest.raises(UpgradeBlocked, match=r"LabelEncoder .*has another form in version 1"):
+    assert (ir.load(outcome.to_proto()).opset("ai.onnx.ml"), outcome.report.ir_after) == (2, 8)
+    with pytest.raises(ConversionBlocked, match=r"LabelEncoder .*has another form in version 1"):
         bnfold.convert(source, ml_opset=1, verify=UNCHECKED)
 
 

@@ -126,5 +126,5 @@ def test_evaluation_mode_is_not_advised(opset: int, proven: bool) -> None:
     assert outcome.verdict.status == "verified"
     assert not any("model.eval()" in note for note in outcome.report.notes)
     compare(proto, outcome.to_proto(), net.feeds, 1e-5)
-    operators = [node.op_type for node in outcome.model.graph.nodes]
+    operators = [node.op_type for node in outcome.to_proto().graph.node]
     assert ("InstanceNormalization" in operators) is proven

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -182,7 +183,7 @@ def test_an_identity_leaves_both_names_on_one_port(tmp_path: Path) -> None:
 
 def test_in_place_only_when_asked(tmp_path: Path) -> None:
     path = convolution_and_norm().save(tmp_path / "m.xml")
-    with pytest.raises(OutputError, match="--in-place"):
+    with pytest.raises(OutputError, match="in_place=True"):
         optimize(path, path, verify=UNCHECKED)
     process(path, OutputOptions(path, in_place=True), Options(), UNCHECKED)
     assert [layer.type for layer in layers(path).values()].count("BatchNormInference") == 0
@@ -232,7 +233,7 @@ def in_memory(path: Path) -> Outcome:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"target_opset": 15}, "--target-opset"), ({"overridable": "freeze"}, "are about ONNX")],
+    [({"target_opset": 15}, "target_opset="), ({"overridable": "freeze"}, "are about ONNX")],
 )
 def test_options_that_an_ir_knows_nothing_of(tmp_path: Path, options: dict[str, object], message: str) -> None:
     path = convolution_and_norm().save(tmp_path / "m.xml")
@@ -253,7 +254,7 @@ def test_a_decomposition_over_an_unknown_rank_is_one_line(tmp_path: Path) -> Non
     text.result(text.layer("BatchNormInference", inputs, (), name="bn", opset="opset5", epsilon=0.1))
     path = text.save(tmp_path / "m.xml")
     assert fold(path, tmp_path / "out.xml", verify=UNCHECKED).report.batchnorms[0].verdict == "kept"
-    with pytest.raises(Unsupported, match="leave out --decompose"):
+    with pytest.raises(Unsupported, match="leave out decompose="):
         fold(path, tmp_path / "out.xml", verify=UNCHECKED, decompose="remaining")
 
 
@@ -280,3 +281,19 @@ def test_an_empty_constant_has_a_byte_all_the_same(tmp_path: Path) -> None:
     tensor = read_document(tmp_path / "out.xml").tensor(layer)
     assert tensor is not None
     assert tensor.numpy().shape == (0,)
+
+
+def test_an_outcome_is_pickled_and_written_again(tmp_path: Path) -> None:
+    path = convolution_and_norm().save(tmp_path / "m.xml")
+    outcome = in_memory(path)
+    stored = pickle.dumps(outcome)
+    outcome.save(tmp_path / "first.xml")
+    again = pickle.loads(stored)
+    assert again.to_json() == outcome.to_json()
+    again.save(tmp_path / "second.xml")
+    for suffix in (".xml", ".bin"):
+        first, second = (tmp_path / f"{name}{suffix}" for name in ("first", "second"))
+        assert first.read_bytes() == second.read_bytes()
+    assert "BatchNormInference" not in (tmp_path / "second.xml").read_text(encoding="utf-8")
+    with pytest.raises(Unsupported, match="no ONNX model"):
+        again.to_onnx_ir()

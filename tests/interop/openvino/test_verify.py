@@ -15,7 +15,7 @@ from bnfold.errors import BadInput, VerificationFailed
 from bnfold.interop.openvino.disturb import longest_sum
 from bnfold.interop.openvino.document import read_document
 from bnfold.interop.openvino.load import load
-from bnfold.verification import Verdict
+from bnfold.verification import Code, Verdict
 from bnfold.verification.runtimes import runtime
 from bnfold.verification.runtimes.runtime import RuntimeProcess
 from tests.interop.openvino.runtime import UNCHECKED, Array, constant, draw, norm, referee, save, v5
@@ -61,7 +61,7 @@ def test_a_fold_is_verified_and_a_wrong_weight_is_not(tmp_path: Path, compress: 
 
 def test_what_fails_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, _ = folded(tmp_path)
-    wrong = Verdict("failed", "output 'y' is wrong", "storage precision")
+    wrong = Verdict("failed", "output 'y' is wrong", "storage precision", code=Code.DIFFERS)
     monkeypatch.setattr("bnfold.interop.openvino.verify", lambda *_: wrong)
     with pytest.raises(VerificationFailed, match="not written"):
         optimize(before, tmp_path / "wrong.xml")

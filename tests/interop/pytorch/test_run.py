@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,42 @@ def test_a_program_and_a_file_at_once(tmp_path: Path) -> None:
     assert outcome.outcome.output == tmp_path / "out.onnx"
     assert outcome.model is program.model
     assert count(onnx.load(tmp_path / "out.onnx")) == count(program.model) == count(outcome.to_proto()) == 0
+
+
+FUNCTIONS = [bnfold.optimize, bnfold.fold, bnfold.decompose, bnfold.convert]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_every_function_takes_a_program_and_leaves_it_as_it_is(function: Any, tmp_path: Path) -> None:
+    module, x = small(), networks.example(ResNet)
+    program = networks.plainly_exported(module, x)
+    model, before = program.model, onnx_ir.to_proto(program.model).SerializeToString(deterministic=True)
+    outcome = function(program, opset=17)
+    assert outcome.verified
+    assert bnfold.verify(program, outcome.to_proto())
+    assert program.model is model
+    assert onnx_ir.to_proto(model).SerializeToString(deterministic=True) == before
+    program.model = outcome.to_onnx_ir()
+    np.testing.assert_allclose(program(x)[0], module(x), rtol=0, atol=1e-5)
+    program.save(tmp_path / "out.onnx")
+    assert onnx.load(tmp_path / "out.onnx").opset_import[0].version == 17
+    again = pickle.loads(pickle.dumps(outcome))
+    assert again.to_proto() == outcome.to_proto()
+
+
+def test_the_keywords_are_those_of_optimize() -> None:
+    module, x = small(), networks.example(ResNet)
+    told: list[str] = []
+    program = networks.plainly_exported(module, x)
+    outcome = pytorch.optimize(
+        program, module=module, opset=17, excluded={"Conv"}, progress=lambda *row: told.append(row[0])
+    )
+    assert (outcome.report.opset_after, outcome.report.left) == (17, 1)
+    assert "fold" in told
+    with pytest.raises(errors.BadSetting, match="opset: 17 and target_opset=18"):
+        pytorch.optimize(program, opset=17, target_opset=18)
+    with pytest.raises(TypeError, match="there is no option max_growht"):
+        pytorch.optimize(program, max_growht=3)  # type: ignore[call-arg]
 
 
 def test_an_onnx_ir_model_comes_back_as_a_new_one() -> None:

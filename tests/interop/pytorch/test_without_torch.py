@@ -66,7 +66,8 @@ def test_what_holds_a_model_gets_the_folded_one() -> None:
     before = program.model
     outcome = pytorch.optimize(program)
     assert program.model is outcome.model is not before
-    assert [node.op_type for node in program.model.graph] == ["Conv"]
+    assert outcome.model is not None
+    assert [node.op_type for node in outcome.model.graph] == ["Conv"]
     again = program.model
     assert pytorch.optimize(program).model is again
 
@@ -87,6 +88,7 @@ def test_a_program_that_was_not_optimised_is_first() -> None:
             onnxscript.optimizer.remove_unused_nodes(self.model)
 
     outcome = pytorch.optimize(Program())
+    assert outcome.model is not None
     assert [node.op_type for node in outcome.model.graph] == ["Conv"]
     assert outcome.notes == ("the export was not optimised: program.optimize() was called first",)
 

@@ -195,7 +195,7 @@ def test_a_remark_that_is_not_utf8_stays_as_it_is() -> None:
     mark, latin = b"A" * 20, "Größe eines Fensters".encode("latin-1")
     proto.doc_string = proto.producer_name = proto.graph.doc_string = proto.graph.name = mark.decode()
     damaged = proto.SerializeToString().replace(mark, latin)
-    assert ir.encode(bnfold.inspect(damaged).model).count(latin) == 4
+    assert bnfold.inspect(damaged).to_proto().SerializeToString().count(latin) == 4
 
 
 def function(name: str, calls: str) -> onnx.FunctionProto:

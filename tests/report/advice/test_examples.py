@@ -46,7 +46,7 @@ def test_the_check_notices_a_page_that_drifted(tmp_path: Path) -> None:
     (tmp_path / "scripts").mkdir()
     (tmp_path / "docs").mkdir()
     script = tmp_path / "scripts" / "make_reasons.py"
-    for name in ("make_reasons", "_environment.py"):
+    for name in ("make_reasons.py", "_environment.py"):
         (script.parent / name).write_bytes((ROOT / "scripts" / name).read_bytes())
     (tmp_path / "docs" / "reasons.md").write_text("an old page\n", encoding="utf-8")
     run = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)

@@ -25,8 +25,8 @@ def test_each_of_the_three_shows_all_of_it(tmp_path: Path) -> None:
     assert (rows["ReduceMean"]["respelled"], rows["Relu"]["as_is"]) == (1, 1)
 
     table = "\n".join(before_after.conversion(outcome.report))
-    assert "LayerNormalization 1 spelled out (+7 nodes)" in table
-    assert "ReduceMean 1 respelled" in table
+    assert "LayerNormalization 1 decomposed (+7 nodes)" in table
+    assert "ReduceMean 1 converted" in table
     assert "1 node as is" in table
     assert "lowest opset for this model: 7; cannot convert opset 18 to 6: LayerNormalization" in table
 
@@ -34,5 +34,5 @@ def test_each_of_the_three_shows_all_of_it(tmp_path: Path) -> None:
     assert "18 → 7 opset" in page
     assert "10 → 4 IR version" in page
     assert "Lowest opset for this model: 7; cannot convert opset 18 to 6: LayerNormalization" in page
-    assert "operator as is respelled spelled out added nodes" in page
-    assert re.search(r"LayerNormalization 0 0 1 \+7 .*ReduceMean 0 1 0 .*Relu 1 0 0 ", page)
+    assert "operator as is converted decomposed" in page
+    assert re.search(r"ReduceMean 1 .*LayerNormalization 1 \(\+7 nodes\) .*As they are: 1 Relu\.", page)

@@ -194,7 +194,7 @@ def test_a_model_without_batchnormalization_has_simplifications_and_no_empty_pan
     text = render([simplified_report()])
     Outline(text)
     panel = text[text.index("Rewrites</h2>") :]
-    row = r"<th scope=\"row\">[^<]*Identity[^<]*</th><td><code>remove-identity</code></td><td class=\"n\">2</td>"
+    row = r"<th scope=\"row\">[^<]*Identity[^<]*<br><code>remove-identity</code></th><td class=\"count\">2</td>"
     assert re.search(rf"{row}<td>equal bit for bit</td>", panel)
     assert "Every BatchNormalization" not in text
     assert "Reasons that do not occur here" not in text

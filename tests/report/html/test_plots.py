@@ -33,9 +33,10 @@ def test_error_marks_stand_in_the_order_of_their_numbers() -> None:
 
 
 def test_zero_stands_at_the_left_end_and_nan_nowhere() -> None:
-    drawn = plots.errors([verdict_row(relative=0.0, error_after="nan")], "name", ("relative", "error_after", "allowed"))
+    rows = [verdict_row(relative=1e-9), verdict_row(relative=0.0, error_after="nan")]
+    drawn = plots.errors(rows, "name", ("relative", "error_after", "allowed"))
     assert drawn is not None
-    assert {mark.kind: mark.x for mark in drawn.rows[0].marks}["relative"] == 0
+    assert {mark.kind: mark.x for mark in drawn.rows[1].marks}["relative"] == 0
     assert drawn.kinds == {"relative", "allowed"}
 
 

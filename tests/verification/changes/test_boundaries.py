@@ -413,7 +413,7 @@ WORDS = "(string[N] x) => (bool[N] y) { w = Constant <value_strings = [WORD]> ()
     [
         (with_input(model(BODY, WEIGHTS), "W"), with_input(model(BODY, {"W": WEIGHTS["W"] * 2}), "W"), "b"),
         (with_sparse(2.0), with_sparse(3.0), "b"),
-        (model(WORDS.replace("WORD", '"a"'), {}), model(WORDS.replace("WORD", '"b"'), {}), "w"),
+        (model(WORDS.replace("WORD", '"a"'), {}), model(WORDS.replace("WORD", '"b"'), {}), "y"),
         (model("(float[N] x) => (float[1] k) { y = Neg (x) }", {"k": np.ones(1)}), None, "k"),
     ],
     ids=["a default", "a sparse weight", "words", "a weight that is an output"],

@@ -140,7 +140,7 @@ def test_numbers_that_a_mask_leaves_out(nodes: str, expected: list[list[bool]] |
     masks["long"] = np.ones(4, np.bool_)
     text = f"(float[2,3] x, bool[3] fed) => (float[2,3] y) {{ {nodes}  y = Neg (a) }}"
     read = ir.load(model(text, {"w": np.ones((1, 3)), **masks}))
-    hidden = masked(read.graph.values["w"], (1, 3), {*read.graph.nodes})
+    hidden = masked(read.graph.values["w"], (1, 3), {*read.graph.nodes}, ())
     assert (None if hidden is None else hidden.tolist()) == expected
 
 

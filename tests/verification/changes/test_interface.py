@@ -52,6 +52,14 @@ def test_an_input_that_takes_one_size_only_is_another_interface() -> None:
     assert compared(BODY.replace("N,3] x", "7,3] x"), BODY).verified
 
 
+def test_an_input_that_is_declared_without_elements_takes_one_size_only() -> None:
+    """Exporters write 0 for a dynamic size, but a runtime that reads the file takes no other one."""
+    verdict = compared(BODY, BODY.replace("N,3] x", "0,3] x"))
+    assert (verdict.status, verdict.decided_by) == ("failed", "interface")
+    assert "took the shape ['N', 3] and takes only [0, 3]" in verdict.reason
+    assert compared(BODY.replace("N,3] x", "0,3] x"), BODY).verified
+
+
 def test_an_input_whose_rank_was_open_is_another_interface() -> None:
     before, after = ir.load(model(BODY, {})), ir.load(model(BODY, {}))
     kind = before.graph.inputs[0].type

@@ -11,7 +11,7 @@ import pytest
 from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.changes.extract import Subgraph
-from bnfold.verification.coverage.effects import normalised, read_for_sizes
+from bnfold.verification.coverage.effects import is_without_effect, normalised, read_for_sizes, selects_the_same
 from tests.verification.graphs import model, numbers
 
 HEAD = "(float[N,3,H,W] x, float[N,P] z) => (float[A,B,C,D] y)"
@@ -158,3 +158,71 @@ def test_a_slice_without_a_step_is_no_crash() -> None:
 def test_a_kernel_shape_that_a_fed_weight_implies_says_nothing(stated: list[int], expected: list[int] | None) -> None:
     loaded = ir.load(model("(float[N,3,H,W] x, float[4,3,1,1] v) => (float[N,4,H,W] y) { y = Conv (x, v) }", {}))
     assert normalised(loaded.graph.nodes[0], "kernel_shape", stated) == expected
+
+
+def slicing(*, dims: str = "2,9", starts: int = 1, ends: int = 7, axes: int = 1, steps: int = 2) -> ir.Node:
+    weights = {name: np.array([number]) for name, number in zip("seat", (starts, ends, axes, steps), strict=True)}
+    loaded = ir.load(model(f"(float[{dims}] x) => (float[a,b] y) {{ y = Slice (x, s, e, a, t) }}", weights))
+    (node,) = loaded.nodes()
+    return node
+
+
+@pytest.mark.parametrize(
+    ("slot", "goal", "is_same"),
+    [
+        (0, 1, False),  # the data themselves
+        (1, 1, True),
+        (1, 2, False),
+        (2, 6, True),  # the places 1, 3 and 5 end before either
+        (2, 8, False),
+        (3, 0, False),  # along another axis, unless all of that is taken
+        (4, 3, False),
+        (4, 2, True),
+    ],
+)
+def test_a_slice_that_selects_the_same(slot: int, goal: int, *, is_same: bool) -> None:
+    assert selects_the_same(slicing(), slot, np.array([goal])) == is_same
+
+
+@pytest.mark.parametrize(("dims", "end"), [("2,9", 2**31 - 1), ("n,m", 2**31 - 1)])
+def test_a_slice_of_everything_takes_all_along_any_axis(dims: str, end: int) -> None:
+    assert selects_the_same(slicing(dims=dims, starts=0, ends=end, steps=1), 3, np.array([0]))
+    assert not selects_the_same(slicing(dims=dims, starts=0, ends=end - 1, steps=1), 3, np.array([0]))
+    assert not selects_the_same(slicing(dims=dims, starts=0, ends=end, steps=2), 3, np.array([0]))
+
+
+@pytest.mark.parametrize(("other", "is_same"), [(6, True), (8, False)])
+def test_a_slice_of_an_axis_of_unknown_size(other: int, *, is_same: bool) -> None:
+    assert selects_the_same(slicing(dims="n,m"), 2, np.array([other])) == is_same
+    assert not selects_the_same(slicing(dims="n,m", ends=65), 2, np.array([64])), "lengths up to 64 are tried"
+    assert selects_the_same(slicing(dims="n,m", ends=64), 2, np.array([64]))
+
+
+@pytest.mark.parametrize(
+    ("node", "slot", "expected"),
+    [
+        ("y = Dropout (x, ratio)", 1, True),
+        ("y = Dropout (x, ratio, no)", 1, True),
+        ("y = Dropout (x, ratio, no)", 2, True),
+        ("y = Dropout (x, ratio, yes)", 1, False),
+        ("y = Dropout (x, ratio)", 0, False),
+        ("y = CastLike (x, ratio)", 1, True),
+        ("y = CastLike (x, ratio)", 0, False),
+        ("y = Where (yes, x, x)", 0, True),
+        ("y = Where (yes, x, ratio)", 0, False),
+    ],
+)
+def test_an_input_without_effect(node: str, slot: int, *, expected: bool) -> None:
+    weights = {"ratio": np.array(0.5), "no": np.array(False), "yes": np.array(True)}
+    (found,) = ir.load(model(f"(float[2,3] x) => (float[a,b] y) {{ {node} }}", weights, opset=15)).nodes()
+    assert is_without_effect(found, slot) == expected
+
+
+@pytest.mark.parametrize(("mask", "expected"), [(True, {"Relu"}), (False, set())])
+def test_what_a_stored_mask_never_chooses_is_read_for_its_sizes(mask: bool, expected: set[str]) -> None:
+    """Of Where (mask, Sigmoid, Relu), the Relu is the third input."""
+    weights = {**WEIGHTS, "mask": np.full((1, 1, 1, 1), mask)}
+    body = "s = Sigmoid (x)  r = Relu (x)  w2 = Where (mask, s, r)  y = Neg (w2)"
+    loaded = ir.load(model(f"{HEAD} {{ {body} }}", weights))
+    found = {node.op_type for node in read_for_sizes(Subgraph(loaded.graph.outputs, ()))}
+    assert found == (expected or {"Sigmoid"})

@@ -10,6 +10,7 @@ from tests.verification.faults import (
     arms,
     branches,
     carriers,
+    channels,
     composed,
     convolution,
     normalisers,
@@ -30,8 +31,8 @@ __all__ = ["Rewrite", "rewrites", "table"]
 def rewrites() -> list[Rewrite]:
     """All of them."""
     modules = (
-        arms, branches, carriers, composed, convolution, normalisers, operators, paying, precision, products,
-        sequences, simplified, unseen, upgrades,
+        arms, branches, carriers, channels, composed, convolution, normalisers, operators, paying, precision,
+        products, sequences, simplified, unseen, upgrades,
     )  # fmt: skip
     return [rewrite for module in modules for rewrite in module.rewrites()]
 

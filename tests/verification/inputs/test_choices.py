@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bnfold import ir
-from bnfold.analysis.shapes.unification import Known
+from bnfold.ir.value import Known
 from bnfold.verification import Verdict, verify
 from bnfold.verification.inputs import choices as module
 from bnfold.verification.inputs import sized

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from bnfold import ir
 from bnfold.reference.work import NODE_SECONDS, PRODUCTS_A_SECOND
 from bnfold.verification import verify
-from bnfold.verification.inputs.cost import estimate, estimate_pair
+from bnfold.verification.inputs.cost import estimate, estimate_pair, memory_there_is, session_seconds
 from bnfold.verification.inputs.sized import sized
 from tests.verification.graphs import model
 
@@ -59,3 +60,18 @@ def test_models_beyond_the_budget_are_compared_in_parts() -> None:
     assert (same.status, same.decided_by) == ("verified", "local")
     assert same.reason == "nothing that is computed has changed"
     assert verify(loaded, changed, inputs=shape, runtime="none", budget_seconds=5.0).status == "failed"
+
+
+def test_to_open_a_model_of_twice_as_many_nodes_takes_four_times_as_long() -> None:
+    def chain(length: int) -> ir.Model:
+        steps = "  ".join(f"x{number + 1} = Neg (x{number})" for number in range(length))
+        return ir.load(model(f"(float[N] x0) => (float[N] x{length}) {{ {steps} }}", {}))
+
+    one, two = session_seconds(chain(50)), session_seconds(chain(100))
+    assert two / one == 4
+    assert session_seconds(chain(50), chain(100)) == two
+
+
+def test_where_the_system_reports_no_memory_none_is_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sysconf", lambda _: (_ for _ in ()).throw(ValueError), raising=False)
+    assert memory_there_is() > 1 << 50

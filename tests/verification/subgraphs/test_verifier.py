@@ -530,7 +530,7 @@ def test_what_is_dequantized_is_not_fed() -> None:
 
 
 def test_sizes_that_only_the_rewritten_model_tells_do_not_acquit_it() -> None:
-    """Without the second ReduceMean it runs on one row alone, on which both are the same."""
+    """Without the second ReduceMean it runs on one row alone, on which both are the same; the original takes more."""
     head = "(float[N,C] x, float[3] v) => (float[A,B] y, float[A] n, float[A] w)"
     weights = {"s": np.array([-1.0, 0.5, 2.0]), "b": np.ones(3), "m": np.zeros(3), "k": np.array(0.9)}
     before = model(f"{head} {{ y, n, w = BatchNormalization <training_mode = 1> (x, s, b, m, v) }}", weights, opset=17)

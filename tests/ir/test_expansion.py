@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from bnfold.analysis.shapes.inference import MAX_DEPTH, is_bounded
+from bnfold.ir.expansion import MAX_DEPTH, is_bounded
 
 
 def calling(callees: dict[str, list[str]]) -> onnx.ModelProto:

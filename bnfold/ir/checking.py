@@ -6,8 +6,9 @@ import re
 
 import onnx
 
-from bnfold.analysis.shapes.inference import inference_input
+from bnfold.ir.inferable import inference_input
 from bnfold.ir.model import Model
+from bnfold.ir.shown import shown_to_onnx
 from bnfold.ir.storage import wire
 from bnfold.ir.storage.payloads import TOKEN_LENGTH
 from bnfold.ir.storage.skeleton import insert_payloads
@@ -43,7 +44,8 @@ def inference_errors(model: Model) -> list[str]:
     if proto is None:
         return []
     try:
-        onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True)
+        with shown_to_onnx(proto):
+            onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         return [line for line in _HEADING.sub("", str(error)).split("\n") if line.strip()]
     return []

@@ -1,0 +1,155 @@
+"""What helps where a claim is open or differs, said of the two models at hand; `--explain` and `next:` say the same."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+
+from bnfold import ir
+from bnfold.settings import VerifyOptions
+from bnfold.verification.claims import Evidence
+from bnfold.verification.codes import FAILED, MEANINGS, VERIFIED, Code
+from bnfold.verification.verdict import Verdict
+
+DIFFERENCES = (Code.DIFFERS, Code.NOT_EQUAL, Code.OTHER_FORM, Code.DOES_NOT_RUN, Code.LESS_PRECISE)
+"""Codes of differences; in a part of models that agree as a whole they leave a doubt."""
+
+_NEEDS_INPUTS = (Code.HIDDEN, Code.NO_REACTION, Code.COARSE, Code.NEVER_FINITE)
+_NEEDS_SIZES = (Code.NO_FIT, Code.TOO_LARGE, Code.TIME, Code.MEMORY, Code.EMPTY)
+_NEEDS_WHOLE = (Code.ONE_SIDED, Code.PROMISE)
+_OWN_RUNTIME = "compare the result in your own runtime"
+_FEW = 6
+"""Names in a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedies:
+    """What helps with claims about two models.
+
+    Attributes:
+        verdict: The verdict on them.
+        checks: How they were compared.
+        before: The original; None if it is no ONNX model.
+        is_own: Whether bnfold made the other model.
+    """
+
+    verdict: Verdict
+    checks: VerifyOptions
+    before: ir.Model | None
+    is_own: bool = False
+
+    def of(self, code: Code | None, row: Evidence | None = None) -> str:  # noqa: PLR0911 - one a kind of remedy
+        """Return what a caller can do about a claim, or with no ``row`` about the verdict; empty if nothing."""
+        if code in VERIFIED or (row is not None and row.status == "verified"):
+            return ""
+        if code in FAILED or (row is None and self.verdict.status == "failed"):
+            return self._reproduce(code, row)
+        if code is None:
+            return _OWN_RUNTIME
+        seconds = row.data.get("verify_seconds") if row is not None and code is Code.TIME else None
+        if isinstance(seconds, int | float) and seconds > self.checks.verify_seconds:
+            return f"raise the limit with --verify-seconds {seconds}"
+        if row is not None and row.data.get("operator") and code in (Code.NO_KERNEL, Code.NOT_COMPUTED):
+            return _operator_missing(code, row)
+        body = self._body(row)
+        if body and code in (*_NEEDS_INPUTS, *_NEEDS_WHOLE):
+            return f"give recorded inputs that reach {body} with {self._data}; if no input does, it has no effect"
+        if code in _NEEDS_INPUTS:
+            value = f" that change value {row.outputs[0]!r}" if row is not None and row.prover == "part" else ""
+            return f"give recorded inputs{value} with {self._data}"
+        if code in _NEEDS_SIZES:
+            return self._give_sizes(code)
+        if code in _NEEDS_WHOLE and self.checks.depth == "full":
+            return _OWN_RUNTIME
+        text = MEANINGS[code].remedy
+        text = re.sub(r"--input( NAME=N,…)?", lambda _: self._sizes, text)
+        return _lowercase(text.replace("--data", self._data)) or _OWN_RUNTIME
+
+    def _body(self, row: Evidence | None) -> str:
+        """Return the branch or body that the claim is about; that on the whole models is about what changed."""
+        if row is None or row.prover == "part":
+            return row.graph if row is not None else ""
+        graphs = {part.graph for part in self.verdict.ledger if part.prover == "part"}
+        return graphs.pop() if len(graphs) == 1 else ""
+
+    @property
+    def _data(self) -> str:
+        inputs = self.before.required_inputs() if self.before is not None else []
+        more = f" and {len(inputs) - _FEW} more" if len(inputs) > _FEW else ""
+        arrays = ", ".join(f"{value.name} ({_shape(value)})" for value in inputs[:_FEW])
+        return f"--data (an .npz file with {arrays}{more})" if inputs else "--data"
+
+    @property
+    def _dynamic(self) -> list[ir.Value]:
+        """The inputs whose shape has dynamic sizes that no option gives."""
+        inputs = self.before.required_inputs() if self.before is not None else []
+        return [value for value in inputs if value.name not in self.checks.inputs and is_dynamic(value)]
+
+    @property
+    def _sizes(self) -> str:
+        words = [f"--input {shlex.quote(value.name)}={_shape(value)}" for value in self._dynamic[:_FEW]]
+        return " ".join(words) or "--input NAME=N,…"
+
+    def _give_sizes(self, code: Code) -> str:
+        if self._dynamic:
+            return f"give sizes that the model takes with {self._sizes}, or recorded inputs with {self._data}"
+        if code in (Code.NO_FIT, Code.EMPTY):
+            return f"give recorded inputs with {self._data}"
+        runtime = self.checks.runtime if self.checks.runtime != "none" else "a runtime"
+        return f"compare both models on your own inputs in {runtime}, on a machine that has the time and memory"
+
+    def _reproduce(self, code: Code | None, row: Evidence | None) -> str:
+        """Say how to reproduce a difference that no option mends."""
+        if code is Code.DIFFERS and self.checks.tolerance is not None:
+            return "give a larger --tolerance, if an error of this size will do"
+        if code is Code.INTERFACE and not self.is_own:
+            return "compare models of one interface: the same names, types and shapes of inputs and outputs"
+        if code in (Code.INTERFACE, Code.INVALID, Code.REFUSED):
+            if not self.is_own:
+                return "mend AFTER: the verdict says what is wrong with the file, whatever it computes"
+            return "--keep-failed FILE saves the result, to load it elsewhere; please report this bug of bnfold with it"
+        row = row if row is not None and row.prover == "part" else self._differing
+        value = row.outputs[0] if row is not None and row.prover == "part" else self._first_value(row)
+        words = f"--explain {shlex.quote(value)} --save DIR" if value else "--explain --save DIR"
+        mine = "; please report this bug of bnfold with them" if self.is_own else ""
+        inside = row is not None and row.graph and self.verdict.status != "failed"
+        body = f"; the difference has no effect if no input reaches {row.graph}" if row is not None and inside else ""
+        return f"{words} writes two small models and inputs on which they differ{mine}{body}"
+
+    @property
+    def _differing(self) -> Evidence | None:
+        """A claim that differs; a part names the value where the difference begins."""
+        rows = [row for row in self.verdict.ledger if row.status != "verified" and row.outputs]
+        rows = [row for row in rows if row.status == "failed" or row.code in DIFFERENCES]
+        return min(rows, key=lambda row: row.prover != "part", default=None)
+
+    def _first_value(self, row: Evidence | None) -> str:
+        if self.verdict.localised is not None:
+            return self.verdict.localised.tensor
+        if row is not None:
+            return row.outputs[0]
+        return next((output.name for output in self.verdict.outputs if output.fault), "")
+
+
+def is_dynamic(value: ir.Value) -> bool:
+    """Whether it is a tensor that has no shape, or dynamic sizes."""
+    is_tensor = value.type is None or value.type.HasField("tensor_type")
+    return is_tensor and (value.shape is None or not all(isinstance(dim, int) and dim > 0 for dim in value.shape))
+
+
+def _shape(value: ir.Value) -> str:
+    if value.shape is None:
+        return "N,…"
+    return ",".join("N" if size is None else str(size) for size in value.shape)
+
+
+def _operator_missing(code: Code, row: Evidence) -> str:
+    operator, version, node = (row.data.get(key) for key in ("operator", "version", "node"))
+    which = f"{operator}{f'-{version}' if version else ''} in node {node!r}"
+    lacks = "no kernel computes" if code is Code.NO_KERNEL else "bnfold does not compute"
+    return f"{lacks} {which}: compare both models on your own inputs in a runtime that has the operator"
+
+
+def _lowercase(text: str) -> str:
+    return f"{text[:1].lower()}{text[1:].removesuffix('.')}"
