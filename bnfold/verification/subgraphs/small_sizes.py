@@ -121,8 +121,8 @@ def _of_shapes(
     quick = (single,) if further and elements(single) <= LARGEST_OTHER else ()
     small_others = tuple(other for other in distinct if elements(other) <= LARGEST_OTHER)
     deciding = tuple(_deciding(full, shapes)) if any(map(_compares_sizes, both)) else ()
-    many = concrete(inferred, _LONGER * (3 + reach), batch=_LONGER * usual)
-    larger = many if elements(many) <= LARGEST_OTHER else None
+    longer = concrete(inferred, _LONGER * (3 + reach), batch=_LONGER * usual)
+    larger = longer if elements(longer) <= LARGEST_OTHER else None
     return SmallSizes(shapes, small_others, quick, larger, deciding) if may_be_fed_at(shapes) else None
 
 
