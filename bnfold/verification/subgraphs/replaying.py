@@ -116,9 +116,14 @@ class Replay:
 
         A fault may not have shown, or show at some sizes only.
         """
-        if self._fault is not None:
+        if self._fault is not None or self._is_unknown:
             return False
         return self._equal is None or not self.is_settled() or self._depends_on_sizes()
+
+    @property
+    def _is_unknown(self) -> bool:
+        """Whether some numbers cannot be computed: those that can, elsewhere, prove nothing of them."""
+        return self._obstacle is not None and self._obstacle.why.code in (Code.NO_KERNEL, Code.NOT_COMPUTED)
 
     def _depends_on_sizes(self) -> bool:
         """Whether there is a guess to confirm, or operators that depend on open sizes of the model's inputs differ."""
@@ -229,6 +234,8 @@ class Replay:
     def _outcome(self) -> Found:
         if self._fault is not None:
             return self._fault
+        if self._obstacle is not None and self._is_unknown:
+            return self._obstacle
         fault = self._open_fault or self._guessed_fault
         if self._runs_at_some and self._lacks_rank and self._equal is not None and not self.certain:
             return NotCompared(_AT_SOME)
