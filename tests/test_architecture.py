@@ -59,7 +59,6 @@ BELIEVED = {
     "analysis.shapes.computed": {"infer_what_is_computed": "suggests sizes of inner values, at sizes of the inputs"},
     "analysis.shapes.unification": {
         "Dims": "suggests sizes of inputs and boundaries that operators may fit together at",
-        "is_known": "whether there is anything to suggest",
         "learn_shapes": "suggests sizes of inner values that agree with each other",
     },
 }
