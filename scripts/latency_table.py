@@ -97,7 +97,7 @@ def _races(
                 yield runtime, threads, race, list(losers)
 
 
-def _runs(files: dict[str, Path], inputs: timing.Inputs, runtime: str, threads: int) -> dict[str, racing.Run]:
+def _runs(files: dict[str, Path], inputs: timing.TimedInputs, runtime: str, threads: int) -> dict[str, racing.Run]:
     """Return functions that run each file, on the first inputs that the original takes."""
     make, trouble = racing.RUNTIMES[runtime], ""
     for feeds in inputs:

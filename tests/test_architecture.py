@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Container, Iterator, Sequence
@@ -58,7 +59,7 @@ APART = {
 BELIEVED = {
     "analysis.shapes.computed": {"infer_what_is_computed": "suggests sizes of inner values, at sizes of the inputs"},
     "analysis.shapes.unification": {
-        "Dims": "suggests sizes of inputs and boundaries that operators may fit together at",
+        "UnifiedDims": "suggests sizes of inputs and boundaries that operators may fit together at",
         "learn_shapes": "suggests sizes of inner values that agree with each other",
     },
 }
@@ -280,10 +281,21 @@ def definitions(kind: type[ast.AST]) -> Iterator[tuple[str, Path]]:
                 yield node.name, path.relative_to(PACKAGE)  # type: ignore[attr-defined] # classes and functions have one
 
 
-def test_names_of_classes_are_unique() -> None:
+SAME_TYPE = {"Array", "Dim", "Source"}
+"""Names of one meaning in two rooms that import nothing of each other: public ones of callers, and our own."""
+
+
+def test_names_of_classes_and_of_types_are_unique() -> None:
+    """A name of a type is a class, or a name in capitals and small letters that a module gives to another type."""
     places: dict[str, list[Path]] = {}
-    for name, path in definitions(ast.ClassDef):
-        places.setdefault(name, []).append(path)
+    for path in modules():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = [node.name] if isinstance(node, ast.ClassDef) else []
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            names += [target.id for target in targets if isinstance(target, ast.Name)]
+            for name in names:
+                if re.match(r"_?[A-Z][a-z]", name) and name not in SAME_TYPE:
+                    places.setdefault(name, []).append(path.relative_to(PACKAGE))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 

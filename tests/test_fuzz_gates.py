@@ -161,7 +161,7 @@ def narrower(place: int) -> Case:
 
 
 def within_verdict(
-    asked: float, relative: float = 1e-4, status: verification.verdict.Status = "verified"
+    asked: float, relative: float = 1e-4, status: verification.verdict.VerdictStatus = "verified"
 ) -> verification.Verdict:
     row = verification.OutputRow("y", "float", (2, 4), 1.0, relative, relative, relative, 1.0, asked, same_pattern=True)
     return verification.Verdict(status, "why", "tolerance", code=verification.Code.TESTED, outputs=(row,))

@@ -14,14 +14,14 @@ import onnx
 import pytest
 from click.testing import CliRunner
 
-from bnfold.batch.worker import Status as OfMany
+from bnfold.batch.worker import FileStatus as OfMany
 from bnfold.cli import explanation, tables
 from bnfold.cli.commands import main
 from bnfold.cli.vocabulary import OTHER_FORMS, VOCABULARY
 from bnfold.errors import WrongUsage
-from bnfold.pipeline.chain import Status as OfSteps
+from bnfold.pipeline.chain import StageStatus as OfSteps
 from bnfold.report.advice import ADVICE
-from bnfold.report.events import IN_WORDS, Verdict
+from bnfold.report.events import IN_WORDS, FoldResult
 from bnfold.report.html.model_page import STATES
 from bnfold.report.reasons import Reason
 from bnfold.report.rewrites import NAMED
@@ -114,7 +114,7 @@ def heads(line: str) -> list[str]:
 
 
 def test_explain_knows_statuses_states_and_names_of_the_json_form() -> None:
-    words = {*STATES, *get_args(OfMany), *get_args(OfSteps), *get_args(How), *get_args(Verdict), *IN_WORDS, *WORDS}
+    words = {*STATES, *get_args(OfMany), *get_args(OfSteps), *get_args(How), *get_args(FoldResult), *IN_WORDS, *WORDS}
     words |= {*VOCABULARY, *OTHER_FORMS, *tables.OUTCOME, "inference", "training", "spelled-out"}
     words |= {"note", "next", "load", "rewrite", "write", "verify", "next step"}  # of the last lines of a run
     for word in words:

@@ -100,17 +100,17 @@ class evaluated_once:  # noqa: N801 - a context; `contextlib` takes as long as w
             _RUNNING.pop(self.model).release()
 
 
-Kept = TypeVar("Kept")
+Conclusion = TypeVar("Conclusion")
 
 
-def kept(model: Model, make: Callable[[Model], Kept]) -> Kept:
+def kept(model: Model, make: Callable[[Model], Conclusion]) -> Conclusion:
     """Return ``make(model)``, and the same object again inside of `evaluated_once`: what is concluded of constants."""
     running = _RUNNING.get(model)
     if running is None:
         return make(model)
     if make not in running.conclusions:
         running.conclusions[make] = make(model)
-    conclusion: Kept = running.conclusions[make]
+    conclusion: Conclusion = running.conclusions[make]
     return conclusion
 
 

@@ -27,7 +27,7 @@ _FEW = 1 << 14
 
 Operands = list[Tensor | None]
 Evaluator = Callable[["Node", Operands], Tensor | None]
-Function = Callable[..., Any]
+ArrayFunction = Callable[..., Any]
 
 
 def need(operands: Operands, index: int) -> Tensor:
@@ -59,7 +59,7 @@ def integers(operand: Tensor) -> list[int]:
     return [int(number) for number in operand.numpy().reshape(-1)]
 
 
-def moved(function: Function, *sources: Tensor) -> Tensor:
+def moved(function: ArrayFunction, *sources: Tensor) -> Tensor:
     """Return elements of ``sources`` in other positions, in the type of the first; ``function`` moves the arrays.
 
     Values that were never rounded are not rounded here either.
@@ -70,14 +70,14 @@ def moved(function: Function, *sources: Tensor) -> Tensor:
     return _held(sources[0].dtype, values, function, sources, is_exact=True)
 
 
-def stored(dtype: int, function: Function, *sources: Tensor) -> Tensor:
+def stored(dtype: int, function: ArrayFunction, *sources: Tensor) -> Tensor:
     """Return what ``function`` makes of the stored elements, in the type ``dtype``."""
     with np.errstate(all="ignore"):
         values = np.asarray(function(*(source.numpy() for source in sources)))
     return _held(dtype, values, function, sources, is_exact=False)
 
 
-def computed(dtype: int, function: Function, *sources: Tensor) -> Tensor | None:
+def computed(dtype: int, function: ArrayFunction, *sources: Tensor) -> Tensor | None:
     """Return what ``function`` makes in float64, to be rounded when it is written.
 
     None where the rounding that the model does here would not be harmless.
@@ -87,7 +87,7 @@ def computed(dtype: int, function: Function, *sources: Tensor) -> Tensor | None:
     return _held(dtype, values, function, sources, is_exact=True) if _rounds_harmlessly(values, dtype) else None
 
 
-def _held(dtype: int, values: Array, function: Function, sources: Sequence[Tensor], *, is_exact: bool) -> Tensor:
+def _held(dtype: int, values: Array, function: ArrayFunction, sources: Sequence[Tensor], *, is_exact: bool) -> Tensor:
     if values.size > _FEW and 0 not in values.strides:  # a fill takes no memory
         return Derived(dtype, values, function, sources, is_exact=is_exact)
     return Exact(dtype, values) if is_exact else InMemory(dtype, values)
@@ -238,7 +238,7 @@ def broadcasts(node: Node, sources: Sequence[Tensor], since: int) -> bool:
     return not node.has_attr("broadcast") and (node.graph.opset() >= since or len(dims) == 1)
 
 
-def arithmetic(function: Function, of_integers: Function | None = None, since: int = 7) -> Evaluator:
+def arithmetic(function: ArrayFunction, of_integers: ArrayFunction | None = None, since: int = 7) -> Evaluator:
     """Return the evaluator of an operator that works element by element; ``of_integers`` wraps around as they do."""
 
     def evaluate(node: Node, operands: Operands) -> Tensor | None:

@@ -26,7 +26,7 @@ from bnfold.ir.tensor import FLOATS, Array, Float64, Tensor
 
 _MOST_PRODUCTS = 1 << 30
 """Multiply-adds beyond which no product of constants is evaluated."""
-Reduction = Callable[..., Any]
+Summation = Callable[..., Any]
 
 
 def _log_sum_exp(values: Float64, axis: tuple[int, ...], keepdims: bool) -> Float64:
@@ -35,7 +35,7 @@ def _log_sum_exp(values: Float64, axis: tuple[int, ...], keepdims: bool) -> Floa
     return summed if keepdims else summed.squeeze(axis)
 
 
-def _reducing(reduction: Reduction, *, of_integers: bool = False) -> Evaluator:
+def _reducing(reduction: Summation, *, of_integers: bool = False) -> Evaluator:
     def evaluate(node: Node, operands: Operands) -> Tensor | None:
         source = need(operands, 0)
         if len(operands) > 1 and node.input(1) is None:

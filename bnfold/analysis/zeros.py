@@ -21,7 +21,7 @@ _RANK = 3
 _MOVING = MOVING - {"Pad"} | {"Cast", "Identity"}
 """Operators that make zeros of zeros."""
 
-Dims = tuple[Dim, ...] | None
+OptionalDims = tuple[Dim, ...] | None
 
 
 def is_zero(value: Value) -> bool:
@@ -54,7 +54,7 @@ def _is_stored_zero(value: Value) -> bool:
     return held is not None and held.dtype in FLOATS and not any(held.numpy().tobytes())
 
 
-def is_idle_state(node: Node, slot: int, dims_of: Callable[[Value | None], Dims]) -> bool:
+def is_idle_state(node: Node, slot: int, dims_of: Callable[[Value | None], OptionalDims]) -> bool:
     """Whether a recurrent operator makes the same without its initial state at ``slot``: it is zero.
 
     A state of other sizes than the operator's makes every run fail. It is not idle if its sizes are known to differ.

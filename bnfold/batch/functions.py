@@ -22,8 +22,8 @@ from bnfold.pipeline.arguments import options_of, settings_of
 from bnfold.pipeline.formats import Progress
 from bnfold.settings import OptionFields, Options, OutputOptions, Tolerance, VerifyOptions
 
-Folder = str | os.PathLike[str]
-Sources = Folder | Sequence[Folder]
+FolderPath = str | os.PathLike[str]
+Sources = FolderPath | Sequence[FolderPath]
 MOST_ROWS = 20
 """Models that the text of a result names."""
 
@@ -58,7 +58,7 @@ class FolderResult:
 
 def optimize_folder(
     source: Sources,
-    output: Folder,
+    output: FolderPath,
     *,
     options: Options | None = None,
     verify: VerifyOptions | None = None,
@@ -126,8 +126,8 @@ def inspect_folder(
 
 
 def verify_folders(
-    before: Folder,
-    after: Folder,
+    before: FolderPath,
+    after: FolderPath,
     *,
     tolerance: Tolerance | None = None,
     options: VerifyOptions | None = None,
@@ -166,7 +166,7 @@ def verify_folders(
 
 def run_folder(  # noqa: PLR0913 - one optional keyword an option
     source: Sources,
-    output: Folder,
+    output: FolderPath,
     command: Sequence[str],
     *,
     tolerance: Tolerance | None = None,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from bnfold.batch import locations
 from bnfold.batch.locations import Place
 from bnfold.batch.scheduler import found_faults
-from bnfold.batch.worker import Counts, FileResult, Status, Task, aliases, describe, next_step, renamed, timed
+from bnfold.batch.worker import Counts, FileResult, FileStatus, Task, aliases, describe, next_step, renamed, timed
 from bnfold.errors import StepRefused, WrongUsage
 from bnfold.pipeline import command, formats
 from bnfold.pipeline.chain import StepRow
@@ -142,7 +142,7 @@ def _run(task: Task, program: ToolRun) -> FileResult:
             )
     except StepRefused as refusal:
         verdict = refusal.step.verdict if isinstance(refusal.step, StepRow) else None
-        status: Status = "unverified" if verdict is not None and verdict.status == "unverified" else "failed"
+        status: FileStatus = "unverified" if verdict is not None and verdict.status == "unverified" else "failed"
         result = FileResult(source, None, status, "; ".join([str(refusal), *next_step(verdict)]), verdict=verdict)
     except Exception as error:  # noqa: BLE001 - the others go on
         result = FileResult(source, output, "failed", describe(error))

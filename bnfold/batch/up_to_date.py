@@ -10,11 +10,11 @@ from bnfold.batch.locations import Place
 from bnfold.errors import BnfoldError
 from bnfold.pipeline import formats
 
-Seen = list[Any] | None
+SeenInputs = list[Any] | None
 """A file's size and a mark that changes with its content; None if there is no such mark."""
 
 
-def seen(source: Place) -> Seen:
+def seen(source: Place) -> SeenInputs:
     """Return what the input is like, to be asked before it is read: if it changes meanwhile, it is done again.
 
     Of an OpenVINO IR nothing is remembered: its .xml may stay the same while the constants beside it change.
@@ -27,7 +27,7 @@ def seen(source: Place) -> Seen:
         return None
 
 
-def write(source: Seen, output: Place, memory: Place, fingerprint: str, found: Mapping[str, Any]) -> None:
+def write(source: SeenInputs, output: Place, memory: Place, fingerprint: str, found: Mapping[str, Any]) -> None:
     """Return remember what ``output`` was made from, how, and what was found. Raises OutputError."""
     made = seen(output)
     if source is not None and made is not None:
@@ -39,7 +39,7 @@ NEEDED = frozenset({"status", "message", "counts", "wrong_rewrites", "grown", "b
 """What has to be known of a result that is up to date."""
 
 
-def read_memory(source: Seen, output: Place, memory: Place, fingerprint: str) -> Mapping[str, Any] | None:
+def read_memory(source: SeenInputs, output: Place, memory: Place, fingerprint: str) -> Mapping[str, Any] | None:
     """Return what was found when the output was made, if that was from this very input in this way; else None."""
     made = seen(output)
     if source is None or made is None:

@@ -30,7 +30,7 @@ MOST_NAMED = 5
 UP_TO_DATE = "up to date"
 NOT_WRITTEN = "not written, because --require-verified was given"
 
-Status = Literal["verified", "unverified", "unchecked", "inspected", "skipped", "failed"]
+FileStatus = Literal["verified", "unverified", "unchecked", "inspected", "skipped", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class FileResult:
 
     source: str
     output: str | None
-    status: Status
+    status: FileStatus
     message: str = ""
     report: dict[str, Any] = field(default_factory=dict)
     is_verified: bool = False
@@ -253,7 +253,7 @@ def _process(task: Task, settings: Settings, names: dict[str, str]) -> FileResul
             before = failed.report.size_before if isinstance(failed, Outcome) else None
             return replace(result, bytes_before=before, verdict=failure.verdict)
     verdict, written = outcome.verdict, output if outcome.output is not None else None
-    status: Status = "unchecked" if verdict is None else "verified" if verdict.verified else "unverified"
+    status: FileStatus = "unchecked" if verdict is None else "verified" if verdict.verified else "unverified"
     is_verified, is_required = status == "verified", settings.delivery.require_verified
     reason = verdict.reason if verdict is not None else NOT_VERIFIED if is_required else ""
     said = [why, "" if why and is_verified else reason, "" if is_verified or not is_required else NOT_WRITTEN]

@@ -29,7 +29,7 @@ _SMALL = 1 << 22
 NOT_FOLLOWED = "channels are not followed through this form of the operator"
 
 
-class Passes(BnfoldError):
+class PassesOn(BnfoldError):
     """Raised by a rule for a node that cannot be followed: nothing around it goes."""
 
 
@@ -46,7 +46,7 @@ class Track(NamedTuple):
         return not np.isnan(self.constant).any()
 
 
-class Parameter(NamedTuple):
+class ChannelParameter(NamedTuple):
     """A constant that a node reads at ``slot``, and the ids of its places along some of its axes."""
 
     node: ir.Node
@@ -95,13 +95,13 @@ class ConstantOperand(NamedTuple):
 
 Keeps = Callable[[Ids], Bools]
 """Says which channels stay."""
-Edit = Callable[[Keeps], None]
+ChannelEdit = Callable[[Keeps], None]
 """Brings a node in line with the channels that stay: an attribute, or a constant that counts them."""
-Rule = Callable[["ChannelFlow", ir.Node], None]
+ChannelRule = Callable[["ChannelFlow", ir.Node], None]
 
 
 def _unlisted(_: ChannelFlow, node: ir.Node) -> None:
-    raise Passes(f"{node.op_type} is not followed")
+    raise PassesOn(f"{node.op_type} is not followed")
 
 
 class ChannelFlow:
@@ -117,16 +117,16 @@ class ChannelFlow:
         self.count = 0
         self.links: list[tuple[Ids, Ids]] = []
         self.blocked: list[Ids] = []
-        self.parameters: list[Parameter] = []
+        self.parameters: list[ChannelParameter] = []
         self.grouped: list[Grouped] = []
         self.even: list[Ids] = []
         """Ids in rows that have to keep equally many."""
         self.layers: list[WeightedLayer] = []
         self.consumers: list[WeightConsumer] = []
         self.operands: list[ConstantOperand] = []
-        self.edits: list[Edit] = []
+        self.edits: list[ChannelEdit] = []
 
-    def follow(self, rules: Mapping[str, Rule]) -> None:
+    def follow(self, rules: Mapping[str, ChannelRule]) -> None:
         """Visit all nodes in order."""
         refusals: tuple[type[Exception], ...] = (BnfoldError, *facts.MISFIT)
         for node in self.graph.nodes:
@@ -155,7 +155,7 @@ class ChannelFlow:
 
     def _tie_constants(self) -> None:
         """Link what nodes say of one constant; block it where some consumer says nothing, or something else."""
-        by_value: dict[ir.Value, list[Parameter]] = {}
+        by_value: dict[ir.Value, list[ChannelParameter]] = {}
         for parameter in self.parameters:
             by_value.setdefault(parameter.value, []).append(parameter)
         for grouped in self.grouped:
@@ -177,11 +177,11 @@ class ChannelFlow:
     def dims(self, value: ir.Value | None) -> Dims:
         """Return the proven dims of a value. Raises Passes where the rank is not known."""
         if value is None:
-            raise Passes(NOT_FOLLOWED)
+            raise PassesOn(NOT_FOLLOWED)
         held = analysis.constant(value)
         found = held.dims if held is not None else shape_of(self.types.get(value))
         if found is None:
-            raise Passes(NOT_FOLLOWED)
+            raise PassesOn(NOT_FOLLOWED)
         return found
 
     def dtype(self, value: ir.Value | None) -> int:
@@ -192,7 +192,7 @@ class ChannelFlow:
     def track(self, value: ir.Value | None) -> Track:
         """Return the channels of a value. Raises Passes where they are not followed."""
         if value is None or value not in self.tracks:
-            raise Passes(NOT_FOLLOWED)
+            raise PassesOn(NOT_FOLLOWED)
         return self.tracks[value]
 
     def fresh(self, shape: Sequence[int]) -> Ids:
@@ -228,10 +228,10 @@ class ChannelFlow:
     def make(self, value: ir.Value | None, track: Track) -> None:
         """Note the channels that a node makes, their constants rounded to the type of the value."""
         if value is None:
-            raise Passes(NOT_FOLLOWED)
+            raise PassesOn(NOT_FOLLOWED)
         dims = self.dims(value)
         if any(dims[axis] != size for axis, size in zip(track.axes, track.ids.shape, strict=True)):
-            raise Passes(NOT_FOLLOWED)
+            raise PassesOn(NOT_FOLLOWED)
         constant, dtype = np.asarray(track.constant, dtype=np.float64), self.dtype(value)
         if dtype in FLOATS:
             constant = round_once(constant, dtype).astype(np.float64)
@@ -248,13 +248,13 @@ class ChannelFlow:
         """Note the ids of a constant operand; if it is dequantized, of what is stored, its scales and zero points."""
         value = node.input(slot)
         if value is None:
-            raise Passes(NOT_FOLLOWED)
+            raise PassesOn(NOT_FOLLOWED)
         source = dequantizing(value)
         if source is None:
-            self.parameters.append(Parameter(node, slot, value, ids))
+            self.parameters.append(ChannelParameter(node, slot, value, ids))
             return
         if value.only_consumer is not node or source.attr("block_size", 0):
-            raise Passes(NOT_FOLLOWED)
+            raise PassesOn(NOT_FOLLOWED)
         self.parameter(source, 0, ids)
         axis = int(source.attr("axis", 1)) % max(len(self.dims(source.inputs[0])), 1)
         for place, operand in enumerate(source.inputs[1:], 1):
@@ -268,7 +268,7 @@ class ChannelFlow:
         """
         tensor = analysis.constant(node.input(slot))
         if tensor is None or tensor.dims != (ids.size,):
-            raise Passes(NOT_FOLLOWED)
+            raise PassesOn(NOT_FOLLOWED)
         self.parameter(node, slot, {0: ids})
         return tensor.float64()
 
@@ -280,14 +280,14 @@ class ChannelFlow:
         value = node.input(slot)
         tensor = analysis.constant(value)
         if tensor is None or len(tensor.dims) > rank:
-            raise Passes(NOT_FOLLOWED)
+            raise PassesOn(NOT_FOLLOWED)
         shift = rank - len(tensor.dims)
         own: dict[int, Ids] = {}
         for place, axis in enumerate(axes):
             if axis < shift or tensor.dims[axis - shift] == 1:
                 continue
             if tensor.dims[axis - shift] != ids.shape[place]:
-                raise Passes(NOT_FOLLOWED)
+                raise PassesOn(NOT_FOLLOWED)
             lines = np.moveaxis(ids, place, 0).reshape(ids.shape[place], -1)
             for other in range(1, lines.shape[1] if len(axes) > 1 else 1):
                 self.link(lines[:, 0], lines[:, other])
@@ -305,7 +305,7 @@ class ChannelFlow:
         """Return a constant weight. Raises Passes where there is none."""
         tensor = analysis.constant(node.input(slot))
         if tensor is None or tensor.dtype not in FLOATS:
-            raise Passes(NOT_FOLLOWED)
+            raise PassesOn(NOT_FOLLOWED)
         return stored_weight(node.input(slot)) or Weight(tensor)
 
     def zero(self, node: ir.Node, slot: int, axis: int, weight: Weight) -> Bools:

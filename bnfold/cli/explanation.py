@@ -15,10 +15,10 @@ from bnfold.report.reasons import Reason
 from bnfold.verification.codes import MEANINGS, WORDS, Code
 
 _WIDTH = 100
-Facts = dict[str, Any]
+ExplainedFacts = dict[str, Any]
 
 
-def explained(word: str) -> Facts:  # noqa: PLR0911 - one a kind of word
+def explained(word: str) -> ExplainedFacts:  # noqa: PLR0911 - one a kind of word
     """Return what is known of a reason, of a verdict and its codes, of a rewrite, an operator or a word of the output.
 
     Raises:
@@ -48,7 +48,7 @@ def explained(word: str) -> Facts:  # noqa: PLR0911 - one a kind of word
     raise WrongUsage(f"{word!r} is no code, rewrite, operator of ONNX or word of the output{hint}")
 
 
-def codes() -> Facts:
+def codes() -> ExplainedFacts:
     """Return every reason and code of verification with its sentence, every rewrite, and the words of the output."""
     named = {name: rewrite.general_title for name, rewrite in rewrites.NAMED.items()}
     verdicts = {str(code): MEANINGS[code].text for word in WORDS.values() for code in word.codes}
@@ -64,7 +64,7 @@ def known_operators() -> list[str]:
     return sorted({*operators(), *HANDLERS})
 
 
-def lines(facts: Facts) -> Iterator[str]:
+def lines(facts: ExplainedFacts) -> Iterator[str]:
     """Yield the same facts for people."""
     if "verification" in facts:
         yield from (f"{code:<24}{text}" for code, text in facts["codes"].items())
@@ -91,7 +91,7 @@ def lines(facts: Facts) -> Iterator[str]:
         yield from _about_reason(facts) if "code" in facts else _about_operator(facts)
 
 
-def _rewrite(rewrite: rewrites.Rewrite) -> Facts:
+def _rewrite(rewrite: rewrites.Rewrite) -> ExplainedFacts:
     return {
         "rewrite": rewrite.name,
         "title": rewrite.general_title,
@@ -102,7 +102,7 @@ def _rewrite(rewrite: rewrites.Rewrite) -> Facts:
     }
 
 
-def _about_rewrite(facts: Facts) -> Iterator[str]:
+def _about_rewrite(facts: ExplainedFacts) -> Iterator[str]:
     yield f"{facts['rewrite']}: {facts['title']}"
     yield ""
     yield from _wrapped(facts["what"])
@@ -112,28 +112,28 @@ def _about_rewrite(facts: Facts) -> Iterator[str]:
     yield from _wrapped(rewrites.how_to_disable(facts["rewrite"]))
 
 
-def _word(word: str) -> Facts:
+def _word(word: str) -> ExplainedFacts:
     return {"verdict": word, "text": WORDS[word].text, "codes": [_finding(code) for code in WORDS[word].codes]}
 
 
-def _about_word(facts: Facts) -> Iterator[str]:
+def _about_word(facts: ExplainedFacts) -> Iterator[str]:
     yield from _wrapped(f"{facts['verdict']}: {facts['text']}")
     for code in facts["codes"]:
         yield ""
         yield from _about_finding(code)
 
 
-def _finding(code: Code) -> Facts:
+def _finding(code: Code) -> ExplainedFacts:
     verdicts = [word for word, (_, codes) in WORDS.items() if code in codes]
     return {"code": str(code), "verdicts": verdicts, "text": MEANINGS[code].text, "remedy": MEANINGS[code].remedy}
 
 
-def _about_finding(facts: Facts) -> Iterator[str]:
+def _about_finding(facts: ExplainedFacts) -> Iterator[str]:
     yield from _wrapped(f"{facts['code']} ({', '.join(facts['verdicts'])}): {facts['text']}")
     yield from _wrapped(f"What you can do: {facts['remedy']}", "  ") if facts["remedy"] else ()
 
 
-def _reason(reason: Reason) -> Facts:
+def _reason(reason: Reason) -> ExplainedFacts:
     from bnfold.report.advice import ADVICE
 
     advice = ADVICE[reason]
@@ -147,7 +147,7 @@ def _reason(reason: Reason) -> Facts:
     }
 
 
-def _about_reason(facts: Facts) -> Iterator[str]:
+def _about_reason(facts: ExplainedFacts) -> Iterator[str]:
     yield f"{facts['code']}: {facts['text']}"
     yield ""
     yield from _wrapped(facts["meaning"])
@@ -162,7 +162,7 @@ def _about_reason(facts: Facts) -> Iterator[str]:
         yield from _wrapped(f"As a word of tables: {facts['also']}")
 
 
-def _operator(name: str) -> Facts:
+def _operator(name: str) -> ExplainedFacts:
     from bnfold.converting.table import steps
     from bnfold.ir.schemas import schema_of, versions_of
     from bnfold.reference import control, fallback, kernels  # noqa: F401 - importing the kernels registers them
@@ -213,7 +213,7 @@ def _downwards(name: str, version: int, older: int | None) -> str:
     return "unchanged" if is_same and (name, version) not in table_down.ONE_WAY else "blocked"
 
 
-def _passing(name: str) -> list[Facts]:
+def _passing(name: str) -> list[ExplainedFacts]:
     """Return how a scale and shift pass an operator, by row of the table: an operator may have several forms."""
     from bnfold.report.advice.passing import ROWS
 
@@ -221,7 +221,7 @@ def _passing(name: str) -> list[Facts]:
     return [{"form": title, "up": up, "down": down} for title, up, down in found]
 
 
-def _about_operator(facts: Facts) -> Iterator[str]:
+def _about_operator(facts: ExplainedFacts) -> Iterator[str]:
     name = facts["operator"]
     yield f"{name}: what bnfold knows of it"
     yield ""
@@ -248,7 +248,7 @@ _HOW_DOWN = {
 }
 
 
-def _about_versions(facts: Facts) -> Iterator[str]:
+def _about_versions(facts: ExplainedFacts) -> Iterator[str]:
     versions = facts["versions"]
     if not versions:
         yield "Versions: none, it is no operator of ONNX's own"
@@ -269,7 +269,7 @@ def _about_versions(facts: Facts) -> Iterator[str]:
             yield f"  {what} is {rewrites.BIT_FOR_BIT if facts['bitwise'][way] else rewrites.UP_TO_ROUNDING}"
 
 
-def _about_verification(facts: Facts) -> Iterator[str]:
+def _about_verification(facts: ExplainedFacts) -> Iterator[str]:
     own, shared = facts["reference"]["own"], facts["reference"]["onnx"]
     yield "Verification"
     if own:

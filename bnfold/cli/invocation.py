@@ -18,7 +18,7 @@ from bnfold.settings import ONE_JOB, Options, OutputOptions, Policy, VerifyOptio
 from bnfold.settings.checked import Checked, about, documented
 
 if TYPE_CHECKING:
-    from bnfold.pipeline.formats import Source
+    from bnfold.pipeline.formats import ModelSource
 
 
 OutputFormat = Literal["text", "json", "github", "sarif", "json-lines"]
@@ -197,7 +197,7 @@ class Invocation(NamedTuple):
             raise click.UsageError("the model and --json cannot both go to standard output; use --report FILE.json")
         return None
 
-    def opened(self) -> Source:
+    def opened(self) -> ModelSource:
         """Return the model's path, or its bytes from standard input."""
         if self.source != STREAM:
             return Path(self.source)

@@ -24,7 +24,7 @@ from bnfold.settings import NORMALIZATIONS, Options, OutputOptions, Policy, Veri
 from bnfold.settings.checked import type_hints
 from bnfold.settings.python_words import FLAGS
 
-Command = Callable[..., Any]
+CommandFunction = Callable[..., Any]
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
@@ -172,7 +172,7 @@ DEFAULTS = {"target_opset": "15, unless the model is newer", "jobs": "one per co
 """Defaults that are no value."""
 
 
-def option(name: str, *flags: str, **form: Any) -> Callable[[Command], Command]:
+def option(name: str, *flags: str, **form: Any) -> Callable[[CommandFunction], CommandFunction]:
     """Return the option for a field of the settings.
 
     What is given here counts more than what follows from the field.
@@ -204,24 +204,24 @@ def _help(name: str) -> str:
 
 
 def takes(
-    *options: str | Callable[[Command], Command],
+    *options: str | Callable[[CommandFunction], CommandFunction],
     exit_code: int | None = None,
     reads: Sequence[str] = ("source",),
     **settled: Any,
-) -> Callable[[Command], Command]:
+) -> Callable[[CommandFunction], CommandFunction]:
     """Give a command options, by their fields' names, in the order of its help; ``settled`` is what it decides.
 
     ``exit_code`` is that of every error, where 1 says something else; ``reads`` are the arguments that name its inputs.
     """
 
-    def decorate(command: Command) -> Command:
+    def decorate(command: CommandFunction) -> CommandFunction:
         @wraps(command)
         def run(**arguments: Any) -> None:
             _import_numpy()
             with user_errors(named(arguments, reads), exit_code):
                 command(read_invocation(arguments | settled))
 
-        made: Command = run
+        made: CommandFunction = run
         for each in reversed(options):
             made = (option(each) if isinstance(each, str) else each)(made)
         return made

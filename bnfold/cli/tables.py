@@ -18,7 +18,7 @@ from bnfold.report.reasons import sentence
 from bnfold.report.totals import in_unit, size
 
 if TYPE_CHECKING:
-    from bnfold.batch.worker import FileResult, Status
+    from bnfold.batch.worker import FileResult, FileStatus
     from bnfold.verification import OutputRow
 
 PIPE_WIDTH = 1_000_000
@@ -132,7 +132,7 @@ def _details(row: OutputRow) -> str:
     return f"{told}; a runtime's own error {_number(row.error_before)} before, {_number(row.error_after)} after"
 
 
-def models(results: Sequence[FileResult], order: Sequence[Status]) -> None:
+def models(results: Sequence[FileResult], order: Sequence[FileStatus]) -> None:
     """Print one row a model, those that need attention first, and below it on a terminal what happened.
 
     A folder that all of them share is named once, in the head. On a terminal names are shortened in the middle.

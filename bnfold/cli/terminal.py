@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bnfold.batch.scheduler import LeftOut
-    from bnfold.batch.worker import FileResult, Status
+    from bnfold.batch.worker import FileResult, FileStatus
     from bnfold.pipeline.chain import StepRow
     from bnfold.pipeline.outcome import Outcome, ProcessedModel
     from bnfold.report.events import Report
@@ -38,7 +38,7 @@ COLORS = {"verified": GOOD, "unverified": WARNING, "failed": BAD}
 
 NOTHING_WRITTEN = "nothing was written, because --require-verified was given"
 UNVERIFIED = "no difference was found, but a part could not be compared. --require-verified writes no such result"
-ORDER: tuple[Status, ...] = ("failed", "unverified", "unchecked", "inspected", "verified", "skipped")
+ORDER: tuple[FileStatus, ...] = ("failed", "unverified", "unchecked", "inspected", "verified", "skipped")
 
 
 def end_interrupted() -> NoReturn:

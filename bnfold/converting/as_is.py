@@ -20,7 +20,7 @@ _BROADCASTS_SINCE = 8
 _KINDS = {f"tensor({type_name(dtype)})": dtype for dtype in onnx.TensorProto.DataType.values() if dtype}
 
 
-Slots = tuple[tuple[int, frozenset[int]], ...]
+TypedSlots = tuple[tuple[int, frozenset[int]], ...]
 
 
 class Passage(NamedTuple):
@@ -33,8 +33,8 @@ class Passage(NamedTuple):
     """
 
     form: SchemaForm
-    asked: Slots
-    made: Slots
+    asked: TypedSlots
+    made: TypedSlots
 
 
 def stands(node: ir.Node, version: int, target: int, types: Types) -> bool:
@@ -53,7 +53,7 @@ def stands(node: ir.Node, version: int, target: int, types: Types) -> bool:
     )
 
 
-def _are_of(values: Sequence[ir.Value | None], slots: Slots, types: Types) -> bool:
+def _are_of(values: Sequence[ir.Value | None], slots: TypedSlots, types: Types) -> bool:
     return all(
         slot >= len(values) or ((value := values[slot]) is not None and types.dtype(value) in kinds)
         for slot, kinds in slots
@@ -90,7 +90,7 @@ def _common(op_type: str, path: list[int], target: int) -> SchemaForm:
     )
 
 
-def _asked(newer: onnx.defs.OpSchema, older: onnx.defs.OpSchema) -> tuple[Slots, Slots] | None:
+def _asked(newer: onnx.defs.OpSchema, older: onnx.defs.OpSchema) -> tuple[TypedSlots, TypedSlots] | None:
     """Return the inputs and outputs whose types matter; None if the versions do not tie the same places."""
     ties = [
         {place.type_str: mine.type_str for place, mine in zip(places, own, strict=False)}

@@ -15,7 +15,7 @@ from onnx import defs
 from bnfold.ir.node import attribute_value
 from bnfold.ir.schemas import schema_of
 
-Parameter = defs.OpSchema.FormalParameter
+FormParameter = defs.OpSchema.FormalParameter
 Option = defs.OpSchema.FormalParameterOption
 
 
@@ -60,7 +60,7 @@ def _attributes(before: defs.OpSchema, after: defs.OpSchema) -> str | None:
     return None
 
 
-def _parameters(what: str, before: Sequence[Parameter], after: Sequence[Parameter]) -> str | None:
+def _parameters(what: str, before: Sequence[FormParameter], after: Sequence[FormParameter]) -> str | None:
     for index, old in enumerate(before):
         if index >= len(after):
             return f"{what} {index} is gone"

@@ -70,7 +70,7 @@ class Facts:
         return onnx.helper.make_tensor_type_proto(dtype, self.dims(value))
 
 
-Kind = onnx.TypeProto | None
+OptionalType = onnx.TypeProto | None
 
 
 class Bodies:
@@ -78,10 +78,10 @@ class Bodies:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self._results: dict[tuple[ir.Graph, tuple[bytes, ...]], list[Kind]] = {}
-        self._seen: dict[ir.Value, list[Kind]] = {}
+        self._results: dict[tuple[ir.Graph, tuple[bytes, ...]], list[OptionalType]] = {}
+        self._seen: dict[ir.Value, list[OptionalType]] = {}
 
-    def call(self, node: ir.Node, given: Sequence[Kind]) -> list[Kind]:
+    def call(self, node: ir.Node, given: Sequence[OptionalType]) -> list[OptionalType]:
         """Return types of the outputs of a call, for these types of inputs."""
         function = self._calls.callee(node)
         if function is None or function not in self._calls.order:
@@ -104,7 +104,7 @@ class Bodies:
             if common is not None:
                 value.graph.types.setdefault(value.name, common)
 
-    def _walk(self, function: ir.Graph, given: Sequence[Kind], arguments: Arguments) -> list[Kind]:
+    def _walk(self, function: ir.Graph, given: Sequence[OptionalType], arguments: Arguments) -> list[OptionalType]:
         scopes = list(function.subgraphs())
         declared = [dict(scope.types) for scope in scopes]
         for value, kind in zip(function.inputs, given, strict=True):
@@ -135,12 +135,12 @@ class Bodies:
                 types.shape(output)
 
 
-def _note(value: ir.Value | None, kind: Kind) -> None:
+def _note(value: ir.Value | None, kind: OptionalType) -> None:
     if value is not None and kind is not None:
         value.graph.types.setdefault(value.name, kind)
 
 
-def _common(kinds: Sequence[Kind]) -> Kind:
+def _common(kinds: Sequence[OptionalType]) -> OptionalType:
     """Return what holds for all of several types; None where nothing does."""
     known = [kind.tensor_type for kind in kinds if kind is not None and kind.HasField("tensor_type")]
     if len(known) < len(kinds) or len({kind.elem_type for kind in known}) != 1:

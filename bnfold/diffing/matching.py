@@ -18,7 +18,7 @@ from bnfold.diffing.identity import Identities, ends, is_weight
 _FAR = 12
 """How many unmatched nodes the search for the next common node may step over."""
 
-Key = Callable[[ir.Node], Hashable]
+MatchKey = Callable[[ir.Node], Hashable]
 
 
 class Matching:
@@ -70,7 +70,7 @@ class Matching:
         self.inputs.update(pair for pair in pairs if not any(map(known.constant, pair)))
         self._queues[0].append((old, new))
 
-        def pair_up(key: Key, **how: bool) -> None:
+        def pair_up(key: MatchKey, **how: bool) -> None:
             self._pair_up(self._free(old, self.pairs), self._free(new, self.partners), key, **how)
 
         pair_up(lambda node: (known.node[node], known.below[node]))
@@ -90,7 +90,7 @@ class Matching:
         return [node for node in self._known.nodes[graph] if node not in taken]
 
     def _pair_up(
-        self, old: Sequence[ir.Node], new: Sequence[ir.Node], key: Key, *, only: bool = False, agree: bool = False
+        self, old: Sequence[ir.Node], new: Sequence[ir.Node], key: MatchKey, *, only: bool = False, agree: bool = False
     ) -> bool:
         """Match nodes with equal keys: those with equal names first, then the others in order.
 
@@ -134,7 +134,9 @@ class Matching:
 
         ``levels`` is how many criteria are used. Pairs that meet a stricter criterion are matched first.
         """
-        ways: list[Key] = [each.__getitem__ for each in (self._known.local, self._known.shaped, self._known.operator)]
+        ways: list[MatchKey] = [
+            each.__getitem__ for each in (self._known.local, self._known.shaped, self._known.operator)
+        ]
         queues = self._queues[:levels]
         while any(queues):
             level = next(level for level, queue in enumerate(queues) if queue)

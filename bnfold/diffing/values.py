@@ -39,7 +39,7 @@ class ValueSample(NamedTuple):
     numbers: Array
 
 
-Kept = dict[str, ValueSample]
+KeptValues = dict[str, ValueSample]
 
 
 def compare_values(
@@ -60,7 +60,7 @@ def compare_values(
     try:
         feeds, kept = _first(before, checks, set(counterparts), most, seconds)
         given = _given(after, match, feeds)
-        seen: Kept = {}
+        seen: KeptValues = {}
         made = {other: one for one, other in counterparts.items() if one in kept}
         _run(after, given, _keeper(seen, made, most, kept), seconds)
     except (BnfoldError, MemoryError) as error:
@@ -119,11 +119,11 @@ def _pairs(before: ir.Model, after: ir.Model, match: Matching) -> Iterator[tuple
 
 def _first(
     model: ir.Model, checks: VerifyOptions, names: set[str], most: int, seconds: float
-) -> tuple[dict[str, Array], Kept]:
+) -> tuple[dict[str, Array], KeptValues]:
     """Return the first inputs that the model accepts, and samples of the values that it computes from them."""
     trouble: BnfoldError | None = None
     for feeds, *_ in islice(candidates(model, replace(checks, samples=1)), _SIZES):
-        kept: Kept = {}
+        kept: KeptValues = {}
         try:
             _run(model, feeds, _keeper(kept, names, most), seconds)
         except reference.CannotEvaluate as error:
@@ -156,7 +156,7 @@ def _run(model: ir.Model, feeds: dict[str, Array], observer: Callable[[str, Any]
 
 
 def _keeper(
-    kept: Kept, names: Mapping[str, str] | set[str], most: int, first: Kept | None = None
+    kept: KeptValues, names: Mapping[str, str] | set[str], most: int, first: KeptValues | None = None
 ) -> Callable[[str, Any], None]:
     """Return an observer that keeps up to ``most`` numbers of each named value.
 

@@ -81,13 +81,13 @@ def product(parts: Sequence[Size]) -> Size:
     return total
 
 
-Group = tuple[range, range]
+AxisGroup = tuple[range, range]
 """Old axes and new axes that hold the same elements in the same order."""
 
 
-def groups(old: Sequence[Size], new: Sequence[Size]) -> list[Group]:
+def groups(old: Sequence[Size], new: Sequence[Size]) -> list[AxisGroup]:
     """Return the finest common cut of both index spaces that holds for every value of the unknowns, last axes first."""
-    found: list[Group] = []
+    found: list[AxisGroup] = []
     i, j = len(old), len(new)
     while i or j:
         stop_i, stop_j = i, j
@@ -141,7 +141,7 @@ def carry(affine: Affine, old: Sequence[Size], new: Sequence[Size]) -> Affine:
     return make(move(affine.s), move(affine.t))
 
 
-def _check_possible(affine: Affine, old: Sequence[Size], new: Sequence[Size], parts: Sequence[Group]) -> None:
+def _check_possible(affine: Affine, old: Sequence[Size], new: Sequence[Size], parts: Sequence[AxisGroup]) -> None:
     """Raise Declined where a damaged model asks for what no runtime could do, as far as sizes are known."""
     fits = affine.rank == len(old) and all(
         size.unknowns or dim in (1, size.number) for dim, size in zip(affine.shape, old, strict=True)

@@ -13,7 +13,7 @@ from bnfold.report.growth import WORTH
 from bnfold.report.reasons import Declined, Reason
 
 Fingerprint = bytes
-Use = tuple[ir.Node, int]
+WeightUse = tuple[ir.Node, int]
 
 
 _SMALL = 64 << 10
@@ -51,7 +51,7 @@ class SizeBudget:
     limit: int | None
     is_total: bool = False
     _copies: dict[tuple[ir.Value, Fingerprint], tuple[ir.Value, ir.Tensor]] = field(default_factory=dict)
-    _wanted: dict[ir.Value, dict[Use, _Request]] = field(default_factory=dict)
+    _wanted: dict[ir.Value, dict[WeightUse, _Request]] = field(default_factory=dict)
     _granted: set[ir.Value] = field(default_factory=set)
     _spent: int = 0
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bnfold.ir.tensor import CHUNK, Array, Computed, Exact, Float64, Scaled, Tensor, round_once, sources_of
 
-Place = tuple[int, ...]
+Offset = tuple[int, ...]
 """An index along each spatial axis."""
 
 
@@ -23,7 +23,7 @@ class Summed(Computed):
 
     __slots__ = ("centre", "terms", "units")
 
-    def __init__(self, terms: Sequence[tuple[Scaled, Place]], units: Float64, centre: Place) -> None:
+    def __init__(self, terms: Sequence[tuple[Scaled, Offset]], units: Float64, centre: Offset) -> None:
         largest = max((term for term, _ in terms), key=lambda term: term.size)
         super().__init__(largest.dtype, largest.dims)
         self.terms, self.units, self.centre = tuple(terms), units, centre

@@ -11,7 +11,7 @@ from bnfold.ir.elements import Array, Float64
 from bnfold.ir.tensor import CHUNK, Computed, Exact, Inline, InMemory, Tensor, sources_of
 from bnfold.ir.time_limit import look_at_clock
 
-Places = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+TakenPlaces = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
 class Taken(Computed):
@@ -22,7 +22,7 @@ class Taken(Computed):
 
     __slots__ = ("base", "places")
 
-    def __init__(self, base: Tensor, places: Sequence[Places]) -> None:
+    def __init__(self, base: Tensor, places: Sequence[TakenPlaces]) -> None:
         if isinstance(base, Inline):  # not the message, which may be written over while this is still read from it
             base = InMemory(base.dtype, base.numpy().copy())
         shape = np.broadcast_shapes(*(each.shape for each in places))
@@ -63,7 +63,7 @@ class Taken(Computed):
             yield block[(numbers, *others)].reshape(-1)
 
 
-def taken(base: Tensor, kept: Sequence[Places | None]) -> Tensor:
+def taken(base: Tensor, kept: Sequence[TakenPlaces | None]) -> Tensor:
     """Return some places along each axis of a tensor, in ascending order; None takes an axis whole."""
     while kept and kept[-1] is None:
         kept = kept[:-1]

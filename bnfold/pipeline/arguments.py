@@ -19,7 +19,7 @@ from bnfold.settings import Options, OutputOptions, VerifyOptions, with_one_name
 T = TypeVar("T", Options, VerifyOptions)
 
 
-def open_source(source: Any, name: str = "source") -> formats.Source:
+def open_source(source: Any, name: str = "source") -> formats.ModelSource:
     """Return the model as the pipeline takes it. Raises TypeError for what is none."""
     if isinstance(source, str | os.PathLike):
         return Path(source)

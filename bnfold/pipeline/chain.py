@@ -25,7 +25,7 @@ from bnfold.settings import Options, VerifyOptions
 if TYPE_CHECKING:
     from bnfold.verification import Verdict
 
-Status = Literal["verified", "within tolerance", "not verified", "rolled back", "skipped"]
+StageStatus = Literal["verified", "within tolerance", "not verified", "rolled back", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class StepRow:
     """
 
     name: str
-    status: Status
+    status: StageStatus
     reason: str = ""
     seconds: float = 0.0
     totals: Totals | None = None
@@ -93,7 +93,7 @@ class ToolChain:
     ) -> list[StepRow]:
         """Take the steps; ``report`` and ``verdict`` are those of what came before them."""
         first = self.model
-        status: Status = "verified" if verdict is not None and verdict.verified else "not verified"
+        status: StageStatus = "verified" if verdict is not None and verdict.verified else "not verified"
         own = StepRow("bnfold", status, "", seconds, report.after, verdict)
         for step in steps:
             if self.take(step):
@@ -129,7 +129,7 @@ class ToolChain:
     def _take(self, name: str, work: Callable[[Path], tuple[ir.Model, Report | None]]) -> bool:
         folder = self.folder / str(len(self.rows))
         folder.mkdir()
-        status: Status = "rolled back"
+        status: StageStatus = "rolled back"
         started, reason, verdict, model = time.perf_counter(), "", None, None
         try:
             model, report = work(folder)
@@ -164,7 +164,7 @@ class ToolChain:
         return formats.ONNX.verify(self.path, path, self.checks, self.progress, self.options, report)
 
 
-def _status(verdict: Verdict | None) -> Status:
+def _status(verdict: Verdict | None) -> StageStatus:
     if verdict is None:
         return "not verified"
     if not verdict.verified:

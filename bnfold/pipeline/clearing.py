@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bnfold import converting, ir
 from bnfold.errors import ConversionBlocked
-from bnfold.pipeline.context import Key, PassContext
+from bnfold.pipeline.context import NodeKey, PassContext
 
 if TYPE_CHECKING:
     from bnfold.converting.model import Converted
@@ -38,7 +38,7 @@ def convert(run: PassContext, target: int | None) -> Converted:
                 raise
 
 
-def _clear(run: PassContext, places: Collection[Key]) -> bool:
+def _clear(run: PassContext, places: Collection[NodeKey]) -> bool:
     """Rewrite the nodes at these places, and store for them what is computed of constants; whether anything changed."""
     from bnfold import simplifying
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bnfold.converting.model import Converted
     from bnfold.folding import SizeBudget
 
-Key = tuple[str, str]
+NodeKey = tuple[str, str]
 """A node, by its graph and the value that it makes: `BatchNormEvent.key`."""
 
 
@@ -34,7 +34,7 @@ class PassContext:
     options: Options
     report: Report
     progress: Progress
-    withheld: frozenset[Key] = frozenset()
+    withheld: frozenset[NodeKey] = frozenset()
     """Folds that are left out: an earlier attempt has shown that their weights overflow."""
     runtime: str = "none"
     """What may be asked to run the model, as `VerifyOptions.runtime`."""
@@ -44,7 +44,7 @@ class PassContext:
     """The model as it came, if there is no file to read it from again."""
     converted: Converted | None = None
     """What the conversion to another opset did."""
-    events: dict[Key, BatchNormEvent] = field(default_factory=dict)
+    events: dict[NodeKey, BatchNormEvent] = field(default_factory=dict)
     budget: SizeBudget | None = None
     """What folding may still add, once it is done."""
 
@@ -109,7 +109,7 @@ class PassContext:
                     event.graph, event.value = key_of(node)
                     self.events[event.key] = event
 
-    def follow_moved(self, live: Mapping[ir.Node, BatchNormEvent], moved: Sequence[Mapping[Key, Key]]) -> None:
+    def follow_moved(self, live: Mapping[ir.Node, BatchNormEvent], moved: Sequence[Mapping[NodeKey, NodeKey]]) -> None:
         """Let events follow BatchNormalizations out of branches; those that are gone are noted as removed.
 
         The path of a body is another one if the node that holds it has lost its first result.
@@ -129,7 +129,7 @@ class PassContext:
             self.events[key] = event
 
 
-def key_of(node: ir.Node) -> Key:
+def key_of(node: ir.Node) -> NodeKey:
     """Return the key of a node.
 
     Rewrites keep the names of what they make, so it finds a BatchNormalization again after an upgrade.

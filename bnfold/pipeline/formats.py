@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bnfold.report.events import Report
     from bnfold.verification import Verdict
 
-Source = Path | bytes | onnx.ModelProto | ir.Model | str | os.PathLike[str]
+ModelSource = Path | bytes | onnx.ModelProto | ir.Model | str | os.PathLike[str]
 """What a model may be given as."""
 Progress = Callable[[str, int, int], None]
 """(phase, done, total)."""
@@ -113,7 +113,7 @@ class Onnx:
         for name, given in (*((name, getattr(options, name)) for name in names), ("assert_none", unwanted)):
             check_operators(name, given & OPENVINO_OPERATORS, openvino=False)
 
-    def load(self, source: Source) -> ir.Model:
+    def load(self, source: ModelSource) -> ir.Model:
         return source.clone() if isinstance(source, ir.Model) else ir.load(source)
 
     def rewrite(self, model: ir.Model, options: Options, passes: Passes) -> Report:
@@ -132,7 +132,7 @@ class Onnx:
 
     def verify(
         self,
-        before: Source,
+        before: ModelSource,
         after: Path | ir.Model,
         checks: VerifyOptions,
         progress: Progress | None = None,
@@ -192,14 +192,16 @@ def start_runtime(kind: Format[Any], checks: VerifyOptions, model: Any) -> None:
         verification.start(checks, model)
 
 
-def one_kind(before: Source, after: Source) -> Format[Any]:
+def one_kind(before: ModelSource, after: ModelSource) -> Format[Any]:
     """Return the kind of two models. Raises WrongUsage if they are of two."""
     if of(before) is not of(after):
         raise WrongUsage("an ONNX model and an OpenVINO IR cannot be compared")
     return of(before)
 
 
-def verify_two(before: Source, after: Source, checks: VerifyOptions, progress: Progress | None = None) -> Verdict:
+def verify_two(
+    before: ModelSource, after: ModelSource, checks: VerifyOptions, progress: Progress | None = None
+) -> Verdict:
     """Compare two models of one kind, files or in memory. Raises BadInput."""
     kind = one_kind(before, after)
 
@@ -211,8 +213,8 @@ def verify_two(before: Source, after: Source, checks: VerifyOptions, progress: P
 
 def advised(
     kind: Format[Any],
-    before: Source,
-    after: Source,
+    before: ModelSource,
+    after: ModelSource,
     verdict: Verdict,
     checks: VerifyOptions,
     compared: Callable[[VerifyOptions], Verdict],

@@ -17,8 +17,8 @@ from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.storage.stream import check_range
 from bnfold.ir.tensor import RangeViolation
 from bnfold.pipeline import formats, passes, path_conflicts
-from bnfold.pipeline.context import Key
-from bnfold.pipeline.formats import Progress, Source, StagedFile
+from bnfold.pipeline.context import NodeKey
+from bnfold.pipeline.formats import ModelSource, Progress, StagedFile
 from bnfold.pipeline.outcome import Outcome, ProcessedModel, count_products
 from bnfold.report.rewrites import CHANNELS, wrong_rewrites
 from bnfold.settings import Options, OutputOptions, VerifyOptions
@@ -27,7 +27,7 @@ MAX_REPLANS = 8
 
 
 def process(
-    source: Source,
+    source: ModelSource,
     delivery: OutputOptions | None,
     options: Options,
     checks: VerifyOptions,
@@ -63,7 +63,10 @@ def process(
     tell, given = progress or (lambda *_: None), options
 
     def attempt(
-        withheld: frozenset[Key], options: Options, delivery: OutputOptions | None, trial: VerifyOptions | None = None
+        withheld: frozenset[NodeKey],
+        options: Options,
+        delivery: OutputOptions | None,
+        trial: VerifyOptions | None = None,
     ) -> ProcessedModel:
         seconds: dict[str, float] = {}
         with _timed(seconds, "load"):
@@ -96,12 +99,12 @@ def process(
         return outcome
 
 
-Attempt = Callable[[frozenset[Key], Options, OutputOptions | None], ProcessedModel]
+RunAttempt = Callable[[frozenset[NodeKey], Options, OutputOptions | None], ProcessedModel]
 
 
-def _without_overflow(attempt: Attempt, options: Options, delivery: OutputOptions | None) -> ProcessedModel:
+def _without_overflow(attempt: RunAttempt, options: Options, delivery: OutputOptions | None) -> ProcessedModel:
     """Return the outcome without those folds whose weights overflow; only computing them shows which do."""
-    folds: frozenset[Key] = frozenset()
+    folds: frozenset[NodeKey] = frozenset()
     for _ in range(MAX_REPLANS):
         try:
             return attempt(folds, options, delivery)
@@ -141,7 +144,7 @@ def _without_wrong(
     return None
 
 
-def _size(source: Source, model: ir.Model) -> int | None:
+def _size(source: ModelSource, model: ir.Model) -> int | None:
     """Return the bytes of the files that a model came in; None for one in memory, and for an OpenVINO IR."""
     if not isinstance(source, Path) or formats.of(source).is_two_files:
         return None

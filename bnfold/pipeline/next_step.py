@@ -60,7 +60,7 @@ class Tried(NamedTuple):
     more_nodes: int = 0
 
 
-Attempt = Callable[[Candidate], Tried]
+TryCandidate = Callable[[Candidate], Tried]
 """Runs the command again with other options, and writes nothing. Raises as the command does."""
 
 
@@ -80,7 +80,7 @@ class Case:
 
     verdict: Verdict
     checks: VerifyOptions
-    attempt: Attempt
+    attempt: TryCandidate
     before: ir.Model | None = None
     after: ir.Model | None = None
     options: Options | None = None

@@ -16,7 +16,7 @@ import onnx
 from bnfold import ir
 from bnfold.errors import brief
 from bnfold.pipeline import formats
-from bnfold.pipeline.formats import Source
+from bnfold.pipeline.formats import ModelSource
 from bnfold.pipeline.versions import versions
 from bnfold.report import totals
 from bnfold.report.events import Report
@@ -139,7 +139,7 @@ class ProcessedModel(Outcome):
     """
 
     model: ir.Model
-    source: Source
+    source: ModelSource
     original: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
@@ -281,7 +281,7 @@ def forbidden(count: int, operators: frozenset[str]) -> str:
     return f"{count} {what} remain{'s' if one else ''}, and --assert-none forbids {'it' if one else 'them'}"
 
 
-def _file_facts(path: Source | None) -> dict[str, Any] | None:
+def _file_facts(path: ModelSource | None) -> dict[str, Any] | None:
     if not isinstance(path, Path):
         return None
     import hashlib

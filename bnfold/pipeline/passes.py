@@ -23,7 +23,7 @@ from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.graph import state_opset
 from bnfold.ir.messages import FunctionKey
 from bnfold.pipeline import clearing, conversion, overridable
-from bnfold.pipeline.context import Key, PassContext, log_decisions
+from bnfold.pipeline.context import NodeKey, PassContext, log_decisions
 from bnfold.pipeline.folds import fold_affines
 from bnfold.pipeline.formats import Progress
 from bnfold.report import totals
@@ -71,10 +71,10 @@ def choose_overridable(run: PassContext) -> None:
     run.freezes = overridable.is_frozen(run.model, run.options, run.report, partial(_folded_trial, run))
 
 
-Edit = Callable[[PassContext], None]
+PassEdit = Callable[[PassContext], None]
 
 
-def _folded_trial(run: PassContext, freezes: bool, edit: Edit = lambda _: None) -> list[BatchNormEvent]:
+def _folded_trial(run: PassContext, freezes: bool, edit: PassEdit = lambda _: None) -> list[BatchNormEvent]:
     """Fold a copy of the model, after an edit; return what became of its BatchNormalizations."""
     trial = run.trial(freezes=freezes)
     for step in (describe, normalise, repair, edit, remove_unread, raise_opset, fold_affines):
@@ -113,7 +113,7 @@ def prepare_folds(run: PassContext) -> None:
     Before their nodes are read.
     """
     proto, live = run.model.proto, run.live()
-    edits: list[Edit] = [_store_sparse] * _has_sparse(run.model)
+    edits: list[PassEdit] = [_store_sparse] * _has_sparse(run.model)
     if not (run.options.fold and live and (proto.functions or edits)):
         return
     events = _folded_trial(run, run.freezes)
@@ -435,7 +435,7 @@ def rewrite(
     model: ir.Model,
     options: Options,
     progress: Progress | None = None,
-    withheld: frozenset[Key] = frozenset(),
+    withheld: frozenset[NodeKey] = frozenset(),
     runtime: str = "none",
 ) -> Report:
     """Run all passes in place, but not the folds ``withheld``; ``runtime`` may be asked whether the model runs.

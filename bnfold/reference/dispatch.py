@@ -21,7 +21,7 @@ from bnfold.ir.registered import registered_operator
 from bnfold.ir.schemas import MACHINE_LEARNING, schema_of, version_at, versions_of
 from bnfold.reference import fallback, kernels  # noqa: F401 - importing the kernels registers them
 from bnfold.reference.control import handles, same_since
-from bnfold.reference.legal import MEANINGLESS, Types, check_attributes, check_types, types
+from bnfold.reference.legal import MEANINGLESS, LegalTypes, check_attributes, check_types, types
 from bnfold.reference.precision import Datum, Precision, as_array, rounded, widen, workable
 from bnfold.reference.registered import registered_kernel
 from bnfold.reference.registry import (
@@ -29,15 +29,15 @@ from bnfold.reference.registry import (
     Attribute,
     Call,
     CannotEvaluate,
-    Evaluate,
+    EvaluateModel,
     Kernel,
     KernelDeclined,
+    KernelResult,
     Misfit,
     Mismatch,
     Noise,
     Random,
     Randomness,
-    Result,
     Shortness,
     TooShort,
     defaults_without_schema,
@@ -56,7 +56,7 @@ class Definition(NamedTuple):
     most: int
     input_types: tuple[str, ...]
     output_types: tuple[str, ...]
-    allowed: Types
+    allowed: LegalTypes
     needed: frozenset[str]
 
 
@@ -141,7 +141,7 @@ def bind(
     precision: Precision,
     policy: Policy,
     opset: int | None,
-    evaluate: Evaluate,
+    evaluate: EvaluateModel,
 ) -> Bound:
     """Return the node as ``opset`` defines it; ``evaluate`` runs a whole model. Raises CannotEvaluate."""
     opset = node.graph.opset(node.domain) if opset is None else opset
@@ -211,7 +211,7 @@ def _run(node: ir.Node, bound: Bound, inputs: Sequence[Datum], noise: Noise | No
     return [rounded(value, _model_of(bound.known, inputs, index)) for index, value in enumerate(results)]
 
 
-def _kernel(domain: str, op: str, version: int, evaluate: Evaluate) -> tuple[Kernel, int] | None:
+def _kernel(domain: str, op: str, version: int, evaluate: EvaluateModel) -> tuple[Kernel, int] | None:
     own = find_kernel(domain, op, version)
     other = fallback.find_fallback(domain, op, version, evaluate) if own is None else None
     return own if other is None else (other, version)
@@ -301,7 +301,7 @@ def _compute(bound: Bound, node: ir.Node, inputs: Sequence[Datum], noise: Noise 
     return made
 
 
-def _answer(bound: Bound, node: ir.Node, inputs: Sequence[Datum], noise: Noise | None) -> Result:
+def _answer(bound: Bound, node: ir.Node, inputs: Sequence[Datum], noise: Noise | None) -> KernelResult:
     """Return the kernel's result; a random operator also gets the ``noise`` of this run."""
     try:
         return bound.function(bound.call, *inputs)

@@ -17,7 +17,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Attribute, Call, Evaluate, Kernel, KernelDeclined, Result, require
+from bnfold.reference.registry import Attribute, Call, EvaluateModel, Kernel, KernelDeclined, KernelResult, require
 
 PROVEN: dict[tuple[str, str], tuple[int, ...]] = {
     ("", "BlackmanWindow"): (17,),
@@ -88,14 +88,14 @@ def is_listed(domain: str, op: str, version: int) -> bool:
     return version in FUNCTIONS.get((domain, op), ()) or version in PROVEN.get((domain, op), ())
 
 
-def find_fallback(domain: str, op: str, version: int, evaluate: Evaluate) -> Kernel | None:
+def find_fallback(domain: str, op: str, version: int, evaluate: EvaluateModel) -> Kernel | None:
     """Return a kernel around onnx's function, or its implementation, if that version is on a list."""
     if version in FUNCTIONS.get((domain, op), ()):
         return partial(run_function, evaluate)
     return run_fallback if version in PROVEN.get((domain, op), ()) else None
 
 
-def run_fallback(call: Call, *inputs: Datum) -> Result:
+def run_fallback(call: Call, *inputs: Datum) -> KernelResult:
     """Evaluate a one-node model with onnx's reference evaluator."""
     from onnx.reference import ReferenceEvaluator
 
@@ -108,7 +108,7 @@ def run_fallback(call: Call, *inputs: Datum) -> Result:
     return tuple(next(results) if name else None for name in model.graph.node[0].output)
 
 
-def run_function(evaluate: Evaluate, call: Call, *inputs: Datum) -> Result:
+def run_function(evaluate: EvaluateModel, call: Call, *inputs: Datum) -> KernelResult:
     """Evaluate the function in the operator's schema."""
     defaults = {name: value for name, value in call.defaults.items() if not call.has(name)}  # functions have none
     model, feeds = _one_node(call, inputs, call.opset, defaults)

@@ -12,7 +12,7 @@ import onnx
 from bnfold.reference.precision import DOUBLE, Datum, computed_type, is_float
 from bnfold.reference.registry import Call, Mismatch, require
 
-Types = Mapping[str, frozenset[np.dtype[Any] | type[list[Any]]]]
+LegalTypes = Mapping[str, frozenset[np.dtype[Any] | type[list[Any]]]]
 """What a type variable may stand for, or a parameter of one type may be; float64 stands for every float."""
 
 _RESIZE_COORDINATES = "half_pixel pytorch_half_pixel align_corners asymmetric tf_half_pixel_for_nn tf_crop_and_resize"
@@ -85,7 +85,7 @@ def check_attributes(call: Call, version: int, needed: frozenset[str]) -> None:
             require(str(value) in text.split(), f"{name} {value!r} is not in the operator text")
 
 
-def types(schema: onnx.defs.OpSchema) -> Types:
+def types(schema: onnx.defs.OpSchema) -> LegalTypes:
     """Return the tensor types of every type variable of a schema, and of every parameter of a single type.
 
     ``list`` is among them if the operator takes sequences.
@@ -109,7 +109,7 @@ def _dtype(name: str) -> np.dtype[Any]:
     return computed_type(onnx.TensorProto.DataType.Value(name.upper()), "float64")
 
 
-def check_types(allowed: Types, names: Sequence[str], inputs: Sequence[Datum]) -> None:
+def check_types(allowed: LegalTypes, names: Sequence[str], inputs: Sequence[Datum]) -> None:
     """Refuse arrays of types that the schema does not allow, and different ones where it asks for the same.
 
     A sequence is refused by operators of arrays alone.

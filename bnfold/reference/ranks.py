@@ -14,7 +14,7 @@ _DEEPEST = 8
 _RANKS = {name: {0: 3, 5: 3} for name in ("RNN", "GRU", "LSTM")}
 """The rank of inputs of operators that take no other."""
 
-Ranks = frozenset[int] | None
+RanksTaken = frozenset[int] | None
 """None stands for any rank."""
 
 
@@ -31,7 +31,7 @@ def nodes_run(model: ir.Model) -> set[ir.Node]:
     return found
 
 
-def ranks_taken(value: ir.Value, run: set[ir.Node], graph: ir.Graph | None = None, depth: int = 0) -> Ranks:
+def ranks_taken(value: ir.Value, run: set[ir.Node], graph: ir.Graph | None = None, depth: int = 0) -> RanksTaken:
     """Return the ranks of a value that all nodes take which are ``run`` wherever a graph is, by default its own one."""
     graph = value.graph if graph is None else graph
     if depth > _DEEPEST:
@@ -46,14 +46,14 @@ def ranks_taken(value: ir.Value, run: set[ir.Node], graph: ir.Graph | None = Non
     return _all_of(found)
 
 
-def _behind(holder: ir.Node, value: ir.Value, run: set[ir.Node], depth: int) -> Ranks:
+def _behind(holder: ir.Node, value: ir.Value, run: set[ir.Node], depth: int) -> RanksTaken:
     """Return the ranks of a value that some branch of an If takes."""
     found = [ranks_taken(value, run, body, depth + 1) for body in holder.bodies]
     known = [ranks for ranks in found if ranks is not None]
     return frozenset().union(*known) if known and len(known) == len(found) else None
 
 
-def _taken(node: ir.Node, slot: int, run: set[ir.Node], depth: int) -> Ranks:
+def _taken(node: ir.Node, slot: int, run: set[ir.Node], depth: int) -> RanksTaken:
     """Return the ranks that a node takes of an input."""
     made = node.output(0)
     if node not in run or node.domain or node.subgraphs or node.is_call or node.has_references:
@@ -88,6 +88,6 @@ def _is_choice(node: ir.Node) -> bool:
     return node.is_op("If") and not node.is_call and not node.has_references
 
 
-def _all_of(found: list[Ranks]) -> Ranks:
+def _all_of(found: list[RanksTaken]) -> RanksTaken:
     known = [ranks for ranks in found if ranks is not None]
     return frozenset.intersection(*known) if known else None

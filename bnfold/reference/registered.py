@@ -16,7 +16,7 @@ from bnfold.ir.registered import registered_operator
 from bnfold.reference.attributes import resolve
 from bnfold.reference.outlines import UnknownNumbers
 from bnfold.reference.precision import Datum, is_float, widen
-from bnfold.reference.registry import Call, Kernel, KernelDeclined, Mismatch, Result
+from bnfold.reference.registry import Call, Kernel, KernelDeclined, KernelResult, Mismatch
 from bnfold.registered.table import RegisteredOperator
 from bnfold.registered.types import DoesNotApply, ValueType, returned
 
@@ -27,7 +27,7 @@ def registered_kernel(node: ir.Node) -> Kernel | None:
     if operator is None or operator.kernel is None:
         return None
 
-    def kernel(call: Call, *inputs: Datum) -> Result:
+    def kernel(call: Call, *inputs: Datum) -> KernelResult:
         return _computed(operator, call, inputs)
 
     return kernel
@@ -44,7 +44,7 @@ def callers_word(nodes: Iterable[ir.Node]) -> str:
     return f"computed by kernels that were registered, on the caller's word: {'; '.join(by)}" if modules else ""
 
 
-def _computed(operator: RegisteredOperator, call: Call, inputs: Sequence[Datum]) -> Result:
+def _computed(operator: RegisteredOperator, call: Call, inputs: Sequence[Datum]) -> KernelResult:
     shown = [_read_only(widen(value)) for value in inputs]
     attributes = {name: _read_only(value) for name, value in call.attrs.items()}
     for name, value in attributes.items():

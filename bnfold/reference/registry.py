@@ -22,12 +22,12 @@ from bnfold.reference.precision import Precision, computed_type
 from bnfold.settings import Policy
 
 Array = npt.NDArray[Any]
-Result = Any
+KernelResult = Any
 """What a kernel returns: one `Datum`, or a tuple of them for several outputs."""
 Attribute = Any
 """An attribute's value: int, float, str, a list of these, an array, or an `ir.Graph`."""
-Kernel = Callable[..., Result]
-Evaluate = Callable[..., dict[str, Array]]
+Kernel = Callable[..., KernelResult]
+EvaluateModel = Callable[..., dict[str, Array]]
 """What runs a whole model: `bnfold.reference.evaluate.evaluate`."""
 
 NO_SCHEMA = 0

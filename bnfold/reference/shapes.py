@@ -29,7 +29,7 @@ from bnfold.reference.dispatch import definition
 from bnfold.reference.operators import BROADCASTING, CHOOSING, MOVING
 from bnfold.reference.ranks import nodes_run, ranks_taken
 from bnfold.reference.registered import said_types
-from bnfold.reference.sizing import Shape, Size, results
+from bnfold.reference.sizing import Shape, SymbolicSize, results
 from bnfold.registered.types import ValueType
 
 _FEW = 64
@@ -49,7 +49,7 @@ _STATING = frozenset({"Cast", "Constant", "ConstantOfShape", "EyeLike", "RandomN
 
 def state_types(model: ir.Model) -> None:
     """Give the values of a model the types that follow, as far as it declares none. Its messages stay as they are."""
-    shapes = kept(model, Shapes)
+    shapes = kept(model, ShapeWalk)
     for graph in model.graphs():
         for value in graph.values.values():
             kind = shapes.type_of(value) if value.producer is not None else None
@@ -57,7 +57,7 @@ def state_types(model: ir.Model) -> None:
                 graph.types[value.name] = filled(graph.types.get(value.name), kind)
 
 
-class Shapes:
+class ShapeWalk:
     """What follows of the values of a model's main graph, and of the bodies in it."""
 
     def __init__(self, model: ir.Model) -> None:
@@ -180,7 +180,7 @@ class Shapes:
             shapes.extend(results(node, self))
         return shapes, types
 
-    def _said(self, dim: int | str | None, named: dict[str, str]) -> Size:
+    def _said(self, dim: int | str | None, named: dict[str, str]) -> SymbolicSize:
         """Return a size that a caller's function says: a name that the node does not read is a new one."""
         return dim if isinstance(dim, int) else named.setdefault(dim or self.fresh(), self.fresh())
 

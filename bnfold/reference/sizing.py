@@ -14,14 +14,14 @@ from bnfold.ir.elements import Array
 from bnfold.reference.dispatch import definition
 from bnfold.reference.operators import BROADCASTING, KEEPS_SHAPE, REDUCING
 
-Size = int | str
+SymbolicSize = int | str
 """A number, or a name: sizes of one name are equal in every run."""
-Sizes = tuple[Size, ...]
+Sizes = tuple[SymbolicSize, ...]
 Shape = Sizes | None
 """The sizes of a tensor; None if not even the rank is known."""
 
 
-class Known(Protocol):
+class KnownShape(Protocol):
     """What is known of the values that a node reads."""
 
     def dims(self, value: ir.Value | None) -> Shape:
@@ -37,7 +37,7 @@ class Known(Protocol):
 class _Node:
     """A node, what it reads, and its attributes with their defaults."""
 
-    def __init__(self, node: ir.Node, known: Known) -> None:
+    def __init__(self, node: ir.Node, known: KnownShape) -> None:
         self.node, self.known = node, known
         self.opset = node.graph.opset(node.domain)
         schema = definition(node.domain, node.op_type, self.opset)
@@ -50,7 +50,7 @@ class _Node:
             raise ValueError("of no known rank")
         return dims
 
-    def items(self, slot: int) -> list[Size | None] | None:
+    def items(self, slot: int) -> list[SymbolicSize | None] | None:
         """Return the integers of an input, flat."""
         items = self.known.items(self.node.input(slot))
         return None if items is None else items.reshape(-1).tolist()
@@ -80,11 +80,11 @@ class _Node:
         return tuple(self.known.fresh() for _ in range(how_many))
 
 
-Rule = Callable[[_Node], Sequence[Shape]]
-_RULES: dict[str, Rule] = {}
+SizingRule = Callable[[_Node], Sequence[Shape]]
+_RULES: dict[str, SizingRule] = {}
 
 
-def results(node: ir.Node, known: Known) -> Sequence[Shape]:
+def results(node: ir.Node, known: KnownShape) -> Sequence[Shape]:
     """Return the shapes of a node's outputs. Raises ValueError, IndexError, TypeError or BnfoldError if none follow."""
     name = node.op_type if not node.domain else f"{node.domain}:{node.op_type}"
     rule = _RULES.get(name)
@@ -100,15 +100,15 @@ def results(node: ir.Node, known: Known) -> Sequence[Shape]:
     return []
 
 
-def _rule(*names: str) -> Callable[[Rule], Rule]:
-    def register(rule: Rule) -> Rule:
+def _rule(*names: str) -> Callable[[SizingRule], SizingRule]:
+    def register(rule: SizingRule) -> SizingRule:
         _RULES.update(dict.fromkeys(names, rule))
         return rule
 
     return register
 
 
-def _all_ints(sizes: Iterable[Size | None]) -> bool:
+def _all_ints(sizes: Iterable[SymbolicSize | None]) -> bool:
     return all(isinstance(size, int) for size in sizes)
 
 
@@ -118,7 +118,7 @@ def _axis(axis: int, rank: int) -> int:
     return axis % rank if rank else 0
 
 
-def _product(node: _Node, sizes: Sequence[Size]) -> Size:
+def _product(node: _Node, sizes: Sequence[SymbolicSize]) -> SymbolicSize:
     """Return the size of several axes in one."""
     names, number = [size for size in sizes if isinstance(size, str)], _number(sizes)
     if not names or number == 0:
@@ -126,7 +126,7 @@ def _product(node: _Node, sizes: Sequence[Size]) -> Size:
     return names[0] if len(names) == 1 and number == 1 else node.known.fresh()
 
 
-def _number(sizes: Iterable[Size]) -> int:
+def _number(sizes: Iterable[SymbolicSize]) -> int:
     return math.prod(size for size in sizes if isinstance(size, int))
 
 
@@ -137,7 +137,7 @@ def _together(node: _Node, shapes: Sequence[Sizes]) -> Sizes:
     return tuple(_one_size(node, sizes) for sizes in zip(*rows, strict=True))
 
 
-def _one_size(node: _Node, sizes: Sequence[Size]) -> Size:
+def _one_size(node: _Node, sizes: Sequence[SymbolicSize]) -> SymbolicSize:
     numbers = {size for size in sizes if isinstance(size, int) and size != 1}
     names = {size for size in sizes if isinstance(size, str)}
     if len(numbers) > 1:
@@ -149,7 +149,7 @@ def _one_size(node: _Node, sizes: Sequence[Size]) -> Size:
     return names.pop() if names else 1
 
 
-def _same(sizes: Sequence[Size]) -> Size:
+def _same(sizes: Sequence[SymbolicSize]) -> SymbolicSize:
     """Return the size that these are, which every run needs to be equal."""
     numbers = {size for size in sizes if isinstance(size, int)}
     if len(numbers) > 1:
@@ -243,11 +243,11 @@ def _flattened(node: _Node) -> Sequence[Shape]:
 
 @_rule("Reshape")
 def _reshaped(node: _Node) -> Sequence[Shape]:
-    target: list[Size | None] | None = [*node.attr("shape")] if node.node.has_attr("shape") else node.items(1)
+    target: list[SymbolicSize | None] | None = [*node.attr("shape")] if node.node.has_attr("shape") else node.items(1)
     if target is None:
         return [None]
     dims = node.known.dims(node.node.input(0))
-    sizes: list[Size] = []
+    sizes: list[SymbolicSize] = []
     for axis, size in enumerate(target):
         is_copied = size == 0 and not node.attr("allowzero", 0)
         if isinstance(size, int) and size < -1:
@@ -265,7 +265,7 @@ def _reshaped(node: _Node) -> Sequence[Shape]:
     return [tuple(sizes)]
 
 
-def _left_over(node: _Node, dims: Shape, others: Sequence[Size]) -> Size:
+def _left_over(node: _Node, dims: Shape, others: Sequence[SymbolicSize]) -> SymbolicSize:
     """Return what the other sizes of a Reshape leave."""
     if dims is None or 0 in others:
         return node.known.fresh()
@@ -311,7 +311,7 @@ def _joined(node: _Node) -> Sequence[Shape]:
     return [tuple(long if place == axis else _same(sizes) for place, sizes in enumerate(columns))]
 
 
-def _added(node: _Node, sizes: Sequence[Size]) -> Size:
+def _added(node: _Node, sizes: Sequence[SymbolicSize]) -> SymbolicSize:
     numbers = [size for size in sizes if isinstance(size, int)]
     return sum(numbers) if len(numbers) == len(sizes) else node.known.fresh()
 
@@ -320,7 +320,7 @@ def _added(node: _Node, sizes: Sequence[Size]) -> Size:
 def _parts(node: _Node) -> Sequence[Shape]:
     dims, many = node.dims(0), len(node.node.outputs)
     axis = _axis(node.attr("axis", 0), len(dims))
-    sizes: Sequence[Size] | None = node.ints("split", 1)
+    sizes: Sequence[SymbolicSize] | None = node.ints("split", 1)
     if sizes is None:
         size, many = dims[axis], node.attr("num_outputs", many)
         if node.has(1) or not isinstance(size, int):
@@ -357,7 +357,7 @@ def _is_counted(node: _Node, rank: int) -> bool:
     return node.known.dims(node.node.input(1)) == (rank,)
 
 
-def _slice_size(node: _Node, size: Size, start: int | None, end: int | None, step: int | None) -> Size:
+def _slice_size(node: _Node, size: SymbolicSize, start: int | None, end: int | None, step: int | None) -> SymbolicSize:
     if start is None or end is None or not step:
         return node.known.fresh()
     if isinstance(size, str):
@@ -416,7 +416,7 @@ def _padded(node: _Node) -> Sequence[Shape]:
     return [tuple(sizes)]
 
 
-def _sum(node: _Node, size: Size, more: int) -> Size:
+def _sum(node: _Node, size: SymbolicSize, more: int) -> SymbolicSize:
     if not more:
         return size
     return size + more if isinstance(size, int) else node.known.fresh()
@@ -507,7 +507,7 @@ def _einsum(node: _Node) -> Sequence[Shape]:
     terms, arrow, made = text.partition("->")
     if not arrow or "." in text:
         return []
-    sizes: dict[str, list[Size]] = {}
+    sizes: dict[str, list[SymbolicSize]] = {}
     for slot, letters in enumerate(terms.split(",")):
         for letter, size in zip(letters, node.dims(slot), strict=True):
             sizes.setdefault(letter, []).append(size)
@@ -542,13 +542,13 @@ def _pooled(node: _Node) -> Sequence[Shape]:
     return [(*dims[:2], *_windows(node, dims[2:], node.attr("kernel_shape")))] * len(node.node.outputs)
 
 
-def _windows(node: _Node, sizes: Sizes, taps: Sequence[Size]) -> Sizes:
+def _windows(node: _Node, sizes: Sizes, taps: Sequence[SymbolicSize]) -> Sizes:
     """Return how many windows there are along each axis; a new name where runtimes count differently."""
     many, mode = len(sizes), node.attr("auto_pad", "NOTSET")
     strides, dilations = (node.attr(name) or [1] * many for name in ("strides", "dilations"))
     pads = node.attr("pads") or [0] * 2 * many
     is_clear, up = mode in ("NOTSET", "") or not node.node.has_attr("pads"), bool(node.attr("ceil_mode", 0))
-    found: list[Size] = []
+    found: list[SymbolicSize] = []
     rows = zip(sizes, taps, strides, dilations, pads[:many], pads[many:], strict=True)
     for size, tap, stride, dilation, first, last in rows:
         if mode.startswith("SAME"):
@@ -562,7 +562,7 @@ def _windows(node: _Node, sizes: Sizes, taps: Sequence[Size]) -> Sizes:
     return tuple(found)
 
 
-def _steps(size: Size, more: int, stride: int, end: int | None) -> Size | None:
+def _steps(size: SymbolicSize, more: int, stride: int, end: int | None) -> SymbolicSize | None:
     """Return the number of steps; with an ``end`` rounded up, unless the last window begins behind it."""
     if isinstance(size, str):
         return size if stride == 1 and not more else None
@@ -578,7 +578,7 @@ def _conv_transposed(node: _Node) -> Sequence[Shape]:
     channels = weight[1] * node.attr("group", 1) if isinstance(weight[1], int) else node.known.fresh()
     strides, dilations = (node.attr(name) or [1] * many for name in ("strides", "dilations"))
     pads, extra = node.attr("pads") or [0] * 2 * many, node.attr("output_padding") or [0] * many
-    sizes: list[Size] = []
+    sizes: list[SymbolicSize] = []
     rows = zip(dims[2:], weight[2:], strides, dilations, extra, pads[:many], pads[many:], strict=True)
     is_clear = node.attr("auto_pad", "NOTSET") in ("NOTSET", "") and not node.node.has_attr("output_shape")
     for size, tap, stride, dilation, more, first, last in rows:
@@ -604,7 +604,7 @@ _EDGE = 2.0**-20
 def _resized(node: _Node) -> Sequence[Shape]:
     dims = node.dims(0)
     axes = [_axis(axis, len(dims)) for axis in node.attr("axes") or range(len(dims))]
-    sizes: list[Size] = [*dims]
+    sizes: list[SymbolicSize] = [*dims]
     is_late = node.node.is_op("Resize") and node.opset >= 11
     asked = node.sizes(3) if is_late and node.has(3) else None
     stretched = node.attr("keep_aspect_ratio_policy", "stretch") == "stretch"
@@ -629,7 +629,7 @@ def _factors(node: _Node, slot: int) -> list[float] | None:
     return None if held is None or not held.size else [float(factor) for factor in held.float64().reshape(-1)]
 
 
-def _scaled(node: _Node, size: Size, factor: float) -> Size:
+def _scaled(node: _Node, size: SymbolicSize, factor: float) -> SymbolicSize:
     if factor == 1:
         return size
     if isinstance(size, str):
@@ -646,7 +646,7 @@ def _scaled(node: _Node, size: Size, factor: float) -> Size:
 def _recurrent(node: _Node) -> Sequence[Shape]:
     steps, batch, _ = node.dims(0)
     ways = 2 if node.attr("direction", "forward") == "bidirectional" else 1
-    hidden: Size | None = node.attr("hidden_size")
+    hidden: SymbolicSize | None = node.attr("hidden_size")
     if hidden is None:
         hidden = node.dims(2)[2] if not node.node.domain else node.known.fresh()
     if node.attr("layout", 0):

@@ -21,7 +21,7 @@ from bnfold.report.rewrites import CHANNELS, CONSTANT_STORED, Rewrite, conversio
 from bnfold.report.totals import Totals, changed, size
 from bnfold.semantics import Repair
 
-Verdict = Literal["folded", "exchanged", "decomposed", "upgraded", "kept", "removed"]
+FoldResult = Literal["folded", "exchanged", "decomposed", "upgraded", "kept", "removed"]
 SCHEMA = "bnfold-report/1"
 AFFINES = "affines (Mul, Add, …)"
 """BatchNormalizations that are written as arithmetic: the event's mode is ``spelled-out``."""
@@ -49,7 +49,7 @@ class BatchNormEvent:
     graph: str
     version: int
     mode: str
-    verdict: Verdict = "kept"
+    verdict: FoldResult = "kept"
     into: tuple[str, ...] = ()
     reason: Reason | None = None
     detail: str = ""
@@ -204,7 +204,7 @@ def _destinations(events: Sequence[BatchNormEvent]) -> str:
     """Return where those that are gone went: the operators that they were folded into, how many went otherwise."""
     homes = Counter(operator for event in events if event.verdict == "folded" for operator in event.operators)
     parts = ["folded into " + ", ".join(f"{count} {name}" for name, count in homes.most_common())] if homes else []
-    fates: dict[Verdict, str] = {"exchanged": " by an Add", "decomposed": "", "removed": ""}
+    fates: dict[FoldResult, str] = {"exchanged": " by an Add", "decomposed": "", "removed": ""}
     counts = Counter(event.verdict for event in events)
     return ", ".join(
         [*parts, *(f"{counts[fate]} {in_words(fate)}{what}" for fate, what in fates.items() if counts[fate])]
@@ -324,7 +324,7 @@ class Report:
         """The boundaries that are valid in the model before and in the one after."""
         return tuple(self._all_cuts)
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: FoldResult) -> int:
         return sum(event.verdict == verdict for event in self.batchnorms)
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from math import prod
 from bnfold import ir
 from bnfold.semantics.policy import Repair, Unreadable, flag
 
-Shape = tuple[int | str | None, ...]
+PartialShape = tuple[int | str | None, ...]
 
 
 def is_per_activation(node: ir.Node, inputs: Sequence[ir.Value], repairs: list[Repair]) -> bool:
@@ -65,7 +65,7 @@ def _by_parameters_alone(node: ir.Node, parameters: Sequence[ir.Value]) -> bool:
     return any(dim != 1 for dim in dims[1:])
 
 
-def _check_fit(node: ir.Node, count: int, activations: Shape) -> None:
+def _check_fit(node: ir.Node, count: int, activations: PartialShape) -> None:
     """Raise unless ``count`` can be the product of ``activations``."""
     known = prod(dim for dim in activations if isinstance(dim, int))
     symbolic = any(not isinstance(dim, int) for dim in activations)
@@ -75,7 +75,7 @@ def _check_fit(node: ir.Node, count: int, activations: Shape) -> None:
     raise Unreadable(node, f"spatial=0 with {count} parameters fits neither channels nor activations of (N, {shape})")
 
 
-def _dims(value: ir.Value) -> Shape | None:
+def _dims(value: ir.Value) -> PartialShape | None:
     return tuple(value.tensor.dims) if value.tensor is not None else value.shape
 
 

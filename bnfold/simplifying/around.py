@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from bnfold import ir
 
-Place = TypeVar("Place", bound=Hashable)
+GraphPart = TypeVar("GraphPart", bound=Hashable)
 
 
 def before(nodes: Iterable[ir.Node]) -> set[ir.Node]:
@@ -20,9 +20,9 @@ def after(nodes: Iterable[ir.Node]) -> set[ir.Node]:
     return reached(nodes, _consumers)
 
 
-def reached(starts: Iterable[Place], step: Callable[[Place], Iterable[Place]]) -> set[Place]:
+def reached(starts: Iterable[GraphPart], step: Callable[[GraphPart], Iterable[GraphPart]]) -> set[GraphPart]:
     """Return the starts, and all that steps from them lead to."""
-    found: set[Place] = set()
+    found: set[GraphPart] = set()
     waiting = [*starts]
     while waiting:
         place = waiting.pop()

@@ -52,7 +52,7 @@ __all__ = [
     "verify",
 ]
 
-Source = ir.Model | str | PathLike[str]
+VerifiedSource = ir.Model | str | PathLike[str]
 
 
 def start(checks: VerifyOptions, model: ir.Model) -> None:
@@ -62,8 +62,8 @@ def start(checks: VerifyOptions, model: ir.Model) -> None:
 
 
 def verify(  # noqa: PLR0913 - one optional keyword an option
-    before: Source,
-    after: Source,
+    before: VerifiedSource,
+    after: VerifiedSource,
     *,
     checks: VerifyOptions | None = None,
     cuts: Sequence[ir.Cut] = (),
@@ -169,7 +169,7 @@ def _at_fixed_sizes(old: ir.Model, checks: VerifyOptions, fixed: Mapping[str, Se
     return replace(checks, inputs={**shapes, **checks.inputs})
 
 
-def _opened(source: Source, *, frozen: bool) -> ir.Model:
+def _opened(source: VerifiedSource, *, frozen: bool) -> ir.Model:
     model = source if isinstance(source, ir.Model) else ir.load(source)
     model.require_weights()
     model.freeze_overridable = frozen
@@ -177,5 +177,5 @@ def _opened(source: Source, *, frozen: bool) -> ir.Model:
     return model
 
 
-def _file(source: Source) -> Path | None:
+def _file(source: VerifiedSource) -> Path | None:
     return None if isinstance(source, ir.Model) else Path(source)

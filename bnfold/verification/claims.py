@@ -16,7 +16,7 @@ from bnfold.verification.codes import Code
 
 Status = Literal["verified", "failed", "skipped"]
 Prover = Literal["interface", "part", "whole", "runtime", "checker"]
-Datum = str | int | float
+EvidenceDatum = str | int | float
 Feeds = Mapping[str, Any]
 """Arrays by the names of the values that they are fed to."""
 
@@ -27,7 +27,7 @@ class Why:
 
     code: Code
     text: str
-    data: Mapping[str, Datum] = field(default_factory=dict)
+    data: Mapping[str, EvidenceDatum] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.text
@@ -100,7 +100,7 @@ class Evidence:
     is_same: bool = False
     at_some_sizes: bool = False
     code: Code = Code.TESTED
-    data: Mapping[str, Datum] = field(default_factory=dict)
+    data: Mapping[str, EvidenceDatum] = field(default_factory=dict)
     boundary: tuple[str, ...] = ()
     prover: Prover = "part"
     experiments: tuple[Experiment, ...] = ()

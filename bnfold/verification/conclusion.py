@@ -14,7 +14,7 @@ from bnfold.verification.codes import Code
 from bnfold.verification.end_to_end.runtime_rejects import RuntimeOpinion
 from bnfold.verification.parts import Parts
 from bnfold.verification.request import Request
-from bnfold.verification.verdict import Location, Status, Verdict
+from bnfold.verification.verdict import Location, Verdict, VerdictStatus
 
 if TYPE_CHECKING:
     from bnfold.verification.end_to_end.examine import Whole
@@ -63,7 +63,7 @@ def _as_loaded(request: Request, verdict: Verdict, opinion: RuntimeOpinion) -> V
     return verdict
 
 
-def lowered(verdict: Verdict, status: Status, why: Why, decided_by: str) -> Verdict:
+def lowered(verdict: Verdict, status: VerdictStatus, why: Why, decided_by: str) -> Verdict:
     """Return the verdict with another status, for this reason."""
     return replace(verdict, status=status, reason=why.text, code=why.code, decided_by=decided_by)
 
@@ -151,7 +151,7 @@ def kind_of_part(request: Request) -> str:
 
 def verdict_of(
     request: Request,
-    status: Status,
+    status: VerdictStatus,
     why: Why,
     decided_by: str,
     whole: Whole | None = None,

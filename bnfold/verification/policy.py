@@ -36,7 +36,7 @@ from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
 from bnfold.verification.tolerance.compare import shape_of
 from bnfold.verification.tolerance.rounding import PerturbedWeights
-from bnfold.verification.verdict import Status, Verdict
+from bnfold.verification.verdict import Verdict, VerdictStatus
 
 if TYPE_CHECKING:
     from bnfold.verification.end_to_end.examine import Whole
@@ -99,7 +99,7 @@ def _judged(request: Request) -> Verdict:
     if fault:
         return verdict_of(request, "failed", Why(Code.INTERFACE, fault), "interface")
     if missing := flaw(request.after):
-        status: Status = "unverified" if flaw(request.before) else "failed"
+        status: VerdictStatus = "unverified" if flaw(request.before) else "failed"
         why = Why(Code.INVALID, f"the rewritten model cannot be computed: {missing}")
         return verdict_of(request, status, why, "interface")
     if is_within:

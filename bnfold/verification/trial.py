@@ -16,7 +16,7 @@ from bnfold.errors import BadInput, BnfoldError, Unsupported
 from bnfold.ir.value import Known, written
 from bnfold.reference import Refusal, ShapeTrial
 from bnfold.verification.as_read import as_read
-from bnfold.verification.inputs.choices import Shapes, choices
+from bnfold.verification.inputs.choices import ChosenShapes, choices
 from bnfold.verification.inputs.cost import estimate, memory_there_is, session_seconds
 from bnfold.verification.inputs.drawing import known_sizes, random_feeds
 from bnfold.verification.inputs.shapes import elements, open_places
@@ -106,10 +106,10 @@ class FixedSizes:
             return
         self._ask_runtime(shapes, "")
 
-    def _trial(self, model: ir.Model, shapes: Shapes, *, later: bool = False) -> ShapeTrial:
+    def _trial(self, model: ir.Model, shapes: ChosenShapes, *, later: bool = False) -> ShapeTrial:
         return reference.try_shapes(model, shapes, policy=self.policy, limit_seconds=_LIMIT_SECONDS, later=later)
 
-    def _ask_runtime(self, shapes: Shapes, untried: str) -> str:
+    def _ask_runtime(self, shapes: ChosenShapes, untried: str) -> str:
         """Return ``untried`` if the runtime cannot say more; empty if it runs the model.
 
         Raises BadInput if it opens the model, and runs it at other sizes, but not at these, whatever is fed.
@@ -123,12 +123,12 @@ class FixedSizes:
                     raise self._refused(f"{self.runtime} says {found.error}", other)
         return untried
 
-    def _runs(self, shapes: Shapes | None, sample: int = 0) -> bool:
+    def _runs(self, shapes: ChosenShapes | None, sample: int = 0) -> bool:
         """Whether the runtime was asked to run the original at these sizes (None: to open it), and did."""
         found = self._in_runtime(shapes, sample)
         return found is not None and found.ran
 
-    def _in_runtime(self, shapes: Shapes | None, sample: int = 0) -> RuntimeResult | None:
+    def _in_runtime(self, shapes: ChosenShapes | None, sample: int = 0) -> RuntimeResult | None:
         """Run the original in the runtime, or only open it (None).
 
         Return None if it is not asked, for there is none, or the model is too large for it.
@@ -148,14 +148,14 @@ class FixedSizes:
         found = RuntimeProcess(self.runtime).run(as_read(model, model.path, self.policy), samples, _RUNTIME_SECONDS)
         return None if found.obstacle == "not looked" else found
 
-    def _elsewhere(self) -> Iterator[Shapes]:
+    def _elsewhere(self) -> Iterator[ChosenShapes]:
         """Yield other sizes that the original may take."""
         with suppress(BnfoldError):
             known, followed = known_sizes(self.original, {})
             for choice in islice(choices(self.original, known, followed), _MOST_ELSEWHERE):
                 yield choice.shapes
 
-    def _hint(self, shapes: Shapes, refusal: Refusal) -> Shapes:
+    def _hint(self, shapes: ChosenShapes, refusal: Refusal) -> ChosenShapes:
         """Return sizes at which the model runs, with one change if possible; empty if none are found."""
         end = time.monotonic() + _HINT_SECONDS
         for other in chain(self._with_one_changed(shapes, _numbers(refusal)), self._elsewhere()):
@@ -165,7 +165,7 @@ class FixedSizes:
                 return other
         return {}
 
-    def _with_one_changed(self, shapes: Shapes, numbers: Collection[int] = ()) -> Iterator[Shapes]:
+    def _with_one_changed(self, shapes: ChosenShapes, numbers: Collection[int] = ()) -> Iterator[ChosenShapes]:
         """Yield the sizes with one that is dynamic in the original changed, to the nearest numbers first."""
         values = {value.name: value.shape for value in self.original.required_inputs()}
         declared = {name: shape or [None] * len(shapes[name]) for name, shape in values.items()}
@@ -184,7 +184,7 @@ class FixedSizes:
                 changed[name][axis] = size
             yield {name: tuple(shape) for name, shape in changed.items()}
 
-    def _refused(self, why: str, other: Shapes, *, is_open: bool = False) -> BadInput:
+    def _refused(self, why: str, other: ChosenShapes, *, is_open: bool = False) -> BadInput:
         """Return the error, with sizes at which the model runs, if some were found."""
         advice = "give other sizes, or leave that out"
         if other:
@@ -193,7 +193,7 @@ class FixedSizes:
         also = "; if other sizes of the open axes fit, give these as well" if is_open else ""
         return BadInput(f"{self.original.label}: the model cannot run at {_typed(self.asked)}: {why}; {advice}{also}")
 
-    def _as_asked(self, shapes: Shapes) -> dict[str, Sequence[int]]:
+    def _as_asked(self, shapes: ChosenShapes) -> dict[str, Sequence[int]]:
         """Return sizes by the names that the caller used: of inputs, or of single sizes."""
         named = {
             dim: (shapes[value.name][axis],)
@@ -210,7 +210,7 @@ def _require_ranks(model: ir.Model) -> None:
         raise Unsupported(f"the rank of input {unranked[0]!r} is unknown")
 
 
-def _shapes(model: ir.Model, known: Mapping[str, Known], followed: ir.Model | None) -> Iterator[Shapes]:
+def _shapes(model: ir.Model, known: Mapping[str, Known], followed: ir.Model | None) -> Iterator[ChosenShapes]:
     """Yield the caller's sizes, with several choices of those that stay open."""
     if not open_places(known):
         yield {name: tuple(dim for dim in shape if isinstance(dim, int)) for name, shape in known.items()}

@@ -13,7 +13,7 @@ from bnfold.settings import Tolerance, to_json
 from bnfold.verification.claims import Evidence
 from bnfold.verification.codes import Code
 
-Status = Literal["verified", "unverified", "failed"]
+VerdictStatus = Literal["verified", "unverified", "failed"]
 How = Literal["same", "constant", "tested", "differs", "open"]
 
 _SHOWN = 20
@@ -165,7 +165,7 @@ class Verdict:
         explanation: What `VerifyOptions.explain` asks for; empty if nothing was asked.
     """
 
-    status: Status
+    status: VerdictStatus
     reason: str
     decided_by: str
     outputs: tuple[OutputRow, ...] = ()

@@ -16,7 +16,7 @@ import onnx
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.verification import verify
-from bnfold.verification.inputs.drawing import Feeds, input_shapes, random_feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds, input_shapes, random_feeds
 from bnfold.verification.inputs.shapes import Sizing
 
 CLOSE = 1e-3
@@ -155,7 +155,7 @@ def _is_close(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
     return float(np.abs(one - other).max(initial=0.0)) <= CLOSE * float(np.abs(one).max(initial=0.0))
 
 
-def _run(path: Path, feeds: Feeds) -> list[npt.NDArray[Any]]:
+def _run(path: Path, feeds: DrawnFeeds) -> list[npt.NDArray[Any]]:
     import onnxruntime as ort
 
     options = ort.SessionOptions()

@@ -14,7 +14,7 @@ from bnfold.cli import before_after
 from bnfold.cli.commands import main
 from bnfold.pipeline.chain import StepRow
 from bnfold.report import rewrites
-from bnfold.report.events import BatchNormEvent, Report, Verdict
+from bnfold.report.events import BatchNormEvent, FoldResult, Report
 from bnfold.report.reasons import Reason
 from bnfold.report.totals import Products, Totals
 from tests.conftest import MODELS
@@ -89,7 +89,7 @@ def test_the_lines_below_the_table_say_how_equal_rewrites_are() -> None:
     assert not any("the other" in line for line in before_after.equality(many))
 
 
-def event(verdict: Verdict, mode: str = "inference", into: str = "Conv") -> BatchNormEvent:
+def event(verdict: FoldResult, mode: str = "inference", into: str = "Conv") -> BatchNormEvent:
     return BatchNormEvent("n", "", 9, mode, verdict, ("c",) if into else (), operators=(into,) if into else ())
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from bnfold import ir, reference
 from bnfold.ir.elements import TP
-from bnfold.reference.shapes import Shapes, state_types
+from bnfold.reference.shapes import ShapeWalk, state_types
 from tests.verification.graphs import Array, Weights, model
 
 WEIGHTS: Weights = {
@@ -161,7 +161,7 @@ def feeds(n: int, m: int, length: int) -> dict[str, Array]:
 @pytest.mark.parametrize("node", NODES)
 def test_sizes_are_those_that_the_kernels_make(node: str) -> None:
     graph = graph_of(node)
-    shapes, sizes = Shapes(graph.model), dict[str, set[tuple[int, ...]]]()
+    shapes, sizes = ShapeWalk(graph.model), dict[str, set[tuple[int, ...]]]()
     value = graph.values["y"]
     dims = shapes.dims(value)
     assert dims is not None
@@ -204,7 +204,7 @@ INPUTS = {"0:0": (4, 2, 6), "0:3": (4, 6, 10), "1:0": (4, 2, 6), "2:0": (2, 3, 4
 )
 def test_sizes_that_follow(node: str, expected: tuple[int | str, ...]) -> None:
     graph = graph_of(node)
-    assert Shapes(graph.model).dims(graph.values["y"]) == expected
+    assert ShapeWalk(graph.model).dims(graph.values["y"]) == expected
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_sizes_that_follow(node: str, expected: tuple[int | str, ...]) -> None:
 )
 def test_what_runtimes_count_differently_is_not_known(node: str) -> None:
     graph = graph_of(node)
-    dims = Shapes(graph.model).dims(graph.values["y"])
+    dims = ShapeWalk(graph.model).dims(graph.values["y"])
     assert dims is not None
     assert isinstance(dims[2], str)
 
@@ -228,7 +228,7 @@ def test_declarations_of_inner_values_are_not_believed() -> None:
     proto = model("(float[N,3] x) => (float[7,3] y) { a = Relu (x)  y = Neg (a) }", {})
     proto.graph.value_info.append(onnx.helper.make_tensor_value_info("a", TP.DOUBLE, [7, 3]))
     graph = ir.load(proto).graph
-    shapes = Shapes(graph.model)
+    shapes = ShapeWalk(graph.model)
     for name in "ay":
         assert shapes.dims(graph.values[name]) == ("0:0", 3)
         assert shapes.dtype(graph.values[name]) == TP.FLOAT
@@ -236,20 +236,20 @@ def test_declarations_of_inner_values_are_not_believed() -> None:
 
 def test_one_name_of_two_inputs_is_two_sizes() -> None:
     graph = ir.load(model("(float[N] x, float[N] z) => (float[M] y) { y = Add (x, z) }", {})).graph
-    dims = Shapes(graph.model).dims(graph.values["y"])
+    dims = ShapeWalk(graph.model).dims(graph.values["y"])
     assert dims is not None
     assert dims[0] not in {"0:0", "1:0"}
 
 
 def test_a_size_of_zero_is_one_that_an_exporter_did_not_know() -> None:
     graph = ir.load(model("(float[0,3] x) => (float[N,3] y) { y = Neg (x) }", {})).graph
-    assert Shapes(graph.model).dims(graph.values["y"]) == ("0:0", 3)
+    assert ShapeWalk(graph.model).dims(graph.values["y"]) == ("0:0", 3)
 
 
 def test_a_damaged_node_ends_nothing() -> None:
     body = "a = Conv (x, x, x, x)  b = Reshape <axis = 1> (x, a)  c = Slice (a, b)  d = Neg (x)  y = Add (d, d)"
     graph = ir.load(model(f"(float[N,3] x) => (float[N,3] y) {{ {body} }}", {})).graph
-    assert Shapes(graph.model).dims(graph.values["y"]) == ("0:0", 3)
+    assert ShapeWalk(graph.model).dims(graph.values["y"]) == ("0:0", 3)
 
 
 BRANCHES = """
@@ -276,7 +276,7 @@ def test_of_an_if_what_its_branches_have_in_common(
     one: str, other: str, expected: tuple[int | str | None, ...] | None
 ) -> None:
     graph = ir.load(model(BRANCHES.format(one=one, other=other), {})).graph
-    dims = Shapes(graph.model).dims(graph.values["y"])
+    dims = ShapeWalk(graph.model).dims(graph.values["y"])
     known = dims if dims is None else tuple(None if isinstance(dim, str) and dim[0] == "?" else dim for dim in dims)
     assert known == expected
 
@@ -289,12 +289,12 @@ def test_an_operator_that_takes_one_rank_says_which_branch_is_taken() -> None:
         >
         b = Relu (a)  y = LSTM <hidden_size = 4> (b, h, r) }"""
     graph = ir.load(model(text, {name: WEIGHTS[name] for name in ("h", "r", "zero")})).graph
-    assert Shapes(graph.model).dims(graph.values["a"]) == ("0:0", 8, 4)
+    assert ShapeWalk(graph.model).dims(graph.values["a"]) == ("0:0", 8, 4)
     unread = text.replace("y = LSTM", "z = LSTM").replace(
         "LSTM <hidden_size = 4> (b, h, r)", "LSTM <hidden_size = 4> (b, h, r)  y = Neg (b)"
     )
     graph = ir.load(model(unread, {name: WEIGHTS[name] for name in ("h", "r", "zero")})).graph
-    assert Shapes(graph.model).dims(graph.values["a"]) is None
+    assert ShapeWalk(graph.model).dims(graph.values["a"]) is None
 
 
 def test_of_a_loop_only_types_are_known() -> None:
@@ -302,7 +302,7 @@ def test_of_a_loop_only_types_are_known() -> None:
         y = Loop (n, c, x) <body = b (int64 i, bool go, float[K] v) => (bool on, float[J] w) {
             on = Identity (go)  s = Add (v, v)  w = Concat <axis = 0> (s, v) }> }"""
     graph = ir.load(model(text, {})).graph
-    shapes = Shapes(graph.model)
+    shapes = ShapeWalk(graph.model)
     value = graph.values["y"]
     assert shapes.dims(value) is None
     assert shapes.dtype(value) == TP.FLOAT
@@ -313,7 +313,7 @@ def test_a_function_is_followed_for_each_call() -> None:
     g (float[N,3] x, float[5,3] z) => (float[A,B] y, float[C,D] w) { y = own.f (x)  w = own.f (z) }
     <domain: "own", opset_import: ["" : 13]> f (v) => (o) { s = Shape (v)  a = Neg (v)  o = Reshape (a, s) }"""
     graph = ir.load(onnx.parser.parse_model(text)).graph
-    shapes = Shapes(graph.model)
+    shapes = ShapeWalk(graph.model)
     assert shapes.dims(graph.values["y"]) == ("0:0", 3)
     assert shapes.dims(graph.values["w"]) == (5, 3)
     (function,) = graph.model.functions

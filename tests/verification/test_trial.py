@@ -14,7 +14,7 @@ from bnfold.errors import BadInput
 from bnfold.ir.fixing import fix_inputs
 from bnfold.settings import Policy
 from bnfold.verification import trial
-from bnfold.verification.runtimes.runtime import Obstacle, RuntimeProcess, RuntimeResult
+from bnfold.verification.runtimes.runtime import RuntimeObstacle, RuntimeProcess, RuntimeResult
 from bnfold.verification.trial import FixedSizes
 
 ONNXRUNTIME = "onnxruntime"
@@ -145,7 +145,9 @@ def test_a_runtime_is_asked_about_a_model_that_nothing_else_refuses() -> None:
 
 
 @pytest.mark.parametrize("obstacle", ["not looked", "crashed"])
-def test_a_runtime_that_fails_otherwise_refuses_no_sizes(obstacle: Obstacle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runtime_that_fails_otherwise_refuses_no_sizes(
+    obstacle: RuntimeObstacle, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only at the fixed sizes, and for another reason than these."""
     plain = RuntimeProcess.run
 

@@ -267,7 +267,7 @@ def _sum(one: Dim, other: Dim) -> Dim:
     return one if other == 0 else other if one == 0 else None
 
 
-def _of_numbers(item: Callable[[Dim, Dim], Dim]) -> Rule:
+def _of_numbers(item: Callable[[Dim, Dim], Dim]) -> ItemRule:
     """Return the rule of an operator of two operands that makes numbers."""
 
     def compute(node: Node, known: Proven) -> Tensor:
@@ -323,9 +323,9 @@ def _reduced(node: Node, known: Proven) -> InMemory:
     return InMemory(TP.INT64, np.array(product(source.items), dtype=object).reshape(made))
 
 
-Rule = Callable[[Node, Proven], Tensor | None]
+ItemRule = Callable[[Node, Proven], Tensor | None]
 _NUMBERS = frozenset({TP.INT32, TP.INT64})
-_RULES: dict[str, Rule] = {
+_RULES: dict[str, ItemRule] = {
     **dict.fromkeys(("Identity", "Gather", "Slice", "ConstantOfShape", "Expand", "Tile"), _moved),
     **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze"), _reshaped),
     "Shape": _shape,

@@ -12,7 +12,7 @@ from bnfold.ir.node import Node
 from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.ir.value import shape_of
 
-Dims = Sequence[int | str | None]
+DimSequence = Sequence[int | str | None]
 
 _KEEPING = ("Binarizer", "Imputer", "LabelEncoder", "CategoryMapper", "Normalizer", "Scaler")
 """The result has the shape of the input."""
@@ -68,7 +68,7 @@ def _element_types(node: Node, read: int) -> list[int]:
 _STATED = {"values_floats": TP.FLOAT, "values_int64s": TP.INT64, "values_strings": TP.STRING}
 
 
-def _shapes(node: Node, read: Dims | None) -> list[Dims | None]:
+def _shapes(node: Node, read: DimSequence | None) -> list[DimSequence | None]:
     """Return shapes, with dynamic sizes where they do not follow; None if the rank does not."""
     rows = read[0] if read is not None and len(read) == 2 else None
     if node.op_type in _KEEPING:

@@ -8,15 +8,15 @@ from bnfold import ir
 from bnfold.analysis.constants import constant
 from bnfold.analysis.traits import BROADCASTING, KEEPS_SHAPE
 
-Dim = int | str
+KnownDim = int | str
 Letter = int | str
 Term = tuple[ir.Value | None, Sequence[Letter]]
 """A value and a letter for each of its dims, as in Einsum: equal letters are equal dims, and a number is a size."""
 
-ShapeOf = Callable[[ir.Value | None], list[Dim] | None]
+DimsOf = Callable[[ir.Value | None], list[KnownDim] | None]
 
 
-def terms(node: ir.Node, shape_of: ShapeOf) -> list[Term]:
+def terms(node: ir.Node, shape_of: DimsOf) -> list[Term]:
     """Return what is known of the shapes around a node, if anything. Damaged nodes may raise."""
     rule = _RULES.get(node.op_type) if not node.domain else None
     return list(rule(node, shape_of)) if rule is not None else []
@@ -26,25 +26,25 @@ def _axes(rank: int, what: str = "axis") -> list[Letter]:
     return [f"{what} {axis}" for axis in range(rank)]
 
 
-def _rank(shape_of: ShapeOf, *values: ir.Value | None) -> int:
+def _rank(shape_of: DimsOf, *values: ir.Value | None) -> int:
     """Return the rank of the first value whose rank is known, else 0."""
     return next((len(shape) for value in values if (shape := shape_of(value)) is not None), 0)
 
 
-def _alike(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+def _alike(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
     if rank := _rank(shape_of, node.input(0), node.output(0)):
         yield node.input(0), _axes(rank)
         yield node.output(0), _axes(rank)
 
 
-def _quantized(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+def _quantized(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
     yield from _alike(node, shape_of)
     rank, scale = _rank(shape_of, node.input(0), node.output(0)), shape_of(node.input(1))
     if rank and scale is not None and len(scale) == 1 and scale != [1]:
         yield node.input(1), [_axes(rank)[int(node.attr("axis", 1))]]
 
 
-def _per_channel(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+def _per_channel(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
     yield from _alike(node, shape_of)
     has_groups = node.is_op("GroupNormalization") and node.graph.opset("") < 21
     rank = _rank(shape_of, node.input(0), node.output(0))
@@ -56,7 +56,7 @@ def _per_channel(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
         yield from ((value, _axes(of_each + 1)[1:]) for value in node.inputs[1:])
 
 
-def _spread(shapes: Sequence[Sequence[Dim]], rank: int) -> list[list[Letter]]:
+def _spread(shapes: Sequence[Sequence[KnownDim]], rank: int) -> list[list[Letter]]:
     """Return letters of shapes that are broadcast.
 
     Counted from the right sizes are equal or 1, and what may be 1 is equal.
@@ -72,7 +72,7 @@ def _spread(shapes: Sequence[Sequence[Dim]], rank: int) -> list[list[Letter]]:
     ]
 
 
-def _broadcast(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+def _broadcast(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
     values = [value for value in node.inputs if value is not None]
     known = [shape_of(value) for value in values]
     told = [shape for shape in known if shape is not None]
@@ -85,7 +85,7 @@ def _broadcast(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
     yield node.output(0), _axes(rank)
 
 
-def _placed(node: ir.Node, slot: int, shape: list[Dim] | None, rank: int) -> list[Dim]:
+def _placed(node: ir.Node, slot: int, shape: list[KnownDim] | None, rank: int) -> list[KnownDim]:
     """Return the shape of an operand, with ones behind it where it stands at a named axis, as before opset 7."""
     if shape is None:
         return [f"slot {slot}"] * rank
@@ -98,7 +98,7 @@ def _placed(node: ir.Node, slot: int, shape: list[Dim] | None, rank: int) -> lis
     return [*shape, *[1] * behind]
 
 
-def _expand(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+def _expand(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
     """Yield the result; a dim of the data that is open may be 1 or what is wanted (`widest`)."""
     own, held = shape_of(node.input(0)), constant(node.input(1))
     if own is None or held is None:
@@ -127,7 +127,7 @@ def _last(rank: int, target: Sequence[int]) -> list[int]:
     return [*[1] * rank, *target][len(target) :]
 
 
-def _convolution(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+def _convolution(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
     weight = node.input(3 if node.is_op("QLinearConv") else 1)
     kernel, group = shape_of(weight), int(node.attr("group", 1))
     if kernel is None or len(kernel) < 3 or group < 1:
@@ -139,7 +139,7 @@ def _convolution(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
     yield node.output(0), ["batch", made, *_made(node, kernel[2:])]
 
 
-def _pool(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+def _pool(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
     rank = _rank(shape_of, node.input(0), node.output(0)) - 2
     if rank > 0:
         yield node.input(0), ["batch", "channels", *_axes(rank)]
@@ -147,7 +147,7 @@ def _pool(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
         yield node.output(0), ["batch", "channels", *sides]
 
 
-def _made(node: ir.Node, kernel: Sequence[Dim]) -> list[Letter]:
+def _made(node: ir.Node, kernel: Sequence[KnownDim]) -> list[Letter]:
     """Return the sides that windows make: those they read where one element is for each, which padding may see to."""
     rank = len(kernel)
     ones, mode = [1] * rank, node.attr("auto_pad", "NOTSET")
@@ -164,13 +164,13 @@ def _made(node: ir.Node, kernel: Sequence[Dim]) -> list[Letter]:
     ]
 
 
-def _gemm(node: ir.Node, _: ShapeOf) -> Iterator[Term]:
+def _gemm(node: ir.Node, _: DimsOf) -> Iterator[Term]:
     yield node.input(0), "km" if node.attr("transA", 0) else "mk"
     yield node.input(1), "nk" if node.attr("transB", 0) else "kn"
     yield node.output(0), "mn"
 
 
-def _matmul(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+def _matmul(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
     one, other, made = node.input(0), node.input(3 if node.is_op("QLinearMatMul") else 1), node.output(0)
     left, right = shape_of(one), shape_of(other)
     if left is None and len(right or ()) == 2 and (rank := _rank(shape_of, made)):
@@ -184,7 +184,7 @@ def _matmul(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
     yield made, [*_axes(rank), *(["m"] if len(left) > 1 else []), *(["n"] if len(right) > 1 else [])]
 
 
-def _recurrent(node: ir.Node, _: ShapeOf) -> Iterator[Term]:
+def _recurrent(node: ir.Node, _: DimsOf) -> Iterator[Term]:
     is_batch_first, hidden = node.attr("layout", 0), node.attr("hidden_size")
     directions = 2 if node.attr("direction", "forward") == "bidirectional" else 1
     many = {"LSTM": 4, "GRU": 3, "RNN": 1}[node.op_type]
@@ -200,7 +200,7 @@ def _recurrent(node: ir.Node, _: ShapeOf) -> Iterator[Term]:
     yield node.output(0), ["b", "s", directions, h] if is_batch_first else ["s", directions, "b", h]
 
 
-def _parts(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+def _parts(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
     """Yield the letters of parts: all of a Concat or a Split are alike beside the axis."""
     whole, parts, axis = node.output(0), node.inputs, node.attr("axis", 1)
     sizes: Sequence[Letter] = _axes(len(parts), "part")
@@ -213,13 +213,13 @@ def _parts(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
             yield value, [*before, size, *behind]
 
 
-def _transpose(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+def _transpose(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
     letters = _axes(_rank(shape_of, node.input(0), node.output(0)))
     yield node.input(0), letters
     yield node.output(0), [letters[axis] for axis in node.attr("perm", [*reversed(range(len(letters)))])]
 
 
-def _reshape(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+def _reshape(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
     held = constant(node.input(1))
     target = held.numpy().tolist() if held is not None else node.attr("shape")
     if target is not None and not node.attr("allowzero", 0):
@@ -228,27 +228,27 @@ def _reshape(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
         yield node.output(0), [size or data[axis] if size >= 0 else "rest" for axis, size in enumerate(target)]
 
 
-def _einsum(node: ir.Node, _: ShapeOf) -> Iterator[Term]:
+def _einsum(node: ir.Node, _: DimsOf) -> Iterator[Term]:
     read, _arrow, made = node.attr("equation", "").replace(" ", "").partition("->")
     if made and "." not in read:
         yield from zip((*node.inputs, node.output(0)), (*read.split(","), made), strict=True)
 
 
-def _loss(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+def _loss(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
     sides = _axes(_rank(shape_of, node.input(0)) - 2)
     yield node.input(0), ["batch", "classes", *sides]
     yield node.input(1), ["batch", *sides]
     yield node.input(2), ["classes"]
 
 
-def _regions(node: ir.Node, _: ShapeOf) -> Iterator[Term]:
+def _regions(node: ir.Node, _: DimsOf) -> Iterator[Term]:
     yield node.input(0), ["batch", "channels", "height", "width"]
     yield node.input(1), ["regions", 4 if node.is_op("RoiAlign") else 5]
     yield node.input(2), ["regions"]
     yield node.output(0), ["regions", "channels", "rows", "columns"]
 
 
-def _elements(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+def _elements(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
     """Yield letters: places are of the rank of what they are places in; a GatherElements makes one element of each."""
     rank = _rank(shape_of, node.input(0), node.input(1))
     yield node.input(0), _axes(rank)
@@ -258,7 +258,7 @@ def _elements(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
         yield node.output(0), _axes(rank)
 
 
-def _scattered(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+def _scattered(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
     """Yield the letters of a scatter: an update is what lies behind a place."""
     rank, places = _rank(shape_of, node.input(0), node.output(0)), shape_of(node.input(1))
     yield node.input(0), _axes(rank)
@@ -268,14 +268,14 @@ def _scattered(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
         yield node.input(2), [*_axes(len(places) - 1, "place"), *_axes(rank)[places[-1] :]]
 
 
-def _grid(node: ir.Node, shape_of: ShapeOf) -> Iterator[Term]:
+def _grid(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
     if (rank := _rank(shape_of, node.input(0), node.input(1)) - 2) > 0:
         yield node.input(0), ["batch", "channels", *_axes(rank, "read")]
         yield node.input(1), ["batch", *_axes(rank, "made"), rank]
         yield node.output(0), ["batch", "channels", *_axes(rank, "made")]
 
 
-_RULES: Mapping[str, Callable[[ir.Node, ShapeOf], Iterator[Term]]] = {
+_RULES: Mapping[str, Callable[[ir.Node, DimsOf], Iterator[Term]]] = {
     **dict.fromkeys(KEEPS_SHAPE, _alike),
     **dict.fromkeys(BROADCASTING | {"LayerNormalization", "RMSNormalization"}, _broadcast),
     **dict.fromkeys(["BatchNormalization", "InstanceNormalization", "GroupNormalization"], _per_channel),

@@ -14,7 +14,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.analysis.constants import constant, evaluated_once
-from bnfold.analysis.shapes.rules import Dim, Term, terms, widest
+from bnfold.analysis.shapes.rules import KnownDim, Term, terms, widest
 from bnfold.analysis.traits import READS_VALUES, REARRANGING
 from bnfold.errors import BnfoldError
 from bnfold.ir.inferable import is_damaged
@@ -31,23 +31,23 @@ _USUAL_RANK = _TAKE_ONE | {"MatMul": 2, "BatchNormalization": 4, "InstanceNormal
 """What operators that take any rank are mostly fed; conditions and numbers of turns are single elements."""
 
 
-class Dims:
+class UnifiedDims:
     """The known shapes of the values of a graph. Unless ``declared``, only weights and operators determine them."""
 
     def __init__(self, *, declared: bool = True) -> None:
         self._declared = declared
-        self._shapes: dict[ir.Value, list[Dim]] = {}
+        self._shapes: dict[ir.Value, list[KnownDim]] = {}
         self._untold: set[ir.Value] = set()
-        self._same: dict[str, Dim] = {}
+        self._same: dict[str, KnownDim] = {}
         self._facts = 0
         self._mute: set[tuple[object, ...]] = set()
 
-    def of(self, value: ir.Value | None) -> list[Dim] | None:
+    def of(self, value: ir.Value | None) -> list[KnownDim] | None:
         """Return the shape; None for an unknown rank."""
         known = self._known(value)
         return None if known is None else [*known]
 
-    def _known(self, value: ir.Value | None) -> list[Dim] | None:
+    def _known(self, value: ir.Value | None) -> list[KnownDim] | None:
         """Do as `of`, for callers that do not change the result."""
         if value is None:
             return None
@@ -79,7 +79,7 @@ class Dims:
                 if theirs is not None:
                     self.equal(mine, theirs)
 
-    def equal(self, one: Dim, other: Dim) -> None:
+    def equal(self, one: KnownDim, other: KnownDim) -> None:
         """Note that two dims are one size; sizes that contradict each other stay as they are."""
         one, other = self._now(one), self._now(other)
         if isinstance(one, int) or is_inferred(other):
@@ -107,7 +107,7 @@ class Dims:
         count = len(self._shapes)
         self._shapes[value] = [dim or f"?{count}.{axis}" for axis, dim in enumerate(shape)]
 
-    def _now(self, dim: Dim) -> Dim:
+    def _now(self, dim: KnownDim) -> KnownDim:
         while isinstance(dim, str) and dim in self._same:
             dim = self._same[dim]
         return dim
@@ -152,7 +152,7 @@ class Dims:
 
     def _match(self, found: Sequence[Term]) -> None:
         """Match letters: equal ones are equal dims; a value of unknown rank has a dim for each letter."""
-        sizes: dict[Dim, Dim] = {}
+        sizes: dict[KnownDim, KnownDim] = {}
         for value, letters in found:
             own = self.of(value)
             if own is not None and len(own) == len(letters):
@@ -204,7 +204,7 @@ def is_known(value: ir.Value) -> bool:
 
 def learn_shapes(model: ir.Model) -> None:
     """Fill in types that the operators' rules determine beyond inference; the file's annotations stay."""
-    dims = Dims()
+    dims = UnifiedDims()
     with evaluated_once(model):
         dims.follow([*model.nodes()])
         told = {value: dims.of(value) for graph in model.graphs() for value in graph.values.values()}

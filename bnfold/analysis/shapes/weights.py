@@ -18,7 +18,7 @@ from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.value import Value
 
-Dims = list[int | str | None]
+DimList = list[int | str | None]
 
 
 def type_by_weights(node: Node) -> TypeProto | None:
@@ -33,7 +33,7 @@ def type_by_weights(node: Node) -> TypeProto | None:
     return kind
 
 
-def dims_by_weights(node: Node) -> Dims | None:
+def dims_by_weights(node: Node) -> DimList | None:
     """Return the dims of the first output, as far as they are certain; None if the rank is unknown."""
     tell = _TELLTALES.get(node.op_type) if node.is_known else None
     try:
@@ -66,12 +66,12 @@ def certain_rank(value: Value) -> int | None:
     return None
 
 
-def _convolution(node: Node) -> Dims | None:
+def _convolution(node: Node) -> DimList | None:
     kernel = known_shape(node.input(1))
     return [None, kernel[0], *[None] * (len(kernel) - 2)] if kernel else None
 
 
-def _transposed(node: Node) -> Dims | None:
+def _transposed(node: Node) -> DimList | None:
     kernel = known_shape(node.input(1))
     if kernel is None:
         return None
@@ -80,31 +80,31 @@ def _transposed(node: Node) -> Dims | None:
     return [None, kernel[1] * group if known else None, *[None] * (len(kernel) - 2)]
 
 
-def _product(node: Node) -> Dims | None:
+def _product(node: Node) -> DimList | None:
     weight = known_shape(node.input(1))
     columns = None if weight is None or len(weight) != 2 else weight[0 if node.attr("transB", 0) else 1]
     return [None, columns]
 
 
-def _stacked(node: Node) -> Dims | None:
+def _stacked(node: Node) -> DimList | None:
     operands = [known_shape(node.input(slot)) for slot in (0, 1)]
     ranks = [len(shape) for shape in operands if shape is not None and len(shape) > 1]
     return [None] * max(ranks) if len(ranks) == len(operands) else None
 
 
-def _pool(node: Node) -> Dims | None:
+def _pool(node: Node) -> DimList | None:
     window = node.attr("kernel_shape")
     return [None] * (len(window) + 2) if isinstance(window, list) and window else None
 
 
-def _reshape(node: Node) -> Dims | None:
+def _reshape(node: Node) -> DimList | None:
     target = known_shape(node.input(1))
     if target is None or len(target) != 1 or not isinstance(target[0], int) or target[0] > MAX_RANK:
         return None
     return [None] * target[0]
 
 
-_TELLTALES: dict[str, Callable[[Node], Dims | None]] = {
+_TELLTALES: dict[str, Callable[[Node], DimList | None]] = {
     "Conv": _convolution,
     "ConvTranspose": _transposed,
     "FusedConv": _convolution,

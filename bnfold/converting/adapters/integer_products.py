@@ -31,11 +31,11 @@ def product(conversion: NodeConversion) -> None:
     _write(conversion, "MatMul", centred_matrices(conversion, (0, 1, 2, 3)))
 
 
-Slots: TypeAlias = tuple[int, int, int, int]
+QuantizedSlots: TypeAlias = tuple[int, int, int, int]
 """The inputs that are two operands and their zero points."""
 
 
-def centred_window(conversion: NodeConversion, slots: Slots, bias: Numbers | None = None) -> list[ir.Value]:
+def centred_window(conversion: NodeConversion, slots: QuantizedSlots, bias: Numbers | None = None) -> list[ir.Value]:
     """Return data and weight of a convolution in float32, less their zero points: what is padded is 0 behind them.
 
     Raises Inexpressible if float32 may not hold a sum, to which a ``bias`` of each channel is added.
@@ -48,7 +48,7 @@ def centred_window(conversion: NodeConversion, slots: Slots, bias: Numbers | Non
     return [left, right]
 
 
-def centred_matrices(conversion: NodeConversion, slots: Slots) -> list[ir.Value]:
+def centred_matrices(conversion: NodeConversion, slots: QuantizedSlots) -> list[ir.Value]:
     """Return both operands of a product, less zero points of rows of the first and of columns of the second."""
     first, second = conversion.input(slots[0]), conversion.input(slots[1])
     shapes = [conversion.shape(value) for value in (first, second)]

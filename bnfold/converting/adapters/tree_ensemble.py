@@ -21,7 +21,7 @@ AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 Votes = tuple[tuple[int, float], ...]
-Edit = Callable[[], None]
+TreeEdit = Callable[[], None]
 
 
 class TreeLeaf(NamedTuple):
@@ -45,7 +45,7 @@ Tree = Sequence[TreeLeaf | TreeBranch]
 """The nodes of a tree: the root is the first one, and every other one is the child of one that is before it."""
 
 
-def from_regressor(conversion: NodeConversion) -> Edit:
+def from_regressor(conversion: NodeConversion) -> TreeEdit:
     """Write a TreeEnsembleRegressor as TreeEnsemble."""
     node, dtype = conversion.node, _float_type(conversion)
     count, transform = int(node.attr("n_targets", 0)), _named(node, "post_transform", TRANSFORMS, "NONE")
@@ -61,7 +61,7 @@ def from_regressor(conversion: NodeConversion) -> Edit:
     return partial(_become_trees, conversion, attributes, dtype, transform)
 
 
-def from_classifier(conversion: NodeConversion) -> Edit:
+def from_classifier(conversion: NodeConversion) -> TreeEdit:
     """Write a TreeEnsembleClassifier as TreeEnsemble and ArgMax, if every class always has votes."""
     node, dtype = conversion.node, _float_type(conversion)
     transform = _named(node, "post_transform", TRANSFORMS, "NONE")

@@ -13,9 +13,9 @@ from bnfold.converting.adapters.tree_ensemble import (
     AGGREGATES,
     MODES,
     TRANSFORMS,
-    Edit,
     Tree,
     TreeBranch,
+    TreeEdit,
     TreeLeaf,
     become,
     made,
@@ -27,7 +27,7 @@ from bnfold.converting.node_conversion import NodeConversion
 TP = onnx.TensorProto
 
 
-def to_regressor(conversion: NodeConversion) -> Edit:
+def to_regressor(conversion: NodeConversion) -> TreeEdit:
     """Write a TreeEnsemble as TreeEnsembleRegressor."""
     node, dtype = conversion.node, conversion.dtype(conversion.input(0))
     if dtype != TP.FLOAT:

@@ -20,7 +20,7 @@ from bnfold.folding.ops import conv, weights, window
 from bnfold.folding.ops.elementwise_nary import SUMS
 from bnfold.folding.ops.registry import decline_excluded
 from bnfold.folding.step import Edit, SetConstant
-from bnfold.ir.summed import Place, Summed
+from bnfold.ir.summed import Offset, Summed
 from bnfold.ir.tensor import Exact, Float64, Scaled
 from bnfold.report.reasons import Declined, Reason
 from bnfold.report.rewrites import MERGE
@@ -159,7 +159,7 @@ def _plan(run: FoldContext, meeting: Meeting, normalisations: Sequence[ir.Node])
     (outputs, inputs, *spatial), dtype, group = kernels[kept].dims, kernels[kept].dtype, kept.attr("group", 1)
     largest = _window(kept, spatial)
     centre, units, shift = (0,) * len(spatial), np.zeros(outputs), np.zeros(outputs)
-    terms: list[tuple[Scaled, Place]] = []
+    terms: list[tuple[Scaled, Offset]] = []
     for branch in meeting.branches:
         s, t = _factors(branch, run.policy, len(spatial) + 2, outputs)
         shift += t
@@ -235,7 +235,7 @@ def _window(node: ir.Node | None, taps: Sequence[int]) -> _Window:
     return _Window(tuple(taps), strides, dilations, *zip(*known, strict=True))
 
 
-def _place(small: _Window, large: _Window, node: ir.Node) -> Place:
+def _place(small: _Window, large: _Window, node: ir.Node) -> Offset:
     """Say which tap of the large window the first tap of the small one falls on.
 
     Raises Declined unless all fall on one.

@@ -15,7 +15,7 @@ from bnfold.interop.openvino.document import Layer, Port, fresh
 from bnfold.interop.openvino.load import IrModel, Scope, tensor_names
 from bnfold.ir.elements import Array
 
-Source = Callable[[ir.Value], Port | None]
+PortSource = Callable[[ir.Value], Port | None]
 """The port that gives a value now; None for a value that is gone."""
 
 
@@ -35,7 +35,7 @@ class Naming:
         """Return what a new layer that makes ``value`` would like to be called."""
         return self._layers.get(value, value.name)
 
-    def label_ports(self, made: Mapping[ir.Value, Port], source: Source) -> None:
+    def label_ports(self, made: Mapping[ir.Value, Port], source: PortSource) -> None:
         """Let tensor names follow the values that still mean what they did."""
         names: dict[Port, list[str]] = {port: [] for port in (*made.values(), *self._scope.made.values())}
         for value, (name, tensors) in self._tensors.items():

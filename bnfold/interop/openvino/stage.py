@@ -16,7 +16,7 @@ from bnfold.interop.openvino.load import IrModel, Scope
 from bnfold.interop.openvino.operators import NORM, is_v0
 from bnfold.interop.openvino.write_back import write_back
 from bnfold.ir.storage.staged import make_folders, remove_folders
-from bnfold.ir.storage.stream import BUFFER, Progress, copy_range, write_payload
+from bnfold.ir.storage.stream import BUFFER, BytesProgress, copy_range, write_payload
 from bnfold.settings import OutputOptions
 
 ALIGNMENT = 64
@@ -69,7 +69,7 @@ class StagedIR:
         self.discard()
 
 
-def stage(model: IrModel, delivery: OutputOptions, progress: Progress | None = None) -> StagedIR:
+def stage(model: IrModel, delivery: OutputOptions, progress: BytesProgress | None = None) -> StagedIR:
     """Write the model beside its place, for `StagedIR.commit` to put it there. The model's document is edited by it.
 
     Raises:
@@ -144,7 +144,7 @@ def _write_constants(
     payloads: dict[ET.Element, ir.Tensor],
     spans: dict[ET.Element, tuple[int, int]],
     out: IO[bytes],
-    progress: Progress | None,
+    progress: BytesProgress | None,
 ) -> None:
     """Write every Const in the order of the file; those that shared bytes go on doing so."""
     source, layers = document.source, document.constants()

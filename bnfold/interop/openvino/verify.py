@@ -38,14 +38,14 @@ HINT = "openvino, which runs these models, is not installed: pip install openvin
 LANES = 16
 """Partial sums that OpenVINO adds side by side: floats in one of its vector registers."""
 
-Progress = Callable[[str, int, int], None]
+StageProgress = Callable[[str, int, int], None]
 
 
 def verify(
     before: Path,
     after: Path | IrModel,
     checks: VerifyOptions,
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
     _options: Options | None = None,
     _report: Report | None = None,
 ) -> Verdict:

@@ -23,7 +23,7 @@ class Opened:
     ``module`` is what a ``torch.export.ExportedProgram`` computes, ``notes`` say what was done to the export.
     """
 
-    source: formats.Source
+    source: formats.ModelSource
     program: Any = None
     model: Any = None
     module: Any = None

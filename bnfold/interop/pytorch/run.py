@@ -15,7 +15,7 @@ from bnfold.errors import VerificationFailed
 from bnfold.interop.pytorch.compare import compare, raise_unless_module
 from bnfold.interop.pytorch.opening import example, opened
 from bnfold.interop.pytorch.training import Training, training_nodes
-from bnfold.interop.pytorch.verdict import ModuleVerdict, Status
+from bnfold.interop.pytorch.verdict import ModuleStatus, ModuleVerdict
 from bnfold.pipeline import job
 from bnfold.pipeline.arguments import options_of
 from bnfold.pipeline.formats import Progress
@@ -62,7 +62,7 @@ class TorchOutcome:
         return self.outcome.verdict
 
     @property
-    def status(self) -> Status | None:
+    def status(self) -> ModuleStatus | None:
         """The weaker of the two verdicts; None where nothing was to be compared."""
         found = [verdict.status for verdict in (self.verdict, self.module) if verdict is not None]
         return "unverified" if "unverified" in found else found[0] if found else None

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from bnfold.settings import to_json
 
-Status = Literal["verified", "unverified", "failed"]
+ModuleStatus = Literal["verified", "unverified", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class ModuleVerdict:
         notes: Further remarks: samples left out, differences that existed before folding.
     """
 
-    status: Status
+    status: ModuleStatus
     reason: str
     precision: Literal["float64", "stored", ""] = ""
     rows: tuple[ModuleRow, ...] = ()

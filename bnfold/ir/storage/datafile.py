@@ -15,17 +15,17 @@ from bnfold.ir.storage.payloads import TOKEN_LENGTH, Payloads
 from bnfold.ir.storage.skeleton import insert_payloads
 from bnfold.ir.storage.source import FileSource
 from bnfold.ir.storage.stored import Stored
-from bnfold.ir.storage.stream import PAGE, Progress, is_written, write_payloads
+from bnfold.ir.storage.stream import PAGE, BytesProgress, is_written, write_payloads
 from bnfold.ir.tensor import Tensor, sources_of
 
 LINE = 64
 """Smaller tensors than a page start on a cache line."""
 
-Choice = Callable[[Tensor, bool], bool]
+IsOutside = Callable[[Tensor, bool], bool]
 """(tensor, is it in an attribute) -> does it go to the data file."""
 
 
-def chooser(external_data: str, size_threshold: int, *, everything: bool) -> Choice:
+def chooser(external_data: str, size_threshold: int, *, everything: bool) -> IsOutside:
     """Say which tensors go to the data file.
 
     Tensors inside attributes (Constant nodes) stay in the model unless their bytes came from outside, because few
@@ -54,7 +54,7 @@ def _origin(tensor: Tensor) -> Stored | None:
     return base if isinstance(base, Stored) else None
 
 
-def layout(skeleton: bytes, payloads: Payloads, choose: Choice) -> dict[bytes, tuple[int, int]]:
+def layout(skeleton: bytes, payloads: Payloads, choose: IsOutside) -> dict[bytes, tuple[int, int]]:
     """Return token -> (offset, length) for each payload that goes to the data file; the same bytes get one place."""
     places: dict[bytes, tuple[int, int]] = {}
     shared: dict[object, tuple[int, int]] = {}
@@ -76,14 +76,14 @@ def layout(skeleton: bytes, payloads: Payloads, choose: Choice) -> dict[bytes, t
     return places
 
 
-def write(path: Path, places: dict[bytes, tuple[int, int]], payloads: Payloads, progress: Progress | None) -> None:
+def write(path: Path, places: dict[bytes, tuple[int, int]], payloads: Payloads, progress: BytesProgress | None) -> None:
     """Write the payloads at their offsets into an empty file."""
     by_offset = {start: payloads.held(token) for token, (start, _) in places.items()}
     write_payloads(path, [(held, start) for start, held in by_offset.items()], as_stored=False, progress=progress)
 
 
 def reuse(
-    path: Path, places: dict[bytes, tuple[int, int]], payloads: Payloads, progress: Progress | None
+    path: Path, places: dict[bytes, tuple[int, int]], payloads: Payloads, progress: BytesProgress | None
 ) -> LockedFile | None:
     """Return the data file at ``path``, held, if writing it anew would change nothing; what differs is found early."""
     held = locked_file.open_shared(path) if path.is_file() else None

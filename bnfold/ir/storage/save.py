@@ -22,7 +22,7 @@ from bnfold.ir.storage.payloads import THRESHOLD, TOKEN_LENGTH
 from bnfold.ir.storage.skeleton import insert_payloads
 from bnfold.ir.storage.staged import Staged
 from bnfold.ir.storage.stored import Stored
-from bnfold.ir.storage.stream import Progress, fill, need_threads, write_payload, write_payloads
+from bnfold.ir.storage.stream import BytesProgress, fill, need_threads, write_payload, write_payloads
 from bnfold.ir.storage.walk import Reference, Segment
 from bnfold.ir.tensor import Computed, Inline, Tensor
 
@@ -54,7 +54,7 @@ def stage(
     *,
     external_data: str = "auto",
     size_threshold: int = THRESHOLD,
-    progress: Progress | None = None,
+    progress: BytesProgress | None = None,
 ) -> Staged:
     """Write the model under a temporary name in the directory of ``path``; a link there is followed.
 
@@ -118,7 +118,7 @@ def _spared(model: Model, target: Path) -> Collection[Path]:
 
 
 def _place(
-    model: Model, staged: Staged, wanted: Path, external_data: str, size_threshold: int, progress: Progress | None
+    model: Model, staged: Staged, wanted: Path, external_data: str, size_threshold: int, progress: BytesProgress | None
 ) -> list[Segment]:
     """Write the data file, if there is to be one; the segments of the model."""
     if external_data == "none" or (external_data in ("auto", "keep") and not model.origin.has_external_data):
@@ -180,7 +180,7 @@ def _inline_form(tensor: Tensor) -> tuple[int, int]:
     return wire.RAW_DATA, tensor.nbytes
 
 
-def _write_file(model: Model, segments: Sequence[Segment], path: Path, progress: Progress | None) -> None:
+def _write_file(model: Model, segments: Sequence[Segment], path: Path, progress: BytesProgress | None) -> None:
     """Fill a file. Where much is to be computed two threads share it, for numpy and the kernel work side by side."""
     tensors = [model.payloads.held(segment.token) for segment in segments if isinstance(segment, Reference)]
     if not need_threads(tensor for tensor in tensors if isinstance(tensor, Computed)):
@@ -200,7 +200,7 @@ def _write_file(model: Model, segments: Sequence[Segment], path: Path, progress:
     write_payloads(path, payloads, as_stored=True, progress=progress)
 
 
-def _write_segments(model: Model, segments: Iterable[Segment], out: IO[bytes], progress: Progress | None) -> None:
+def _write_segments(model: Model, segments: Iterable[Segment], out: IO[bytes], progress: BytesProgress | None) -> None:
     for segment in segments:
         if isinstance(segment, Reference):
             write_payload(model.payloads.held(segment.token), out, as_stored=True, progress=progress)

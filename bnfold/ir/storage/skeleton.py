@@ -41,12 +41,12 @@ def strip_payloads(source: Source, threshold: int, token: Token) -> bytes:
     return source.read(0, source.size) if pieces is None else b"".join(pieces)  # type: ignore[arg-type]
 
 
-Place = Callable[[bytes, bool], tuple[int, int] | bytes]
+PlacePayload = Callable[[bytes, bool], tuple[int, int] | bytes]
 """(token, is it in an attribute) -> (field number, length) of the payload to write in place, or the encoded fields
 that stand in for it."""
 
 
-def insert_payloads(skeleton: bytes, nonce: bytes, token_length: int, place: Place) -> list[Segment]:
+def insert_payloads(skeleton: bytes, nonce: bytes, token_length: int, place: PlacePayload) -> list[Segment]:
     """Return the segments of the encoded skeleton with every token (``nonce`` + index) replaced as ``place`` says.
 
     Only messages that hold a token are entered.

@@ -26,7 +26,7 @@ PARALLEL = 1 << 25
 """Bytes from which a second thread pays: 102 MB of folded weights are written in 90 ms instead of 125."""
 _NOT_HERE = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
 
-Progress = Callable[[int], None]
+BytesProgress = Callable[[int], None]
 
 
 def fill(path: Path) -> IO[bytes]:
@@ -37,7 +37,7 @@ def fill(path: Path) -> IO[bytes]:
     return open(path, "wb", BUFFER, opener=lambda name, flags: os.open(name, flags & ~os.O_TRUNC, 0o666))
 
 
-def write_payload(tensor: Tensor, out: IO[bytes], *, as_stored: bool, progress: Progress | None = None) -> None:
+def write_payload(tensor: Tensor, out: IO[bytes], *, as_stored: bool, progress: BytesProgress | None = None) -> None:
     """Append the tensor's payload: as raw_data, or ``as_stored`` in the encoding the span has in its file."""
     if isinstance(tensor, Stored) and (as_stored or tensor.is_raw):
         copy_range(tensor.span.source, tensor.span.offset, tensor.span.length, out)
@@ -52,7 +52,7 @@ def write_payload(tensor: Tensor, out: IO[bytes], *, as_stored: bool, progress: 
 
 
 def write_payloads(
-    path: Path, payloads: Sequence[tuple[Tensor, int]], *, as_stored: bool, progress: Progress | None
+    path: Path, payloads: Sequence[tuple[Tensor, int]], *, as_stored: bool, progress: BytesProgress | None
 ) -> None:
     """Write payloads into an existing file, each at its offset; as `write_payload`."""
     lock = Lock()

@@ -18,11 +18,11 @@ from bnfold.semantics import batchnorm as batchnorm_semantics
 NAMES = ("scale", "bias", "mean", "var")
 
 
-Affine = tuple[Float64, Float64]
+ScaleAndShift = tuple[Float64, Float64]
 """Scale and shift, one element a parameter."""
 
 
-def describe(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | None]:
+def describe(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], ScaleAndShift | None]:
     """Return the facts of a BatchNormalization of any version, read as ``policy`` says, as reports hold them.
 
     And the affine that it is in every run; None where there is none.
@@ -44,7 +44,7 @@ def describe(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | No
     return facts | {"affine": _ranges(scale, shift)}, (scale, shift)
 
 
-def _decomposed(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], Affine | None]:
+def _decomposed(node: ir.Node, policy: Policy) -> tuple[dict[str, Any], ScaleAndShift | None]:
     """Describe one that ends in ``node``; only its affine is known."""
     facts: dict[str, Any] = {"parameters": None, "affine": None, "policies": []}
     try:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from bnfold.reference.kernels.erf import erf
-from bnfold.reference.registry import Array, Call, Result, kernel, require
+from bnfold.reference.registry import Array, Call, KernelResult, kernel, require
 
 
 def sigmoid(x: Array) -> Array:
@@ -80,7 +80,7 @@ def curve(op: str) -> Callable[..., Array]:
     return _CURVES[op][1]
 
 
-def _of_attributes(names: tuple[str, ...], function: Callable[..., Array], call: Call, x: Array) -> Result:
+def _of_attributes(names: tuple[str, ...], function: Callable[..., Array], call: Call, x: Array) -> KernelResult:
     return function(x, *map(call.attr, names))
 
 
@@ -88,7 +88,7 @@ for _op, (_versions, _function, _names) in _CURVES.items():
     kernel(_op, *_versions)(partial(_of_attributes, _names, _function))
 
 
-def _to_integer(function: Callable[[Array], Array], call: Call, x: Array) -> Result:
+def _to_integer(function: Callable[[Array], Array], call: Call, x: Array) -> KernelResult:
     """Round to an integer. What is float32 in the file is rounded to that before, as the quotient of QuantizeLinear.
 
     Otherwise a number beside a tie or an integer lies on one side of it or the other by how it was computed.
@@ -103,7 +103,7 @@ kernel("Floor", 1, 6, 13)(partial(_to_integer, np.floor))
 
 @kernel("Clip", 1, 6)
 @kernel("Clip", 11, 12, 13)
-def clip(call: Call, x: Array, low: Array | None = None, high: Array | None = None) -> Result:
+def clip(call: Call, x: Array, low: Array | None = None, high: Array | None = None) -> KernelResult:
     """Clip to bounds that are attributes or scalar inputs.
 
     An absent one does not bound, and the upper one has the last word.
@@ -117,7 +117,7 @@ def clip(call: Call, x: Array, low: Array | None = None, high: Array | None = No
 
 
 @kernel("Gelu", 20)
-def gelu(call: Call, x: Array) -> Result:
+def gelu(call: Call, x: Array) -> KernelResult:
     """Compute X · Φ(x), or its tanh approximation."""
     if call.attr("approximate") == "tanh":
         inner = math.sqrt(2 / math.pi) * (x + float(np.float32(0.044715)) * x**3)
@@ -127,7 +127,7 @@ def gelu(call: Call, x: Array) -> Result:
 
 @kernel("Softmax", 1, 11)
 @kernel("Softmax", 13)
-def softmax(call: Call, x: Array) -> Result:
+def softmax(call: Call, x: Array) -> KernelResult:
     """Compute e^x over its sum: along ``axis`` from version 13 on, over ``axis`` and all later axes before."""
     rows, axis = _rows(call, x)
     e = np.exp(rows - rows.max(axis, keepdims=True, initial=-np.inf))
@@ -136,7 +136,7 @@ def softmax(call: Call, x: Array) -> Result:
 
 @kernel("LogSoftmax", 1, 11)
 @kernel("LogSoftmax", 13)
-def log_softmax(call: Call, x: Array) -> Result:
+def log_softmax(call: Call, x: Array) -> KernelResult:
     """Return the logarithm of Softmax."""
     rows, axis = _rows(call, x)
     shifted = rows - rows.max(axis, keepdims=True, initial=-np.inf)
@@ -145,7 +145,7 @@ def log_softmax(call: Call, x: Array) -> Result:
 
 @kernel("Hardmax", 1, 11)
 @kernel("Hardmax", 13)
-def hardmax(call: Call, x: Array) -> Result:
+def hardmax(call: Call, x: Array) -> KernelResult:
     """Compute 1 for the first maximum, 0 elsewhere, over the same elements as Softmax."""
     rows, axis = _rows(call, x)
     if not x.size:

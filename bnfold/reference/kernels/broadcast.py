@@ -12,9 +12,9 @@ from functools import partial, reduce
 
 import numpy as np
 
-from bnfold.reference.registry import Array, Call, Result, kernel, require
+from bnfold.reference.registry import Array, Call, KernelResult, kernel, require
 
-Binary = Callable[[Array, Array], Result]
+Binary = Callable[[Array, Array], KernelResult]
 
 
 def legacy_operand(call: Call, a: Array, b: Array) -> Array:
@@ -86,7 +86,7 @@ _BINARY: dict[str, tuple[tuple[int, ...], tuple[int, ...], Binary]] = {
 """By operator: versions with limited broadcasting, those with numpy's, and what they compute."""
 
 
-def _binary(function: Binary, call: Call, a: Array, b: Array) -> Result:
+def _binary(function: Binary, call: Call, a: Array, b: Array) -> KernelResult:
     # Files written by early exporters carry the old attributes at later opsets, and meant them.
     if call.version < 7 or (call.attr("broadcast", 0) and call.has("axis")):
         b = legacy_operand(call, a, b)
@@ -100,7 +100,7 @@ for _op, (_legacy, _modern, _function) in _BINARY.items():
 
 @kernel("Mod", 10, 13)
 @kernel("Mod", 28)
-def modulo(call: Call, a: Array, b: Array) -> Result:
+def modulo(call: Call, a: Array, b: Array) -> KernelResult:
     """Compute the remainder, of the divisor's sign, or the dividend's under ``fmod``, which floats need before 28."""
     if call.attr("fmod"):
         return np.fmod(a, b)
@@ -109,7 +109,7 @@ def modulo(call: Call, a: Array, b: Array) -> Result:
 
 
 @kernel("BitShift", 11, 28)
-def bit_shift(call: Call, a: Array, b: Array) -> Result:
+def bit_shift(call: Call, a: Array, b: Array) -> KernelResult:
     """Shift left or right; shifting everything out leaves 0, or −1 of a negative number shifted to the right."""
     bits = a.dtype.itemsize * 8
     within = (b >= 0) & (b < bits)
@@ -120,7 +120,7 @@ def bit_shift(call: Call, a: Array, b: Array) -> Result:
 
 
 @kernel("Where", 9, 16)
-def where(call: Call, condition: Array, a: Array, b: Array) -> Result:
+def where(call: Call, condition: Array, a: Array, b: Array) -> KernelResult:
     """Compute numpy.where."""
     return np.where(condition, a, b)
 
@@ -133,7 +133,7 @@ def where(call: Call, condition: Array, a: Array, b: Array) -> Result:
 @kernel("Max", 8, 12, 13)
 @kernel("Min", 1, 6)
 @kernel("Min", 8, 12, 13)
-def variadic(call: Call, *operands: Array) -> Result:
+def variadic(call: Call, *operands: Array) -> KernelResult:
     """Combine all operands: of equal shapes at versions 1 and 6, broadcast as in numpy from 8 on."""
     shapes = {operand.shape for operand in operands}
     require(call.version >= 8 or len(shapes) == 1, f"operands differ in shape: {sorted(shapes)}")
@@ -143,7 +143,7 @@ def variadic(call: Call, *operands: Array) -> Result:
 
 @kernel("PRelu", 1, 6)
 @kernel("PRelu", 7, 9, 16)
-def prelu(call: Call, x: Array, slope: Array) -> Result:
+def prelu(call: Call, x: Array, slope: Array) -> KernelResult:
     """Compute x, or slope · x below zero. Up to version 6 the slope is one a channel, or a single one."""
     if call.version <= 6 and slope.size != 1:
         require(slope.size == x.shape[1], f"{slope.size} slopes for {x.shape[1]} channels")
@@ -155,7 +155,7 @@ def prelu(call: Call, x: Array, slope: Array) -> Result:
 
 @kernel("Gemm", 1, 6)
 @kernel("Gemm", 7, 9, 11, 13)
-def gemm(call: Call, a: Array, b: Array, c: Array | None = None) -> Result:
+def gemm(call: Call, a: Array, b: Array, c: Array | None = None) -> KernelResult:
     """Compute alpha · op(A) · op(B) + beta · C. Up to version 6 C broadcasts only where ``broadcast`` says so."""
     require(a.ndim == b.ndim == 2, f"operands of shapes {a.shape} and {b.shape}")
     product = call.attr("alpha") * ((a.T if call.attr("transA") else a) @ (b.T if call.attr("transB") else b))
@@ -169,12 +169,12 @@ def gemm(call: Call, a: Array, b: Array, c: Array | None = None) -> Result:
 
 
 @kernel("MatMul", 1, 9, 13)
-def matmul(call: Call, a: Array, b: Array) -> Result:
+def matmul(call: Call, a: Array, b: Array) -> KernelResult:
     """Compute numpy.matmul. Integers go through exact integer arithmetic."""
     return np.matmul(a, b)
 
 
 @kernel("Einsum", 12, 28)
-def einsum(call: Call, *operands: Array) -> Result:
+def einsum(call: Call, *operands: Array) -> KernelResult:
     """Compute numpy.einsum; the operator's equation language is the same."""
     return np.einsum(call.attr("equation"), *operands, optimize=True)

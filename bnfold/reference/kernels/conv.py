@@ -16,7 +16,7 @@ import numpy as np
 from bnfold.reference.kernels.shifted import by_shifts, gathers_more
 from bnfold.reference.kernels.window import Index, Window, last_axes, paddings, per_axis, window
 from bnfold.reference.outlines import Outline, outline
-from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, require
+from bnfold.reference.registry import Array, Call, KernelDeclined, KernelResult, kernel, require
 from bnfold.reference.streamed import StreamedWeight
 
 COLUMN_ELEMENTS = 1 << 22
@@ -28,7 +28,7 @@ _SHORT_ROWS = 8
 
 @kernel("Conv", 1)
 @kernel("Conv", 11, 22)
-def conv(call: Call, x: Array, w: Array | StreamedWeight, b: Array | None = None) -> Result:
+def conv(call: Call, x: Array, w: Array | StreamedWeight, b: Array | None = None) -> KernelResult:
     """Compute X (N, C, spatial…), W (M, C/group, kernel…), B (M) -> Y (N, M, spatial…)."""
     win = conv_window(call, x.shape, w.shape)
     groups = call.attr("group", 1)
@@ -165,7 +165,7 @@ def _columns(images: Array, win: Window, rows: slice, groups: int) -> Array:
 
 @kernel("ConvTranspose", 1)
 @kernel("ConvTranspose", 11, 22)
-def conv_transpose(call: Call, x: Array, w: Array, b: Array | None = None) -> Result:
+def conv_transpose(call: Call, x: Array, w: Array, b: Array | None = None) -> KernelResult:
     """Compute X (N, C, spatial…), W (C, M/group, kernel…), B (M) -> Y (N, M, spatial…).
 
     Every input element stamps the kernel onto the output.

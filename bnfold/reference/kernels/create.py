@@ -17,8 +17,8 @@ from bnfold.reference.registry import (
     Array,
     Call,
     KernelDeclined,
+    KernelResult,
     Randomness,
-    Result,
     dims_to_make,
     int_list,
     kernel,
@@ -50,7 +50,7 @@ _CONSTANTS: dict[str, int | None] = {
 
 
 @kernel("Constant", 1, 9, 11, 12, 13, 19, *ALL_21)
-def constant(call: Call) -> Result:
+def constant(call: Call) -> KernelResult:
     """Return the attribute's value; float attributes are of type FLOAT, integers INT64."""
     for name, code in _CONSTANTS.items():
         if call.has(name):
@@ -59,7 +59,7 @@ def constant(call: Call) -> Result:
 
 
 @kernel("ConstantOfShape", 9, 20, *ALL_21)
-def constant_of_shape(call: Call, shape: Array) -> Result:
+def constant_of_shape(call: Call, shape: Array) -> KernelResult:
     """Return one value everywhere, a float 0 by default."""
     value = np.asarray(call.attr("value", np.zeros(1, call.dtype(TP.FLOAT)))).reshape(())
     return np.broadcast_to(value, dims_to_make(int_list(shape)))
@@ -67,7 +67,7 @@ def constant_of_shape(call: Call, shape: Array) -> Result:
 
 @kernel("Cast", 1)
 @kernel("Cast", 6, 9, 13, 19, *ALL_21, 28)
-def cast(call: Call, x: Array) -> Result:
+def cast(call: Call, x: Array) -> KernelResult:
     """Return the target type by number.
 
     At version 1 by its name in upper case, though files of the time wrote numbers.
@@ -78,7 +78,7 @@ def cast(call: Call, x: Array) -> Result:
 
 
 @kernel("CastLike", 15, 19, *ALL_21)
-def cast_like(call: Call, x: Array, like: Array) -> Result:
+def cast_like(call: Call, x: Array, like: Array) -> KernelResult:
     """Return the target type is that of the second input."""
     if is_float(like):
         return x.astype(like.dtype, copy=False)
@@ -107,7 +107,7 @@ def saturated(call: Call, x: Array, code: int) -> Array:
 
 
 @kernel("BitCast", 26)
-def bit_cast(call: Call, x: Array) -> Result:
+def bit_cast(call: Call, x: Array) -> KernelResult:
     """Return the same bits read as another type of the same width; widened floats do not have theirs any more."""
     bits = call.precision == "stored" or not is_float(x)
     require(bits, "the bits of a float, which is held in another precision", KernelDeclined)
@@ -117,7 +117,7 @@ def bit_cast(call: Call, x: Array) -> Result:
 
 
 @kernel("Range", 11, 27)
-def make_range(call: Call, start: Array, limit: Array, delta: Array) -> Result:
+def make_range(call: Call, start: Array, limit: Array, delta: Array) -> KernelResult:
     """Compute max(ceil((limit − start) / delta), 0) numbers from ``start`` on."""
     count = max(int(np.ceil((limit.item() - start.item()) / delta.item())), 0)
     dims_to_make([count])
@@ -125,7 +125,7 @@ def make_range(call: Call, start: Array, limit: Array, delta: Array) -> Result:
 
 
 @kernel("EyeLike", 9, 22)
-def eye_like(call: Call, x: Array) -> Result:
+def eye_like(call: Call, x: Array) -> KernelResult:
     """Return ones on diagonal ``k`` of a matrix of X's shape, in X's type unless ``dtype`` says another."""
     code = call.attr("dtype")
     rows, columns = x.shape
@@ -160,7 +160,7 @@ def dropout(call: Call, x: Array, ratio: Array | None = None, training: Array | 
 
 @kernel("RandomUniform", 1, 22)
 @kernel("RandomUniformLike", 1, 22)
-def uniform(call: Call, like: Array | None = None) -> Result:
+def uniform(call: Call, like: Array | None = None) -> KernelResult:
     """Draw between ``low`` and ``high``."""
     low, high = call.attr("low"), call.attr("high")
     return (low + (high - low) * call.generator().random(_shape(call, like))).astype(_dtype(call, like))
@@ -168,20 +168,20 @@ def uniform(call: Call, like: Array | None = None) -> Result:
 
 @kernel("RandomNormal", 1, 22)
 @kernel("RandomNormalLike", 1, 22)
-def normal(call: Call, like: Array | None = None) -> Result:
+def normal(call: Call, like: Array | None = None) -> KernelResult:
     """Draw around ``mean``, with the standard deviation ``scale``."""
     drawn = call.generator().standard_normal(_shape(call, like))
     return (call.attr("mean") + call.attr("scale") * drawn).astype(_dtype(call, like))
 
 
 @kernel("Bernoulli", 15, 22)
-def bernoulli(call: Call, x: Array) -> Result:
+def bernoulli(call: Call, x: Array) -> KernelResult:
     """Compute 1 with the probability X, else 0."""
     return (call.generator().random(x.shape) < x).astype(_dtype(call, x))
 
 
 @kernel("Multinomial", 7, 22)
-def multinomial(call: Call, x: Array) -> Result:
+def multinomial(call: Call, x: Array) -> KernelResult:
     """Draw classes by logarithms of their odds, as many a row as ``sample_size``."""
     odds = np.exp(x - x.max(axis=1, keepdims=True))
     ends = np.cumsum(odds, axis=1) / odds.sum(axis=1, keepdims=True)

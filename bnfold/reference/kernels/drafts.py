@@ -8,30 +8,30 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from bnfold.reference.registry import NO_SCHEMA, Array, Call, KernelDeclined, Result, int_list, kernel, require
+from bnfold.reference.registry import NO_SCHEMA, Array, Call, KernelDeclined, KernelResult, int_list, kernel, require
 
 
 @kernel("ImageScaler", NO_SCHEMA)
-def image_scaler(call: Call, x: Array) -> Result:
+def image_scaler(call: Call, x: Array) -> KernelResult:
     """Compute X (N, C, H, W) · scale + bias[c]."""
     bias = np.asarray(call.attr("bias", [0.0]), x.dtype)
     return x * call.attr("scale", 1.0) + bias.reshape(-1, 1, 1)
 
 
 @kernel("Affine", NO_SCHEMA)
-def affine(call: Call, x: Array) -> Result:
+def affine(call: Call, x: Array) -> KernelResult:
     """Compute alpha · X + beta."""
     return call.attr("alpha", 1.0) * x + call.attr("beta", 0.0)
 
 
 @kernel("Scale", NO_SCHEMA)
-def scale(call: Call, x: Array) -> Result:
+def scale(call: Call, x: Array) -> KernelResult:
     """Compute scale · X."""
     return call.attr("scale", 1.0) * x
 
 
 @kernel("Crop", NO_SCHEMA)
-def crop(call: Call, x: Array) -> Result:
+def crop(call: Call, x: Array) -> KernelResult:
     """Compute X (N, C, H, W) without ``border`` = left, top, right, bottom.
 
     ``scale`` = height, width fixes the size instead of right and bottom.
@@ -46,7 +46,7 @@ def crop(call: Call, x: Array) -> Result:
 
 
 @kernel("ConstantFill", NO_SCHEMA)
-def constant_fill(call: Call, shape: Array | None = None) -> Result:
+def constant_fill(call: Call, shape: Array | None = None) -> KernelResult:
     """Compute ``value`` everywhere.
 
     The shape from an attribute, from the input's shape, or from its values, then extended.
@@ -61,7 +61,7 @@ def constant_fill(call: Call, shape: Array | None = None) -> Result:
 
 @kernel("ParametricSoftplus", NO_SCHEMA)
 @kernel("ScaledTanh", NO_SCHEMA)
-def scaled_curve(call: Call, x: Array) -> Result:
+def scaled_curve(call: Call, x: Array) -> KernelResult:
     """Compute alpha · ln(1 + e^(beta · X)), or alpha · tanh(beta · X)."""
     require(call.has("alpha") and call.has("beta"), "texts disagree on the defaults of alpha and beta", KernelDeclined)
     inner = call.attr("beta") * x
@@ -69,6 +69,6 @@ def scaled_curve(call: Call, x: Array) -> Result:
 
 
 @kernel("ThresholdedRelu", NO_SCHEMA)
-def thresholded_relu(call: Call, x: Array) -> Result:
+def thresholded_relu(call: Call, x: Array) -> KernelResult:
     """Compute X above alpha, else 0; it had no schema before opset 10."""
     return np.where(x > call.attr("alpha", 1.0), x, 0).astype(x.dtype)

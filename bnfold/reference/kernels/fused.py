@@ -11,7 +11,7 @@ import numpy as np
 
 from bnfold.reference.kernels.activation import curve
 from bnfold.reference.kernels.conv import conv
-from bnfold.reference.registry import NO_SCHEMA, Array, Call, KernelDeclined, Result, kernel, require
+from bnfold.reference.registry import NO_SCHEMA, Array, Call, KernelDeclined, KernelResult, kernel, require
 
 _ACTIVATIONS: dict[str, Callable[..., Array]] = {
     "": lambda x: x,
@@ -24,7 +24,7 @@ _FUSED_MATMUL = {**dict.fromkeys(("transA", "transB", "transBatchA", "transBatch
 
 
 @kernel("FusedConv", NO_SCHEMA, domain="com.microsoft", defaults={"auto_pad": "NOTSET", "group": 1})
-def fused_conv(call: Call, x: Array, w: Array, b: Array | None = None, z: Array | None = None) -> Result:
+def fused_conv(call: Call, x: Array, w: Array, b: Array | None = None, z: Array | None = None) -> KernelResult:
     """Return the activation of a convolution to which ``z``, of its shape, is added."""
     name = call.attr("activation", "")
     require(name in _ACTIVATIONS, f"the activation {name!r}", KernelDeclined)
@@ -34,7 +34,7 @@ def fused_conv(call: Call, x: Array, w: Array, b: Array | None = None, z: Array 
 
 
 @kernel("FusedMatMul", NO_SCHEMA, domain="com.microsoft", defaults=_FUSED_MATMUL)
-def fused_matmul(call: Call, a: Array, b: Array) -> Result:
+def fused_matmul(call: Call, a: Array, b: Array) -> KernelResult:
     """Compute ``alpha · a' · b'``, the last two axes of either exchanged where that is asked for."""
     require(not (call.attr("transBatchA") or call.attr("transBatchB")), "it turns stacks", KernelDeclined)
     turned = [call.attr(name) for name in ("transA", "transB")]

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, Result, dims_to_make, kernel, normal_axis, require
+from bnfold.reference.registry import Array, Call, KernelResult, dims_to_make, kernel, normal_axis, require
 from bnfold.reference.streamed import StreamedWeight
 
 
 @kernel("Gather", 1, 11, 13)
-def gather(call: Call, x: Array | StreamedWeight, indices: Array) -> Result:
+def gather(call: Call, x: Array | StreamedWeight, indices: Array) -> KernelResult:
     """Gather whole slices along ``axis``."""
     if isinstance(x, StreamedWeight):
         size = x.shape[0]
@@ -29,7 +29,7 @@ def gather(call: Call, x: Array | StreamedWeight, indices: Array) -> Result:
 
 
 @kernel("GatherElements", 11, 13)
-def gather_elements(call: Call, x: Array, indices: Array) -> Result:
+def gather_elements(call: Call, x: Array, indices: Array) -> KernelResult:
     """Gather single elements along ``axis``; other axes go in step with the indices, from 0 on."""
     return x[_element_index(x, indices, normal_axis(call.attr("axis"), x.ndim))]
 
@@ -42,7 +42,7 @@ def _element_index(x: Array, indices: Array, axis: int) -> tuple[Array, ...]:
 
 
 @kernel("GatherND", 11, 12, 13)
-def gather_nd(call: Call, x: Array, indices: Array) -> Result:
+def gather_nd(call: Call, x: Array, indices: Array) -> KernelResult:
     """Return the last axis of the indices is a place in X, below ``batch_dims`` axes that both share."""
     batch = call.attr("batch_dims", 0)
     require(x.shape[:batch] == indices.shape[:batch] and 0 <= batch < indices.ndim, f"batch_dims {batch}")
@@ -72,13 +72,13 @@ def _place(call: Call, x: Array, index: tuple[Array, ...], updates: Array) -> Ar
 
 @kernel("Scatter", 9)
 @kernel("ScatterElements", 11, 13, 16, 18)
-def scatter_elements(call: Call, x: Array, indices: Array, updates: Array) -> Result:
+def scatter_elements(call: Call, x: Array, indices: Array, updates: Array) -> KernelResult:
     """Scatter single elements along ``axis``."""
     return _place(call, x, _element_index(x, indices, normal_axis(call.attr("axis"), x.ndim)), updates)
 
 
 @kernel("ScatterND", 11, 13, 16, 18)
-def scatter_nd(call: Call, x: Array, indices: Array, updates: Array) -> Result:
+def scatter_nd(call: Call, x: Array, indices: Array, updates: Array) -> KernelResult:
     """Scatter slices to where the last axis of the indices points."""
     return _place(call, x, tuple(np.moveaxis(indices, -1, 0)), updates)
 
@@ -98,20 +98,20 @@ def unique(call: Call, x: Array) -> tuple[Array, ...]:
 
 
 @kernel("NonZero", 9, 13)
-def non_zero(call: Call, x: Array) -> Result:
+def non_zero(call: Call, x: Array) -> KernelResult:
     """Return coordinates of the elements that are not zero, one row an axis."""
     return np.stack(np.nonzero(np.atleast_1d(x))).astype(np.int64) if x.ndim else np.zeros((0, int(x != 0)), np.int64)
 
 
 @kernel("Compress", 9, 11, 28)
-def compress(call: Call, x: Array, condition: Array) -> Result:
+def compress(call: Call, x: Array, condition: Array) -> KernelResult:
     """Return the slices along ``axis`` where the condition holds; of the flat tensor without an axis."""
     axis = call.attr("axis")
     return np.compress(condition, x, None if axis is None else normal_axis(axis, x.ndim))
 
 
 @kernel("OneHot", 9, 11, 28)
-def one_hot(call: Call, indices: Array, depth: Array, values: Array) -> Result:
+def one_hot(call: Call, indices: Array, depth: Array, values: Array) -> KernelResult:
     """Compute ``values[1]`` at the index on a new axis, ``values[0]`` elsewhere.
 
     Indices outside ±depth mark nothing. Those of floats are cast to integers first.

@@ -13,7 +13,7 @@ from bnfold.reference.registry import (
     Array,
     Call,
     KernelDeclined,
-    Result,
+    KernelResult,
     dims_to_make,
     int_list,
     kernel,
@@ -26,14 +26,14 @@ ALL_21 = (21, 23, 24, 25)
 
 
 @kernel("Identity", 1, 13, 14, 16, 19, *ALL_21)
-def identity(call: Call, x: Datum) -> Result:
+def identity(call: Call, x: Datum) -> KernelResult:
     """Return the input itself, be it a tensor, a sequence or an optional."""
     return x
 
 
 @kernel("Reshape", 1)
 @kernel("Reshape", 5, 13, 14, 19, *ALL_21)
-def reshape(call: Call, x: Array, shape: Array | None = None) -> Result:
+def reshape(call: Call, x: Array, shape: Array | None = None) -> KernelResult:
     """Reshape to ``shape``: 0 copies the input's dim unless zeros are allowed; one −1 takes what is left."""
     target = call.listed("shape", shape) or []
     require(min(target, default=0) >= -1, f"target {target} has a dim below -1")
@@ -44,7 +44,7 @@ def reshape(call: Call, x: Array, shape: Array | None = None) -> Result:
 
 
 @kernel("Flatten", 1, 9, 11, 13, *ALL_21)
-def flatten(call: Call, x: Array) -> Result:
+def flatten(call: Call, x: Array) -> KernelResult:
     """Flatten to two dims: those before ``axis``, and the rest."""
     axis = call.attr("axis")
     require(-x.ndim <= axis <= x.ndim, f"axis {axis} is outside rank {x.ndim}")
@@ -54,7 +54,7 @@ def flatten(call: Call, x: Array) -> Result:
 
 @kernel("Squeeze", 1, 11)
 @kernel("Squeeze", 13, *ALL_21)
-def squeeze(call: Call, x: Array, axes: Array | None = None) -> Result:
+def squeeze(call: Call, x: Array, axes: Array | None = None) -> KernelResult:
     """Drop the named axes of size 1, or all of them."""
     named = call.listed("axes", axes)
     require(named != [], "an empty list of axes: texts and runtimes disagree", KernelDeclined)
@@ -63,14 +63,14 @@ def squeeze(call: Call, x: Array, axes: Array | None = None) -> Result:
 
 @kernel("Unsqueeze", 1, 11)
 @kernel("Unsqueeze", 13, *ALL_21)
-def unsqueeze(call: Call, x: Array, axes: Array | None = None) -> Result:
+def unsqueeze(call: Call, x: Array, axes: Array | None = None) -> KernelResult:
     """Add axes at these places in the result; runtimes take a scalar for a list of one."""
     places = call.attr("axes") if axes is None else int_list(np.atleast_1d(axes))
     return np.expand_dims(x, tuple(normal_axis(place, x.ndim + len(places)) for place in places))
 
 
 @kernel("Transpose", 1, 13, *ALL_21)
-def transpose(call: Call, x: Array) -> Result:
+def transpose(call: Call, x: Array) -> KernelResult:
     """Put axes in the order of ``perm``, by default reversed."""
     order = call.attr("perm")
     require(order is None or sorted(order) == list(range(x.ndim)), f"perm {order} for rank {x.ndim}")
@@ -79,21 +79,21 @@ def transpose(call: Call, x: Array) -> Result:
 
 @kernel("Concat", 1)
 @kernel("Concat", 4, 11, 13)
-def concat(call: Call, *parts: Array) -> Result:
+def concat(call: Call, *parts: Array) -> KernelResult:
     """Concatenate parts on ``axis``; version 1 has a default, axis 1."""
     axis = call.attr("axis", 1 if call.version == 1 else None)
     return np.concatenate(parts, normal_axis(axis, parts[0].ndim))
 
 
 @kernel("Expand", 8, 13)
-def expand(call: Call, x: Array, shape: Array) -> Result:
+def expand(call: Call, x: Array, shape: Array) -> KernelResult:
     """Broadcast to the common shape of X and ``shape``: either may have the larger dim."""
     return np.broadcast_to(x, dims_to_make(np.broadcast_shapes(x.shape, dims_to_make(int_list(shape)))))
 
 
 @kernel("Tile", 1)
 @kernel("Tile", 6, 13)
-def tile(call: Call, x: Array, repeats: Array, axis: Array | None = None) -> Result:
+def tile(call: Call, x: Array, repeats: Array, axis: Array | None = None) -> KernelResult:
     """Return repeats, one number an axis; at version 1 a single one, and its axis."""
     times = [1] * x.ndim if axis is not None else int_list(repeats)
     if axis is not None:
@@ -104,19 +104,19 @@ def tile(call: Call, x: Array, repeats: Array, axis: Array | None = None) -> Res
 
 
 @kernel("Shape", 1, 13, 15, 19, *ALL_21)
-def shape_of(call: Call, x: Array) -> Result:
+def shape_of(call: Call, x: Array) -> KernelResult:
     """Return the dims from ``start`` to ``end``, clamped as Python slices are."""
     return np.asarray(x.shape[call.attr("start") : call.attr("end")], np.int64)
 
 
 @kernel("Size", 1, 13, 19, *ALL_21)
-def size_of(call: Call, x: Array) -> Result:
+def size_of(call: Call, x: Array) -> KernelResult:
     """Return the number of elements."""
     return np.asarray(x.size, np.int64)
 
 
 @kernel("DepthToSpace", 1, 11, 13, 28)
-def depth_to_space(call: Call, x: Array) -> Result:
+def depth_to_space(call: Call, x: Array) -> KernelResult:
     """Compute (N, C, H, W) -> (N, C/b², H·b, W·b).
 
     In DCR order the block index is the outer part of C, in CRD the inner.
@@ -131,7 +131,7 @@ def depth_to_space(call: Call, x: Array) -> Result:
 
 
 @kernel("SpaceToDepth", 1, 13, 28)
-def space_to_depth(call: Call, x: Array) -> Result:
+def space_to_depth(call: Call, x: Array) -> KernelResult:
     """Compute (N, C, H, W) -> (N, C·b², H/b, W/b): the block index is the outer part of C, in CRD order the inner."""
     n, c, h, w = x.shape
     b = call.attr("blocksize")
@@ -141,7 +141,7 @@ def space_to_depth(call: Call, x: Array) -> Result:
 
 
 @kernel("Trilu", 14)
-def trilu(call: Call, x: Array, k: Array | None = None) -> Result:
+def trilu(call: Call, x: Array, k: Array | None = None) -> KernelResult:
     """Return the upper or lower triangle of the last two axes, from diagonal ``k``."""
     require(x.ndim > 1, f"rank {x.ndim}")
     offset = 0 if k is None else int(k.item())

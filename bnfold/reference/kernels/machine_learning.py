@@ -12,11 +12,11 @@ import numpy as np
 from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.reference.kernels.scores import labels_of, transformed
 from bnfold.reference.precision import as_declared, is_float
-from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, require
+from bnfold.reference.registry import Array, Call, KernelDeclined, KernelResult, kernel, require
 
 
 @kernel("ArrayFeatureExtractor", 1, domain=MACHINE_LEARNING)
-def extract(call: Call, x: Array, places: Array) -> Result:
+def extract(call: Call, x: Array, places: Array) -> KernelResult:
     """Gather along the last axis; the result has two axes at least."""
     require(x.ndim > 0 and places.size, "no features to choose from, or none chosen")
     require(((places >= 0) & (places < x.shape[-1])).all(), f"a place beyond {x.shape[-1]} features")
@@ -25,14 +25,14 @@ def extract(call: Call, x: Array, places: Array) -> Result:
 
 
 @kernel("Binarizer", 1, domain=MACHINE_LEARNING)
-def binarize(call: Call, x: Array) -> Result:
+def binarize(call: Call, x: Array) -> KernelResult:
     """Return 1 for what is above a threshold."""
     require(not is_float(x) or not np.isnan(x).any(), "onnxruntime refuses NaN", KernelDeclined)
     return (_as_stored(call, x) > call.attr("threshold")).astype(x.dtype)
 
 
 @kernel("Scaler", 1, domain=MACHINE_LEARNING)
-def scale(call: Call, x: Array) -> Result:
+def scale(call: Call, x: Array) -> KernelResult:
     """Subtract an offset, and multiply by a scale."""
     offset, factor = (_per_feature(x, call.attr(name, [])) for name in ("offset", "scale"))
     return (_floats(x) - offset) * factor
@@ -46,7 +46,7 @@ _NORMS: dict[str, Callable[[Array], Array]] = {
 
 
 @kernel("Normalizer", 1, domain=MACHINE_LEARNING)
-def normalize(call: Call, x: Array) -> Result:
+def normalize(call: Call, x: Array) -> KernelResult:
     """Return each row divided by its norm, unless that is 0."""
     require(x.ndim == 2, f"{x.ndim} axes of features", KernelDeclined)
     x, norm = _floats(x), call.attr("norm")
@@ -58,7 +58,7 @@ def normalize(call: Call, x: Array) -> Result:
 
 
 @kernel("Imputer", 1, domain=MACHINE_LEARNING)
-def impute(call: Call, x: Array) -> Result:
+def impute(call: Call, x: Array) -> KernelResult:
     """Replace one number, which may be NaN, by that of its feature."""
     names = ("imputed_value_floats", "replaced_value_float"), ("imputed_value_int64s", "replaced_value_int64")
     (values, replaced), other = names if is_float(x) else reversed(names)
@@ -69,7 +69,7 @@ def impute(call: Call, x: Array) -> Result:
 
 
 @kernel("FeatureVectorizer", 1, domain=MACHINE_LEARNING)
-def join_features(call: Call, *inputs: Array) -> Result:
+def join_features(call: Call, *inputs: Array) -> KernelResult:
     """Put features beside each other."""
     require(all(x.ndim == 2 for x in inputs), "implementations disagree about features of one axis", KernelDeclined)
     declared = call.attr("inputdimensions", [])
@@ -78,7 +78,7 @@ def join_features(call: Call, *inputs: Array) -> Result:
 
 
 @kernel("CategoryMapper", 1, domain=MACHINE_LEARNING)
-def map_categories(call: Call, x: Array) -> Result:
+def map_categories(call: Call, x: Array) -> KernelResult:
     """Turn strings into integers, or integers into strings."""
     strings, integers = call.attr("cats_strings", []), call.attr("cats_int64s", [])
     if x.dtype.kind in "OU":
@@ -87,7 +87,7 @@ def map_categories(call: Call, x: Array) -> Result:
 
 
 @kernel("LabelEncoder", 1, domain=MACHINE_LEARNING)
-def encode_by_place(call: Call, x: Array) -> Result:
+def encode_by_place(call: Call, x: Array) -> KernelResult:
     """Turn strings into their places in a list, or places into strings."""
     strings = call.attr("classes_strings", [])
     places = list(range(len(strings)))
@@ -97,7 +97,7 @@ def encode_by_place(call: Call, x: Array) -> Result:
 
 
 @kernel("LabelEncoder", 2, 4, domain=MACHINE_LEARNING)
-def encode(call: Call, x: Array) -> Result:
+def encode(call: Call, x: Array) -> KernelResult:
     """Turn keys into values; a NaN among the keys stands for every NaN.
 
     Onnxruntime does not find it in version 2.
@@ -127,7 +127,7 @@ def _stored_in(call: Call, what: str, kinds: Sequence[str]) -> tuple[Array, str]
 
 
 @kernel("OneHotEncoder", 1, domain=MACHINE_LEARNING)
-def encode_one_hot(call: Call, x: Array) -> Result:
+def encode_one_hot(call: Call, x: Array) -> KernelResult:
     """Return for each element a row with a 1 at the place of its category."""
     strings, integers = call.attr("cats_strings"), call.attr("cats_int64s")
     require(bool(strings) != bool(integers), "categories of one type, which its text asks for")
@@ -144,7 +144,7 @@ def encode_one_hot(call: Call, x: Array) -> Result:
 
 
 @kernel("LinearRegressor", 1, domain=MACHINE_LEARNING)
-def regress_linearly(call: Call, x: Array) -> Result:
+def regress_linearly(call: Call, x: Array) -> KernelResult:
     """Return the products of the features with the coefficients of each target."""
     targets, transform = call.attr("targets"), call.attr("post_transform")
     one = targets == 1 and transform not in ("NONE", "PROBIT")
@@ -153,7 +153,7 @@ def regress_linearly(call: Call, x: Array) -> Result:
 
 
 @kernel("LinearClassifier", 1, domain=MACHINE_LEARNING)
-def classify_linearly(call: Call, x: Array) -> Result:
+def classify_linearly(call: Call, x: Array) -> KernelResult:
     """Return the class with the largest product, and what becomes of all products."""
     labels = labels_of(call, "classlabels_ints")
     size = len(call.attr("intercepts", []))

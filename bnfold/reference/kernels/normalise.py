@@ -13,7 +13,7 @@ import numpy as np
 
 from bnfold.reference.kernels.broadcast import spread_onto
 from bnfold.reference.kernels.reduction import average
-from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, normal_axis, require
+from bnfold.reference.registry import Array, Call, KernelDeclined, KernelResult, kernel, normal_axis, require
 
 LAST_SLOTTED = 9
 """Up to this version outputs 4 and 5 (the saved statistics) exist, and the mode shows in the outputs."""
@@ -101,7 +101,7 @@ def _statistics(call: Call, mean: Array, var: Array, current: Array, spread: Arr
 
 
 @kernel("InstanceNormalization", 1, 6, 22)
-def instance_normalization(call: Call, x: Array, scale: Array, b: Array) -> Result:
+def instance_normalization(call: Call, x: Array, scale: Array, b: Array) -> KernelResult:
     """Compute X (N, C, D1…), scale and B (C): each instance's channel to mean 0, variance 1 over D1…, then scale and B.
 
     In its own type it is one factor and one shift, as in onnxruntime, which loses digits where the factor is large.
@@ -138,7 +138,7 @@ def standardise(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
 
 @kernel("GroupNormalization", 18)
 @kernel("GroupNormalization", 21)
-def group_normalization(call: Call, x: Array, scale: Array, b: Array) -> Result:
+def group_normalization(call: Call, x: Array, scale: Array, b: Array) -> KernelResult:
     """Compute X (N, C, D1…). Version 18 has one scale and bias a *group*, version 21 one a channel."""
     groups = call.attr("num_groups")
     require(x.shape[1] % groups == 0, f"{x.shape[1]} channels in {groups} groups")
@@ -162,14 +162,14 @@ def layer_normalization(call: Call, x: Array, scale: Array, b: Array | None = No
 
 
 @kernel("RMSNormalization", 23)
-def rms_normalization(call: Call, x: Array, scale: Array) -> Result:
+def rms_normalization(call: Call, x: Array, scale: Array) -> KernelResult:
     """Compute X / sqrt(mean(X²) + epsilon) · scale over ``axis`` and all later axes."""
     axes = tuple(range(normal_axis(call.attr("axis"), x.ndim), x.ndim))
     return x / np.sqrt(average(np.square(x), axes) + call.attr("epsilon")) * spread_onto(x, scale)
 
 
 @kernel("LpNormalization", 1, 22)
-def lp_normalization(call: Call, x: Array) -> Result:
+def lp_normalization(call: Call, x: Array) -> KernelResult:
     """Compute X over its L1 or L2 norm along ``axis``; a zero norm gives zeros."""
     p, axis = call.attr("p"), normal_axis(call.attr("axis"), x.ndim)
     norm = np.abs(x).sum(axis, keepdims=True) if p == 1 else np.sqrt(np.square(x).sum(axis, keepdims=True))
@@ -177,7 +177,7 @@ def lp_normalization(call: Call, x: Array) -> Result:
 
 
 @kernel("LRN", 1, 13)
-def lrn(call: Call, x: Array) -> Result:
+def lrn(call: Call, x: Array) -> KernelResult:
     """Compute X / (bias + alpha/size · Σ X²)^beta, over ``size`` neighbouring channels, the longer half behind."""
     size = call.attr("size")
     before = (size - 1) // 2

@@ -14,7 +14,7 @@ import numpy as np
 
 from bnfold.reference.kernels.reduction import average
 from bnfold.reference.kernels.window import Window, window
-from bnfold.reference.registry import Array, Call, Result, kernel, require
+from bnfold.reference.registry import Array, Call, KernelResult, kernel, require
 
 
 def pooling_window(call: Call, x: Array) -> Window:
@@ -25,7 +25,7 @@ def pooling_window(call: Call, x: Array) -> Window:
 
 @kernel("AveragePool", 1)
 @kernel("AveragePool", 7, 10, 11, 19, 22)
-def average_pool(call: Call, x: Array) -> Result:
+def average_pool(call: Call, x: Array) -> KernelResult:
     """Return the mean over each window, without padding unless ``count_include_pad`` or what ceil_mode adds."""
     win = pooling_window(call, x)
     padded = win.padded(x, 0)
@@ -93,7 +93,7 @@ def _positions(call: Call, win: Window, offset: tuple[int, ...], spatial: tuple[
 
 
 @kernel("MaxRoiPool", 1, 22)
-def max_roi_pool(call: Call, x: Array, rois: Array) -> Result:
+def max_roi_pool(call: Call, x: Array, rois: Array) -> KernelResult:
     """Return the maximum of each bin of each region: rows of an image's number, x1, y1, x2, y2, both ends included.
 
     0 of nothing.
@@ -124,7 +124,7 @@ def _bins(first: int, last: int, count: int, limit: int) -> list[slice]:
 
 @kernel("LpPool", 1)
 @kernel("LpPool", 2, 11, 18, 22)
-def lp_pool(call: Call, x: Array) -> Result:
+def lp_pool(call: Call, x: Array) -> KernelResult:
     """Compute (Σ |x|^p)^(1/p) over each window."""
     win = pooling_window(call, x)
     p = call.attr("p", 2)
@@ -136,19 +136,19 @@ def lp_pool(call: Call, x: Array) -> Result:
 
 
 @kernel("GlobalAveragePool", 1, 22)
-def global_average_pool(call: Call, x: Array) -> Result:
+def global_average_pool(call: Call, x: Array) -> KernelResult:
     """Return the mean over the spatial axes, kept as 1."""
     return average(x, tuple(range(2, x.ndim)))
 
 
 @kernel("GlobalMaxPool", 1, 22)
-def global_max_pool(call: Call, x: Array) -> Result:
+def global_max_pool(call: Call, x: Array) -> KernelResult:
     """Return the maximum over the spatial axes, kept as 1."""
     return x.max(tuple(range(2, x.ndim)), keepdims=True)
 
 
 @kernel("GlobalLpPool", 1, 2, 22)
-def global_lp_pool(call: Call, x: Array) -> Result:
+def global_lp_pool(call: Call, x: Array) -> KernelResult:
     """Compute (Σ |x|^p)^(1/p) over the spatial axes, kept as 1."""
     p = call.attr("p", 2)
     return (np.abs(x) ** p).sum(tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)

@@ -9,7 +9,7 @@ import onnx
 
 from bnfold.reference.kernels.conv import conv
 from bnfold.reference.kernels.create import SMALL_FLOATS, saturated
-from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, normal_axis, require
+from bnfold.reference.registry import Array, Call, KernelDeclined, KernelResult, kernel, normal_axis, require
 
 TP = onnx.TensorProto
 _LIMITS = {
@@ -44,7 +44,7 @@ def _along_axis(call: Call, x: Array, parameter: Array) -> Array:
 
 
 @kernel("DequantizeLinear", 10, 13, 19, 21, 23, 24, 25, 28)
-def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Result:
+def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> KernelResult:
     """Compute (x − zero) · scale."""
     centred = x.astype(np.float64)
     if zero is not None:
@@ -55,7 +55,7 @@ def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = N
 
 
 @kernel("QuantizeLinear", 10, 13, 19, 21, 23, 24, 25, 28)
-def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Result:
+def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> KernelResult:
     """Compute round(x / scale) + zero, halves to even, saturated. The quotient is float32, as in every runtime.
 
     It may tie. Nothing is rounded before, so that the result equals that of a Div and a Round.
@@ -83,7 +83,7 @@ def _plain(x: Array, zero: Array | None, shape: tuple[int, ...] = ()) -> Array:
     return np.asarray(wide - zero.astype(np.float64).reshape(() if zero.size == 1 else shape))
 
 
-def _requantised(total: Array, factor: Array, zero: Array) -> Result:
+def _requantised(total: Array, factor: Array, zero: Array) -> KernelResult:
     """Return rounded to the type of the zero point, halves to even, saturated. The product is float32."""
     limits = np.iinfo(zero.dtype)
     scaled = (total * factor.astype(np.float64)).astype(np.float32)
@@ -97,19 +97,23 @@ def _factor(first: Array, second: Array, result: Array) -> Array:
 
 
 @kernel("ConvInteger", 10)
-def conv_integer(call: Call, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None) -> Result:
+def conv_integer(
+    call: Call, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None
+) -> KernelResult:
     """Return the convolution of integers, as int32; zero points of the weight may be one an output channel."""
     return conv(call, _plain(x, x_zero), _plain(w, w_zero, (-1, *(1,) * (w.ndim - 1)))).astype(np.int32)
 
 
 @kernel("MatMulInteger", 10)
-def matmul_integer(call: Call, a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None) -> Result:
+def matmul_integer(
+    call: Call, a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None
+) -> KernelResult:
     """Return the product of integers, as int32; zero points may be one a row of A, one a column of B."""
     return (_plain(a, a_zero, (-1, 1)) @ _plain(b, b_zero, (1, -1))).astype(np.int32)
 
 
 @kernel("QLinearConv", 10)
-def qlinear_conv(call: Call, *tensors: Array) -> Result:
+def qlinear_conv(call: Call, *tensors: Array) -> KernelResult:
     """Convolve X, its scale and zero point, W and its, Y's, a bias in units of both scales' product."""
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = tensors[:8]
     lanes = (-1, *(1,) * (x.ndim - 2))
@@ -121,7 +125,7 @@ def qlinear_conv(call: Call, *tensors: Array) -> Result:
 
 
 @kernel("QLinearMatMul", 10, 21)
-def qlinear_matmul(call: Call, *tensors: Array) -> Result:
+def qlinear_matmul(call: Call, *tensors: Array) -> KernelResult:
     """Compute A, its scale and zero point (or one a row), B and its (or one a column), Y's scale and zero point."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = tensors
     require(max(y_scale.size, y_zero.size) == 1, "a scale or zero point of the result for every row", KernelDeclined)

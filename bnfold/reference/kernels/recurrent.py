@@ -15,10 +15,10 @@ from bnfold.ir.time_limit import look_at_clock
 from bnfold.reference.kernels.activation import curve
 from bnfold.reference.kernels.window import Index
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, require
+from bnfold.reference.registry import Array, Call, KernelDeclined, KernelResult, kernel, require
 
-Function = Callable[[Array], Array]
-Step = Callable[[Call, "Direction", Array, Array, Array], tuple[Array, Array]]
+ActivationFunction = Callable[[Array], Array]
+RecurrentStep = Callable[[Call, "Direction", Array, Array, Array], tuple[Array, Array]]
 """(…, gate inputs X·Wᵀ + bias of one time step, hidden state, cell state) -> the next two states."""
 
 
@@ -29,7 +29,7 @@ class Direction(NamedTuple):
     recurrence: Array
     bias: Array
     peepholes: Array
-    activations: tuple[Function, ...]
+    activations: tuple[ActivationFunction, ...]
     clip: float
 
     def bounded(self, gates: Array) -> Array:
@@ -46,7 +46,7 @@ _ACTIVATIONS: dict[str, tuple[float, ...]] = {
 """Those that texts name, with the defaults of alpha and beta."""
 
 
-def _activation(name: str, alphas: Iterator[float], betas: Iterator[float]) -> Function:
+def _activation(name: str, alphas: Iterator[float], betas: Iterator[float]) -> ActivationFunction:
     """Return the named function; alpha and beta are taken, in order, by the functions that have them."""
     found = next((op for op in _ACTIVATIONS if op.lower() == name.lower()), None)
     if found is None:
@@ -78,7 +78,7 @@ def _run(
     tensors: Sequence[Array | None],
     gates: int,
     defaults: tuple[str, ...],
-    step: Step,
+    step: RecurrentStep,
 ) -> tuple[Array, Array, Array]:
     """Compute Y (sequence, directions, batch, H) and the last hidden and cell states (directions, batch, H)."""
     slots: list[Datum] = [*tensors, *[None] * (8 - len(tensors))]
@@ -123,7 +123,7 @@ def _rnn(_: Call, d: Direction, gates: Array, h: Array, c: Array) -> tuple[Array
 
 
 @kernel("RNN", 1, 7, 14, 22)
-def rnn(call: Call, *tensors: Array | None) -> Result:
+def rnn(call: Call, *tensors: Array | None) -> KernelResult:
     """Compute H = f(X·Wᵀ + H·Rᵀ + bias)."""
     return _run(call, tensors, 1, ("Tanh",), _rnn)[:2]
 
@@ -141,7 +141,7 @@ def _gru(call: Call, d: Direction, gates: Array, h: Array, c: Array) -> tuple[Ar
 
 
 @kernel("GRU", 1, 3, 7, 14, 22)
-def gru(call: Call, *tensors: Array | None) -> Result:
+def gru(call: Call, *tensors: Array | None) -> KernelResult:
     """Run a GRU of gates z, r, h; H = (1 − z)·h + z·H. ``linear_before_reset`` resets after the product."""
     return _run(call, tensors, 3, ("Sigmoid", "Tanh"), _gru)[:2]
 
@@ -157,6 +157,6 @@ def _lstm(call: Call, d: Direction, gates: Array, h: Array, c: Array) -> tuple[A
 
 
 @kernel("LSTM", 1, 7, 14, 22)
-def lstm(call: Call, *tensors: Array | None) -> Result:
+def lstm(call: Call, *tensors: Array | None) -> KernelResult:
     """Run an LSTM of gates i, o, f, c, peepholes i, o, f; C = f·C + i·c, H = o·h(C); ``input_forget``: f = 1 − i."""
     return _run(call, tensors, 4, ("Sigmoid", "Tanh", "Tanh"), _lstm)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, Result, kernel, normal_axis
+from bnfold.reference.registry import Array, Call, KernelResult, kernel, normal_axis
 
 Axes = tuple[int, ...]
 
@@ -20,7 +20,7 @@ def _log_sum_exp(x: Array, axes: Axes, keepdims: bool) -> Datum:
     return total if keepdims else np.squeeze(total, axes)
 
 
-def average(x: Array, axes: Axes) -> Result:
+def average(x: Array, axes: Axes) -> KernelResult:
     """Return the mean over ``axes``, kept as 1; NaN of no elements, without the warning that numpy has for it."""
     return x.sum(axes, keepdims=True) / np.asarray(math.prod(x.shape[axis] for axis in axes), x.dtype)
 
@@ -42,8 +42,8 @@ def _limit(x: Array, *, lowest: bool) -> Datum:
     return limits.min if lowest else limits.max
 
 
-Reduction = Callable[[Array, Axes, bool], Datum]
-_REDUCTIONS: dict[str, Reduction] = {
+ReductionKernel = Callable[[Array, Axes, bool], Datum]
+_REDUCTIONS: dict[str, ReductionKernel] = {
     "ReduceL1": lambda x, axes, keepdims: np.abs(x).sum(axes, keepdims=keepdims),
     "ReduceL2": lambda x, axes, keepdims: np.sqrt(np.square(x).sum(axes, keepdims=keepdims)),
     "ReduceLogSum": lambda x, axes, keepdims: np.log(x.sum(axes, keepdims=keepdims)),
@@ -81,7 +81,7 @@ for _op in _REDUCTIONS:
 
 @kernel("ArgMax", 1, 11, 12, 13)
 @kernel("ArgMin", 1, 11, 12, 13)
-def arg(call: Call, x: Array) -> Result:
+def arg(call: Call, x: Array) -> KernelResult:
     """Return where the maximum or minimum along ``axis`` is: the first, or the last if asked for."""
     axis, extreme = normal_axis(call.attr("axis"), x.ndim), np.argmax if call.op == "ArgMax" else np.argmin
     if call.attr("select_last_index", 0):
@@ -94,7 +94,7 @@ def arg(call: Call, x: Array) -> Result:
 
 @kernel("CumProd", 26)
 @kernel("CumSum", 11, 14)
-def cumulate(call: Call, x: Array, axis: Array) -> Result:
+def cumulate(call: Call, x: Array, axis: Array) -> KernelResult:
     """Add up or multiply the elements up to each one, without it if ``exclusive``, from the end if ``reverse``."""
     place, function = normal_axis(int(axis.item()), x.ndim), np.add if call.op == "CumSum" else np.multiply
     track = np.flip(x, place) if call.attr("reverse") else x

@@ -16,7 +16,7 @@ from bnfold.reference.registry import (
     Array,
     Call,
     KernelDeclined,
-    Result,
+    KernelResult,
     dims_to_make,
     int_list,
     kernel,
@@ -50,7 +50,7 @@ class Method(NamedTuple):
 @kernel("Upsample", 7)
 @kernel("Upsample", 9)
 @kernel("Resize", 10)
-def upsample(call: Call, x: Array, scales: Array | None = None) -> Result:
+def upsample(call: Call, x: Array, scales: Array | None = None) -> KernelResult:
     """Upsample by scales: at version 1 of height and width, then as an attribute, from 9 on as an input.
 
     Before Resize-11 no text named coordinates or rounding. ``strict`` refuses where roundings would differ, which only
@@ -73,7 +73,7 @@ def _scaled(length: int, scale: float, part: float = 1.0) -> int:
 
 
 @kernel("Resize", 11, 13, 18, 19)
-def resize(call: Call, x: Array, roi: Array | None = None, scales: Datum = None, sizes: Datum = None) -> Result:
+def resize(call: Call, x: Array, roi: Array | None = None, scales: Datum = None, sizes: Datum = None) -> KernelResult:
     """Resize by scales or sizes, an empty tensor counting as absent; from version 18 on for chosen ``axes`` only."""
     require(not call.attr("antialias", 0), "antialias is set", KernelDeclined)
     method = Method(

@@ -9,13 +9,13 @@ import numpy as np
 
 from bnfold.reference.kernels.conv import biased, conv_window
 from bnfold.reference.kernels.resize import cubic_weights
-from bnfold.reference.registry import Array, Call, Result, kernel, require
+from bnfold.reference.registry import Array, Call, KernelResult, kernel, require
 
 _MODES = {"bilinear": "linear", "linear": "linear", "nearest": "nearest", "bicubic": "cubic", "cubic": "cubic"}
 
 
 @kernel("GridSample", 16, 20, 22)
-def grid_sample(call: Call, x: Array, grid: Array) -> Result:
+def grid_sample(call: Call, x: Array, grid: Array) -> KernelResult:
     """Compute X (N, C, D1…Dr) at grid (N, O1…Or, r) -> (N, C, O1…Or).
 
     Grid coordinates run over −1…1, the last axis first.
@@ -84,7 +84,7 @@ def _fetch(x: Array, spots: list[Array], padding: str, corners: bool) -> Array:
 @kernel("DeformConv", 19, 22)
 def deform_conv(
     call: Call, x: Array, w: Array, offset: Array, b: Array | None = None, mask: Array | None = None
-) -> Result:
+) -> KernelResult:
     """Compute a Conv whose kernel elements read X beside their places, by ``offset`` (N, regions · taps · rank, O…).
 
     Each of the ``offset_group`` regions of channels has offsets and a ``mask`` (N, regions · taps, O…) of its own.

@@ -10,7 +10,7 @@ from bnfold.reference.precision import Datum
 from bnfold.reference.registry import (
     Array,
     Call,
-    Result,
+    KernelResult,
     Shortness,
     dims_to_make,
     int_list,
@@ -29,7 +29,7 @@ def slice_axes(
     ends: Array | None = None,
     axes: Array | None = None,
     steps: Array | None = None,
-) -> Result:
+) -> KernelResult:
     """Slice axes, whose bounds below zero count from the end once.
 
     What is still outside is clamped, a start always onto an element.
@@ -91,7 +91,7 @@ def cut(x: Array, axis: int, lengths: Sequence[int]) -> list[Array]:
 @kernel("Pad", 11, 13, 18, 19, 21, 23, 24, 25)
 def pad(
     call: Call, x: Array, pads: Array | None = None, value: Array | None = None, axes: Array | None = None
-) -> Result:
+) -> KernelResult:
     """Pad by amounts (at version 1 called ``paddings``) and value as attributes.
 
     From 11 on inputs, from 18 on with axes.

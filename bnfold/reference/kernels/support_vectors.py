@@ -6,11 +6,11 @@ import numpy as np
 
 from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.reference.kernels.scores import labels_of
-from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, require
+from bnfold.reference.registry import Array, Call, KernelDeclined, KernelResult, kernel, require
 
 
 @kernel("SVMRegressor", 1, domain=MACHINE_LEARNING)
-def regress(call: Call, x: Array) -> Result:
+def regress(call: Call, x: Array) -> KernelResult:
     """Return one weighted sum of kernels, or for one class whether it is positive."""
     weights, rho = (np.array(call.attr(name, []), np.float64) for name in ("coefficients", "rho"))
     require(call.attr("post_transform") == "NONE", "post_transform of an SVM, which has no one meaning", KernelDeclined)
@@ -23,7 +23,7 @@ def regress(call: Call, x: Array) -> Result:
 
 
 @kernel("SVMClassifier", 1, domain=MACHINE_LEARNING)
-def classify(call: Call, x: Array) -> Result:
+def classify(call: Call, x: Array) -> KernelResult:
     """Compare each pair of classes; the class that wins most often is the first of them."""
     labels, supports = labels_of(call, "classlabels_ints"), call.attr("vectors_per_class", [])
     count, total = len(labels), sum(supports)

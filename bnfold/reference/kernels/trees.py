@@ -11,7 +11,7 @@ from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.reference.forest import Forest, numbers_of, read_forest, transform_of
 from bnfold.reference.kernels.scores import labels_of, transformed
 from bnfold.reference.precision import as_declared, is_float
-from bnfold.reference.registry import Array, Call, KernelDeclined, Result, kernel, require
+from bnfold.reference.registry import Array, Call, KernelDeclined, KernelResult, kernel, require
 
 _EXACT = 1 << 24
 """Larger integers are rounded when a runtime compares them with a threshold."""
@@ -19,7 +19,7 @@ _EXACT = 1 << 24
 
 @kernel("TreeEnsembleRegressor", 1, 3, domain=MACHINE_LEARNING)
 @kernel("TreeEnsemble", 5, domain=MACHINE_LEARNING)
-def regress(call: Call, x: Array) -> Result:
+def regress(call: Call, x: Array) -> KernelResult:
     """Return the aggregated votes of the leaves that a row reaches."""
     scores, _ = _aggregated(call, x, _base(call))
     transform = transform_of(call.op, call.attrs)
@@ -29,7 +29,7 @@ def regress(call: Call, x: Array) -> Result:
 
 
 @kernel("TreeEnsembleClassifier", 1, 3, domain=MACHINE_LEARNING)
-def classify(call: Call, x: Array) -> Result:
+def classify(call: Call, x: Array) -> KernelResult:
     """Return the class with the most votes, and the votes for all.
 
     The text says nothing of two classes. Onnxruntime and onnx's implementation agree if one of them has all the votes.
@@ -52,7 +52,7 @@ def classify(call: Call, x: Array) -> Result:
     return labels[best], made
 
 
-def _of_two(call: Call, x: Array, transform: str, labels: Array, base: Array) -> Result:
+def _of_two(call: Call, x: Array, transform: str, labels: Array, base: Array) -> KernelResult:
     """Return the second class if there are votes enough for it: all votes are its own."""
     scores = _aggregated(call, x, np.zeros(0))[0][:, :1] + base.sum()
     is_share = not (numbers_of(call.attrs, "class_weights") < 0).any()

@@ -17,7 +17,7 @@ from bnfold.report.events import map_texts, state
 
 STATES = ("left", "folded", "replaced", "removed", "decomposed", "converted")
 
-Document = Mapping[str, Any]
+ReportDocument = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ModelPage:
     """One report on the page; ``document`` holds a ``message`` and no events where there is no report."""
 
     anchor: str
-    document: Document
+    document: ReportDocument
     rows: tuple[PageRow, ...]
     left_out: int
 
@@ -141,7 +141,7 @@ class ModelPage:
         return Counter(codes).most_common()
 
 
-def as_model(document: Document) -> ModelPage:
+def as_model(document: ReportDocument) -> ModelPage:
     """Return one report with what can be said of it, without its rows."""
     return ModelPage("m0", map_texts(document, printable), (), 0)
 

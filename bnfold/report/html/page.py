@@ -13,7 +13,7 @@ from bnfold.errors import printable
 from bnfold.report.advice import ADVICE, Advice
 from bnfold.report.events import map_texts
 from bnfold.report.html import layout, markdown, plots
-from bnfold.report.html.model_page import Document, ModelPage, PageRow, packed, short
+from bnfold.report.html.model_page import ModelPage, PageRow, ReportDocument, packed, short
 from bnfold.report.reasons import Reason
 from bnfold.report.totals import size
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
 
-def html(documents: Sequence[Document]) -> str:
+def html(documents: Sequence[ReportDocument]) -> str:
     """Return one page about one model or several.
 
     Args:
@@ -89,7 +89,7 @@ def templates() -> Environment:
     return environment
 
 
-def _model(anchor: str, document: Document, body: Template, shared: Mapping[str, Any]) -> ModelPage:
+def _model(anchor: str, document: ReportDocument, body: Template, shared: Mapping[str, Any]) -> ModelPage:
     events = document.get("batchnorms", ())
     order = sorted(range(len(events)), key=lambda index: events[index]["reason"] is None)
     rows = tuple(
@@ -105,7 +105,7 @@ def _advice(event: Mapping[str, Any]) -> Advice | None:
     return ADVICE[Reason.of(event["reason"]["code"])] if event["reason"] else None
 
 
-def _codes(document: Document) -> set[str]:
+def _codes(document: ReportDocument) -> set[str]:
     rows = [event["reason"] for event in document.get("batchnorms", ())]
     tried = [attempt["reason"] for event in document.get("batchnorms", ()) for attempt in event["search"]]
     known = document.get("counts") or {"reasons": {}}

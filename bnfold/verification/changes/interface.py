@@ -15,12 +15,12 @@ from bnfold.reference.attributes import sparse_of
 from bnfold.reference.dispatch import definition
 from bnfold.reference.precision import computed_type
 from bnfold.reference.schedule import schedule
-from bnfold.reference.shapes import Shapes
+from bnfold.reference.shapes import ShapeWalk
 from bnfold.verification.changes.from_constants import bodies_run
 from bnfold.verification.inputs.sized import sized
 from bnfold.verification.sentences import listed
 
-Shape = Sequence[Dim] | None
+DeclaredShape = Sequence[Dim] | None
 
 _FLOAT_NAMES = frozenset(map(type_name, FLOATS))
 
@@ -67,7 +67,7 @@ def idle_inputs(before: ir.Model, after: ir.Model) -> list[str]:
     return [name for name in _without(free, after.overridable_inputs()) if name in unread]
 
 
-def declared_shapes(infos: Iterable[onnx.ValueInfoProto]) -> dict[str, Shape]:
+def declared_shapes(infos: Iterable[onnx.ValueInfoProto]) -> dict[str, DeclaredShape]:
     """Return shapes of inputs or outputs as the file declares them, without what was learnt since."""
     return {info.name: shape_of(info.type) for info in infos}
 
@@ -203,7 +203,7 @@ def unproven_promise(before: ir.Model, after: ir.Model) -> str:
     return ""
 
 
-def _confirms(known: Shape, declared: Shape) -> bool:
+def _confirms(known: DeclaredShape, declared: DeclaredShape) -> bool:
     """Whether each declared size is the known one; 0 is what exporters write for an unknown size."""
     sizes = {axis: dim for axis, dim in enumerate(declared or ()) if isinstance(dim, int) and dim}
     return sizes.items() <= dict(enumerate(known or ())).items()
@@ -233,7 +233,7 @@ def _output_fault(name: str, before: ir.Model, after: ir.Model, any_float: bool)
     """Return how the declarations of an output differ; one that no operator can keep may be corrected."""
     old, new = (_type_of_output(name, model) for model in (before, after))
     fault = _type_fault(f"output {name!r}", old, new, any_float)
-    made = Shapes(before).dtype(before.graph.values[name]) if fault and old is not None else None
+    made = ShapeWalk(before).dtype(before.graph.values[name]) if fault and old is not None else None
     if old is None or made is None:
         return fault
     kept = deepcopy(old)
@@ -270,7 +270,7 @@ def _spelled(kind: onnx.TypeProto | None) -> str:
     return words + type_name(kind.tensor_type.elem_type) if kind.tensor_type.elem_type else ""
 
 
-def _clash(one: Shape, other: Shape) -> bool:
+def _clash(one: DeclaredShape, other: DeclaredShape) -> bool:
     """Whether no value has both shapes. Sizes of 0 count as unknown, exporters write them so."""
     if one is None or other is None:
         return False
@@ -280,7 +280,7 @@ def _clash(one: Shape, other: Shape) -> bool:
     )
 
 
-def _excludes(declared: Shape, made: Sequence[int]) -> bool:
+def _excludes(declared: DeclaredShape, made: Sequence[int]) -> bool:
     """Whether a value that was made has another shape than is declared; it may well have a size of 0."""
     if declared is None:
         return False
@@ -289,12 +289,12 @@ def _excludes(declared: Shape, made: Sequence[int]) -> bool:
     )
 
 
-def _admits(old: Shape, new: Shape) -> bool:
+def _admits(old: DeclaredShape, new: DeclaredShape) -> bool:
     """Whether every dim that was dynamic still is."""
     if old is None or new is None:
         return new is None
     return not any(isinstance(b, int) and not isinstance(a, int) for a, b in zip(old, new, strict=True))
 
 
-def _written(shape: Shape) -> str:
+def _written(shape: DeclaredShape) -> str:
     return str(list(shape)) if shape is not None else "of any rank"

@@ -15,9 +15,9 @@ from bnfold import ir
 from bnfold.ir.elements import FLOATS, RAW_TYPES, Array
 from bnfold.ir.tensor import TP
 
-Operation = Callable[[Any, Any], Any]
+NeutralOperation = Callable[[Any, Any], Any]
 
-OPERATIONS: Mapping[str, Operation] = {
+OPERATIONS: Mapping[str, NeutralOperation] = {
     "Add": np.add,
     "Sub": np.subtract,
     "Mul": np.multiply,
@@ -55,11 +55,11 @@ def leaves_all(node: ir.Node, slot: int, others: Mapping[int, Array], dtype: int
     )
 
 
-def _operation(node: ir.Node, place: int) -> Operation:
+def _operation(node: ir.Node, place: int) -> NeutralOperation:
     return np.minimum if node.is_op("Clip") and place == 2 else OPERATIONS[node.op_type]
 
 
-def _leaves(operation: Operation, numbers: Array, constant: Array, *, is_left: bool, signs: bool) -> bool:
+def _leaves(operation: NeutralOperation, numbers: Array, constant: Array, *, is_left: bool, signs: bool) -> bool:
     size = constant.dtype.itemsize
     kept = constant.tobytes()
     distinct = {kept[start : start + size] for start in range(0, len(kept), size)}

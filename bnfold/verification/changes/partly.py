@@ -17,7 +17,7 @@ from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.reference.constants import kept
 from bnfold.reference.operators import BROADCASTING, CHOOSING, DRAWING, KEEPS_SHAPE, REARRANGING, SINGULAR
-from bnfold.reference.shapes import Shapes
+from bnfold.reference.shapes import ShapeWalk
 from bnfold.reference.sizing import Sizes
 from bnfold.verification.changes.extract import Subgraph
 
@@ -60,8 +60,8 @@ class PartlyKnown:
         self._known: dict[ir.Value, Partly | None] = {}
 
     @cached_property
-    def _shapes(self) -> Shapes:
-        return kept(self._model, Shapes)
+    def _shapes(self) -> ShapeWalk:
+        return kept(self._model, ShapeWalk)
 
     @cached_property
     def has_poles(self) -> bool:

@@ -15,7 +15,7 @@ import onnx
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
-from bnfold.reference.shapes import Shapes
+from bnfold.reference.shapes import ShapeWalk
 from bnfold.verification.changes.unchanged import meaningful_attributes
 from bnfold.verification.codes import Code
 from bnfold.verification.tolerance.bits import same
@@ -145,7 +145,7 @@ class _Matched:
         ]
         if not undeclared:
             return True
-        shapes = Shapes(self._models[0])
+        shapes = ShapeWalk(self._models[0])
         return all(_follows(kind, shapes.type_of(old)) for old, kind in undeclared)
 
 

@@ -11,7 +11,7 @@ from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.reference.operators import HIDING, WEIGHTED
 from bnfold.verification.changes.partly import may_have_pole
-from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds
 
 _SHARE = 1 / 3
 """Of the numbers that become zeros."""
@@ -41,7 +41,7 @@ def _exchanged(one: Array, other: Array) -> Array:
     return np.asarray((one == 0) & (other == 0) & (np.signbit(one) != np.signbit(other)))
 
 
-def with_zeros(feeds: Feeds, names: Iterable[str], zero: float) -> Feeds:
+def with_zeros(feeds: DrawnFeeds, names: Iterable[str], zero: float) -> DrawnFeeds:
     """Return feeds with such zeros at some places of the floats of these names; the places are always the same."""
     return {**feeds, **{name: _with_zeros(feeds[name], zero) for name in names if _is_float(feeds[name])}}
 

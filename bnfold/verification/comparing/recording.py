@@ -19,7 +19,7 @@ from bnfold.ir.elements import Array
 from bnfold.ir.value import Known
 from bnfold.verification.comparing.sizes import original_in_one_form, sizes_of_original
 from bnfold.verification.inputs.bounds import size_changes
-from bnfold.verification.inputs.choices import Shapes, further_choices, inferred_sizes, turns_for
+from bnfold.verification.inputs.choices import ChosenShapes, further_choices, inferred_sizes, turns_for
 from bnfold.verification.inputs.shapes import Sizing, sizings
 from bnfold.verification.inputs.sized import MANY_NODES
 from bnfold.verification.request import Request
@@ -35,15 +35,15 @@ class Recording(NamedTuple):
     difference has to be confirmed at others.
     """
 
-    inputs: Shapes
+    inputs: ChosenShapes
     trace: reference.Trace
     are_declared: bool
     is_last: bool = False
     """Whether bodies are taken as in their last run."""
 
-    def shapes(self, fed: Mapping[str, ir.Value]) -> Shapes | None:
+    def shapes(self, fed: Mapping[str, ir.Value]) -> ChosenShapes | None:
         """Return the shapes of values of the original; None if one is unknown."""
-        found: Shapes = {}
+        found: ChosenShapes = {}
         for name, value in fed.items():
             shape = self.trace.shape(value, last=self.is_last)
             if shape is None and (value.is_initializer or value.is_input):
@@ -124,7 +124,7 @@ class Recordings:
         shapes = {name: sizing.concrete(shape) for name, shape in known.items()}
         yield from self._recorded(shapes, known, are_declared=False)
 
-    def _recorded(self, shapes: Shapes, known: Mapping[str, Known], *, are_declared: bool) -> Iterator[Recording]:
+    def _recorded(self, shapes: ChosenShapes, known: Mapping[str, Known], *, are_declared: bool) -> Iterator[Recording]:
         if len(self._model.graph.nodes) > MANY_NODES:
             return
         both = ((dims, shapes[name]) for name, dims in known.items())
@@ -139,7 +139,7 @@ class Recordings:
             yield Recording(shapes, trace, are_declared, is_last=True)
 
     def _stated(self, sizing: Sizing, value: ir.Value) -> reference.Stated | None:
-        """Return the shape that a model states of a value that cannot be computed, open sizes as ``sizing`` says.
+        """Return the shape that a model states of a value that cannot be computed, dynamic sizes as ``sizing`` says.
 
         What the rewritten model states alone is a hint.
         """

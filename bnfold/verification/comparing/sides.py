@@ -21,16 +21,16 @@ from bnfold.ir.elements import Array
 from bnfold.ir.time_limit import look_at_clock
 from bnfold.reference.precision import Datum, widen
 from bnfold.verification.changes.extract import computed_constants
-from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.request import Clock
 from bnfold.verification.tolerance.compare import ROUNDS, magnitude
 
-Results = dict[str, Array]
-Evaluate = Callable[..., Results]
+SideResults = dict[str, Array]
+EvaluateSide = Callable[..., SideResults]
 """Called with a model, feeds and names, gives those values; with options of `reference.evaluate`."""
 
 Draws = TypeVar("Draws")
-Found = TypeVar("Found")
+SideResult = TypeVar("SideResult")
 
 JITTERS = 4
 """Evaluations of either model that err otherwise."""
@@ -44,13 +44,13 @@ LARGEST_MOVE = 1e-4
 
 def evaluator(
     policy: reference.Policy | None, clock: Clock, patience: Callable[[], float] = lambda: math.inf
-) -> Evaluate:
+) -> EvaluateSide:
     """Return `reference.evaluate` in float64, under the policy and within the time that is left when it starts.
 
     ``patience`` says how much work, in counted seconds, one evaluation may be.
     """
 
-    def evaluate(model: ir.Model, feeds: Feeds, outputs: Sequence[str], **options: Any) -> Results:
+    def evaluate(model: ir.Model, feeds: DrawnFeeds, outputs: Sequence[str], **options: Any) -> SideResults:
         look_at_clock()
         clock.work.limit = clock.work.seconds + patience()
         given = {"noise": reference.Noise(), "limit_seconds": clock.left, "work": clock.work, **options}
@@ -63,11 +63,13 @@ class ModelRun(NamedTuple):
     """A model and what it is fed; called, it gives the values ``names``."""
 
     model: ir.Model
-    feeds: Feeds
+    feeds: DrawnFeeds
     names: Sequence[str]
-    evaluate: Evaluate
+    evaluate: EvaluateSide
 
-    def __call__(self, names: Sequence[str] | None = None, *, model: ir.Model | None = None, **options: Any) -> Results:
+    def __call__(
+        self, names: Sequence[str] | None = None, *, model: ir.Model | None = None, **options: Any
+    ) -> SideResults:
         """Other values, or those of a changed copy."""
         return self.evaluate(model or self.model, self.feeds, self.names if names is None else names, **options)
 
@@ -84,13 +86,13 @@ class ModelRuns(NamedTuple):
         self,
         expected: Mapping[str, Array],
         actual: Mapping[str, Array],
-        compare: Callable[[Sequence[Sequence[Results]]], Found],
-        is_in_doubt: Callable[[Found], bool],
-    ) -> Found:
+        compare: Callable[[Sequence[Sequence[SideResults]]], SideResult],
+        is_in_doubt: Callable[[SideResult], bool],
+    ) -> SideResult:
         """Return the results compared beside what rounding does to them."""
         return explained(map(list, self.rounds(expected, actual)), compare, is_in_doubt)
 
-    def rounds(self, expected: Mapping[str, Array], actual: Mapping[str, Array]) -> Iterator[Iterator[Results]]:
+    def rounds(self, expected: Mapping[str, Array], actual: Mapping[str, Array]) -> Iterator[Iterator[SideResults]]:
         """Yield what rounding does to the new model's results: `ROUNDS` draws of its weights, then all other errors.
 
         Evaluations in float64 have errors of their own, and perturbed weights do not always show them. A normaliser
@@ -135,8 +137,8 @@ def _instead(made: Datum, _: Datum) -> Datum:
 
 
 def explained(
-    rounds: Iterable[Draws], compare: Callable[[Sequence[Draws]], Found], is_in_doubt: Callable[[Found], bool]
-) -> Found:
+    rounds: Iterable[Draws], compare: Callable[[Sequence[Draws]], SideResult], is_in_doubt: Callable[[SideResult], bool]
+) -> SideResult:
     """Compare the first round of draws, and more as long as those may explain a difference."""
     drawn: list[Draws] = []
     for draws in rounds:

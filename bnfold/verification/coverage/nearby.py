@@ -13,7 +13,7 @@ from bnfold.ir.elements import Array
 from bnfold.reference.operators import DRAWING
 from bnfold.reference.schedule import read_by
 
-Results = Mapping[str, Array]
+NearbyResults = Mapping[str, Array]
 """Values by name."""
 
 _FEWEST = 4
@@ -40,7 +40,7 @@ class Run(Protocol):
 
     def __call__(
         self, names: Sequence[str] | None = None, *, model: ir.Model | None = None, **options: Any
-    ) -> Results: ...
+    ) -> NearbyResults: ...
 
 
 class Nearby:
@@ -56,7 +56,7 @@ class Nearby:
             self._behind = {}
         self._known = side([*known], known={}) if self._behind and known else {}
 
-    def __call__(self, changes: Mapping[ir.Value, Callable[[Any], Any]]) -> Results:
+    def __call__(self, changes: Mapping[ir.Value, Callable[[Any], Any]]) -> NearbyResults:
         """Return the results that the changes may have an effect on."""
         value = next(iter(changes), None)
         nodes = self._behind.get(value) if value is not None and len(changes) == 1 else None

@@ -19,7 +19,7 @@ import numpy as np
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import TP, Array
-from bnfold.verification.coverage.nearby import Nearby, Results, Run
+from bnfold.verification.coverage.nearby import Nearby, NearbyResults, Run
 from bnfold.verification.tolerance.compare import compare_values
 
 STEP = 2.0**-10
@@ -96,7 +96,7 @@ class Mutant(NamedTuple):
         return copy, {own: self.change}
 
 
-Comparison = tuple[Sequence[Run], Sequence[Results]]
+Comparison = tuple[Sequence[Run], Sequence[NearbyResults]]
 """Both models, and their equal results."""
 
 
@@ -172,7 +172,7 @@ class Coverage:
         self.mutants = [m for m in left if not (m.sizes and enough)]
         self.tables = [table for table in self.tables if not (table.sizes and enough and is_static)]
 
-    def observe(self, sides: Sequence[Run], find: Find, results: Sequence[Results]) -> None:
+    def observe(self, sides: Sequence[Run], find: Find, results: Sequence[NearbyResults]) -> None:
         """Compare mutants with the equal ``results`` of the two models, and note what was chosen from tables."""
         run = partial(_run, sides, find, nearby=[self._nearby(place, side, find) for place, side in enumerate(sides)])
         self._until = min(self._until, self.work.seconds + self.seconds)
@@ -210,7 +210,9 @@ class Coverage:
             if table.unread.any() and find(model, table.chosen).graph is model.graph:  # in bodies it is not observed
                 table.read(_chosen(table, sides[table.side], find))
 
-    def _unseen(self, mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> Iterator[Mutant]:
+    def _unseen(
+        self, mutant: Mutant, run: Callable[[Mutant], NearbyResults], results: NearbyResults
+    ) -> Iterator[Mutant]:
         if self.is_over:
             yield mutant._replace(poison=None)
         elif not _shows(mutant, run, results):
@@ -227,7 +229,7 @@ def same_place(model: ir.Model, value: ir.Value) -> ir.Value:
     return values[value.name]
 
 
-def _run(sides: Sequence[Run], find: Find, mutant: Mutant, nearby: Sequence[Nearby] = ()) -> Results:
+def _run(sides: Sequence[Run], find: Find, mutant: Mutant, nearby: Sequence[Nearby] = ()) -> NearbyResults:
     """Return the results of a mutant; those that it cannot change may be missing."""
     side, other = sides[mutant.side], sides[1 - mutant.side]
     model, altered = mutant.of(side.model, find, lambda name: other([name])[name])
@@ -242,7 +244,7 @@ def _chosen(table: Table, side: Run, find: Find) -> Array:
     return side([name], altered={find(side.model, table.value): reference.Substitute(table.marks)})[name]
 
 
-def _apart(mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> Mutant:
+def _apart(mutant: Mutant, run: Callable[[Mutant], NearbyResults], results: NearbyResults) -> Mutant:
     """Return the mutant with the uses at which no change alone has shown, and whether changes of all uses cancel."""
     apart = [mutant._replace(uses=(use,), is_apart=True) for use in mutant.uses]
     left = tuple(use for each, use in zip(apart, mutant.uses, strict=True) if not _shows(each, run, results))
@@ -260,7 +262,7 @@ def _replaced(mutant: Mutant, number: int, array: Array) -> Array:
     return np.where(moved != array, np.asarray(number).astype(moved.dtype), moved)
 
 
-def _shows(mutant: Mutant, run: Callable[[Mutant], Results], results: Results) -> bool:
+def _shows(mutant: Mutant, run: Callable[[Mutant], NearbyResults], results: NearbyResults) -> bool:
     try:
         changed = run(mutant)
     except reference.Misfit:

@@ -14,7 +14,7 @@ from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.adjusting import choosing, with_flags_turned
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.data import Recorded
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, is_of_both_signs, random_feeds
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, DrawnFeeds, is_of_both_signs, random_feeds
 from bnfold.verification.inputs.shapes import is_static
 from bnfold.verification.request import Request
 
@@ -26,7 +26,7 @@ class Sample:
     It ``is_hollow`` if a value inside has no elements.
     """
 
-    feeds: Feeds
+    feeds: DrawnFeeds
     expected: Mapping[str, Array]
     recorded: Mapping[str, Array] = field(default_factory=dict)
     is_hollow: bool = False
@@ -49,7 +49,7 @@ def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, sign
     return found
 
 
-def turned(request: Request, pair: ModelPair, feeds: Feeds, index: int) -> Iterator[Sample]:
+def turned(request: Request, pair: ModelPair, feeds: DrawnFeeds, index: int) -> Iterator[Sample]:
     """Yield samples with single flags turned, in every combination that the original takes."""
     for run in with_flags_turned(feeds):
         with suppress(Misfit):

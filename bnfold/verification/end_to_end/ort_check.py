@@ -27,14 +27,14 @@ from bnfold.verification.changes.interface import broken_promise, narrowed, unpr
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import original_at, sizes_of_original
-from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, Source, opinion_of
+from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RejectedSource, RuntimeOpinion, opinion_of
 from bnfold.verification.inputs.bounds import size_changes
-from bnfold.verification.inputs.choices import Choice, Shapes
+from bnfold.verification.inputs.choices import Choice, ChosenShapes
 from bnfold.verification.inputs.cost import Cost, estimate_pair, memory_there_is, session_seconds
-from bnfold.verification.inputs.drawing import Feeds, random_feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds, random_feeds
 from bnfold.verification.inputs.sized import fitted, sized
 from bnfold.verification.request import RUNTIME_SHARE, Request
-from bnfold.verification.runtimes.helpers import Sample
+from bnfold.verification.runtimes.helpers import RuntimeSample
 from bnfold.verification.runtimes.runtime import RuntimeResult, run_until, stored
 from bnfold.verification.runtimes.threads import in_background
 from bnfold.verification.tolerance.compare import pattern_fault
@@ -137,11 +137,11 @@ class _Plan(NamedTuple):
     """
 
     runtime: str
-    sides: tuple[Source, Source]
-    feeds: Feeds
-    moved: Feeds
+    sides: tuple[RejectedSource, RejectedSource]
+    feeds: DrawnFeeds
+    moved: DrawnFeeds
     end: float
-    shapes: Shapes
+    shapes: ChosenShapes
 
     def run(self) -> _Answers:
         """Run both models, and if both run, the original with its weights moved."""
@@ -150,20 +150,20 @@ class _Plan(NamedTuple):
         spread = self._run(self.sides[0], self.moved) if have_run and self.moved else None
         return _Answers(self.shapes, before, after, spread)
 
-    def _run(self, side: Source, moved: Feeds | None = None) -> RuntimeResult:
+    def _run(self, side: RejectedSource, moved: DrawnFeeds | None = None) -> RuntimeResult:
         return run_until(self.end, self.runtime, side, [self.feeds], moved)
 
 
 class _Answers(NamedTuple):
     """What the runtime made of both models, and of the original with its weights moved, at some shapes."""
 
-    shapes: Shapes
+    shapes: ChosenShapes
     before: RuntimeResult
     after: RuntimeResult
     spread: RuntimeResult | None
 
 
-def _planned(request: Request, choice: Choice, moved: Feeds) -> _Plan:
+def _planned(request: Request, choice: Choice, moved: DrawnFeeds) -> _Plan:
     feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, 0)
     sides = request.sources
     if _is_resized(request.before, choice.shapes):
@@ -321,7 +321,7 @@ def _silent(reason: str) -> Why:
     return Why(Code.RUNTIME_SILENT, reason)
 
 
-def _compared(row: RuntimeRow, old: Sample, new: Sample, moved: Sample | None) -> Guard:
+def _compared(row: RuntimeRow, old: RuntimeSample, new: RuntimeSample, moved: RuntimeSample | None) -> Guard:
     """Return the worst output. Every output has to agree; one that does not react to the weights proves nothing."""
     relative = allowed = 0.0
     reacts = moved is None
@@ -353,7 +353,7 @@ def _apart(one: Array, other: Array) -> float:
     return largest / scale if scale > 0 else float(largest > 0)
 
 
-def _is_resized(model: ir.Model, shapes: Shapes) -> bool:
+def _is_resized(model: ir.Model, shapes: ChosenShapes) -> bool:
     """Whether a size is not the declared one."""
     return any(
         isinstance(dim, int) and 0 < dim != size

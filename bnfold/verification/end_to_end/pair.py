@@ -14,9 +14,9 @@ from bnfold import ir, reference
 from bnfold.ir.elements import Array
 from bnfold.reference.shapes import state_types
 from bnfold.verification.comparing.outputs import Compared, compared
-from bnfold.verification.comparing.sides import Evaluate, ModelRun, ModelRuns, Results, that_run
+from bnfold.verification.comparing.sides import EvaluateSide, ModelRun, ModelRuns, SideResults, that_run
 from bnfold.verification.coverage import Comparison
-from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.tolerance.discontinuities import discontinuous_inputs, lacks_types, substitute
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 
@@ -30,7 +30,7 @@ _KEPT = 1 << 23
 class ModelPair:
     """Two models that are prepared to be evaluated side by side. ``evaluate`` has the policy and the deadline."""
 
-    def __init__(self, before: ir.Model, after: ir.Model, draws: PerturbedWeights, evaluate: Evaluate) -> None:
+    def __init__(self, before: ir.Model, after: ir.Model, draws: PerturbedWeights, evaluate: EvaluateSide) -> None:
         self.before, self.after = before, after
         self._evaluate = evaluate
         self.outputs = [value.name for value in before.graph.outputs]
@@ -82,7 +82,7 @@ class ModelPair:
         """Return the perturbations of the new weights of a (copy of the) rewritten model; ``number`` is the seed."""
         return self._sources.of(model, self.groups, number)
 
-    def expect(self, feeds: Feeds) -> dict[str, Array]:
+    def expect(self, feeds: DrawnFeeds) -> dict[str, Array]:
         """Evaluate the original: outputs and watched values.
 
         Afterwards, `pinned` names the watched values that are floats, and `has_empty` says whether a value had no
@@ -99,12 +99,12 @@ class ModelPair:
     def _look(self, _: str, value: Any) -> None:
         self.has_empty = self.has_empty or getattr(value, "size", 1) == 0
 
-    def compare(self, feeds: Feeds, expected: Mapping[str, Array], sample: int) -> list[Compared]:
+    def compare(self, feeds: DrawnFeeds, expected: Mapping[str, Array], sample: int) -> list[Compared]:
         """Compare watched values and then outputs of the rewritten model with the expected ones."""
         pair = self._fed(feeds, expected)
         actual = pair.new(noise=reference.Noise(self.drawn))
 
-        def compare(drawn: Sequence[Sequence[Results]]) -> list[Compared]:
+        def compare(drawn: Sequence[Sequence[SideResults]]) -> list[Compared]:
             return [self._compared(name, sample, expected[name], actual[name], drawn) for name in actual]
 
         if self._has_reacted:
@@ -115,17 +115,17 @@ class ModelPair:
         self._has_reacted = any(item.reacts for item in found)
         return found
 
-    def end_to_end(self, feeds: Feeds) -> Results:
+    def end_to_end(self, feeds: DrawnFeeds) -> SideResults:
         """Return the rewritten model's outputs as it computes them, with its own values everywhere."""
         return self._evaluate(self.after, feeds, self.outputs, noise=reference.Noise(self.drawn))
 
-    def with_removed_moved(self, feeds: Feeds) -> list[Results]:
+    def with_removed_moved(self, feeds: DrawnFeeds) -> list[SideResults]:
         """Return the original's outputs once for each group of removed weights, with that group moved."""
         altered = self._sources.removed.of(self.before, self.groups, 0)
         run = partial(self._run, self.before, feeds, self.outputs, later=bool(self.misfit))
         return that_run(run(altered=each, noise=reference.Noise(self.drawn)) for each in altered)
 
-    def _run(self, model: ir.Model, feeds: Feeds, names: Sequence[str], /, **options: Any) -> Results:
+    def _run(self, model: ir.Model, feeds: DrawnFeeds, names: Sequence[str], /, **options: Any) -> SideResults:
         """Evaluate a model. What several runs of the two models share is kept; copies of them run only once."""
         if model in (self.before, self._acting):
             key = model, frozenset(feeds)
@@ -135,7 +135,7 @@ class ModelPair:
             options["prepared"] = self._prepared[key]
         return self._evaluate(model, feeds, names, **options)
 
-    def _fed(self, feeds: Feeds, expected: Mapping[str, Array]) -> ModelRuns:
+    def _fed(self, feeds: DrawnFeeds, expected: Mapping[str, Array]) -> ModelRuns:
         """Return the runs of both models on these inputs.
 
         Discontinuous operators of the rewritten model read values of the original.
@@ -149,7 +149,7 @@ class ModelPair:
             lambda: self._sources.removed.of(self.before, self.groups, 0),
         )
 
-    def seconds(self, work: reference.Work, feeds: Feeds, expected: Mapping[str, Array]) -> list[float]:
+    def seconds(self, work: reference.Work, feeds: DrawnFeeds, expected: Mapping[str, Array]) -> list[float]:
         """Return the counted seconds of a run of either model, as the evaluator counts them in ``work``."""
         found = []
         for run in self._fed(feeds, expected)[:2]:
@@ -158,7 +158,7 @@ class ModelPair:
             found.append(work.seconds - begin)
         return found
 
-    def comparison(self, feeds: Feeds, expected: Mapping[str, Array]) -> Comparison:
+    def comparison(self, feeds: DrawnFeeds, expected: Mapping[str, Array]) -> Comparison:
         """Return both models, to be run once more with mutants, and their results; the first are known."""
         pair = self._fed(feeds, expected)
         actual = pair.new()
@@ -166,7 +166,7 @@ class ModelPair:
         return (pair.old, pair.new), (own, actual)
 
     def _compared(
-        self, name: str, sample: int, expected: Array, actual: Array, rounds: Sequence[Sequence[Results]]
+        self, name: str, sample: int, expected: Array, actual: Array, rounds: Sequence[Sequence[SideResults]]
     ) -> Compared:
         dtype = self.before.graph.values[name].dtype or self.after.graph.values[name].dtype
         return compared(name, sample, expected, actual, rounds, dtype, is_output=name in self.outputs)

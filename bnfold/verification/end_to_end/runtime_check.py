@@ -14,7 +14,7 @@ from bnfold.verification.codes import Code
 from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, opinion_of, session_too_long
-from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeResult, run_until, stored
 from bnfold.verification.runtimes.threads import in_background
@@ -150,7 +150,7 @@ def recorded(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> li
     return [RuntimeRow("recorded outputs", not notes, True, False, notes, independent=False)]
 
 
-def run_own(request: Request, model: ir.Model, feeds: Sequence[Feeds]) -> RuntimeResult:
+def run_own(request: Request, model: ir.Model, feeds: Sequence[DrawnFeeds]) -> RuntimeResult:
     """Run our kernels in each tensor's own type.
 
     They are no independent runtime, but they know every legacy operator.

@@ -18,15 +18,15 @@ from bnfold.verification.changes.boundaries import changed_unseen
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.inputs.cost import session_seconds
-from bnfold.verification.inputs.drawing import Feeds, random_feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds, random_feeds
 from bnfold.verification.request import RUNTIME_SHARE, Request
 from bnfold.verification.runtimes.runtime import RuntimeResult, run_until, stored
 from bnfold.verification.runtimes.threads import in_background
 
-Source = ir.Model | Path | str
+RejectedSource = ir.Model | Path | str
 """A model, its file, or why there is none."""
 
-Ask = Callable[[Source, Sequence[Feeds]], RuntimeResult]
+Ask = Callable[[RejectedSource, Sequence[DrawnFeeds]], RuntimeResult]
 """Runs a model on samples, or opens it if there are none."""
 
 _SIZES = 16
@@ -100,7 +100,9 @@ def _asked(request: Request) -> Ask:
     return lambda model, samples: run_until(end, runtime, model, samples)
 
 
-def _opinion(ask: Ask, before: Source, after: Source, tried: Iterable[Sequence[Feeds]]) -> RuntimeOpinion:
+def _opinion(
+    ask: Ask, before: RejectedSource, after: RejectedSource, tried: Iterable[Sequence[DrawnFeeds]]
+) -> RuntimeOpinion:
     """Return the first opinion that is decided: of a model that is run, other inputs may do where some did not."""
     opinion = NONE
     for samples in tried:
@@ -118,7 +120,7 @@ def _opinion(ask: Ask, before: Source, after: Source, tried: Iterable[Sequence[F
     return opinion
 
 
-def _samples(request: Request) -> Iterator[Sequence[Feeds]]:
+def _samples(request: Request) -> Iterator[Sequence[DrawnFeeds]]:
     """Yield one input at each of the first sizes to try; nothing to feed if there are none."""
     sizes = 0
     with suppress(BnfoldError):

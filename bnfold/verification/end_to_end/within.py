@@ -39,16 +39,16 @@ from bnfold.verification.end_to_end.runtime_rejects import opinion_of
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.cost import estimate, memory_there_is
 from bnfold.verification.inputs.data import load_data
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, CannotFeed, Feeds, random_feeds
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, CannotFeed, DrawnFeeds, random_feeds
 from bnfold.verification.obstacles import Broken, Impossible, not_run
 from bnfold.verification.request import Request
-from bnfold.verification.runtimes.helpers import Sample
+from bnfold.verification.runtimes.helpers import RuntimeSample
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.tolerance.compare import ROUNDS, difference, distance, magnitude, tolerance
 from bnfold.verification.tolerance.floats import F64, float_type
 from bnfold.verification.tolerance.rounding import disturb, is_rounded, is_short
 from bnfold.verification.tolerance.storage import WORST_AGREEMENT
-from bnfold.verification.verdict import BEYOND, OutputRow, RuntimeRow, Status, Verdict
+from bnfold.verification.verdict import BEYOND, OutputRow, RuntimeRow, Verdict, VerdictStatus
 
 TYPES = {"float16": onnx.TensorProto.FLOAT16, "bfloat16": onnx.TensorProto.BFLOAT16}
 
@@ -66,7 +66,7 @@ _SIZES = 16
 _ORDINARY = 2 * len(SAMPLE_KINDS)
 """The distance between the numbers of two samples of ordinary numbers."""
 
-Run = Callable[[ir.Model, Sequence[Feeds]], RuntimeResult]
+RunModel = Callable[[ir.Model, Sequence[DrawnFeeds]], RuntimeResult]
 """Runs a model on samples."""
 
 
@@ -75,14 +75,14 @@ class Results(NamedTuple):
 
     before: RuntimeResult
     after: RuntimeResult
-    run: Run
-    feeds: Sequence[Feeds]
+    run: RunModel
+    feeds: Sequence[DrawnFeeds]
     notes: tuple[str, ...] = ()
 
 
 def judge_within(request: Request) -> Verdict:
     """Return the verdict on the outputs, within the tolerance that was asked for."""
-    status: Status
+    status: VerdictStatus
     asked = request.checks.tolerance
     assert asked is not None, "there is a tolerance"
     verdict = partial(Verdict, seed=request.checks.seed, tolerance=asked)
@@ -151,20 +151,20 @@ def _results(request: Request) -> Results:
     raise Impossible(Why(Code.NO_FIT, note))
 
 
-def _ways_to_run(request: Request) -> Iterator[Run]:
+def _ways_to_run(request: Request) -> Iterator[RunModel]:
     """Yield what runs models: the runtime, if there is one, and bnfold's own kernels in the types that they store."""
     if request.checks.runtime != "none":
         yield partial(_run_in_runtime, request)
     yield partial(run_own, request)
 
 
-def _run_in_runtime(request: Request, model: ir.Model, feeds: Sequence[Feeds]) -> RuntimeResult:
+def _run_in_runtime(request: Request, model: ir.Model, feeds: Sequence[DrawnFeeds]) -> RuntimeResult:
     sources = dict(zip((request.before, request.after), request.sources, strict=True))
     source = sources.get(model) or as_read(model, None, request.policy)
     return RuntimeProcess(request.checks.runtime).run(source, feeds, request.clock.left)
 
 
-def _feeds(request: Request) -> Iterator[list[Feeds]]:
+def _feeds(request: Request) -> Iterator[list[DrawnFeeds]]:
     """Yield the recorded inputs, or samples of ordinary numbers at one choice of dynamic sizes after the other."""
     if request.checks.data is not None:
         yield [run.feeds for run in load_data(request.checks.data, request.before)]
@@ -192,7 +192,7 @@ def _count(request: Request, choice: Choice) -> int:
     return max(request.checks.samples, min(wanted, affordable))
 
 
-def _run_after(request: Request, run: Run, feeds: Sequence[Feeds], before: RuntimeResult) -> RuntimeResult:
+def _run_after(request: Request, run: RunModel, feeds: Sequence[DrawnFeeds], before: RuntimeResult) -> RuntimeResult:
     """Run the second model on the same inputs, in the float types that it takes.
 
     Raises Broken if it is refused, and Impossible if what runs it is too old or does not look at it.
@@ -212,7 +212,7 @@ def _run_after(request: Request, run: Run, feeds: Sequence[Feeds], before: Runti
     raise Impossible(Why(code, f"{opinion.text} (--runtime none compares both in bnfold's own kernels)"))
 
 
-def _cast(model: ir.Model, feeds: Feeds) -> Feeds:
+def _cast(model: ir.Model, feeds: DrawnFeeds) -> DrawnFeeds:
     """Return inputs in the types that a model takes: a float may have another width."""
     types = {name: model.graph.values[name].dtype for name in feeds if name in model.graph.values}
     with np.errstate(all="ignore"):  # what overflows is infinite for the model as well
@@ -231,7 +231,7 @@ def _compared(request: Request, results: Results, asked: float | str) -> tuple[l
         if missing := [name for name in outputs if any(not isinstance(each.get(name), np.ndarray) for each in answers)]:
             raise Impossible(Why(Code.NOT_COMPUTED, f"output {missing[0]!r} is no tensor"))
 
-    def compare(draws: Sequence[Sequence[Sample]]) -> list[Compared]:
+    def compare(draws: Sequence[Sequence[RuntimeSample]]) -> list[Compared]:
         pairs = zip(results.before.results, results.after.results, strict=True)
         return [
             _item(request, name, index, old[name], new[name], asked, [draw[index][name] for draw in draws])
@@ -253,7 +253,7 @@ def _are_in_doubt(found: Sequence[Compared]) -> bool:
     return any(item.difference.is_in_doubt for item in found)
 
 
-def _moved(request: Request, results: Results, dtype: int, number: int) -> Sequence[Sample]:
+def _moved(request: Request, results: Results, dtype: int, number: int) -> Sequence[RuntimeSample]:
     """Return the original's results, each of its float weights moved to a neighbouring number of the type ``dtype``.
 
     Return none if it has no such weights.
@@ -305,7 +305,7 @@ def _share(expected: F64, draws: Sequence[F64], dtype: int) -> float:
 
 
 def _doubt(
-    found: Sequence[Compared], before: Sequence[Sample], moved: Sequence[Sample], asked: float | str
+    found: Sequence[Compared], before: Sequence[RuntimeSample], moved: Sequence[RuntimeSample], asked: float | str
 ) -> Why | None:
     """Return why agreement shows nothing: results that would be the same of other weights, or too wide a tolerance."""
     names = {item.name for item in found}

@@ -11,7 +11,7 @@ from bnfold.ir.elements import Array
 from bnfold.verification.comparing.outputs import Compared
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.end_to_end.pair import ModelPair
-from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.request import Clock
 from bnfold.verification.tolerance.compare import Difference, compare_values
 from bnfold.verification.tolerance.rounding import PerturbedWeights
@@ -40,7 +40,9 @@ class Beside:
         """Whether the original has drawn random numbers."""
         return bool(self._pair.drawn)
 
-    def compare(self, feeds: Feeds, truth: Mapping[str, Array], sample: int) -> tuple[dict[str, Array], list[Compared]]:
+    def compare(
+        self, feeds: DrawnFeeds, truth: Mapping[str, Array], sample: int
+    ) -> tuple[dict[str, Array], list[Compared]]:
         """Compare the rewritten model's outputs with ``truth``, and its inputs of discontinuous operators as well.
 
         Returns:

@@ -35,20 +35,20 @@ from bnfold.verification.comparing.outputs import (
 from bnfold.verification.comparing.sides import explained
 from bnfold.verification.explaining import ComparedModels, with_explanation
 from bnfold.verification.inputs.candidates import candidates
-from bnfold.verification.inputs.drawing import CannotFeed, Feeds
+from bnfold.verification.inputs.drawing import CannotFeed, DrawnFeeds
 from bnfold.verification.request import Clock
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.sentences import agree
 from bnfold.verification.tolerance.compare import ROUNDS
 from bnfold.verification.tolerance.floats import FLOAT_TYPES
 from bnfold.verification.tolerance.storage import agrees, errors
-from bnfold.verification.verdict import RuntimeRow, Status, Verdict
+from bnfold.verification.verdict import RuntimeRow, Verdict, VerdictStatus
 
 COARSEST = 2.0**-5
 """Of the scale: the largest difference that is ever put down to rounding."""
 
-Progress = Callable[[str, int, int], None]
-Results = Sequence[Mapping[str, Array]]
+RuntimeProgress = Callable[[str, int, int], None]
+RuntimeResults = Sequence[Mapping[str, Array]]
 Round = tuple[RuntimeResult, RuntimeResult]
 """What runs gave with the new constants moved, and those of the original with its own and the inputs moved."""
 
@@ -86,7 +86,7 @@ class RuntimePair(ABC):
         self.model, self.checks = model, checks
         self._models = ComparedModels(model, rewritten, has_parts=False)
         self.clock = Clock(checks.verify_seconds)
-        self.feeds: list[Feeds] = []
+        self.feeds: list[DrawnFeeds] = []
 
     @abstractmethod
     def start(self) -> None:
@@ -121,25 +121,25 @@ class RuntimePair(ABC):
         """Return the names of the outputs in ``result``, in order."""
 
     @abstractmethod
-    def evaluate(self, feeds: Feeds, result: Mapping[str, Array]) -> dict[str, Array]:
+    def evaluate(self, feeds: DrawnFeeds, result: Mapping[str, Array]) -> dict[str, Array]:
         """Evaluate the original in float64; values by the names in ``result``. Raises BnfoldError where it cannot."""
 
     @abstractmethod
     def unreached(self, actual: RuntimeResult) -> str:
         """Return the part with new constants that no run enters; empty if there is none."""
 
-    def run(self, path: Path, feeds: Sequence[Feeds] | None = None) -> RuntimeResult:
+    def run(self, path: Path, feeds: Sequence[DrawnFeeds] | None = None) -> RuntimeResult:
         """Run a file on `feeds`, or on others, within the time that is left."""
         return RuntimeProcess(self.runtime).run(path, self.feeds if feeds is None else feeds, self.clock.left)
 
-    def run_again(self, path: Path, feeds: Sequence[Feeds]) -> RuntimeResult:
+    def run_again(self, path: Path, feeds: Sequence[DrawnFeeds]) -> RuntimeResult:
         """Run a changed copy of a model that ran. Raises Undecided if it does not."""
         found = self.run(path, feeds)
         if not found.ran:
             raise Undecided(f"{self.label} does not run the model once more: {found.error}")
         return found
 
-    def verify(self, progress: Progress) -> Verdict:
+    def verify(self, progress: RuntimeProgress) -> Verdict:
         """Compare the two models; a model that cannot be run is ``unverified``.
 
         Raises BadSetting if an explanation is asked for of a value that neither model has.
@@ -148,8 +148,8 @@ class RuntimePair(ABC):
             self._models.require(self.checks.explain)
         return with_explanation(self._verdict(progress), self._models, self.checks)
 
-    def _verdict(self, progress: Progress) -> Verdict:
-        status: Status
+    def _verdict(self, progress: RuntimeProgress) -> Verdict:
+        status: VerdictStatus
         try:
             with self.clock.phase("runtime"):
                 self.start()
@@ -175,7 +175,7 @@ class RuntimePair(ABC):
             error = found.error
         raise Undecided(f"{self.label} does not run the original: {error}")
 
-    def _compare(self, expected: RuntimeResult, progress: Progress) -> Verdict:
+    def _compare(self, expected: RuntimeResult, progress: RuntimeProgress) -> Verdict:
         progress("original", 1, 3)
         actual = self.after()
         if not actual.ran:
@@ -220,7 +220,7 @@ class RuntimePair(ABC):
             arithmetic = pool.submit(self.inexact, number)
             return rounding.result(), arithmetic.result()
 
-    def _decide(self, found: Sequence[Compared]) -> tuple[Status, Why]:
+    def _decide(self, found: Sequence[Compared]) -> tuple[VerdictStatus, Why]:
         """Decide: however coarse the type of the weights, no difference beyond `COARSEST` is rounding."""
         fault = first_fault(found)
         if fault is not None:
@@ -253,7 +253,7 @@ class RuntimePair(ABC):
                     )
 
 
-def _other_branches(drawn: Sequence[Feeds]) -> list[Feeds]:
+def _other_branches(drawn: Sequence[DrawnFeeds]) -> list[DrawnFeeds]:
     """Return the same inputs with every boolean inverted, if there are any, so that every If takes its other branch."""
     return [
         {name: ~array if array.dtype == bool else array for name, array in feeds.items()}
@@ -263,7 +263,7 @@ def _other_branches(drawn: Sequence[Feeds]) -> list[Feeds]:
 
 
 def _compared(
-    name: str, index: int, before: Results, after: Results, rounds: Sequence[Round], growth: float
+    name: str, index: int, before: RuntimeResults, after: RuntimeResults, rounds: Sequence[Round], growth: float
 ) -> Compared:
     """Compare output ``name`` on sample ``index``.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.ir.elements import Array
-from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.inputs.roles import role, uses
 
 _MOST_FLAGS = 3
@@ -18,7 +18,7 @@ _SMALLER = 128.0
 """What large activations are divided by where rounding hides too much beside them: then they are usual ones still."""
 
 
-def choosing(inputs: Iterable[ir.Value], feeds: Feeds, rows: Mapping[str, Array], turn: int) -> Feeds:
+def choosing(inputs: Iterable[ir.Value], feeds: DrawnFeeds, rows: Mapping[str, Array], turn: int) -> DrawnFeeds:
     """Return the feeds with some of ``rows``, by table, among the indices into it, other ones at each ``turn``."""
     chosen = dict(feeds)
     for value in inputs:
@@ -34,14 +34,14 @@ def choosing(inputs: Iterable[ir.Value], feeds: Feeds, rows: Mapping[str, Array]
     return chosen
 
 
-def with_flags_turned(feeds: Feeds) -> Iterator[Feeds]:
+def with_flags_turned(feeds: DrawnFeeds) -> Iterator[DrawnFeeds]:
     """Yield the feeds with single flags turned, in every other combination: each may choose a branch."""
     flags = [name for name, array in feeds.items() if array.dtype == np.bool_ and array.size == 1][:_MOST_FLAGS]
     for turns in islice(product((False, True), repeat=len(flags)), 1, None):
         yield {**feeds, **{name: feeds[name] ^ turn for name, turn in zip(flags, turns, strict=True)}}
 
 
-def smaller(inputs: Mapping[str, ir.Value], feeds: Feeds) -> Feeds:
+def smaller(inputs: Mapping[str, ir.Value], feeds: DrawnFeeds) -> DrawnFeeds:
     """Return the feeds with activations that are a fraction of what they were; parameters stay."""
     return {
         name: array / array.dtype.type(_SMALLER) if array.dtype.kind == "f" and role(inputs[name]) == "data" else array

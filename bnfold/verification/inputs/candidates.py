@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from bnfold import ir
 from bnfold.settings import VerifyOptions
 from bnfold.verification.inputs.data import load_data
-from bnfold.verification.inputs.drawing import Feeds, input_shapes, random_feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds, input_shapes, random_feeds
 from bnfold.verification.inputs.shapes import sizings
 
 
-def candidates(model: ir.Model, checks: VerifyOptions) -> Iterator[list[Feeds]]:
+def candidates(model: ir.Model, checks: VerifyOptions) -> Iterator[list[DrawnFeeds]]:
     """Yield the recorded inputs, or samples drawn at one choice of dynamic sizes after the other.
 
     Raises BadInput for recorded inputs that do not fit, CannotFeed for an input of unknown rank.

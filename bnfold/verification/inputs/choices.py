@@ -28,7 +28,7 @@ from bnfold.verification.inputs.shapes import (
 )
 from bnfold.verification.inputs.sized import MANY_NODES, fitted, sized
 
-Shapes = dict[str, tuple[int, ...]]
+ChosenShapes = dict[str, tuple[int, ...]]
 _LARGEST_GUESS = 1 << 25
 """Elements of all inputs beyond which a second choice of dynamic sizes takes more time than it is worth."""
 
@@ -49,7 +49,7 @@ _MOST_NARROWED = 8
 class Choice(NamedTuple):
     """Shapes of the inputs, and the model with the sizes that follow from them."""
 
-    shapes: Shapes
+    shapes: ChosenShapes
     model: ir.Model
 
     @property
@@ -62,8 +62,8 @@ def choices(model: ir.Model, known: Mapping[str, Known], followed: ir.Model | No
 
     A model without dynamic sizes has one choice. ``followed`` is a copy at the ``known`` shapes.
     """
-    tried: list[Shapes] = []
-    doubtful: list[Shapes] = []
+    tried: list[ChosenShapes] = []
+    doubtful: list[ChosenShapes] = []
     sound = _followed(model, known, followed)
     names = list(dict.fromkeys(dim for shape in known.values() for dim in shape if isinstance(dim, str)))
     nodes = [*model.nodes()]
@@ -235,7 +235,9 @@ def apart(
     yield from (resized(places, lambda _: 1) for places in open_)
 
 
-def _distinct(known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], tried: list[Shapes]) -> Iterator[Shapes]:
+def _distinct(
+    known: Mapping[str, Known], found: Iterable[tuple[Sizing, int]], tried: list[ChosenShapes]
+) -> Iterator[ChosenShapes]:
     """Yield shapes that were not tried.
 
     Shapes with more elements than their sizing is worth are left out, except for the very first.
@@ -257,7 +259,7 @@ def _followed(model: ir.Model, known: Mapping[str, Known], followed: ir.Model | 
     return fitted(model, known) if followed is None else followed
 
 
-def _choice(model: ir.Model, shapes: Shapes) -> Choice | None:
+def _choice(model: ir.Model, shapes: ChosenShapes) -> Choice | None:
     """Return the choice; None if inference finds a contradiction at these sizes."""
     copy = fitted(model, shapes)
     return None if copy is None else Choice(shapes, copy)

@@ -14,14 +14,14 @@ from bnfold.reference.operators import REDUCING
 from bnfold.verification.inputs.roles import uses
 from bnfold.verification.tolerance.floats import is_float
 
-Shape = Sequence[int | str | None] | None
-ShapeOf = Callable[[ir.Value | None], Shape]
+InputShape = Sequence[int | str | None] | None
+InputShapeOf = Callable[[ir.Value | None], InputShape]
 
 _LARGE = 2**31 - 1
 _USUAL_LENGTH = 9
 
 
-def declared_shape(value: ir.Value | None) -> Shape:
+def declared_shape(value: ir.Value | None) -> InputShape:
     """Return the shape as the model says it."""
     return None if value is None else value.shape
 
@@ -34,7 +34,7 @@ class _Ask:
     slot: int
     shape: tuple[int, ...]
     rng: np.random.Generator
-    shape_of: ShapeOf = field(default=declared_shape)
+    shape_of: InputShapeOf = field(default=declared_shape)
 
     @property
     def count(self) -> int:
@@ -55,7 +55,7 @@ class _Ask:
         return known if dims is not None and len(known) == len(dims) == self.count else None
 
 
-def legal(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, shape_of: ShapeOf) -> Array | None:
+def legal(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, shape_of: InputShapeOf) -> Array | None:
     """Return numbers that the first known consumer accepts; None if no consumer needs numbers of its own."""
     for node, slot in uses(value):
         place = node.op_type, slot

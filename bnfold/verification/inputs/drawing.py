@@ -14,7 +14,7 @@ from bnfold import ir, reference
 from bnfold.errors import BadInput, BadSetting
 from bnfold.ir.elements import Array
 from bnfold.ir.value import Known
-from bnfold.verification.inputs.domains import ShapeOf, declared_shape, legal
+from bnfold.verification.inputs.domains import InputShapeOf, declared_shape, legal
 from bnfold.verification.inputs.integers import small_integers
 from bnfold.verification.inputs.learned import drawn_for_learned
 from bnfold.verification.inputs.roles import computed_bound, is_positive_for_some, role
@@ -22,7 +22,7 @@ from bnfold.verification.inputs.shapes import Sizing
 from bnfold.verification.inputs.sized import followed
 from bnfold.verification.tolerance.floats import float_type, is_float
 
-Feeds = dict[str, Array]
+DrawnFeeds = dict[str, Array]
 _T = onnx.TensorProto
 
 SAMPLE_KINDS = ("normal", "large", "tiny", "constant", "at mean")
@@ -86,7 +86,7 @@ def _declared(value: ir.Value, given: Sequence[int] | None) -> Known | None:
 
 def random_feeds(
     model: ir.Model, shapes: Mapping[str, tuple[int, ...]], seed: int, sample: int, *, signed: bool = False
-) -> Feeds:
+) -> DrawnFeeds:
     """Return a value for every required input, of the shapes that `input_shapes` chose.
 
     ``signed`` as in `random_value`.
@@ -102,7 +102,7 @@ def random_value(
     shape: tuple[int, ...],
     seed: int,
     sample: int,
-    shape_of: ShapeOf = declared_shape,
+    shape_of: InputShapeOf = declared_shape,
     *,
     signed: bool = False,
 ) -> Array:

@@ -11,7 +11,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.analysis.shapes.computed import infer_what_is_computed
-from bnfold.analysis.shapes.unification import Dims
+from bnfold.analysis.shapes.unification import UnifiedDims
 from bnfold.errors import Unsupported
 from bnfold.ir.types import forget_shapes
 from bnfold.ir.value import Known
@@ -88,7 +88,7 @@ def followed(model: ir.Model, shapes: Mapping[str, Known | None]) -> Followed:
             break
         fits = fitted(model, told)
         copy = sized(model, told) if fits is None else fits
-        dims = Dims()
+        dims = UnifiedDims()
         dims.follow([*copy.nodes()], guess=True)
         before, told = told, {name: dims.of(copy.graph.values[name]) for name in told}
         if told == before:

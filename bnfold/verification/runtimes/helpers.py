@@ -19,8 +19,8 @@ from typing import IO, Any
 from bnfold.ir.elements import Array
 from bnfold.verification.runtimes import worker
 
-Sample = dict[str, Array]
-Answer = tuple[dict[str, Any], list[Sample]]
+RuntimeSample = dict[str, Array]
+Answer = tuple[dict[str, Any], list[RuntimeSample]]
 
 MOST_ANSWERS = 200
 """Then a helper makes room for a new one: what leaks in a runtime goes with it."""

@@ -17,9 +17,9 @@ from bnfold.errors import OutputError
 from bnfold.ir.elements import Array
 from bnfold.registered.table import LIBRARIES
 from bnfold.verification.runtimes import helpers
-from bnfold.verification.runtimes.helpers import Sample
+from bnfold.verification.runtimes.helpers import RuntimeSample
 
-Obstacle = Literal["refused", "crashed", "not looked"]
+RuntimeObstacle = Literal["refused", "crashed", "not looked"]
 """The runtime rejects the model or its inputs; it crashed; or it was absent, late, killed or short of memory."""
 
 
@@ -27,9 +27,9 @@ class RuntimeResult(NamedTuple):
     """The outputs of a model for each sample, or the error that stopped the run and what kind of error it is."""
 
     runtime: str
-    results: tuple[Sample, ...] = ()
+    results: tuple[RuntimeSample, ...] = ()
     error: str = ""
-    obstacle: Obstacle = "refused"
+    obstacle: RuntimeObstacle = "refused"
 
     @property
     def ran(self) -> bool:
@@ -100,7 +100,7 @@ class RuntimeProcess:
             return self._not_looked(str(error))
         except OSError as error:
             return self._not_looked(f"cannot be started: {error}")
-        obstacle: Obstacle = "refused" if head.get("has_looked", True) else "not looked"
+        obstacle: RuntimeObstacle = "refused" if head.get("has_looked", True) else "not looked"
         return RuntimeResult(head["version"], tuple(results), _one_line(head["error"]), obstacle)
 
     def _not_looked(self, why: str) -> RuntimeResult:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from threading import Thread
 from typing import TypeVar
 
-Result = TypeVar("Result")
+ThreadResult = TypeVar("ThreadResult")
 
 
 @contextmanager
@@ -29,13 +29,13 @@ def one_thread() -> Iterator[None]:
 
 
 @contextmanager
-def in_background(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
+def in_background(work: Callable[[], ThreadResult]) -> Iterator[Callable[[], ThreadResult]]:
     """Run ``work`` in a thread of its own; the yielded function waits for its result, or raises what it raised.
 
     The thread has ended after the block. `concurrent.futures` can do the same, but it imports `logging`, see
     `bnfold.log`.
     """
-    results: list[Result] = []
+    results: list[ThreadResult] = []
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -44,7 +44,7 @@ def in_background(work: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
         except BaseException as error:  # noqa: BLE001 - raised again where the result is wanted
             errors.append(error)
 
-    def wait() -> Result:
+    def wait() -> ThreadResult:
         thread.join()
         for error in errors:
             raise error

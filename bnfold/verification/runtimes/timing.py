@@ -18,7 +18,7 @@ from bnfold.verification.inputs.drawing import CannotFeed, input_shapes, random_
 from bnfold.verification.inputs.shapes import sizings
 from bnfold.verification.runtimes import helpers
 
-Inputs = Sequence[Mapping[str, Array]]
+TimedInputs = Sequence[Mapping[str, Array]]
 
 SECONDS = 3.0
 """How long the runs may take that count."""
@@ -69,7 +69,7 @@ def measure(before: Path, after: Path, checks: VerifyOptions, *, seconds: float 
     return found
 
 
-def feeds_for(before: Path, checks: VerifyOptions) -> Inputs:
+def feeds_for(before: Path, checks: VerifyOptions) -> TimedInputs:
     """Return inputs to try one after the other: the recorded ones, or random ones of several sizes."""
     model = ir.load(before)
     if checks.data is not None:

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bnfold.ir.elements import Array
 
-    Sample = dict[str, Array]
+    WorkerSample = dict[str, Array]
 
 
 def pack(head: Mapping[str, Any], samples: Sequence[Mapping[str, Array]]) -> bytes:
@@ -42,14 +42,14 @@ def pack(head: Mapping[str, Any], samples: Sequence[Mapping[str, Array]]) -> byt
     return b"".join((json.dumps({**head, "samples": table}).encode(), b"\n", *payload))
 
 
-def unpack(stream: IO[bytes]) -> tuple[dict[str, Any], list[Sample]]:
+def unpack(stream: IO[bytes]) -> tuple[dict[str, Any], list[WorkerSample]]:
     """Return what `pack` made. Raises ValueError on anything else, a truncated message included."""
     import numpy as np
 
     head = json.loads(stream.readline())
-    samples: list[Sample] = []
+    samples: list[WorkerSample] = []
     for row in head.pop("samples"):
-        sample: Sample = {}
+        sample: WorkerSample = {}
         for entry in row:
             if entry["dtype"] == "text":
                 sample[entry["name"]] = np.array(entry["text"], dtype=object).reshape(entry["shape"])
@@ -73,8 +73,8 @@ def processors() -> int:
 
 
 def run_onnxruntime(
-    path: str, samples: Sequence[Sample], initializers: Sample, libraries: Sequence[str] = ()
-) -> tuple[str, list[Sample]]:
+    path: str, samples: Sequence[WorkerSample], initializers: WorkerSample, libraries: Sequence[str] = ()
+) -> tuple[str, list[WorkerSample]]:
     """Run the model in onnxruntime without graph optimisation, which folds BatchNormalization itself."""
     import onnxruntime
 
@@ -101,7 +101,9 @@ def run_onnxruntime(
     return f"onnxruntime {onnxruntime.__version__}", results
 
 
-def run_openvino(path: str, samples: Sequence[Sample], _: Sample, __: Sequence[str] = ()) -> tuple[str, list[Sample]]:
+def run_openvino(
+    path: str, samples: Sequence[WorkerSample], _: WorkerSample, __: Sequence[str] = ()
+) -> tuple[str, list[WorkerSample]]:
     """Return the model in OpenVINO on the CPU, in float32; by default it may compute in a shorter type."""
     import numpy as np
     import openvino
@@ -128,7 +130,7 @@ _WARM_UP, _LEAST, _MOST = 3, 5, 500
 
 
 def time_onnxruntime(
-    paths: Sequence[str], sample: Sample, seconds: float, libraries: Sequence[str] = ()
+    paths: Sequence[str], sample: WorkerSample, seconds: float, libraries: Sequence[str] = ()
 ) -> tuple[str, list[list[float]]]:
     """Run two models in turns as a deployer would, on one thread; return the seconds of each run, pair by pair."""
     import onnxruntime
@@ -183,7 +185,7 @@ _NO_MEMORY = ("bad allocation", "bad_alloc", "allocate memory", "out of memory")
 
 
 def _answer(
-    runtime: str, model: str, samples: Sequence[Sample], initializers: Sample, libraries: Sequence[str]
+    runtime: str, model: str, samples: Sequence[WorkerSample], initializers: WorkerSample, libraries: Sequence[str]
 ) -> bytes:
     try:
         version, results = RUNTIMES[runtime](model, samples, initializers, libraries)
@@ -200,7 +202,7 @@ def _answer(
     return pack({"version": f"{runtime} {version}".strip(), "error": text, "has_looked": has_looked}, [])
 
 
-def _timed(head: Mapping[str, Any], sample: Sample) -> bytes:
+def _timed(head: Mapping[str, Any], sample: WorkerSample) -> bytes:
     try:
         version, times = time_onnxruntime(
             [head["model"], head["beside"]], sample, head["seconds"], head.get("libraries", ())

@@ -19,7 +19,7 @@ from bnfold.reference.operators import HIDING
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import are_one_constant
 from bnfold.verification.changes.unchanged import is_same_function
-from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 
 _NEAR = 1e-5
@@ -42,7 +42,7 @@ class Wider(NamedTuple):
     factors: Mapping[str, float]
 
 
-def with_equal_values_inside(parts: SubgraphPair, feeds: Feeds) -> Wider | None:
+def with_equal_values_inside(parts: SubgraphPair, feeds: DrawnFeeds) -> Wider | None:
     """Return the regions with further outputs to compare; None where there are none. ``feeds`` show which are equal."""
     old, new = parts.old.subgraph, parts.new.subgraph
     ones, others = ([*_in_front(side)] for side in (old, new))

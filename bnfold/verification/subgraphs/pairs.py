@@ -16,12 +16,12 @@ from bnfold.ir.elements import Array
 from bnfold.verification.claims import Experiment, Runs, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import largest_difference
-from bnfold.verification.comparing.sides import Evaluate, ModelRun, ModelRuns, Results, explained
+from bnfold.verification.comparing.sides import EvaluateSide, ModelRun, ModelRuns, SideResults, explained
 from bnfold.verification.coverage import Coverage
-from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.obstacles import not_run
 from bnfold.verification.subgraphs.runnable import Runnable
-from bnfold.verification.subgraphs.trials import Found, NotCompared
+from bnfold.verification.subgraphs.trials import NotCompared, TrialResult
 from bnfold.verification.tolerance.compare import (
     EXACT,
     FLOOR,
@@ -50,14 +50,14 @@ class SubgraphPair:
     new: Runnable
     coverage: Coverage
     draws: PerturbedWeights
-    evaluate: Evaluate
+    evaluate: EvaluateSide
     seed: int
     factors: Mapping[str, float] = field(default_factory=dict)
     """How many times as large the results of the new part are that are larger."""
     samples: int = 1
     only_moves: bool = False
     """Whether results are activations at other places."""
-    tried: list[tuple[Feeds, bool, Found]] = field(default_factory=list)
+    tried: list[tuple[DrawnFeeds, bool, TrialResult]] = field(default_factory=list)
     is_known_to_react: bool = False
     """Whether the results depend on the activations whatever the weights are: equal parts with other weights did."""
     reacting: set[tuple[object, ...]] = field(default_factory=set)
@@ -82,7 +82,7 @@ class SubgraphPair:
         if not keep_usual:
             self.usual.clear()
 
-    def attempt(self, feeds: Feeds, numbers: str, *, guessed: bool) -> Found:
+    def attempt(self, feeds: DrawnFeeds, numbers: str, *, guessed: bool) -> TrialResult:
         """Compare the results on some activations; ``guessed`` says that their shapes are assumed.
 
         ``numbers`` is their kind.
@@ -98,7 +98,7 @@ class SubgraphPair:
         self.runs.add(run, feeds)
         return found
 
-    def _compared(self, feeds: Feeds, *, guessed: bool) -> Found:
+    def _compared(self, feeds: DrawnFeeds, *, guessed: bool) -> TrialResult:
         sides = self.fed(feeds)
         noise = reference.Noise()
         expected = self._expected(sides, noise, guessed=guessed)
@@ -123,7 +123,7 @@ class SubgraphPair:
             self._note_finite(expected)
         return found
 
-    def _note_finite(self, results: Results) -> None:
+    def _note_finite(self, results: SideResults) -> None:
         for name, array in results.items():
             if _is_floats(array):
                 known = self.finite.get(name)
@@ -137,7 +137,7 @@ class SubgraphPair:
         """
         return next((name for name, finite in self.finite.items() if not _reaches_everywhere(finite)), None)
 
-    def fed(self, feeds: Feeds) -> ModelRuns:
+    def fed(self, feeds: DrawnFeeds) -> ModelRuns:
         """Return both parts with the activations that they are fed."""
         old, new = (
             ModelRun(one.subgraph.model, feeds, self.cut.outputs, partial(self._run, one))
@@ -158,7 +158,7 @@ class SubgraphPair:
             raise Unsupported(f"value {value.name!r} is not there as it was")
         return graph.values[value.name]
 
-    def _expected(self, sides: ModelRuns, noise: reference.Noise, *, guessed: bool) -> Results | NotCompared:
+    def _expected(self, sides: ModelRuns, noise: reference.Noise, *, guessed: bool) -> SideResults | NotCompared:
         try:
             expected = sides.old(noise=noise)
         except Unsupported as error:
@@ -176,7 +176,7 @@ class SubgraphPair:
         declared = [one.subgraph.outputs[place].shape for one in (self.old, self.new)]
         return all(shape is None or len(shape) == np.ndim(result) for shape in declared)
 
-    def _actual(self, sides: ModelRuns, noise: reference.Noise, *, guessed: bool) -> Results | Found:
+    def _actual(self, sides: ModelRuns, noise: reference.Noise, *, guessed: bool) -> SideResults | TrialResult:
         try:
             return sides.new(noise=noise)
         except reference.Misfit as error:
@@ -188,7 +188,7 @@ class SubgraphPair:
         except Unsupported as error:
             return NotCompared(not_run(error, "the rewritten part cannot be run"))
 
-    def _reacts(self, feeds: Feeds, expected: Results) -> bool:
+    def _reacts(self, feeds: DrawnFeeds, expected: SideResults) -> bool:
         """Whether other activations of these shapes give other results; the statistics of one element do not.
 
         Other integers may mean something else.
@@ -207,7 +207,7 @@ class SubgraphPair:
             self.reacting.add(shapes)
         return shapes in self.reacting
 
-    def _measured(self, sides: ModelRuns, expected: Results, actual: Results) -> Found:
+    def _measured(self, sides: ModelRuns, expected: SideResults, actual: SideResults) -> TrialResult:
         """Compare the results. If they differ, perturbing the new weights shows how much is allowed."""
         if any(map(size_of, sides.old.feeds.values())) and not any(map(size_of, expected.values())):
             return NotCompared(Why(Code.EMPTY, "its outputs are empty at the tested shapes"), only_after=True)
@@ -223,11 +223,11 @@ class SubgraphPair:
         reason = f"rounding the new weights changes {coarse!r} too much to compare it"
         return NotCompared(Why(Code.COARSE, reason), is_coarse=True)
 
-    def _explained(self, sides: ModelRuns, expected: Results, actual: Results) -> Difference:
+    def _explained(self, sides: ModelRuns, expected: SideResults, actual: SideResults) -> Difference:
         """Compare the results beside what rounding does to them; mostly, one perturbed share of the weights will do."""
         rounds = sides.rounds(expected, actual)
         worst = partial(self._worst, expected, actual)
-        drawn: list[Results] = []
+        drawn: list[SideResults] = []
         for draw in next(rounds):
             drawn.append(draw)
             if (found := worst([drawn])).excess <= 1:
@@ -237,7 +237,7 @@ class SubgraphPair:
     def _dtype(self, name: str) -> int | None:
         return self.old.subgraph.outputs[self.cut.outputs.index(name)].dtype
 
-    def _is_coarse(self, name: str, sides: ModelRuns, expected: Results, actual: Results) -> bool:
+    def _is_coarse(self, name: str, sides: ModelRuns, expected: SideResults, actual: SideResults) -> bool:
         """Whether a difference is larger than rounding may cause, and larger than the original's own errors."""
         dtype = self._dtype(name)
         found = compare_values(expected[name], actual[name], (), dtype, by_channel=True)
@@ -247,7 +247,7 @@ class SubgraphPair:
         beyond = compare_values(actual[name], expected[name], [own], dtype, by_channel=True)
         return beyond.excess > 1 or not np.isfinite(beyond.max_abs)
 
-    def _worst(self, expected: Results, actual: Results, rounds: Sequence[Sequence[Results]]) -> Difference:
+    def _worst(self, expected: SideResults, actual: SideResults, rounds: Sequence[Sequence[SideResults]]) -> Difference:
         found = [
             compare_values(
                 expected[name],
@@ -265,7 +265,7 @@ class SubgraphPair:
         worst = max(found, key=lambda difference: difference.excess)
         return worst._replace(elements=min(size_of(expected[name]) for name in self.cut.outputs))
 
-    def _vanishes(self, name: str, *results: Results) -> bool:
+    def _vanishes(self, name: str, *results: SideResults) -> bool:
         """Whether a result is smaller than the rounding errors of its ordinary numbers.
 
         If all activations are zero, often an epsilon is all that is left; that is negligible.
@@ -281,12 +281,12 @@ class SubgraphPair:
         self,
         one: Runnable,
         model: ir.Model,
-        feeds: Feeds,
+        feeds: DrawnFeeds,
         outputs: Sequence[str],
         altered: reference.Alterations | None = None,
-        known: Results | None = None,
+        known: SideResults | None = None,
         **options: Any,
-    ) -> Results:
+    ) -> SideResults:
         """Run ``model``, which is the part's model or a changed copy of it; what is ``known`` is not computed.
 
         Values that are asked for to be known later are those of the model, whatever scale they are compared at.

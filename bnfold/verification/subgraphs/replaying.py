@@ -30,7 +30,7 @@ from bnfold.verification.subgraphs.small_sizes import (
     contradict,
     may_be_fed_at,
 )
-from bnfold.verification.subgraphs.trials import TOO_LARGE, Found, NotCompared, fails
+from bnfold.verification.subgraphs.trials import TOO_LARGE, NotCompared, TrialResult, fails
 from bnfold.verification.tolerance.compare import Difference
 
 _VARYING = [number for number, kind in enumerate(SAMPLE_KINDS) if kind not in FLAT]
@@ -81,7 +81,7 @@ class Replay:
     """Whether the original's part does not run in recorded sizes."""
     _tried: list[Shapes] = field(default_factory=list)
 
-    def run(self, small: Iterable[SmallSizes], recordings: Recordings) -> Found:
+    def run(self, small: Iterable[SmallSizes], recordings: Recordings) -> TrialResult:
         """Return the finding."""
         many: Shapes | None = None
         for sizes in small:
@@ -126,7 +126,7 @@ class Replay:
         return self._obstacle is not None and self._obstacle.why.code in (Code.NO_KERNEL, Code.NOT_COMPUTED)
 
     def _depends_on_sizes(self) -> bool:
-        """Whether there is a guess to confirm, or operators that depend on open sizes of the model's inputs differ."""
+        """Whether there is a guess to confirm, or operators that depend on dynamic sizes of the model's inputs differ."""
         if self._open_fault is not None or self._guessed_fault is not None or self._runs_at_some:
             return self.conclusive < (1 if self.is_static else 2)
         if self.is_static or not any(map(_is_fed_by_callers, self.values.values())):
@@ -136,7 +136,7 @@ class Replay:
 
     @property
     def _is_stretched(self) -> bool:
-        """Whether a constant is as long as an open axis was in all sizes so far: at another size it may stretch it."""
+        """Whether a constant is as long as an open axis was in all sizes so far: at another size it may grow it."""
         stretched = broadcast_sizes(self.subgraphs.nodes)
         places = [
             place for same in open_places({n: shape or () for n, shape in self.declared.items()}) for place in same
@@ -195,7 +195,7 @@ class Replay:
         return self._lacks_rank or contradict(own, shapes) or contradict(new, shapes)
 
     @staticmethod
-    def _is_equal(found: Found) -> bool:
+    def _is_equal(found: TrialResult) -> bool:
         return isinstance(found, Difference) and not fails(found)
 
     @property
@@ -216,7 +216,7 @@ class Replay:
         self._note(shapes, found, is_certain=is_certain, guessed=not recording.are_declared)
         self._is_refused |= recording.are_declared and isinstance(found, NotCompared) and not found.only_after
 
-    def _note(self, shapes: Shapes, found: Found, *, is_certain: bool, guessed: bool) -> None:
+    def _note(self, shapes: Shapes, found: TrialResult, *, is_certain: bool, guessed: bool) -> None:
         self._tried.append(shapes)
         if isinstance(found, NotCompared):
             self._obstacle = self._obstacle or found
@@ -231,7 +231,7 @@ class Replay:
         else:
             self._open_fault = self._open_fault or found
 
-    def _outcome(self) -> Found:
+    def _outcome(self) -> TrialResult:
         if self._fault is not None:
             return self._fault
         if self._obstacle is not None and self._is_unknown:

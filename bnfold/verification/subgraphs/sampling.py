@@ -9,10 +9,10 @@ from bnfold.errors import BnfoldError
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.inputs.adjusting import choosing, smaller, with_flags_turned
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, random_value
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, DrawnFeeds, random_value
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.small_sizes import Shapes, fed_shapes, updates_of
-from bnfold.verification.subgraphs.trials import MOST_SAMPLES, Found, NotCompared, fails, passed, samples_needed
+from bnfold.verification.subgraphs.trials import MOST_SAMPLES, NotCompared, TrialResult, fails, passed, samples_needed
 from bnfold.verification.tolerance.compare import Difference
 
 _DEAR = 0.02
@@ -26,12 +26,12 @@ def sampled(
     *,
     guessed: bool,
     kind: int | None = None,
-) -> Found:
+) -> TrialResult:
     """Return the largest difference over a few samples, of all kinds that the part asks for, or of one ``kind``.
 
     If none could be compared, return why the first could not.
     """
-    found: list[Found] = []
+    found: list[TrialResult] = []
     wanted, work = 1, subgraphs.coverage.work
     start = work.seconds
     subgraphs.start(keep_usual=kind is not None)
@@ -60,7 +60,7 @@ def sampled(
 
 def _attempt(
     subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, sample: int, *, guessed: bool
-) -> Found:
+) -> TrialResult:
     """Compare one sample. If rounding hides too much where activations are large, they are drawn smaller."""
     feeds, numbers = drawn(subgraphs, inputs, shapes, sample), SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
     latest = subgraphs.attempt(feeds, numbers, guessed=guessed)
@@ -79,7 +79,7 @@ def _attempt(
     return latest
 
 
-def drawn(subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, sample: int) -> Feeds:
+def drawn(subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, sample: int) -> DrawnFeeds:
     """Return the activations of one sample."""
     feeds = {
         name: random_value(value, shapes[name], subgraphs.seed, sample, fed_shapes(shapes), signed=_is_large(sample))
@@ -93,7 +93,7 @@ def drawn(subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shape
     return feeds
 
 
-def _found_places(subgraphs: SubgraphPair, feeds: Feeds, node: ir.Node) -> tuple[int, ...] | None:
+def _found_places(subgraphs: SubgraphPair, feeds: DrawnFeeds, node: ir.Node) -> tuple[int, ...] | None:
     """Return the shape of updates for the places that the original part finds, as by a mask; None if it does not."""
     read = [value.name for value in node.inputs[:2] if value is not None]
     try:
@@ -104,7 +104,7 @@ def _found_places(subgraphs: SubgraphPair, feeds: Feeds, node: ir.Node) -> tuple
     return (*places[:-1], *data[places[-1] :]) if places else None
 
 
-def _may_fit(found: Found) -> bool:
+def _may_fit(found: TrialResult) -> bool:
     return isinstance(found, NotCompared) and found.may_fit
 
 

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from onnx import TensorProto
 
 from bnfold import ir, reference
-from bnfold.analysis.shapes.unification import Dims
+from bnfold.analysis.shapes.unification import UnifiedDims
 from bnfold.ir.value import Known
 from bnfold.reference.operators import BROADCASTING, COMPARING, KEEPS_SHAPE, RESHAPING, WINDOWED
-from bnfold.reference.sizing import Size
+from bnfold.reference.sizing import SymbolicSize
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.inputs.bounds import (
     BEYOND,
@@ -26,7 +26,7 @@ from bnfold.verification.inputs.bounds import (
     follow_from_sizes,
     largest_bound,
 )
-from bnfold.verification.inputs.domains import ShapeOf
+from bnfold.verification.inputs.domains import InputShapeOf
 from bnfold.verification.inputs.learned import ROWS, branches_by_features
 from bnfold.verification.inputs.shapes import elements, open_places
 
@@ -162,7 +162,7 @@ def contradict(declared: Mapping[str, Known | None], shapes: Shapes) -> bool:
     return any(isinstance(dim, int) and dim and dim != size for dim, size in pairs)
 
 
-def fed_shapes(shapes: Shapes) -> ShapeOf:
+def fed_shapes(shapes: Shapes) -> InputShapeOf:
     """Return a function for the shapes of values that a part is fed, of weights, and behind nodes that keep shapes."""
 
     def shape_of(value: ir.Value | None) -> Sequence[int | str | None] | None:
@@ -234,12 +234,12 @@ def _but_axis_1(value: ir.Value, known: Known) -> Known:
 
 def inferred_of(
     inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], shapes: Mapping[str, Known]
-) -> dict[str, list[Size]]:
+) -> dict[str, list[SymbolicSize]]:
     """Return the shapes with what weights dictate in the region.
 
     Axes that are declared alike, by number or by symbol, stay alike, so that what is added still fits.
     """
-    dims = Dims(declared=False)
+    dims = UnifiedDims(declared=False)
     for name, shape in shapes.items():
         names = [_FREE_BATCH if axis == 0 and len(shape) > 1 else f"{axis}" for axis in range(len(shape))]
         dims.tell(
@@ -253,7 +253,7 @@ def inferred_of(
     return {name: dims.of(inputs[name]) or [] for name in shapes}
 
 
-def concrete(learned: Mapping[str, Sequence[Size]], least: int, *, more: int = 0, batch: int = BATCH) -> Shapes:
+def concrete(learned: Mapping[str, Sequence[SymbolicSize]], least: int, *, more: int = 0, batch: int = BATCH) -> Shapes:
     """Return different sizes for open axes, at least as large as ``least``, plus ``more``.
 
     If axis 1 is one of them, none is the number of rows: rows and places are easily exchanged, which has to show.
@@ -268,7 +268,7 @@ def concrete(learned: Mapping[str, Sequence[Size]], least: int, *, more: int = 0
     }
 
 
-def one_axis_longer(learned: Mapping[str, Sequence[Size]], usual: Shapes, size: int) -> list[Shapes]:
+def one_axis_longer(learned: Mapping[str, Sequence[SymbolicSize]], usual: Shapes, size: int) -> list[Shapes]:
     """Return the usual shapes with one open axis after the other set to ``size``."""
     names = dict.fromkeys(dim for shape in learned.values() for dim in shape if isinstance(dim, str))
     placed = {name: [*zip(shape, usual[name], strict=True)] for name, shape in learned.items()}

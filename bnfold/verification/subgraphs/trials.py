@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
-from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.subgraphs.runnable import FEW
 from bnfold.verification.subgraphs.small_sizes import Shapes
 from bnfold.verification.tolerance.compare import Difference
@@ -33,7 +33,7 @@ class NotCompared(NamedTuple):
     may_fit: bool = False
 
 
-Found = Difference | NotCompared
+TrialResult = Difference | NotCompared
 
 MOST_SAMPLES = 10
 """A region is tried on several samples where something that it is fed or makes has fewer than FEW elements, of every
@@ -43,18 +43,18 @@ _MISFITS = 2
 """Samples after which sizes do not fit, whatever the numbers are."""
 
 
-def fails(found: Found | None) -> bool:
+def fails(found: TrialResult | None) -> bool:
     """Whether the results differ."""
     return isinstance(found, Difference) and found.excess > 1
 
 
-def passed(tried: Sequence[tuple[Feeds, bool, Found]]) -> list[Shapes]:
+def passed(tried: Sequence[tuple[DrawnFeeds, bool, TrialResult]]) -> list[Shapes]:
     """Return the shapes at which the results were equal, in order."""
     equal = (feeds for feeds, _, found in tried if isinstance(found, Difference) and not fails(found))
     return [{name: array.shape for name, array in feeds.items()} for feeds in equal]
 
 
-def samples_needed(shapes: Mapping[str, tuple[int, ...]], first: Found, *, only_moves: bool) -> int:
+def samples_needed(shapes: Mapping[str, tuple[int, ...]], first: TrialResult, *, only_moves: bool) -> int:
     """Return how many samples to try, more of few numbers: all may be negative, or hide behind the largest.
 
     Where floats ``only_moves``, one of them at a wrong place shows in any sample.

@@ -36,7 +36,7 @@ from bnfold.verification.coverage import (
     only_moves,
 )
 from bnfold.verification.inputs.bounds import kinds_of
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, DrawnFeeds
 from bnfold.verification.obstacles import not_run
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
@@ -47,7 +47,7 @@ from bnfold.verification.subgraphs.runnable import runnable
 from bnfold.verification.subgraphs.sampling import drawn
 from bnfold.verification.subgraphs.sides import from_measured, is_constant, sides_of
 from bnfold.verification.subgraphs.small_sizes import SmallSizes, small_sizes
-from bnfold.verification.subgraphs.trials import Found, NotCompared, fails
+from bnfold.verification.subgraphs.trials import NotCompared, TrialResult, fails
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.unscaled import unscaled
@@ -144,7 +144,7 @@ class SubgraphVerifier:
         made = [self._graphs[1][cut.graph].values[name] for name in cut.outputs]
         return cover_whole(*sides, made, self._clock.work, seconds)
 
-    def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> Found:
+    def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> TrialResult:
         if not hidden and is_constant(self._graphs, cut):
             return Difference()
         cut = from_measured(self._graphs, cut)
@@ -160,7 +160,7 @@ class SubgraphVerifier:
             return found
         return self._at_other_defaults(cut, hidden) or found
 
-    def _compare_sides(self, cut: ir.Cut, sides: tuple[Subgraph, Subgraph], hidden: Collection[str]) -> Found:
+    def _compare_sides(self, cut: ir.Cut, sides: tuple[Subgraph, Subgraph], hidden: Collection[str]) -> TrialResult:
         key = None if hidden else signature(cut.graph, sides)
         if key is None:
             return self._compare_alone(cut, *sides, hidden)
@@ -187,7 +187,7 @@ class SubgraphVerifier:
         key: Hashable = None,
         *,
         wider: Wider | None = None,
-    ) -> Found:
+    ) -> TrialResult:
         fed = {**new.inputs, **old.inputs}
         coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
         self._coverage = coverage if self._coverage is None else self._coverage
@@ -233,7 +233,7 @@ class SubgraphVerifier:
 
     def _at_rows_drawn(
         self, cut: ir.Cut, old: Subgraph, new: Subgraph, coverage: Coverage, hidden: Collection[str]
-    ) -> Found:
+    ) -> TrialResult:
         """Return the finding if indices are drawn, so that each row of each table is read, or why there is none.
 
         The part computes them from what it is fed, and has been compared so. That they are right is a claim of its own.
@@ -260,7 +260,7 @@ class SubgraphVerifier:
             return None
         return self._found_inside(subgraphs, drawn(subgraphs, fed, small.shapes, 0), hidden)
 
-    def _found_inside(self, subgraphs: SubgraphPair, feeds: Feeds, hidden: Collection[str]) -> Difference | None:
+    def _found_inside(self, subgraphs: SubgraphPair, feeds: DrawnFeeds, hidden: Collection[str]) -> Difference | None:
         """Return the finding if values inside are compared as well; None if they differ or do not show every fault."""
         wider = with_equal_values_inside(subgraphs, feeds)
         if wider is None:
@@ -268,7 +268,7 @@ class SubgraphVerifier:
         found = self._compare_alone(wider.cut, wider.old, wider.new, hidden, wider=wider)
         return found if isinstance(found, Difference) and not fails(found) else None
 
-    def _at_zeros(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Found | None:
+    def _at_zeros(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> TrialResult | None:
         """Return the finding if results differ at zeros of one sign only. Callers feed those that inputs have."""
         sides = [side.subgraph.nodes for side in (subgraphs.old, subgraphs.new)]
         if not signs_may_show(*sides):
@@ -290,7 +290,7 @@ class SubgraphVerifier:
                 return worst._replace(fault=why.text, code=why.code) if is_certain else NotCompared(why, is_same=True)
         return None
 
-    def _at_poles_behind(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Found | None:
+    def _at_poles_behind(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> TrialResult | None:
         """Return the finding at zeros if the results are zeros of other signs, which a pole behind the part shows."""
         if not known_of(self.request.before).has_poles:
             return None

@@ -56,7 +56,7 @@ def _moved(block: Array, coins: Array, old: Array | None, kind: FloatType) -> Ar
     return np.where(usable, moved, block)
 
 
-Key = tuple[str, str]
+RoundingKey = tuple[str, str]
 """A weight: the path of its graph, and its name."""
 
 
@@ -70,14 +70,14 @@ class PerturbedWeights:
 
     def __init__(self, before: ir.Model, after: ir.Model) -> None:
         self._models = before, after
-        self._known: dict[Key, bool] = {}
+        self._known: dict[RoundingKey, bool] = {}
 
     @cached_property
-    def _old(self) -> dict[Key, ir.Tensor]:
+    def _old(self) -> dict[RoundingKey, ir.Tensor]:
         return dict(_weights(self._models[0]))
 
     @cached_property
-    def _stored(self) -> dict[Key, ir.Tensor]:
+    def _stored(self) -> dict[RoundingKey, ir.Tensor]:
         return dict(_weights(self._models[1]))
 
     @cached_property
@@ -98,7 +98,7 @@ class PerturbedWeights:
         return PerturbedWeights(*self._models[::-1])
 
     @cached_property
-    def new(self) -> list[Key]:
+    def new(self) -> list[RoundingKey]:
         """All new weights."""
         return [key for key in self._stored if self.is_new(*key)]
 
@@ -155,11 +155,11 @@ class PerturbedWeights:
         shares = [dict(found[share::groups]) for share in range(groups)]
         return [{value: self._mover(key, round_number) for value, key in share.items()} for share in shares if share]
 
-    def _home(self, path: str, name: str) -> Key:
+    def _home(self, path: str, name: str) -> RoundingKey:
         """Return the graph of the model that a weight of a region came from, whose own paths begin at the region."""
         return (path if (path, name) in self._stored else self._paths.get(name, ""), name)
 
-    def _mover(self, key: Key, round_number: int) -> Callable[[Any], Any]:
+    def _mover(self, key: RoundingKey, round_number: int) -> Callable[[Any], Any]:
         dtype, seed, old = self._stored[key].dtype, zlib.crc32(key[1].encode(), round_number), self._old.get(key)
         return lambda held: widen(disturb(held, dtype, seed, old))
 
@@ -182,7 +182,7 @@ def stored(value: ir.Value) -> ir.Tensor | None:
     return reference.constant(value) if value.producer is not None and value.producer.is_op("Constant") else None
 
 
-def _weights(model: ir.Model) -> Iterator[tuple[Key, ir.Tensor]]:
+def _weights(model: ir.Model) -> Iterator[tuple[RoundingKey, ir.Tensor]]:
     for graph in model.graphs():
         for name, value in graph.values.items():
             tensor = stored(value)

@@ -9,7 +9,7 @@ import pytest
 
 import bnfold
 from bnfold import analysis, ir
-from bnfold.analysis.shapes.unification import Dims, learn_shapes
+from bnfold.analysis.shapes.unification import UnifiedDims, learn_shapes
 from bnfold.verification.inputs.sized import fitted, followed
 from tests.verification.graphs import model
 
@@ -151,7 +151,7 @@ def test_dims_that_exporters_wrote_as_zero_are_open() -> None:
 def test_a_convolution_tells_what_it_makes() -> None:
     for operator, wanted in (("Conv", [None, 6, None, None]), ("ConvTranspose", [None, 4, None, None])):
         loaded = ir.load(model(f"{FREE} {{ c = {operator} (x, W)  y = Relu (c) }}", {"W": np.ones((6, 4, 3, 3))}))
-        dims = Dims(declared=False)
+        dims = UnifiedDims(declared=False)
         dims.follow([*loaded.nodes()])
         assert known(dims.of(loaded.graph.values["c"])) == wanted
 

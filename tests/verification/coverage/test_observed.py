@@ -10,7 +10,7 @@ import numpy as np
 from bnfold import ir, reference
 from bnfold.verification.coverage import Comparison, Coverage, same_place
 from bnfold.verification.coverage.values import nudged
-from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds
 from tests.verification.graphs import Array, model
 
 TEXT = """(float[N,3] x) => (float[N,3] y) {
@@ -23,7 +23,7 @@ RUNS: list[str] = []
 class Evaluated:
     """A model and what it is fed; it notes which values were altered."""
 
-    def __init__(self, read: ir.Model, feeds: Feeds) -> None:
+    def __init__(self, read: ir.Model, feeds: DrawnFeeds) -> None:
         self.model, self.feeds, self.names = read, feeds, ["y"]
 
     def __call__(

@@ -12,7 +12,7 @@ import pytest
 from bnfold import ir, reference
 from bnfold.verification import verify
 from bnfold.verification.end_to_end import runtime_check
-from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.runtimes import runtime
 from tests.verification.graphs import Weights, model
 
@@ -32,7 +32,7 @@ def test_an_error_that_grows(monkeypatch: pytest.MonkeyPatch, nodes: str, error:
     before = ir.load(model(f"{HEAD} {{ h = Mul (x, a)  z = Mul (h, b)  y = Exp (z) }}", WEIGHTS))
     after = ir.load(model(f"{HEAD} {{ {nodes} }}", WEIGHTS))
 
-    def testimony(_: object, asked: ir.Model, feeds: list[Feeds], *__: object) -> runtime.RuntimeResult:
+    def testimony(_: object, asked: ir.Model, feeds: list[DrawnFeeds], *__: object) -> runtime.RuntimeResult:
         share = error if asked is before else 1.8
         told = [reference.evaluate(before, feed)["y"] for feed in feeds]
         return runtime.RuntimeResult("a runtime", tuple({"y": y + share * y.max()} for y in told))
@@ -52,7 +52,7 @@ def test_what_the_runtime_does_not_run_although_it_ran_the_original_has_failed(
 ) -> None:
     before, after = (ir.load(model(f"{HEAD} {{ {op} = Exp (x)  y = Neg ({op}) }}", {})) for op in "ab")
 
-    def testimony(_: object, asked: ir.Model, feeds: list[Feeds], *__: object) -> runtime.RuntimeResult:
+    def testimony(_: object, asked: ir.Model, feeds: list[DrawnFeeds], *__: object) -> runtime.RuntimeResult:
         if asked is not before:
             return runtime.RuntimeResult("a runtime", error="a form it has no kernel for")
         return runtime.RuntimeResult("a runtime", tuple(reference.evaluate(before, feed) for feed in feeds))

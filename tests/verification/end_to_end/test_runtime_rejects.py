@@ -13,14 +13,14 @@ from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.end_to_end import runtime_rejects
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, opinion_of
-from bnfold.verification.runtimes.runtime import Obstacle, RuntimeProcess, RuntimeResult
+from bnfold.verification.runtimes.runtime import RuntimeObstacle, RuntimeProcess, RuntimeResult
 from tests.verification.graphs import model
 
 RAN = RuntimeResult("some 1.0", ({},))
 BODY = "(float[N,3] x) => (float[N,3] y) { h = Relu (x)  y = Neg (h) }"
 
 
-def failed(error: str, obstacle: Obstacle = "refused") -> RuntimeResult:
+def failed(error: str, obstacle: RuntimeObstacle = "refused") -> RuntimeResult:
     return RuntimeResult("some 1.0", error=error, obstacle=obstacle)
 
 

@@ -16,7 +16,7 @@ from bnfold.verification import Verdict, verify
 from bnfold.verification.inputs import choices as module
 from bnfold.verification.inputs import sized
 from bnfold.verification.inputs.bounds import size_changes
-from bnfold.verification.inputs.choices import Choice, Shapes, choices, united
+from bnfold.verification.inputs.choices import Choice, ChosenShapes, choices, united
 from bnfold.verification.inputs.drawing import known_sizes
 from tests.verification.graphs import model
 
@@ -232,7 +232,7 @@ def test_two_sizes_that_have_to_be_equal_are_tried_early_and_stay_equal() -> Non
     assert united([*read.nodes()], known, Choice(first, read)) == known
 
 
-def _distinct_sizes(read: ir.Model, known: Mapping[str, Known]) -> Iterator[Shapes]:
+def _distinct_sizes(read: ir.Model, known: Mapping[str, Known]) -> Iterator[ChosenShapes]:
     return module._distinct(known, module._usual([*read.nodes()], ["N", "M"]), [])
 
 
@@ -241,9 +241,9 @@ def test_other_sizes_are_inferred_as_often_as_is_said(most: int, monkeypatch: py
     read = ir.load(model(f"{IMAGE} {{ y = Relu (x) }}", {}))
     known: dict[str, Known] = {"x": ["N", 3, "H", "W"]}
     main = Choice({"x": (2, 3, 8, 10)}, read)
-    asked: list[Shapes] = []
+    asked: list[ChosenShapes] = []
 
-    def count(_: ir.Model, shapes: Shapes) -> Choice:
+    def count(_: ir.Model, shapes: ChosenShapes) -> Choice:
         asked.append(shapes)
         return main
 

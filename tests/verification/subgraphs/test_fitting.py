@@ -7,9 +7,9 @@ import onnx
 import pytest
 
 from bnfold import ir
-from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.subgraphs.pairs import SubgraphPair
-from bnfold.verification.subgraphs.trials import Found
+from bnfold.verification.subgraphs.trials import TrialResult
 from tests.verification.graphs import Weights, model, numbers, single
 from tests.verification.subgraphs.test_verifier import check
 
@@ -107,7 +107,7 @@ def test_sizes_of_two_levels_are_those_of_a_run(factor: float, status: str, monk
     tried: list[tuple[int, ...]] = []
     attempt = SubgraphPair.attempt
 
-    def noted(self: SubgraphPair, feeds: Feeds, numbers: str, *, guessed: bool) -> Found:
+    def noted(self: SubgraphPair, feeds: DrawnFeeds, numbers: str, *, guessed: bool) -> TrialResult:
         tried.append(feeds["a"].shape)
         return attempt(self, feeds, numbers, guessed=guessed)
 

@@ -7,20 +7,20 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification.claims import Evidence
-from bnfold.verification.inputs.drawing import Feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.subgraphs.pairs import SubgraphPair
-from bnfold.verification.subgraphs.trials import Found
+from bnfold.verification.subgraphs.trials import TrialResult
 from tests.verification.graphs import Weights, model, numbers, single
 from tests.verification.subgraphs.test_verifier import check
 
 
 @pytest.fixture
-def fed(monkeypatch: pytest.MonkeyPatch) -> list[Feeds]:
+def fed(monkeypatch: pytest.MonkeyPatch) -> list[DrawnFeeds]:
     """What parts were fed, in order."""
-    noted: list[Feeds] = []
+    noted: list[DrawnFeeds] = []
     attempt = SubgraphPair.attempt
 
-    def attempted(self: SubgraphPair, feeds: Feeds, kind: str, *, guessed: bool) -> Found:
+    def attempted(self: SubgraphPair, feeds: DrawnFeeds, kind: str, *, guessed: bool) -> TrialResult:
         noted.append(feeds)
         return attempt(self, feeds, kind, guessed=guessed)
 
@@ -33,7 +33,7 @@ def compared(before: str, after: str, weights: Weights, boundary: str = "h") -> 
     return check(*sides, ir.Cut("", tuple(boundary.split()), ("y",), "rewrite"))[0]
 
 
-def test_small_sizes_suffice_if_results_agree_there_and_would_show_each_fault(fed: list[Feeds]) -> None:
+def test_small_sizes_suffice_if_results_agree_there_and_would_show_each_fault(fed: list[DrawnFeeds]) -> None:
     head, weights = (
         "(float[1,4,640,640] x) => (float[1,4,640,640] y)",
         {"k": np.array(2.0), "W": single(np.ones((4, 4, 1, 1)))},
@@ -75,7 +75,7 @@ def test_a_size_that_is_dynamic_may_be_another(sizes: str, status: str) -> None:
     assert compared(before, after, {"dims": np.array([-1, 6])}).status == status
 
 
-def test_what_follows_from_sizes_is_fed_as_it_is_recorded(fed: list[Feeds]) -> None:
+def test_what_follows_from_sizes_is_fed_as_it_is_recorded(fed: list[DrawnFeeds]) -> None:
     """The target of a Reshape, in the part's boundary, has to fit what is reshaped."""
     head = "(float[N,C,6] x, float[N,C,6] z) => (float[A,B] y)"
     sizes = "s = Shape (z)  r = Gather (s, zero)  t = Concat <axis = 0> (r, rest)"

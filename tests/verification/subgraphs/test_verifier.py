@@ -10,9 +10,9 @@ import bnfold
 from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.claims import Evidence
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, Feeds, random_feeds
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, DrawnFeeds, random_feeds
 from bnfold.verification.subgraphs.pairs import SubgraphPair
-from bnfold.verification.subgraphs.trials import Found
+from bnfold.verification.subgraphs.trials import TrialResult
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
 BN = "BatchNormalization"
@@ -574,7 +574,7 @@ def test_sizes_at_which_a_region_makes_much_of_little_are_left_out(
     batches: list[int] = []
     attempt = SubgraphPair.attempt
 
-    def counted(subgraphs: SubgraphPair, feeds: Feeds, numbers: str, *, guessed: bool) -> Found:
+    def counted(subgraphs: SubgraphPair, feeds: DrawnFeeds, numbers: str, *, guessed: bool) -> TrialResult:
         batches.append(len(feeds["x"]))
         return attempt(subgraphs, feeds, numbers, guessed=guessed)
 
@@ -712,7 +712,7 @@ def test_numbers_of_every_kind_at_the_first_sizes_and_of_one_elsewhere(
 ) -> None:
     attempt, seen = SubgraphPair.attempt, list[tuple[int, ...]]()
 
-    def noted(self: SubgraphPair, feeds: Feeds, numbers: str, *, guessed: bool) -> Found:
+    def noted(self: SubgraphPair, feeds: DrawnFeeds, numbers: str, *, guessed: bool) -> TrialResult:
         seen.append(feeds["x"].shape)
         return attempt(self, feeds, numbers, guessed=guessed)
 
