@@ -346,11 +346,19 @@ def remove_dead_nodes(run: PassContext) -> None:
     run.report.after = totals.count(run.model)
 
 
+_MOST_LOOKED_THROUGH = 1 << 30
+
+
 def tell_subnormal(run: PassContext) -> None:
-    """Note weights below the smallest normal number, those apart that folding made. After the last rewrite."""
+    """Note weights below the smallest normal number, those apart that folding made. After the last rewrite.
+
+    All weights are read for it, so a model with more than `_MOST_LOOKED_THROUGH` bytes of them is left alone.
+    """
     from bnfold.ir.subnormal import count_subnormal
     from bnfold.ir.tensor import Computed
 
+    if run.model.origin.is_detached or run.report.after.weights > _MOST_LOOKED_THROUGH:
+        return
     found: list[tuple[int, ir.Value, bool]] = []
     for graph in run.model.graphs():
         for value in graph.values.values():

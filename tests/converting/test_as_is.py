@@ -8,6 +8,7 @@ import onnx
 import pytest
 
 from bnfold import analysis, ir
+from bnfold.analysis.shapes import computed
 from bnfold.analysis.shapes.stepwise import Types
 from bnfold.converting import as_is, convert, downgrade, walk
 from bnfold.converting.context import ConversionContext
@@ -71,7 +72,8 @@ def test_nothing_is_inferred_unless_a_step_asks(text: Text, monkeypatch: pytest.
         calls.append(model)
         return infer(model, **options)
 
-    monkeypatch.setattr(analysis, "infer_shapes", counted)
+    for module in (analysis, computed):
+        monkeypatch.setattr(module, "infer_shapes", counted)
     head = "z = Constant <value = int64[1] {0}> () a = Shape (x) b = Unsqueeze (a, z)"
     known = f"{head} c = Conv (x, w) r = Relu (c)"
     inputs, outputs = "float[n, 3, 5, 5] x, float[4, 3, 2, 2] w, int64[k] e", "float[n, i, j, k] y"

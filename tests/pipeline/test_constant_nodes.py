@@ -81,7 +81,7 @@ def test_they_are_kept_where_that_is_asked_for() -> None:
 def test_tables_count_nodes_without_them() -> None:
     outcome = bnfold.optimize(network())
     rows = [line.split() for line in before_after.lines(outcome.report, verbose=False)]
-    assert ["nodes", "10", "3", "Constant", "stored", "×2"] in rows  # noqa: RUF001
+    assert ["nodes", "10", "3", "Constant", "→", "initializer", "×2"] in rows  # noqa: RUF001
     assert ["without", "Constant", "3", "2"] in rows
     assert (outcome.report.before.without_constants, outcome.report.after.without_constants) == (3, 2)
     steps = [line.split() for line in before_after.steps(outcome.report.before, ())]

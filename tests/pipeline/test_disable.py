@@ -28,6 +28,9 @@ PER_CHANNEL = "float[4,1,1] s = {2, 3, 4, 5}, float[4,1,1] b = {1, 2, 3, 4}"
 GROUPED = "r = Reshape (x, g) n = InstanceNormalization (r, o, z) t = Reshape (n, d) u = Mul (t, s) y = Add (u, b)"
 TRAINING = "float[4] s = {1, 2, 1, 2}, float[4] b = {1, 2, 1, 2}, int64[4] p = {1, 4, 5, 5}, int64[4] q = {2, 2, 5, 5}"
 AS_TRAINING = "r = Reshape (x, p) n = BatchNormalization <training_mode = 1> (r, s, b, s, s) y = Reshape (n, q)"
+PRUNED = (
+    f"float[16,2,1,1] w = {{{', '.join(['0'] * 16 + ['1'] * 16)}}}, float[2,16,1,1] v = {{{', '.join(['2'] * 32)}}}"
+)
 UNEVEN = "float[2,2,1,1] w = {100, 200, 0.3, 0.4}, float[2,2,1,1] v = {0.1, 50, 0.2, 40}"
 
 Case = tuple[str, str, str, dict[str, Any]]
@@ -66,6 +69,7 @@ FOLDED: dict[str, Case] = {
     "dead-shift": (
         IMAGE, "c = Conv (x, w, b) y = InstanceNormalization (c, s, b)", f"{KERNEL}, {NORM}", {},
     ),
+    "dead-channels": (IMAGE, "c = Conv (x, w) r = Relu (c) y = Conv (r, v)", PRUNED, {}),
     "training-instancenorm": (IMAGE, AS_TRAINING, TRAINING, {}),
     "equalize-channels": (IMAGE, "c = Conv (x, w) r = Relu (c) y = Conv (r, v)", UNEVEN, {"equalize": True}),
     "decompose-normalization": (

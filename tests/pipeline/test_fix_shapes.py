@@ -195,7 +195,7 @@ def test_sizes_at_which_the_model_cannot_run_are_refused(
 
 @pytest.mark.parametrize("rewrite", [bnfold.optimize, bnfold.fold, bnfold.upgrade])
 def test_the_functions_refuse_them_as_well(rewrite: Any) -> None:
-    with pytest.raises(BadInput, match="the model cannot run at --fix-shapes x=1,4,8,8"):
+    with pytest.raises(BadInput, match="the model cannot run at fix_shapes="):
         rewrite(model("float[N,C,H,W] x, float[N,5] z"), fix_shapes={"x": (1, 4, 8, 8)})
 
 
@@ -265,7 +265,7 @@ def test_a_runtime_that_refuses_what_the_evaluator_takes_is_heard(monkeypatch: p
         return plain(self, source, samples, *rest)
 
     monkeypatch.setattr(RuntimeProcess, "run", run)
-    with pytest.raises(BadInput, match=r"x=1,3,5,5: onnxruntime says InvalidArgument: five is too few; it runs at"):
+    with pytest.raises(BadInput, match=r"onnxruntime says InvalidArgument: five is too few; it runs at"):
         bnfold.optimize(model(), fix_shapes={"x": (1, 3, 5, 5)})
     assert bnfold.optimize(model(), fix_shapes={"x": (1, 3, 6, 5)}).verified
 

@@ -118,7 +118,7 @@ def test_the_page_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_folder_says_so_in_every_run(options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second run finds the result up to date; other models are not named."""
     leave_out(monkeypatch, "Elu", "as-wrong")
-    monkeypatch.setattr("bnfold.cli.folders.ProcessPoolExecutor", in_this_process)
+    monkeypatch.setattr("bnfold.batch.scheduler.ProcessPoolExecutor", in_this_process)
     (tmp_path / "models").mkdir()
     source = saved(tmp_path / "models" / "a.onnx", BODY)
     saved(tmp_path / "models" / "b.onnx", BODY.replace("Elu", "Relu"))

@@ -401,7 +401,7 @@ def test_any_number_is_taken(tolerance: Any) -> None:
 
 
 def test_it_is_for_whole_models_that_others_made(tmp_path: Path) -> None:
-    with pytest.raises(BadSetting, match="leave out --verify local"):
+    with pytest.raises(BadSetting, match="the depth local compares none"):
         VerifyOptions(tolerance=0.1, depth="local")
     with pytest.raises(BadSetting, match="bnfold's own rewrites have none"):
         bnfold.optimize(dense(), verify=VerifyOptions(tolerance=0.1))
