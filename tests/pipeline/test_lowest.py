@@ -128,10 +128,11 @@ def test_devices_are_dropped_and_said_so() -> None:
 
 def test_convert_wants_one_target() -> None:
     path = MODELS / "bn15.onnx"
-    for settings in ({}, {"opset": 13, "target_opset": 13}):
-        with pytest.raises(WrongUsage, match="give an opset or an ir_version"):
-            bnfold.convert(path, **settings)  # type: ignore[arg-type] # any of them
-    assert bnfold.convert(path, target_opset=13, verify=UNCHECKED).report.opset_after == 13
+    with pytest.raises(WrongUsage, match="give an opset or an ir_version"):
+        bnfold.convert(path)
+    with pytest.raises(BadSetting, match="opset"):
+        bnfold.convert(path, opset=13, target_opset=12)
+    assert bnfold.convert(path, opset=13, target_opset=13, verify=UNCHECKED).report.opset_after == 13
     with pytest.raises(BadSetting, match="ir_version: 99 is not possible"):
         bnfold.convert(path, ir_version=99)
 

@@ -126,7 +126,7 @@ class Replay:
         return self._obstacle is not None and self._obstacle.why.code in (Code.NO_KERNEL, Code.NOT_COMPUTED)
 
     def _depends_on_sizes(self) -> bool:
-        """Whether there is a guess to confirm, or operators that differ depend on dynamic sizes of the model's inputs."""
+        """Whether a guess is to be confirmed, or operators that differ depend on dynamic sizes of the inputs."""
         if self._open_fault is not None or self._guessed_fault is not None or self._runs_at_some:
             return self.conclusive < (1 if self.is_static else 2)
         if self.is_static or not any(map(_is_fed_by_callers, self.values.values())):
