@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
@@ -58,7 +59,16 @@ def drop_unread(model: ir.Model, purity: Purity) -> list[SimplifyEvent]:
     while True:
         holders = [(node, _event(node.label, node.graph, node.op_type)) for node in model.nodes() if node.subgraphs]
         dropped = [event for node, event in holders if _drop_from(node, purity)]
-        functions = [graph for graph in model.functions if _drop_from_function(graph, model)]
+        calls: dict[FunctionKey, list[ir.Node]] = {_key(graph): [] for graph in model.functions}
+        for node in model.nodes() if calls else ():
+            if (key := function_key(node.proto)) in calls:
+                calls[key].append(node)
+        once = Counter(map(_key, model.functions))
+        functions = [
+            graph
+            for graph in model.functions
+            if once[_key(graph)] == 1 and _drop_from_function(graph, model, calls[_key(graph)])
+        ]
         dropped += [_event(graph.proto.name, graph, graph.proto.name) for graph in functions]
         model.remove_dead_nodes()
         if not dropped:
@@ -189,11 +199,9 @@ def _is_read(call: ir.Node, slot: int) -> bool:
     return value is not None and not value.is_unread
 
 
-def _drop_from_function(graph: ir.Graph, model: ir.Model) -> bool:
-    """Drop what a function returns if no call reads it, and what it takes if nothing in it reads it."""
-    if sum(_key(other) == _key(graph) for other in model.functions) > 1:
-        return False
-    calls = [node for node in model.nodes() if function_key(node.proto) == _key(graph)]
+def _drop_from_function(graph: ir.Graph, model: ir.Model, found: Iterable[ir.Node]) -> bool:
+    """Drop what a function returns if no call that was ``found`` reads it, and what it takes if nothing reads it."""
+    calls = [node for node in found if not node.removed]
     outputs = [slot for slot in reversed(range(len(graph.outputs))) if not any(_is_read(call, slot) for call in calls)]
     if not calls or len(outputs) == len(graph.outputs):
         return False
