@@ -283,6 +283,7 @@ def verify(
 
     Raises:
         BadInput: A model cannot be read, or recorded data does not fit.
+        WrongUsage: Both are one object, as after a pass that works in place.
 
     Examples:
         >>> import bnfold
@@ -293,8 +294,15 @@ def verify(
         >>> bnfold.verify("model.onnx", "out.onnx", tolerance=0.01).outputs[0].beyond
         0.0
     """
+    if _held(before) is _held(after) and not isinstance(before, str | bytes | os.PathLike):
+        raise WrongUsage("before and after are one object: what changes a model in place is to be given a copy of it")
     sources = open_source(before, "before"), open_source(after, "after")
     return formats.verify_two(*sources, _within(tolerance, settings_of(VerifyOptions, options, "options")), progress)
+
+
+def _held(source: Source) -> object:
+    """Return the model of onnx_ir that an object holds, or the source itself."""
+    return getattr(source, "model", source)
 
 
 def _within(tolerance: Tolerance | None, checks: VerifyOptions) -> VerifyOptions:

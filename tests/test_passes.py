@@ -215,3 +215,20 @@ def test_simplifying_is_a_pass_of_its_own() -> None:
     assert not passes.SimplifyPass()(result.model).modified
     with pytest.raises(ValueError, match="SimplifyPass decides target_opset by itself"):
         passes.SimplifyPass(bnfold.Options(target_opset=17))
+
+
+def test_a_model_is_not_compared_with_itself() -> None:
+    """A pass that works in place hands out what went in."""
+    import onnx_ir
+
+    model = onnx_ir.load(MODELS / "bn9.onnx")
+    for after in (model, onnx_ir.passes.PassResult(model, modified=True)):
+        with pytest.raises(bnfold.errors.WrongUsage, match="before and after are one object"):
+            bnfold.verify(model, after)
+    assert bnfold.verify(model, model.clone())
+    assert bnfold.verify(MODELS / "bn9.onnx", MODELS / "bn9.onnx")
+
+
+def test_options_in_the_place_of_the_output_are_told() -> None:
+    with pytest.raises(bnfold.errors.WrongUsage, match="give options by name"):
+        bnfold.optimize(MODELS / "bn9.onnx", bnfold.Options())  # type: ignore[arg-type] # that is the mistake

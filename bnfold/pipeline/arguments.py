@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import onnx
 
+from bnfold.errors import WrongUsage
 from bnfold.pipeline import formats, job
 from bnfold.pipeline.formats import Progress
 from bnfold.pipeline.outcome import ProcessedModel
@@ -69,6 +70,8 @@ def options_of(fields: Mapping[str, Any], options: Options | None = None) -> Opt
 
 def output_options(output: str | os.PathLike[str] | None) -> OutputOptions | None:
     """Return where the result goes; None where it stays in memory."""
+    if isinstance(output, Options | VerifyOptions):
+        raise WrongUsage("the second argument is the output; give options by name: options=… or verify=…")
     return None if output is None else OutputOptions(Path(output))
 
 
