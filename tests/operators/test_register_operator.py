@@ -93,6 +93,7 @@ def double(x: Any, w: Any, b: Any = None) -> Any:
     return x
 
 
+NOISE = np.random.default_rng(0)
 KERNELS: dict[str, tuple[Any, str]] = {
     "raises": (lambda x, w, b=None: [][0].none, "refuses the inputs: list index out of range"),
     "breaks": (lambda x, w, b=None: x.none, "raised AttributeError"),
@@ -104,6 +105,7 @@ KERNELS: dict[str, tuple[Any, str]] = {
     "nothing": (lambda x, w, b=None: None, "returned NoneType for output 0, no array"),
     "too few": (lambda x, w, b=None: (), "returned 0 results, and output 1 is read"),
     "in place": (double, "writes to its inputs"),
+    "random": (lambda x, w, b=None: acme.gain(x, w, b) + NOISE.random(), "computes other numbers each time"),
     "attributes": (lambda x, w, b: x, "missing 1 required positional argument"),
 }
 
