@@ -59,6 +59,7 @@ APART = {
 BELIEVED = {
     "analysis.shapes.computed": {"infer_what_is_computed": "suggests sizes of inner values, at sizes of the inputs"},
     "analysis.shapes.unification": {
+        "is_known": "suggests which sizes are still to be found",
         "UnifiedDims": "suggests sizes of inputs and boundaries that operators may fit together at",
         "learn_shapes": "suggests sizes of inner values that agree with each other",
     },

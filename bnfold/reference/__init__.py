@@ -12,7 +12,7 @@ from bnfold.reference.evaluate import Observer, OutOfTime, evaluate
 from bnfold.reference.prepared import KeptWeights, Prepared
 from bnfold.reference.registered import callers_word
 from bnfold.reference.registry import CannotEvaluate, Misfit, Noise, Random, TooShort
-from bnfold.reference.trial import Refusal, ShapeTrial, Stated, Trace, trace_shapes, try_shapes
+from bnfold.reference.trial import Refusal, ShapeTrial, try_shapes
 from bnfold.reference.work import Work
 from bnfold.settings import Policy
 
@@ -29,16 +29,13 @@ __all__ = [
     "Random",
     "Refusal",
     "ShapeTrial",
-    "Stated",
     "Substitute",
     "TooShort",
-    "Trace",
     "Work",
     "callers_word",
     "constant",
     "evaluate",
     "keeping_constants",
-    "trace_shapes",
     "try_shapes",
     "unknown_operator",
 ]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -56,62 +55,6 @@ class ShapeTrial(NamedTuple):
     untried: str = ""
 
 
-class Stated(NamedTuple):
-    """The shape that a model states of a value, and whether some of its sizes had to be ``assumed``."""
-
-    shape: tuple[int, ...]
-    assumed: bool = False
-
-
-class Trace(NamedTuple):
-    """What a run on outlines made of each value: an outline, or the few numbers that follow from sizes.
-
-    A body may run several times: ``first`` is what its first run made, and ``last`` what its last one made. The sizes
-    of ``assumed`` values follow from sizes that were assumed.
-    """
-
-    first: Mapping[ir.Value, Datum]
-    last: Mapping[ir.Value, Datum]
-    assumed: AbstractSet[ir.Value]
-    refusal: Refusal | None = None
-    """The first node that did not take the sizes."""
-
-    @property
-    def has_unknown(self) -> bool:
-        """Whether the sizes of a value are neither known nor stated."""
-        return any(datum is UNKNOWN for datum in self.first.values())
-
-    def shape(self, value: ir.Value, *, last: bool = False) -> tuple[int, ...] | None:
-        """Return the shape of a value; None if it is unknown, or the value is no tensor."""
-        datum = (self.last if last else self.first).get(value)
-        return datum.shape if isinstance(datum, np.ndarray) else None
-
-    def numbers(self, value: ir.Value, *, last: bool = False) -> np.ndarray[Any, Any] | None:
-        """Return the numbers of a value, if they follow from sizes."""
-        datum = (self.last if last else self.first).get(value)
-        return datum if isinstance(datum, np.ndarray) and not has_outline(datum) else None
-
-
-def trace_shapes(
-    model: ir.Model,
-    shapes: Mapping[str, tuple[int, ...]],
-    stated: Callable[[ir.Value], Stated | None],
-    *,
-    policy: Policy | None = None,
-    limit_seconds: float | None = None,
-) -> Trace:
-    """Do as `try_shapes`, to the end, and return what was made of each value.
-
-    Where a node cannot be tried, or does not take the sizes, its results have the shapes that are ``stated`` for them.
-    """
-    walk = _Tracer(**_options(model, policy, limit_seconds))
-    walk.stated = stated
-    environment: Environment = {value: _fed(value, shapes.get(value.name)) for value in model.required_inputs()}
-    with suppress(BnfoldError, RecursionError), np.errstate(all="ignore"):
-        walk.run(model.graph, environment, model.graph.outputs, {})
-    return Trace(walk.first, walk.last, walk.assumed, walk.refusal)
-
-
 def try_shapes(
     model: ir.Model,
     shapes: Mapping[str, tuple[int, ...]],
@@ -125,7 +68,20 @@ def try_shapes(
     A refusal holds for all numbers. A node whose sizes depend on numbers cannot be tried, and neither can what follows
     from it. The same goes for inputs that ``shapes`` does not name. ``later`` is that of `evaluate`.
     """
-    walk = _Trial(**_options(model, policy, limit_seconds, later=later))
+    walk = _Trial(
+        main=model.graph,
+        functions={function_key(function.proto): function for function in model.functions},
+        precision="float64",
+        policy=policy or Policy(),
+        observer=None,
+        limit=limit_seconds,
+        jitter=None,
+        later=later,
+        noise=Noise(),
+        altered={},
+        prepared=Prepared(),
+        work=Work(),
+    )
     environment: Environment = {value: _fed(value, shapes.get(value.name)) for value in model.required_inputs()}
     try:
         with np.errstate(all="ignore"):
@@ -137,25 +93,6 @@ def try_shapes(
     except BnfoldError as error:
         return ShapeTrial(walk.refusal, "" if walk.refusal is not None else str(error))
     return ShapeTrial(untried=walk.untried)
-
-
-def _options(
-    model: ir.Model, policy: Policy | None, limit_seconds: float | None, *, later: bool = False
-) -> dict[str, Any]:
-    return {
-        "main": model.graph,
-        "functions": {function_key(function.proto): function for function in model.functions},
-        "precision": "float64",
-        "policy": policy or Policy(),
-        "observer": None,
-        "limit": limit_seconds,
-        "jitter": None,
-        "later": later,
-        "noise": Noise(),
-        "altered": {},
-        "prepared": Prepared(),
-        "work": Work(),
-    }
 
 
 def _fed(value: ir.Value, shape: tuple[int, ...] | None) -> Datum:
@@ -261,80 +198,6 @@ class _Trial(Evaluation):
                 super().results(node, [_filled(value, number) for value in inputs], {}, bindings)
                 return True
         return False
-
-
-class _Tracer(_Trial):
-    """A run on outlines that goes on behind nodes that cannot be tried, and notes what is made."""
-
-    stated: Callable[[ir.Value], Stated | None] = staticmethod(lambda _: None)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.first: dict[ir.Value, Datum] = {}
-        self.last: dict[ir.Value, Datum] = {}
-        self.assumed: set[ir.Value] = set()
-
-    def note(self, made: Mapping[ir.Value, Datum]) -> None:
-        """Note what was made of values."""
-        for value, datum in made.items():
-            self.first.setdefault(value, datum)
-            self.last[value] = datum
-
-    def results(
-        self, node: ir.Node, inputs: list[Datum], environment: Environment, bindings: Bindings
-    ) -> Sequence[Datum]:
-        """Return the results, as far as they follow from the inputs or are stated."""
-        is_assumed = not self.assumed.isdisjoint(node.inputs)
-        if is_assumed:
-            bodies = [body for graphs in node.subgraphs.values() for body in graphs]
-            function = self.functions.get(function_key(node.proto))
-            graphs = bodies if function is None else [*bodies, function]
-            self.assumed.update(value for graph in graphs for value in graph.inputs)
-        if node.is_op("Loop"):
-            inputs = [*map(_known_turns, inputs[:2], (_TURNS, True)), *inputs[2:]]
-        try:
-            made = super().results(node, inputs, environment, bindings)
-        except Misfit:
-            made = [UNKNOWN] * len(node.outputs)
-        results = [
-            self._as_stated(value) if datum is UNKNOWN and value is not None else datum
-            for value, datum in zip(node.outputs, made, strict=False)
-        ]
-        outputs = [value for value in node.outputs if value is not None]
-        self.assumed.update(outputs if is_assumed else ())
-        self.note({value: made for value, made in zip(node.outputs, results, strict=False) if value is not None})
-        return results
-
-    def run(
-        self, graph: ir.Graph, environment: Environment, wanted: Sequence[ir.Value], bindings: Bindings
-    ) -> list[Datum]:
-        """Run a graph, and note what it is fed."""
-        self.note({value: environment[value] for value in graph.inputs if value in environment})
-        return super().run(graph, environment, wanted, bindings)
-
-    def run_body(
-        self, environment: Environment, bindings: Bindings, body: ir.Graph, inputs: Sequence[Datum], share: float
-    ) -> list[Datum]:
-        """Run a body; a condition that is unknown does not end a Loop."""
-        results = Evaluation.run_body(self, environment, bindings, body, inputs, share)
-        is_loop = body.parent is not None and body.parent.is_op("Loop")
-        return [_known_turns(results[0], True), *results[1:]] if is_loop else results
-
-    def _as_stated(self, value: ir.Value) -> Datum:
-        found = self.stated(value)
-        if found is None:
-            return UNKNOWN
-        if found.assumed:
-            self.assumed.add(value)
-        return _fed(value, found.shape)
-
-
-_TURNS = 3
-"""Of a Loop whose number of turns is unknown."""
-
-
-def _known_turns(datum: Datum, number: int) -> Datum:
-    return np.asarray(number) if has_outline(datum) or datum is UNKNOWN else datum
 
 
 def _filled(value: Datum, number: int) -> Datum:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -11,10 +12,11 @@ import onnx
 
 from bnfold import ir
 from bnfold.analysis.shapes.computed import infer_what_is_computed
-from bnfold.analysis.shapes.unification import UnifiedDims
+from bnfold.analysis.shapes.unification import UnifiedDims, is_known, learn_shapes
 from bnfold.errors import Unsupported
-from bnfold.ir.types import forget_shapes
-from bnfold.ir.value import Known
+from bnfold.ir.types import filled, forget_shapes
+from bnfold.ir.value import Known, shape_of
+from bnfold.reference.shapes import state_types
 
 MANY_NODES = 20_000
 """Beyond this, even inferring shapes is not worth its time."""
@@ -94,3 +96,78 @@ def followed(model: ir.Model, shapes: Mapping[str, Known | None]) -> Followed:
         if told == before:
             return Followed(told, fits)
     return Followed(told)
+
+
+class SharedShapes:
+    """The graphs of two models by path, the original first. Creating this fills in the shapes of both models.
+
+    The rewritten model may have old broadcasting replaced, so that more sizes follow from it than from the original.
+    Sizes that follow from consumers and not from inference may be wrong, if these are faulty: they are ``claimed``.
+    """
+
+    def __init__(self, before: ir.Model, after: ir.Model) -> None:
+        old, new = self.graphs = [{graph.path: graph for graph in model.graphs()} for model in (before, after)]
+        for model in (before, after):
+            state_types(model)
+        self._claimed: dict[str, dict[str, onnx.TypeProto]] = {}
+        self._alone: dict[str, dict[str, onnx.TypeProto]] = {}
+        self._inferred: dict[str, dict[str, onnx.TypeProto]] = {}
+        values = [value for graph in old.values() for value in graph.values.values()]
+        if all(is_known(value) and str not in map(type, value.shape or ()) for value in values):
+            return  # there is nothing to learn
+        self._inferred = {path: dict(graph.types) for path, graph in old.items()}
+        learn_shapes(before)
+        if all(map(is_known, values)):
+            return  # the rewritten model has nothing to add
+        inferred = {path: dict(graph.types) for path, graph in new.items()}
+        learn_shapes(after)
+        both = [path for path in old if path in new]
+        self._claimed = {path: _share_types(old[path], new[path], inferred[path]) for path in both}
+        self._alone = {path: _types_alone(old[path], new[path], inferred[path]) for path in both}
+
+    def inferred(self, value: ir.Value) -> Known | None:
+        """Return a value's shape as declared or inferred in the original.
+
+        Consumers may suggest a size where they take a 1 as well.
+        """
+        kind = self._inferred.get(value.graph.path, {}).get(value.name)
+        return value.shape if kind is None else shape_of(kind)
+
+    def claimed(self, path: str) -> frozenset[str]:
+        """Return the values in a graph of the original with sizes that the rewritten model may state wrongly."""
+        return frozenset(self._claimed.get(path, ())) | frozenset(self._alone.get(path, ()))
+
+    @contextmanager
+    def without_claims(self, path: str) -> Iterator[None]:
+        """Open these sizes again, within the block."""
+        known = []
+        for graphs, claimed in zip(self.graphs, (self._claimed, self._alone), strict=True):
+            if path in graphs and path in claimed:
+                types = graphs[path].types
+                known.append((types, {name: types[name] for name in claimed[path]}))
+                types.update(claimed[path])
+        try:
+            yield
+        finally:
+            for types, held in known:
+                types.update(held)
+
+
+def _share_types(old: ir.Graph, new: ir.Graph, inferred: Mapping[str, onnx.TypeProto]) -> dict[str, onnx.TypeProto]:
+    claimed = {}
+    for name, kind in list(old.types.items()):
+        told = filled(kind, new.types.get(name, kind), names=False)
+        if told != kind:
+            old.types[name] = told
+            if new.types[name] != inferred.get(name):
+                claimed[name] = kind
+    return claimed
+
+
+def _types_alone(old: ir.Graph, new: ir.Graph, inferred: Mapping[str, onnx.TypeProto]) -> dict[str, onnx.TypeProto]:
+    """Return values unknown in the original whose consumers in the rewritten model determine sizes; as inferred."""
+    return {
+        name: inferred.get(name, onnx.TypeProto())
+        for name, kind in new.types.items()
+        if name in old.values and name not in old.types and kind != inferred.get(name)
+    }

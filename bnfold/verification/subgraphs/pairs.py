@@ -66,8 +66,6 @@ class SubgraphPair:
     """Which elements of the results were finite on some activations, since it was cleared."""
     runs: Runs = field(default_factory=Runs)
     """What was run so far, for the ledger."""
-    recorded: dict[str, Array] = field(default_factory=dict)
-    """Integers and truths that the part is fed, as the original makes them."""
     usual: dict[str, float] = field(default_factory=dict)
     """How large the results were on the first activations, which are ordinary, since it was cleared."""
 

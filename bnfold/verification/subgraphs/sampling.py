@@ -10,8 +10,9 @@ from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.inputs.adjusting import choosing, smaller, with_flags_turned
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, DrawnFeeds, random_value
+from bnfold.verification.subgraphs.opened import OpenedShapes
 from bnfold.verification.subgraphs.pairs import SubgraphPair
-from bnfold.verification.subgraphs.small_sizes import Shapes, fed_shapes, updates_of
+from bnfold.verification.subgraphs.shapes import fed_shapes, lacks_rank, subgraph_shapes, updates_of
 from bnfold.verification.subgraphs.trials import MOST_SAMPLES, NotCompared, TrialResult, fails, passed, samples_needed
 from bnfold.verification.tolerance.compare import Difference
 
@@ -22,7 +23,7 @@ _DEAR = 0.02
 def sampled(
     subgraphs: SubgraphPair,
     inputs: Mapping[str, ir.Value],
-    shapes: Shapes,
+    shapes: OpenedShapes,
     *,
     guessed: bool,
     kind: int | None = None,
@@ -59,7 +60,7 @@ def sampled(
 
 
 def _attempt(
-    subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, sample: int, *, guessed: bool
+    subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: OpenedShapes, sample: int, *, guessed: bool
 ) -> TrialResult:
     """Compare one sample. If rounding hides too much where activations are large, they are drawn smaller."""
     feeds, numbers = drawn(subgraphs, inputs, shapes, sample), SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
@@ -79,14 +80,13 @@ def _attempt(
     return latest
 
 
-def drawn(subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: Shapes, sample: int) -> DrawnFeeds:
+def drawn(subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: OpenedShapes, sample: int) -> DrawnFeeds:
     """Return the activations of one sample."""
     feeds = {
         name: random_value(value, shapes[name], subgraphs.seed, sample, fed_shapes(shapes), signed=_is_large(sample))
         for name, value in inputs.items()
     }
     feeds = choosing(inputs.values(), feeds, subgraphs.draws.rows, sample)
-    feeds.update(subgraphs.recorded)
     for name, node in updates_of(subgraphs.old.subgraph.nodes).items():
         if name in inputs and 0 in shapes[name] and (shape := _found_places(subgraphs, feeds, node)) is not None:
             feeds[name] = random_value(inputs[name], shape, subgraphs.seed, sample, signed=_is_large(sample))
@@ -110,3 +110,23 @@ def _may_fit(found: TrialResult) -> bool:
 
 def _is_large(sample: int) -> bool:
     return SAMPLE_KINDS[sample % len(SAMPLE_KINDS)] == "large"
+
+
+def at_other_ranks(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> NotCompared | None:
+    """Return why equal results do not count where callers choose a rank, or where a rank may choose a branch.
+
+    At some ranks, a result may be the same number whatever is fed, as a Softmax of single elements is.
+    """
+    nodes = subgraphs.nodes
+    is_chosen = any(value.is_input and value.shape is None for value in fed.values())
+    if not lacks_rank(fed) or not (is_chosen or any(node.subgraphs for node in nodes)):
+        return None
+    by_rank: dict[tuple[int, ...], OpenedShapes] = {}
+    for trial in subgraph_shapes(fed, subgraphs.old.subgraph.nodes):
+        by_rank.setdefault(tuple(map(len, trial.shapes.values())), trial.shapes)
+    for shapes in by_rank.values():
+        found = sampled(subgraphs, fed, shapes, guessed=True)
+        if fails(found) or (isinstance(found, NotCompared) and found.only_after and found.why.code is not Code.HIDDEN):
+            reason = "it is equivalent at some ranks only, and the model does not declare which it gets"
+            return NotCompared(Why(Code.SOME_SIZES, reason))
+    return None

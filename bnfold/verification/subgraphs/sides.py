@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bnfold import ir
 from bnfold.ir.elements import Array
@@ -57,6 +57,16 @@ def from_measured(graphs: Sequence[Graphs], cut: ir.Cut) -> ir.Cut:
                 names[measured.name] = None
     found = (name for name in names if all(may_be_fed_in(each, cut, name) for each in graphs))
     return cut._replace(inputs=tuple(dict.fromkeys((*cut.inputs, *found))))
+
+
+def proven_outside(graphs: Sequence[Graphs], cut: ir.Cut, claimed: Callable[[str], Collection[str]]) -> ir.Cut:
+    """Return the cut without values of outer graphs whose sizes only the rewritten model states (``claimed``)."""
+    graph = graphs[0].get(cut.graph)
+    if graph is None or graph.parent is None:
+        return cut
+    read = {name: visible(graph, name) for name in cut.inputs}
+    outer = {name: value.graph.path for name, value in read.items() if value is not None and value.graph is not graph}
+    return cut._replace(inputs=tuple(n for n in cut.inputs if n not in outer or n not in claimed(outer[n])))
 
 
 def _measured(part: Subgraph) -> Subgraph:

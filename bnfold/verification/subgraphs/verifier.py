@@ -9,15 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache, partial
-from itertools import chain
+from functools import cache
+from itertools import chain, cycle, islice
 
 from bnfold import ir, reference
-from bnfold.analysis.shapes.unification import learn_shapes
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.time_limit import LimitStruck
-from bnfold.reference.shapes import state_types
-from bnfold.verification.changes.boundaries import changed_defaults, visible
+from bnfold.verification.changes.boundaries import changed_defaults
 from bnfold.verification.changes.enlarged import up_to_poles
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import bodies_run
@@ -25,7 +23,6 @@ from bnfold.verification.changes.partly import known_of
 from bnfold.verification.changes.zeros import makes_zeros, signs_differ, signs_may_show, with_zeros
 from bnfold.verification.claims import Evidence, Runs, Why
 from bnfold.verification.codes import Code
-from bnfold.verification.comparing.recording import Recordings
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import (
     Coverage,
@@ -35,27 +32,48 @@ from bnfold.verification.coverage import (
     indices_into,
     only_moves,
 )
-from bnfold.verification.inputs.bounds import kinds_of
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, DrawnFeeds
+from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, DrawnFeeds
+from bnfold.verification.inputs.shapes import elements, is_static
+from bnfold.verification.inputs.sized import SharedShapes, fitted
 from bnfold.verification.obstacles import not_run
 from bnfold.verification.request import Request
+from bnfold.verification.subgraphs.fitting import doubled, nearby, sizes_in_turn
+from bnfold.verification.subgraphs.further import beyond_bounds, deciding_shapes, further_shapes
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
+from bnfold.verification.subgraphs.opened import OpenedShapes
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.repeated import MOST, can_stand_in, repeatable, repeated, signature
-from bnfold.verification.subgraphs.replaying import Replay
-from bnfold.verification.subgraphs.runnable import runnable
-from bnfold.verification.subgraphs.sampling import drawn
-from bnfold.verification.subgraphs.sides import from_measured, is_constant, sides_of
-from bnfold.verification.subgraphs.small_sizes import SmallSizes, small_sizes
-from bnfold.verification.subgraphs.trials import NotCompared, TrialResult, fails
+from bnfold.verification.subgraphs.runnable import LARGEST_HELD, runnable, takes_long
+from bnfold.verification.subgraphs.sampling import at_other_ranks, drawn, sampled
+from bnfold.verification.subgraphs.shapes import (
+    Trial,
+    has_guesses,
+    lacks_rank,
+    says_more,
+    subgraph_shapes,
+)
+from bnfold.verification.subgraphs.sides import from_measured, is_constant, proven_outside, sides_of
+from bnfold.verification.subgraphs.trials import NotCompared, SubgraphTrials, TrialResult, by_size, fails, passed
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.unscaled import unscaled
 
 EVALUATIONS = 20  # of a region, more or less
 
+_LITTLE_TIME = 0.1
+"""Counted seconds at the first sizes; beyond, fewer others are tried."""
+
+_MANY = 1 << 16
+"""Elements of activations beyond which it is asked first whether they fit together."""
+
+_VARYING = [number for number, kind in enumerate(SAMPLE_KINDS) if kind not in FLAT]
+"""The kinds of numbers that are compared at other sizes: a statistic of flat ones may not depend on them."""
+
 _MANY_DOUBTS = 8
 """Possible faults that the results have to show, beyond which it is looked first for values inside that show them."""
+
+_UNCLAIMED = 8
+"""Sizes to try until the original runs, if sizes that only the rewritten model states are not relied on."""
 
 
 def _nested(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
@@ -79,13 +97,8 @@ class SubgraphVerifier:
     def __init__(self, request: Request, draws: PerturbedWeights) -> None:
         before, after = unscaled(request.before, request.after, request.scaled)
         self.request = replace(request, before=before, after=after, _found={})
-        for model in (before, after):
-            state_types(model)
-        self._declared = {value: value.shape for graph in before.graphs() for value in graph.values.values()}
-        """Shapes as declared or inferred in the original."""
-        self._recordings = Recordings(self.request)
-        learn_shapes(before)
-        self._graphs = [{graph.path: graph for graph in model.graphs()} for model in (before, after)]
+        self._shapes = SharedShapes(before, after)
+        self._graphs = self._shapes.graphs
         self._clock = request.clock
         self._rows: dict[tuple[ir.Cut, frozenset[str]], Evidence] = {}
         self.further: dict[tuple[ir.Cut, ...], list[ir.Cut]] = {}
@@ -147,7 +160,7 @@ class SubgraphVerifier:
     def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> TrialResult:
         if not hidden and is_constant(self._graphs, cut):
             return Difference()
-        cut = from_measured(self._graphs, cut)
+        cut = proven_outside(self._graphs, from_measured(self._graphs, cut), self._shapes.claimed)
         sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, NotCompared):
             return sides
@@ -161,7 +174,9 @@ class SubgraphVerifier:
         return self._at_other_defaults(cut, hidden) or found
 
     def _compare_sides(self, cut: ir.Cut, sides: tuple[Subgraph, Subgraph], hidden: Collection[str]) -> TrialResult:
-        key = None if hidden else signature(cut.graph, sides)
+        claimed = self._shapes.claimed(cut.graph)
+        is_known = not any(value.name in claimed for side in sides for value in side.fed)
+        key = signature(cut.graph, sides) if is_known and not hidden else None
         if key is None:
             return self._compare_alone(cut, *sides, hidden)
         known = self._compared_in_full.get(key)
@@ -188,7 +203,8 @@ class SubgraphVerifier:
         *,
         wider: Wider | None = None,
     ) -> TrialResult:
-        fed = {**new.inputs, **old.inputs}
+        # The rewritten model has a newer opset, for which inference finds more sizes.
+        fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if says_more(value, new.inputs)}}
         coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
         self._coverage = coverage if self._coverage is None else self._coverage
         first, second = (runnable(side, side.stored) for side in (old, new))
@@ -197,39 +213,66 @@ class SubgraphVerifier:
         reacts = self._compared_in_full.get(key) is not None and not can_stand_in((old, new))
         common = coverage, self._draws, self._evaluate, seed, factors, samples, moves
         subgraphs = SubgraphPair(cut, first, second, *common, is_known_to_react=reacts, runs=self._runs)
-        known = kinds_of(old.nodes).keys()
-        small = partial(
-            small_sizes, fed, old.nodes, [node for node in new.nodes if not kinds_of([node]).keys() <= known]
-        )
-        if (
-            wider is None
-            and (inside := self._found_inside_first(subgraphs, fed, next(small(), None), hidden)) is not None
-        ):
+        if wider is None and (inside := self._found_inside_first(subgraphs, fed, hidden)) is not None:
             return inside
+        reshapes = any(node.is_op("Reshape") for node in old.nodes)
+        attempts = SubgraphTrials(unranked=lacks_rank(fed), reshapes=reshapes)
         agree_inside = cache(lambda: wider is None and self._agree_inside(subgraphs, hidden))
-        values = self._originals(cut, fed)
-        declared = {name: self._declared.get(values[name]) for name in fed}
-        replay = Replay(subgraphs, fed, values, lambda: coverage.is_over or agree_inside(), declared)
-        outcome = replay.run(small(), self._recordings)
-        coverage.close(replay.conclusive, is_static=replay.is_static)
+        equal: Difference | None = None
+        conclusive, passing, uncovered = 0, 0, -1
+        for trial in sizes_in_turn(self.request, cut.graph, fed, (old, new), attempts):
+            guessed = has_guesses(fed, trial.shapes)
+            # Beyond two sizes, another batch reveals nothing if the last one has not.
+            seen = passing if guessed else conclusive
+            is_repetition = trial.is_another_batch and seen > 1 and coverage.uncovered == uncovered
+            if is_repetition if equal is not None else not attempts.need(trial, guessed=guessed):
+                continue
+            uncovered = coverage.uncovered
+            latest = self._tried(subgraphs, fed, trial, guessed=guessed)
+            if equal is not None and fails(latest) and not guessed:
+                return by_size(latest)
+            rank = max(map(len, trial.shapes.values()), default=0)
+            if equal is None and attempts.decide(latest, guessed=guessed, rank=rank) and isinstance(latest, Difference):
+                equal = latest
+                if (found := self._at_deciding_sizes(subgraphs, fed, trial.shapes)) is not None:
+                    return found
+            passing += isinstance(latest, Difference)
+            conclusive += trial.passing_is_conclusive and not guessed and isinstance(latest, Difference)
+            if equal is not None and (coverage.is_over or agree_inside()):
+                break
+        own = not any(name in self._shapes.claimed(cut.graph) for name in fed)
+        coverage.close(conclusive if own else 0, is_static=is_static(fed.values()))
+        outcome = equal or attempts.outcome()
         passes = isinstance(outcome, Difference) and not fails(outcome)
-        if passes and (doubt := self._at_zeros(subgraphs, fed)):
+        if passes and (doubt := self._doubt(subgraphs, fed, own=own)):
             return doubt
-        self._keep(key if passes else None, subgraphs)
+        self._keep(key if equal is not None else None, subgraphs)
         if passes and coverage.uncovered and not agree_inside():
             return self._at_rows_drawn(cut, old, new, coverage, hidden)
         return outcome
-
-    def _originals(self, cut: ir.Cut, fed: Iterable[str]) -> dict[str, ir.Value]:
-        """Return the values of the original that a part is fed."""
-        graph = self._graphs[0][cut.graph]
-        found = ((name, visible(graph, name)) for name in fed)
-        return {name: value for name, value in found if value is not None}
 
     def _keep(self, key: Hashable, subgraphs: SubgraphPair) -> None:
         """Keep what equal parts can reuse of a comparison, if there is a key for them."""
         if key is not None and len(self._compared_in_full) < MOST:
             self._compared_in_full.setdefault(key, repeatable(subgraphs))
+
+    def _at_deciding_sizes(
+        self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], usual: OpenedShapes
+    ) -> TrialResult | None:
+        """Return the finding at sizes that choose another way through the part, if it is no equality.
+
+        They are tried if the results would not show every fault at others.
+        """
+        if not subgraphs.coverage.uncovered:
+            return None
+        nodes = subgraphs.nodes
+        for shapes in deciding_shapes(fed, usual, nodes):
+            found = sampled(subgraphs, fed, shapes, guessed=True)
+            if fails(found):
+                return by_size(found)
+            if isinstance(found, NotCompared) and found.only_after and found.why.code is Code.ASSUMED_SIZES:
+                return found
+        return None
 
     def _at_rows_drawn(
         self, cut: ir.Cut, old: Subgraph, new: Subgraph, coverage: Coverage, hidden: Collection[str]
@@ -253,12 +296,12 @@ class SubgraphVerifier:
         return feeds is not None and self._found_inside(subgraphs, feeds, hidden) is not None
 
     def _found_inside_first(
-        self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], small: SmallSizes | None, hidden: Collection[str]
+        self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], hidden: Collection[str]
     ) -> Difference | None:
         """Do as `_found_inside` where the results alone would have to show many faults, one after the other."""
-        if small is None or len(subgraphs.coverage.mutants) <= _MANY_DOUBTS:
-            return None
-        return self._found_inside(subgraphs, drawn(subgraphs, fed, small.shapes, 0), hidden)
+        many = len(subgraphs.coverage.mutants) > _MANY_DOUBTS
+        trial = next(subgraph_shapes(fed, subgraphs.old.subgraph.nodes), None) if many else None
+        return None if trial is None else self._found_inside(subgraphs, drawn(subgraphs, fed, trial.shapes, 0), hidden)
 
     def _found_inside(self, subgraphs: SubgraphPair, feeds: DrawnFeeds, hidden: Collection[str]) -> Difference | None:
         """Return the finding if values inside are compared as well; None if they differ or do not show every fault."""
@@ -267,6 +310,15 @@ class SubgraphVerifier:
             return None
         found = self._compare_alone(wider.cut, wider.old, wider.new, hidden, wider=wider)
         return found if isinstance(found, Difference) and not fails(found) else None
+
+    def _doubt(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], *, own: bool) -> TrialResult | None:
+        """Return why equal results do not count, or a difference at zeros.
+
+        Without ``own``, only the rewritten model states the sizes.
+        """
+        doubt = None if own else self._at_unclaimed_sizes(subgraphs, fed)
+        doubt = doubt or at_other_ranks(subgraphs, fed) or self._at_further_sizes(subgraphs, fed)
+        return doubt or self._at_zeros(subgraphs, fed)
 
     def _at_zeros(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> TrialResult | None:
         """Return the finding if results differ at zeros of one sign only. Callers feed those that inputs have."""
@@ -306,3 +358,77 @@ class SubgraphVerifier:
         if row is not None and row.status == "failed":
             return Difference(excess=math.inf, fault=row.note, code=row.code)
         return None if row is None else NotCompared(row.why, is_same=True)
+
+    def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> NotCompared | None:
+        """Return why equal results do not count if only the rewritten model states the sizes; it may be wrong."""
+        path, usual_shapes = subgraphs.cut.graph, passed(subgraphs.tried)[0]
+        with self._shapes.without_claims(path):
+            values = self._graphs[0][path].values
+            known = {name: values[name].shape for name in usual_shapes if name in self._shapes.claimed(path)}
+            near = nearby(usual_shapes, known)
+            usual = islice(subgraph_shapes(fed, subgraphs.old.subgraph.nodes), _UNCLAIMED)
+            trials = (sampled(subgraphs, fed, trial.shapes, guessed=True) for trial in usual)
+            first = next((it for it in trials if isinstance(it, Difference) or it.only_after), None)
+            others = (sampled(subgraphs, fed, shapes, guessed=True) for shapes in near)
+            runs = False
+            for found in chain([first] if first is not None else [], others):
+                if isinstance(found, NotCompared) and found.only_after:
+                    return found
+                if fails(found):
+                    reason = "it is equivalent only at the sizes that the rewritten model declares"
+                    return NotCompared(Why(Code.SOME_SIZES, reason))
+                runs |= isinstance(found, Difference)
+        reason = "it runs only at the sizes that the rewritten model declares"
+        return None if runs else NotCompared(Why(Code.SOME_SIZES, reason))
+
+    def _at_further_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> NotCompared | None:
+        """Return why equal results do not count if results differ at other sizes that callers may feed; else None."""
+        equal = passed(subgraphs.tried)
+        with self._shapes.without_claims(subgraphs.cut.graph):
+            nodes = subgraphs.nodes
+            known = {name: self._shapes.inferred(value) for name, value in fed.items() if value.is_input}
+            others = [*further_shapes(fed, equal[0], nodes, self._shapes.inferred), *doubled(equal, known, nodes)]
+            if any(fails(found) for _, _, found in subgraphs.tried):
+                others += beyond_bounds(fed, equal, nodes, self._graphs[0][""].inputs)
+        for shapes in others:
+            if fails(sampled(subgraphs, fed, shapes, guessed=False)):
+                told = ", ".join(f"{name!r} of shape {shape}" for name, shape in shapes.items())
+                reason = Why(Code.SOME_SIZES, f"it is not equivalent with {told}")
+                return NotCompared(reason, is_same=True, at_some_sizes=True)
+        return None
+
+    def _tried(
+        self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], trial: Trial, *, guessed: bool
+    ) -> TrialResult:
+        if guessed and elements(trial.shapes) > _MANY and fitted(subgraphs.old.subgraph.model, trial.shapes) is None:
+            reason = "the original part cannot be run: its operators do not fit together"
+            return NotCompared(Why(Code.NO_FIT, reason), is_misfit=True)
+        before = self._clock.work.seconds
+        latest = sampled(subgraphs, fed, trial.shapes, guessed=guessed)
+        takes_time = self._clock.work.seconds - before > _LITTLE_TIME
+        kinds = cycle(_VARYING if subgraphs.samples > 1 else (0,))
+        for other in trial.quick if takes_time and trial.quick else trial.others:
+            if isinstance(latest, Difference) and not fails(latest):
+                latest = self._at_other_sizes(subgraphs, fed, other, latest, guessed=guessed, kind=next(kinds))
+        return latest
+
+    def _at_other_sizes(
+        self,
+        subgraphs: SubgraphPair,
+        fed: Mapping[str, ir.Value],
+        others: OpenedShapes,
+        first: Difference,
+        *,
+        guessed: bool,
+        kind: int,
+    ) -> TrialResult:
+        """Return the finding there, if it is worse than ``first``, and not because these sizes are not declared.
+
+        Activations of every kind were compared at the first sizes, so one ``kind`` is enough at each of the others.
+        """
+        model = subgraphs.old.subgraph.model
+        is_shown = first.elements > LARGEST_HELD and not subgraphs.coverage.uncovered
+        if (has_guesses(fed, others) and not guessed) or is_shown or takes_long(model, others, first.elements):
+            return first
+        found = sampled(subgraphs, fed, others, guessed=guessed, kind=kind)
+        return by_size(found) if fails(found) or (isinstance(found, NotCompared) and found.only_after) else first

@@ -9,7 +9,7 @@ from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.inputs.shapes import sizings
 from bnfold.verification.inputs.sized import fitted
-from bnfold.verification.subgraphs.small_sizes import small_sizes
+from bnfold.verification.subgraphs.shapes import subgraph_shapes
 from tests.verification.graphs import model
 
 
@@ -29,17 +29,18 @@ def test_volumes_get_smaller_sides_than_images() -> None:
 
 def attempts(body: str, weights: dict[str, Any], *names: str) -> list[dict[str, tuple[int, ...]]]:
     loaded = ir.load(model(body, weights))
-    found = small_sizes({name: loaded.graph.values[name] for name in names}, loaded.graph.nodes)
+    found = subgraph_shapes({name: loaded.graph.values[name] for name in names}, loaded.graph.nodes)
     return [trial.shapes for trial in found]
 
 
-def test_regions_are_small_and_unlike() -> None:
-    (first,) = attempts(
+def test_regions_are_small_and_unlike_before_they_are_as_declared() -> None:
+    first, *_, last = attempts(
         "(float[1,6,56,56] x) => (float[a,b,c,d] y) { y = Conv (x, W) }", {"W": np.ones((4, 6, 5, 5))}, "x"
     )
     assert first["x"][1] == 6
     assert len({*first["x"][2:]}) == 2
     assert all(5 < size < 20 for size in first["x"][2:])
+    assert last["x"] == (1, 6, 56, 56)
 
 
 def test_windows_fit_one_after_the_other() -> None:
@@ -59,7 +60,7 @@ def test_what_strides_skip_is_tried_at_odd_sizes_too() -> None:
     for strides, other in (("[2,1]", True), ("[1,1]", False)):
         body = f"(float[N,3,H,W] x) => (float[a,b,c,d] y) {{ y = Conv <strides = {strides}> (x, W) }}"
         loaded = ir.load(model(body, {"W": np.ones((3, 3, 2, 2))}))
-        trial = next(small_sizes({"x": loaded.graph.values["x"]}, loaded.graph.nodes))
+        trial = next(subgraph_shapes({"x": loaded.graph.values["x"]}, loaded.graph.nodes))
         larger = {"x": (*trial.shapes["x"][:2], *(side + 1 for side in trial.shapes["x"][2:]))}
         assert trial.others == ((larger,) if other else ())
 
@@ -67,7 +68,7 @@ def test_what_strides_skip_is_tried_at_odd_sizes_too() -> None:
 def test_operators_that_depend_on_sizes_are_tried_on_one_row_and_beyond_their_ends() -> None:
     body = "(float[N,3,H,W] x) => (float[a,b,c,d] y) { y = Slice (x, s, e, s) }"
     loaded = ir.load(model(body, {"s": np.array([2]), "e": np.array([50])}))
-    trial = next(small_sizes({"x": loaded.graph.values["x"]}, loaded.graph.nodes))
+    trial = next(subgraph_shapes({"x": loaded.graph.values["x"]}, loaded.graph.nodes))
     _odd, row, long, rows = trial.others
     assert row["x"] == (1, *trial.shapes["x"][1:])
     assert rows["x"] == (54, *trial.shapes["x"][1:]), "an even number, which the usual one is not"
@@ -89,7 +90,7 @@ def test_unknown_ranks_are_those_of_neighbours_then_guessed() -> None:
     values = loaded.graph.values
     assert values["z"].type is not None
     values["z"].type.tensor_type.ClearField("shape")
-    tried = [trial.shapes for trial in small_sizes({name: values[name] for name in ("x", "z")}, loaded.graph.nodes)]
+    tried = [trial.shapes for trial in subgraph_shapes({name: values[name] for name in ("x", "z")}, loaded.graph.nodes)]
     assert tried[0]["x"] == tried[0]["z"]
     assert {len(shapes["z"]) for shapes in tried} == {4, 3, 2, 1, 5}
 
@@ -98,6 +99,13 @@ def test_regions_too_large_to_feed_are_not_tried() -> None:
     tried = attempts("(float[64,3,1024,1024] x) => (float[a,b,c,d] y) { y = Relu (x) }", {}, "x")
     assert tried
     assert all(np.prod(shapes["x"]) < 1e6 for shapes in tried)
+
+
+@pytest.mark.parametrize(("shape", "forced"), [("N,3,8,8", True), ("2,3,8,8", True), ("N,3,H,8", False)])
+def test_declared_shapes_acquit_if_they_leave_no_choice(shape: str, forced: bool) -> None:
+    loaded = ir.load(model(f"(float[{shape}] x) => (float[a,b,c,d] y) {{ y = Relu (x) }}", {}))
+    tried = list(subgraph_shapes({"x": loaded.graph.values["x"]}, loaded.graph.nodes))
+    assert any(trial.passing_is_conclusive for trial in tried) is forced
 
 
 def test_only_what_weights_dictate_is_fixed_in_a_region() -> None:

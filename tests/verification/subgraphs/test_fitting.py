@@ -8,7 +8,10 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification.inputs.drawing import DrawnFeeds
+from bnfold.verification.subgraphs import fitting
+from bnfold.verification.subgraphs.levels import at_levels
 from bnfold.verification.subgraphs.pairs import SubgraphPair
+from bnfold.verification.subgraphs.shapes import Trial
 from bnfold.verification.subgraphs.trials import TrialResult
 from tests.verification.graphs import Weights, model, numbers, single
 from tests.verification.subgraphs.test_verifier import check
@@ -71,7 +74,11 @@ MEETINGS = {
 
 @pytest.mark.parametrize(("factor", "status"), [(1.0, "verified"), (1 + 1e-4, "failed")])
 @pytest.mark.parametrize("operator", MEETINGS)
-def test_inputs_are_as_large_as_what_they_meet(operator: str, factor: float, status: str) -> None:
+def test_inputs_are_as_large_as_what_they_meet(
+    operator: str, factor: float, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if status == "verified":
+        monkeypatch.setattr(fitting, "_fitting", lambda *_: pytest.fail("the whole network was looked at"))
     width = 1 if operator == "Reshape" else 3
     weights: Weights = {"W": single(numbers(2).normal(size=(4, 4, width, 3)))}
     before = model(MEETINGS[operator], {**weights, "k": np.array(1.5)})
@@ -103,8 +110,12 @@ TWO_LEVELS = """(float[N,4,15,40] a, float[N,4,8,20] b) => (float[N,4,8,20] y) {
 
 
 @pytest.mark.parametrize(("factor", "status"), [(1.0, "verified"), (1 + 1e-4, "failed")])
-def test_sizes_of_two_levels_are_those_of_a_run(factor: float, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_in_the_proportion_that_is_declared_fit_before_the_whole_model_is_asked(
+    factor: float, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tried: list[tuple[int, ...]] = []
+    if status == "verified":
+        monkeypatch.setattr(fitting, "_fitting", lambda *_: pytest.fail("the whole model was asked"))
     attempt = SubgraphPair.attempt
 
     def noted(self: SubgraphPair, feeds: DrawnFeeds, numbers: str, *, guessed: bool) -> TrialResult:
@@ -119,7 +130,31 @@ def test_sizes_of_two_levels_are_those_of_a_run(factor: float, status: str, monk
     after = model(TWO_LEVELS.replace("NODES", f"c = {conv} (a, W)"), {**weights, "W": weights["W"] * 1.5 * factor})
     (row,) = check(before, after, ir.Cut("", ("a", "b"), ("y",), "fold"))
     assert row.status == status
-    assert (2, 4, 15, 40) in tried
+    assert (3, 4, 6, 8) in tried
+
+
+def _at_levels(*shapes: str) -> Trial | None:
+    """Return what is tried of inputs of these shapes, if all their sizes but channels are open."""
+    inputs = ", ".join(f"float[{shape}] x{place}" for place, shape in enumerate(shapes))
+    pool = "y = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x0)"
+    read = ir.load(model(f"({inputs}) => (float[a,b,c,d] y) {{ {pool} }}", {}))
+    fed = {value.name: value for value in read.graph.inputs}
+    return at_levels(fed, [*read.nodes()], dict.fromkeys(fed, (3, 4, 3, 3)))
+
+
+def test_sizes_at_levels_are_rounded_either_way_beside_multiples() -> None:
+    found = _at_levels("N,4,15,40", "N,4,8,20", "N,4,4,10")
+    assert found is not None
+    assert [*found.shapes.values()] == [(3, 4, 12, 16), (3, 4, 6, 8), (3, 4, 3, 4)]
+    single_row, up, down = found.others
+    assert single_row["x0"] == (1, 4, 12, 16)
+    assert [*up.values()] == [(3, 4, 11, 15), (3, 4, 6, 8), (3, 4, 3, 4)]
+    assert [*down.values()] == [(3, 4, 13, 17), (3, 4, 6, 8), (3, 4, 3, 4)]
+
+
+@pytest.mark.parametrize("shapes", [("N,4,16,16", "N,4,16,16"), ("N,4,16,16", "N,4,9,9"), ("N,4,99,99", "N,4,3,3")])
+def test_sizes_that_are_alike_or_in_no_proportion_are_not_levels(shapes: tuple[str, ...]) -> None:
+    assert _at_levels(*shapes) is None
 
 
 @pytest.mark.parametrize(("mask", "status"), [("m", "verified"), ("n", "failed")])

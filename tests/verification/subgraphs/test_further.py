@@ -9,6 +9,7 @@ import pytest
 from bnfold import ir
 from bnfold.converting import convert
 from bnfold.verification import verify
+from bnfold.verification.subgraphs.further import deciding_shapes
 from tests.verification.graphs import Depth, model, numbers, single
 
 UNRANKED = "(float x) => (float y)"
@@ -63,6 +64,16 @@ def test_faults_in_the_choice_by_size_are_seen(fault: str) -> None:
         branches["then_branch"].g.node[0].input[0] = nodes["Flatten"].output[0]
     expected = "unverified" if fault == "empty" else "failed"  # no numbers differ, but an assumed shape
     assert status(unranked("y = Softmax <axis = 1> (x)", 11), after) == expected
+
+
+def test_sizes_are_tried_where_a_comparison_of_sizes_decides() -> None:
+    text = (
+        "(float[N,4] x) => (float[N,4] y) { s = Size (x)  b = Equal (s, zero)  c = Cast <to = 1> (b)  y = Mul (x, c) }"
+    )
+    graph = ir.load(model(text, {"zero": np.array(0)})).graph
+    fed = {"x": graph.values["x"]}
+    assert [*deciding_shapes(fed, {"x": (3, 4)}, graph.nodes)] == [{"x": (1, 4)}, {"x": (0, 4)}]
+    assert not [*deciding_shapes(fed, {"x": (3, 4)}, graph.nodes[-1:])]
 
 
 INDICES = {

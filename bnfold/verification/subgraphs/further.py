@@ -1,0 +1,94 @@
+"""Other shapes that callers may feed to a part than those that it is compared at first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from bnfold import ir, reference
+from bnfold.ir.value import Known
+from bnfold.reference.operators import BROADCASTING, COMPARING
+from bnfold.verification.inputs.bounds import BEYOND, follow_from_sizes, largest_bound
+from bnfold.verification.inputs.shapes import open_places
+from bnfold.verification.subgraphs.opened import OpenedShapes
+from bnfold.verification.subgraphs.shapes import may_be_fed_at
+
+
+def further_shapes(
+    fed: Mapping[str, ir.Value],
+    usual: OpenedShapes,
+    nodes: Iterable[ir.Node],
+    inferred: Callable[[ir.Value], Known | None],
+) -> Iterator[OpenedShapes]:
+    """Yield other shapes that callers may feed.
+
+    Dynamic sizes as 1 beside another input or a constant of that size, one axis where the rank is unknown.
+    """
+    for name, value in fed.items():
+        if value.is_input and value.shape is None and len(usual[name]) > 1:
+            yield {**usual, name: (math.prod(usual[name]),)}
+    places = open_places({name: [dim or None for dim in inferred(value) or ()] for name, value in fed.items()})
+    stored = _broadcast_sizes(nodes) if places else set()
+    for same in places:
+        is_beside = len(usual) > 1 and all(fed[name].is_input for name, _ in same)
+        if not (is_beside or any((usual[name][axis], len(usual[name]) - axis) in stored for name, axis in same)):
+            continue
+        shapes = _with(usual, dict.fromkeys(same, 1))
+        if shapes != usual:
+            yield shapes
+
+
+def deciding_shapes(
+    fed: Mapping[str, ir.Value], usual: OpenedShapes, nodes: Sequence[ir.Node]
+) -> Iterator[OpenedShapes]:
+    """Yield shapes of single elements, and with one axis empty, if comparing a size decides what is computed.
+
+    Sizes that are declared stay as they are.
+    """
+    if not any(map(_compares_sizes, nodes)):
+        return
+    known = {name: value.shape or [None] * len(usual[name]) for name, value in fed.items()}
+    places = open_places(known)
+    yield _with(usual, {place: 1 for same in places for place in same})
+    for same in places:
+        yield _with(usual, dict.fromkeys(same, 0))
+
+
+def _compares_sizes(node: ir.Node) -> bool:
+    made = node.output(0)
+    return node.has_trait(COMPARING) and made is not None and follow_from_sizes([made])
+
+
+def _with(usual: OpenedShapes, sizes: Mapping[tuple[str, int], int]) -> OpenedShapes:
+    return {
+        name: tuple(sizes.get((name, axis), dim) for axis, dim in enumerate(shape)) for name, shape in usual.items()
+    }
+
+
+def beyond_bounds(
+    fed: Mapping[str, ir.Value], passed: Sequence[OpenedShapes], nodes: Sequence[ir.Node], inputs: Iterable[ir.Value]
+) -> Iterator[OpenedShapes]:
+    """Yield the first shapes with a dynamic size of the model's inputs behind all places at which nodes may end.
+
+    Where results differ at sizes that are not declared, no such size has been compared.
+    """
+    last = largest_bound(nodes) + BEYOND
+    named = {dim for value in inputs for dim in value.shape or () if isinstance(dim, str)}
+    for same in open_places({name: value.shape or () for name, value in fed.items()}):
+        is_named = (fed[same[0][0]].shape or ())[same[0][1]] in named
+        if not is_named or any(shapes[name][axis] >= last for shapes in passed for name, axis in same):
+            continue
+        shapes = _with(passed[0], dict.fromkeys(same, last))
+        if may_be_fed_at(shapes):
+            yield shapes
+
+
+def _broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:
+    """Return the sizes that operands are broadcast to by constants, each with its axis counted from the end."""
+    dims: list[Sequence[int]] = []
+    for node in nodes:
+        held = [reference.constant(value) for value in node.inputs] if node.has_trait(BROADCASTING | {"MatMul"}) else []
+        dims += [tensor.dims for tensor in held if tensor is not None]
+        target = reference.constant(node.input(1)) if node.is_op("Expand") else None
+        dims += [target.numpy().reshape(-1).tolist()] if target is not None else []
+    return {(size, len(each) - axis) for each in dims for axis, size in enumerate(each) if size > 1}
