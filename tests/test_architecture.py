@@ -58,6 +58,9 @@ APART = {
 }
 BELIEVED = {
     "analysis.shapes.computed": {"infer_what_is_computed": "suggests sizes of inner values, at sizes of the inputs"},
+    "analysis.shapes.undeclared": {
+        "contradicted_types": "excuses an output that declared another type than a sequence's elements have",
+    },
     "analysis.shapes.unification": {
         "is_known": "suggests which sizes are still to be found",
         "UnifiedDims": "suggests sizes of inputs and boundaries that operators may fit together at",

@@ -98,8 +98,14 @@ class ShapeWalk:
         Sizes of inputs have the names that the file gives them, or none.
         """
         dtype, dims = self.dtype(value), self.dims(value)
-        named = None if dims is None else [dim if isinstance(dim, int) else self._given.get(dim, dim) for dim in dims]
+        named = None if dims is None else [self._stated(dim) for dim in dims]
         return None if dtype is None else onnx.helper.make_tensor_type_proto(dtype, named)
+
+    def _stated(self, size: SymbolicSize) -> int | str | None:
+        """Return a size as a message holds it: one that is larger than any tensor's is unknown."""
+        if isinstance(size, int):
+            return size if size < 1 << 63 else None
+        return self._given.get(size, size)
 
     def items(self, value: ir.Value | None) -> Array | None:
         """Return the integers of a small value as an array of numbers, names of sizes, and None for unknown ones."""

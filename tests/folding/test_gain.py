@@ -53,7 +53,7 @@ def test_always() -> None:
     result = folded(net, padded(net, norm(net, net.input(2, 4, 6, 8))), exchange="always")
     assert result.ops == ["Add", "Conv"]
     assert [event.verdict for event in result.report.batchnorms] == ["exchanged"]
-    assert result.report.became == "BatchNormalization 1 → 0: 1 replaced by an Add"
+    assert result.report.normalizations[0].where == "1 replaced by an Add"
 
 
 ELSEWHERE: dict[str, Build] = {
@@ -240,7 +240,7 @@ def test_an_add_that_a_later_fold_takes_is_folded() -> None:
     (event,) = result.report.batchnorms
     assert event.verdict == "folded"
     assert event.into == ("Conv_10", "Conv_3")
-    assert result.report.became == "BatchNormalization 1 → 0: folded into 1 Conv"
+    assert result.report.normalizations[0].where == "folded into 1 Conv"
 
 
 def between(net: Net, x: str, first: list[int], second: list[int]) -> str:

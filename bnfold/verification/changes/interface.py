@@ -8,6 +8,7 @@ from copy import deepcopy
 import onnx
 
 from bnfold import ir
+from bnfold.analysis.shapes.undeclared import contradicted_types
 from bnfold.errors import MalformedModel
 from bnfold.ir.elements import FLOATS, type_name
 from bnfold.ir.value import Dim, shape_of
@@ -233,7 +234,10 @@ def _output_fault(name: str, before: ir.Model, after: ir.Model, any_float: bool)
     """Return how the declarations of an output differ; one that no operator can keep may be corrected."""
     old, new = (_type_of_output(name, model) for model in (before, after))
     fault = _type_fault(f"output {name!r}", old, new, any_float)
-    made = ShapeWalk(before).dtype(before.graph.values[name]) if fault and old is not None else None
+    value = before.graph.values[name]
+    made = ShapeWalk(before).dtype(value) if fault and old is not None else None
+    if made is None and fault and old is not None:  # elements of sequences have types of their own
+        made = contradicted_types(before).get(value)
     if old is None or made is None:
         return fault
     kept = deepcopy(old)
