@@ -294,7 +294,7 @@ def verify(
         >>> bnfold.verify("model.onnx", "out.onnx", tolerance=0.01).outputs[0].beyond
         0.0
     """
-    if _held(before) is _held(after) and not isinstance(before, str | bytes | os.PathLike):
+    if _held(before) is _held(after) and not isinstance(before, str | bytes | os.PathLike | onnx.ModelProto):
         raise WrongUsage("before and after are one object: what changes a model in place is to be given a copy of it")
     sources = open_source(before, "before"), open_source(after, "after")
     return formats.verify_two(*sources, _within(tolerance, settings_of(VerifyOptions, options, "options")), progress)
