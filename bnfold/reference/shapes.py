@@ -348,10 +348,7 @@ class ShapeWalk:
         held = [items for items in operands if items is not None]
         if np.broadcast_shapes(*(items.shape for items in held)) not in {items.shape for items in held}:
             return None
-        is_number = [
-            np.array([isinstance(item, int) for item in items.reshape(-1).tolist()], np.bool_) for items in held
-        ]
-        masks = [mask.reshape(items.shape) for mask, items in zip(is_number, held, strict=True)]
+        masks = [*map(_are_numbers, held)]
         arrays = [
             np.where(mask, items, _STAND_IN).astype(_as_numpy(self.dtype(value)))
             for mask, items, value in zip(masks, held, node.inputs, strict=True)

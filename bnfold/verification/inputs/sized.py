@@ -98,6 +98,24 @@ def followed(model: ir.Model, shapes: Mapping[str, Known | None]) -> Followed:
     return Followed(told)
 
 
+def _suggest_types(model: ir.Model) -> None:
+    """Give values the types that follow. A declared name of a size stands for one number among inner values.
+
+    Inputs keep theirs: what they are run at has to follow from operators, and not from a name.
+    """
+    values = [value for graph in model.graphs() for value in graph.values.values() if value.producer is not None]
+    named = {value: value.shape for value in values if value.shape is not None and str in map(type, value.shape)}
+    state_types(model)
+    numbers: dict[str, int] = {}
+    for value, declared in named.items():
+        pairs = zip(declared or (), value.shape or (), strict=False)
+        numbers.update((name, size) for name, size in pairs if isinstance(name, str) and isinstance(size, int))
+    for value in named if numbers else ():
+        dims = [numbers.get(dim, dim) if isinstance(dim, str) else dim for dim in value.shape or ()]
+        if value.type is not None and tuple(dims) != value.shape:
+            value.graph.types[value.name] = onnx.helper.make_tensor_type_proto(value.dtype or 0, dims)
+
+
 class SharedShapes:
     """The graphs of two models by path, the original first. Creating this fills in the shapes of both models.
 
@@ -108,7 +126,7 @@ class SharedShapes:
     def __init__(self, before: ir.Model, after: ir.Model) -> None:
         old, new = self.graphs = [{graph.path: graph for graph in model.graphs()} for model in (before, after)]
         for model in (before, after):
-            state_types(model)
+            _suggest_types(model)
         self._claimed: dict[str, dict[str, onnx.TypeProto]] = {}
         self._alone: dict[str, dict[str, onnx.TypeProto]] = {}
         self._inferred: dict[str, dict[str, onnx.TypeProto]] = {}

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from bnfold import analysis, ir
-from bnfold.analysis import constants
+from bnfold.reference import constants
 from bnfold.verification import verify
 from bnfold.verification.changes import boundaries
 from bnfold.verification.changes import unchanged as comparing

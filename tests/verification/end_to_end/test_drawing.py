@@ -58,10 +58,7 @@ def test_a_flag_is_turned_where_one_of_its_values_fits_nothing(legal: bool) -> N
     assert "identical" in verdict.reason, verdict.reason
 
 
-MISSED = pytest.mark.xfail(reason="an Expand in place of an Identity is missed where only one size is run", strict=True)
-
-
-@pytest.mark.parametrize("depth", ["auto", "full", pytest.param("local", marks=MISSED)])
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
 def test_flags_are_turned_at_other_sizes_too(depth: Depth) -> None:
     """A branch may fit all sizes where the other one fits few, so a flag that fits nothing is no reason to turn it."""
     text = (
