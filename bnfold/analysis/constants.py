@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from bnfold.analysis.evaluators import EVALUATORS
 from bnfold.analysis.traits import DRAWING
 from bnfold.errors import ExternalDataError, MistypedAttribute
 from bnfold.ir.elements import LIMIT
+from bnfold.ir.memory import Keeping, Memory
 from bnfold.ir.sparse import dense
 from bnfold.ir.tensor import TP, InMemory, Tensor, numpy_type
 from bnfold.ir.time_limit import look_at_clock
@@ -33,7 +33,7 @@ def constant(value: Value | None) -> Tensor | None:
         return value.tensor if model.is_constant_initializer(value) else None
     if value.is_input or _is_computed(value):
         return None
-    if (running := _RUNNING.get(model)) is not None:
+    if (running := EVALUATIONS.of(model)) is not None:
         return running.of(value)
     evaluation = ConstantEvaluation()
     found = evaluation.of(value)
@@ -82,38 +82,6 @@ def is_made_of_constants(value: Value) -> bool:
     return True
 
 
-class evaluated_once:  # noqa: N801 - a context; `contextlib` takes as long as what most of its users do in it
-    """Evaluate no chain of constants twice inside this context, in which nothing may edit the graph."""
-
-    __slots__ = ("is_outermost", "model")
-
-    def __init__(self, model: Model) -> None:
-        self.model, self.is_outermost = model, False
-
-    def __enter__(self) -> None:
-        self.is_outermost = self.model not in _RUNNING
-        if self.is_outermost:
-            _RUNNING[self.model] = ConstantEvaluation()
-
-    def __exit__(self, *_: object) -> None:
-        if self.is_outermost:
-            _RUNNING.pop(self.model).release()
-
-
-Conclusion = TypeVar("Conclusion")
-
-
-def kept(model: Model, make: Callable[[Model], Conclusion]) -> Conclusion:
-    """Return ``make(model)``, and the same object again inside of `evaluated_once`: what is concluded of constants."""
-    running = _RUNNING.get(model)
-    if running is None:
-        return make(model)
-    if make not in running.conclusions:
-        running.conclusions[make] = make(model)
-    conclusion: Conclusion = running.conclusions[make]
-    return conclusion
-
-
 def _is_computed(value: Value) -> bool:
     """Whether one look shows that the value is none: most are made by an operator that is not evaluated."""
     if value.tensor_proto is not None:
@@ -136,10 +104,13 @@ _LITERALS = {"value_float": TP.FLOAT, "value_floats": TP.FLOAT, "value_int": TP.
 
 
 class ConstantEvaluation:
-    """The values of chains of constants, kept until the graph changes; long chains do not recurse."""
+    """The values of chains of constants, kept until the graph changes; long chains do not recurse.
+
+    `analysis.shapes.queries` keeps in ``channels`` the sizes of axis 1 that follow from weights.
+    """
 
     def __init__(self) -> None:
-        self.conclusions: dict[Callable[[Model], Any], Any] = {}
+        self.channels: dict[Value, int] = {}
         self._known: dict[Value, Tensor | None] = {}
 
     def of(self, target: Value) -> Tensor | None:
@@ -216,5 +187,10 @@ def _literal(node: Node) -> Tensor | None:
     return None
 
 
-_RUNNING: dict[Model, ConstantEvaluation] = {}
-"""The evaluations of the models that are inside of `evaluated_once`."""
+EVALUATIONS = Memory(ConstantEvaluation, ConstantEvaluation.release)
+"""The evaluations of the models whose constants are evaluated once."""
+
+
+def evaluated_once(model: Model) -> Keeping[ConstantEvaluation]:
+    """Evaluate no chain of constants of a model twice inside this context, in which nothing may edit the graph."""
+    return EVALUATIONS.keeping(model)

@@ -43,8 +43,6 @@ ARITHMETIC = _named("Add Div Mul Neg Sub")
 """Affines of the one operand that is no constant; but for what divides by it."""
 COMPARING = _named("Equal Greater GreaterOrEqual Less LessOrEqual")
 """Comparisons of two numbers; -0.0 and 0.0 are equal."""
-COMBINING_TRUTHS = _named("And Not Or Xor")
-"""Boolean operators."""
 COMBINING = _named("Add Max Mean Min Sub Sum")
 """Operators whose operands are broadcast to one shape, all on one scale."""
 WEIGHTED = _named("Conv ConvTranspose Gemm MatMul")
@@ -71,10 +69,6 @@ NORMALISING = _named(
 """Operators that normalise by statistics of their input."""
 LIKE = {"DynamicQuantizeLSTM": "LSTM"}
 """Operators of com.microsoft, and those of the default domain that make results of the same types and shapes."""
-SINGULAR = _named("Div Pow Reciprocal Sqrt")
-"""Smooth, but another function at zero or below."""
-HIDING = _named("Abs Clip Elu HardSigmoid HardSwish LeakyRelu Max MaxPool Min PRelu Relu Selu")
-"""Continuous; many inputs have one result."""
 CHOOSING = _named("Compress Gather GatherElements GatherND Slice")
 """The output has those elements of the first input that the other inputs say."""
 REDUCING = _named(

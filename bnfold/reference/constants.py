@@ -18,6 +18,7 @@ import onnx
 from bnfold import ir
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.elements import FLOATS, LIMIT, Array, Float64, finfo, round_once
+from bnfold.ir.memory import Keeping, Memory
 from bnfold.ir.tensor import Exact, InMemory
 from bnfold.ir.time_limit import look_at_clock
 from bnfold.reference.attributes import resolve
@@ -56,31 +57,13 @@ def constant(value: ir.Value | None) -> ir.Tensor | None:
         return _stored(value)
     if not _may_be_constant(value):
         return None
-    running = _RUNNING.get(value.graph.model)
+    running = CONSTANTS.of(value.graph.model)
     return (_Constants() if running is None else running).of(value)
-
-
-class keeping_constants:  # noqa: N801 - a context; `contextlib` takes as long as what most of its users do in it
-    """Evaluate no chain of constants of a model twice inside this context, in which nothing may edit the model."""
-
-    __slots__ = ("is_outermost", "model")
-
-    def __init__(self, model: ir.Model) -> None:
-        self.model, self.is_outermost = model, False
-
-    def __enter__(self) -> None:
-        self.is_outermost = self.model not in _RUNNING
-        if self.is_outermost:
-            _RUNNING[self.model] = _Constants()
-
-    def __exit__(self, *_: object) -> None:
-        if self.is_outermost:
-            del _RUNNING[self.model]
 
 
 def kept(model: ir.Model, make: Callable[[ir.Model], Kept]) -> Kept:
     """Return ``make(model)``, and the same object again inside of `keeping_constants`: what follows from constants."""
-    running = _RUNNING.get(model)
+    running = CONSTANTS.of(model)
     if running is None:
         return make(model)
     if make not in running.conclusions:
@@ -272,5 +255,10 @@ def _stored(value: ir.Value) -> ir.Tensor | None:
     return None
 
 
-_RUNNING: dict[ir.Model, _Constants] = {}
+CONSTANTS = Memory(_Constants)
 """The constants of the models that are inside of `keeping_constants`."""
+
+
+def keeping_constants(model: ir.Model) -> Keeping[_Constants]:
+    """Evaluate no chain of constants of a model twice inside this context, in which nothing may edit the model."""
+    return CONSTANTS.keeping(model)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bnfold.analysis.constants import constant, kept, stored
+from bnfold.analysis.constants import EVALUATIONS, constant, stored
 from bnfold.analysis.shapes.weights import dims_by_weights
 from bnfold.analysis.traits import KEEPS_CHANNELS, KEEPS_RANK, KEEPS_SHAPE
 from bnfold.ir.elements import MAX_RANK
-from bnfold.ir.model import Model
 from bnfold.ir.value import Dim, Value
 
 _FAR = 128
@@ -70,16 +69,13 @@ def channels(value: Value) -> int | None:
     Results are kept as long as evaluated constants are: in a row of Concats, each would otherwise be added up from the
     first one again.
     """
-    found = kept(value.graph.model, _no_channels)
+    evaluation = EVALUATIONS.of(value.graph.model)
+    found = evaluation.channels if evaluation is not None else {}
     if value not in found:
         asked: dict[Value, int | None] = {}
         _channels(value, asked)
         found.update((other, size) for other, size in asked.items() if size is not None)
     return found.get(value)
-
-
-def _no_channels(_: Model) -> dict[Value, int]:
-    return {}
 
 
 def _channels(value: Value, asked: dict[Value, int | None]) -> int | None:
