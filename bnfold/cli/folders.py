@@ -19,7 +19,7 @@ from bnfold.batch import pairs, scheduler
 from bnfold.batch.addresses import STREAM, is_url
 from bnfold.batch.disk import OnDisk
 from bnfold.batch.locations import Place, place
-from bnfold.batch.worker import FileResult, Settings, Task, process_one
+from bnfold.batch.worker import FileResult, Settings, process_one
 from bnfold.cli import publish, terminal
 from bnfold.cli.invocation import Invocation
 from bnfold.cli.progress import progress_bar
@@ -49,23 +49,9 @@ def process(args: Invocation) -> int:
         run = replace(args.run, plugin=tuple(map(absolute, args.run.plugin)))
         args = args._replace(sources=sources, output=output, checks=checks, run=run)
     planned = scheduler.plan_tasks(args.sources, args.output, in_place=args.delivery.in_place)
-    unreadable = _unreadable(planned, args)
-    tasks = _kept(planned.tasks, args)
-    if not tasks and not unreadable:
-        return _nothing(len(planned.tasks), args)
-    left_out = scheduler.LeftOut(planned.left_out, len(planned.tasks) - len(tasks))
-    if args.run.report:
-        kept = [("the recorded inputs", args.checks.data)] if args.checks.data else []
-        kept += [("the scheduler file", Path(args.run.scheduler))] if args.run.scheduler else []
-        kept += [*_inputs(task.source for task in tasks), *_outputs(tasks, args)]
-        path_conflicts.refuse([("the report", path) for path in args.reports], kept)
     given = args.run
     settings = Settings(args.options, args.checks, args.delivery, given.assert_none, given.force, given.plugin)
-    results = []
-    if tasks:
-        with progress_bar(enabled=not args.run.quiet) as progress, _workers(args, tasks) as pool:
-            results = scheduler.process_all(tasks, partial(process_one, settings=settings), pool, progress)
-    return _finish([*unreadable, *results], args, left_out, started)
+    return _all(_kept(planned.tasks, args), partial(process_one, settings=settings), planned, args, started)
 
 
 def run_tool(args: Invocation) -> int:
@@ -100,16 +86,18 @@ def _all(
     args: Invocation,
     started: float,
 ) -> int:
-    """Do the work on the tasks that are left of those that were found, on this machine."""
+    """Do the work on the tasks that are left of those that were found."""
     unreadable = _unreadable(found, args)
     if not tasks and not unreadable:
         return _nothing(len(found.tasks), args)
+    if args.run.report:
+        kept = [("the recorded inputs", args.checks.data)] if args.checks.data else []
+        kept += [("the scheduler file", Path(args.run.scheduler))] if args.run.scheduler else []
+        kept += [*_inputs(task.source for task in tasks), *_outputs(tasks, args)]
+        path_conflicts.refuse([("the report", path) for path in args.reports], kept)
     results = []
     if tasks:
-        with (
-            progress_bar(enabled=not args.run.quiet) as progress,
-            scheduler.processes(args.run.jobs or os.cpu_count() or 1, len(tasks)) as pool,
-        ):
+        with progress_bar(enabled=not args.run.quiet) as progress, _workers(args, tasks) as pool:
             results = scheduler.process_all(tasks, work, pool, progress)
     left_out = scheduler.LeftOut(found.left_out, len(found.tasks) - len(tasks))
     return _finish([*unreadable, *results], args, left_out, started)
@@ -178,7 +166,7 @@ def _refuse(args: Invocation) -> None:
 
 
 @contextmanager
-def _workers(args: Invocation, tasks: Sequence[Task]) -> Iterator[Executor]:
+def _workers(args: Invocation, tasks: Sequence[scheduler.Job]) -> Iterator[Executor]:
     """Return processes of this machine, or a cluster's; all of them have to see the plain paths that are in use."""
     if not args.run.scheduler:
         with scheduler.processes(args.run.jobs or os.cpu_count() or 1, len(tasks)) as pool:
@@ -202,7 +190,7 @@ def _inputs(sources: Iterable[Place]) -> Iterator[path_conflicts.Named]:
     return ((f"the input {source}", source.path) for source in sources if isinstance(source, OnDisk))
 
 
-def _outputs(tasks: Sequence[Task], args: Invocation) -> Iterator[path_conflicts.Named]:
+def _outputs(tasks: Sequence[scheduler.Job], args: Invocation) -> Iterator[path_conflicts.Named]:
     """Yield the results on disk, and the files that their weights may go to."""
     for path in (task.output.path for task in tasks if isinstance(task.output, OnDisk)):
         yield f"the output {path}", path
