@@ -29,7 +29,7 @@ _SMALL = 1 << 22
 NOT_FOLLOWED = "channels are not followed through this form of the operator"
 
 
-class PassesOn(BnfoldError):
+class NotFollowed(BnfoldError):
     """Raised by a rule for a node that cannot be followed: nothing around it goes."""
 
 
@@ -101,7 +101,7 @@ ChannelRule = Callable[["ChannelFlow", ir.Node], None]
 
 
 def _unlisted(_: ChannelFlow, node: ir.Node) -> None:
-    raise PassesOn(f"{node.op_type} is not followed")
+    raise NotFollowed(f"{node.op_type} is not followed")
 
 
 class ChannelFlow:
@@ -175,13 +175,13 @@ class ChannelFlow:
     # -- what rules ask
 
     def dims(self, value: ir.Value | None) -> Dims:
-        """Return the proven dims of a value. Raises Passes where the rank is not known."""
+        """Return the proven dims of a value. Raises NotFollowed where the rank is not known."""
         if value is None:
-            raise PassesOn(NOT_FOLLOWED)
+            raise NotFollowed(NOT_FOLLOWED)
         held = analysis.constant(value)
         found = held.dims if held is not None else shape_of(self.types.get(value))
         if found is None:
-            raise PassesOn(NOT_FOLLOWED)
+            raise NotFollowed(NOT_FOLLOWED)
         return found
 
     def dtype(self, value: ir.Value | None) -> int:
@@ -190,9 +190,9 @@ class ChannelFlow:
         return kind.tensor_type.elem_type if kind is not None else 0
 
     def track(self, value: ir.Value | None) -> Track:
-        """Return the channels of a value. Raises Passes where they are not followed."""
+        """Return the channels of a value. Raises NotFollowed where they are not followed."""
         if value is None or value not in self.tracks:
-            raise PassesOn(NOT_FOLLOWED)
+            raise NotFollowed(NOT_FOLLOWED)
         return self.tracks[value]
 
     def fresh(self, shape: Sequence[int]) -> Ids:
@@ -228,10 +228,10 @@ class ChannelFlow:
     def make(self, value: ir.Value | None, track: Track) -> None:
         """Note the channels that a node makes, their constants rounded to the type of the value."""
         if value is None:
-            raise PassesOn(NOT_FOLLOWED)
+            raise NotFollowed(NOT_FOLLOWED)
         dims = self.dims(value)
         if any(dims[axis] != size for axis, size in zip(track.axes, track.ids.shape, strict=True)):
-            raise PassesOn(NOT_FOLLOWED)
+            raise NotFollowed(NOT_FOLLOWED)
         constant, dtype = np.asarray(track.constant, dtype=np.float64), self.dtype(value)
         if dtype in FLOATS:
             constant = round_once(constant, dtype).astype(np.float64)
@@ -248,13 +248,13 @@ class ChannelFlow:
         """Note the ids of a constant operand; if it is dequantized, of what is stored, its scales and zero points."""
         value = node.input(slot)
         if value is None:
-            raise PassesOn(NOT_FOLLOWED)
+            raise NotFollowed(NOT_FOLLOWED)
         source = dequantizing(value)
         if source is None:
             self.parameters.append(ChannelParameter(node, slot, value, ids))
             return
         if value.only_consumer is not node or source.attr("block_size", 0):
-            raise PassesOn(NOT_FOLLOWED)
+            raise NotFollowed(NOT_FOLLOWED)
         self.parameter(source, 0, ids)
         axis = int(source.attr("axis", 1)) % max(len(self.dims(source.inputs[0])), 1)
         for place, operand in enumerate(source.inputs[1:], 1):
@@ -264,11 +264,11 @@ class ChannelFlow:
     def vector(self, node: ir.Node, slot: int, ids: Ids) -> Float64:
         """Return a constant of one number for each of these channels, and note that it loses what they lose.
 
-        Raises Passes for anything else.
+        Raises NotFollowed for anything else.
         """
         tensor = analysis.constant(node.input(slot))
         if tensor is None or tensor.dims != (ids.size,):
-            raise PassesOn(NOT_FOLLOWED)
+            raise NotFollowed(NOT_FOLLOWED)
         self.parameter(node, slot, {0: ids})
         return tensor.float64()
 
@@ -280,14 +280,14 @@ class ChannelFlow:
         value = node.input(slot)
         tensor = analysis.constant(value)
         if tensor is None or len(tensor.dims) > rank:
-            raise PassesOn(NOT_FOLLOWED)
+            raise NotFollowed(NOT_FOLLOWED)
         shift = rank - len(tensor.dims)
         own: dict[int, Ids] = {}
         for place, axis in enumerate(axes):
             if axis < shift or tensor.dims[axis - shift] == 1:
                 continue
             if tensor.dims[axis - shift] != ids.shape[place]:
-                raise PassesOn(NOT_FOLLOWED)
+                raise NotFollowed(NOT_FOLLOWED)
             lines = np.moveaxis(ids, place, 0).reshape(ids.shape[place], -1)
             for other in range(1, lines.shape[1] if len(axes) > 1 else 1):
                 self.link(lines[:, 0], lines[:, other])
@@ -302,10 +302,10 @@ class ChannelFlow:
         return np.broadcast_to(np.where(low == high, low, np.nan), ids.shape)
 
     def weight(self, node: ir.Node, slot: int) -> Weight:
-        """Return a constant weight. Raises Passes where there is none."""
+        """Return a constant weight. Raises NotFollowed where there is none."""
         tensor = analysis.constant(node.input(slot))
         if tensor is None or tensor.dtype not in FLOATS:
-            raise PassesOn(NOT_FOLLOWED)
+            raise NotFollowed(NOT_FOLLOWED)
         return stored_weight(node.input(slot)) or Weight(tensor)
 
     def zero(self, node: ir.Node, slot: int, axis: int, weight: Weight) -> Bools:

@@ -23,7 +23,7 @@ from bnfold.channels.flow import (
     Grouped,
     Ids,
     Keeps,
-    PassesOn,
+    NotFollowed,
     Track,
     WeightConsumer,
     WeightedLayer,
@@ -35,7 +35,7 @@ from bnfold.semantics.batchnorm import DEFAULT_EPSILON
 
 
 def _integers(node: ir.Node, slot: int, attribute: str = "") -> list[int] | None:
-    """Return constant integers of an attribute or an input; None without either. Raises Passes for computed ones."""
+    """Return constant integers of an attribute or an input; None without either. Raises NotFollowed for computed ones."""
     if attribute and node.has_attr(attribute):
         return [int(number) for number in node.attr(attribute)]
     value = node.input(slot)
@@ -43,14 +43,14 @@ def _integers(node: ir.Node, slot: int, attribute: str = "") -> list[int] | None
         return None
     tensor = analysis.constant(value)
     if tensor is None or tensor.dtype not in INTEGERS:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     return [int(number) for number in tensor.numpy().reshape(-1)]
 
 
 def _axis(node: ir.Node, name: str, default: int, rank: int) -> int:
     axis = int(node.attr(name, default))
     if not -rank <= axis < rank:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     return axis % rank
 
 
@@ -74,11 +74,11 @@ def _quantize(flow: ChannelFlow, node: ir.Node) -> None:
     track = flow.track(node.input(0))
     scale, zero = (analysis.constant(node.input(slot)) for slot in (1, 2))
     if scale is None or (node.input(2) is not None and zero is None) or node.attr("block_size", 0):
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     step, centre = scale.float64(), zero.float64() if zero is not None else np.zeros(())
     if scale.size > 1:
         if track.axes != (_axis(node, "axis", 1, len(flow.dims(node.input(0)))),):
-            raise PassesOn(NOT_FOLLOWED)
+            raise NotFollowed(NOT_FOLLOWED)
         for slot, value in ((1, node.input(1)), (2, node.input(2))):
             if value is not None:
                 flow.vector(node, slot, track.ids)
@@ -106,7 +106,7 @@ _RANGES: dict[int, tuple[float, float]] = {
 
 def _unary(flow: ChannelFlow, node: ir.Node) -> None:
     if any(value is not None for value in node.outputs[1:]) or (node.is_op("Dropout") and not _is_idle(node)):
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     track = flow.track(node.input(0))
     function = UNARY[node.op_type](node)
     with np.errstate(all="ignore"):
@@ -131,7 +131,7 @@ def _clip(flow: ChannelFlow, node: ir.Node) -> None:
         if bound is not None:
             tensor = analysis.constant(bound)
             if bound in flow.tracks or (tensor is not None and tensor.size != 1):
-                raise PassesOn(NOT_FOLLOWED)
+                raise NotFollowed(NOT_FOLLOWED)
             limit = float(tensor.float64().reshape(())) if tensor is not None else math.nan
         if limit is not None:
             constant = np.where(np.isnan(constant) | np.isnan(limit), np.nan, cut(constant, limit))
@@ -141,13 +141,13 @@ def _clip(flow: ChannelFlow, node: ir.Node) -> None:
 def _nary(flow: ChannelFlow, node: ir.Node) -> None:
     """Combine operands, whose channels go together."""
     if any(value is None for value in node.inputs):
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     made = node.output(0)
     dims = flow.dims(made)
     tracks = _operand_tracks(flow, node, dims)
     first = next(iter(tracks.values()), None)
     if first is None or any(track.axes != first.axes for track in tracks.values()):
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     axes, ids = first.axes, first.ids
     constants: list[Float64] = []
     for slot, value in enumerate(node.inputs):
@@ -183,7 +183,7 @@ def _operand_tracks(flow: ChannelFlow, node: ir.Node, dims: Dims) -> dict[int, T
         if track.ids.size == 1:  # one number for all channels
             flow.block(value)
         elif any(dims[axis] != size for axis, size in zip(axes, track.ids.shape, strict=True)):
-            raise PassesOn(NOT_FOLLOWED)
+            raise NotFollowed(NOT_FOLLOWED)
         else:
             found[slot] = track._replace(axes=axes)
     return found
@@ -196,7 +196,7 @@ def _makes(shapes: Sequence[Dims], dims: Dims) -> bool:
 
 def _batchnorm(flow: ChannelFlow, node: ir.Node) -> None:
     if node.graph.opset() < 9 or any(value is not None for value in node.outputs[1:]) or node.attr("training_mode", 0):
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     track = _only_axis(flow, node, 1)
     scale, bias, mean, variance = (flow.vector(node, slot, track.ids) for slot in (1, 2, 3, 4))
     with np.errstate(all="ignore"):
@@ -212,14 +212,14 @@ def _instancenorm(flow: ChannelFlow, node: ir.Node) -> None:
 
 
 def _only_axis(flow: ChannelFlow, node: ir.Node, axis: int, slot: int = 0) -> Track:
-    """Return the channels of an input along one axis. Raises Passes if they lie elsewhere."""
+    """Return the channels of an input along one axis. Raises NotFollowed if they lie elsewhere."""
     value = node.input(slot)
     track = flow.track(value)
     if track.axes == (axis,):
         return track
     size = flow.dims(value)[axis]
     if not isinstance(size, int):
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     return flow.collapsed(value, axis, size)
 
 
@@ -235,7 +235,7 @@ def _is_padded(node: ir.Node, window: Sequence[int]) -> bool:
 
 def _pool(flow: ChannelFlow, node: ir.Node) -> None:
     if any(value is not None for value in node.outputs[1:]):
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     track = _only_axis(flow, node, 1)
     constant = track.constant
     if node.is_op("AveragePool"):
@@ -266,13 +266,13 @@ def _resize(flow: ChannelFlow, node: ir.Node) -> None:
             else None
         )
         if numbers is None or len(numbers) != len(places):
-            raise PassesOn(NOT_FOLLOWED)
+            raise NotFollowed(NOT_FOLLOWED)
         if any(number != 1 for axis, number in zip(places, numbers, strict=True) if axis in track.axes):
-            raise PassesOn(NOT_FOLLOWED)
+            raise NotFollowed(NOT_FOLLOWED)
     elif node.attr("keep_aspect_ratio_policy", "stretch") != "stretch" or len(sizes) != len(places):
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     if any(before[axis] != after[axis] for axis in track.axes):
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     # Beyond the borders another number may be put.
     flow.make(node.output(0), track._replace(constant=np.where(extrapolates, np.nan, track.constant)))
     if sizes is not None and any(axis in track.axes for axis in places):
@@ -301,10 +301,10 @@ def _pad(flow: ChannelFlow, node: ir.Node) -> None:
     value = node.input(0)
     rank, track = len(flow.dims(value)), flow.track(value)
     if node.graph.opset() < 2 or node.input(3) is not None:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     pads = _integers(node, 1, "pads")
     if pads is None or len(pads) != 2 * rank or any(pads[axis] or pads[axis + rank] for axis in track.axes):
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     constant = track.constant
     if node.attr("mode", "constant") == "constant" and any(pads):
         fill = float(node.attr("value", 0.0))
@@ -321,10 +321,10 @@ def _reduction(flow: ChannelFlow, node: ir.Node) -> None:
     rank, track = len(flow.dims(value)), flow.track(value)
     axes = _integers(node, 1, "axes")
     if not axes:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     gone = {axis % rank for axis in axes}
     if not gone.isdisjoint(track.axes):
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     keeps = node.attr("keepdims", 1)
     moved = tuple(axis if keeps else axis - sum(other < axis for other in gone) for axis in track.axes)
     keeps_numbers = node.is_op("ReduceMean", "ReduceMax", "ReduceMin")
@@ -342,17 +342,17 @@ def _concat(flow: ChannelFlow, node: ir.Node) -> None:
     tracks = [flow.tracks.get(value) if value is not None else None for value in node.inputs]
     axes = next((track.axes for track in tracks if track is not None), None)
     if axes is None:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     if axis not in axes:
         _stack(flow, made, [track for track in tracks if track is not None and track.axes == axes], len(tracks))
         return
     if axes != (axis,):
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     parts: list[Track] = []
     for slot, (value, track) in enumerate(zip(node.inputs, tracks, strict=True)):
         size = flow.dims(value)[axis]
         if not isinstance(size, int) or (track is not None and track.axes != axes):
-            raise PassesOn(NOT_FOLLOWED)
+            raise NotFollowed(NOT_FOLLOWED)
         if track is None and analysis.constant(value) is not None:
             ids = flow.fresh((size,))
             parts.append(Track(axes, ids, flow.spread(node, slot, axes, ids, len(dims))))
@@ -366,7 +366,7 @@ def _concat(flow: ChannelFlow, node: ir.Node) -> None:
 def _stack(flow: ChannelFlow, made: ir.Value | None, tracks: Sequence[Track], count: int) -> None:
     """Put values beside each other along another axis than that of their channels, which go together."""
     if len(tracks) < count:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     first = tracks[0]
     for track in tracks[1:]:
         flow.link(first.ids, track.ids)
@@ -393,7 +393,7 @@ def _split(flow: ChannelFlow, node: ir.Node) -> None:
     sizes = [flow.dims(made)[axis] for made in node.outputs]
     known = [size for size in sizes if isinstance(size, int)]
     if track.axes != (axis,) or len(known) != len(sizes) or sum(known) != track.ids.size:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     if node.input(1) is not None:
         _integers(node, 1)
     ends = np.cumsum([0, *known]).tolist()
@@ -423,12 +423,12 @@ def _slice(flow: ChannelFlow, node: ir.Node) -> None:
     track, dims = flow.track(value), flow.dims(value)
     starts, ends = _integers(node, 1, "starts"), _integers(node, 2, "ends")
     if starts is None or ends is None:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     axes = _integers(node, 3, "axes")
     steps = _integers(node, 4) if node.input(4) is not None else None
     places = [axis % len(dims) for axis in axes] if axes is not None else list(range(len(starts)))
     if len({*places}) < len(places):
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     ids, constant = track.ids, track.constant
     for index, axis in enumerate(places):
         if axis not in track.axes:
@@ -437,7 +437,7 @@ def _slice(flow: ChannelFlow, node: ir.Node) -> None:
         size = track.ids.shape[place]
         start, end, _ = slice(starts[index], ends[index]).indices(size)
         if (steps is not None and steps[index] != 1) or start >= end:
-            raise PassesOn(NOT_FOLLOWED)
+            raise NotFollowed(NOT_FOLLOWED)
         cut = (*[slice(None)] * place, slice(start, end))
         ids, constant = ids[cut], constant[cut]
     flow.make(node.output(0), Track(track.axes, ids, constant))
@@ -469,15 +469,15 @@ def _gather(flow: ChannelFlow, node: ir.Node) -> None:
     axis = _axis(node, "axis", 0, len(dims))
     indices = analysis.constant(node.input(1))
     if indices is None or len(indices.dims) != 1:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     if axis not in track.axes:
         flow.make(node.output(0), track)
         return
     if track.axes != (axis,):
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     places = indices.numpy().astype(np.int64)
     if places.size == 0 or (places < -track.ids.size).any():
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     places = np.where(places < 0, places + track.ids.size, places)
     part = Track(track.axes, track.ids[places], track.constant[places])
     flow.make(node.output(0), part)
@@ -497,7 +497,7 @@ def _transpose(flow: ChannelFlow, node: ir.Node) -> None:
     track, rank = flow.track(value), len(flow.dims(value))
     order = [int(axis) for axis in node.attr("perm") or range(rank - 1, -1, -1)]
     if sorted(order) != list(range(rank)):
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     new = [order.index(axis) for axis in track.axes]
     by_place = sorted(range(len(new)), key=new.__getitem__)
     ids, constant = track.ids.transpose(by_place), track.constant.transpose(by_place)
@@ -509,7 +509,7 @@ def _reshape(flow: ChannelFlow, node: ir.Node) -> None:
     value, made = node.input(0), node.output(0)
     track, before, after = flow.track(value), flow.dims(value), flow.dims(made)
     if node.is_op("Reshape") and _integers(node, 1, "shape") is None:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     found = _through(track, before, after)
     flow.make(made, found)
     if node.is_op("Reshape"):
@@ -532,7 +532,7 @@ def _edit_target(node: ir.Node, source: Track, made: Track, dims: Dims, keeps: K
 
 
 def _through(track: Track, before: Dims, after: Dims) -> Track:
-    """Return the channels behind a reshape. Raises Passes where they are mixed with sizes that are not known."""
+    """Return the channels behind a reshape. Raises NotFollowed where they are mixed with sizes that are not known."""
     axes: list[int] = []
     ids, constant = track.ids, track.constant
     done = 0
@@ -550,16 +550,16 @@ def _through(track: Track, before: Dims, after: Dims) -> Track:
         axes += new
         done += len(new)
     if not axes:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     return _varying(Track(tuple(axes), ids, constant))
 
 
 def _static(sizes: Iterable[Dim]) -> list[int]:
-    """Return sizes that are numbers. Raises Passes for others."""
+    """Return sizes that are numbers. Raises NotFollowed for others."""
     known = [*sizes]
     numbers = [size for size in known if isinstance(size, int)]
     if len(numbers) < len(known):
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     return numbers
 
 
@@ -579,7 +579,7 @@ def _varying(track: Track) -> Track:
 
 
 def _blocks(before: Dims, after: Dims) -> list[tuple[list[int], list[int]]]:
-    """Return which axes of the one shape become which of the other. Raises Passes where sizes do not tell."""
+    """Return which axes of the one shape become which of the other. Raises NotFollowed where sizes do not tell."""
     blocks: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(before) and j < len(after) and before[i] == after[j] and before[i] is not None:
@@ -620,17 +620,17 @@ def _shape(flow: ChannelFlow, node: ir.Node) -> None:
     told = list(range(start, end))
     made = node.output(0)
     if made is None or made.is_output:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     for consumer, slot in made.uses:
         if consumer.is_op("Gather") and slot == 0 and consumer.graph is node.graph:
             indices = analysis.constant(consumer.input(1))
             asked = [] if indices is None else [told[int(each)] for each in indices.numpy().reshape(-1)]
             if indices is None or any(axis in track.axes for axis in asked):
-                raise PassesOn(NOT_FOLLOWED)
+                raise NotFollowed(NOT_FOLLOWED)
         elif not any(axis in track.axes for axis in told):
             continue
         else:
-            raise PassesOn(NOT_FOLLOWED)
+            raise NotFollowed(NOT_FOLLOWED)
 
 
 def _depth_to_space(flow: ChannelFlow, node: ir.Node) -> None:
@@ -655,7 +655,7 @@ def _depth_to_space(flow: ChannelFlow, node: ir.Node) -> None:
 def _conv(flow: ChannelFlow, node: ir.Node) -> None:
     weight = flow.weight(node, 1)
     if len(weight.dims) < 3 or len(node.outputs) != 1:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     padded = _is_padded(node, weight.dims[2:])
     _convolve(flow, node, weight, padded=padded)
 
@@ -664,7 +664,7 @@ def _convolve(flow: ChannelFlow, node: ir.Node, weight: Weight, *, padded: bool)
     group = int(node.attr("group", 1))
     filters, inner = weight.dims[:2]
     if group < 1 or filters % group or len(node.outputs) != 1:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     read = flow.collapsed(node.input(0), 1, group * inner)
     made = flow.fresh((filters,))
     bias = flow.vector(node, 2, made) if node.input(2) is not None else np.zeros(filters)
@@ -698,10 +698,10 @@ def _qlinear_conv(flow: ChannelFlow, node: ir.Node) -> None:
     """Follow a convolution of integers; a channel at the zero point of its input is as good as 0."""
     weight = integer_weight(node)
     if weight is None or len(weight.dims) < 3 or len(node.outputs) != 1:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     group, (filters, inner) = int(node.attr("group", 1)), weight.dims[:2]
     if group > 1 and (inner != 1 or filters % group):
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     factors = [analysis.constant(node.input(slot)) for slot in (1, 2, 4, 6, 7)]
     in_scale, in_zero, scale, out_scale, out_zero = (each.float64() for each in factors if each is not None)
     made, read = flow.fresh((filters,)), flow.collapsed(node.input(0), 1, group * inner)
@@ -741,7 +741,7 @@ def _numbers(node: ir.Node) -> ir.Tensor:
     """Return the weight of a layer, dequantized if it is quantized."""
     tensor = analysis.constant(node.input(1))
     if tensor is None:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     return tensor
 
 
@@ -767,7 +767,7 @@ def _absorbed_by_group(weight: ir.Tensor, group: int, constant: Float64, gone: B
 def _conv_transpose(flow: ChannelFlow, node: ir.Node) -> None:
     weight = flow.weight(node, 1)
     if len(weight.dims) < 3 or len(node.outputs) != 1:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     group, (inner, per_group) = int(node.attr("group", 1)), weight.dims[:2]
     made = flow.fresh((group * per_group,))
     read = flow.collapsed(node.input(0), 1, inner)
@@ -786,7 +786,7 @@ def _conv_transpose(flow: ChannelFlow, node: ir.Node) -> None:
         constant = np.where(dead | takes[each], bias, np.nan)
         flow.edits.append(partial(_edit_group, node, read.ids))
     else:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     flow.layers.append(WeightedLayer(node, made.reshape(1, -1)))
     flow.make(node.output(0), Track((1,), made, constant))
 
@@ -794,7 +794,7 @@ def _conv_transpose(flow: ChannelFlow, node: ir.Node) -> None:
 def _gemm(flow: ChannelFlow, node: ir.Node) -> None:
     weight = flow.weight(node, 1)
     if node.attr("transA", 0) or len(weight.dims) != 2 or analysis.constant(node.input(0)) is not None:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     inner = 1 if node.attr("transB", 0) else 0
     made = flow.fresh((weight.dims[1 - inner],))
     read = flow.collapsed(node.input(0), 1, weight.dims[inner])
@@ -807,7 +807,7 @@ def _gemm(flow: ChannelFlow, node: ir.Node) -> None:
             takes = read.constant == 0
             bias = np.full(made.size, np.nan)
             if addend in flow.tracks or dims[-1:] != (1,):
-                raise PassesOn(NOT_FOLLOWED)
+                raise NotFollowed(NOT_FOLLOWED)
         else:
             bias = np.full(made.size, 1.0) * flow.spread(node, 2, (1,), made, 2)
             if math.prod(dims[:-1]) != 1:  # type: ignore[arg-type]
@@ -829,7 +829,7 @@ def _matmul(flow: ChannelFlow, node: ir.Node) -> None:
     weight = flow.weight(node, 1)
     value, rank = node.input(0), len(flow.dims(node.output(0)))
     if len(weight.dims) != 2 or analysis.constant(value) is not None or rank < 2 or len(flow.dims(value)) != rank:
-        raise PassesOn(NOT_FOLLOWED)
+        raise NotFollowed(NOT_FOLLOWED)
     made = flow.fresh((weight.dims[1],))
     read = flow.collapsed(value, rank - 1, weight.dims[0])
     flow.parameter(node, 1, {0: read.ids, 1: made})
