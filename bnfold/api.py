@@ -22,9 +22,9 @@ import onnx
 from bnfold.errors import WrongUsage
 from bnfold.pipeline import formats
 from bnfold.pipeline.arguments import open_source, options_of, process_source, settings_of
-from bnfold.pipeline.formats import Progress
 from bnfold.pipeline.outcome import Outcome
 from bnfold.settings import ONE_JOB, OptionFields, Options, OutputOptions, Tolerance, VerifyOptions, simplified
+from bnfold.settings.progress import Progress
 from bnfold.settings.python_words import in_python_words
 from bnfold.verification import Verdict
 

@@ -10,7 +10,6 @@ from bnfold.api import OnnxProgram, Output, Source
 from bnfold.batch.worker import Counts
 from bnfold.ir.cut import Cut, ScaledValue, SelectedValue
 from bnfold.pipeline.chain import StepRow
-from bnfold.pipeline.formats import Progress
 from bnfold.report.events import BatchNormEvent, NormalizationRow
 from bnfold.report.growth import Growth
 from bnfold.report.other_events import ChannelEvent, EqualizeEvent, RewriteCount, SimplifyEvent
@@ -19,6 +18,7 @@ from bnfold.report.rewrites import Rewrite
 from bnfold.report.totals import Products, Totals
 from bnfold.semantics import Repair
 from bnfold.settings import Opset, OptionFields, Tolerance
+from bnfold.settings.progress import Progress
 from bnfold.verification import Code, Evidence, Experiment, Explained, Location, NextStep, OutputRow, RuntimeRow, Why
 
 __all__ = [

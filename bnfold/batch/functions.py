@@ -19,8 +19,8 @@ from bnfold.batch.worker import FileResult, Settings, process_one
 from bnfold.errors import BadSetting
 from bnfold.pipeline import external_tools
 from bnfold.pipeline.arguments import options_of, settings_of
-from bnfold.pipeline.formats import Progress
 from bnfold.settings import OptionFields, Options, OutputOptions, Tolerance, VerifyOptions
+from bnfold.settings.progress import Progress
 
 FolderPath = str | os.PathLike[str]
 Sources = FolderPath | Sequence[FolderPath]

@@ -35,6 +35,7 @@ from bnfold.errors import BadInput, SameFile, WrongUsage
 from bnfold.operators import plugins
 from bnfold.pipeline.job import process
 from bnfold.pipeline.outcome import open_in_runtime
+from bnfold.settings.progress import Progress
 
 INTERRUPTED = "interrupted: run the same command again to resume"
 MODELS = "models"
@@ -157,7 +158,7 @@ def _tasks_below(root: Place, models: Sequence[str], target: Place, known: Mappi
         yield task
 
 
-def inspect(models: Sequence[Place], settings: Settings, progress: Callable[[str, int, int], None]) -> list[FileResult]:
+def inspect(models: Sequence[Place], settings: Settings, progress: Progress) -> list[FileResult]:
     """Inspect every model; nothing is written."""
     results = []
     for done, place in enumerate(models):
@@ -209,7 +210,7 @@ def process_all(
     tasks: Sequence[J],
     work: Callable[[J], FileResult],
     pool: Executor | None,
-    progress: Callable[[str, int, int], None],
+    progress: Progress,
 ) -> list[FileResult]:
     """Do the ``work`` on every task; the results are in the order of the tasks, whatever finished first.
 

@@ -35,7 +35,7 @@ from bnfold.semantics.batchnorm import DEFAULT_EPSILON
 
 
 def _integers(node: ir.Node, slot: int, attribute: str = "") -> list[int] | None:
-    """Return constant integers of an attribute or an input; None without either. Raises NotFollowed for computed ones."""
+    """Return constant integers of an attribute or an input; None without either. Computed ones raise NotFollowed."""
     if attribute and node.has_attr(attribute):
         return [int(number) for number in node.attr(attribute)]
     value = node.input(slot)

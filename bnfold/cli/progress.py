@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 from time import monotonic
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from bnfold.cli.terminal import say
 from bnfold.settings import VerifyOptions
-from bnfold.settings.progress import ESTIMATE, PHASES, Phase
+from bnfold.settings.progress import ESTIMATE, PHASES, Phase, Progress
 
 _PATIENCE = 0.5
 """Seconds before a bar appears: one that is gone at once only flickers."""
@@ -20,11 +20,9 @@ _INTERVAL = 10.0
 _BAR = 20
 """Columns of a bar: text fits beside it on 80."""
 
-Tell = Callable[[str, int, int], None]
-
 
 @contextmanager
-def progress_bar(*, enabled: bool = True, checks: VerifyOptions | None = None) -> Iterator[Tell]:
+def progress_bar(*, enabled: bool = True, checks: VerifyOptions | None = None) -> Iterator[Progress]:
     """Yield a callback (phase, done, total) that shows a bar on a terminal, and prints lines elsewhere.
 
     What takes long to verify is said before, and with ``checks`` what is quicker.
@@ -44,11 +42,12 @@ def progress_bar(*, enabled: bool = True, checks: VerifyOptions | None = None) -
 
 
 @contextmanager
-def _bar() -> Iterator[Tell]:
+def _bar() -> Iterator[Progress]:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
 
-    bars = Progress(
+    bars = RichProgress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=_BAR),
         TextColumn("{task.fields[count]}"),
@@ -97,7 +96,7 @@ class _State(NamedTuple):
 
 
 @contextmanager
-def _lines() -> Iterator[Tell]:
+def _lines() -> Iterator[Progress]:
     """Yield a callback whose last call is printed every ten seconds, even if nothing calls it meanwhile."""
     is_over, state, thread = Event(), _State("", 0, 0, monotonic()), Thread(daemon=True)
 

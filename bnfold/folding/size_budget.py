@@ -9,11 +9,11 @@ from typing import Literal, NamedTuple
 from bnfold import analysis, ir
 from bnfold.folding.step import Edit, SetConstant, distinct_adds
 from bnfold.ir.tensor import Exact, Scaled
+from bnfold.ir.value import Use
 from bnfold.report.growth import WORTH
 from bnfold.report.reasons import Declined, Reason
 
 Fingerprint = bytes
-WeightUse = tuple[ir.Node, int]
 
 
 _SMALL = 64 << 10
@@ -51,7 +51,7 @@ class SizeBudget:
     limit: int | None
     is_total: bool = False
     _copies: dict[tuple[ir.Value, Fingerprint], tuple[ir.Value, ir.Tensor]] = field(default_factory=dict)
-    _wanted: dict[ir.Value, dict[WeightUse, _Request]] = field(default_factory=dict)
+    _wanted: dict[ir.Value, dict[Use, _Request]] = field(default_factory=dict)
     _granted: set[ir.Value] = field(default_factory=set)
     _spent: int = 0
 

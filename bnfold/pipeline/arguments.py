@@ -13,9 +13,9 @@ import onnx
 
 from bnfold.errors import WrongUsage
 from bnfold.pipeline import formats, job
-from bnfold.pipeline.formats import Progress
 from bnfold.pipeline.outcome import ProcessedModel
 from bnfold.settings import Options, OutputOptions, VerifyOptions, with_one_name
+from bnfold.settings.progress import Progress
 
 T = TypeVar("T", Options, VerifyOptions)
 

@@ -15,12 +15,12 @@ from bnfold.errors import BadSetting, BnfoldError, Unsupported, brief
 from bnfold.ir.tensor import RangeViolation
 from bnfold.pipeline import external_tools, formats, passes
 from bnfold.pipeline.context import key_of
-from bnfold.pipeline.formats import Progress
 from bnfold.report import totals
 from bnfold.report.events import Report
 from bnfold.report.names import compare_names
 from bnfold.report.totals import Totals
 from bnfold.settings import Options, VerifyOptions
+from bnfold.settings.progress import Progress
 
 if TYPE_CHECKING:
     from bnfold.verification import Verdict

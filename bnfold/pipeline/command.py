@@ -9,9 +9,9 @@ from pathlib import Path
 from bnfold import ir
 from bnfold.errors import StepRefused, WrongUsage
 from bnfold.pipeline import chain, external_tools, formats, path_conflicts
-from bnfold.pipeline.formats import Progress
 from bnfold.report.totals import Totals
 from bnfold.settings import Options, OutputOptions, VerifyOptions
+from bnfold.settings.progress import Progress
 from bnfold.verification import Verdict
 
 

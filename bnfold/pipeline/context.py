@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from bnfold import ir, log
 from bnfold.errors import Unsupported
-from bnfold.pipeline.formats import Progress
 from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.other_events import counted
 from bnfold.semantics import Unreadable
 from bnfold.semantics import batchnorm as batchnorm_semantics
 from bnfold.settings import Options, Policy
+from bnfold.settings.progress import Progress
 
 if TYPE_CHECKING:
     from bnfold.converting.model import Converted

@@ -15,6 +15,7 @@ from bnfold import ir
 from bnfold.errors import WrongUsage
 from bnfold.settings import Options, OutputOptions, Policy, VerifyOptions
 from bnfold.settings.checked import OPENVINO_OPERATORS, check_operators
+from bnfold.settings.progress import Progress
 
 if TYPE_CHECKING:
     from bnfold.report.events import Report
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 ModelSource = Path | bytes | onnx.ModelProto | ir.Model | str | os.PathLike[str]
 """What a model may be given as."""
-Progress = Callable[[str, int, int], None]
-"""(phase, done, total)."""
 Passes = Callable[[ir.Model, Options], "Report"]
 """What rewrites the graph of a model, in place: `passes.rewrite`."""
 SUFFIX = ".xml"

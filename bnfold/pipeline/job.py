@@ -18,10 +18,11 @@ from bnfold.ir.storage.stream import check_range
 from bnfold.ir.tensor import RangeViolation
 from bnfold.pipeline import formats, passes, path_conflicts
 from bnfold.pipeline.context import NodeKey
-from bnfold.pipeline.formats import ModelSource, Progress, StagedFile
+from bnfold.pipeline.formats import ModelSource, StagedFile
 from bnfold.pipeline.outcome import Outcome, ProcessedModel, count_products
 from bnfold.report.rewrites import CHANNELS, wrong_rewrites
 from bnfold.settings import Options, OutputOptions, VerifyOptions
+from bnfold.settings.progress import Progress
 
 MAX_REPLANS = 8
 

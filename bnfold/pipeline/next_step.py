@@ -24,6 +24,7 @@ from bnfold.ir.value import Dim
 from bnfold.report.events import Report
 from bnfold.report.rewrites import NAMED
 from bnfold.settings import Options, VerifyOptions
+from bnfold.settings.progress import Progress
 from bnfold.verification import Code, Evidence, NextStep, Verdict
 from bnfold.verification.changes.narrower import narrower_type
 from bnfold.verification.inputs.drawing import input_shapes
@@ -86,7 +87,7 @@ class Case:
     options: Options | None = None
     report: Report | None = None
     seconds: float = 0.0
-    progress: Callable[[str, int, int], None] = lambda *_: None
+    progress: Progress = lambda *_: None
 
     @property
     def open_rows(self) -> list[Evidence]:

@@ -25,13 +25,13 @@ from bnfold.ir.messages import FunctionKey
 from bnfold.pipeline import clearing, conversion, overridable
 from bnfold.pipeline.context import NodeKey, PassContext, log_decisions
 from bnfold.pipeline.folds import fold_affines
-from bnfold.pipeline.formats import Progress
 from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.names import compare_names
 from bnfold.report.rewrites import CONSTANT_STORED
 from bnfold.semantics import Repair
 from bnfold.settings import Options
+from bnfold.settings.progress import Progress
 
 BROADCASTS = 7
 """The first opset whose arithmetic broadcasts by itself."""

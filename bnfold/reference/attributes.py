@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import onnx
 
 from bnfold import ir
+from bnfold.ir.elements import Array
 from bnfold.ir.node import attribute_value
 from bnfold.ir.sparse import dense
 from bnfold.reference.precision import Precision, admitted
-from bnfold.reference.registry import Array, Attribute
+from bnfold.reference.registry import Attribute
 
 Bindings = Mapping[str, Attribute]
 """The attributes a function was called with, by name; empty outside functions."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.errors import BadInput, BnfoldError, MalformedModel, Unsupported
+from bnfold.ir.elements import Array
 from bnfold.ir.messages import FunctionKey, function_key
 from bnfold.reference import control
 from bnfold.reference.alterations import Alterations, Substitute
@@ -20,7 +21,7 @@ from bnfold.reference.constants import constant
 from bnfold.reference.dispatch import Bound, apply_kernel, bind, refused
 from bnfold.reference.precision import Datum, Precision, admitted, as_array, as_declared, jittered
 from bnfold.reference.prepared import Prepared
-from bnfold.reference.registry import Array, Noise
+from bnfold.reference.registry import Noise
 from bnfold.reference.schedule import Schedule, schedule
 from bnfold.reference.streamed import streamed
 from bnfold.reference.work import Work

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir
+from bnfold.ir.elements import Array
 from bnfold.reference.attributes import resolve
-from bnfold.reference.registry import Array, Attribute, KernelDeclined, Mismatch, require
+from bnfold.reference.registry import Attribute, KernelDeclined, Mismatch, require
 
 TREES = ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")

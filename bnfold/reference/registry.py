@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bnfold import errors
-from bnfold.ir.elements import MAX_RANK
+from bnfold.ir.elements import MAX_RANK, Array
 from bnfold.reference.precision import Precision, computed_type
 from bnfold.settings import Policy
 
-Array = npt.NDArray[Any]
 KernelResult = Any
 """What a kernel returns: one `Datum`, or a tuple of them for several outputs."""
 Attribute = Any

@@ -5,9 +5,11 @@ The total is 0 if it is not known. A phase may come more than once, and phases m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
+Progress = Callable[[str, int, int], None]
+"""A callback that takes a phase, how much of it is done, and the total."""
 ESTIMATE = "estimate"
 """The phase in which ``progress`` is called with an estimate: how many seconds a comparison will take."""
 

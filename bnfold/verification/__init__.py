@@ -6,7 +6,7 @@ Nothing here knows how models are rewritten. A rewrite only says where it happen
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -20,6 +20,7 @@ from bnfold.ir.cut import ValueMaps
 from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.value import written
 from bnfold.settings import VerifyOptions
+from bnfold.settings.progress import Progress
 from bnfold.verification.changes.moved_names import with_original_names
 from bnfold.verification.changes.pairing import paired
 from bnfold.verification.changes.renamed import verdict_on_names
@@ -73,7 +74,7 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
     budget_seconds: float | None = None,
     policy: reference.Policy | None = None,
     chose_version: bool = True,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
     by_position: bool = False,
     **settings: Any,
 ) -> Verdict:

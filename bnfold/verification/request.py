@@ -14,6 +14,7 @@ from bnfold import ir, reference
 from bnfold.ir.cut import ValueMaps
 from bnfold.ir.time_limit import enclosing_end
 from bnfold.settings import ESTIMATE, VerifyOptions
+from bnfold.settings.progress import Progress
 from bnfold.verification.as_read import as_read
 from bnfold.verification.claims import Ledger, Why
 from bnfold.verification.codes import Code
@@ -128,7 +129,7 @@ class Request:
     clock: Clock
     scaled: ValueMaps
     chose_version: bool
-    progress: Callable[[str, int, int], None]
+    progress: Progress
     ledger: Ledger = field(default_factory=Ledger)
     _announced: list[float] = field(default_factory=list)
     _found: dict[object, Any] = field(default_factory=dict)

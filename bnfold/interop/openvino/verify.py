@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,6 +30,7 @@ from bnfold.interop.openvino.stage import stage
 from bnfold.ir.elements import Array
 from bnfold.report.events import Report
 from bnfold.settings import Options, OutputOptions, VerifyOptions
+from bnfold.settings.progress import Progress
 from bnfold.verification import Verdict
 from bnfold.verification.engine import RuntimePair, RuntimeResult, Undecided
 
@@ -38,14 +39,12 @@ HINT = "openvino, which runs these models, is not installed: pip install openvin
 LANES = 16
 """Partial sums that OpenVINO adds side by side: floats in one of its vector registers."""
 
-StageProgress = Callable[[str, int, int], None]
-
 
 def verify(
     before: Path,
     after: Path | IrModel,
     checks: VerifyOptions,
-    progress: StageProgress | None = None,
+    progress: Progress | None = None,
     _options: Options | None = None,
     _report: Report | None = None,
 ) -> Verdict:

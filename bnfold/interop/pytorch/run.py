@@ -18,10 +18,10 @@ from bnfold.interop.pytorch.training import Training, training_nodes
 from bnfold.interop.pytorch.verdict import ModuleStatus, ModuleVerdict
 from bnfold.pipeline import job
 from bnfold.pipeline.arguments import options_of
-from bnfold.pipeline.formats import Progress
 from bnfold.pipeline.outcome import Outcome, ProcessedModel
 from bnfold.report.events import Report
 from bnfold.settings import OptionFields, Options, OutputOptions, VerifyOptions, simplified
+from bnfold.settings.progress import Progress
 from bnfold.settings.python_words import in_python_words
 from bnfold.verification import Verdict
 from bnfold.verification.engine import one_thread

@@ -9,8 +9,9 @@ from functools import partial
 import numpy as np
 import onnx
 
+from bnfold.ir.elements import Array
 from bnfold.reference.kernels.erf import erf
-from bnfold.reference.registry import Array, Call, KernelResult, kernel, require
+from bnfold.reference.registry import Call, KernelResult, kernel, require
 
 
 def sigmoid(x: Array) -> Array:

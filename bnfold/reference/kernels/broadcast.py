@@ -12,7 +12,8 @@ from functools import partial, reduce
 
 import numpy as np
 
-from bnfold.reference.registry import Array, Call, KernelResult, kernel, require
+from bnfold.ir.elements import Array
+from bnfold.reference.registry import Call, KernelResult, kernel, require
 
 Binary = Callable[[Array, Array], KernelResult]
 

@@ -13,10 +13,11 @@ from itertools import product
 
 import numpy as np
 
+from bnfold.ir.elements import Array
 from bnfold.reference.kernels.shifted import by_shifts, gathers_more
 from bnfold.reference.kernels.window import Index, Window, last_axes, paddings, per_axis, window
 from bnfold.reference.outlines import Outline, outline
-from bnfold.reference.registry import Array, Call, KernelDeclined, KernelResult, kernel, require
+from bnfold.reference.registry import Call, KernelDeclined, KernelResult, kernel, require
 from bnfold.reference.streamed import StreamedWeight
 
 COLUMN_ELEMENTS = 1 << 22

@@ -10,11 +10,10 @@ import ml_dtypes
 import numpy as np
 import onnx
 
-from bnfold.ir.elements import type_name
+from bnfold.ir.elements import Array, type_name
 from bnfold.reference.kernels.layout import ALL_21
 from bnfold.reference.precision import WIDENED, Datum, computed_type, is_float
 from bnfold.reference.registry import (
-    Array,
     Call,
     KernelDeclined,
     KernelResult,

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from bnfold.reference.registry import NO_SCHEMA, Array, Call, KernelDeclined, KernelResult, int_list, kernel, require
+from bnfold.ir.elements import Array
+from bnfold.reference.registry import NO_SCHEMA, Call, KernelDeclined, KernelResult, int_list, kernel, require
 
 
 @kernel("ImageScaler", NO_SCHEMA)

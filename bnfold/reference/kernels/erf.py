@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from bnfold.reference.registry import Array
+from bnfold.ir.elements import Array
 
 _STEPS = 256
 _END = 6

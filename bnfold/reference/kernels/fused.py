@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bnfold.ir.elements import Array
 from bnfold.reference.kernels.activation import curve
 from bnfold.reference.kernels.conv import conv
-from bnfold.reference.registry import NO_SCHEMA, Array, Call, KernelDeclined, KernelResult, kernel, require
+from bnfold.reference.registry import NO_SCHEMA, Call, KernelDeclined, KernelResult, kernel, require
 
 _ACTIVATIONS: dict[str, Callable[..., Array]] = {
     "": lambda x: x,

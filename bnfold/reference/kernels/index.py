@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from bnfold.ir.elements import Array
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, KernelResult, dims_to_make, kernel, normal_axis, require
+from bnfold.reference.registry import Call, KernelResult, dims_to_make, kernel, normal_axis, require
 from bnfold.reference.streamed import StreamedWeight
 
 

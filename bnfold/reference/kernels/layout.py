@@ -8,9 +8,9 @@ import math
 
 import numpy as np
 
+from bnfold.ir.elements import Array
 from bnfold.reference.precision import Datum
 from bnfold.reference.registry import (
-    Array,
     Call,
     KernelDeclined,
     KernelResult,

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from bnfold.ir.elements import Array
 from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.reference.kernels.scores import labels_of, transformed
 from bnfold.reference.precision import as_declared, is_float
-from bnfold.reference.registry import Array, Call, KernelDeclined, KernelResult, kernel, require
+from bnfold.reference.registry import Call, KernelDeclined, KernelResult, kernel, require
 
 
 @kernel("ArrayFeatureExtractor", 1, domain=MACHINE_LEARNING)

@@ -11,9 +11,10 @@ from itertools import dropwhile
 
 import numpy as np
 
+from bnfold.ir.elements import Array
 from bnfold.reference.kernels.broadcast import spread_onto
 from bnfold.reference.kernels.reduction import average
-from bnfold.reference.registry import Array, Call, KernelDeclined, KernelResult, kernel, normal_axis, require
+from bnfold.reference.registry import Call, KernelDeclined, KernelResult, kernel, normal_axis, require
 
 LAST_SLOTTED = 9
 """Up to this version outputs 4 and 5 (the saved statistics) exist, and the mode shows in the outputs."""

@@ -12,9 +12,10 @@ from itertools import product
 
 import numpy as np
 
+from bnfold.ir.elements import Array
 from bnfold.reference.kernels.reduction import average
 from bnfold.reference.kernels.window import Window, window
-from bnfold.reference.registry import Array, Call, KernelResult, kernel, require
+from bnfold.reference.registry import Call, KernelResult, kernel, require
 
 
 def pooling_window(call: Call, x: Array) -> Window:

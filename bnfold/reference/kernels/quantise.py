@@ -7,9 +7,10 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
+from bnfold.ir.elements import Array
 from bnfold.reference.kernels.conv import conv
 from bnfold.reference.kernels.create import SMALL_FLOATS, saturated
-from bnfold.reference.registry import Array, Call, KernelDeclined, KernelResult, kernel, normal_axis, require
+from bnfold.reference.registry import Call, KernelDeclined, KernelResult, kernel, normal_axis, require
 
 TP = onnx.TensorProto
 _LIMITS = {

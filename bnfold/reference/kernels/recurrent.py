@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bnfold.ir.elements import Array
 from bnfold.ir.time_limit import look_at_clock
 from bnfold.reference.kernels.activation import curve
 from bnfold.reference.kernels.window import Index
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, KernelDeclined, KernelResult, kernel, require
+from bnfold.reference.registry import Call, KernelDeclined, KernelResult, kernel, require
 
 ActivationFunction = Callable[[Array], Array]
 RecurrentStep = Callable[[Call, "Direction", Array, Array, Array], tuple[Array, Array]]

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bnfold.ir.elements import Array
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, KernelResult, kernel, normal_axis
+from bnfold.reference.registry import Call, KernelResult, kernel, normal_axis
 
 Axes = tuple[int, ...]
 

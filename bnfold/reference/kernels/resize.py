@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bnfold.ir.elements import Array
 from bnfold.reference.precision import Datum
 from bnfold.reference.registry import (
-    Array,
     Call,
     KernelDeclined,
     KernelResult,

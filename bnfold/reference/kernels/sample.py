@@ -7,9 +7,10 @@ from itertools import product
 
 import numpy as np
 
+from bnfold.ir.elements import Array
 from bnfold.reference.kernels.conv import biased, conv_window
 from bnfold.reference.kernels.resize import cubic_weights
-from bnfold.reference.registry import Array, Call, KernelResult, kernel, require
+from bnfold.reference.registry import Call, KernelResult, kernel, require
 
 _MODES = {"bilinear": "linear", "linear": "linear", "nearest": "nearest", "bicubic": "cubic", "cubic": "cubic"}
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnfold.reference.registry import Array, Call, KernelDeclined, require
+from bnfold.ir.elements import Array
+from bnfold.reference.registry import Call, KernelDeclined, require
 
 _NEARLY_ZERO = 1e-7
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from bnfold.ir.elements import Array
 from bnfold.reference.kernels.slicing import cut
 from bnfold.reference.precision import Datum
-from bnfold.reference.registry import Array, Call, KernelDeclined, KernelResult, int_list, kernel, normal_axis, require
+from bnfold.reference.registry import Call, KernelDeclined, KernelResult, int_list, kernel, normal_axis, require
 
 
 @kernel("SequenceConstruct", 11)

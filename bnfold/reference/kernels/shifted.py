@@ -7,8 +7,8 @@ from itertools import product
 
 import numpy as np
 
+from bnfold.ir.elements import Array
 from bnfold.reference.kernels.window import Index, Window
-from bnfold.reference.registry import Array
 
 
 def gathers_more(w: Array, win: Window, groups: int) -> bool:

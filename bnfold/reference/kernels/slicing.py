@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bnfold.ir.elements import Array
 from bnfold.reference.precision import Datum
 from bnfold.reference.registry import (
-    Array,
     Call,
     KernelResult,
     Shortness,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from bnfold.ir.elements import Array
 from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.reference.kernels.scores import labels_of
-from bnfold.reference.registry import Array, Call, KernelDeclined, KernelResult, kernel, require
+from bnfold.reference.registry import Call, KernelDeclined, KernelResult, kernel, require
 
 
 @kernel("SVMRegressor", 1, domain=MACHINE_LEARNING)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from bnfold.ir.elements import Array
 from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.reference.forest import Forest, numbers_of, read_forest, transform_of
 from bnfold.reference.kernels.scores import labels_of, transformed
 from bnfold.reference.precision import as_declared, is_float
-from bnfold.reference.registry import Array, Call, KernelDeclined, KernelResult, kernel, require
+from bnfold.reference.registry import Call, KernelDeclined, KernelResult, kernel, require
 
 _EXACT = 1 << 24
 """Larger integers are rounded when a runtime compares them with a threshold."""

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bnfold.reference.registry import Array, Call, require
+from bnfold.ir.elements import Array
+from bnfold.reference.registry import Call, require
 
 Index = Any
 

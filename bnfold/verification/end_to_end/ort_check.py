@@ -27,7 +27,7 @@ from bnfold.verification.changes.interface import broken_promise, narrowed, unpr
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import original_at, sizes_of_original
-from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RejectedSource, RuntimeOpinion, opinion_of
+from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, opinion_of
 from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Choice, ChosenShapes
 from bnfold.verification.inputs.cost import Cost, estimate_pair, memory_there_is, session_seconds
@@ -35,7 +35,7 @@ from bnfold.verification.inputs.drawing import DrawnFeeds, random_feeds
 from bnfold.verification.inputs.sized import fitted, sized
 from bnfold.verification.request import RUNTIME_SHARE, Request
 from bnfold.verification.runtimes.helpers import RuntimeSample
-from bnfold.verification.runtimes.runtime import RuntimeResult, run_until, stored
+from bnfold.verification.runtimes.runtime import RuntimeResult, RuntimeSource, run_until, stored
 from bnfold.verification.runtimes.threads import in_background
 from bnfold.verification.tolerance.compare import pattern_fault
 from bnfold.verification.tolerance.discontinuities import discontinuous_inputs
@@ -137,7 +137,7 @@ class _Plan(NamedTuple):
     """
 
     runtime: str
-    sides: tuple[RejectedSource, RejectedSource]
+    sides: tuple[RuntimeSource, RuntimeSource]
     feeds: DrawnFeeds
     moved: DrawnFeeds
     end: float
@@ -150,7 +150,7 @@ class _Plan(NamedTuple):
         spread = self._run(self.sides[0], self.moved) if have_run and self.moved else None
         return _Answers(self.shapes, before, after, spread)
 
-    def _run(self, side: RejectedSource, moved: DrawnFeeds | None = None) -> RuntimeResult:
+    def _run(self, side: RuntimeSource, moved: DrawnFeeds | None = None) -> RuntimeResult:
         return run_until(self.end, self.runtime, side, [self.feeds], moved)
 
 

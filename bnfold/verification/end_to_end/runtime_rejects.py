@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 
 import onnx
 
-from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.verification.changes.boundaries import changed_unseen
 from bnfold.verification.codes import Code
@@ -20,13 +19,10 @@ from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.inputs.cost import session_seconds
 from bnfold.verification.inputs.drawing import DrawnFeeds, random_feeds
 from bnfold.verification.request import RUNTIME_SHARE, Request
-from bnfold.verification.runtimes.runtime import RuntimeResult, run_until, stored
+from bnfold.verification.runtimes.runtime import RuntimeResult, RuntimeSource, run_until, stored
 from bnfold.verification.runtimes.threads import in_background
 
-RejectedSource = ir.Model | Path | str
-"""A model, its file, or why there is none."""
-
-Ask = Callable[[RejectedSource, Sequence[DrawnFeeds]], RuntimeResult]
+Ask = Callable[[RuntimeSource, Sequence[DrawnFeeds]], RuntimeResult]
 """Runs a model on samples, or opens it if there are none."""
 
 _SIZES = 16
@@ -101,7 +97,7 @@ def _asked(request: Request) -> Ask:
 
 
 def _opinion(
-    ask: Ask, before: RejectedSource, after: RejectedSource, tried: Iterable[Sequence[DrawnFeeds]]
+    ask: Ask, before: RuntimeSource, after: RuntimeSource, tried: Iterable[Sequence[DrawnFeeds]]
 ) -> RuntimeOpinion:
     """Return the first opinion that is decided: of a model that is run, other inputs may do where some did not."""
     opinion = NONE

@@ -9,7 +9,7 @@ same arithmetic as for ONNX (`bnfold.verification.tolerance.compare`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.settings import VerifyOptions
+from bnfold.settings.progress import Progress
 from bnfold.verification.claims import Why, about_whole
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import (
@@ -47,7 +48,6 @@ from bnfold.verification.verdict import RuntimeRow, Verdict, VerdictStatus
 COARSEST = 2.0**-5
 """Of the scale: the largest difference that is ever put down to rounding."""
 
-RuntimeProgress = Callable[[str, int, int], None]
 RuntimeResults = Sequence[Mapping[str, Array]]
 Round = tuple[RuntimeResult, RuntimeResult]
 """What runs gave with the new constants moved, and those of the original with its own and the inputs moved."""
@@ -139,7 +139,7 @@ class RuntimePair(ABC):
             raise Undecided(f"{self.label} does not run the model once more: {found.error}")
         return found
 
-    def verify(self, progress: RuntimeProgress) -> Verdict:
+    def verify(self, progress: Progress) -> Verdict:
         """Compare the two models; a model that cannot be run is ``unverified``.
 
         Raises BadSetting if an explanation is asked for of a value that neither model has.
@@ -148,7 +148,7 @@ class RuntimePair(ABC):
             self._models.require(self.checks.explain)
         return with_explanation(self._verdict(progress), self._models, self.checks)
 
-    def _verdict(self, progress: RuntimeProgress) -> Verdict:
+    def _verdict(self, progress: Progress) -> Verdict:
         status: VerdictStatus
         try:
             with self.clock.phase("runtime"):
@@ -175,7 +175,7 @@ class RuntimePair(ABC):
             error = found.error
         raise Undecided(f"{self.label} does not run the original: {error}")
 
-    def _compare(self, expected: RuntimeResult, progress: RuntimeProgress) -> Verdict:
+    def _compare(self, expected: RuntimeResult, progress: Progress) -> Verdict:
         progress("original", 1, 3)
         actual = self.after()
         if not actual.ran:

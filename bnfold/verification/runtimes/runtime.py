@@ -19,6 +19,8 @@ from bnfold.registered.table import LIBRARIES
 from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.helpers import RuntimeSample
 
+RuntimeSource = ir.Model | Path | str
+"""What a runtime is given: a model, or where its file is."""
 RuntimeObstacle = Literal["refused", "crashed", "not looked"]
 """The runtime rejects the model or its inputs; it crashed; or it was absent, late, killed or short of memory."""
 
@@ -38,7 +40,7 @@ class RuntimeResult(NamedTuple):
 
 
 @contextmanager
-def stored(model: ir.Model | Path | str) -> Iterator[Path | str]:
+def stored(model: RuntimeSource) -> Iterator[Path | str]:
     """Yield the file of a model, or a text that says why there is none.
 
     What was only in memory is gone after the block.
@@ -66,7 +68,7 @@ class RuntimeProcess:
 
     def run(
         self,
-        model: ir.Model | Path | str,
+        model: RuntimeSource,
         samples: Sequence[Mapping[str, Array]],
         limit_seconds: float,
         initializers: Mapping[str, Array] | None = None,
@@ -110,7 +112,7 @@ class RuntimeProcess:
 def run_until(
     end: float,
     runtime: str,
-    model: ir.Model | Path | str,
+    model: RuntimeSource,
     samples: Sequence[Mapping[str, Array]],
     initializers: Mapping[str, Array] | None = None,
 ) -> RuntimeResult:

@@ -20,12 +20,11 @@ from bnfold.verification.changes.boundaries import visible
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.inputs.bounds import kinds_of, size_changes
-from bnfold.verification.inputs.choices import Choice, other_choices, turns_for
+from bnfold.verification.inputs.choices import Choice, ChosenShapes, other_choices, turns_for
 from bnfold.verification.inputs.shapes import elements, sizings
 from bnfold.verification.inputs.sized import fitted, sized
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.levels import at_levels
-from bnfold.verification.subgraphs.opened import OpenedShapes
 from bnfold.verification.subgraphs.shapes import (
     LARGEST_OTHER,
     Trial,
@@ -85,7 +84,7 @@ def _meeting(part: Subgraph, trial: Trial) -> Trial:
     )
 
 
-def _met(part: Subgraph, shapes: OpenedShapes) -> OpenedShapes:
+def _met(part: Subgraph, shapes: ChosenShapes) -> ChosenShapes:
     """Return the shapes with that of one operand taken from another one, which the part computes."""
     found, met = {**shapes}, set[str]()
     for node in part.nodes if 1 < len(shapes) <= _MOST_MET else ():
@@ -99,7 +98,7 @@ def _met(part: Subgraph, shapes: OpenedShapes) -> OpenedShapes:
     return found
 
 
-def _as_met(part: Subgraph, node: ir.Node, given: ir.Value, made: ir.Value, shapes: OpenedShapes) -> tuple[int, ...]:
+def _as_met(part: Subgraph, node: ir.Node, given: ir.Value, made: ir.Value, shapes: ChosenShapes) -> tuple[int, ...]:
     """Return the shape of a ``given`` value that a node reads beside one that the part has ``made``."""
     own, is_target = shapes[given.name], node.is_op("Reshape")
     at = node.output(0) if is_target else made
@@ -158,7 +157,7 @@ def _fitting(request: Request, path: str, fed: Mapping[str, ir.Value], nodes: Se
         yield Trial(shapes, passing_is_conclusive=False, others=tuple(small))
 
 
-def nearby(usual: OpenedShapes, known: Mapping[str, Known | None]) -> Iterator[OpenedShapes]:
+def nearby(usual: ChosenShapes, known: Mapping[str, Known | None]) -> Iterator[ChosenShapes]:
     """Yield shapes with one open axis of what is ``known`` one smaller, or twice as large.
 
     A smaller one fits a table with more rows than are read; a Reshape may accept multiples only.
@@ -173,8 +172,8 @@ def nearby(usual: OpenedShapes, known: Mapping[str, Known | None]) -> Iterator[O
 
 
 def doubled(
-    passed: Sequence[OpenedShapes], known: Mapping[str, Known | None], nodes: Iterable[ir.Node]
-) -> Iterator[OpenedShapes]:
+    passed: Sequence[ChosenShapes], known: Mapping[str, Known | None], nodes: Iterable[ir.Node]
+) -> Iterator[ChosenShapes]:
     """Yield the first shapes with a dynamic size twice as large that was the same in all: a Reshape may take multiples.
 
     Axes of one name are one size. One without a name may depend on other inputs, if there are some, and sizes inside a
@@ -197,7 +196,7 @@ def doubled(
                 yield shapes
 
 
-def _with_batch(shapes: OpenedShapes, factor: int) -> OpenedShapes:
+def _with_batch(shapes: ChosenShapes, factor: int) -> ChosenShapes:
     """Return the shapes with so many times the batch, but at least one row."""
     return {
         name: (max(shape[0] * factor, 1), *shape[1:]) if len(shape) > 1 else shape for name, shape in shapes.items()
@@ -206,12 +205,12 @@ def _with_batch(shapes: OpenedShapes, factor: int) -> OpenedShapes:
 
 def _shapes(
     graphs: FittedGraphs, path: str, fed: Mapping[str, ir.Value], counted: Collection[str]
-) -> OpenedShapes | None:
+) -> ChosenShapes | None:
     """Return the sizes of these values, unless one is unknown, or has another rank than is declared.
 
     Those that are ``counted`` have as many elements as the part finds indices for: they are left empty.
     """
-    found: OpenedShapes = {}
+    found: ChosenShapes = {}
     for name, known in fed.items():
         value = visible(graphs[path], name) if path in graphs else None
         sizes = [dim for dim in value.shape or () if isinstance(dim, int)] if value is not None else []

@@ -9,17 +9,17 @@ from bnfold import ir, reference
 from bnfold.ir.value import Known
 from bnfold.reference.operators import BROADCASTING, COMPARING
 from bnfold.verification.inputs.bounds import BEYOND, follow_from_sizes, largest_bound
+from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.shapes import open_places
-from bnfold.verification.subgraphs.opened import OpenedShapes
 from bnfold.verification.subgraphs.shapes import may_be_fed_at
 
 
 def further_shapes(
     fed: Mapping[str, ir.Value],
-    usual: OpenedShapes,
+    usual: ChosenShapes,
     nodes: Iterable[ir.Node],
     inferred: Callable[[ir.Value], Known | None],
-) -> Iterator[OpenedShapes]:
+) -> Iterator[ChosenShapes]:
     """Yield other shapes that callers may feed.
 
     Dynamic sizes as 1 beside another input or a constant of that size, one axis where the rank is unknown.
@@ -39,8 +39,8 @@ def further_shapes(
 
 
 def deciding_shapes(
-    fed: Mapping[str, ir.Value], usual: OpenedShapes, nodes: Sequence[ir.Node]
-) -> Iterator[OpenedShapes]:
+    fed: Mapping[str, ir.Value], usual: ChosenShapes, nodes: Sequence[ir.Node]
+) -> Iterator[ChosenShapes]:
     """Yield shapes of single elements, and with one axis empty, if comparing a size decides what is computed.
 
     Sizes that are declared stay as they are.
@@ -59,15 +59,15 @@ def _compares_sizes(node: ir.Node) -> bool:
     return node.has_trait(COMPARING) and made is not None and follow_from_sizes([made])
 
 
-def _with(usual: OpenedShapes, sizes: Mapping[tuple[str, int], int]) -> OpenedShapes:
+def _with(usual: ChosenShapes, sizes: Mapping[tuple[str, int], int]) -> ChosenShapes:
     return {
         name: tuple(sizes.get((name, axis), dim) for axis, dim in enumerate(shape)) for name, shape in usual.items()
     }
 
 
 def beyond_bounds(
-    fed: Mapping[str, ir.Value], passed: Sequence[OpenedShapes], nodes: Sequence[ir.Node], inputs: Iterable[ir.Value]
-) -> Iterator[OpenedShapes]:
+    fed: Mapping[str, ir.Value], passed: Sequence[ChosenShapes], nodes: Sequence[ir.Node], inputs: Iterable[ir.Value]
+) -> Iterator[ChosenShapes]:
     """Yield the first shapes with a dynamic size of the model's inputs behind all places at which nodes may end.
 
     Where results differ at sizes that are not declared, no such size has been compared.

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bnfold import ir
+from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.shapes import elements
-from bnfold.verification.subgraphs.opened import OpenedShapes
 from bnfold.verification.subgraphs.shapes import LARGEST_OTHER, Trial, needs_other_sizes
 
 _LEAST = 3
@@ -22,7 +22,7 @@ class _Levels(NamedTuple):
     most: dict[int, int]
 
 
-def at_levels(fed: Mapping[str, ir.Value], nodes: Sequence[ir.Node], usual: OpenedShapes) -> Trial | None:
+def at_levels(fed: Mapping[str, ir.Value], nodes: Sequence[ir.Node], usual: ChosenShapes) -> Trial | None:
     """Return sizes that halve where declared ones do, once or several times; None if all are alike or do not fit.
 
     Strides in front of the part made them. The ``usual`` shapes say which axes are open. Other sizes than multiples are
@@ -40,7 +40,7 @@ def at_levels(fed: Mapping[str, ir.Value], nodes: Sequence[ir.Node], usual: Open
     )
 
 
-def _levels(fed: Mapping[str, ir.Value], usual: OpenedShapes) -> _Levels | None:
+def _levels(fed: Mapping[str, ir.Value], usual: ChosenShapes) -> _Levels | None:
     declared = {
         (name, axis): dim
         for name, value in fed.items()
@@ -59,7 +59,7 @@ def _levels(fed: Mapping[str, ir.Value], usual: OpenedShapes) -> _Levels | None:
     return _Levels(ratios, most) if fits and 1 < max(most.values(), default=1) <= _LARGEST_RATIO else None
 
 
-def _at(levels: _Levels, usual: OpenedShapes, more: int) -> OpenedShapes:
+def _at(levels: _Levels, usual: ChosenShapes, more: int) -> ChosenShapes:
     """Return the shapes with open axes a multiple of all ratios, or so many ``more``: the others are rounded then."""
     sizes = {axis: ratio * (_LEAST + axis - 2) + more for axis, ratio in levels.most.items()}
     return {

@@ -10,10 +10,9 @@ from bnfold.analysis.shapes.unification import UnifiedDims
 from bnfold.ir.value import Known
 from bnfold.reference.operators import RESHAPING
 from bnfold.reference.sizing import SymbolicSize
+from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.shapes import elements
 from bnfold.verification.subgraphs.windows import reach_of
-
-OpenedShapes = dict[str, tuple[int, ...]]
 
 BATCH = 3
 
@@ -80,7 +79,7 @@ def inferred_of(
 
 def concrete(
     learned: Mapping[str, Sequence[SymbolicSize]], least: int, *, step: int = 1, more: int = 0, batch: int = BATCH
-) -> OpenedShapes:
+) -> ChosenShapes:
     """Return different sizes for open axes: multiples of ``step``, at least as large as ``least``, plus ``more``.
 
     If axis 1 is one of them, none is the number of rows: rows and places are easily exchanged, which has to show.
@@ -96,8 +95,8 @@ def concrete(
 
 
 def one_axis_longer(
-    learned: Mapping[str, Sequence[SymbolicSize]], usual: OpenedShapes, size: int
-) -> list[OpenedShapes]:
+    learned: Mapping[str, Sequence[SymbolicSize]], usual: ChosenShapes, size: int
+) -> list[ChosenShapes]:
     """Return the usual shapes with one open axis after the other set to ``size``."""
     names = dict.fromkeys(dim for shape in learned.values() for dim in shape if isinstance(dim, str))
     placed = {name: [*zip(shape, usual[name], strict=True)] for name, shape in learned.items()}
@@ -109,7 +108,7 @@ def one_axis_longer(
 
 def of_few_rows(
     inputs: Mapping[str, ir.Value], nodes: Sequence[ir.Node], known: Mapping[str, Known | None], rows: int
-) -> OpenedShapes:
+) -> ChosenShapes:
     """Return the smallest shapes in which windows slide, but none larger than declared; none if a rank is unknown."""
     full = {name: shape for name, shape in known.items() if shape is not None}
     if len(full) < len(known):

@@ -9,8 +9,8 @@ from bnfold.errors import BnfoldError
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.inputs.adjusting import choosing, smaller, with_flags_turned
+from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, DrawnFeeds, random_value
-from bnfold.verification.subgraphs.opened import OpenedShapes
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.shapes import fed_shapes, lacks_rank, subgraph_shapes, updates_of
 from bnfold.verification.subgraphs.trials import MOST_SAMPLES, NotCompared, TrialResult, fails, passed, samples_needed
@@ -23,7 +23,7 @@ _DEAR = 0.02
 def sampled(
     subgraphs: SubgraphPair,
     inputs: Mapping[str, ir.Value],
-    shapes: OpenedShapes,
+    shapes: ChosenShapes,
     *,
     guessed: bool,
     kind: int | None = None,
@@ -60,7 +60,7 @@ def sampled(
 
 
 def _attempt(
-    subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: OpenedShapes, sample: int, *, guessed: bool
+    subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: ChosenShapes, sample: int, *, guessed: bool
 ) -> TrialResult:
     """Compare one sample. If rounding hides too much where activations are large, they are drawn smaller."""
     feeds, numbers = drawn(subgraphs, inputs, shapes, sample), SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
@@ -80,7 +80,7 @@ def _attempt(
     return latest
 
 
-def drawn(subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: OpenedShapes, sample: int) -> DrawnFeeds:
+def drawn(subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: ChosenShapes, sample: int) -> DrawnFeeds:
     """Return the activations of one sample."""
     feeds = {
         name: random_value(value, shapes[name], subgraphs.seed, sample, fed_shapes(shapes), signed=_is_large(sample))
@@ -121,7 +121,7 @@ def at_other_ranks(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> NotC
     is_chosen = any(value.is_input and value.shape is None for value in fed.values())
     if not lacks_rank(fed) or not (is_chosen or any(node.subgraphs for node in nodes)):
         return None
-    by_rank: dict[tuple[int, ...], OpenedShapes] = {}
+    by_rank: dict[tuple[int, ...], ChosenShapes] = {}
     for trial in subgraph_shapes(fed, subgraphs.old.subgraph.nodes):
         by_rank.setdefault(tuple(map(len, trial.shapes.values())), trial.shapes)
     for shapes in by_rank.values():

@@ -15,18 +15,11 @@ from bnfold.reference.operators import BROADCASTING, KEEPS_SHAPE, RESHAPING, WIN
 from bnfold.reference.sizing import SymbolicSize
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.inputs.bounds import BEYOND, chooses_by_sizes, depend_on_sizes, largest_bound
+from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.domains import InputShapeOf
 from bnfold.verification.inputs.learned import ROWS, branches_by_features
 from bnfold.verification.inputs.shapes import elements
-from bnfold.verification.subgraphs.opened import (
-    BATCH,
-    OpenedShapes,
-    concrete,
-    inferred_of,
-    of_few_rows,
-    one_axis_longer,
-    opened,
-)
+from bnfold.verification.subgraphs.opened import BATCH, concrete, inferred_of, of_few_rows, one_axis_longer, opened
 from bnfold.verification.subgraphs.rows import mixes_rows
 from bnfold.verification.subgraphs.windows import has_strides, reach_of
 
@@ -66,11 +59,11 @@ class Trial(NamedTuple):
     twice the batch are tried. If an axis decides how many rows of a table are read, it is as long as the table.
     """
 
-    shapes: OpenedShapes
+    shapes: ChosenShapes
     passing_is_conclusive: bool
-    others: tuple[OpenedShapes, ...] = ()
+    others: tuple[ChosenShapes, ...] = ()
     is_another_batch: bool = False
-    quick: tuple[OpenedShapes, ...] = ()
+    quick: tuple[ChosenShapes, ...] = ()
     """In place of ``others`` where a region takes long: one row, of the largest sizes."""
 
 
@@ -87,7 +80,7 @@ def subgraph_shapes(
     """
     nodes, added = ([node for node in each if constant_of(node.output(0)) is None] for each in (nodes, added))
     known = {name: _known(value) for name, value in inputs.items()}
-    tried: list[OpenedShapes] = []
+    tried: list[ChosenShapes] = []
     for full in _guesses(known):
         for trial in _trials(inputs, nodes, added, full, is_guess=None in known.values()):
             if trial.shapes not in tried and may_be_fed_at(trial.shapes):
@@ -183,7 +176,7 @@ def _is_much(inferred: Mapping[str, Sequence[SymbolicSize]], nodes: Sequence[ir.
     return _few_rows(nodes) == 1 and elements(concrete(inferred, 1, batch=1)) > _MUCH
 
 
-def may_be_fed_at(shapes: OpenedShapes) -> bool:
+def may_be_fed_at(shapes: ChosenShapes) -> bool:
     """Whether a part may be fed as many activations."""
     return elements(shapes) <= LARGEST_FEED
 
@@ -193,7 +186,7 @@ def lacks_rank(inputs: Mapping[str, ir.Value]) -> bool:
     return any(value.shape is None for value in inputs.values())
 
 
-def has_guesses(inputs: Mapping[str, ir.Value], shapes: OpenedShapes) -> bool:
+def has_guesses(inputs: Mapping[str, ir.Value], shapes: ChosenShapes) -> bool:
     """Whether the rank of an input is unknown, or a size is not the declared one."""
     return any(
         known is None
@@ -208,7 +201,7 @@ def says_more(value: ir.Value, others: Mapping[str, ir.Value]) -> bool:
     return value.shape is not None or value.name not in others or others[value.name].shape is None
 
 
-def fed_shapes(shapes: OpenedShapes) -> InputShapeOf:
+def fed_shapes(shapes: ChosenShapes) -> InputShapeOf:
     """Return a function for the shapes of values that a part is fed, of weights, and behind nodes that keep shapes."""
 
     def shape_of(value: ir.Value | None) -> Sequence[int | str | None] | None:

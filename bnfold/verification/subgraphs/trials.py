@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
+from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.drawing import DrawnFeeds
-from bnfold.verification.subgraphs.opened import OpenedShapes
 from bnfold.verification.subgraphs.runnable import FEW
 from bnfold.verification.subgraphs.shapes import Trial
 from bnfold.verification.tolerance.compare import Difference
@@ -55,7 +55,7 @@ def by_size(found: TrialResult) -> TrialResult:
     return found._replace(by_size=True) if isinstance(found, Difference) else found
 
 
-def passed(tried: Sequence[tuple[DrawnFeeds, bool, TrialResult]]) -> list[OpenedShapes]:
+def passed(tried: Sequence[tuple[DrawnFeeds, bool, TrialResult]]) -> list[ChosenShapes]:
     """Return the shapes at which the results were equal, in order."""
     equal = (feeds for feeds, _, found in tried if isinstance(found, Difference) and not fails(found))
     return [{name: array.shape for name, array in feeds.items()} for feeds in equal]

@@ -32,6 +32,7 @@ from bnfold.verification.coverage import (
     indices_into,
     only_moves,
 )
+from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, DrawnFeeds
 from bnfold.verification.inputs.shapes import elements, is_static
 from bnfold.verification.inputs.sized import SharedShapes, fitted
@@ -40,7 +41,6 @@ from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import doubled, nearby, sizes_in_turn
 from bnfold.verification.subgraphs.further import beyond_bounds, deciding_shapes, further_shapes
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
-from bnfold.verification.subgraphs.opened import OpenedShapes
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.repeated import MOST, can_stand_in, repeatable, repeated, signature
 from bnfold.verification.subgraphs.runnable import LARGEST_HELD, runnable, takes_long
@@ -257,7 +257,7 @@ class SubgraphVerifier:
             self._compared_in_full.setdefault(key, repeatable(subgraphs))
 
     def _at_deciding_sizes(
-        self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], usual: OpenedShapes
+        self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], usual: ChosenShapes
     ) -> TrialResult | None:
         """Return the finding at sizes that choose another way through the part, if it is no equality.
 
@@ -416,7 +416,7 @@ class SubgraphVerifier:
         self,
         subgraphs: SubgraphPair,
         fed: Mapping[str, ir.Value],
-        others: OpenedShapes,
+        others: ChosenShapes,
         first: Difference,
         *,
         guessed: bool,
