@@ -17,6 +17,12 @@ from typing import Any
 from bnfold.errors import printable
 
 
+def shows(level: str, name: str) -> bool:
+    """Whether a line of this level would go anywhere: what takes long to tell is not worked out otherwise."""
+    logging = sys.modules.get("logging")
+    return logging is not None and bool(logging.getLogger(name).isEnabledFor(getattr(logging, level)))
+
+
 def _tell(level: str, name: str, message: str, *arguments: Any) -> None:
     logging = sys.modules.get("logging")
     if logging is None:
@@ -24,10 +30,9 @@ def _tell(level: str, name: str, message: str, *arguments: Any) -> None:
     root = logging.getLogger("bnfold")
     if not root.handlers:  # or Python itself would print warnings without a handler
         root.addHandler(logging.NullHandler())
-    logger, number = logging.getLogger(name), getattr(logging, level)
-    if logger.isEnabledFor(number):
+    if shows(level, name):
         shown = (argument if isinstance(argument, int | float) else printable(str(argument)) for argument in arguments)
-        logger.log(number, message, *shown)
+        logging.getLogger(name).log(getattr(logging, level), message, *shown)
 
 
 debug = partial(_tell, "DEBUG")

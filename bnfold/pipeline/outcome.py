@@ -155,18 +155,6 @@ class ProcessedModel(Outcome):
         written = [f"written to {self.output}"] if self.output else []
         return "\n  ".join(map(brief, [f"Outcome of {source}", *told, *written]))
 
-    def _repr_html_(self) -> str | None:
-        """Return the report, for notebooks; None without jinja2, of the extra ``report``."""
-        from html import escape
-        from importlib.util import find_spec
-
-        if find_spec("jinja2") is None:
-            return None
-        from bnfold.report.html import html
-
-        page = escape(html([self.to_json()]))
-        return f'<iframe title="bnfold report" srcdoc="{page}" style="width: 100%; height: 40rem; border: 0"></iframe>'
-
     @in_python_words()
     def to_proto(self) -> onnx.ModelProto:
         proto = onnx.ModelProto()

@@ -347,12 +347,13 @@ def remove_dead_nodes(run: PassContext) -> None:
 
 
 _MOST_LOOKED_THROUGH = 1 << 30
+"""Bytes of weights that take no noticeable time to read once more."""
 
 
 def tell_subnormal(run: PassContext) -> None:
     """Note weights below the smallest normal number, those apart that folding made. After the last rewrite.
 
-    All weights are read for it, so a model with more than `_MOST_LOOKED_THROUGH` bytes of them is left alone.
+    All weights are read for it, so a model with many bytes of them is left alone.
     """
     from bnfold.ir.subnormal import count_subnormal
     from bnfold.ir.tensor import Computed
@@ -454,12 +455,15 @@ def rewrite(
     run = PassContext(model, options, Report(), progress or (lambda *_: None), withheld, runtime=runtime)
     with ir.utf8(model.label):
         steps = READING if options.changes_nothing else PASSES
+        size = _size(model) if log.shows("INFO", __name__) else None
         for number, step in enumerate(steps):
             run.progress("rewrite", number, len(steps))
-            before, started = _size(model), time.perf_counter()
+            started = time.perf_counter()
             step(run)
-            after, seconds = _size(model), time.perf_counter() - started
-            log.info(__name__, "pass %s: %s, %.3f s", step.__name__, _moved(before, after), seconds)
+            seconds = time.perf_counter() - started
+            if size is not None:
+                before, size = size, _size(model)
+                log.info(__name__, "pass %s: %s, %.3f s", step.__name__, _moved(before, size), seconds)
     log_decisions(run.report)
     return run.report
 
