@@ -84,15 +84,13 @@ def test_an_unverified_result_is_a_warning(caplog: pytest.LogCaptureFixture) -> 
     assert found[0].getMessage().startswith("unverified: ")
 
 
-def test_what_no_line_shows_is_not_worked_out(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_no_line_shows_takes_no_time(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """To count the nodes of a large model between passes takes time."""
 
     def never(_: object) -> None:
         raise AssertionError("they are counted")
 
     monkeypatch.setattr(passes, "_size", never)
-    assert bnfold.optimize(MODEL, verify=bnfold.VerifyOptions(depth="none"))
+    bnfold.optimize(MODEL, verify=bnfold.VerifyOptions(depth="none"))
     with caplog.at_level("INFO", "bnfold"), pytest.raises(AssertionError, match="they are counted"):
         bnfold.optimize(MODEL, verify=bnfold.VerifyOptions(depth="none"))
