@@ -62,7 +62,6 @@ BELIEVED = {
         "contradicted_types": "excuses an output that declared another type than a sequence's elements have",
     },
     "analysis.shapes.unification": {
-        "is_known": "suggests which sizes are still to be found",
         "UnifiedDims": "suggests sizes of inputs and boundaries that operators may fit together at",
         "learn_shapes": "suggests sizes of inner values that agree with each other",
     },

@@ -194,14 +194,6 @@ class UnifiedDims:
             self.equal(names[0], whole // part)
 
 
-def is_known(value: ir.Value) -> bool:
-    """Whether the type is known, and each dim is a size or a name that a file gave."""
-    shape = value.shape
-    if shape is None or value.dtype is None:
-        return False
-    return not any(dim is None or is_inferred(dim) for dim in shape)
-
-
 def learn_shapes(model: ir.Model) -> None:
     """Fill in types that the operators' rules determine beyond inference; the file's annotations stay."""
     dims = UnifiedDims()

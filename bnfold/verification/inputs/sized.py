@@ -12,9 +12,9 @@ import onnx
 
 from bnfold import ir
 from bnfold.analysis.shapes.computed import infer_what_is_computed
-from bnfold.analysis.shapes.unification import UnifiedDims, is_known, learn_shapes
+from bnfold.analysis.shapes.unification import UnifiedDims, learn_shapes
 from bnfold.errors import Unsupported
-from bnfold.ir.types import filled, forget_shapes
+from bnfold.ir.types import filled, forget_shapes, is_inferred
 from bnfold.ir.value import Known, shape_of
 from bnfold.reference.shapes import state_types
 
@@ -116,6 +116,14 @@ def _suggest_types(model: ir.Model) -> None:
             value.graph.types[value.name] = onnx.helper.make_tensor_type_proto(value.dtype or 0, dims)
 
 
+def _is_known(value: ir.Value) -> bool:
+    """Whether the type is known, and each dim is a size or a name that a file gave."""
+    shape = value.shape
+    if shape is None or value.dtype is None:
+        return False
+    return not any(dim is None or is_inferred(dim) for dim in shape)
+
+
 class SharedShapes:
     """The graphs of two models by path, the original first. Creating this fills in the shapes of both models.
 
@@ -131,11 +139,11 @@ class SharedShapes:
         self._alone: dict[str, dict[str, onnx.TypeProto]] = {}
         self._inferred: dict[str, dict[str, onnx.TypeProto]] = {}
         values = [value for graph in old.values() for value in graph.values.values()]
-        if all(is_known(value) and str not in map(type, value.shape or ()) for value in values):
+        if all(_is_known(value) and str not in map(type, value.shape or ()) for value in values):
             return  # there is nothing to learn
         self._inferred = {path: dict(graph.types) for path, graph in old.items()}
         learn_shapes(before)
-        if all(map(is_known, values)):
+        if all(map(_is_known, values)):
             return  # the rewritten model has nothing to add
         inferred = {path: dict(graph.types) for path, graph in new.items()}
         learn_shapes(after)
