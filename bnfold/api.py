@@ -25,7 +25,7 @@ from bnfold.pipeline.arguments import open_source, options_of, process_source, s
 from bnfold.pipeline.outcome import Outcome
 from bnfold.settings import ONE_JOB, OptionFields, Options, OutputOptions, Tolerance, VerifyOptions, simplified
 from bnfold.settings.progress import Progress
-from bnfold.settings.python_words import in_python_words
+from bnfold.settings.python_words import speaks_python
 from bnfold.verification import Verdict
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ Output: TypeAlias = str | os.PathLike[str] | None
 """Where a result goes; None to keep it in memory."""
 
 
-@in_python_words()
+@speaks_python
 def optimize(
     source: Source,
     output: Output = None,
@@ -93,7 +93,7 @@ def optimize(
     return process_source(source, output, simplified(chosen, simplify), verify, progress)
 
 
-@in_python_words()
+@speaks_python
 def fold(
     source: Source,
     output: Output = None,
@@ -124,7 +124,7 @@ def fold(
     return process_source(source, output, options_of(options, defaults), verify, progress)
 
 
-@in_python_words()
+@speaks_python
 def upgrade(
     source: Source,
     output: Output = None,
@@ -157,7 +157,7 @@ def upgrade(
     return process_source(source, output, options_of(options, defaults), verify, progress)
 
 
-@in_python_words()
+@speaks_python
 def convert(
     source: Source,
     output: Output = None,
@@ -196,7 +196,7 @@ def convert(
     return process_source(source, output, chosen, verify, progress)
 
 
-@in_python_words()
+@speaks_python
 def decompose(
     source: Source,
     output: Output = None,
@@ -227,7 +227,7 @@ def decompose(
     return process_source(source, output, options_of(options, defaults), verify, progress)
 
 
-@in_python_words()
+@speaks_python
 def inspect(
     source: Source,
     *,
@@ -258,7 +258,7 @@ def inspect(
     return process_source(source, None, chosen, VerifyOptions(depth="none"), progress)
 
 
-@in_python_words()
+@speaks_python
 def verify(
     before: Source,
     after: Source,
@@ -309,7 +309,7 @@ def _within(tolerance: Tolerance | None, checks: VerifyOptions) -> VerifyOptions
     return checks if tolerance is None else replace(checks, tolerance=tolerance)
 
 
-@in_python_words()
+@speaks_python
 def diff(
     before: Source, after: Source, *, values: bool | None = None, options: VerifyOptions | None = None
 ) -> dict[str, Any]:
@@ -339,7 +339,7 @@ def diff(
     return diffing.diff(old, new, values=values, checks=settings_of(VerifyOptions, options, "options"))
 
 
-@in_python_words()
+@speaks_python
 def run(
     source: str | os.PathLike[str],
     output: str | os.PathLike[str],

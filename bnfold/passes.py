@@ -18,6 +18,7 @@ from bnfold.interop.onnx_ir import from_onnx_ir, to_onnx_ir
 from bnfold.pipeline import job
 from bnfold.report.events import Report
 from bnfold.settings import ONE_JOB, Opset, Options, VerifyOptions, with_one_name
+from bnfold.settings.python_words import in_python_words, translated
 from bnfold.verification import Verdict
 
 __all__ = ["ConvertOpsetPass", "DecomposeBatchNormPass", "FoldBatchNormPass", "SimplifyPass"]
@@ -49,8 +50,9 @@ class _BnfoldPass(onnx_ir.passes.FunctionalPass):  # type: ignore[misc] # onnx_i
             VerificationFailed: The result does not compute what ``model`` does.
         """
         given = from_onnx_ir(model)
-        outcome = job.process(given, None, self.options, self.verify or VerifyOptions(depth="none"))
-        self.report, self.verdict = outcome.report, outcome.verdict
+        with in_python_words():
+            outcome = job.process(given, None, self.options, self.verify or VerifyOptions(depth="none"))
+        self.report, self.verdict = translated(outcome.report), translated(outcome.verdict)
         if _skeleton(outcome.model) == _skeleton(given):
             return onnx_ir.passes.PassResult(model.clone(), modified=False)  # a functional pass returns a new object
         return onnx_ir.passes.PassResult(to_onnx_ir(outcome.model), modified=True)

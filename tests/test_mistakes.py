@@ -127,6 +127,12 @@ def files(folder: Path) -> dict[str, bytes]:
         ("-V", 2, "use --version"),
         # values
         ("model.onnx out.onnx --target-opset 99", 2, "opset 99 does not exist"),
+        (
+            "model.onnx out.onnx --opset 13 --target-opset 14",
+            2,
+            "13 and 14 contradict each other: --opset and ",
+        ),
+        ("convert model.onnx out.onnx --opset 13 --opset keep", 2, "13 and keep contradict each other"),
         ("model.onnx out.onnx --input x/1,3", 2, "is not of the form NAME=2,3,224,224"),
         ("run model.onnx out.onnx python -c 1", 2, "bnfold's options come first, then IN OUT -- COMMAND"),
         ("model.onnx out.onnx --input nothere=1,3,8,8", 2, "the model has no input 'nothere'; its inputs are "),
@@ -189,7 +195,14 @@ def test_openvino_that_is_not_installed_is_told_before_any_work(monkeypatch: pyt
     assert files(folder) == before
 
 
-@pytest.mark.parametrize("line", ["-q model.onnx out.onnx", "--target-opset 18 model.onnx out.onnx"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-q model.onnx out.onnx",
+        "--target-opset 18 model.onnx out.onnx",
+        "--target-opset 18 --opset 18 model.onnx out.onnx",
+    ],
+)
 def test_options_may_come_before_the_model_without_a_command(line: str, folder: Path) -> None:
     assert run(line).exit_code == 0
     assert (folder / "out.onnx").exists()

@@ -71,6 +71,7 @@ def test_optimize_takes_the_fields_of_its_options() -> None:
     )
     assert (both.report.left, both.report.opset_after) == (1, 18)
     assert bnfold.inspect(MODELS / "bn9.onnx", excluded={"Conv"}).report.left == 1
+    assert bnfold.inspect(MODELS / "bn9.onnx", disable=["batchnorm-fold"]).report.left == 1
     assert bnfold.optimize(MODELS / "bn9.onnx", simplify="onnxscript", verify=QUICK).steps[-1].name == "onnxscript"
 
 
@@ -79,7 +80,7 @@ def test_the_keywords_are_the_fields() -> None:
     hints["opset"] = hints["target_opset"]  # another name for it
     assert set(keywords) == set(hints) - {"simplify"}  # a parameter of its own
     for name in keywords:
-        wider = str(hints[name]).replace("frozenset", "collections.abc.Set")
+        wider = str(hints[name]).replace("frozenset", "collections.abc.Iterable")
         assert str(keywords[name]) in (str(hints[name]), wider), name
 
 

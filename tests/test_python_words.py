@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import onnx
+import onnx_ir
 import pytest
 
 import bnfold
 from bnfold import Options, Policy, VerifyOptions
+from bnfold.passes import FoldBatchNormPass
 from bnfold.settings.python_words import in_python
 from tests.conftest import MODELS
 
@@ -38,7 +40,16 @@ RESIZE = """<ir_version: 8, opset_import: ["" : 13]> g (float[n, 3, h, w] x) => 
         ("--max-growth 0 leaves", "max_growth=0 leaves"),
         ("or add --in-place.", "or add outcome.save(in_place=True)."),
         ("--values compares them", "values=True compares them"),
-        ("--explain y --save DIR", 'bnfold.VerifyOptions(explain="y") bnfold.VerifyOptions(save=DIR)'),
+        ("--explain y --save DIR", 'bnfold.VerifyOptions(explain="y", save=DIR)'),
+        ("`--explain --save DIR` writes", '`bnfold.VerifyOptions(explain="", save=DIR)` writes'),
+        ("--explain 'a b/c' --save DIR", 'bnfold.VerifyOptions(explain="a b/c", save=DIR)'),
+        ("--input x=1,3 --input y=2 verifies it", 'bnfold.VerifyOptions(inputs={"x": (1, 3), "y": (2,)}) verifies it'),
+        ("--input a/b:0=1,3 verifies", 'bnfold.VerifyOptions(inputs={"a/b:0": (1, 3)}) verifies'),
+        ("with --input 'a b'=n,3, or", 'with bnfold.VerifyOptions(inputs={"a b": (n, 3)}), or'),
+        ("`--fix-shapes x=3 --fix-shapes y=1`", '`fix_shapes={"x": (3,), "y": (1,)}`'),
+        ("--verify auto --tolerance bfloat16 works", 'bnfold.VerifyOptions(depth="auto"), tolerance="bfloat16" works'),
+        ("--verify-seconds 60 --json", "bnfold.VerifyOptions(verify_seconds=60) --json"),
+        ("--only, --except", "only=…, excluded=…"),
         ("python tool.py --what 3", "python tool.py --what 3"),
         ("a - b -- c", "a - b -- c"),
     ],
@@ -108,3 +119,47 @@ def test_a_setting_that_is_wrong_still_has_its_name() -> None:
     with pytest.raises(bnfold.errors.BadSetting) as error:
         bnfold.optimize(MODELS / "bn9.onnx", options=Options(), fix_shapes={"zz": (1,)})
     assert error.value.name == "fix_shapes"
+
+
+def differing(folder: Path) -> tuple[Path, Path]:
+    """Two models that compute different functions."""
+    for name, op in (("a", "Relu"), ("b", "Tanh")):
+        text = f'<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) {{ y = {op} (x) }}'
+        (folder / name).mkdir()
+        onnx.save(onnx.parser.parse_model(text), folder / name / "m.onnx")
+    return folder / "a" / "m.onnx", folder / "b" / "m.onnx"
+
+
+COPY = "import shutil, sys; shutil.copy(*sys.argv[1:3])"
+
+
+def test_what_helps_is_spelled_as_in_python(tmp_path: Path) -> None:
+    before, after = differing(tmp_path)
+    expected = 'bnfold.VerifyOptions(explain="y", save=DIR) writes two small models'
+    verdict = bnfold.verify(before, after, options=VerifyOptions(explain=""))
+    assert verdict.next is not None
+    assert verdict.next.text.startswith(expected)
+    assert not any("--" in line for each in verdict.explanation for line in each.lines)
+    (row,) = bnfold.verify_folders(before.parent, after.parent).models
+    assert expected in row.message
+    assert row.verdict is not None
+    assert row.verdict.next == verdict.next
+    with pytest.raises(bnfold.errors.StepRefused) as refused:
+        bnfold.run(before, tmp_path / "c.onnx", ["python", "-c", COPY, str(after), "{output}", "{input}"])
+    assert refused.value.verdict is not None
+    assert refused.value.verdict.next is not None
+    assert "--" not in refused.value.verdict.next.text
+
+
+def test_notes_of_an_outcome_and_of_a_pass_speak_python() -> None:
+    """A weight is an input that callers may feed: little folds, and a note says what would help."""
+    before = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 15]> g (float[2,3,4,4] x, float[3,3,1,1] w) => (float[a,b,c,d] y)
+        <float[3] s = {1, 2, 3}, float[3,3,1,1] w = {1, 2, 3, 4, 5, 6, 7, 8, 9}>
+        { c = Conv (x, w)  y = BatchNormalization (c, s, s, s, s) }"""
+    )
+    fold = FoldBatchNormPass(verify=VerifyOptions())
+    fold(onnx_ir.serde.deserialize_model(before))
+    for report in (bnfold.fold(before).report, fold.report):
+        assert any('overridable="freeze"' in note for note in report.notes), report.notes
+        assert not any("--" in note for note in report.notes)

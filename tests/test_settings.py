@@ -36,8 +36,12 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: made.Options(decompose_ops=frozenset({"Conv"})), "decompose_ops: there is no operator 'Conv'"),
     (lambda: made.Options(only=frozenset({"Foo"})), "only: there is no operator 'Foo'"),
     (lambda: made.Options(excluded=frozenset({"conv"})), "excluded: there is no operator 'conv'; did you mean Conv?"),
-    (lambda: made.Options(only="Conv"), "only: 'Conv' is not a set of texts"),
-    (lambda: made.Options(only=["Conv"]), "only: ['Conv'] is not a set of texts"),
+    (lambda: made.Options(only="Conv"), "only: 'Conv' is one text, and a list is wanted: ['Conv']"),
+    (lambda: made.Options(disable="a-b, c"), "disable: 'a-b, c' is one text, and a list is wanted: ['a-b', 'c']"),
+    (lambda: made.Options(simplify="onnxscript"), "simplify: 'onnxscript' is one text, and a list is wanted"),
+    (lambda: made.Options(only=["Conv", 1]), "only: ['Conv', 1] is not a list or set of texts"),
+    (lambda: made.Options(only=b"Conv"), "only: b'Conv' is not a list or set of texts"),
+    (lambda: made.Options(excluded=3), "excluded: 3 is not a list or set of texts"),
     (
         lambda: made.Options(target_opset=NEWEST + 1),
         f"target_opset: opset {NEWEST + 1} does not exist: the installed onnx",
@@ -100,6 +104,8 @@ def test_what_is_not_installed_is_told_when_it_is_chosen(monkeypatch: pytest.Mon
 def test_values_are_held_as_their_fields_say() -> None:
     options = made.Options(only={"Conv", "Gemm"}, max_growth=np.int64(7), target_opset=np.int32(15))
     assert (options.only, type(options.only)) == ({"Conv", "Gemm"}, frozenset)
+    for names in (["Conv", "Gemm"], ("Gemm", "Conv"), iter(["Conv", "Gemm"]), {"Conv": 1, "Gemm": 2}.keys()):
+        assert made.Options(only=names) == made.Options(only={"Conv", "Gemm"})
     assert (type(options.max_growth), type(options.target_opset)) == (int, int)
     checks = made.VerifyOptions(data="inputs.npz", inputs={"x": [1, np.int64(3)]}, samples=np.uint8(2))
     assert (checks.data, checks.inputs) == (Path("inputs.npz"), {"x": (1, 3)})

@@ -21,6 +21,7 @@ from bnfold.pipeline import external_tools
 from bnfold.pipeline.arguments import options_of, settings_of
 from bnfold.settings import OptionFields, Options, OutputOptions, Tolerance, VerifyOptions
 from bnfold.settings.progress import Progress
+from bnfold.settings.python_words import speaks_python
 
 FolderPath = str | os.PathLike[str]
 Sources = FolderPath | Sequence[FolderPath]
@@ -56,6 +57,7 @@ class FolderResult:
         return scheduler.to_json(self.models, scheduler.LeftOut(self.left_out, 0))
 
 
+@speaks_python
 def optimize_folder(
     source: Sources,
     output: FolderPath,
@@ -99,6 +101,7 @@ def optimize_folder(
     return _all(planned, partial(process_one, settings=settings), jobs, progress)
 
 
+@speaks_python
 def inspect_folder(
     source: Sources, *, options: Options | None = None, progress: Progress | None = None, **fields: Unpack[OptionFields]
 ) -> FolderResult:
@@ -125,6 +128,7 @@ def inspect_folder(
     return FolderResult((*found.unreadable, *results), found.left_out)
 
 
+@speaks_python
 def verify_folders(
     before: FolderPath,
     after: FolderPath,
@@ -164,6 +168,7 @@ def verify_folders(
     return _all(found, partial(pairs.verify_pair, checks=checks), jobs, progress)
 
 
+@speaks_python
 def run_folder(  # noqa: PLR0913 - one optional keyword an option
     source: Sources,
     output: FolderPath,

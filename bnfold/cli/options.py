@@ -49,6 +49,15 @@ def _target(text: str) -> int | str:
         raise click.BadParameter(f"{text!r} is neither an opset number nor 'keep', 'latest' or 'lowest'") from None
 
 
+def _one_opset(_: click.Context, option: click.Parameter, values: Sequence[int | str]) -> int | str | None:
+    """Return the opset, whichever of its names gave it, and however often."""
+    different = [*dict.fromkeys(values)]
+    if len(different) > 1:
+        names, stated = " and ".join(reversed(option.opts)), " and ".join(map(str, different))
+        raise click.BadParameter(f"{stated} contradict each other: {names} are two names of one option")
+    return different[0] if different else None
+
+
 def _ir_version(text: str) -> int | str:
     try:
         return text if text in ("auto", "keep") else int(text)
@@ -107,7 +116,13 @@ _OPERATOR = {
     "shell_complete": among(operators),
 }
 FORMS: dict[str, dict[str, Any]] = {
-    "target_opset": {"type": _target, "metavar": "N|KEEP|LATEST|LOWEST", "shell_complete": among(opsets)},
+    "target_opset": {
+        "type": _target,
+        "metavar": "N|KEEP|LATEST|LOWEST",
+        "multiple": True,
+        "callback": _one_opset,
+        "shell_complete": among(opsets),
+    },
     "ir_version": {"type": _ir_version, "metavar": "N|AUTO|KEEP", "shell_complete": among(ir_versions)},
     "decompose_ops": {
         "type": _names,

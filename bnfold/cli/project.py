@@ -77,10 +77,10 @@ def _read(file: Path, key: str, value: Any) -> Any:
         raise WrongUsage(f"{file}: [tool.bnfold] {key} = {value!r}: it has to be {wanted}") from None
 
 
-def _opset(_: Path, value: Any) -> str:
+def _opset(_: Path, value: Any) -> tuple[str]:
     if isinstance(value, bool) or (value not in ("keep", "latest") and not isinstance(value, int)):
         raise ValueError
-    return str(value)
+    return (str(value),)
 
 
 def _operators(_: Path, value: Any) -> str:

@@ -96,7 +96,7 @@ def simplifier(name: str) -> ExternalTool:
 def command(words: Sequence[str]) -> ExternalTool:
     """Return the step of a command. Raises BadCommand where it names no files, or there is no such program."""
     if not all(any(mark in word for word in words[1:]) for mark in ("{input}", "{output}")):
-        raise BadCommand("COMMAND has to name both files, as in: -- python convert.py {input} {output}")
+        raise BadCommand("the command has to name both files, as in: python convert.py {input} {output}")
     if shutil.which(words[0]) is None:
         raise BadCommand(f"COMMAND: there is no program {words[0]}")
     script = next((word for word in words if word.endswith(".py")), words[0])

@@ -21,7 +21,7 @@ from bnfold.pipeline.versions import versions
 from bnfold.report import totals
 from bnfold.report.events import Report
 from bnfold.settings import Options, OutputOptions, VerifyOptions, to_json
-from bnfold.settings.python_words import in_python, in_python_words
+from bnfold.settings.python_words import in_python, speaks_python
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -155,7 +155,7 @@ class ProcessedModel(Outcome):
         written = [f"written to {self.output}"] if self.output else []
         return "\n  ".join(map(brief, [f"Outcome of {source}", *told, *written]))
 
-    @in_python_words()
+    @speaks_python
     def to_proto(self) -> onnx.ModelProto:
         proto = onnx.ModelProto()
         proto.ParseFromString(ir.encode(formats.of(self.source).as_onnx(self.model)))
@@ -173,7 +173,7 @@ class ProcessedModel(Outcome):
         files = [path for path in (self.output, self.data) if path is not None]
         return sum(path.stat().st_size for path in files) if files else None
 
-    @in_python_words()
+    @speaks_python
     def save(self, output: str | os.PathLike[str], *, external_data: str = "auto", in_place: bool = False) -> None:
         from bnfold.pipeline import path_conflicts
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache
@@ -49,7 +48,10 @@ class Checked:
                 value = _read(value, hint, member.metadata.get("low"))
             except TypeError as error:
                 wrong = error.args[0] if get_origin(hint) is Sequence and isinstance(error.args[0], str) else value
-                raise BadSetting(member.name, f"{wrong!r} is not {described(hint)}") from None
+                problem = f"{wrong!r} is not {described(hint)}"
+                if isinstance(value, str) and get_origin(hint) in (Sequence, frozenset):
+                    problem = f"{value!r} is one text, and a list is wanted: {[*map(str.strip, value.split(','))]!r}"
+                raise BadSetting(member.name, problem) from None
             except ValueError as error:
                 raise BadSetting(member.name, str(error)) from None
             if "operators" in member.metadata:
@@ -94,7 +96,7 @@ def described(hint: Any) -> str:
         example = "numbers, such as {'com.acme': 2}" if is_numbers else "sizes, such as {'x': (1, 3, 224, 224)}"
         return f"a mapping of names to {example}"
     if kind in (Sequence, frozenset):
-        return f"a {'list' if kind is Sequence else 'set'} of {'texts' if parts[0] is str else 'such values'}"
+        return f"a list{' or set' * (kind is frozenset)} of {'texts' if parts[0] is str else 'such values'}"
     return _WORDS.get(kind) or f"a {getattr(kind, '__name__', kind)}"
 
 
@@ -108,7 +110,7 @@ _ACCEPTED: dict[Any, Any] = {
     int: SupportsIndex,
     float: Real,
     Path: (str, os.PathLike),
-    frozenset: AbstractSet,
+    frozenset: Iterable,
     Literal: str,
 }
 
@@ -128,7 +130,7 @@ def _read(value: Any, hint: Any, low: int | None) -> Any:
         raise TypeError(value)
     if isinstance(value, bool) != (kind is bool) or not isinstance(value, _ACCEPTED.get(kind, kind)):
         raise TypeError(value)
-    if (kind is Literal and value not in parts) or (kind is Sequence and isinstance(value, str)):
+    if (kind is Literal and value not in parts) or (kind in (Sequence, frozenset) and isinstance(value, str)):
         raise TypeError(value)
     if kind is int:
         number = index(value)

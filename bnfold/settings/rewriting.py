@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import InitVar, dataclass, field, replace
 from importlib.util import find_spec
@@ -324,16 +324,16 @@ class OptionFields(TypedDict, total=False):
     fold: bool
     decompose: Literal["never", "remaining", "all"]
     decompose_form: Literal["mul_add", "sub_mul_add", "depthwise_conv"]
-    decompose_ops: AbstractSet[str]
+    decompose_ops: Iterable[str]
     policy: Policy
     constants: Literal["lift", "keep"]
     no_simplify: bool
     group_norm: bool
     overridable: Literal["auto", "freeze", "keep"]
     max_growth: int | None
-    only: AbstractSet[str]
-    excluded: AbstractSet[str]
-    disable: AbstractSet[str]
+    only: Iterable[str]
+    excluded: Iterable[str]
+    disable: Iterable[str]
     all_affines: bool
     merge_branches: bool
     equalize: bool

@@ -82,8 +82,8 @@ def test_what_cannot_be_compared_is_refused_with_a_code_of_its_own(source: Path)
     ("command", "line"),
     [
         (["no-such-program", "{input}", "{output}"], "there is no program no-such-program"),
-        (["cp", "{input}"], "COMMAND has to name both files"),
-        (["{input}", "{output}"], "COMMAND has to name both files"),
+        (["cp", "{input}"], "the command has to name both files"),
+        (["{input}", "{output}"], "the command has to name both files"),
     ],
 )
 def test_wrong_usage_is_told_before_anything_runs(command: list[str], line: str, source: Path) -> None:

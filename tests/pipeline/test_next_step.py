@@ -281,7 +281,8 @@ def test_what_differs_in_two_models_is_to_be_reproduced() -> None:
     wrong = model(DENSE.replace("Relu", "LeakyRelu"), {"w": W})
     verdict = bnfold.verify(model(DENSE, {"w": W}), wrong)
     assert verdict.next is not None
-    assert verdict.next.text == "--explain y --save DIR writes two small models and inputs on which they differ"
+    expected = 'bnfold.VerifyOptions(explain="y", save=DIR) writes two small models and inputs on which they differ'
+    assert verdict.next.text == expected
     other = bnfold.verify(model(DENSE, {"w": W}), model(DENSE.replace("x", "z"), {"w": W}))
     assert other.code is not Code.INTERFACE or (other.next is not None and "one interface" in other.next.text)
 

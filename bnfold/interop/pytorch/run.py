@@ -22,7 +22,7 @@ from bnfold.pipeline.outcome import Outcome, ProcessedModel
 from bnfold.report.events import Report
 from bnfold.settings import OptionFields, Options, OutputOptions, VerifyOptions, simplified
 from bnfold.settings.progress import Progress
-from bnfold.settings.python_words import in_python_words
+from bnfold.settings.python_words import speaks_python
 from bnfold.verification import Verdict
 from bnfold.verification.engine import one_thread
 
@@ -83,7 +83,7 @@ class TorchOutcome:
         }
 
 
-@in_python_words()
+@speaks_python
 def optimize(  # noqa: PLR0913 - one optional keyword an option
     program: Any,
     output: str | os.PathLike[str] | None = None,

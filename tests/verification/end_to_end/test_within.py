@@ -110,7 +110,7 @@ def test_without_a_tolerance_its_types_are_another_interface_and_the_next_step_i
     assert (verdict.status, verdict.decided_by) == ("failed", "interface")
     assert verdict.reason == "input 'x' was of type float and is of type float16"
     assert verdict.next is not None
-    assert verdict.next.text.startswith("--tolerance float16 verifies it (")
+    assert verdict.next.text.startswith('tolerance="float16" verifies it (')
     assert verdict.next.text.endswith("; AFTER is a float16 version of BEFORE")
     assert (verdict.next.options, verdict.next.tried) == (("--tolerance", "float16"), True)
 
@@ -132,9 +132,7 @@ def test_of_an_int8_version_the_error_is_the_one_from_end_to_end(tmp_path: Path)
     strict = bnfold.verify(dense(), quantized(), options=options)
     assert strict.status == "failed"
     assert strict.next is not None
-    assert re.fullmatch(
-        r"--tolerance 0\.\d+ verifies it \(.* s\); AFTER is an int8 version of BEFORE", strict.next.text
-    )
+    assert re.fullmatch(r"tolerance=0\.\d+ verifies it \(.* s\); AFTER is an int8 version of BEFORE", strict.next.text)
     assert bnfold.verify(dense(), quantized(), tolerance=float(strict.next.options[1]), options=options).verified
     largest, mean = alone(dense(), quantized(), {"x": x})["y"]
     for tolerance, status in ((largest * 1.01, "verified"), (largest * 0.99, "failed")):
