@@ -2,7 +2,8 @@
 
 Levels: INFO for each pass, and for loading, writing and the verdict; DEBUG for each decision (what became of a
 BatchNormalization, a node that was simplified, a repair, a claim and its evidence); WARNING for a result that could not
-be verified, or failed, and for a step that was undone; ERROR for a rewrite of bnfold that was wrong and left out.
+be verified, or failed, for a step that was undone, and for mistakes of callers' functions; ERROR for a rewrite of
+bnfold that was wrong and left out.
 
 The command line has no use for `logging` and would start later for importing it, and a program that never imported it
 has no handler to show anything. So it is not imported here: without an import elsewhere, there is no handler.

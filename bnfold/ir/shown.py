@@ -5,7 +5,6 @@ It then asks them in bodies and functions as well.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -18,7 +17,7 @@ from onnx import defs
 from bnfold.ir.messages import function_key, nested_nodes
 from bnfold.ir.node import attribute_value
 from bnfold.ir.value import shape_of
-from bnfold.registered import table
+from bnfold.registered import faults, table
 from bnfold.registered.table import RegisteredOperator
 from bnfold.registered.types import DoesNotApply, ValueType, returned
 
@@ -29,7 +28,11 @@ _VARIADIC = defs.OpSchema.FormalParameterOption.Variadic
 @contextmanager
 def shown_to_onnx(proto: onnx.ModelProto) -> Iterator[None]:
     """Let onnx's inference of ``proto`` ask the shape functions of its operators."""
-    operators = [operator for operator in table.all_operators() if operator.shape is not None]
+    operators = [
+        operator
+        for operator in table.all_operators()
+        if operator.shape is not None and not faults.is_distrusted(operator)
+    ]
     if not operators:
         yield
         return
@@ -133,7 +136,7 @@ def value_type(kind: onnx.TypeProto) -> ValueType | None:
 def asked(
     operator: RegisteredOperator, kinds: Sequence[ValueType | None], attributes: Mapping[str, Any]
 ) -> list[onnx.TypeProto | None]:
-    """Return what the shape function says; nothing if it raises, with a warning unless it does so on purpose."""
+    """Return what the shape function says; nothing if it raises, which is logged unless it does so on purpose."""
     assert operator.shape is not None, "it was looked for"
     while kinds and kinds[-1] is None:
         kinds = kinds[:-1]
@@ -142,8 +145,8 @@ def asked(
     except DoesNotApply:
         return []
     except Exception as error:  # noqa: BLE001 - it is a caller's function
-        text = f"the shape function of {operator.name} raised {error!r}; so the shapes of its results are unknown"
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        fault = faults.described(error)
+        faults.tell_fault(f"the shape function of {operator.name} {fault}; so the shapes of its results are unknown")
         return []
 
 

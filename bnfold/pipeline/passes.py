@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import partial
 
 from bnfold import analysis, converting, ir, log
+from bnfold.analysis.shapes.contradicted import tell_wrong_types
 from bnfold.analysis.shapes.stating import state_shapes
 from bnfold.converting.ir_version import (
     FUNCTIONS_SINCE,
@@ -25,6 +26,7 @@ from bnfold.ir.messages import FunctionKey
 from bnfold.pipeline import clearing, conversion, overridable
 from bnfold.pipeline.context import NodeKey, PassContext, log_decisions
 from bnfold.pipeline.folds import fold_affines
+from bnfold.registered import faults
 from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.names import compare_names
@@ -48,6 +50,11 @@ def describe(run: PassContext) -> None:
     run.report.names_before = run.model.original_names
     run.before = run.model.clone() if run.model.path is None else None
     run.live()
+
+
+def check_registered(run: PassContext) -> None:
+    """Find shape functions of registered operators that contradict the model. Before anything asks them."""
+    tell_wrong_types(run.model)
 
 
 def fix_shapes(run: PassContext) -> None:
@@ -424,9 +431,9 @@ def check(run: PassContext) -> None:
 
 
 PASSES: tuple[Callable[[PassContext], object], ...] = (
-    describe, fix_shapes, choose_overridable, normalise, repair, prepare_folds, remove_unread, raise_opset,
-    remove_unread, decide_branches, fold_affines, lower_opset, tell_training, decompose, reduce, remove_channels,
-    tell_newer_opsets, remove_dead_nodes, tell_subnormal, set_ir_version, check,
+    describe, check_registered, fix_shapes, choose_overridable, normalise, repair, prepare_folds, remove_unread,
+    raise_opset, remove_unread, decide_branches, fold_affines, lower_opset, tell_training, decompose, reduce,
+    remove_channels, tell_newer_opsets, remove_dead_nodes, tell_subnormal, set_ir_version, check,
 )  # fmt: skip
 
 
@@ -453,7 +460,7 @@ def rewrite(
         ConversionBlocked, Unsupported, BadInput: A pass cannot convert or read the model; it has to be discarded.
     """
     run = PassContext(model, options, Report(), progress or (lambda *_: None), withheld, runtime=runtime)
-    with ir.utf8(model.label):
+    with ir.utf8(model.label), faults.collected() as mistakes:
         steps = READING if options.changes_nothing else PASSES
         size = _size(model) if log.shows("INFO", __name__) else None
         for number, step in enumerate(steps):
@@ -464,6 +471,7 @@ def rewrite(
             if size is not None:
                 before, size = size, _size(model)
                 log.info(__name__, "pass %s: %s, %.3f s", step.__name__, _moved(before, size), seconds)
+    run.report.notes += mistakes.messages
     log_decisions(run.report)
     return run.report
 

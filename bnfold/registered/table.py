@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -33,6 +34,20 @@ class RegisteredOperator:
     def first_version(self) -> int:
         """The lowest version; 0 if it holds for all of them."""
         return min(self.versions.numbers) if self.versions is not None else 0
+
+    def require_arguments(self, inputs: int, attributes: Collection[str]) -> None:
+        """Raise ValueError if the kernel or the shape function takes no node of so many inputs and these attributes."""
+        for name, function in (("kernel", self.kernel), ("shape function", self.shape)):
+            if function is None:
+                continue
+            try:
+                signature = inspect.signature(function)
+            except ValueError:  # it is not written in Python
+                continue
+            try:
+                signature.bind(*[None] * inputs, **dict.fromkeys(attributes))
+            except TypeError as error:
+                raise ValueError(f"the {name} does not take what the rule sets: {error}") from error
 
     def holds_at(self, version: int) -> bool:
         """Whether it says what the operator means in this version of the domain."""

@@ -144,6 +144,18 @@ class AffineStep:
     passes: ChannelAffine | None = None
     adds: Array | None = None
 
+    def __post_init__(self) -> None:
+        for name, kind, example in (("constants", int, "{1: weight}"), ("attributes", str, "{'alpha': 0.5}")):
+            given = getattr(self, name)
+            if not isinstance(given, Mapping):
+                raise TypeError(f"{name} is a mapping, such as {example}, and not {type(given).__name__}")
+            for key in given:
+                if not isinstance(key, kind | (np.integer if kind is int else str)) or isinstance(key, bool):
+                    what = "the number of an input: 0, 1, …" if kind is int else "the name of an attribute"
+                    raise TypeError(f"{key!r} in {name} is not {what}")
+        if any(slot < 0 for slot in self.constants):
+            raise ValueError(f"{min(self.constants)} in constants is not the number of an input: 0, 1, …")
+
 
 AffineFunction: TypeAlias = Callable[[OperatorNode, ChannelAffine], AffineStep]
 

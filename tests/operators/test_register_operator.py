@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from click.testing import CliRunner
 
 import bnfold
 from bnfold import VerifyOptions
+from bnfold.cli.commands import main
 from bnfold.errors import BadSetting, VerificationFailed
-from bnfold.operators import AffineRule, AffineStep, ChannelAffine, ValueType, Versions, unregister_operator
+from bnfold.operators import AffineRule, AffineStep, ChannelAffine, ValueType, Versions, plugins, unregister_operator
 from bnfold.registered import table
 from tests import acme
 from tests.operators import client
@@ -298,3 +300,94 @@ def test_a_library_of_operators_is_a_file_that_the_runtime_loads(tmp_path: Path)
         table.LIBRARIES.clear()
     assert verdict is not None
     assert "broken.so" in verdict.summary
+
+
+def up_with(constants: Any, attributes: Any = None) -> AffineRule:
+    return AffineRule(lambda node, affine: AffineStep(constants(affine.of(4)), attributes or {}))
+
+
+FAULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "an error of the rule": ({"affine": up_with(lambda _: [][0])}, "raised IndexError: list index out of range"),
+    "a slot beyond those of the kernel": ({"affine": up_with(lambda a: {5: a.shift})}, "the kernel does not take what"),
+    "a slot beyond those of the shape": (
+        {"affine": up_with(lambda a: {1: a.scale, 2: a.shift}), "kernel": None, "shape": lambda x, _: [x]},
+        "the shape function does not take what the rule sets",
+    ),
+    "a negative slot": ({"affine": up_with(lambda a: {-1: a.scale})}, "-1 in constants is not the number of an input"),
+    "a slot that is text": ({"affine": up_with(lambda a: {"1": a.scale})}, "'1' in constants is not the number of an"),
+    "a slot that is true": ({"affine": up_with(lambda a: {True: a.scale})}, "True in constants is not the number"),
+    "constants that are a list": ({"affine": up_with(lambda a: [a.scale])}, "constants is a mapping, such as"),
+    "an attribute that the kernel lacks": (
+        {"affine": up_with(lambda a: {1: a.scale, 2: a.shift}, {"gamma": 1.0})},
+        "unexpected keyword argument 'gamma'",
+    ),
+    "an attribute without a name": ({"affine": up_with(lambda a: {}, {3: 1.0})}, "3 in attributes is not the name of"),
+    "an error of the shape function": (
+        {"shape": lambda *_: [][0]},
+        "the shape function of com.acme::Gain raised Index",
+    ),
+    "another element type than a consumer reads": (
+        {"shape": lambda x, *_: [ValueType(x.dims, np.float64)]},
+        "the shape function of com.acme::Gain says double for 'c', where the model says float; it is not believed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_a_callers_function_is_noted_and_logged(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    said, text = FAULTS[name]
+    with acme.registered(**said):
+        outcome = bnfold.fold(acme.model(), verify=VerifyOptions(depth="none"))
+    (note,) = (note for note in outcome.report.notes if text in note)
+    assert [event.verdict for event in outcome.report.batchnorms] == ["kept"]
+    assert [record.levelname for record in caplog.records if record.getMessage() == note] == ["WARNING"]
+
+
+def test_the_command_line_says_what_a_plugin_does_wrong(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text(
+        "import bnfold\n"
+        "from bnfold.operators import AffineRule\n"
+        "rule = AffineRule(lambda node, affine: affine.size)\n"
+        "bnfold.register_operator('com.acme', 'Gain', affine=rule, shape=lambda x, *_: [x])\n",
+        encoding="utf-8",
+    )
+    onnx.save(acme.model(), tmp_path / "m.onnx")
+    line = ["optimize", tmp_path / "m.onnx", tmp_path / "o.onnx", "--plugin", tmp_path / "broken.py", "--no-verify"]
+    try:
+        result = CliRunner().invoke(main, [*map(str, line)])
+    finally:
+        unregister_operator("com.acme", "Gain")
+        plugins._LOADED.clear()
+    assert result.exit_code == 0, result.output
+    assert "note: the rule (up) that was registered for Gain 'c' raised AttributeError" in " ".join(
+        result.stderr.split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "value"),
+    [("z = com.acme.Gain(x, w)", "z"), ("c = com.acme.Gain(x, w)  d = Relu(c)  z = Add(d, x)", "c")],
+)
+def test_an_element_type_is_compared_with_what_is_declared_or_read(nodes: str, value: str) -> None:
+    with acme.registered(shape=lambda x, *_: [ValueType(x.dims, np.int64)]):
+        report = bnfold.inspect(acme.model(nodes)).report
+        right = bnfold.inspect(acme.model("c = com.acme.Gain(x, w)  d = Cast<to = 1>(c)  z = Relu(d)")).report
+    assert report.notes == [
+        f"the shape function of com.acme::Gain says int64 for {value!r}, where the model says float; it is not believed"
+    ]
+    assert not right.notes
+
+
+def test_a_shape_function_is_only_distrusted_for_a_model_that_it_contradicts() -> None:
+    wrong = acme.model("c = com.acme.Gain(x, w)  d = Relu(c)  z = Add(d, x)")
+    with acme.registered(shape=lambda x, *_: [ValueType(x.dims, np.int64)]):
+        assert bnfold.inspect(wrong).report.notes
+    with acme.registered():
+        assert not bnfold.inspect(wrong).report.notes
+        assert bnfold.fold(acme.model()).verified
+
+
+def test_a_kernel_that_is_not_written_in_python_takes_what_it_takes() -> None:
+    with acme.registered(kernel=max, affine=up_with(lambda a: {1: a.scale, 2: a.shift})):
+        outcome = bnfold.fold(acme.model())
+    assert outcome.status == "unverified"

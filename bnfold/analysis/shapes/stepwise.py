@@ -137,14 +137,14 @@ class Types:
             self._leave_bodies(node)
             return
         if node.has_trait(KEEPS_TYPE):
-            kind, made = _type_of(node.input(0)), node.output(0)
+            kind, made = type_of(node.input(0)), node.output(0)
             if kind is not None and made is not None:
                 _learn(made, kind)
         if node.domain:
             made_types = (
-                types_made(node, _type_of(node.input(0)))
+                types_made(node, type_of(node.input(0)))
                 if node.domain == MACHINE_LEARNING
-                else registered_types(node, [_type_of(value) for value in node.inputs])
+                else registered_types(node, [type_of(value) for value in node.inputs])
             )
             for value, made_type in zip(node.outputs, made_types, strict=False):
                 if value is not None and made_type is not None:
@@ -159,7 +159,7 @@ class Types:
         if version is None or _has_open_dims(node):
             return
         inputs = [value for value in node.inputs if value is not None]
-        types = {value.name: _type_of(value) or onnx.TypeProto() for value in inputs}
+        types = {value.name: type_of(value) or onnx.TypeProto() for value in inputs}
         constants = _small_constants(inputs) if node.op_type in READS_VALUES else None
         try:
             inferred = onnx.shape_inference.infer_node_outputs(
@@ -218,7 +218,8 @@ def _has_open_dims(node: ir.Node) -> bool:
     return any(entry.ref_attr_name and entry.type != onnx.AttributeProto.FLOAT for entry in node.attrs.values())
 
 
-def _type_of(value: ir.Value | None) -> onnx.TypeProto | None:
+def type_of(value: ir.Value | None) -> onnx.TypeProto | None:
+    """Return what the graph knows of a value's type; that of a weight follows from it."""
     if value is None:
         return None
     if value.tensor_proto is None:

@@ -16,7 +16,9 @@ from bnfold.analysis.described import described
 from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine, on_axis, vector
 from bnfold.folding.step import Edit, ExtraAdd, SetAttr, SetConstant, Step
+from bnfold.ir.registered import registered_operator
 from bnfold.ir.tensor import Exact, Float64
+from bnfold.registered import faults
 from bnfold.registered.types import AffineFunction, AffineRule, AffineStep, ChannelAffine, DoesNotApply, returned
 from bnfold.report.reasons import Declined, Reason
 
@@ -39,8 +41,11 @@ def by_rule(rule: AffineRule, function: AffineFunction, way: Way) -> Callable[[i
                 raise
             raise Declined(Reason.NO_HANDLER, f"{facts.where(node)}: {reason}") from reason
         except Exception as error:
-            text = f"{facts.where(node)}: its registered rule raised {type(error).__name__}"
-            raise Declined(Reason.NO_HANDLER, f"{text}: {' '.join(str(error).split())}") from error
+            fault = faults.described(error)
+            faults.tell_fault(
+                f"the rule ({way}) that was registered for {facts.where(node)} {fault}; nothing is folded there"
+            )
+            raise Declined(Reason.NO_HANDLER, f"{facts.where(node)}: its registered rule {fault}") from error
 
     return solve
 
@@ -64,6 +69,10 @@ def _channels(affine: Affine, axis: int) -> int:
 
 
 def _step(node: ir.Node, answer: AffineStep, axis: int, rank: int, way: Way) -> Step:
+    operator = registered_operator(node)
+    assert operator is not None, "its rule was asked"
+    inputs = max([len(node.inputs), *(slot + 1 for slot in answer.constants)])
+    operator.require_arguments(inputs, {*node.attrs, *answer.attributes})
     edits: list[Edit] = [_constant(node, slot, numbers) for slot, numbers in answer.constants.items()]
     edits += [SetAttr(node, name, value) for name, value in answer.attributes.items()]
     if answer.adds is not None and np.count_nonzero(answer.adds):
