@@ -32,7 +32,7 @@ from bnfold.batch.worker import (
     timed,
 )
 from bnfold.errors import BadInput, SameFile, WrongUsage
-from bnfold.operators import plugins
+from bnfold.operators import workers
 from bnfold.pipeline.job import process
 from bnfold.pipeline.outcome import open_in_runtime
 from bnfold.settings.progress import Progress
@@ -195,15 +195,20 @@ def _inspected(place: Place, settings: Settings) -> FileResult:
 
 @contextmanager
 def processes(jobs: int, tasks: int) -> Iterator[Executor]:
-    """Return processes of this machine, no more than there are tasks."""
-    with ProcessPoolExecutor(min(jobs, tasks), initializer=_prepare, initargs=(plugins.loaded(),)) as pool:
+    """Return processes of this machine, no more than there are tasks.
+
+    Raises BadSetting if they cannot know an operator that is registered here.
+    """
+    with ProcessPoolExecutor(
+        min(jobs, tasks), initializer=_prepare, initargs=(workers.registrations_for_workers(),)
+    ) as pool:
         yield pool
 
 
-def _prepare(names: Sequence[str]) -> None:
-    """Make a worker ready: it ends tidily, and knows the operators of the plugins that were loaded here."""
+def _prepare(given: workers.Registrations) -> None:
+    """Make a worker ready: it ends tidily, and knows the operators that are registered here."""
     stopping.prepare()
-    plugins.load_plugins(names)
+    workers.register_in_worker(given)
 
 
 def process_all(

@@ -18,9 +18,11 @@ from bnfold.batch import stopping, up_to_date
 from bnfold.batch.locations import Place
 from bnfold.errors import BnfoldError, VerificationFailed, machine_trouble
 from bnfold.operators.plugins import fingerprint_of, load_plugins
+from bnfold.operators.workers import registration_of
 from bnfold.pipeline.job import process
 from bnfold.pipeline.outcome import NOT_VERIFIED, Outcome, forbidden
 from bnfold.pipeline.versions import versions
+from bnfold.registered.table import all_operators
 from bnfold.report.events import map_texts
 from bnfold.settings import Options, OutputOptions, VerifyOptions, to_json
 from bnfold.verification import Verdict
@@ -56,6 +58,7 @@ class Settings:
         written = self.delivery.external_data, self.delivery.size_threshold
         known = [to_json(self.options), to_json(self.checks), written, sorted(self.unwanted), _versions()]
         known += map(fingerprint_of, self.plugins)
+        known += sorted(map(registration_of, all_operators()))
         return hashlib.sha256(json.dumps(known).encode()).hexdigest()
 
 

@@ -11,12 +11,15 @@ from pathlib import Path
 
 from bnfold.errors import BadSetting, BnfoldError
 from bnfold.registered import table
+from bnfold.registered.table import RegisteredOperator
 
 _PREFIX = "bnfold_plugin_"
 """Modules that are named by their file, so that no file takes the name of a module that something else imports."""
 
 
 _LOADED: dict[str, None] = {}
+REGISTERED: set[RegisteredOperator] = set()
+"""Operators that plugins registered as they were loaded."""
 
 
 def loaded() -> tuple[str, ...]:
@@ -31,6 +34,7 @@ def load_plugins(names: Sequence[str]) -> None:
         BadSetting: There is no such module, or it raises an error.
     """
     for name in names:
+        before = set(table.all_operators())
         try:
             with table.all_or_none():
                 if is_file(name):
@@ -42,6 +46,7 @@ def load_plugins(names: Sequence[str]) -> None:
         except Exception as error:
             raise BadSetting("plugin", f"{name}: cannot be imported: {_described(name, error)}") from error
         _LOADED[absolute(name)] = None
+        REGISTERED.update(set(table.all_operators()) - before)
 
 
 def absolute(name: str) -> str:
@@ -74,6 +79,8 @@ def _import_file(path: Path) -> None:
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     module = sys.modules[name] = module_from_spec(spec)
+    if (folder := str(path.parent)) not in sys.path:
+        sys.path.append(folder)  # for modules beside it; last, so that none takes the name of another one
     try:
         spec.loader.exec_module(module)
     except BaseException:

@@ -183,3 +183,23 @@ def test_two_folders_are_compared_by_processes_that_know_the_operators(folder: P
     done = command("verify", "before", "after", "--plugin", "acme_plugin.py", "--jobs", "2")
     assert done.exit_code == 0, done.output
     assert plugins.loaded() == (str(folder / "acme_plugin.py"),)
+
+
+def test_a_plugin_imports_modules_beside_it(folder: Path) -> None:
+    (folder / "acme_parts_of_plugin.py").write_text(PLUGIN, encoding="utf-8")
+    lazy = "def late():\n    import acme_parts_of_plugin as parts\n    return parts.gain\n"
+    (folder / "acme_plugin.py").write_text(f"import acme_parts_of_plugin\n{lazy}", encoding="utf-8")
+    for words in (["--jobs", "1"], ["--jobs", "2"]):
+        shutil.rmtree(folder / "out", ignore_errors=True)
+        done = command("optimize", str(folder), str(folder / "out"), "--plugin", "acme_plugin.py", *words)
+        assert "1 verified" in done.output, done.output
+    assert "1 skipped" in command("optimize", str(folder), str(folder / "out"), "--plugin", "acme_plugin.py").output
+    (folder / "acme_parts_of_plugin.py").write_text(f"{PLUGIN}\n# another one\n", encoding="utf-8")
+    assert "1 verified" in command("optimize", str(folder), str(folder / "out"), "--plugin", "acme_plugin.py").output
+
+
+def test_a_module_beside_a_plugin_takes_no_other_ones_name(folder: Path) -> None:
+    (folder / "json.py").write_text("1 / 0\n", encoding="utf-8")
+    (folder / "acme_plugin.py").write_text(f"import json\njson.dumps\n{PLUGIN}", encoding="utf-8")
+    done = command("fold", "model.onnx", "out.onnx", "--plugin", "acme_plugin.py")
+    assert done.exit_code == 0, done.output
