@@ -18,6 +18,7 @@ from bnfold.converting.ir_version import (
     require_ir_version,
 )
 from bnfold.errors import ConversionBlocked, Unsupported, printable
+from bnfold.folding.shapes import learn_types
 from bnfold.ir import lifting
 from bnfold.ir.checking import checker_error
 from bnfold.ir.fixing import fix_inputs
@@ -32,6 +33,7 @@ from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.names import compare_names
 from bnfold.report.rewrites import CONSTANT_STORED
 from bnfold.semantics import Repair
+from bnfold.semantics.layout import needs_shape
 from bnfold.settings import Options
 from bnfold.settings.progress import Progress
 
@@ -49,6 +51,8 @@ def describe(run: PassContext) -> None:
     run.report.before = totals.count(run.model)
     run.report.names_before = run.model.original_names
     run.before = run.model.clone() if run.model.path is None else None
+    if any(map(needs_shape, run.model.nodes())):
+        learn_types(run.model)
     run.live()
 
 

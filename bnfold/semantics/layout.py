@@ -15,6 +15,13 @@ from bnfold.semantics.policy import Repair, Unreadable, flag
 PartialShape = tuple[int | str | None, ...]
 
 
+def needs_shape(node: ir.Node) -> bool:
+    """Whether the shape of the input decides what a BatchNormalization means, and is not known."""
+    if not node.is_op("BatchNormalization") or node.attr("spatial", 1) != 0 or (x := node.input(0)) is None:
+        return False
+    return x.shape is None or (len(x.shape) > 2 and not isinstance(x.shape[1], int))
+
+
 def is_per_activation(node: ir.Node, inputs: Sequence[ir.Value], repairs: list[Repair]) -> bool:
     """Whether the statistics of ``node`` belong to single activations rather than to channels.
 
