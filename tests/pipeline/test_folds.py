@@ -44,7 +44,8 @@ def nonspatial(opset: int, body: str, *, elements: int = 2) -> onnx.ModelProto:
     """A BatchNormalization with spatial=0, as MXNet writes it, with so many parameters."""
     form = "spatial = 0, is_test = 1" if opset < 7 else "spatial = 0"
     given = "".join(f", float[{elements}] {name}" for name in "sbmv")
-    stored = "".join(f", float[{elements}] {name} = {{{', '.join(['1.5'] * elements)}}}" for name in "sbmv")
+    numbers = ", ".join(f"{1 + each}.5" for each in range(elements))
+    stored = "".join(f", float[{elements}] {name} = {{{numbers}}}" for name in "sbmv")
     return onnx.parser.parse_model(f"""
         <ir_version: 3, opset_import: ["": {opset}]> g (float[N,2,3,3] x, float[2,2,1,1] w{given}) => (float[A,B,C,D] y)
         <float[2,2,1,1] w = {{1, 2, 3, 4}}{stored}> {{ {body.replace("FORM", form)} }}
