@@ -23,6 +23,7 @@ FOLDING = (
 STEPS = ("no_simplify", "group_norm", "simplify", "step_seconds")
 READING = ("legacy_mode", "force_inference", "saved_var", "plugin")
 CHECKING = ("inputs", "data", "samples", "seed", "runtime", "verify_seconds")
+COMPARING = ("tolerance", "frozen", *CHECKING)
 EXPLAINING = ("explain", "save")
 REPORTING = ("report", "as_json")
 WRITING = (
@@ -163,8 +164,7 @@ def _inspect(args: Invocation) -> None:
 @click.argument("source", metavar="BEFORE", type=PATH)
 @click.argument("output", metavar="AFTER", type=PATH)
 @takes(
-    "tolerance",
-    *CHECKING,
+    *COMPARING,
     option("depth", type=click.Choice(["auto", "full", "local"])),
     *EXPLAINING,
     "plugin",
@@ -251,7 +251,7 @@ def diff(args: Invocation) -> None:
 @output
 @click.argument("command", nargs=-1, required=True, metavar="-- COMMAND {input} {output}", type=click.UNPROCESSED)
 @takes(
-    "tolerance", "step_seconds", *CHECKING, option("depth", type=click.Choice(["auto", "full", "local"])),
+    *COMPARING, "step_seconds", option("depth", type=click.Choice(["auto", "full", "local"])),
     *EXPLAINING, "external_data", "size_threshold", "in_place", "plugin", "as_json", "exclude", "jobs", "quiet",
 )  # fmt: skip
 def run(args: Invocation) -> None:

@@ -111,7 +111,17 @@ GROUPS = {
     "Operators of your own": ("plugin", "domain_opsets"),
     "Old files": ("legacy_mode", "force_inference", "saved_var"),
     "Verification": (
-        *("depth", "no_verify", "require_verified", "tolerance", "inputs", "data", "runtime", "verify_seconds"),
+        *(
+            "depth",
+            "no_verify",
+            "require_verified",
+            "tolerance",
+            "frozen",
+            "inputs",
+            "data",
+            "runtime",
+            "verify_seconds",
+        ),
         *("samples", "seed", "explain", "save", "values"),
     ),
     "Output": (

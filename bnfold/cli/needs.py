@@ -37,6 +37,6 @@ COMMON = frozenset({
     "target_opset", "ir_version", "fix_shapes", "decompose", "assert_none", "as_is", "disable", "simplify", "depth",
     "no_verify", "require_verified", "tolerance", "inputs", "data", "explain", "values", "report", "as_json",
     "output_format", "in_place", "dry_run", "external_data", "quiet", "verbose", "jobs", "exclude",
-    "runtime", "latency", "overridable",
+    "runtime", "latency", "overridable", "frozen",
 })  # fmt: skip
 """Options that ``--help`` lists; ``--help-all`` lists all of them."""

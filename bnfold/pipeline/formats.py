@@ -26,6 +26,9 @@ ModelSource = Path | bytes | onnx.ModelProto | ir.Model | str | os.PathLike[str]
 Passes = Callable[[ir.Model, Options], "Report"]
 """What rewrites the graph of a model, in place: `passes.rewrite`."""
 SUFFIX = ".xml"
+FROZEN = (
+    "weights that are also inputs were taken for constants, as --frozen says: other numbers for them are not compared"
+)
 M = TypeVar("M", bound=ir.Model)
 
 
@@ -146,19 +149,20 @@ class Onnx:
             return verification.explained(verdict, self.load(before), after, checks)
         is_rewrite = options is not None  # whose inputs have to keep their names
         options = options or Options()
-        return verification.verify(
+        verdict = verification.verify(
             before if isinstance(before, Path) else self.load(before),
             after,
             checks=checks,
             cuts=report.cuts if report is not None else (),
             scaled=report.scaled if report is not None else None,
-            frozen=report is not None and bool(report.frozen),
+            frozen=checks.frozen or (report is not None and bool(report.frozen)),
             fixed=options.fix_shapes,
             policy=options.policy,
             chose_version=not is_rewrite or options.names_version,
             progress=progress,
             by_position=not is_rewrite,
         )
+        return replace(verdict, notes=(*verdict.notes, FROZEN)) if checks.frozen else verdict
 
     def left(self, model: ir.Model, operators: frozenset[str], policy: Policy) -> list[tuple[str, str, str]]:
         from bnfold import decomposing

@@ -48,7 +48,7 @@ def process(
 
     Raises:
         BadInput, Unsupported: The model cannot be read or processed.
-        BadSetting: A tolerance is given.
+        BadSetting: A tolerance is given, or frozen weights are asked for.
         OutputError: The output cannot be written.
         SameFile: It would overwrite the input unasked, or another two of the files are one.
         VerificationFailed: The result differs; nothing was written (but to ``keep_failed``).
@@ -59,6 +59,10 @@ def process(
     kind.check(options, delivery, frozenset())
     if checks.tolerance is not None:
         raise BadSetting("tolerance", "a tolerance is for verify and run; bnfold's own rewrites have none")
+    if checks.frozen:
+        raise BadSetting(
+            "frozen", "it is for verify and run; here --overridable freeze makes constants of such weights"
+        )
     if delivery is not None:
         path_conflicts.check_target(source, delivery)
     tell, given = progress or (lambda *_: None), options

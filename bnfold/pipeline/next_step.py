@@ -202,8 +202,11 @@ _FIRST: Mapping[Code, tuple[str, ...]] = {
     Code.TOO_OLD: ("options",),
 }
 """What is tried first, by the verdict's code."""
-_FAILED = ("whole", "disable")
-"""What is tried on what failed: the whole models if parts alone were compared, and leaving a rewrite out."""
+_FAILED = ("whole", "disable", "frozen")
+"""What is tried on what failed.
+
+The whole models if parts alone were compared, leaving a rewrite out, and taking weights for constants.
+"""
 
 
 def _candidates(case: Case) -> Iterator[Candidate]:
@@ -217,6 +220,7 @@ def _candidates(case: Case) -> Iterator[Candidate]:
         "sizes": _sizes,
         "disable": _without_rewrites,
         "tolerance": _tolerances,
+        "frozen": _frozen,
     }
     first = _FIRST.get(case.verdict.code, ())
     order = _FAILED if case.verdict.status == "failed" else dict.fromkeys((*first, *ways))
@@ -250,6 +254,13 @@ _NOT_RUN = (Code.NO_KERNEL, Code.NOT_COMPUTED, Code.TIME, Code.MEMORY)
 """Codes of what bnfold itself did not run; a tolerance is no help where a fault would not show."""
 _NARROW = 0.0001
 """Share of an output's largest value: about a thousand roundings of float32."""
+
+
+def _frozen(case: Case) -> Iterator[Candidate]:
+    """Yield the comparison of two given models with constants for weights that are also inputs."""
+    if case.options is None and case.before is not None and case.before.overridable_inputs() and not case.checks.frozen:
+        effect = "verifies it, if no caller feeds the weights that are also inputs"
+        yield Candidate(("--frozen",), effect, replace(case.checks, frozen=True))
 
 
 def _runtimes(case: Case) -> Iterator[Candidate]:

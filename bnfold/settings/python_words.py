@@ -41,7 +41,7 @@ _HOLDERS = {
 """What takes a field: empty for keywords of the functions themselves."""
 _SHAPES = ("inputs", "fix_shapes")
 _SETS = ("only", "excluded", "disable", "decompose_ops")
-_BARE = ("values", "in_place", "force_inference", "group_norm", "all_affines", "merge_branches", "equalize")
+_BARE = ("values", "frozen", "in_place", "force_inference", "group_norm", "all_affines", "merge_branches", "equalize")
 _FLAG = re.compile(
     r"(?<![\w-])(?P<flag>--[a-z][a-z-]*)"
     r"(?:[ =](?P<value>'[^']*'(?:=[\w…]+(?:,[\w…]+)*)?|(?!-)[\w./:-]*\w(?:=[\w…]+)?(?:,[\w…-]+)*))?"

@@ -85,6 +85,14 @@ class VerifyOptions(Checked):
             "another width. For ``bnfold.verify`` and ``bnfold.run``: results of bnfold's own rewrites have none.",
         ),
     )
+    frozen: bool = field(
+        default=False,
+        metadata=about(
+            "Take weights that are also inputs for constants: no caller feeds them.",
+            "What ``optimize`` made with ``--overridable freeze`` differs from its original in those inputs alone. For "
+            "``bnfold.verify`` and ``bnfold.run``; rewrites have `Options.overridable`.",
+        ),
+    )
     explain: str | None = field(
         default=None,
         metadata=about(

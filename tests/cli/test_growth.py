@@ -48,6 +48,15 @@ def test_the_report() -> None:
     assert (row["growth"], row["saved"]) == (4072, 1)
 
 
+def test_pages_and_comments_say_the_same() -> None:
+    for name, is_said in (("grows", True), ("stays", False)):
+        result = run(f"optimize models/{name}.onnx out.onnx --no-verify --report why.html --report why.md")
+        assert result.exit_code == 0, result.output
+        assert (f"<p>T{LONG[1:]}.</p>" in Path("why.html").read_text(encoding="utf-8")) == is_said
+        assert (f"\nT{LONG[1:]}.\n" in Path("why.md").read_text(encoding="utf-8")) == is_said
+        assert ("weights grew" in Path("why.html").read_text(encoding="utf-8")) == is_said
+
+
 def test_the_table_of_a_folder_also_where_all_is_up_to_date() -> None:
     for status in ("unchecked", "skipped"):
         result = run("optimize models out --no-verify")

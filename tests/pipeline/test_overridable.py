@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,11 @@ import onnx
 import onnx.parser
 import onnxruntime as ort
 import pytest
+from click.testing import CliRunner
 from onnx import numpy_helper
 
 import bnfold
+from bnfold.cli.commands import main
 from bnfold.pipeline import passes
 from bnfold.pipeline.context import PassContext
 from bnfold.report.events import BatchNormEvent
@@ -59,7 +62,7 @@ def test_where_every_initializer_is_listed_they_are_frozen_and_it_is_said() -> N
     assert outcome.report.frozen == list(ALL.replace(",", "").split()[1::2])
     (note,) = outcome.report.notes
     assert "callers can no longer feed the weights that were also inputs (5)" in note
-    assert "--overridable keep" in note
+    assert 'overridable="keep"' in note
     for before, after in zip(results(model), results(outcome.to_proto()), strict=True):
         np.testing.assert_allclose(before, after, rtol=1e-4, atol=1e-5)
 
@@ -70,7 +73,7 @@ def test_what_callers_feed_stays_an_input_where_that_is_asked_for() -> None:
     assert outcome.report.frozen == []
     assert len(outcome.to_proto().graph.input) == 6
     (note,) = outcome.report.notes
-    assert note.startswith("--overridable freeze would fold more BatchNormalizations (1)")
+    assert note.startswith('overridable="freeze" would fold more BatchNormalizations (1)')
 
 
 @pytest.mark.parametrize("listed", [ALL.rpartition(", ")[0], ", float[4] s", ", float[4,3,1,1] w"])
@@ -78,7 +81,7 @@ def test_who_lists_some_of_them_has_chosen(listed: str) -> None:
     outcome = bnfold.optimize(made(listed))
     assert left(outcome) == 1
     assert outcome.report.frozen == []
-    assert "--overridable freeze" in outcome.report.notes[0]
+    assert 'overridable="freeze"' in outcome.report.notes[0]
     assert left(bnfold.optimize(made(listed), options=bnfold.Options(overridable="freeze"))) == 0
 
 
@@ -179,3 +182,57 @@ def test_a_later_verify_says_that_the_inputs_are_gone(tmp_path: Path) -> None:
     verdict = bnfold.verify(tmp_path / "before.onnx", tmp_path / "after.onnx")
     assert not verdict.verified
     assert "which had a default" in verdict.reason
+
+
+def test_a_result_is_compared_with_its_original_once_more(tmp_path: Path) -> None:
+    """Callers can no longer feed its weights, which is a difference, and the next step says what settles it."""
+    onnx.save(made(), tmp_path / "before.onnx")
+    outcome = bnfold.optimize(tmp_path / "before.onnx", tmp_path / "after.onnx")
+    assert outcome.report.frozen
+    both = tmp_path / "before.onnx", tmp_path / "after.onnx"
+    verdict = bnfold.verify(*both)
+    assert (verdict.status, verdict.code) == ("failed", "interface")
+    assert verdict.next is not None
+    assert verdict.next.tried
+    assert verdict.next.text.startswith("bnfold.VerifyOptions(frozen=True) verifies it, if no caller feeds")
+    frozen = bnfold.verify(*both, options=VerifyOptions(frozen=True))
+    assert frozen.verified
+    assert any("frozen=True) says: other numbers" in note for note in frozen.notes)
+    line = ["verify", *map(str, both)]
+    told = CliRunner().invoke(main, line)
+    assert (told.exit_code, "next: --frozen verifies it" in told.stderr) == (1, True)
+    assert CliRunner().invoke(main, [*line, *verdict.next.options]).exit_code == 0
+    assert (
+        CliRunner().invoke(main, ["verify", *[str(tmp_path)] * 2, "--frozen", "--exclude", "after.onnx"]).exit_code == 0
+    )
+
+
+def test_frozen_weights_hide_no_other_difference() -> None:
+    other = made()
+    other.graph.initializer[0].CopyFrom(numpy_helper.from_array(2 * WEIGHTS["w"].astype(np.float32), "w"))
+    del other.graph.input[1:]
+    verdict = bnfold.verify(made(), other)
+    assert verdict.next is not None
+    assert "frozen" not in verdict.next.text
+    assert bnfold.verify(made(), other, options=VerifyOptions(frozen=True)).status == "failed"
+    assert "frozen" not in (bnfold.verify(made(""), other).next or verdict.next).text
+
+
+def test_a_tool_that_makes_constants_of_weights_is_kept_if_that_is_meant(tmp_path: Path) -> None:
+    onnx.save(made(), tmp_path / "before.onnx")
+    frozen = bnfold.optimize(made(), overridable="freeze").to_proto()
+    onnx.save(frozen, tmp_path / "frozen.onnx")
+    copy = "import shutil, sys; shutil.copy(sys.argv[1], sys.argv[3])"
+    command = [sys.executable, "-c", copy, str(tmp_path / "frozen.onnx"), "{input}", "{output}"]
+    with pytest.raises(bnfold.errors.StepRefused) as refused:
+        bnfold.run(tmp_path / "before.onnx", tmp_path / "out.onnx", command)
+    assert refused.value.verdict is not None
+    assert refused.value.verdict.next is not None
+    assert "frozen=True" in refused.value.verdict.next.text
+    row = bnfold.run(tmp_path / "before.onnx", tmp_path / "out.onnx", command, verify=VerifyOptions(frozen=True))
+    assert row.status == "verified"
+
+
+def test_a_rewrite_has_its_own_option() -> None:
+    with pytest.raises(bnfold.errors.BadSetting, match=r'frozen: .*overridable="freeze" makes constants'):
+        bnfold.optimize(made(), verify=VerifyOptions(frozen=True))

@@ -101,7 +101,7 @@ def test_others_stay(case: str) -> None:
 def test_the_option_is_verified_and_says_which_opset_it_needs() -> None:
     before = exported(opset=18)
     outcome = bnfold.optimize(before, group_norm=True)
-    assert any("--target-opset 21" in note for note in outcome.report.notes)
+    assert any("target_opset=21" in note for note in outcome.report.notes)
     outcome = bnfold.optimize(before, group_norm=True, target_opset=21)
     assert (outcome.status, operators(outcome.to_proto())) == ("verified", AFTER)
     assert outcome.report.notes == []

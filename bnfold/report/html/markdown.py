@@ -16,6 +16,7 @@ MOST = 20
 def of_model(model: ModelPage) -> str:
     """Return one report in short: the sentence, the verdict, the totals, and why some are left."""
     document = model.document
+    grown = document.get("growth", {}).get("note", "")
     nodes = [sum(document["operators"][when].values()) for when in ("before", "after")]
     rows = [
         ("opset", *(document["opset"][when] for when in ("before", "after"))),
@@ -29,6 +30,7 @@ def of_model(model: ModelPage) -> str:
         f"{model.sentence}. {(document['verify'] or {}).get('summary', 'not verified')}",
         "",
         *table(("total", "before", "after"), rows),
+        *(["", f"{escaped(grown[:1].upper() + grown[1:])}."] if grown else []),
         *(["", "Rewritten:"] if model.rewrites else []),
         *(f"* {row['count']} × {escaped(row['title'])}: {equality(row)}" for row in model.rewrites),  # noqa: RUF001
         *(["", "Left:"] if model.reasons else []),
