@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bnfold.pipeline.outcome import Outcome, ProcessedModel
     from bnfold.report.events import Report
     from bnfold.report.totals import Totals
+    from bnfold.settings import VerifyOptions
     from bnfold.verification import Verdict
 
 GOOD, WARNING, BAD = "green", "yellow", "red"
@@ -83,7 +84,7 @@ def summary(outcome: ProcessedModel, *, verbose: bool, quiet: bool, is_refused: 
     told = before_after.lines(report, verbose=verbose, written=outcome.size_after)
     for line in [nothing] if nothing and not (verbose or report.latency) else told:
         say(line)
-    _verification(outcome.verdict, verbose=verbose)
+    _verification(outcome.verdict, outcome.checks, verbose=verbose)
     _unverified(outcome, is_refused=is_refused)
     wrong_rewrites([(rewrite.name, rewrite.title) for rewrite in report.wrong_rewrites])
     for line in before_after.equality(report, verbose=verbose):
@@ -141,7 +142,7 @@ def steps(before: Totals, rows: Sequence[StepRow]) -> None:
         say(line)
 
 
-def _verification(verdict: Verdict | None, *, verbose: bool = False) -> None:
+def _verification(verdict: Verdict | None, checks: VerifyOptions, *, verbose: bool = False) -> None:
     if verdict is None:
         from bnfold.pipeline.outcome import NOT_VERIFIED
 
@@ -151,8 +152,21 @@ def _verification(verdict: Verdict | None, *, verbose: bool = False) -> None:
     if verbose and verdict.verified:
         _evidence(verdict)
     doubtful = (row for row in verdict.witnesses if row.agrees is False and verdict.verified)
-    for note in _notes_of(verdict) if verbose else (f"{row.witness}: {note}" for row in doubtful for note in row.notes):
+    brief = [f"{row.witness}: {note}" for row in doubtful for note in row.notes]
+    missing = _why_no_runtime(verdict, checks) if verdict.verified and not verdict.has_runtime else []
+    for note in dict.fromkeys([*missing, *(_notes_of(verdict) if verbose else brief)]):
         say(f"  note: {note}")
+
+
+def _why_no_runtime(verdict: Verdict, checks: VerifyOptions) -> list[str]:
+    """Return why no independent runtime ran the result, if its sentence does not say so."""
+    if checks.runtime == "none":
+        return ["no runtime was asked, because --runtime none was given"]
+    if checks.runtime in verdict.reason:
+        return []
+    notes = [note for note in _notes_of(verdict) if note.startswith(checks.runtime)]
+    is_local = checks.depth == "local" and not notes
+    return ["no runtime runs whole models with --verify local"] if is_local else notes
 
 
 def _notes_of(verdict: Verdict) -> Iterator[str]:

@@ -57,7 +57,7 @@ def _as_loaded(request: Request, verdict: Verdict, opinion: RuntimeOpinion) -> V
         note = f"{request.checks.runtime} did not look at the rewritten model: {text}"
         return replace(verdict, notes=(*verdict.notes, note))
     if kind == "neither":
-        return replace(verdict, reason=f"{verdict.reason}; {text}")
+        return replace(verdict, reason=f"{verdict.reason.removesuffix('.')}; {text}")
     if kind == "doubt" and verdict.verified:
         return lowered(verdict, "unverified", Why(opinion.code, text), "runtime")
     return verdict

@@ -11,10 +11,12 @@ import onnx
 import pytest
 from click.testing import CliRunner
 
+import bnfold
 from bnfold.batch.scheduler import INTERRUPTED
 from bnfold.batch.worker import Counts, FileResult
 from bnfold.cli import tables, terminal
 from bnfold.cli.commands import main
+from bnfold.pipeline.outcome import ProcessedModel
 from bnfold.verification.claims import Evidence
 from bnfold.verification.codes import Code
 from bnfold.verification.sentences import parts_agree
@@ -267,3 +269,31 @@ def test_times_and_sizes_of_a_folder() -> None:
     assert [tables.sizes(*pair) for pair in pairs] == [  # type: ignore[arg-type] # 764e6 is whole
         "-", "5 bytes", "7 bytes", "1.0 MB", "764.0 → 760.0 MB", "900 bytes"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--runtime", "none"], "note: no runtime was asked, because --runtime none was given"),
+        (["--verify", "local"], "note: no runtime runs whole models with --verify local"),
+        (["--opset", "keep"], "; onnxruntime"),
+        (["--opset", "keep", "-v"], "; onnxruntime"),
+    ],
+)
+def test_why_no_runtime_ran_is_said_once(words: list[str], reason: str, tmp_path: Path) -> None:
+    line = ["optimize", str(MODELS / "resnet_opset6.onnx"), str(tmp_path / "out.onnx"), *words]
+    told = CliRunner().invoke(main, line).stderr
+    assert "verified without an independent runtime" in told
+    assert ".;" not in told
+    assert told.count(reason) == 1
+
+
+def test_a_runtime_that_did_not_look_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    note = "onnxruntime did not look at the rewritten model: it has more than 1 GB of weights"
+    verdict = Verdict("verified", "each of 3 rewrites was checked", "local", code=Code.TESTED, notes=(note, "more"))
+    outcome = bnfold.inspect(MODELS / "bn9.onnx")
+    assert isinstance(outcome, ProcessedModel)
+    terminal.summary(replace(outcome, verdict=verdict), verbose=False, quiet=False, is_refused=False)
+    told = capsys.readouterr().err
+    assert f"note: {note}" in told
+    assert "note: more" not in told
