@@ -33,8 +33,8 @@ PRIVATE = re.compile(
     r"\b(?:respell\w*|spell(?:ed|s|ing)? out|spelled-out|exchanged|referees?|witness\w*|changed parts?|named thing)\b",
     re.IGNORECASE,
 )
-STABLE = {*IN_WORDS, "witnesses", "referee"}
-"""Names that JSON keeps: texts that are one of these alone are keys, values or phases."""
+STABLE = {*OTHER_FORMS, "referee"}
+"""Names that JSON keeps, and old words that `explain` knows: texts that are one of these alone are keys or values."""
 
 
 def constants() -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ _WIDTH = 100
 ExplainedFacts = dict[str, Any]
 
 
-def explained(word: str) -> ExplainedFacts:  # noqa: PLR0911 - one a kind of word
+def explained(word: str) -> ExplainedFacts:  # noqa: C901, PLR0911 - one a kind of word
     """Return what is known of a reason, of a verdict and its codes, of a rewrite, an operator or a word of the output.
 
     Raises:
@@ -27,6 +27,9 @@ def explained(word: str) -> ExplainedFacts:  # noqa: PLR0911 - one a kind of wor
     operators = {name.lower(): name for name in known_operators()}
     if operators.get(word.lower()) == word:  # Range is an operator, range a reason
         return _operator(word)
+    withdrawn = {name.lower(): name for name in _withdrawn()}
+    if withdrawn.get(word.lower()) == word:
+        return {"word": word, "text": _about_withdrawn(word)}
     code = word.strip("[]").lower().replace("_", "-")
     listed, text = meaning(word)
     reasons = {reason.code: reason for reason in Reason}
@@ -39,10 +42,20 @@ def explained(word: str) -> ExplainedFacts:  # noqa: PLR0911 - one a kind of wor
     if (rewrite := rewrites.rewrite_named(code, operators.get(code.partition("-")[2], ""))) is not None:
         return _rewrite(rewrite)
     if listed:
-        return {"word": listed, "text": text}
+        also = _option(word)
+        return {"word": listed, "text": f"{text} --{also[0]}: {also[1]}" if also[0] else text}
     if (name := operators.get(word.lower())) is not None:
         return _operator(name)
-    names = {**operators, **{each: each for each in (*reasons, *rewrites.NAMED, *WORDS, *map(str, Code), *VOCABULARY)}}
+    if (name := withdrawn.get(word.lower())) is not None:
+        return {"word": name, "text": _about_withdrawn(name)}
+    option, text = _option(word)
+    if option:
+        return {"word": f"--{option}", "text": text}
+    names = {
+        **operators,
+        **withdrawn,
+        **{each: each for each in (*reasons, *rewrites.NAMED, *WORDS, *map(str, Code), *VOCABULARY)},
+    }
     near = [names[match] for match in get_close_matches(word.lower(), names, 3)]
     hint = f"; did you mean {' or '.join(near)}?" if near else "; `bnfold explain` lists the codes"
     raise WrongUsage(f"{word!r} is no code, rewrite, operator of ONNX or word of the output{hint}")
@@ -89,6 +102,42 @@ def lines(facts: ExplainedFacts) -> Iterator[str]:
         yield from _about_rewrite(facts)
     else:
         yield from _about_reason(facts) if "code" in facts else _about_operator(facts)
+
+
+def _option(word: str) -> tuple[str, str]:
+    """Return the option of this name without its dashes, and what it does; empty texts if there is none."""
+    from bnfold.cli.options import STATED
+    from bnfold.settings.python_words import FLAGS
+
+    wanted = word.lower().strip("-").replace("_", "-")
+    for name, (_, member) in STATED.items():
+        flags = [flag.lstrip("-") for flag in FLAGS.get(name, (f"--{name.replace('_', '-')}",)) if len(flag) > 2]
+        if wanted in flags:
+            return wanted, f"{member.metadata['help']} {member.metadata['more']}".replace("``", "").strip()
+    return "", ""
+
+
+def _withdrawn() -> list[str]:
+    """Return operators that models have, and onnx has no longer."""
+    from bnfold.converting.adapters.prestandard import PRESTANDARD
+
+    return [*PRESTANDARD, "ATen", "DynamicSlice", "GRUUnit"]
+
+
+def _about_withdrawn(name: str) -> str:
+    from bnfold.converting.adapters.prestandard import PRESTANDARD
+
+    was = "An operator from before ONNX was a standard, which onnx has removed."
+    if name not in PRESTANDARD:
+        return (
+            f"{was} bnfold converts none and folds nothing across one, and what changes behind one may stay unverified."
+        )
+    attributes = ", ".join(PRESTANDARD[name][0])
+    converted = (
+        f"A conversion to another opset writes it with operators of ONNX; known are the attributes {attributes}."
+    )
+    also = f" As a word of the output: {meaning(name)[1]}" if meaning(name)[1] else ""
+    return f"{was} {converted} Nothing is folded across it before.{also}"
 
 
 def _rewrite(rewrite: rewrites.Rewrite) -> ExplainedFacts:

@@ -34,7 +34,7 @@ def progress_bar(*, enabled: bool = True, checks: VerifyOptions | None = None) -
 
         def tell(phase: str, done: int, total: int) -> None:
             if phase == ESTIMATE:
-                say(f"verifying will take about {about(done)}{_quicker(checks)}")
+                say(f"verifying will take about {about(done)} more{_quicker(checks)}")
             else:
                 show(phase, done, total)
 

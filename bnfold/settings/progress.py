@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 Progress = Callable[[str, int, int], None]
 """A callback that takes a phase, how much of it is done, and the total."""
 ESTIMATE = "estimate"
-"""The phase in which ``progress`` is called with an estimate: how many seconds a comparison will take."""
+"""The phase in which ``progress`` is called with an estimate: how many seconds the rest of a comparison takes."""
 
 
 class Phase(NamedTuple):

@@ -93,8 +93,9 @@ def verify(  # noqa: PLR0913 - one optional keyword an option
         policy: The meaning of nodes of the original for which the operator's text leaves a choice.
         chose_version: Whether the caller named the opset or the IR version of ``after``. A runtime that is too old for
             it is then no fault of ``after``.
-        progress: Called with a phase (`bnfold.settings.PHASES`), how much of it is done, and the total. If comparing
-            will take more than ten seconds, it is called once with ``estimate``, these seconds, and 0.
+        progress: Called with a phase (`bnfold.settings.PHASES`), how much of it is done, and the total. As soon
+            as it is known that the rest takes more than ten seconds, it is called once with ``estimate``, these
+            seconds, and 0.
         by_position: Whether inputs and outputs with different names are paired by position, if all of them fit.
         **settings: Fields of `VerifyOptions` that replace those of ``checks``.
 

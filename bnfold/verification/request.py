@@ -28,7 +28,7 @@ _QUICK = 60
 """Seconds of a limit that are all for counted work."""
 
 LONG = 10.0
-"""What takes more seconds is announced before it begins."""
+"""What takes more seconds is announced, as soon as that is known."""
 _EARLY = 2.0
 """Seconds after which it is known how long the rest takes."""
 _STEPS = 200
@@ -132,6 +132,7 @@ class Request:
     progress: Progress
     ledger: Ledger = field(default_factory=Ledger)
     _announced: list[float] = field(default_factory=list)
+    _begun: dict[str, tuple[int, float]] = field(default_factory=dict)
     _found: dict[object, Any] = field(default_factory=dict)
 
     def announce(self, seconds: float) -> None:
@@ -143,20 +144,25 @@ class Request:
     def tell_parts(self, phase: str, done: int, total: int) -> None:
         """Tell how many parts have been compared, and once it can be known that the rest takes long."""
         self.clock.share = done / total
-        spent = self.clock.spent
-        if spent > _EARLY:
-            self.announce(spent * (total - done) / done)
+        first, started = self._begun.setdefault(phase, (done, time.monotonic()))
+        if done > first and (spent := time.monotonic() - started) > _EARLY:
+            self.announce(spent * (total - done) / (done - first))
         self.progress(phase, done, total)
 
     def count_work(self, seconds: float) -> None:
-        """Tell how much of about so many counted seconds of work has been done, from now on."""
-        begun, last = self.clock.work.seconds, -1.0
+        """Tell how much of about so many counted seconds of work has been done, from now on.
+
+        How long that takes is known from what has been done: machines differ, and counted seconds are of a modest one.
+        """
+        begun, last, started = self.clock.work.seconds, -1.0, time.monotonic()
 
         def tell(now: float) -> None:
             nonlocal last
             if now - last > seconds / _STEPS:
                 last = now
                 done, total = round(1000 * (now - begun)), round(1000 * seconds)
+                if 0 < done < total and (spent := time.monotonic() - started) > _EARLY:
+                    self.announce(spent * (total - done) / done)
                 self.progress("float64", done, total if done <= total else 0)
 
         self.clock.work.tell = tell

@@ -177,3 +177,37 @@ def test_the_list_has_the_codes_of_verdicts() -> None:
     told = run().stdout
     assert "A result is unverified (`bnfold explain unverified`):\n" in told
     assert all(f"\n{code} " in told for code in Code)
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("Crop", "Crop: An operator from before ONNX was a standard, which onnx has removed. A conversion to another"),
+        ("crop", "Crop: An operator from before"),
+        (
+            "Scale",
+            "known are the attributes scale. Nothing is folded across it before. As a word of the output: The fac",
+        ),
+        ("scale", "scale: The factors by which"),
+        (
+            "GRUUnit",
+            "GRUUnit: An operator from before ONNX was a standard, which onnx has removed. bnfold converts none",
+        ),
+        ("exchange", "--exchange: Put an Add in a BatchNormalization's place"),
+        ("exchanged", "replaced: "),
+        ("referee", "runtime: "),
+        ("changed part", "part: "),
+        ("--max-growth", "--max-growth: Maximum number of bytes"),
+        ("fix_shapes", "--fix-shapes: Shape to give to an input"),
+        ("max-growth", "0 for none. None means 4 KiB"),
+    ],
+)
+def test_old_words_options_and_withdrawn_operators_are_explained(word: str, text: str) -> None:
+    result = run("--", word)
+    assert result.exit_code == 0, result.output
+    assert text in together(result.stdout)
+
+
+def test_a_withdrawn_operator_that_is_misspelt_is_known() -> None:
+    assert "did you mean" in run("ImageScalar").stderr
+    assert "ImageScaler" in run("ImageScalar").stderr

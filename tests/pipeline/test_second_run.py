@@ -118,7 +118,7 @@ def test_a_rewrite_that_needs_a_newer_opset_is_named() -> None:
     outcome = bnfold.optimize(before, target_opset="keep")
     assert outcome.verified
     assert [each.op_type for each in outcome.to_proto().graph.node] == ["Conv", "Add", "Relu"]
-    text = "constant arithmetic not folded: 1 operator broadcasts as before opset 7. Add --target-opset 7."
+    text = "constant arithmetic not folded: 1 operator broadcasts as before opset 7. Add target_opset=7."
     assert text in outcome.report.notes
     newer = bnfold.optimize(before, target_opset=7)
     assert [each.op_type for each in newer.to_proto().graph.node] == ["Conv", "Relu"]

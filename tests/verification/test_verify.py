@@ -85,15 +85,22 @@ def test_progress_is_told() -> None:
 
 
 @pytest.mark.parametrize(("long", "wanted"), [(0.0, 1), (3600.0, 0)])
-def test_what_will_take_long_is_told_before_it_begins(
-    monkeypatch: pytest.MonkeyPatch, long: float, wanted: int
-) -> None:
+def test_what_will_take_long_is_told_once(monkeypatch: pytest.MonkeyPatch, long: float, wanted: int) -> None:
+    """What has been done tells how long the rest takes."""
     monkeypatch.setattr(request, "LONG", long)
+    monkeypatch.setattr(request, "_EARLY", 0.0)
     told: list[str] = []
     before, after, _ = pair()
     verify(before, after, runtime="none", progress=lambda phase, _done, _total: told.append(phase))
     assert told.count(ESTIMATE) == wanted
-    assert ESTIMATE not in told[wanted:]
+
+
+def test_what_ends_soon_is_not_called_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request, "LONG", 0.0)
+    told: list[str] = []
+    before, after, _ = pair()
+    verify(before, after, runtime="none", progress=lambda phase, _done, _total: told.append(phase))
+    assert ESTIMATE not in told
 
 
 def test_an_output_that_does_not_react_proves_nothing() -> None:

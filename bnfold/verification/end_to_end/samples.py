@@ -200,5 +200,4 @@ def _check_cost(request: Request, pair: ModelPair, choice: Choice, samples: int)
     if is_limited and cost.memory > memory_there_is():
         reason = f"running the models would take about {cost.memory >> 30} GiB of memory"
         raise Impossible(Why(Code.MEMORY, reason))
-    request.announce(seconds)
     request.count_work(seconds)
