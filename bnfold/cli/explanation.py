@@ -109,7 +109,7 @@ def _option(word: str) -> tuple[str, str]:
     from bnfold.cli.options import STATED
     from bnfold.settings.python_words import FLAGS
 
-    wanted = word.lower().strip("-").replace("_", "-")
+    wanted = "-".join(word.lower().replace("_", " ").replace("-", " ").split())
     for name, (_, member) in STATED.items():
         flags = [flag.lstrip("-") for flag in FLAGS.get(name, (f"--{name.replace('_', '-')}",)) if len(flag) > 2]
         if wanted in flags:

@@ -164,9 +164,11 @@ def _why_no_runtime(verdict: Verdict, checks: VerifyOptions) -> list[str]:
         return ["no runtime was asked, because --runtime none was given"]
     if checks.runtime in verdict.reason:
         return []
-    notes = [note for note in _notes_of(verdict) if note.startswith(checks.runtime)]
-    is_local = checks.depth == "local" and not notes
-    return ["no runtime runs whole models with --verify local"] if is_local else notes
+    if checks.depth == "local":
+        return ["no runtime runs whole models with --verify local"]
+    notes = [note for note in _notes_of(verdict) if note.startswith((checks.runtime, "the whole models were not"))]
+    skipped = [row.note for row in verdict.ledger if row.prover == "runtime" and row.status == "skipped"]
+    return notes or [f"no runtime ran the whole models: {note}" for note in skipped[:1]]
 
 
 def _notes_of(verdict: Verdict) -> Iterator[str]:
