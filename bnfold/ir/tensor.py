@@ -132,7 +132,10 @@ class Inline(Tensor):
 
     @property
     def _misfit(self) -> str:
-        return f"tensor {self.proto.name!r}: its data does not fit its dims {dims_text(self.dims)}"
+        text = f"tensor {self.proto.name!r}: its data does not fit its dims {dims_text(self.dims)}"
+        if any(field.name.endswith("_data") and field.name != "external_data" for field, _ in self.proto.ListFields()):
+            return text
+        return f"{text}: there is none. The weights were taken out of the file; use the file as it was exported"
 
     def copy(self) -> Inline:
         """Return the same tensor in a message of its own."""

@@ -10,6 +10,7 @@ import onnx
 
 from bnfold.errors import BadInput, ExternalDataError
 from bnfold.ir.elements import TP
+from bnfold.ir.storage.foreign import LFS_POINTER
 from bnfold.ir.storage.source import FileSource
 from bnfold.ir.storage.stored import Span, Stored
 
@@ -42,7 +43,7 @@ class ExternalFiles:
         if length > rest:
             raise ExternalDataError(
                 f"tensor {proto.name!r} needs bytes {offset} to {offset + length} of {source.path}, "
-                f"which has {source.size}"
+                f"which has {source.size}: it is cut off, or another model's"
             )
         tensor = Stored(proto.data_type, proto.dims, Span(source, offset, length, is_external=True), proto.name)
         if not entries.get("length"):
@@ -58,6 +59,10 @@ class ExternalFiles:
             except BadInput as error:
                 raise ExternalDataError(f"tensor {name!r}: external data {error}") from error
             self._check(source, name, location)
+            if source.read(0, min(source.size, len(LFS_POINTER))) == LFS_POINTER:
+                raise ExternalDataError(
+                    f"tensor {name!r}: external data {location!r} is a Git LFS pointer; run `git lfs pull`"
+                )
             self._open[location] = source
         return self._open[location]
 
@@ -88,7 +93,7 @@ class ExternalFiles:
             if stat.S_ISREG(mode):
                 return target
             raise ExternalDataError(f"{what} is not a regular file")
-        raise ExternalDataError(f"{what} is missing beside the model")
+        raise ExternalDataError(f"{what} is missing beside the model: put the file there, under this name")
 
 
 def resolved(path: Path) -> Path | None:

@@ -6,12 +6,14 @@ import re
 
 from bnfold.ir.storage.source import Source
 
+LFS_POINTER = b"version https://git-lfs"
+"""What a file begins with that stands for one that Git LFS has not fetched."""
 _HEAD = 512
 
 _EXPORT = "export it to ONNX first"
 _UNPACK = "unpack it first"
 _SIGNATURES: tuple[tuple[int, bytes, str, str], ...] = (
-    (0, b"version https://git-lfs", "a Git LFS pointer, not the model itself", "run `git lfs pull`"),
+    (0, LFS_POINTER, "a Git LFS pointer, not the model itself", "run `git lfs pull`"),
     (0, b"\x1f\x8b", "compressed by gzip", _UNPACK),
     (0, b"BZh", "compressed by bzip2", _UNPACK),
     (0, b"\xfd7zXZ\x00", "compressed by xz", _UNPACK),

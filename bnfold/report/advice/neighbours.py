@@ -45,8 +45,8 @@ NEIGHBOURS: dict[Reason, Advice] = {
     ),
     Reason.NO_HANDLER: Advice(
         "bnfold knows no weights of the operator that it could fold into, and a scale and shift before it is not the "
-        "same as one behind it. This holds for most activation functions, Softmax, and operators of other domains, whatever "
-        "weights these have.",
+        "same as one behind it. This holds for most activation functions, Softmax, and operators of other domains, "
+        "whatever weights these have.",
         "Usually nothing: next to the BatchNormalization there is nothing to fold into. --decompose remaining "
         "replaces it by Mul and Add. For an operator of another domain that bnfold does not know, "
         "bnfold.register_operator says how a scale and shift pass it.",

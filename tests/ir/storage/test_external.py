@@ -11,9 +11,11 @@ import onnx
 import pytest
 from onnx import TensorProto
 
+import bnfold
 from bnfold import analysis, ir
 from bnfold.errors import ExternalDataError, MalformedModel
 from bnfold.ir.storage.external import MAX_HELD
+from tests.conftest import MODELS
 from tests.ir.build import model, written
 
 VALUES = np.arange(24, dtype=np.float32).reshape(2, 12)
@@ -162,6 +164,37 @@ def test_spans_that_are_not_there_are_refused(make: Make, entries: dict[str, str
 def test_dims_that_lie_are_refused(make: Make, dims: tuple[int, ...]) -> None:
     with pytest.raises((ExternalDataError, MalformedModel), match="do not fit"):
         ir.load(make(location="w.bin", dims=dims))
+
+
+@pytest.mark.parametrize(
+    ("content", "helps"),
+    [
+        (b"\0" * 20, "w.bin, which has 20: it is cut off, or another model's"),
+        (b"", "w.bin, which has 0: it is cut off, or another model's"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "'w.bin' is a Git LFS pointer; run `git lfs pull`"),
+    ],
+)
+def test_data_that_is_cut_off_or_not_fetched_says_what_to_do(make: Make, content: bytes, helps: str) -> None:
+    path = make(location="w.bin", offset="0", length="96")
+    (path.parent / "w.bin").write_bytes(content)
+    with pytest.raises(ExternalDataError, match=helps):
+        ir.load(path)
+
+
+def test_weights_that_were_taken_out_of_the_file_are_named(tmp_path: Path) -> None:
+    proto = onnx.load(MODELS / "bn9.onnx")
+    for tensor in proto.graph.initializer:
+        tensor.ClearField("raw_data")
+        tensor.ClearField("float_data")
+    onnx.save(proto, tmp_path / "stripped.onnx")
+    with pytest.raises(
+        MalformedModel, match=r"there is none.*The weights were taken out of the file; use the file as it"
+    ):
+        bnfold.optimize(tmp_path / "stripped.onnx")
+    proto.graph.initializer[0].float_data.append(1.0)
+    onnx.save(proto, tmp_path / "short.onnx")
+    with pytest.raises(MalformedModel, match=r"does not fit its dims \[[^]]*\]"):
+        bnfold.optimize(tmp_path / "short.onnx")
 
 
 def test_missing_data_is_named(make: Make) -> None:
