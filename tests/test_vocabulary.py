@@ -170,3 +170,16 @@ def test_a_refused_conversion_ends_in_a_step(tmp_path: Path) -> None:
 def test_every_reason_and_open_code_says_what_to_do() -> None:
     assert all(ADVICE[reason].remedy for reason in Reason)
     assert all(MEANINGS[code].remedy for word in ("unverified", "failed") for code in WORDS[word].codes)
+
+
+def test_every_option_that_a_text_names_exists() -> None:
+    """Advice may name an option that only ``--help-all`` lists, and none that there is not."""
+    known = {flag for command in main.commands.values() for each in command.params for flag in each.opts}
+    known |= {flag for command in main.commands.values() for each in command.params for flag in each.secondary_opts}
+    known |= {"--help", "--help-all", "--version"}
+    others = ("bnfold/cli/habits.py", "bnfold/pipeline/external_tools.py", "bnfold/errors.py")
+    for where, text in constants():
+        if where.startswith(others) or "pip install" in text:
+            continue
+        named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+[a-z]", text))
+        assert named <= known, (where, named - known)

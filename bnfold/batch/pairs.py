@@ -106,7 +106,8 @@ def _facts(path: Path) -> tuple[totals.Totals, int]:
 
 
 def _counts(before: totals.Totals, after: totals.Totals) -> Counts:
-    return Counts(before.batchnorms, after.batchnorms, {}, nodes=(before.nodes, after.nodes))
+    nodes, opset = (before.nodes, after.nodes), (before.opset, after.opset)
+    return Counts(before.batchnorms, after.batchnorms, {}, nodes=nodes, opset=opset)
 
 
 @dataclass(frozen=True, slots=True)

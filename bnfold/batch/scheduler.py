@@ -35,11 +35,9 @@ from bnfold.errors import BadInput, SameFile, WrongUsage
 from bnfold.operators import workers
 from bnfold.pipeline.job import process
 from bnfold.pipeline.outcome import open_in_runtime
-from bnfold.settings.progress import Progress
+from bnfold.settings.progress import MODELS, Progress
 
 INTERRUPTED = "interrupted: run the same command again to resume"
-MODELS = "models"
-"""The phase in which ``progress`` gets how many models of a folder are done."""
 
 
 class Job(Protocol):
@@ -164,6 +162,7 @@ def inspect(models: Sequence[Place], settings: Settings, progress: Progress) -> 
     for done, place in enumerate(models):
         progress(MODELS, done, len(models))
         results.append(timed(_inspected, place, settings))
+    progress(MODELS, len(models), len(models))
     return results
 
 

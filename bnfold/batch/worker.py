@@ -143,7 +143,8 @@ class Counts:
     """Nodes of BatchNormalization in one model: how many there were and are, and how often each reason's code stands.
 
     Of those that are gone ``exchanged`` left an Add in their place. ``nodes`` are those of every operator, before and
-    after; ``lifted`` of them were Constant nodes that became initializers.
+    after; ``lifted`` of them were Constant nodes that became initializers. ``opset`` is that before and after; 0 if
+    it is not known.
     """
 
     before: int
@@ -152,11 +153,20 @@ class Counts:
     exchanged: int = 0
     nodes: tuple[int, int] = (0, 0)
     lifted: int = 0
+    opset: tuple[int, int] = (0, 0)
 
     def to_json(self) -> dict[str, Any]:
         """Return what reports hold."""
-        before, after = self.nodes
-        return {**asdict(self), "nodes": {"before": before, "after": after}}
+        pairs = {"nodes": self.nodes, "opset": self.opset}
+        return {
+            **asdict(self),
+            **{name: dict(zip(("before", "after"), pair, strict=True)) for name, pair in pairs.items()},
+        }
+
+    @classmethod
+    def remembered(cls, counts: Mapping[str, Any]) -> Counts:
+        """Return the counts that an earlier run wrote."""
+        return cls(**{**counts, **{name: tuple(counts.get(name, (0, 0))) for name in ("nodes", "opset")}})
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Counts | None:
@@ -169,7 +179,8 @@ class Counts:
         before, after = (counts.get("BatchNormalization", 0) for counts in operators)
         exchanged = sum(row["verdict"] == "exchanged" for row in rows)
         nodes = sum(operators[0].values()), sum(operators[1].values())
-        return cls(before, after, dict(reasons), exchanged, nodes, document["lifted"])
+        opset = document["opset"]["before"], document["opset"]["after"]
+        return cls(before, after, dict(reasons), exchanged, nodes, document["lifted"], opset)
 
 
 def process_one(task: Task, settings: Settings) -> FileResult:
@@ -223,7 +234,7 @@ def describe(error: Exception) -> str:
 
 def _remembered(source: str, output: str, made: Mapping[str, Any], settings: Settings) -> FileResult:
     """Return the result of a model that is up to date. A doubt stays one, with its reason."""
-    status, counts = made["status"], Counts(**{**made["counts"], "nodes": tuple(made["counts"]["nodes"])})
+    status, counts = made["status"], Counts.remembered(made["counts"])
     sizes = dict(zip(("bytes_before", "bytes_after"), made["bytes"], strict=True))
     wrong = [(name, title) for name, title in made["wrong_rewrites"]]
     is_verified, is_required = status == "verified", settings.delivery.require_verified

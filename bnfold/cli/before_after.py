@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST = 5
 """Operators whose count changed, without --verbose."""
+_NO_NAMES = ("none", "null", "nan", "undefined")
+"""What exporters write for the name of a dynamic size that has none."""
 _NAMED = 3
 """BatchNormalizations of one reason that are named."""
 Row = tuple[str, str, str, str]
@@ -183,7 +185,10 @@ def products(counted: Products | None) -> str:
             break
         count /= 1000
     text = f"{count:.0f}" if not unit else f"{count:.3g}{unit}"
-    return " × ".join((text, *map(printable, counted.sizes)))  # noqa: RUF001 - it is one
+    named = [name for name in counted.sizes if any(map(str.isalpha, name)) and name.lower() not in _NO_NAMES]
+    open_sizes = len(counted.sizes) - len(named)
+    unnamed = ["a dynamic size" if open_sizes == 1 else f"{open_sizes} dynamic sizes"] if open_sizes else []
+    return " × ".join((text, *map(printable, named), *unnamed))  # noqa: RUF001 - it is one
 
 
 def _initializers(lifted: int) -> str:

@@ -22,7 +22,9 @@ def check_latency(args: Invocation) -> None:
     if find_spec("onnxruntime") is None:
         raise click.UsageError("--latency needs onnxruntime: pip install onnxruntime")
     if args.is_many or formats.of(args.source).is_two_files:
-        raise click.UsageError("--latency measures one ONNX model")
+        raise click.UsageError("--latency measures one ONNX model; name one file")
+    if args.run.dry_run:
+        raise click.UsageError("--latency measures the result, and --dry-run makes none; leave out one of them")
 
 
 def look_at(run: CliOptions, outcome: ProcessedModel) -> None:

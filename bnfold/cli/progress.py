@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from bnfold.cli.terminal import say
 from bnfold.settings import VerifyOptions
-from bnfold.settings.progress import ESTIMATE, PHASES, Phase, Progress
+from bnfold.settings.progress import ESTIMATE, MODELS, PHASES, Phase, Progress
 
 _PATIENCE = 0.5
 """Seconds before a bar appears: one that is gone at once only flickers."""
@@ -98,7 +98,7 @@ class _State(NamedTuple):
 @contextmanager
 def _lines() -> Iterator[Progress]:
     """Yield a callback whose last call is printed every ten seconds, even if nothing calls it meanwhile."""
-    is_over, state, thread = Event(), _State("", 0, 0, monotonic()), Thread(daemon=True)
+    is_over, state, thread, was_printed = Event(), _State("", 0, 0, monotonic()), Thread(daemon=True), False
 
     def show(phase: str, done: int, total: int) -> None:
         nonlocal state, thread
@@ -108,7 +108,9 @@ def _lines() -> Iterator[Progress]:
             thread.start()
 
     def print_states() -> None:
+        nonlocal was_printed
         while not is_over.wait(_INTERVAL):
+            was_printed = True
             say(state.line)
 
     try:
@@ -117,6 +119,8 @@ def _lines() -> Iterator[Progress]:
         is_over.set()
         if thread.ident is not None:
             thread.join()
+        if was_printed and state.phase == MODELS and state.done == state.total:
+            say(state.line)
 
 
 def _kind(phase: str) -> Phase:

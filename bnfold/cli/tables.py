@@ -144,8 +144,13 @@ def models(results: Sequence[FileResult], order: Sequence[FileStatus]) -> None:
     console = _console(stderr=False)
     worst_first = sorted(results, key=lambda result: (order.index(result.status), not result.left, -_remaining(result)))
     norms = "BatchNormalization" if console.width >= WIDE else "BatchNorm"
-    head = (f"model in {folder}" if folder else "model", "", norms, "nodes", "size", "time")
-    rows = [head, *((result.source.removeprefix(folder), *_figures(result)) for result in worst_first)]
+    has_opset = any(result.counts and result.counts.opset[0] != result.counts.opset[1] for result in results)
+    opset = ["opset"] if has_opset else []
+    head = (f"model in {folder}" if folder else "model", "", *opset, norms, "nodes", "size", "time")
+    rows = [
+        head,
+        *((result.source.removeprefix(folder), *_figures(result, has_opset=has_opset)) for result in worst_first),
+    ]
     told = ["what happened", *map(_happened, worst_first)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if console.is_terminal:
@@ -170,13 +175,18 @@ def _remaining(result: FileResult) -> int:
     return result.counts.after if result.counts else 0
 
 
-def _figures(result: FileResult) -> tuple[str, ...]:
-    """Return the status of a model, and its BatchNormalizations, nodes and bytes, before and after, and the time."""
+def _figures(result: FileResult, *, has_opset: bool) -> tuple[str, ...]:
+    """Return the status of a model, the time, and before and after its opset, BatchNormalizations, nodes and bytes."""
     counts = result.counts
+    opset = [_pair(*counts.opset) if counts and all(counts.opset) else "-"] if has_opset else []
     became = f"{counts.before} → {counts.after}" if counts else "-"
     nodes = f"{counts.nodes[0]:,} → {counts.nodes[1]:,}" if counts else "-"
     taken = "-" if result.status == "skipped" or not result.seconds else duration(result.seconds)
-    return result.status, became, nodes, sizes(result.bytes_before, result.bytes_after), taken
+    return result.status, *opset, became, nodes, sizes(result.bytes_before, result.bytes_after), taken
+
+
+def _pair(before: int, after: int) -> str:
+    return f"{before} → {after}" if before != after else str(after)
 
 
 def _happened(result: FileResult) -> str:

@@ -99,7 +99,8 @@ def next_step(case: Case) -> NextStep | None:
     """Return what a caller can do; None if the result is verified."""
     if case.verdict.verified:
         return None
-    case = replace(case, checks=replace(case.checks, explain=None, save=None))  # which are asked of the result itself
+    asked = case.checks
+    case = replace(case, checks=replace(asked, explain=None, save=None))  # which are asked of the result itself
     until = time.monotonic() + SHARE * budget_of(case.checks.verify_seconds)
     kind = _narrower(case)
     if kind:
@@ -110,7 +111,7 @@ def next_step(case: Case) -> NextStep | None:
             continue
         if (step := _step_if_verified(case, candidate, until)) is not None:
             return step
-    return _more_time(case) or NextStep(_outside(case))
+    return _more_time(case) or NextStep(_outside(replace(case, checks=asked)))
 
 
 def _step_if_verified(case: Case, candidate: Candidate, until: float) -> NextStep | None:

@@ -12,6 +12,8 @@ Progress = Callable[[str, int, int], None]
 """A callback that takes a phase, how much of it is done, and the total."""
 ESTIMATE = "estimate"
 """The phase in which ``progress`` is called with an estimate: how many seconds the rest of a comparison takes."""
+MODELS = "models"
+"""The phase in which ``progress`` is called with how many models of a folder are done."""
 
 
 class Phase(NamedTuple):
@@ -22,7 +24,7 @@ class Phase(NamedTuple):
 
 
 PHASES: Mapping[str, Phase] = {
-    "models": Phase("models"),
+    MODELS: Phase("models"),
     "rewrite": Phase("rewriting"),
     "fold": Phase("folding"),
     "write": Phase("writing", "bytes"),

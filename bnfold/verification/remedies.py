@@ -115,7 +115,10 @@ class Remedies:
         mine = "; please report this bug of bnfold with them" if self.is_own else ""
         inside = row is not None and row.graph and self.verdict.status != "failed"
         body = f"; the difference has no effect if no input reaches {row.graph}" if row is not None and inside else ""
-        return f"{words} writes two small models and inputs on which they differ{mine}{body}"
+        folder = self.checks.save
+        is_saved = folder is not None and self.checks.explain in ("", value) and (folder / "before.onnx").is_file()
+        where = f"{folder} has" if is_saved else f"{words} writes"
+        return f"{where} two small models and inputs on which they differ{mine}{body}"
 
     @property
     def _differing(self) -> Evidence | None:

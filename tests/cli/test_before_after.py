@@ -156,3 +156,16 @@ def test_multiply_adds_of_a_model_whose_weights_are_inputs_are_known_without_a_r
         lines = CliRunner().invoke(main, command + more).stderr.splitlines()
         (row,) = (line for line in lines if line.startswith("multiply-adds"))
         assert row.split() == ["multiply-adds", "384", "384"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [
+        (("N",), "5 × N"),  # noqa: RUF001 - it is one
+        (("None",), "5 × a dynamic size"),  # noqa: RUF001
+        (("?", "-1"), "5 × 2 dynamic sizes"),  # noqa: RUF001
+        (("batch size", "none", " "), "5 × batch size × 2 dynamic sizes"),  # noqa: RUF001
+    ],
+)
+def test_a_size_without_a_name_is_called_a_dynamic_size(sizes: tuple[str, ...], text: str) -> None:
+    assert before_after.products(Products(5, sizes)) == text

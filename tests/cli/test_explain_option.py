@@ -165,3 +165,12 @@ def test_names_from_files_are_escaped(folder: Path) -> None:
     assert "&lt;b&gt;red" in page
     assert "<b>red" not in page
     assert "\x1b" not in page
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_saved_is_not_advised_again() -> None:
+    saved = run("verify", "model.onnx", "wrong.onnx", "--explain", "--save", "part")
+    assert saved.stderr.splitlines()[-1] == "next: part has two small models and inputs on which they differ"
+    other = run("verify", "model.onnx", "wrong.onnx", "--explain", "x", "--save", "none")
+    assert not Path("none").exists()
+    assert "--save DIR writes two small models" in other.stderr.splitlines()[-1]

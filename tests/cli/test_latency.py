@@ -72,3 +72,11 @@ def test_what_does_not_run_is_told(tmp_path: Path) -> None:
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
     assert timing.measure(SOURCE, broken, VerifyOptions()).to_json()["error"]
+
+
+@pytest.mark.parametrize(("words", "text"), [(["--dry-run"], "--dry-run makes none"), ([], "name one file")])
+def test_what_measures_nothing_is_refused(words: list[str], text: str, tmp_path: Path) -> None:
+    source = SOURCE if words else MODELS
+    result = run("optimize", source, tmp_path / "out", "--latency", *words)
+    assert (result.exit_code, text in result.stderr) == (2, True), result.stderr
+    assert not (tmp_path / "out").exists()

@@ -103,3 +103,29 @@ def test_a_bar_appears_only_after_a_while(
 def test_a_phase_has_a_title_for_people() -> None:
     assert all(phase.title for phase in PHASES.values())
     assert ESTIMATE not in PHASES
+
+
+@pytest.mark.parametrize(("phase", "is_said"), [("models", True), ("fold", False)])
+def test_the_last_line_about_a_folder_says_that_all_are_done(
+    phase: str, is_said: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_INTERVAL", 0.01)
+    told = ""
+    with progress.progress_bar() as tell:
+        tell(phase, 20, 21)
+        deadline = time.monotonic() + 60
+        while "20 of 21" not in told and time.monotonic() < deadline:
+            time.sleep(0.01)
+            told += capsys.readouterr().err
+        monkeypatch.setattr(progress, "_INTERVAL", 60)
+        time.sleep(0.05)
+        tell(phase, 21, 21)
+    told += capsys.readouterr().err
+    assert ("21 of 21" in told.splitlines()[-1]) == is_said
+
+
+def test_a_folder_that_is_done_at_once_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.progress_bar() as tell:
+        for done in range(4):
+            tell("models", done, 3)
+    assert capsys.readouterr().err == ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -297,3 +299,23 @@ def test_a_runtime_that_did_not_look_says_why(capsys: pytest.CaptureFixture[str]
     told = capsys.readouterr().err
     assert f"note: {note}" in told
     assert "note: more" not in told
+
+
+def test_the_table_of_a_folder_has_a_column_for_an_opset_that_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    for name in ("bn9", "in_function"):
+        shutil.copy(MODELS / f"{name}.onnx", tmp_path / "models")
+    (tmp_path / "models" / "broken.onnx").write_bytes(b"no model")
+    line = ["convert", "models", "out", "--opset", "16", "--no-verify", "--report", "r.json"]
+    for _ in range(2):  # the second time, from what was remembered
+        head, *rows = CliRunner().invoke(main, line).stdout.splitlines()
+        assert head.split()[3:5] == ["opset", "BatchNormalization"]
+        cells = {row.split()[0]: row.split()[2:5] for row in rows}
+        assert cells["bn9.onnx"] == ["9", "→", "16"]
+        assert cells["broken.onnx"][0] == "-"
+    (row,) = (row for row in json.loads(Path("r.json").read_text(encoding="utf-8"))["models"] if "bn9" in str(row))
+    assert row["counts"]["opset"] == {"before": 9, "after": 16}
+    assert "opset" not in CliRunner().invoke(main, ["fold", "models", "kept", "--no-verify"]).stdout

@@ -19,7 +19,7 @@ ITSELF: dict[Reason, Advice] = {
         "A Reshape to one row stands before the BatchNormalization, and another Reshape behind it. If the first one "
         "gives each channel of each image a channel of its own, this is an InstanceNormalization, as older exporters "
         "wrote it, and becomes one. Here the sizes, or the parameters, do not prove it; the report says which.",
-        "Fix the sizes that are open, the batch size above all: --fix-shape NAME=SHAPE. Evaluation mode changes "
+        "Fix the sizes that are open, the batch size above all: --fix-shapes NAME=SHAPE. Evaluation mode changes "
         "nothing here, and --force-inference would compute something else. --decompose remaining replaces the operator "
         "by primitive ones.",
         model(
