@@ -125,7 +125,8 @@ def equality(report: Report, *, verbose: bool = False) -> Iterator[str]:
     if rounding:
         others = "; the other rewrites are equal bit for bit" if len(rounding) < len(made) else ""
         if len(rounding) > MOST and not verbose:
-            rounding[MOST:] = [f"{len(rounding) - MOST} more kinds (--verbose)"]
+            more_kinds = len(rounding) - MOST
+            rounding[MOST:] = [f"{more_kinds} more kind{'s' * (more_kinds > 1)} (--verbose)"]
         yield f"{UP_TO_ROUNDING}: {', '.join(rounding)}{others}"
     elif made:
         yield f"every rewrite is {BIT_FOR_BIT}"
