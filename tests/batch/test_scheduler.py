@@ -69,7 +69,7 @@ def test_a_table_says_why_and_what_can_be_done_also_of_what_is_up_to_date(tmp_pa
     for status in ("unchecked", "skipped"):
         result = run("optimize", tmp_path / "in", tmp_path / "out", "--no-verify")
         row = result.stdout.splitlines()[1].split()
-        assert row[1:5] == [status, "8", "→", "3"]
+        assert row[1:8] == [status, "12", "→", "15", "8", "→", "3"]
         assert row[-2:] == ["3", "shared-value"]
         assert "  What to do about shared-value: " in result.stderr
 
