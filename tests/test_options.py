@@ -114,6 +114,7 @@ ROWS: Mapping[str, Row] = {
     "tolerance": Row(f"{RUN} -- PYTHON half.py {{input}} {{output}}", "--tolerance float16"),
 }
 ELSEWHERE = {
+    "frozen": "tests/pipeline/test_overridable.py",
     "verify_seconds": "tests/verification/test_verify.py",
     "keep_failed": "tests/pipeline/test_job.py",
     "ml_opset": "tests/converting/adapters/test_tree_ensemble.py",

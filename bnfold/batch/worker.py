@@ -164,11 +164,6 @@ class Counts:
         }
 
     @classmethod
-    def remembered(cls, counts: Mapping[str, Any]) -> Counts:
-        """Return the counts that an earlier run wrote."""
-        return cls(**{**counts, **{name: tuple(counts.get(name, (0, 0))) for name in ("nodes", "opset")}})
-
-    @classmethod
     def of(cls, document: Mapping[str, Any]) -> Counts | None:
         """Return the counts of a model's report; None of an empty one."""
         if not document:
@@ -232,9 +227,14 @@ def describe(error: Exception) -> str:
     return f"cannot be processed: {trouble}" if trouble else f"internal error, please report it: {error!r}"
 
 
+def _remembered_counts(counts: Mapping[str, Any]) -> Counts:
+    """Return the counts that an earlier run wrote."""
+    return Counts(**{**counts, **{name: tuple(counts.get(name, (0, 0))) for name in ("nodes", "opset")}})
+
+
 def _remembered(source: str, output: str, made: Mapping[str, Any], settings: Settings) -> FileResult:
     """Return the result of a model that is up to date. A doubt stays one, with its reason."""
-    status, counts = made["status"], Counts.remembered(made["counts"])
+    status, counts = made["status"], _remembered_counts(made["counts"])
     sizes = dict(zip(("bytes_before", "bytes_after"), made["bytes"], strict=True))
     wrong = [(name, title) for name, title in made["wrong_rewrites"]]
     is_verified, is_required = status == "verified", settings.delivery.require_verified
