@@ -1,4 +1,4 @@
-"""Lower the opset of a node: the steps down of :mod:`bnfold.converting.table_down`, and what no adapter has to say."""
+"""Lower the opset of a node: the steps down of :mod:`bnfold.converting.steps`, and what no adapter has to say."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import onnx
 from bnfold import ir
 from bnfold.analysis.shapes.stepwise import Types
 from bnfold.analysis.traits import COMBINING
-from bnfold.converting import function_body, table, table_down
+from bnfold.converting import function_body, steps
 from bnfold.converting.adapters import element_types
 from bnfold.converting.adapters.scan import state_results
 from bnfold.converting.compatible import default_of
 from bnfold.converting.context import Inexpressible, Meaningless, UnknownType
-from bnfold.converting.node_conversion import Adapter, NodeConversion
+from bnfold.converting.node_conversion import NodeConversion
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
 from bnfold.ir.node import attribute_value
@@ -34,11 +34,11 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
     version = conversion.reached = written = version_at(node.op_type, opset)
     element_types.in_wider_type(conversion)
     while version and version_at(node.op_type, target) != version:
-        adapter, older = table_down.DOWN.get((node.op_type, version)), version_at(node.op_type, version - 1)
+        older = version_at(node.op_type, version - 1)
         try:
-            _one_step(conversion, adapter, version, older)
+            _one_step(conversion, version, older)
         except Inexpressible as error:
-            if node.op_type not in function_body.SOUND or isinstance(error, Meaningless):
+            if node.op_type not in steps.sound_bodies() or isinstance(error, Meaningless):
                 raise
             _expand(conversion, version)
             return
@@ -58,13 +58,14 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
         drop_defaults(node, target)
 
 
-def _one_step(conversion: NodeConversion, adapter: Adapter | None, version: int, older: int | None) -> None:
+def _one_step(conversion: NodeConversion, version: int, older: int | None) -> None:
     """Bring the node to the version before. Raises Inexpressible."""
-    if adapter is not None:
-        adapter(conversion)
+    registered = steps.downs().get((conversion.node.op_type, version))
+    if registered is not None and registered.adapter is not None:
+        registered.adapter(conversion)
     if conversion.finished:
         return
-    reason = _change_objection(conversion.node, version, older) if adapter is None else None
+    reason = _change_objection(conversion.node, version, older) if registered is None else None
     if reason or (reason := _form_objection(conversion.node, version, older)):
         raise Inexpressible(reason)
 
@@ -101,9 +102,8 @@ def _change_objection(node: ir.Node, version: int, older: int | None) -> str | N
     """Return why a step without an adapter does not keep the meaning."""
     if older is None:
         return f"does not exist before opset {version}"
-    (step,) = table.steps(node.op_type, older, version)
-    is_changed = step.adapter is not None or step.blocked
-    return f"has another form before opset {version}" if is_changed else None
+    is_same = steps.is_compatible(node.op_type, older, version)
+    return None if is_same else f"has another form before opset {version}"
 
 
 def _form_objection(node: ir.Node, version: int, older: int | None) -> str | None:

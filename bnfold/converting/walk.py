@@ -14,8 +14,8 @@ from typing import NamedTuple
 import onnx
 
 from bnfold import ir
-from bnfold.converting import exporter_quirks, table
-from bnfold.converting.adapters import batchnorm, broadcast, normalization, prestandard, scan
+from bnfold.converting import exporter_quirks, registry, steps
+from bnfold.converting.adapters import broadcast, prestandard, scan
 from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.errors import ConversionBlocked, Unsupported
@@ -25,12 +25,6 @@ from bnfold.ir.schemas import attribute_type, schema_of, version_at
 from bnfold.semantics import Repair, Unreadable
 
 _AP = onnx.AttributeProto
-
-BY_MEANING: dict[str, Callable[[NodeConversion], None]] = {
-    "BatchNormalization": batchnorm.to_target,
-    "InstanceNormalization": normalization.instance,
-}
-"""Operators that are read by meaning at every version: an attribute at the wrong opset counts all the same."""
 
 
 class NodeChange(NamedTuple):
@@ -133,8 +127,8 @@ class GraphConverter:
         repair = exporter_quirks.complete_pads(node)
         if repair is not None:
             self.context.repairs.append(repair)
-        by_meaning = BY_MEANING.get(node.op_type)
-        version = table.living_version(node.op_type, opset)
+        by_meaning = registry.BY_MEANING.get(node.op_type)
+        version = steps.living_version(node.op_type, opset)
         if version is None:
             self._unknown(node, opset)
         elif by_meaning is not None:
@@ -155,7 +149,7 @@ class GraphConverter:
             self._adapt(node, meant, None)
         elif opset > self.context.target:
             self._lower(node, opset)
-        elif not table.is_compatible(node.op_type, version, self.context.target):
+        elif not steps.is_compatible(node.op_type, version, self.context.target):
             self._adapt(node, version, None)
         elif node.op_type == "PRelu" and version >= 7:
             self._adapt(node, version, broadcast.stray_slope)
@@ -187,7 +181,7 @@ class GraphConverter:
         """Return the version that the node has the form of; another one than its opset says is reported."""
         if fits(node, version):  # as nearly all
             return version
-        if node.op_type not in table.BY_HAND and (repair := exporter_quirks.drop_consumed_inputs(node, version)):
+        if repair := exporter_quirks.drop_consumed_inputs(node, version):
             self.context.repairs.append(repair)
         meant = exporter_quirks.version_meant(node, version, self.context.target)
         if meant != version:
@@ -274,15 +268,12 @@ def _place_of(node: ir.Node) -> tuple[str, str]:
 
 def _value_objection(node: ir.Node, opset: int, target: int) -> str | None:
     """Say which value of an attribute ``target`` does not know, whatever opset the model says."""
-    name, since = table.VALUES_SINCE.get(node.op_type, ("", {}))
+    name, since = registry.LATER_VALUES.get(node.op_type, ("", {}))
     attribute = node.find(name) if name else None
     if attribute is None or target >= since.get(attribute.s, 0):
         return None
-    if opset >= since[attribute.s]:
-        from bnfold.converting import table_down
-
-        if (node.op_type, since[attribute.s]) in table_down.DOWN:
-            return None  # the step down knows what to do
+    if opset >= since[attribute.s] and (node.op_type, since[attribute.s]) in steps.downs():
+        return None  # the step down knows what to do
     return f"{name}={attribute.s.decode()} does not exist before opset {since[attribute.s]}"
 
 
@@ -298,7 +289,7 @@ def _check_types(node: ir.Node, version: int) -> None:
 def _step_through(conversion: NodeConversion, version: int) -> None:
     """Take version steps one by one, until the target or an adapter that converted the node completely."""
     while (
-        ahead := table.steps(conversion.node.op_type, version, conversion.target)
+        ahead := steps.steps(conversion.node.op_type, version, conversion.target)
     ) and not conversion.finished:  # it may be renamed
         if ahead[0].blocked is not None:
             raise Inexpressible(ahead[0].blocked)

@@ -11,6 +11,7 @@ import onnx
 from bnfold import ir
 from bnfold.converting.context import Inexpressible, Meaningless
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
 _LARGEST_MASK = 1 << 20
@@ -25,6 +26,7 @@ class _Form(NamedTuple):
     width: int
 
 
+@down("Attention", 23)
 def plain(conversion: NodeConversion) -> None:
     """Decompose Attention without a soft cap or an output of the weights, of known head size."""
     _check_mask(conversion)
@@ -60,6 +62,7 @@ def plain(conversion: NodeConversion) -> None:
     conversion.become("Reshape", [rows, conversion.ints([0, 0, -1], "shape")])
 
 
+@down("Attention", 24)
 def whole_mask(conversion: NodeConversion) -> None:
     """Convert Attention 24 → 23: a mask for the first keys only hides the others. With lengths, the body does so."""
     mask = conversion.node.input(3)

@@ -8,12 +8,17 @@ from bnfold import ir
 from bnfold.converting.adapters.statistics import saved_statistics
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import by_meaning, up, up_unchanged
 from bnfold.semantics import BatchNormSpec
 from bnfold.semantics.batchnorm import Outputs, read_batchnorm
 
 LEGACY = ("is_test", "spatial", "consumed_inputs", "training_mode")
 
+up_unchanged("BatchNormalization", 15)  # scale and bias, mean and variance may have types of their own
 
+
+@by_meaning("BatchNormalization")
+@up("BatchNormalization", 6, 7, 9, 14)
 def to_target(conversion: NodeConversion) -> None:
     """Convert the node in one step; a node that already has the form of the target stays as it is."""
     node = conversion.node

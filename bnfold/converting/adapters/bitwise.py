@@ -10,15 +10,18 @@ import onnx
 from bnfold import ir
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
 
 
+@down("BitwiseAnd", 18)
 def common_bits(conversion: NodeConversion) -> None:
     """Decompose BitwiseAnd."""
     _in_integers(conversion, _common(conversion, *_operands(conversion)))
 
 
+@down("BitwiseOr", 18)
 def united_bits(conversion: NodeConversion) -> None:
     """Decompose BitwiseOr: ``a + b - (a & b)``."""
     operands = _operands(conversion)
@@ -26,6 +29,7 @@ def united_bits(conversion: NodeConversion) -> None:
     _in_integers(conversion, conversion.add("Sub", [total, _common(conversion, *operands)], "united"))
 
 
+@down("BitwiseXor", 18)
 def different_bits(conversion: NodeConversion) -> None:
     """Decompose BitwiseXor: ``a + b - 2·(a & b)``."""
     operands = _operands(conversion)
@@ -34,6 +38,7 @@ def different_bits(conversion: NodeConversion) -> None:
     _in_integers(conversion, conversion.add("Sub", [total, twice], "different"))
 
 
+@down("BitShift", 11, 28)
 def moved_bits(conversion: NodeConversion) -> None:
     """Decompose BitShift where its type is lacking: times a power of 2, or divided by it.
 

@@ -9,9 +9,11 @@ import numpy as np
 from bnfold import ir
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 from bnfold.ir.types import is_inferred
 
 
+@down("If", 11)
 def of_one_shape(conversion: NodeConversion) -> None:
     """Convert If 11 → 1, whose shape inference gives an output all that is known of either branch.
 

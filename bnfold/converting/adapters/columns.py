@@ -12,10 +12,12 @@ import onnx
 from bnfold import ir
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
 
 
+@down("Col2Im", 18)
 def to_image(conversion: NodeConversion) -> None:
     """Decompose Col2Im of an image and blocks of known sizes."""
     node, data = conversion.node, conversion.input(0)

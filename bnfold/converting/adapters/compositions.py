@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import onnx
@@ -12,10 +13,12 @@ from bnfold.converting.adapters import places
 from bnfold.converting.adapters.integers import is_nan
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
 
 
+@down("Gelu", 20)
 def gelu(conversion: NodeConversion) -> None:
     """Decompose Gelu: ``x/2 · (1 + erf(x/√2))``, or the text's curve of Tanh."""
     data, approximate = conversion.input(0), conversion.take("approximate", "none")
@@ -41,6 +44,7 @@ def _tanh_argument(conversion: NodeConversion, data: ir.Value) -> ir.Value:
     return conversion.add("Mul", [inner, conversion.scalar(math.sqrt(2 / math.pi), data, "scale")], "argument")
 
 
+@down("HardSwish", 14)
 def hard_swish(conversion: NodeConversion) -> None:
     """Decompose HardSwish: ``x · HardSigmoid(x)`` with alpha 1/6 and beta 1/2."""
     data = conversion.input(0)
@@ -48,6 +52,7 @@ def hard_swish(conversion: NodeConversion) -> None:
     conversion.become("Mul", [data, gate])
 
 
+@down("Mish", 18)
 def mish(conversion: NodeConversion) -> None:
     """Decompose Mish: ``x · tanh(softplus(x))``."""
     data = conversion.input(0)
@@ -55,6 +60,7 @@ def mish(conversion: NodeConversion) -> None:
     conversion.become("Mul", [data, gate])
 
 
+@down("Swish", 24)
 def swish(conversion: NodeConversion) -> None:
     """Decompose Swish: ``x · sigmoid(alpha·x)``."""
     data, alpha = conversion.input(0), conversion.take("alpha", 1.0)
@@ -64,6 +70,7 @@ def swish(conversion: NodeConversion) -> None:
     conversion.become("Mul", [data, conversion.add("Sigmoid", [inner], "gate")])
 
 
+@down("Celu", 12)
 def celu(conversion: NodeConversion) -> None:
     """Decompose Celu: ``alpha · elu(x/alpha)``, which holds for a positive alpha."""
     data, alpha = conversion.input(0), conversion.take("alpha", 1.0)
@@ -93,6 +100,11 @@ def or_equal(strict: str, opposite: str, conversion: NodeConversion) -> None:
     conversion.become("Or", [is_strict, conversion.add("Equal", [left, right], "equal")])
 
 
+down("GreaterOrEqual", 12)(partial(or_equal, "Greater", "Less"))
+down("LessOrEqual", 12)(partial(or_equal, "Less", "Greater"))
+
+
+@down("CastLike", 15)
 def cast_like(conversion: NodeConversion) -> None:
     """Write CastLike as Cast to the type that the other input has."""
     conversion.become("Cast", [conversion.input(0)], to=conversion.dtype(conversion.input(1)))
@@ -102,6 +114,7 @@ _LARGEST_MASK = 1 << 20
 """Elements of a triangle that are stored; beyond, the model makes it."""
 
 
+@down("Trilu", 14)
 def trilu(conversion: NodeConversion) -> None:
     """Decompose Trilu: Where, since a mask of zeros would make NaN of infinities."""
     data, upper = conversion.input(0), bool(conversion.take("upper", 1))
@@ -146,6 +159,7 @@ def _computed_triangle(conversion: NodeConversion, data: ir.Value, *, upper: boo
     return conversion.add("Not", [dropped], "triangle")
 
 
+@down("Round", 11)
 def rounded(conversion: NodeConversion) -> None:
     """Decompose Round: half of an odd number goes to the even one above or below it."""
     conversion.become("Where", _around(conversion, conversion.input(0)))
@@ -178,6 +192,7 @@ def _around(conversion: NodeConversion, data: ir.Value) -> list[ir.Value]:
     return [goes_up, above, below]
 
 
+@down("IsInf", 20, by_form=True)
 def of_float(conversion: NodeConversion) -> None:
     """Convert IsInf 20 → 10, which takes no float16: float32 holds the same numbers."""
     data = conversion.input(0)
@@ -185,6 +200,7 @@ def of_float(conversion: NodeConversion) -> None:
         conversion.node.set_input(0, conversion.add("Cast", [data], "float", to=TP.FLOAT))
 
 
+@down("IsInf", 10)
 def is_infinite(conversion: NodeConversion) -> None:
     """Decompose IsInf: beyond the largest number of the type, on either side or on one."""
     data = conversion.input(0)
@@ -196,6 +212,7 @@ def is_infinite(conversion: NodeConversion) -> None:
     conversion.become("Greater" if is_high else "Less", [data, conversion.scalar(bound, data, "largest")])
 
 
+@down("ThresholdedRelu", 10)
 def thresholded(conversion: NodeConversion) -> None:
     """Decompose ThresholdedRelu: ``x`` where it is above alpha, and 0 elsewhere.
 

@@ -10,6 +10,7 @@ from bnfold import ir
 from bnfold.converting.adapters import places
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
+from bnfold.converting.registry import down
 
 
 def pads_of_every_axis(conversion: NodeConversion, pads: ir.Value, axes: Sequence[int], rank: int) -> ir.Value:
@@ -37,6 +38,7 @@ def equal_parts(conversion: NodeConversion, parts: int) -> None:
     _sliced(conversion, data, axis, bounds)
 
 
+@down("Split", 13)
 def given_lengths(conversion: NodeConversion) -> None:
     """Write a Split 13 into computed lengths as Slices; into constant ones they become an attribute."""
     lengths = conversion.node.input(1)

@@ -9,6 +9,7 @@ import onnx
 
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 from bnfold.ir.lifting import held_tensor
 from bnfold.ir.sparse import dense
 
@@ -18,6 +19,7 @@ _LARGEST = 1 << 20
 """Elements that are stored where a node made them."""
 
 
+@down("Constant", 9)
 def stored(conversion: NodeConversion) -> None:
     """Convert Constant 9 → 1, which makes floats: what else there is becomes an initializer, as runtimes make it."""
     node, message = conversion.node, held_tensor(conversion.node)
@@ -35,6 +37,7 @@ def stored(conversion: NodeConversion) -> None:
     conversion.finished = conversion.replaced = True
 
 
+@down("Constant", 11, by_form=True)
 def dense_value(conversion: NodeConversion) -> None:
     """Convert Constant 11 → 9, which holds no sparse tensor: its zeros are stored."""
     sparse: onnx.SparseTensorProto | None = conversion.take("sparse_value")
@@ -48,6 +51,7 @@ def dense_value(conversion: NodeConversion) -> None:
     conversion.touched = True
 
 
+@down("ConstantOfShape", 9)
 def spread(conversion: NodeConversion) -> None:
     """Decompose ConstantOfShape: Expand of one element, or a stored constant where its shape is known."""
     shape, message = conversion.input(0), conversion.take("value")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import onnx
 
@@ -9,6 +11,7 @@ from bnfold import ir
 from bnfold.converting.adapters import places
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
 
@@ -24,6 +27,10 @@ def running(combine: str, neutral: int, conversion: NodeConversion) -> None:
         if is_exclusive:
             results[axis] = _moved(conversion, results[axis], axis, neutral, is_reversed=is_reversed)
     conversion.become("Identity", [_chosen(conversion, over, rank, results)])
+
+
+down("CumSum", 11)(partial(running, "Add", 0))
+down("CumProd", 26)(partial(running, "Mul", 1))
 
 
 def _axes(conversion: NodeConversion, over: ir.Value, rank: int) -> list[int]:

@@ -6,8 +6,10 @@ import numpy as np
 
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down, up
 
 
+@up("Dropout", 7)
 def test_mode(conversion: NodeConversion) -> None:
     """Convert 6 → 7: from 7 to 11 Dropout copies; training, where the node says it, needs version 12."""
     is_test = conversion.take("is_test")
@@ -31,6 +33,7 @@ def test_mode(conversion: NodeConversion) -> None:
     conversion.finished = True
 
 
+@up("Dropout", 10)
 def boolean_mask(conversion: NodeConversion) -> None:
     """Convert 7 → 10: the mask becomes boolean; its consumers get it cast to the data's type, as before."""
     mask = conversion.node.output(1)
@@ -42,6 +45,7 @@ def boolean_mask(conversion: NodeConversion) -> None:
     conversion.append("Cast", [conversion.divert(1, "mask")], mask, to=conversion.dtype(conversion.input(0)))
 
 
+@up("Dropout", 12)
 def ratio_input(conversion: NodeConversion) -> None:
     """Convert 10 → 12: ``ratio`` is an input, and the mask of inference is all ones.
 
@@ -61,6 +65,7 @@ def _move_ratio(conversion: NodeConversion) -> None:
         conversion.node.set_input(1, conversion.constant(np.array(ratio, np.float32), "ratio"))
 
 
+@down("Dropout", 7)
 def inference(conversion: NodeConversion) -> None:
     """Convert 7 → 6: what copies is in test mode."""
     conversion.node.set_attr("is_test", 1)

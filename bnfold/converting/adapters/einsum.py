@@ -8,8 +8,10 @@ from string import ascii_letters
 from bnfold import ir
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 
+@down("Einsum", 12)
 def einsum(conversion: NodeConversion) -> None:
     """Decompose Einsum: the operands become matrices by batch, and their product is put in order."""
     operands, result = _terms(conversion)

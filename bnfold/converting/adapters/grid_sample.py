@@ -17,6 +17,7 @@ from bnfold.converting.adapters import compositions
 from bnfold.converting.adapters.attributes import respell
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
 _A = -0.75
@@ -48,6 +49,7 @@ class _Neighbours(NamedTuple):
     is_inside: ir.Value | None
 
 
+@down("GridSample", 20)
 def on_plane(conversion: NodeConversion) -> None:
     """Convert GridSample 20 → 16: two spatial axes, and the modes' names for those; with more it is decomposed."""
     if conversion.rank(conversion.input(0)) != _PLANE:
@@ -56,6 +58,7 @@ def on_plane(conversion: NodeConversion) -> None:
         respell("mode", {"linear": "bilinear", "cubic": "bicubic"}, conversion)
 
 
+@down("GridSample", 16)
 def sampled(conversion: NodeConversion) -> None:
     """Decompose GridSample of an input of known sizes."""
     data, grid = conversion.input(0), conversion.input(1)

@@ -11,8 +11,10 @@ from bnfold import ir
 from bnfold.converting.adapters import places
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 
+@down("GatherND", 11)
 def gather_nd(conversion: NodeConversion) -> None:
     """Decompose GatherND: the axes that are indexed become one, and each row of indices one number."""
     data, (depth, rest) = conversion.input(0), _indexed(conversion)
@@ -22,6 +24,7 @@ def gather_nd(conversion: NodeConversion) -> None:
     conversion.become("Gather", [data, flat_places], axis=0)
 
 
+@down("ScatterND", 11)
 def scatter_nd(conversion: NodeConversion) -> None:
     """Decompose ScatterND: Scatter writes rows into the input with the indexed axes as one, and the others as one."""
     data, updates, (depth, rest) = conversion.input(0), conversion.input(2), _indexed(conversion)
@@ -34,6 +37,7 @@ def scatter_nd(conversion: NodeConversion) -> None:
     conversion.become("Reshape", [written, conversion.ints(dims, "shape")])
 
 
+@down("GatherElements", 11)
 def gather_elements(conversion: NodeConversion) -> None:
     """Decompose GatherElements: a Gather from all elements in a row, of known sizes."""
     data, indices, axis = conversion.input(0), conversion.input(1), int(conversion.take("axis", 0))
@@ -56,6 +60,7 @@ def gather_elements(conversion: NodeConversion) -> None:
     conversion.become("Gather", [flat, flat_places], axis=0)
 
 
+@down("OneHot", 11)
 def one_hot(conversion: NodeConversion) -> None:
     """Convert OneHot 11 → 9, which forbids places that count from the end, and shape inference refuses stored ones.
 
@@ -193,6 +198,7 @@ def _to_the_end(conversion: NodeConversion, data: ir.Value, axis: int, bounds: t
     return conversion.add("Sub", [last, kept], "places")
 
 
+@down("DepthToSpace", 11)
 def from_depth(conversion: NodeConversion) -> None:
     """Convert DepthToSpace 11 → 1, where the blocks come before the channels: in the other mode these are reordered."""
     mode = conversion.take("mode", "DCR")
@@ -215,6 +221,7 @@ def from_depth(conversion: NodeConversion) -> None:
     conversion.node.set_input(0, conversion.add("Gather", [data, order], "ordered", axis=1))
 
 
+@down("ArgMax ArgMin", 12, by_form=True)
 def last_place(conversion: NodeConversion) -> None:
     """Convert ArgMax, ArgMin 12 → 11: the last of equal elements is the first along the reversed axis."""
     if not conversion.take("select_last_index", 0):
@@ -231,6 +238,7 @@ def last_place(conversion: NodeConversion) -> None:
     conversion.append("Sub", [last, from_end], output)
 
 
+@down("ScatterElements", 11)
 def scatter(conversion: NodeConversion) -> None:
     """Convert ScatterElements 11 → Scatter 9, whose axis and indices count from the front."""
     data, indices, updates = (conversion.input(index) for index in range(3))

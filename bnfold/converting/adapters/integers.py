@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import onnx
@@ -11,6 +12,7 @@ from bnfold import ir
 from bnfold.converting.adapters import places
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
 _FLOATS = (TP.FLOAT16, TP.FLOAT, TP.DOUBLE)
@@ -33,6 +35,11 @@ def extreme(comparison: str, conversion: NodeConversion) -> None:
     conversion.become("Where", [is_first, best, values[-1]])
 
 
+down("Max", 12, by_form=True)(partial(extreme, "Greater"))
+down("Min", 12, by_form=True)(partial(extreme, "Less"))
+
+
+@down("Clip", 12, by_form=True)
 def clip(conversion: NodeConversion) -> None:
     """Convert Clip 12 → 11: of integers by comparing with each bound, the lower one first."""
     data, low, high = conversion.input(0), conversion.node.input(1), conversion.node.input(2)
@@ -53,6 +60,7 @@ def clip(conversion: NodeConversion) -> None:
 _NARROW = (TP.INT8, TP.INT16, TP.UINT8, TP.UINT16)
 
 
+@down("Add Div Mul Sub", 14, by_form=True)
 def narrow(conversion: NodeConversion) -> None:
     """Convert Add, Sub, Mul, Div 14 → 7: small integers go through int64, whose low bits are theirs."""
     if (kind := conversion.dtype(conversion.input(0))) in _NARROW:
@@ -65,6 +73,7 @@ def _through_wide(conversion: NodeConversion, op_type: str, operands: Sequence[i
     conversion.become("Cast", [conversion.add(op_type, wide, "result")], to=kind)
 
 
+@down("Pow", 12)
 def power(conversion: NodeConversion) -> None:
     """Convert Pow 12 → 7: an exponent of another type becomes one of the base's, if that holds it exactly.
 
@@ -89,6 +98,7 @@ def power(conversion: NodeConversion) -> None:
     conversion.touched = True
 
 
+@down("BitwiseNot", 18)
 def complement(conversion: NodeConversion) -> None:
     """Decompose BitwiseNot: ``-1 - x``, or the largest number less ``x`` for unsigned ones."""
     data = conversion.input(0)
@@ -103,6 +113,7 @@ def complement(conversion: NodeConversion) -> None:
 _SIGNED = (TP.INT8, TP.INT16, TP.INT32, TP.INT64)
 
 
+@down("Mod", 10)
 def modulo(conversion: NodeConversion) -> None:
     """Decompose Mod of integers: ``x - x / y * y``, brought to the sign of ``y``, or with ``fmod`` to that of ``x``.
 
@@ -125,6 +136,7 @@ def modulo(conversion: NodeConversion) -> None:
     conversion.become("Where", [is_off, moved, rest])
 
 
+@down("Mod", 28)
 def floored(conversion: NodeConversion) -> None:
     """Convert Mod 28 → 13, which takes floats only with ``fmod``: a rest of the wrong sign is moved by the divisor."""
     left, right = conversion.input(0), conversion.input(1)
@@ -139,6 +151,7 @@ def floored(conversion: NodeConversion) -> None:
     conversion.become("Where", [is_off, conversion.add("Add", [rest, right], "moved"), rest])
 
 
+@down("Range", 11)
 def sequence(conversion: NodeConversion) -> None:
     """Decompose Range with a constant step: the places of so many ones, or numbers that follow from them.
 
@@ -202,6 +215,7 @@ def _as_row(conversion: NodeConversion, value: ir.Value, kind: int) -> ir.Value:
     return conversion.reshape(value, [1], "row")
 
 
+@down("Equal", 11)
 def equal(conversion: NodeConversion) -> None:
     """Convert Equal 11 → 7, which compares integers and truths: neither less nor greater, and no NaN."""
     left, right = conversion.input(0), conversion.input(1)
@@ -222,6 +236,7 @@ def is_nan(conversion: NodeConversion, value: ir.Value) -> ir.Value:
     return conversion.add("Not", [_is_number(conversion, value)], "is_nan")
 
 
+@down("IsNaN", 9)
 def not_a_number(conversion: NodeConversion) -> None:
     """Decompose IsNaN: neither below 1 nor above 0."""
     conversion.become("Not", [_is_number(conversion, conversion.input(0))])

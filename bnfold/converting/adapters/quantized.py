@@ -12,6 +12,7 @@ from bnfold import analysis, ir
 from bnfold.converting.adapters import compositions
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 from bnfold.ir.elements import type_name
 from bnfold.ir.schemas import schema_of, version_at
 
@@ -21,6 +22,7 @@ _EXACT = (TP.INT8, TP.UINT8, TP.INT16, TP.UINT16)
 _NIBBLES: dict[int, type] = {TP.INT4: np.int8, TP.UINT4: np.uint8}
 
 
+@down("DequantizeLinear", 10, 13, 19, 21)
 def dequantize(conversion: NodeConversion) -> None:
     """Convert DequantizeLinear below 21, 13 and 10 into ``(x - zero_point) · scale``, unless the target takes it.
 
@@ -67,6 +69,7 @@ def _scaled(
         conversion.become("Cast", [product], to=made)
 
 
+@down("QuantizeLinear", 10, 13, 19, 21)
 def quantize(conversion: NodeConversion) -> None:
     """Convert QuantizeLinear below 21, 13 and 10: rounded to even, and limited to what the type holds."""
     node, data, scale, zero = conversion.node, conversion.input(0), conversion.input(1), conversion.node.input(2)

@@ -10,10 +10,12 @@ import onnx
 from bnfold import ir
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
+from bnfold.converting.registry import down
 from bnfold.ir.elements import MAX_RANK
 from bnfold.ir.value import Dims, shape_of
 
 
+@down("Reshape", 14, by_form=True)
 def no_zeros(conversion: NodeConversion) -> None:
     """Drop ``allowzero`` where no size can be 0 unless the input's at the same place is; else ask at run time."""
     data, shape = conversion.input(0), conversion.input(1)
@@ -119,6 +121,7 @@ def _ask_whether_empty(conversion: NodeConversion, data: ir.Value, shape: ir.Val
     ir.index_subgraphs(conversion.node)
 
 
+@down("Shape", 15, by_form=True)
 def whole_shape(conversion: NodeConversion) -> None:
     """Convert Shape 15 → 13: ``start`` and ``end`` become a Slice."""
     start, end, data = conversion.take("start", 0), conversion.take("end"), conversion.input(0)
@@ -133,6 +136,7 @@ def whole_shape(conversion: NodeConversion) -> None:
     conversion.become("Slice", [shape, first, last, conversion.ints([0], "axis")])
 
 
+@down("Expand", 8)
 def repeated(conversion: NodeConversion) -> None:
     """Write Expand as Tile, if all sizes are known."""
     data, wanted = conversion.input(0), tuple(conversion.numbers(conversion.input(1), "its shape"))
@@ -143,6 +147,7 @@ def repeated(conversion: NodeConversion) -> None:
     conversion.become("Identity", [_spread(conversion, data, dims)])
 
 
+@down("Max Mean Min Sum", 8)
 def of_one_shape(conversion: NodeConversion) -> None:
     """Repeat the operands of an operator that does not broadcast before opset 8, if all sizes are known."""
     shapes = [conversion.shape(conversion.input(slot)) for slot in range(len(conversion.node.inputs))]

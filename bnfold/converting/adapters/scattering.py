@@ -8,6 +8,7 @@ from bnfold import ir
 from bnfold.converting.adapters import indexing
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 from bnfold.ir.elements import TP, Array
 
 _OPERATORS = {"add": "Add", "mul": "Mul", "max": "Max", "min": "Min"}
@@ -15,11 +16,15 @@ _FLOATS = (TP.FLOAT16, TP.FLOAT, TP.DOUBLE)
 _WHOLE = (TP.INT32, TP.INT64)
 
 
+@down("ScatterElements", 16, by_form=True)
+@down("ScatterElements", 18)
 def elements(conversion: NodeConversion) -> None:
     """Convert ScatterElements 18 → 16 → 13: what is there is read, and the results are written in its place."""
     _reduced(conversion, "GatherElements", axis=int(conversion.node.attr("axis", 0)))
 
 
+@down("ScatterND", 16, by_form=True)
+@down("ScatterND", 18)
 def rows(conversion: NodeConversion) -> None:
     """Convert ScatterND 18 → 16 → 13, as ScatterElements."""
     _reduced(conversion, "GatherND")

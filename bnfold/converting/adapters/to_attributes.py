@@ -6,17 +6,22 @@ Axes that the model computes are made sizes: a reduction splits each axis in two
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.analysis.traits import REDUCING
 from bnfold.converting.adapters import computed, element_types, indexing, places
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
+_REDUCTIONS = " ".join(sorted(REDUCING - {"ReduceSum"}))
+"""Reductions whose axes are an input from opset 18 on; those of ReduceSum are one from 13 on."""
 
 
 def reduced(conversion: NodeConversion, axes: ir.Value) -> None:
@@ -96,10 +101,6 @@ _WITHOUT_AXES = {"ReduceL1": "Abs", "ReduceL2": "Abs", "ReduceLogSum": "Log"}
 """What a reduction over no axis leaves of a single element; of the others, itself or its square."""
 
 
-def as_it_stands(conversion: NodeConversion) -> None:
-    """Keep the node: the older version takes all that the newer one takes."""
-
-
 def ints(name: str, conversion: NodeConversion) -> None:
     """Move input 1, of integers, to attribute ``name``; without the input there is no attribute."""
     value = conversion.node.input(1)
@@ -119,6 +120,12 @@ def ints(name: str, conversion: NodeConversion) -> None:
     conversion.node.set_inputs([data])
 
 
+down("Squeeze Unsqueeze", 13)(partial(ints, "axes"))
+down("Reshape", 5)(partial(ints, "shape"))
+
+
+@down(_REDUCTIONS, 18)
+@down("ReduceSum", 13)
 def reduced_axes(conversion: NodeConversion) -> None:
     """Convert Reduce* 18 → 13, ReduceSum 13 → 11: ``axes`` becomes an attribute.
 
@@ -146,6 +153,7 @@ def _reduce_nothing(conversion: NodeConversion, data: ir.Value) -> None:
         conversion.become(_WITHOUT_AXES.get(op_type, "Identity"), [data])
 
 
+@down("Split", 18)
 def split_lengths(conversion: NodeConversion) -> None:
     """Convert Split 18 → 13: ``num_outputs`` goes, and lengths are stated where the last part is shorter."""
     count, parts = conversion.take("num_outputs"), len(conversion.node.outputs)
@@ -166,6 +174,7 @@ def split_lengths(conversion: NodeConversion) -> None:
     conversion.node.set_input(1, conversion.ints(lengths, "split"))
 
 
+@down("Clip", 11)
 def clip_limits(conversion: NodeConversion) -> None:
     """Convert Clip 11 → 6: constant bounds become attributes, and others a Max and a Min."""
     node, data = conversion.node, conversion.input(0)
@@ -201,6 +210,7 @@ def _clip_between(conversion: NodeConversion, low: ir.Value | None, high: ir.Val
     conversion.become("Min", [conversion.add("Max", [data, low], "raised"), high])
 
 
+@down("Pad", 18)
 def padded_axes(conversion: NodeConversion) -> None:
     """Convert Pad 18 → 13: ``axes`` go, and there are pads for every axis."""
     node = conversion.node
@@ -224,6 +234,7 @@ def padded_axes(conversion: NodeConversion) -> None:
     node.set_inputs([node.input(0), conversion.ints(pads, "pads"), node.input(2)])
 
 
+@down("Pad", 11)
 def pads_and_value(conversion: NodeConversion) -> None:
     """Convert Pad 11 → 2: ``pads`` and ``value``."""
     node, value = conversion.node, conversion.node.input(2)
@@ -238,6 +249,7 @@ def pads_and_value(conversion: NodeConversion) -> None:
         node.set_attr("value", filling)
 
 
+@down("Dropout", 12)
 def dropout_ratio(conversion: NodeConversion) -> None:
     """Convert Dropout 12 → 10: ``ratio``; training, which needs an input, cannot be said."""
     node, mode, ratio = conversion.node, conversion.node.input(2), conversion.node.input(1)
@@ -254,6 +266,7 @@ def dropout_ratio(conversion: NodeConversion) -> None:
         node.set_attr("ratio", float(stated.numpy().reshape(-1)[0]))
 
 
+@down("Gemm", 11, by_form=True)
 def zero_bias(conversion: NodeConversion) -> None:
     """Convert Gemm 11 → 9, which demands a C."""
     node = conversion.node
@@ -262,6 +275,7 @@ def zero_bias(conversion: NodeConversion) -> None:
         node.set_inputs([conversion.input(0), conversion.input(1), zero])
 
 
+@down("Dropout", 10)
 def no_mask(conversion: NodeConversion) -> None:
     """Convert Dropout 10 → 7, whose mask is of another type: nothing may read it."""
     mask = conversion.node.output(1)
@@ -270,6 +284,7 @@ def no_mask(conversion: NodeConversion) -> None:
     conversion.node.trim_outputs(1)
 
 
+@down("DFT", 20)
 def dft_axis(conversion: NodeConversion) -> None:
     """Convert DFT 20 → 17: ``axis``, whose default was 1."""
     node, over = conversion.node, conversion.node.input(2)
@@ -281,6 +296,7 @@ def dft_axis(conversion: NodeConversion) -> None:
     node.set_attr("axis", axis)
 
 
+@down("Slice", 10)
 def slice_bounds(conversion: NodeConversion) -> None:
     """Convert Slice 10 → 1: ``starts``, ``ends`` and ``axes``; there are no steps, and no bounds that are computed."""
     node, kept = conversion.node, conversion.node.inputs
@@ -358,6 +374,10 @@ def count_of(name: str, conversion: NodeConversion) -> None:
     conversion.node.set_attr(name, values[0])
 
 
+down("TopK", 10)(partial(count_of, "k"))
+
+
+@down("Constant", 12, by_form=True)
 def constant_value(conversion: NodeConversion) -> None:
     """Convert Constant 12 → 11: numbers and texts become a tensor."""
     types: dict[str, type] = {"value_float": np.float32, "value_int": np.int64, "value_string": np.object_}
