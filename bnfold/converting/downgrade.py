@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import onnx
 
@@ -14,12 +15,12 @@ from bnfold.converting.adapters import element_types
 from bnfold.converting.adapters.scan import state_results
 from bnfold.converting.compatible import default_of
 from bnfold.converting.context import Inexpressible, Meaningless, UnknownType
-from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.node_conversion import FORM, NodeConversion
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
 from bnfold.ir.node import attribute_value
 from bnfold.ir.ordering import producers_first
-from bnfold.ir.schemas import schema_of, version_at
+from bnfold.ir.schemas import schema_of, version_at, versions_of
 
 
 def step_down(conversion: NodeConversion, opset: int) -> None:
@@ -30,6 +31,62 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
     Raises:
         Inexpressible: The node has no equivalent below ``conversion.reached``.
     """
+    _step_down(conversion, opset)
+    lower_rest(conversion)
+    if conversion.finished:
+        _check_types(conversion)
+
+
+def lower_rest(conversion: NodeConversion) -> None:
+    """Lower the node as the operator that an adapter has turned it into, and what was put behind it.
+
+    Raises Inexpressible if that has no equivalent at the target.
+    """
+    node = conversion.node
+    if conversion.became:
+        conversion.became = conversion.finished = False
+        with _named(node):
+            for inner in [inner for body in node.bodies for inner in body.nodes]:
+                lower_added(conversion, inner)
+            _step_down(conversion, _written(node.op_type, max(FORM, conversion.target)))
+        lower_rest(conversion)
+        conversion.finished = True
+    while conversion.behind:
+        lower_added(conversion, conversion.behind.pop(0))
+
+
+def lower_added(conversion: NodeConversion, added: ir.Node, opset: int = FORM) -> None:
+    """Lower a node of ``opset`` that stands around another one, and what its bodies hold. Raises Inexpressible."""
+    for node in (*(node for graph in added.bodies for body in graph.subgraphs() for node in body.nodes), added):
+        target, written = conversion.target, _written(node.op_type, max(opset, conversion.target))
+        if version_at(node.op_type, target) == written and target >= _NEGATIVE_AXES_SINCE:
+            continue
+        step = NodeConversion(node, conversion.context)
+        with _named(step.node):
+            step_down(step, written)
+        conversion.added += step.added
+    if added.is_op("Scan"):
+        state_results(added, conversion.target, conversion.context.types)
+
+
+def _written(op_type: str, opset: int) -> int:
+    """Return the version that ``opset`` has of an operator, the last one with a meaning, or else its first one."""
+    return steps.living_version(op_type, opset) or versions_of(op_type)[0]
+
+
+@contextmanager
+def _named(node: ir.Node) -> Iterator[None]:
+    """Name the operator of a node that an adapter has written, where it cannot be lowered."""
+    op_type = node.op_type
+    try:
+        yield
+    except UnknownType as error:
+        raise UnknownType(f"as {op_type}: {error}", error.value) from error
+    except Unsupported as error:
+        raise Inexpressible(f"as {op_type}: {error}") from error
+
+
+def _step_down(conversion: NodeConversion, opset: int) -> None:
     node, target = conversion.node, conversion.target
     version = conversion.reached = written = version_at(node.op_type, opset)
     element_types.in_wider_type(conversion)
@@ -43,13 +100,11 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
             _expand(conversion, version)
             return
         if conversion.finished:
-            if not conversion.replaced:
-                _check_types(conversion)
             return
         version = conversion.reached = older
     conversion.reached = written
     # The axes first: shapes are inferred as the target reads them, and old versions misread negative ones.
-    if opset >= 11 and (reason := axes_from_front(node, target, conversion.context.types)):
+    if opset >= _NEGATIVE_AXES_SINCE and (reason := axes_from_front(node, target, conversion.context.types)):
         raise Inexpressible(reason)
     if version != written:
         if reason := _tie_objection(node, target, conversion.context.types):
@@ -58,9 +113,13 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
         drop_defaults(node, target)
 
 
+_NEGATIVE_AXES_SINCE = 11
+
+
 def _one_step(conversion: NodeConversion, version: int, older: int | None) -> None:
     """Bring the node to the version before. Raises Inexpressible."""
     registered = steps.downs().get((conversion.node.op_type, version))
+    conversion.older = older
     if registered is not None and registered.adapter is not None:
         registered.adapter(conversion)
     if conversion.finished:
@@ -72,25 +131,15 @@ def _one_step(conversion: NodeConversion, version: int, older: int | None) -> No
 
 def _expand(conversion: NodeConversion, version: int) -> None:
     """Put onnx's function body in the place of the node, and lower each of its nodes."""
-    made, opset = function_body.expand(conversion, version)
-    for inner in producers_first([*made]):
-        for node in (*(node for graph in inner.bodies for body in graph.subgraphs() for node in body.nodes), inner):
-            step = NodeConversion(node, conversion.context)
-            try:
-                step_down(step, opset)
-            except Unsupported as error:
-                text = f"as {node.op_type}: {error}"
-                raise (
-                    UnknownType(text, error.value) if isinstance(error, UnknownType) else Inexpressible(text)
-                ) from error
-            conversion.added += step.added
-        if inner.is_op("Scan"):
-            state_results(inner, conversion.target, conversion.context.types)
+    body, opset = function_body.expand(conversion, version)
+    for node in producers_first([*body]):
+        lower_added(conversion, node, opset)
 
 
 def _check_types(conversion: NodeConversion) -> None:
     """Raise Inexpressible where the target does not have the node, or one that adapters added, for its types."""
-    for node in (*conversion.added, conversion.node):
+    conversion.added = [node for node in conversion.added if not node.removed]
+    for node in (*conversion.added, *([] if conversion.replaced else [conversion.node])):
         unknown = [value for value in node.inputs if value and kind_of(value, conversion.context.types) is None]
         reason = type_objection(node, conversion.target, conversion.context.types)
         if reason is not None:
@@ -208,7 +257,7 @@ def _spelled(kind: onnx.TypeProto | None) -> str | None:
 def axes_from_front(node: ir.Node, target: int, types: Types) -> str | None:
     """Count negative axes from the front if the older version needs that; else return why it is impossible."""
     older = version_at(node.op_type, target)
-    if older is None or target >= 11:
+    if older is None or target >= _NEGATIVE_AXES_SINCE:
         return None
     for name in ("axis", "axes"):
         known, given = schema_of(node.op_type, older).attributes.get(name), node.attr(name)

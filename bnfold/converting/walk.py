@@ -17,7 +17,7 @@ from bnfold import ir
 from bnfold.converting import exporter_quirks, registry, steps
 from bnfold.converting.adapters import broadcast, prestandard, scan
 from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType
-from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.node_conversion import FORM, NodeConversion
 from bnfold.errors import ConversionBlocked, Unsupported
 from bnfold.ir.forms import fits, form_of
 from bnfold.ir.ordering import producers_first
@@ -208,6 +208,10 @@ class GraphConverter:
                 adapter(conversion)
             else:
                 _step_through(conversion, version or 1)
+            if self.context.target < FORM and (conversion.became or conversion.behind):
+                from bnfold.converting import downgrade
+
+                downgrade.lower_rest(conversion)
         except Unsupported as error:
             self.untyped.add(node)  # what it makes may be of no known type at the target
             if isinstance(error, UnknownType) and error.value.producer in self.untyped:
@@ -218,8 +222,8 @@ class GraphConverter:
         if not conversion.replaced and node.proto.SerializeToString() == before:
             return
         cut = ir.Cut(node.graph.path, inputs, outputs, f"upgrade {op_type}") if conversion.touched else None
-        gone = int(conversion.replaced)
-        added = len(conversion.added) - gone if conversion.added or node.op_type != op_type else None
+        around = [added for added in conversion.added if not added.removed]
+        added = len(around) - conversion.replaced if around or node.op_type != op_type else None
         self.changes.append(NodeChange(node.graph.path, label, op_type, version, cut, added))
 
     def _unknown(self, node: ir.Node, opset: int) -> None:

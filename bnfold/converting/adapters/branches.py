@@ -92,8 +92,6 @@ def _selected_shape(conversion: NodeConversion, then: _View, other: _View) -> ir
     mask = _places_of(least.axes, most.axes)
     if mask is None:
         return None
-    if conversion.target < 9:
-        raise Inexpressible("has branches of different axes, which needs the Compress of opset 9")
     source, dims = then.source, conversion.shape(then.source) or ()
     for place, axis in (*enumerate(then.axes), *enumerate(other.axes)):
         if axis is not None and axis != place and not (isinstance(size := dims[axis], int) and size):

@@ -1,4 +1,4 @@
-"""Operators that do not exist at the target, in terms of those that do. Equal to their own texts, never approximate."""
+"""Operators that older opsets do not have, in terms of others. Equal to their own texts, never approximate."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.adapters import places
-from bnfold.converting.adapters.integers import is_nan
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.converting.registry import down
@@ -90,12 +88,6 @@ def or_equal(strict: str, opposite: str, conversion: NodeConversion) -> None:
     if np.issubdtype(onnx.helper.tensor_dtype_to_np_dtype(conversion.dtype(left)), np.integer):
         conversion.become("Not", [conversion.add(opposite, [left, right], "opposite")])
         return
-    if conversion.target < 11:  # no Equal of floats
-        differs = conversion.add(opposite, [left, right], "opposite")
-        for value in (left, right):
-            differs = conversion.add("Or", [differs, is_nan(conversion, value)], "differs")
-        conversion.become("Not", [differs])
-        return
     is_strict = conversion.add(strict, [left, right], "strict")
     conversion.become("Or", [is_strict, conversion.add("Equal", [left, right], "equal")])
 
@@ -143,14 +135,14 @@ def _stored_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool)
 
 def _computed_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool) -> ir.Value:
     """Make the mask of what is kept from the sizes at run time."""
-    if conversion.target < 9:
-        raise Inexpressible("has a triangle that is computed, or depends on sizes")
     diagonal = conversion.node.input(1) or conversion.constant(np.array(0, np.int64), "zero")
     rank, shape = conversion.rank(data), conversion.add("Shape", [data], "shape")
-    zero, ranges = conversion.ints([0], "zero"), []
+    start, one = (conversion.constant(np.array(number, np.int64), "number") for number in (0, 1))
+    ranges = []
     for axis in (rank - 2, rank - 1):
         size = conversion.add("Gather", [shape, conversion.ints([axis], "axis")], "size", axis=0)
-        ranges.append(places.between(conversion, zero, size, from_zero=True))
+        end = conversion.along("Squeeze", size, [0], "end")
+        ranges.append(conversion.add("Range", [start, end, one], "range"))
     rows = conversion.add("Reshape", [ranges[0], conversion.ints([-1, 1], "column")], "rows_column")
     distance = conversion.add("Sub", [ranges[1], rows], "distance")
     if conversion.shape(diagonal) != ():
@@ -161,25 +153,12 @@ def _computed_triangle(conversion: NodeConversion, data: ir.Value, *, upper: boo
 
 @down("Round", 11)
 def rounded(conversion: NodeConversion) -> None:
-    """Decompose Round: half of an odd number goes to the even one above or below it."""
-    conversion.become("Where", _around(conversion, conversion.input(0)))
-
-
-def nearest_integer(conversion: NodeConversion, data: ir.Value) -> ir.Value:
-    """Add a Round, or what it is composed of."""
-    if conversion.target >= 11:
-        return conversion.add("Round", [data], "rounded")
-    return conversion.add("Where", _around(conversion, data), "rounded")
-
-
-def _around(conversion: NodeConversion, data: ir.Value) -> list[ir.Value]:
-    """Return whether the integer above is the nearest one, this, and the one below.
+    """Decompose Round: half of an odd number goes to the even one above or below it.
 
     Twice the number is compared with the sum of both. Every node but Floor and Ceil works on integers, so all takes the
     same side of a tie in whatever precision the number itself is computed.
     """
-    if conversion.target < 9:
-        raise Inexpressible("needs the Where of opset 9")
+    data = conversion.input(0)
     below, above = (conversion.add(op_type, [data], hint) for op_type, hint in (("Floor", "below"), ("Ceil", "above")))
     half, both = conversion.scalar(0.5, data, "half"), conversion.add("Add", [below, above], "both")
     twice = conversion.add("Div", [data, half], "twice")
@@ -189,7 +168,7 @@ def _around(conversion: NodeConversion, data: ir.Value) -> list[ir.Value]:
     is_odd = conversion.add("Less", [conversion.add("Floor", [halved], "even"), halved], "is_odd")
     is_tie = conversion.add("Not", [is_under], "is_half_or_over")
     goes_up = conversion.add("Or", [is_over, conversion.add("And", [is_tie, is_odd], "is_odd_half")], "goes_up")
-    return [goes_up, above, below]
+    conversion.become("Where", [goes_up, above, below])
 
 
 @down("IsInf", 20, by_form=True)

@@ -1,8 +1,6 @@
-"""Constants that the target's Constant and ConstantOfShape cannot make: they are stored, or spread out."""
+"""Constants that old versions of Constant and ConstantOfShape cannot make: they are stored, or spread out."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import onnx
@@ -15,8 +13,6 @@ from bnfold.ir.sparse import dense
 
 TP = onnx.TensorProto
 _MADE_BY_THE_FIRST = (TP.FLOAT16, TP.FLOAT, TP.DOUBLE)
-_LARGEST = 1 << 20
-"""Elements that are stored where a node made them."""
 
 
 @down("Constant", 9)
@@ -53,13 +49,7 @@ def dense_value(conversion: NodeConversion) -> None:
 
 @down("ConstantOfShape", 9)
 def spread(conversion: NodeConversion) -> None:
-    """Decompose ConstantOfShape: Expand of one element, or a stored constant where its shape is known."""
-    shape, message = conversion.input(0), conversion.take("value")
+    """Decompose ConstantOfShape: Expand of one element."""
+    message = conversion.take("value")
     element = np.zeros((), np.float32) if message is None else onnx.numpy_helper.to_array(message).reshape(())
-    if conversion.target >= 8:
-        conversion.become("Expand", [conversion.constant(element, "element"), shape])
-        return
-    dims = conversion.numbers(shape, "its shape")
-    if math.prod(dims) > _LARGEST:
-        raise Inexpressible(f"makes {math.prod(dims)} equal numbers, for which Expand came with opset 8")
-    conversion.become("Identity", [conversion.constant(np.full(dims, element), "filled")])
+    conversion.become("Expand", [conversion.constant(element, "element"), conversion.input(0)])

@@ -24,13 +24,10 @@ def test_mode(conversion: NodeConversion) -> None:
         if not is_test:
             conversion.repair("forced-inference", "Dropout in training mode read as inference, as asked")
         return
-    if conversion.target < 12:
-        raise Inexpressible("drops at random (is_test=0), which versions 7 to 11 cannot say")
     boolean_mask(conversion)
     _move_ratio(conversion)
-    ratio = conversion.node.input(1)
-    conversion.node.set_inputs([conversion.input(0), ratio, conversion.constant(np.array(True), "training_mode")])
-    conversion.finished = True
+    operands = [conversion.input(0), conversion.node.input(1), conversion.constant(np.array(True), "training_mode")]
+    conversion.become("Dropout", operands)
 
 
 @up("Dropout", 10)

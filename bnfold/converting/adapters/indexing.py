@@ -1,4 +1,4 @@
-"""Operators that read or write at computed places, where the target lacks them: Gather and Scatter along one axis."""
+"""Operators that read or write at computed places, where old opsets lack them: Gather and Scatter along one axis."""
 
 from __future__ import annotations
 
@@ -141,10 +141,10 @@ def _places(conversion: NodeConversion, data: ir.Value, indices: ir.Value, depth
         rows_of = places.wrapped(conversion, indices, own)
     last = [conversion.rank(indices) - 1]
     if depth == 1:
-        return conversion.along("Squeeze", 13, rows_of, last, "places")
+        return conversion.along("Squeeze", rows_of, last, "places")
     steps = conversion.ints(strides, "strides") if strides else _computed_strides(conversion, data, depth)
     weighted = conversion.add("Mul", [rows_of, steps], "weighted")
-    return conversion.along("ReduceSum", 13, weighted, last, "places", keepdims=0)
+    return conversion.along("ReduceSum", weighted, last, "places", keepdims=0)
 
 
 def _first_sizes(conversion: NodeConversion, data: ir.Value, depth: int) -> ir.Value:
@@ -227,8 +227,6 @@ def last_place(conversion: NodeConversion) -> None:
     if not conversion.take("select_last_index", 0):
         return
     data, output, axis = conversion.input(0), conversion.output(), int(conversion.node.attr("axis", 0))
-    if conversion.target < 7:
-        raise Inexpressible("has select_last_index, which needs the broadcasting of opset 7")
     size = (conversion.shape(data) or {axis: None})[axis]
     if not isinstance(size, int) or not size:
         raise Inexpressible("has select_last_index along an axis of unknown size")

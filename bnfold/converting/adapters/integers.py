@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -65,12 +64,8 @@ def narrow(conversion: NodeConversion) -> None:
     """Convert Add, Sub, Mul, Div 14 → 7: small integers go through int64, whose low bits are theirs."""
     if (kind := conversion.dtype(conversion.input(0))) in _NARROW:
         operands = [conversion.input(index) for index in (0, 1)]
-        _through_wide(conversion, conversion.node.op_type, operands, kind)
-
-
-def _through_wide(conversion: NodeConversion, op_type: str, operands: Sequence[ir.Value], kind: int) -> None:
-    wide = [conversion.add("Cast", [value], "wide", to=TP.INT64) for value in operands]
-    conversion.become("Cast", [conversion.add(op_type, wide, "result")], to=kind)
+        wide = [conversion.add("Cast", [value], "wide", to=TP.INT64) for value in operands]
+        conversion.become("Cast", [conversion.add(conversion.node.op_type, wide, "result")], to=kind)
 
 
 @down("Pow", 12)
@@ -104,10 +99,7 @@ def complement(conversion: NodeConversion) -> None:
     data = conversion.input(0)
     info = np.iinfo(onnx.helper.tensor_dtype_to_np_dtype(conversion.dtype(data)))
     ones = np.array(-1 if info.min else info.max, info.dtype)
-    if conversion.target < 14 and conversion.dtype(data) in _NARROW:
-        _through_wide(conversion, "Sub", [conversion.constant(ones, "ones"), data], conversion.dtype(data))
-    else:
-        conversion.become("Sub", [conversion.constant(ones, "ones"), data])
+    conversion.become("Sub", [conversion.constant(ones, "ones"), data])
 
 
 _SIGNED = (TP.INT8, TP.INT16, TP.INT32, TP.INT64)
@@ -225,34 +217,22 @@ def equal(conversion: NodeConversion) -> None:
     comparisons = [conversion.add(op_type, [left, right], op_type.lower()) for op_type in ("Less", "Greater")]
     differs = conversion.add("Or", comparisons, "differs")
     for value in (left, right) if kind in _FLOATS else ():
-        differs = conversion.add("Or", [differs, is_nan(conversion, value)], "differs")
+        differs = conversion.add("Or", [differs, conversion.add("IsNaN", [value], "is_nan")], "differs")
     conversion.become("Not", [differs])
-
-
-def is_nan(conversion: NodeConversion, value: ir.Value) -> ir.Value:
-    """Add an IsNaN, or what it is composed of."""
-    if conversion.target >= 9:
-        return conversion.add("IsNaN", [value], "is_nan")
-    return conversion.add("Not", [_is_number(conversion, value)], "is_nan")
 
 
 @down("IsNaN", 9)
 def not_a_number(conversion: NodeConversion) -> None:
     """Decompose IsNaN: neither below 1 nor above 0."""
-    conversion.become("Not", [_is_number(conversion, conversion.input(0))])
-
-
-def _is_number(conversion: NodeConversion, value: ir.Value) -> ir.Value:
+    value = conversion.input(0)
     bounds = [conversion.scalar(bound, value, "bound") for bound in (1, 0)]
     sides = zip(("Less", "Greater"), bounds, strict=True)
-    return conversion.add("Or", [conversion.add(op, [value, bound], op.lower()) for op, bound in sides], "is_number")
+    comparisons = [conversion.add(op, [value, bound], op.lower()) for op, bound in sides]
+    conversion.become("Not", [conversion.add("Or", comparisons, "is_number")])
 
 
 def _is_integer(conversion: NodeConversion, value: ir.Value) -> bool:
-    dtype = conversion.dtype(value)
-    if dtype in _COMPARED and conversion.target < 9:
-        raise Inexpressible("compares integers, which needs opset 9")
-    return dtype in _COMPARED
+    return conversion.dtype(value) in _COMPARED
 
 
 def _chosen(conversion: NodeConversion, comparison: str, first: ir.Value, second: ir.Value) -> ir.Value:

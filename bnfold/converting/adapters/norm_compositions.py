@@ -104,7 +104,7 @@ def _trailing_axes(conversion: NodeConversion, data: ir.Value) -> list[int]:
         if not -rank <= axis < rank:
             raise Inexpressible(f"has axis {axis}, over an input of rank {rank}")
         return list(range(axis % rank, rank))
-    if axis >= 0 or conversion.target < 11:
+    if axis >= 0:
         raise Inexpressible(f"has axis {axis}, and the rank of {data.name!r} is not known")
     return list(range(axis, 0))
 

@@ -343,8 +343,7 @@ _MIDDLES = ("half_pixel", "pytorch_half_pixel")
 def fixed_points(conversion: NodeConversion) -> None:
     """Convert Resize 11 → 10, whose points are ``x / scale``; the nearest one is below where all grows, else above."""
     node, scales = conversion.node, _known_scales(conversion)
-    shrinks = scales is not None and bool((scales < 1).any())
-    if scales is None or not _has_fixed_points(node, scales) or (shrinks and conversion.target < 10):
+    if scales is None or not _has_fixed_points(node, scales):
         decompose_points(conversion)
         return
     for name in [name for name in node.attrs if name != "mode"]:
@@ -380,15 +379,15 @@ def _known_scales(conversion: NodeConversion) -> np.ndarray[Any, np.dtype[np.flo
 
 @down("Resize", 10)
 def to_upsample(conversion: NodeConversion) -> None:
-    """Convert Resize 10 → Upsample, which scales no axis down."""
+    """Convert Resize 10 → Upsample, which scales no axis down: the points of one that shrinks are read one by one."""
     tensor, data = conversion.known(conversion.input(1)), conversion.input(0)
-    if conversion.target < 7:
-        raise Inexpressible("needs the Upsample of opset 7")
-    if tensor is None or (tensor.numpy() < 1).any():
-        raise Inexpressible("has scales that are below 1 or not known, which needs opset 10")
+    if tensor is None:
+        raise Inexpressible("has scales that are not known, which needs opset 10")
+    if (tensor.numpy() < 1).any():
+        coordinates(conversion)
+        decompose_points(conversion)
+        return
     conversion.become("Upsample", [data, conversion.input(1)], mode=conversion.node.attr("mode", "nearest"))
-    if conversion.target < 9:
-        stated_scales(conversion)
 
 
 @down("Upsample", 9)

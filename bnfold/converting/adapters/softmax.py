@@ -42,7 +42,7 @@ def behind_all_axes(conversion: NodeConversion) -> None:
 def along_one_axis(conversion: NodeConversion) -> None:
     """Convert 13 → 11: an axis with others behind it is brought to the end, and back."""
     data, axis = conversion.input(0), conversion.take("axis", -1)
-    if axis == -1 and conversion.target >= 11:
+    if axis == -1:
         conversion.node.set_attr("axis", -1)
         return
     rank = conversion.context.types.rank(data)

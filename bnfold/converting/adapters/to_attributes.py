@@ -30,13 +30,13 @@ def reduced(conversion: NodeConversion, axes: ir.Value) -> None:
     A reduction over a single element is what one over no axis leaves of it.
     """
     node, data = conversion.node, conversion.input(0)
-    rank, zeros = conversion.rank(data), _keeping_zeros(conversion, axes, data)
+    rank, zeros = conversion.rank(data), _keeping_zeros(conversion, data)
     keeps, stands = bool(conversion.take("keepdims", 1)), bool(conversion.take("noop_with_empty_axes", 0))
     picked = _picked(conversion, axes, rank, all_of_none=not stands)
     sizes, ones = conversion.add("Shape", [data], "sizes"), conversion.ints([1] * rank, "ones")
     left = conversion.add("Where", [picked, ones, sizes], "left")
     gone = conversion.add("Where", [picked, sizes, ones], "gone")
-    columns = [conversion.along("Unsqueeze", 13, value, [1], "column") for value in (left, gone)]
+    columns = [conversion.along("Unsqueeze", value, [1], "column") for value in (left, gone)]
     pairs = conversion.reshape(conversion.add("Concat", columns, "pairs", axis=1), [-1], "split_sizes")
     node.set_inputs([conversion.add("Reshape", [data, pairs], "split_axes", **zeros)])
     node.set_attr("axes", list(range(1, 2 * rank, 2)))
@@ -50,10 +50,10 @@ def reduced(conversion: NodeConversion, axes: ir.Value) -> None:
 def _picked(conversion: NodeConversion, axes: ir.Value, rank: int, *, all_of_none: bool) -> ir.Value:
     """Return for each axis whether it is among ``axes``."""
     counted = places.wrapped(conversion, axes, conversion.ints([rank], "rank"))
-    column = conversion.along("Unsqueeze", 13, counted, [1], "axes")
+    column = conversion.along("Unsqueeze", counted, [1], "axes")
     hits = conversion.add("Equal", [column, conversion.ints(range(rank), "every_axis")], "hits")
     numbers = conversion.add("Cast", [hits], "numbers", to=TP.FLOAT)
-    picked = conversion.add("Cast", [conversion.along("ReduceSum", 13, numbers, [0], "count", keepdims=0)], "picked",
+    picked = conversion.add("Cast", [conversion.along("ReduceSum", numbers, [0], "count", keepdims=0)], "picked",
                             to=TP.BOOL)  # fmt: skip
     if not all_of_none:
         return picked
@@ -65,7 +65,7 @@ def _picked(conversion: NodeConversion, axes: ir.Value, rank: int, *, all_of_non
 def squeezed(conversion: NodeConversion, axes: ir.Value) -> None:
     """Remove computed axes: those that stay are looked up."""
     data = conversion.input(0)
-    rank, zeros = conversion.rank(data), _keeping_zeros(conversion, axes, data)
+    rank, zeros = conversion.rank(data), _keeping_zeros(conversion, data)
     stays = conversion.add("Not", [_picked(conversion, axes, rank, all_of_none=False)], "stays")
     kept = conversion.add("Compress", [conversion.add("Shape", [data], "sizes"), stays], "kept", axis=0)
     conversion.become("Reshape", [data, kept], **zeros)
@@ -76,25 +76,18 @@ def unsqueezed(conversion: NodeConversion, axes: ir.Value) -> None:
     data, (count,) = conversion.input(0), conversion.shape(axes) or (None,)
     if not isinstance(count, int):
         raise Inexpressible(f"has an unknown number of axes ({axes.name!r})")
-    rank, zeros = conversion.rank(data) + count, _keeping_zeros(conversion, axes, data)
+    rank, zeros = conversion.rank(data) + count, _keeping_zeros(conversion, data)
     stays = conversion.add("Not", [_picked(conversion, axes, rank, all_of_none=False)], "stays")
-    found = conversion.along("Squeeze", 13, conversion.add("NonZero", [stays], "found"), [0], "places")
+    found = conversion.along("Squeeze", conversion.add("NonZero", [stays], "found"), [0], "places")
     ones, sizes = conversion.ints([1] * rank, "ones"), conversion.add("Shape", [data], "sizes")
-    scatter = "Scatter" if conversion.target < 11 else "ScatterElements"
-    shape = conversion.add(scatter, [ones, found, sizes], "shape", axis=0)
+    shape = conversion.add("ScatterElements", [ones, found, sizes], "shape", axis=0)
     conversion.become("Reshape", [data, shape], **zeros)
 
 
-def _keeping_zeros(conversion: NodeConversion, axes: ir.Value, data: ir.Value) -> dict[str, int]:
-    """Return attributes of a Reshape to computed sizes. Raises Inexpressible if one may be 0 and is taken over then."""
-    if conversion.target < 9:
-        raise Inexpressible(f"its axes ({axes.name!r}) is not constant, which needs the Where of opset 9")
+def _keeping_zeros(conversion: NodeConversion, data: ir.Value) -> dict[str, int]:
+    """Return attributes of a Reshape to computed sizes: one that may be 0 is not to be taken over."""
     known = conversion.shape(data)
-    if known is not None and all(isinstance(size, int) and size for size in known):
-        return {}
-    if conversion.target < 14:
-        raise Inexpressible(f"its axes ({axes.name!r}) is not constant, and it may have no elements")
-    return {"allowzero": 1}
+    return {} if known is not None and all(isinstance(size, int) and size for size in known) else {"allowzero": 1}
 
 
 _WITHOUT_AXES = {"ReduceL1": "Abs", "ReduceL2": "Abs", "ReduceLogSum": "Log"}
@@ -106,7 +99,8 @@ def ints(name: str, conversion: NodeConversion) -> None:
     value = conversion.node.input(1)
     data = conversion.input(0)
     if value is not None and name == "axes" and conversion.known(value) is None:
-        (squeezed if conversion.node.is_op("Squeeze") else unsqueezed)(conversion, value)
+        with conversion.computing(value, "its axes"):
+            (squeezed if conversion.node.is_op("Squeeze") else unsqueezed)(conversion, value)
         return
     if value is not None:
         values = conversion.numbers(value, f"its {name}")
@@ -133,7 +127,8 @@ def reduced_axes(conversion: NodeConversion) -> None:
     """
     value, data = conversion.node.input(1), conversion.input(0)
     if value is not None and conversion.known(value) is None:  # a size that is declared as 0 is open
-        reduced(conversion, value)
+        with conversion.computing(value, "its axes"):
+            reduced(conversion, value)
         return
     axes = [] if value is None else conversion.numbers(value, "its axes")
     if conversion.take("noop_with_empty_axes", 0) and not axes:
@@ -182,8 +177,6 @@ def clip_limits(conversion: NodeConversion) -> None:
     try:
         stated = _constant_limits(conversion, given)
     except Inexpressible:
-        if conversion.target < 8:
-            raise
         _clip_between(conversion, given["min"], given["max"])
         return
     node.set_inputs([data])
@@ -304,14 +297,14 @@ def slice_bounds(conversion: NodeConversion) -> None:
         None if node.input(index) is None else conversion.numbers(conversion.input(index), what)
         for index, what in ((3, "its axes"), (4, "its steps"))
     )
-    try:
-        starts, ends = (conversion.numbers(conversion.input(index), f"its {what}") for index, what in _BOUNDS)
-    except Inexpressible:
-        if conversion.target < 9 or (steps is not None and set(steps) != {1}):
-            raise
-        _between_computed(conversion, over)
-        return
-    if steps is not None and set(steps) != {1}:
+    has_steps = steps is not None and set(steps) != {1}
+    for index, what in _BOUNDS if not has_steps else ():
+        if conversion.known(bound := conversion.input(index)) is None:
+            with conversion.computing(bound, f"its {what}"):
+                _between_computed(conversion, over)
+            return
+    starts, ends = (conversion.numbers(conversion.input(index), f"its {what}") for index, what in _BOUNDS)
+    if steps is not None and has_steps:
         _with_steps(conversion, starts, ends, over, steps)
         return
     node.set_inputs(kept[:1])
