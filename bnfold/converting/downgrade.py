@@ -95,7 +95,8 @@ def _step_down(conversion: NodeConversion, opset: int) -> None:
         try:
             _one_step(conversion, version, older)
         except Inexpressible as error:
-            if node.op_type not in steps.sound_bodies() or isinstance(error, Meaningless):
+            is_sound = node.op_type in steps.sound_bodies() and not isinstance(error, Meaningless)
+            if not is_sound or not _take_back(conversion):
                 raise
             _expand(conversion, version)
             return
@@ -127,6 +128,21 @@ def _one_step(conversion: NodeConversion, version: int, older: int | None) -> No
     reason = _change_objection(conversion.node, version, older) if registered is None else None
     if reason or (reason := _form_objection(conversion.node, version, older)):
         raise Inexpressible(reason)
+
+
+def _take_back(conversion: NodeConversion) -> bool:
+    """Remove the nodes that an adapter had added before it refused; False if one of them makes the node's output."""
+    outputs = {value for node in conversion.added for value in node.outputs if value is not None}
+    if not outputs.isdisjoint(conversion.node.outputs):
+        return False
+    while unread := [
+        node
+        for node in conversion.added
+        if not node.removed and all(value is None or value.is_unread for value in node.outputs)
+    ]:
+        for node in unread:
+            conversion.graph.remove(node)
+    return True
 
 
 def _expand(conversion: NodeConversion, version: int) -> None:

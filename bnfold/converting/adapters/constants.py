@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from bnfold.converting.context import Inexpressible
+from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.converting.registry import down
 from bnfold.ir.lifting import held_tensor
@@ -53,3 +53,21 @@ def spread(conversion: NodeConversion) -> None:
     message = conversion.take("value")
     element = np.zeros((), np.float32) if message is None else onnx.numpy_helper.to_array(message).reshape(())
     conversion.become("Expand", [conversion.constant(element, "element"), conversion.input(0)])
+
+
+_LARGEST_EYE = 1 << 20
+"""Elements of a matrix that is stored where a node made it."""
+
+
+@down("EyeLike", 9)
+def stored_eye(conversion: NodeConversion) -> None:
+    """Store the matrix that EyeLike makes of known sizes."""
+    data, sizes = conversion.input(0), [size for size in conversion.shape(conversion.input(0)) or () if size]
+    if len(sizes) != conversion.rank(data) or not all(isinstance(size, int) for size in sizes):
+        raise Inexpressible("makes a matrix of unknown sizes")
+    kind, diagonal = int(conversion.take("dtype", 0)) or conversion.dtype(data), int(conversion.take("k", 0))
+    rows, columns = (int(size) for size in sizes)
+    if rows * columns > _LARGEST_EYE:
+        raise Inexpressible(f"makes a matrix of {rows} by {columns}, too large to be stored")
+    eye = np.eye(rows, columns, diagonal).astype(numeric_type(kind))
+    conversion.become("Identity", [conversion.constant(eye, "eye")])

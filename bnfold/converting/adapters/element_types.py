@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.analysis.traits import MOVING
+from bnfold.analysis.traits import COUNTING, MOVING
 from bnfold.converting.adapters import places
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
@@ -90,7 +90,6 @@ def _cast(conversion: NodeConversion, value: ir.Value, dtype: int) -> ir.Value:
     return conversion.add("Cast", [value], "wide", to=dtype)
 
 
-_COUNTS = frozenset({"ArgMax", "ArgMin", "NonZero", "Shape", "Size"})
 _HALF = 1 << 32
 _DEEP = 12
 
@@ -102,7 +101,7 @@ def _is_exact_in_double(conversion: NodeConversion, value: ir.Value, depth: int 
         return bool((np.abs(tensor.numpy().astype(np.float64)) < 2.0**53).all())
     if node is None or node.domain or not depth or (source := node.input(0)) is None:
         return False
-    if node.op_type in _COUNTS or (node.op_type == "TopK" and value.slot == 1):
+    if node.op_type in COUNTING or (node.op_type == "TopK" and value.slot == 1):
         return True
     if node.op_type == "Cast":
         return conversion.context.types.dtype(source) in (TP.BOOL, TP.INT8, TP.UINT8, TP.INT16, TP.UINT16, TP.INT32)

@@ -6,11 +6,12 @@ import numpy as np
 import onnx
 
 from bnfold import analysis, ir
+from bnfold.analysis.traits import COUNTING, MOVING
 from bnfold.converting.node_conversion import NodeConversion
 
 TP = onnx.TensorProto
-_COUNTS = frozenset({"ArgMax", "ArgMin", "NonZero", "Shape", "Size"})
-MOVES = frozenset({"Expand", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"})
+MOVES = MOVING - {"Concat", "Pad"} | {"Identity"}
+"""Operators all of whose outputs have elements of the first input only."""
 _JOINS = frozenset({"Add", "Concat", "Mul"})
 _DEEP = 12
 NO_BOUND = (1 << 31) - 1
@@ -25,7 +26,7 @@ def is_never_negative(value: ir.Value, depth: int = _DEEP) -> bool:
     node = value.producer
     if node is None or node.domain or not depth:
         return False
-    if node.op_type in _COUNTS:
+    if node.op_type in COUNTING:
         return True
     if node.op_type == "Cast" and node.attr("to") != TP.INT64:
         return False
