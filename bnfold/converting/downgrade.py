@@ -15,7 +15,7 @@ from bnfold.converting.adapters import element_types
 from bnfold.converting.adapters.scan import state_results
 from bnfold.converting.compatible import default_of
 from bnfold.converting.context import Inexpressible, Meaningless, UnknownType
-from bnfold.converting.node_conversion import FORM, NodeConversion
+from bnfold.converting.node_conversion import FORM, NEGATIVE_AXES_SINCE, NodeConversion, is_of_target
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
 from bnfold.ir.node import attribute_value
@@ -58,12 +58,13 @@ def lower_rest(conversion: NodeConversion) -> None:
 def lower_added(conversion: NodeConversion, added: ir.Node, opset: int = FORM) -> None:
     """Lower a node of ``opset`` that stands around another one, and what its bodies hold. Raises Inexpressible."""
     for node in (*(node for graph in added.bodies for body in graph.subgraphs() for node in body.nodes), added):
-        target, written = conversion.target, _written(node.op_type, max(opset, conversion.target))
-        if version_at(node.op_type, target) == written and target >= _NEGATIVE_AXES_SINCE:
+        opset = max(opset, conversion.target)
+        is_foreign = node.domain or not versions_of(node.op_type)
+        if is_foreign or is_of_target(node.op_type, opset, conversion.target):
             continue
         step = NodeConversion(node, conversion.context)
         with _named(step.node):
-            step_down(step, written)
+            step_down(step, _written(node.op_type, opset))
         conversion.added += step.added
     if added.is_op("Scan"):
         state_results(added, conversion.target, conversion.context.types)
@@ -105,16 +106,13 @@ def _step_down(conversion: NodeConversion, opset: int) -> None:
         version = conversion.reached = older
     conversion.reached = written
     # The axes first: shapes are inferred as the target reads them, and old versions misread negative ones.
-    if opset >= _NEGATIVE_AXES_SINCE and (reason := axes_from_front(node, target, conversion.context.types)):
+    if opset >= NEGATIVE_AXES_SINCE and (reason := axes_from_front(node, target, conversion.context.types)):
         raise Inexpressible(reason)
     if version != written:
         if reason := _tie_objection(node, target, conversion.context.types):
             raise Inexpressible(reason)
         _check_types(conversion)
         drop_defaults(node, target)
-
-
-_NEGATIVE_AXES_SINCE = 11
 
 
 def _one_step(conversion: NodeConversion, version: int, older: int | None) -> None:
@@ -155,7 +153,8 @@ def _expand(conversion: NodeConversion, version: int) -> None:
 def _check_types(conversion: NodeConversion) -> None:
     """Raise Inexpressible where the target does not have the node, or one that adapters added, for its types."""
     conversion.added = [node for node in conversion.added if not node.removed]
-    for node in (*conversion.added, *([] if conversion.replaced else [conversion.node])):
+    around = [node for node in conversion.added if node not in conversion.behind]  # which is lowered later
+    for node in (*around, *([] if conversion.replaced else [conversion.node])):
         unknown = [value for value in node.inputs if value and kind_of(value, conversion.context.types) is None]
         reason = type_objection(node, conversion.target, conversion.context.types)
         if reason is not None:
@@ -273,7 +272,7 @@ def _spelled(kind: onnx.TypeProto | None) -> str | None:
 def axes_from_front(node: ir.Node, target: int, types: Types) -> str | None:
     """Count negative axes from the front if the older version needs that; else return why it is impossible."""
     older = version_at(node.op_type, target)
-    if older is None or target >= _NEGATIVE_AXES_SINCE:
+    if older is None or target >= NEGATIVE_AXES_SINCE:
         return None
     for name in ("axis", "axes"):
         known, given = schema_of(node.op_type, older).attributes.get(name), node.attr(name)

@@ -22,6 +22,14 @@ from bnfold.semantics import Repair
 INT64_MAX = 2**63 - 1
 FORM = 18
 """The opset whose forms adapters write. Later versions of what they add take these as well."""
+NEGATIVE_AXES_SINCE = 11
+"""The opset from which on every operator counts negative axes from the end."""
+
+
+def is_of_target(op_type: str, opset: int, target: int) -> bool:
+    """Whether a node of ``opset`` has the form of ``target`` as it stands."""
+    version = version_at(op_type, target)
+    return version is not None and version == version_at(op_type, opset) and target >= NEGATIVE_AXES_SINCE
 
 
 Adapter = Callable[["NodeConversion"], None]
