@@ -33,7 +33,7 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
     """
     _step_down(conversion, opset)
     lower_rest(conversion)
-    if conversion.finished:
+    if conversion.finished or conversion.older is not None:
         _check_types(conversion)
 
 
@@ -111,7 +111,6 @@ def _step_down(conversion: NodeConversion, opset: int) -> None:
     if version != written:
         if reason := _tie_objection(node, target, conversion.context.types):
             raise Inexpressible(reason)
-        _check_types(conversion)
         drop_defaults(node, target)
 
 
@@ -153,8 +152,7 @@ def _expand(conversion: NodeConversion, version: int) -> None:
 def _check_types(conversion: NodeConversion) -> None:
     """Raise Inexpressible where the target does not have the node, or one that adapters added, for its types."""
     conversion.added = [node for node in conversion.added if not node.removed]
-    around = [node for node in conversion.added if node not in conversion.behind]  # which is lowered later
-    for node in (*around, *([] if conversion.replaced else [conversion.node])):
+    for node in (*conversion.added, *([] if conversion.replaced else [conversion.node])):
         unknown = [value for value in node.inputs if value and kind_of(value, conversion.context.types) is None]
         reason = type_objection(node, conversion.target, conversion.context.types)
         if reason is not None:
