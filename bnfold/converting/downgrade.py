@@ -29,7 +29,7 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
     A step has an adapter, or the node is one of the older version as it stands.
 
     Raises:
-        Inexpressible: The node has no equivalent below ``conversion.reached``.
+        Inexpressible: The node has no equivalent at the target.
     """
     _step_down(conversion, opset)
     lower_rest(conversion)
@@ -89,8 +89,8 @@ def _named(node: ir.Node) -> Iterator[None]:
 
 def _step_down(conversion: NodeConversion, opset: int) -> None:
     node, target = conversion.node, conversion.target
-    version = conversion.reached = written = version_at(node.op_type, opset)
-    element_types.in_wider_type(conversion)
+    version = written = version_at(node.op_type, opset)
+    element_types.in_wider_type(conversion, written)
     while version and version_at(node.op_type, target) != version:
         older = version_at(node.op_type, version - 1)
         try:
@@ -103,8 +103,7 @@ def _step_down(conversion: NodeConversion, opset: int) -> None:
             return
         if conversion.finished:
             return
-        version = conversion.reached = older
-    conversion.reached = written
+        version = older
     # The axes first: shapes are inferred as the target reads them, and old versions misread negative ones.
     if opset >= NEGATIVE_AXES_SINCE and (reason := axes_from_front(node, target, conversion.context.types)):
         raise Inexpressible(reason)

@@ -48,7 +48,6 @@ class NodeConversion:
         replaced: Set when the node is gone, and others compute what it did.
         added: The nodes that adapters have put around it.
         behind: Those of them that follow it: they are lowered after it.
-        reached: On the way down, the lowest version that the node is known to be expressible in.
         older: On the way down, the version that an adapter is to bring the node to; None if there is none.
         touched: Set when the computation changed its form, so that it is worth comparing.
     """
@@ -66,7 +65,6 @@ class NodeConversion:
         self.replaced = False
         self.added: list[ir.Node] = []
         self.behind: list[ir.Node] = []
-        self.reached: int | None = None
         self.older: int | None = None
         self._last = node
         self.label = node.label  # that of a node without a name changes with its outputs

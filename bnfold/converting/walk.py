@@ -61,13 +61,12 @@ class OperatorChange(NamedTuple):
 
 
 class Blocker(NamedTuple):
-    """A node that cannot be brought to the target; ``needs`` is an opset at which it is legal as it stands."""
+    """A node that cannot be brought to the target."""
 
     op_type: str
     version: int | None
     node: str
     why: str
-    needs: int | None = None
 
     def __str__(self) -> str:
         return f"{self.op_type}{f'-{self.version}' if self.version else ''} {self.node}: {self.why}"
@@ -217,7 +216,7 @@ class GraphConverter:
             if isinstance(error, UnknownType) and error.value.producer in self.untyped:
                 return
             why = error.reason if isinstance(error, Unreadable) else str(error)
-            self._block(place, label, op_type, version, why, conversion.reached)
+            self._block(place, label, op_type, version, why)
             return
         if not conversion.replaced and node.proto.SerializeToString() == before:
             return
@@ -250,10 +249,9 @@ class GraphConverter:
         op_type: str,
         version: int | None,
         why: str,
-        needs: int | None = None,
     ) -> None:
         within = f" in {place[0]}" if place[0] else ""
-        self.blockers.append(Blocker(op_type, version, f"{label!r}{within}", why, needs))
+        self.blockers.append(Blocker(op_type, version, f"{label!r}{within}", why))
         self.places.append(place)
         if self.fail_fast:
             raise ConversionBlocked(str(self.blockers[0]), [str(self.blockers[0])], self.places)

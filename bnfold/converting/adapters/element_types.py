@@ -26,10 +26,10 @@ _WIDER: dict[int, tuple[int, ...]] = {
 _BFLOAT16_SINCE = 13
 
 
-def in_wider_type(conversion: NodeConversion) -> None:
-    """Let a node work on numbers of a type that the target takes; its results are cast back."""
+def in_wider_type(conversion: NodeConversion, version: int | None) -> None:
+    """Let a node of ``version`` work on numbers of a type that the target takes; its results are cast back."""
     node, target = conversion.node, conversion.target
-    version, there = conversion.reached, version_at(node.op_type, target)
+    there = version_at(node.op_type, target)
     if version is None or there is None or not (data := node.input(0)) or not _copies(conversion):
         return
     kind, places_of = conversion.context.types.dtype(data), schema_of(node.op_type, there).inputs
