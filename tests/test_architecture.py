@@ -28,6 +28,7 @@ ROOMS = (
     "reference",
     "verification",
     "converting",
+    "edits",
     "folding",
     "equalize",
     "channels",

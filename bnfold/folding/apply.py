@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bnfold import ir
+from bnfold.edits.edit import Become, Bypass, Edit, ExtraAdd, SetAttr, SetConstant
+from bnfold.edits.size_budget import SizeBudget
 from bnfold.folding.affine import plainest
 from bnfold.folding.plan import Plan
-from bnfold.folding.size_budget import SizeBudget
-from bnfold.folding.step import Become, Bypass, Edit, ExtraAdd, SetAttr, SetConstant
 from bnfold.ir.tensor import Exact
 
 

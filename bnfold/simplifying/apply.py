@@ -8,13 +8,14 @@ import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.edits.size_budget import SizeBudget, stored_bytes
 from bnfold.ir.tensor import TP
+from bnfold.report import totals
 from bnfold.report.other_events import SimplifyEvent
 from bnfold.report.rewrites import IF_DECIDED
 from bnfold.simplifying.branches import Decide
 from bnfold.simplifying.inlining import Moved, inline_branch
 from bnfold.simplifying.plan import Deduplicate, Made, Operand, Replace, Simplification, SkipNode, StoreConstant
-from bnfold.simplifying.room import Room
 
 
 class Editor:
@@ -28,7 +29,11 @@ class Editor:
         most: int | None = None,
     ) -> None:
         self.disabled, self._is_wanted = disabled, is_wanted
-        self.room = Room(model, most)
+        self.budget = SizeBudget(most)
+        self.can_grow = False
+        """Whether the weights may grow already: equal nodes are to be united before bytes are spent on each of them."""
+        self._model, self._most = model, most
+        self._before = 0 if most is None else totals.weights(model)
         self.events: list[SimplifyEvent] = []
         self.touched: set[tuple[str, str]] = set()
         """Values, by graph and name, that nodes around an edit read or make: no boundaries to compare at any more."""
@@ -40,11 +45,16 @@ class Editor:
         """Where values of branches are now, one step after the other."""
         self._stored: dict[tuple[ir.Graph, str, bytes], ir.Value] = {}
 
+    def measure(self) -> None:
+        """Count what is left of the bytes that the weights may grow by. What became free since counts as well."""
+        if self._most is not None:
+            self.budget.renew(self._most + self._before - totals.weights(self._model))
+
     def carry_out(self, plan: Simplification) -> None:
         """Edit the graph as planned, unless such a rewrite is disabled, or not wanted."""
         if plan.rewrite.name in self.disabled or not self._is_wanted(plan):
             return
-        if isinstance(plan, Replace) and not self.room.takes(plan):
+        if isinstance(plan, Replace) and self._most is not None and not self.budget.spend(_growth(plan)):
             return
         node = plan.node
         ends = [*node.inputs, *node.outputs, *(plan.twin.outputs if isinstance(plan, Deduplicate) else ())]
@@ -114,6 +124,14 @@ class Editor:
             self.sizes += operand.dtype == np.int64
             self._stored[key] = node.graph.add_constant(f"{node.label}_{node.op_type.lower()}", operand)
         return self._stored[key]
+
+
+def _growth(plan: Replace) -> int:
+    """Return the bytes that a node is going to read of constants of its own, less those that it reads now."""
+    added = sum(operand.nbytes for operand in plan.inputs if isinstance(operand, np.ndarray))
+    kept = {operand for operand in plan.inputs if isinstance(operand, ir.Value)}
+    own = {value for value in plan.node.inputs if value is not None and value.only_use is not None} - kept
+    return added - sum(stored_bytes(value) for value in own)
 
 
 def _replace(made: ir.Value, source: ir.Value) -> None:

@@ -7,25 +7,32 @@ import onnx
 
 from bnfold import analysis, ir
 from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.edits.size_budget import SizeBudget
 from bnfold.errors import BnfoldError
 from bnfold.ir.tensor import InMemory, numpy_type
 from bnfold.report import rewrites
 from bnfold.simplifying.plan import StoreConstant
-from bnfold.simplifying.room import Room
+from bnfold.simplifying.worth import worth_storing
 
 QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 """What marks weights and values as quantized, for runtimes that know what to do with them."""
 
 
 def find_computed(
-    graph: ir.Graph, known: Proven, room: Room, disabled: frozenset[str] = frozenset()
-) -> list[StoreConstant]:
+    graph: ir.Graph,
+    known: Proven,
+    budget: SizeBudget,
+    disabled: frozenset[str] = frozenset(),
+    *,
+    can_grow: bool,
+) -> tuple[list[StoreConstant], bool]:
     """Plan to store values of a graph that are computed from constants or known sizes, each where a chain ends.
 
-    Where there is no room for the end of a chain, or its rewrite is ``disabled``, what is before it may be stored.
+    If the end of a chain costs too much, or its rewrite is ``disabled``, what is before it may be stored. Also returns
+    whether nothing costs too much.
     """
     if not isinstance(graph.proto, onnx.GraphProto):
-        return []
+        return [], True
     found: dict[ir.Node, StoreConstant] = {}
     quantized: set[ir.Value] = set()
     # An operator of another domain cannot be evaluated, so a constant among its inputs could not be verified.
@@ -40,13 +47,15 @@ def find_computed(
             plan = _computed(node, known)
             if plan is not None and plan.rewrite.name not in disabled:
                 found[node] = plan
+        fits = True
         while found:
             ends = {node: plan for node, plan in found.items() if any(use not in found for use in _consumers(node))}
-            stored = room.stored(ends)
+            stored, all_fit = worth_storing(ends, budget, can_grow=can_grow)
+            fits &= all_fit
             if stored or not ends:
-                return [plan._replace(tensor=InMemory(plan.tensor.dtype, plan.tensor.numpy())) for plan in stored]
+                return [plan._replace(tensor=InMemory(plan.tensor.dtype, plan.tensor.numpy())) for plan in stored], fits
             found = {node: plan for node, plan in found.items() if node not in ends}
-    return []
+    return [], fits
 
 
 def _consumers(node: ir.Node) -> list[ir.Node]:

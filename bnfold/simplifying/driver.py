@@ -175,11 +175,13 @@ def _repeat(model: ir.Model, editor: Editor, finders: Mapping[str, tuple[Finder,
 
 def _round(model: ir.Model, known: Proven, editor: Editor, finders: Mapping[str, tuple[Finder, ...]]) -> bool:
     """Try every rewrite on every node once; whether any changed something, or may find more now."""
-    events, was_open = len(editor.events), editor.room.is_open
-    editor.room.measure()
+    events, could_grow, fits = len(editor.events), editor.can_grow, True
+    editor.measure()
     for graph in [*model.graphs()]:
-        for stored in find_computed(graph, known, editor.room, editor.disabled):
-            editor.carry_out(stored)
+        stored, all_fit = find_computed(graph, known, editor.budget, editor.disabled, can_grow=could_grow)
+        fits &= all_fit
+        for constant in stored:
+            editor.carry_out(constant)
     model.remove_dead_nodes()
     for graph in [*model.graphs()]:
         first: dict[Hashable, ir.Node] = {}
@@ -190,8 +192,8 @@ def _round(model: ir.Model, known: Proven, editor: Editor, finders: Mapping[str,
             if plan is not None:
                 editor.carry_out(plan)
     model.remove_dead_nodes()
-    editor.room.is_open = True
-    return len(editor.events) > events or (not was_open and (editor.room.is_short or known.has_learned))
+    editor.can_grow = True
+    return len(editor.events) > events or (not could_grow and (not fits or known.has_learned))
 
 
 def _plan(

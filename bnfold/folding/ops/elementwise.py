@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold import analysis, ir
+from bnfold.edits.edit import Bypass, SetConstant
 from bnfold.folding import chains, facts
 from bnfold.folding.affine import Affine, make, plainest
 from bnfold.folding.ops import elementwise_nary
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import Bypass, SetConstant, Step, leaves
+from bnfold.folding.step import Step, leaves
 from bnfold.ir.tensor import Exact
 
 

@@ -12,11 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from bnfold import analysis, ir
+from bnfold.edits.edit import Become, Edit, ExtraAdd, SetConstant
 from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, bounded, make
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import Become, Edit, ExtraAdd, SetConstant, Step, leaves, wants
+from bnfold.folding.step import Step, leaves, wants
 from bnfold.ir.tensor import Exact, Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 

@@ -12,10 +12,11 @@ import numpy as np
 from bnfold import analysis, ir
 from bnfold.analysis.evaluators import EVALUATORS
 from bnfold.analysis.quantizing import layout, rounded, spread
+from bnfold.edits.edit import SetAttr, SetConstant
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import SetAttr, SetConstant, Step
+from bnfold.folding.step import Step
 from bnfold.ir.elements import Bools
 from bnfold.ir.tensor import Array, Exact, Float64, InMemory
 from bnfold.report.reasons import Declined, Reason

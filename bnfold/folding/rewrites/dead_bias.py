@@ -14,6 +14,7 @@ import numpy as np
 
 from bnfold import analysis, ir
 from bnfold.analysis.traits import ARITHMETIC
+from bnfold.edits.size_budget import SizeBudget
 from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, on_axis
 from bnfold.folding.apply import bypass
@@ -23,7 +24,6 @@ from bnfold.folding.ops import record
 from bnfold.folding.ops.registry import decline_excluded
 from bnfold.folding.plan import PlanBuilder
 from bnfold.folding.propagate import pass_down
-from bnfold.folding.size_budget import SizeBudget
 from bnfold.ir.tensor import TP
 from bnfold.report.reasons import Declined, Reason
 from bnfold.report.rewrites import DEAD_SHIFT

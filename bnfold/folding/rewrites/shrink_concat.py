@@ -11,18 +11,19 @@ from contextlib import suppress
 from functools import partial
 
 from bnfold import ir
+from bnfold.edits.edit import SetConstant
+from bnfold.edits.size_budget import SizeBudget
 from bnfold.folding import chains, facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.apply import apply_plan, edit_all
 from bnfold.folding.chains import AffineChain
 from bnfold.folding.context import Change, FoldContext, is_live
+from bnfold.folding.limits import Limits
 from bnfold.folding.ops import concat
 from bnfold.folding.ops.registry import ask
 from bnfold.folding.plan import Plan, PlanBuilder
 from bnfold.folding.propagate import absorb
 from bnfold.folding.search import finish
-from bnfold.folding.size_budget import Limits, SizeBudget
-from bnfold.folding.step import SetConstant
 from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
 from bnfold.report.rewrites import SPLIT
