@@ -2,11 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
-from bnfold.ir import Node, Tensor, Value
-from bnfold.ir.tensor import Float64
+from bnfold.ir import Graph, Node, Tensor, Value
+from bnfold.ir.tensor import Array, Float64
+
+
+class NewNode(NamedTuple):
+    """A new node in front of the one that reads its result."""
+
+    op_type: str
+    inputs: Sequence[Value]
+    attrs: Mapping[str, Any]
+
+
+Operand = Value | Array | NewNode | None
+"""An input of a node: a value, a constant that is going to be stored, or the result of a new node."""
+
+
+class Bypass(NamedTuple):
+    """Remove ``node``: the consumers of each of its outputs read the value at that place in ``sources`` instead.
+
+    Sources are equal to the outputs, and keep their names, but for those that take the place of a graph output. If the
+    edit ``renames``, they become the outputs by other edits, and take their names.
+    """
+
+    node: Node
+    sources: Sequence[Value | None]
+    renames: bool = False
+
+
+class Remove(NamedTuple):
+    """Remove ``node``, whose outputs nothing reads any more."""
+
+    node: Node
+
+
+class Replace(NamedTuple):
+    """Turn ``node`` into another operator of its domain, or give it other inputs; its first output stays.
+
+    Without ``inputs`` or ``attrs`` it keeps those that it has.
+    """
+
+    node: Node
+    op_type: str
+    inputs: Sequence[Operand] | None = None
+    attrs: Mapping[str, Any] | None = None
+
+
+class StoreConstant(NamedTuple):
+    """Let the only output of ``node`` be an initializer, and remove the node."""
+
+    node: Node
+    tensor: Tensor
 
 
 class SetConstant(NamedTuple):
@@ -22,25 +71,11 @@ class SetConstant(NamedTuple):
 
 
 class SetAttr(NamedTuple):
-    """Give ``node`` an attribute."""
+    """Give ``node`` an attribute; without a value, take it away."""
 
     node: Node
     name: str
-    value: int | float
-
-
-class Become(NamedTuple):
-    """Turn ``node`` into another operator of the default domain."""
-
-    node: Node
-    op_type: str
-
-
-class Bypass(NamedTuple):
-    """Remove ``node``: its consumers read its input at ``slot``."""
-
-    node: Node
-    slot: int
+    value: int | float | None
 
 
 class ExtraAdd(NamedTuple):
@@ -65,9 +100,50 @@ class ExtraAdd(NamedTuple):
         return self.value, self.dtype, self.block.shape, self.block.tobytes()
 
 
+Edit = Bypass | Remove | Replace | StoreConstant | SetConstant | SetAttr | ExtraAdd
+
+
 def distinct_adds(edits: Iterable[Edit]) -> list[ExtraAdd]:
     """Return the operations between two nodes that edits ask for, each once."""
     return list({edit.edge: edit for edit in edits if isinstance(edit, ExtraAdd)}.values())
 
 
-Edit = SetConstant | SetAttr | Become | Bypass | ExtraAdd
+def plainest(block: Float64) -> Float64:
+    """Return the block without leading axes of size 1, the form in which other tools recognise a bias."""
+    dims = block.shape
+    while dims[:1] == (1,):
+        dims = dims[1:]
+    return block.reshape(dims)
+
+
+def can_bypass(node: Node, source: Value | None) -> bool:
+    """Whether consumers of the first output may read ``source`` instead, and no other output has a consumer."""
+    made = node.output(0)
+    if made is None or source is None or any(other is not None and not other.is_unread for other in node.outputs[1:]):
+        return False
+    return can_take_place(made, source, node)
+
+
+def can_take_place(made: Value, source: Value, node: Node) -> bool:
+    """Whether every consumer of ``made``, an output of ``node``, can read ``source`` instead.
+
+    A graph output keeps its name; the producer of ``source`` then produces it under that name.
+    """
+    if made.is_output:
+        producer = source.producer
+        if producer is None or producer.graph is not node.graph or source.is_output or source.tensor_proto is not None:
+            return False
+        if producer.is_op("Constant"):
+            return False
+        return all(_means(consumer.graph, made) for consumer, _ in source.uses)
+    return all(_means(consumer.graph, source) for consumer, _ in made.uses)
+
+
+def _means(graph: Graph, value: Value) -> bool:
+    """Whether this value is what nodes of a graph find under its name: an inner value may hide it."""
+    scope: Graph | None = graph
+    while scope is not None and scope is not value.graph:
+        if value.name in scope.values:
+            return False
+        scope = scope.parent.graph if scope.parent is not None else None
+    return scope is not None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bnfold import analysis, ir
 from bnfold.edits.edit import Edit, SetConstant, distinct_adds
-from bnfold.ir.tensor import Exact, Scaled
+from bnfold.ir.tensor import Computed, Exact, Scaled
 from bnfold.ir.value import Use
 from bnfold.report.growth import WORTH
 from bnfold.report.reasons import Declined, Reason
@@ -50,7 +50,7 @@ class SizeBudget:
     """
 
     limit: int | None
-    _copies: dict[tuple[ir.Value, Fingerprint], tuple[ir.Value, ir.Tensor]] = field(default_factory=dict)
+    _copies: dict[tuple[ir.Value | None, Fingerprint], tuple[ir.Value, ir.Tensor | None]] = field(default_factory=dict)
     _wanted: dict[ir.Value, dict[Use, _Request]] = field(default_factory=dict)
     _granted: set[ir.Value] = field(default_factory=set)
     _spent: int = 0
@@ -144,13 +144,16 @@ class SizeBudget:
                 total -= self._returned(value, sizes.values())
         return total
 
-    def copy_of(self, value: ir.Value, tensor: ir.Tensor, graph: ir.Graph) -> ir.Value | None:
-        """Return the constant that an equal fold of ``value`` made before, if it still is what it was."""
+    def copy_of(self, value: ir.Value | None, tensor: ir.Tensor, graph: ir.Graph) -> ir.Value | None:
+        """Return the constant that is stored already for an equal fold of ``value``, if it still is what it was.
+
+        Without a value, an equal constant that a node reads.
+        """
         copy, held = self._copies.get((value, fingerprint(tensor)), (None, None)) if self._copies else (None, None)
         return copy if copy is not None and copy.tensor is held and copy.graph is graph and copy.uses else None
 
-    def remember(self, value: ir.Value, tensor: ir.Tensor, copy: ir.Value) -> None:
-        self._copies[value, fingerprint(tensor)] = (copy, tensor)
+    def remember(self, value: ir.Value | None, tensor: ir.Tensor, copy: ir.Value) -> None:
+        self._copies[value, fingerprint(tensor)] = (copy, copy.tensor)
 
     def want(self, refusal: Declined) -> None:
         """Record the copies that a plan needs, where they are why it was declined."""
@@ -251,5 +254,6 @@ def fingerprint(tensor: ir.Tensor) -> Fingerprint:
         for axis, vector in tensor.factors:
             digest.update(axis.to_bytes(1, "little") + vector.tobytes())
     else:
-        digest.update(tensor.float64().tobytes())
+        is_exact = isinstance(tensor, Computed | Exact)  # of others, float64 has not all integers
+        digest.update((tensor.float64() if is_exact else tensor.numpy()).tobytes())
     return digest.digest()

@@ -10,16 +10,17 @@ from typing import NamedTuple
 from bnfold import ir
 from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.analysis.traits import RESHAPING, STATES
+from bnfold.edits.edit import StoreConstant
 from bnfold.errors import BnfoldError
 from bnfold.report.events import Report
 from bnfold.semantics.neutral import OPERATORS
 from bnfold.simplifying import unread
-from bnfold.simplifying.apply import Editor
 from bnfold.simplifying.around import after, before
 from bnfold.simplifying.branches import Decide, find_decided
 from bnfold.simplifying.casting import find_cast, find_cast_like
 from bnfold.simplifying.clipping import BOUNDING, find_bounds
 from bnfold.simplifying.computed import find_computed
+from bnfold.simplifying.editor import Editor
 from bnfold.simplifying.equal import find_equal
 from bnfold.simplifying.expanding import find_broadcast
 from bnfold.simplifying.group_norm import find_group_norm
@@ -38,7 +39,7 @@ from bnfold.simplifying.no_effect import (
 )
 from bnfold.simplifying.padding import PADDED, find_padding
 from bnfold.simplifying.picking import find_picked
-from bnfold.simplifying.plan import Simplification, StoreConstant
+from bnfold.simplifying.plan import Simplification
 from bnfold.simplifying.products import find_addition, find_product_of_reshaped
 from bnfold.simplifying.reshaping import find_reshaping
 from bnfold.simplifying.slicing import find_slice
@@ -154,9 +155,10 @@ def _helps(plan: Simplification | Decide, nodes: AbstractSet[ir.Node], read: Abs
     if isinstance(plan, Decide):
         inner = (node for body in plan.node.bodies for graph in body.subgraphs() for node in graph.nodes)
         return plan.node in nodes or any(node in nodes for node in inner)
-    if plan.node in nodes:
+    edit = plan.edit
+    if edit.node in nodes:
         return True
-    return isinstance(plan, StoreConstant) and (plan.node in read or not nodes.isdisjoint(before([plan.node])))
+    return isinstance(edit, StoreConstant) and (edit.node in read or not nodes.isdisjoint(before([edit.node])))
 
 
 def _repeat(model: ir.Model, editor: Editor, finders: Mapping[str, tuple[Finder, ...]]) -> None:

@@ -8,11 +8,12 @@ from bnfold import analysis, ir
 from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.analysis.shapes.products import factors, named
 from bnfold.analysis.traits import REDUCING, RESHAPING
+from bnfold.edits.edit import can_bypass
 from bnfold.ir.value import Dim
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import integers, same_dims, store_target
 from bnfold.simplifying.parameters import numbers, replacement
-from bnfold.simplifying.plan import Replace, Simplification, SkipNode, can_skip, only_above
+from bnfold.simplifying.plan import Simplification, bypass, only_above, replace
 from bnfold.simplifying.transposing import keeps_order
 
 
@@ -28,7 +29,7 @@ def find_reduction(node: ir.Node, known: Proven) -> Simplification | None:
         return None  # of as many axes, negative ones count from the same rank
     attrs = {name: first.attr(name) for name in first.attrs} | {"keepdims": int(keeps)}
     joined = rewrites.REDUCTION_AXES.of(first.op_type, node.op_type)
-    return Replace(joined, node, first.op_type, first.inputs, attrs)
+    return replace(joined, node, first.op_type, first.inputs, attrs)
 
 
 def _places(axes: list[int], dims: tuple[Dim, ...] | None) -> set[int]:
@@ -47,9 +48,9 @@ def find_reshaping(node: ir.Node, known: Proven) -> Simplification | None:
         _learn_target(node, made, known)
     for sources, source in _above(node, known):
         is_same = same_dims(known, source, made) or _cancel(sources, known)
-        if is_same and can_skip(node, source):
+        if is_same and can_bypass(node, source):
             is_one = len(sources) == 1
-            return SkipNode(rewrites.SAME_SHAPE.of(node.op_type) if is_one else rewrites.RESHAPE_PAIR, node, source)
+            return bypass(rewrites.SAME_SHAPE.of(node.op_type) if is_one else rewrites.RESHAPE_PAIR, node, source)
     return _one_of_two(node, known) or _stored_target(node, known) or find_reduction(node, known)
 
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from bnfold import ir
 from bnfold.analysis.traits import WEIGHTED
 from bnfold.edits.size_budget import SizeBudget, freed, stored_bytes
-from bnfold.simplifying.plan import StoreConstant
 
 _SMALL = 1024
 """Bytes of a result that is stored at once; larger ones wait until equal nodes are united."""
@@ -21,10 +20,10 @@ _FAR = 64
 """Nodes that a result may be computed by."""
 
 
-class _Group(NamedTuple):
-    """Results that are computed from the same weights, the bytes that they add, and the nodes that go with them."""
+class ResultGroup(NamedTuple):
+    """Nodes whose results are computed from the same weights, the bytes that these add, and how many nodes go."""
 
-    plans: list[StoreConstant]
+    nodes: Sequence[ir.Node]
     growth: int
     saved: int
     is_filled: bool
@@ -36,42 +35,39 @@ class _Group(NamedTuple):
 
 
 def worth_storing(
-    plans: Mapping[ir.Node, StoreConstant], budget: SizeBudget, *, can_grow: bool
-) -> tuple[list[StoreConstant], bool]:
-    """Return the plans that the budget allows, and whether these are all.
+    tensors: Mapping[ir.Node, ir.Tensor], budget: SizeBudget, *, can_grow: bool
+) -> tuple[list[ResultGroup], bool]:
+    """Return the results that the budget allows, and whether these are all.
 
-    Weights that several results share count once. Those that add bytes have to wait until the model
-    ``can_grow``. With a limit, results that cost least for each operator come first.
+    Weights that several results share count once. ResultGroup that add bytes have to wait until the model ``can_grow``.
+    With a limit, those that cost least for each operator come first.
     """
     is_limited = budget.limit is not None
-    small = {node: plan for node, plan in plans.items() if not is_limited and plan.tensor.nbytes <= _SMALL}
-    at_once = [_group([node], plans) for node in small]
-    groups = [_group(nodes, plans) for nodes in _sharing([node for node in plans if node not in small])]
+    small = [node for node, tensor in tensors.items() if not is_limited and tensor.nbytes <= _SMALL]
+    at_once = [_group([node], tensors) for node in small]
+    groups = [_group(nodes, tensors) for nodes in _sharing([node for node in tensors if node not in small])]
     kept = [group for group in groups if group.growth <= 0]
     if can_grow:
         growing = [group for group in groups if group.growth > 0]
         kept += _cheapest(growing, budget) if is_limited else _worthwhile(growing, budget)
-    return [plan for group in (*at_once, *kept) for plan in group.plans], len(kept) == len(groups)
+    return [*at_once, *kept], len(kept) == len(groups)
 
 
-def _cheapest(groups: Sequence[_Group], budget: SizeBudget) -> list[_Group]:
+def _cheapest(groups: Sequence[ResultGroup], budget: SizeBudget) -> list[ResultGroup]:
     return [group for group in sorted(groups, key=lambda group: group.price) if budget.spend(group.growth)]
 
 
-def _worthwhile(groups: Sequence[_Group], budget: SizeBudget) -> list[_Group]:
+def _worthwhile(groups: Sequence[ResultGroup], budget: SizeBudget) -> list[ResultGroup]:
     """Return groups that are worth their bytes; filled weights all or none, so that a second run adds none."""
     worth = [group for group in groups if group.growth <= budget.left(group.saved)]
     filled = [group for group in groups if group.growth > budget.left(group.saved) and group.is_filled]
     return worth + (filled if sum(group.growth for group in filled) <= _FILLED else [])
 
 
-def _group(nodes: Collection[ir.Node], plans: Mapping[ir.Node, StoreConstant]) -> _Group:
+def _group(nodes: Sequence[ir.Node], tensors: Mapping[ir.Node, ir.Tensor]) -> ResultGroup:
     constants, gone = freed([value for node in nodes for value in node.outputs if value is not None])
-    saved = len(gone)
-    growth = sum(plans[node].tensor.nbytes for node in nodes) - sum(map(stored_bytes, constants))
-    first, *others = (plans[node] for node in nodes)
-    priced = [first._replace(growth=growth, saved=saved), *others]
-    return _Group(priced, growth, saved, all(map(_is_filled_weight, nodes)))
+    growth = sum(tensors[node].nbytes for node in nodes) - sum(map(stored_bytes, constants))
+    return ResultGroup(nodes, growth, len(gone), all(map(_is_filled_weight, nodes)))
 
 
 def _sharing(nodes: Collection[ir.Node]) -> list[list[ir.Node]]:

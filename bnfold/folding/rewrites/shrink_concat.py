@@ -11,11 +11,12 @@ from contextlib import suppress
 from functools import partial
 
 from bnfold import ir
+from bnfold.edits.apply import apply_edits
 from bnfold.edits.edit import SetConstant
 from bnfold.edits.size_budget import SizeBudget
 from bnfold.folding import chains, facts
 from bnfold.folding.affine import Affine
-from bnfold.folding.apply import apply_plan, edit_all
+from bnfold.folding.apply import apply_plan
 from bnfold.folding.chains import AffineChain
 from bnfold.folding.context import Change, FoldContext, is_live
 from bnfold.folding.limits import Limits
@@ -143,5 +144,5 @@ def _apply(
         if value is None:
             new.set_input(edit.slot, graph.add_constant(former.name, edit.tensor))
         else:
-            edit_all([edit._replace(node=new)], budget)
+            apply_edits([edit._replace(node=new)], budget)
     return gone, [new]
