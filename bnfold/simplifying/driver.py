@@ -41,17 +41,12 @@ from bnfold.simplifying.padding import PADDED, find_padding
 from bnfold.simplifying.picking import find_picked
 from bnfold.simplifying.plan import Simplification
 from bnfold.simplifying.products import find_addition, find_product_of_reshaped
-from bnfold.simplifying.reshaping import find_reshaping
+from bnfold.simplifying.reshaping import find_reduction, find_reshaping, find_target, learn_target
 from bnfold.simplifying.slicing import find_slice
 from bnfold.simplifying.states import find_states
-from bnfold.simplifying.transposing import find_joined_axes, find_transpose, keeps_order
+from bnfold.simplifying.transposing import find_joined_axes, find_transpose
 
 Finder = Callable[[ir.Node, Proven], Simplification | None]
-
-
-def find_reshaping_of_ones(node: ir.Node, known: Proven) -> Simplification | None:
-    """Plan what `find_reshaping` does for a Transpose that moves only axes of one element."""
-    return find_reshaping(node, known) if keeps_order(node, known) else None
 
 
 _RESHAPING = (find_reshaping, find_joined_axes, find_product_of_reshaped)
@@ -66,7 +61,7 @@ FINDERS: Mapping[str, tuple[Finder, ...]] = {
     "Pad": (find_pad,),
     "Expand": (find_expand,),
     "Tile": (find_tile,),
-    "Transpose": (find_transpose, find_reshaping_of_ones),
+    "Transpose": (find_transpose, find_reshaping),
     "Where": (find_chosen,),
     **dict.fromkeys(STATES, (find_states,)),
     **dict.fromkeys(OPERATORS, (find_neutral,)),
@@ -74,7 +69,8 @@ FINDERS: Mapping[str, tuple[Finder, ...]] = {
     **dict.fromkeys(BOUNDING, (find_neutral, find_bounds)),
     **dict.fromkeys(("Sum", "Mean", "Split"), (find_alone,)),
     **dict.fromkeys(RESHAPING, _RESHAPING),
-    **dict.fromkeys(("Squeeze", "Unsqueeze"), (*_RESHAPING, find_axes, find_picked)),
+    "Reshape": (find_reshaping, find_target, *_RESHAPING[1:]),
+    **dict.fromkeys(("Squeeze", "Unsqueeze"), (*_RESHAPING, find_reduction, find_axes, find_picked)),
 }
 """The finders that are tried on a node, by its operator, until one has a plan."""
 MAX_ROUNDS = 8
@@ -204,6 +200,8 @@ def _plan(
     if (node.domain and not _has_states(node)) or node.has_references or known.calls(node):
         return None
     try:
+        if node.is_op("Reshape"):
+            learn_target(node, known)
         tried: tuple[Finder, ...] = (*finders.get(node.op_type, ()), *(() if node.domain else (find_broadcast,)))
         for finder in tried:
             if (plan := finder(node, known)) is not None:
