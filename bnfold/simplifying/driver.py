@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import NamedTuple
@@ -49,28 +49,38 @@ from bnfold.simplifying.transposing import find_joined_axes, find_transpose
 Finder = Callable[[ir.Node, Proven], Simplification | None]
 
 
-_RESHAPING = (find_reshaping, find_joined_axes, find_product_of_reshaped)
+_OPERATORS: Sequence[tuple[Finder, Collection[str]]] = (
+    (find_identity, ("Identity",)),
+    (find_dropout, ("Dropout",)),
+    (find_cast, ("Cast",)),
+    (find_cast_like, ("CastLike",)),
+    (find_concat, ("Concat",)),
+    (find_joined, ("Concat",)),
+    (find_stacked, ("Concat",)),
+    (find_padding, PADDED),
+    (find_slice, ("Slice",)),
+    (find_pad, ("Pad",)),
+    (find_expand, ("Expand",)),
+    (find_tile, ("Tile",)),
+    (find_chosen, ("Where",)),
+    (find_states, STATES),
+    (find_neutral, OPERATORS),
+    (find_addition, ("Add",)),
+    (find_bounds, BOUNDING),
+    (find_alone, ("Sum", "Mean", "Split")),
+    (find_transpose, ("Transpose",)),
+    (find_reshaping, RESHAPING | {"Transpose"}),
+    (find_target, ("Reshape",)),
+    (find_joined_axes, RESHAPING),
+    (find_product_of_reshaped, RESHAPING),
+    (find_reduction, ("Squeeze", "Unsqueeze")),
+    (find_axes, ("Squeeze", "Unsqueeze")),
+    (find_picked, ("Squeeze", "Unsqueeze")),
+)
+"""The operators of each finder; finders of one operator are tried in this order."""
 FINDERS: Mapping[str, tuple[Finder, ...]] = {
-    "Identity": (find_identity,),
-    "Dropout": (find_dropout,),
-    "Cast": (find_cast,),
-    "CastLike": (find_cast_like,),
-    "Concat": (find_concat, find_joined, find_stacked),
-    **dict.fromkeys(PADDED, (find_padding,)),
-    "Slice": (find_slice,),
-    "Pad": (find_pad,),
-    "Expand": (find_expand,),
-    "Tile": (find_tile,),
-    "Transpose": (find_transpose, find_reshaping),
-    "Where": (find_chosen,),
-    **dict.fromkeys(STATES, (find_states,)),
-    **dict.fromkeys(OPERATORS, (find_neutral,)),
-    "Add": (find_neutral, find_addition),
-    **dict.fromkeys(BOUNDING, (find_neutral, find_bounds)),
-    **dict.fromkeys(("Sum", "Mean", "Split"), (find_alone,)),
-    **dict.fromkeys(RESHAPING, _RESHAPING),
-    "Reshape": (find_reshaping, find_target, *_RESHAPING[1:]),
-    **dict.fromkeys(("Squeeze", "Unsqueeze"), (*_RESHAPING, find_reduction, find_axes, find_picked)),
+    op_type: tuple(finder for finder, op_types in _OPERATORS if op_type in op_types)
+    for op_type in {op_type for _, op_types in _OPERATORS for op_type in op_types}
 }
 """The finders that are tried on a node, by its operator, until one has a plan."""
 MAX_ROUNDS = 8
