@@ -10,7 +10,7 @@ from bnfold import ir
 from bnfold.edits.apply import apply_edits
 from bnfold.edits.edit import Bypass, Edit, Replace, StoreConstant
 from bnfold.edits.size_budget import SizeBudget, stored_bytes
-from bnfold.ir.tensor import TP, Array
+from bnfold.ir.tensor import Array
 from bnfold.report import totals
 from bnfold.report.other_events import SimplifyEvent
 from bnfold.report.rewrites import IF_DECIDED
@@ -60,9 +60,9 @@ class Editor:
         node = edit.node
         sources = edit.sources if isinstance(edit, Bypass) else ()
         self.touched |= {(value.graph.path, value.name) for value in (*node.inputs, *node.outputs, *sources) if value}
-        stored = [edit.tensor.dtype] if isinstance(edit, StoreConstant) else [array.dtype for array in _arrays(edit)]
+        stored = [edit.tensor.numpy()] if isinstance(edit, StoreConstant) else _arrays(edit)
         self.has_stored = self.has_stored or bool(stored)
-        self.sizes += sum(dtype in (TP.INT64, np.int64) for dtype in stored)
+        self.sizes += sum(array.dtype == np.int64 for array in stored)
         label, operator = node.label, node.op_type
         apply_edits([edit], self.budget)
         place = plan.rewrite, label, node.graph.path, operator
