@@ -5,18 +5,22 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
+import onnx
 import pytest
 
 from bnfold import ir
 from bnfold.errors import Unsupported
 from bnfold.verification import policy, verify
 from bnfold.verification.claims import Evidence
+from bnfold.verification.comparing.outputs import Compared
 from bnfold.verification.end_to_end import examine, ort_check
 from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.reactions import ignores_inputs
 from bnfold.verification.end_to_end.runtime_rejects import RuntimeOpinion
 from bnfold.verification.end_to_end.samples import Samples
 from bnfold.verification.parts import Parts
+from bnfold.verification.tolerance.compare import Difference
+from bnfold.verification.tolerance.storage import StorageErrors
 from tests.verification.graphs import model
 
 
@@ -110,3 +114,26 @@ def test_where_a_part_differs_tiny_numbers_decide_before_a_runtime_is_asked(monk
     assert verify(before, after, runtime="none").status == "failed"
     right = ir.load(model(f"{head} {{ s = Mul (x, x)  a = Add (e, s)  y = Log (a) }}", {"e": np.array(1e-10)}))
     assert verify(before, right, runtime="none").verified
+
+
+@pytest.mark.parametrize(
+    ("relative", "own", "shows"),
+    [(0.01, 0.01 / 7, True), (0.01, 0.01 / 9, False), (0.24, 0.24, True), (0.26, 0.26, False), (9e-5, 0.0, True)],
+)
+def test_noise_is_believed_as_far_as_the_original_errs(relative: float, own: float, *, shows: bool) -> None:
+    found = Compared("y", 0, Difference(scale=1.0, max_abs=relative), onnx.TensorProto.FLOAT, (4,))
+    assert (examine._inconclusive_reason([found], {"y": StorageErrors(own, own, 0)}) is None) == shows
+
+
+def test_where_no_node_has_changed_one_sample_is_enough() -> None:
+    """More are drawn of few numbers, to show what has changed."""
+    before, other = (
+        model(f"(float[1,2] x) => (float[1,2] y) {{ h = {op} (x, a)  y = Relu (h) }}", {"a": np.array([2.0, 3.0])})
+        for op in ("Mul", "Div")
+    )
+    after = model("(float[1,2] x) => (float[1,2] y) { h = Mul (a, x)  y = Relu (h) }", {"a": np.array([2.0, 3.0])})
+    same, changed = (verify(ir.load(before), ir.load(side), runtime="none") for side in (before, after))
+    assert (same.verified, same.samples) == (True, 1)
+    assert changed.verified
+    assert changed.samples > 5
+    assert verify(ir.load(before), ir.load(other), runtime="none").status == "failed"
