@@ -21,7 +21,7 @@ from bnfold.verification.end_to_end.samples import Samples
 from bnfold.verification.parts import Parts
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.storage import StorageErrors
-from tests.verification.graphs import model
+from tests.verification.graphs import model, single
 
 
 class Outputs:
@@ -137,3 +137,21 @@ def test_where_no_node_has_changed_one_sample_is_enough() -> None:
     assert changed.verified
     assert changed.samples > 5
     assert verify(ir.load(before), ir.load(other), runtime="none").status == "failed"
+
+
+def test_moves_of_a_weight_and_a_bias_do_not_cancel() -> None:
+    """What rounding may do is the same, whatever directions the names of the weights draw."""
+    rng = np.random.default_rng(3)
+    a, c, b, d = (single(number) for number in rng.uniform(1.1, 1.9, 4))
+    arrays = {"a": a, "c": c, "b": b, "d": d}
+    before = model(
+        "(float[1,1] x) => (float[1,1] y) { p = Mul (x, a)  q = Mul (p, c)  r = Add (b, d)  y = Sub (q, r) }", arrays
+    )
+    allowed = []
+    for name in "efghijkl":
+        stored = {"w": single(a * c), name: single(b + d)}
+        after = model(f"(float[1,1] x) => (float[1,1] y) {{ q = Mul (x, w)  y = Sub (q, {name}) }}", stored)
+        (row,) = verify(ir.load(before), ir.load(after), depth="full", runtime="none").outputs
+        allowed.append(row.typical_allowed)
+    assert max(allowed) < 1.01 * min(allowed)
+    assert min(allowed) > 2e-7, "more than the floor"
