@@ -55,13 +55,20 @@ def more_numbers(request: Request, choice: Choice, first: Sample) -> Iterator[in
     made = (size_of(first.expected[value.name]) for value in request.before.graph.outputs)
     smallest = min([*map(math.prod, choice.shapes.values()), *made], default=FEW)
     wanted = min(_MOST_SAMPLES, FEW // max(smallest, 1))
-    if wanted <= request.checks.samples or next(uncovered(request.before, request.after, ()), None) is None:
+    if wanted <= request.checks.samples or not _has_changed(request):
         return iter(())
     affordable = int(NO_TIME / (EVALUATIONS * max(estimate(choice.model).seconds, 1e-6)))
     others = (
         number for number in count(request.checks.samples) if SAMPLE_KINDS[number % len(SAMPLE_KINDS)] not in FLAT
     )
     return islice(others, max(0, min(wanted, affordable) - request.checks.samples))
+
+
+def _has_changed(request: Request) -> bool:
+    """Whether a node has changed, or may be read as another version of its operator."""
+    before, after = request.before, request.after
+    old, new = ({entry.domain: entry.version for entry in model.proto.opset_import} for model in (before, after))
+    return bool(request.cuts) or old != new or next(uncovered(before, after, ()), None) is not None
 
 
 def other_sizes(
