@@ -15,7 +15,6 @@ from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.ir.value import Known
-from bnfold.verification.changes.boundaries import uncovered
 from bnfold.verification.comparing.sizes import original_in_one_form
 from bnfold.verification.end_to_end.drawing import Sample, drawn, evaluated, turned
 from bnfold.verification.end_to_end.pair import ModelPair
@@ -50,25 +49,18 @@ def more_numbers(request: Request, choice: Choice, first: Sample) -> Iterator[in
     """Return more samples than requested if an input or an output has very few numbers.
 
     All of them might be negative before a Relu, or hide behind the largest. Flat samples are left out: their variance
-    is roundoff, which differs between the two models. If no node has changed, there is no fault for numbers to show.
+    is roundoff, which differs between the two models.
     """
     made = (size_of(first.expected[value.name]) for value in request.before.graph.outputs)
     smallest = min([*map(math.prod, choice.shapes.values()), *made], default=FEW)
     wanted = min(_MOST_SAMPLES, FEW // max(smallest, 1))
-    if wanted <= request.checks.samples or not _has_changed(request):
+    if wanted <= request.checks.samples:
         return iter(())
     affordable = int(NO_TIME / (EVALUATIONS * max(estimate(choice.model).seconds, 1e-6)))
     others = (
         number for number in count(request.checks.samples) if SAMPLE_KINDS[number % len(SAMPLE_KINDS)] not in FLAT
     )
     return islice(others, max(0, min(wanted, affordable) - request.checks.samples))
-
-
-def _has_changed(request: Request) -> bool:
-    """Whether a node has changed, or may be read as another version of its operator."""
-    before, after = request.before, request.after
-    old, new = ({entry.domain: entry.version for entry in model.proto.opset_import} for model in (before, after))
-    return bool(request.cuts) or old != new or next(uncovered(before, after, ()), None) is not None
 
 
 def other_sizes(

@@ -125,20 +125,6 @@ def test_noise_is_believed_as_far_as_the_original_errs(relative: float, own: flo
     assert (examine._inconclusive_reason([found], {"y": StorageErrors(own, own, 0)}) is None) == shows
 
 
-def test_where_no_node_has_changed_one_sample_is_enough() -> None:
-    """More are drawn of few numbers, to show what has changed."""
-    before, other = (
-        model(f"(float[1,2] x) => (float[1,2] y) {{ h = {op} (x, a)  y = Relu (h) }}", {"a": np.array([2.0, 3.0])})
-        for op in ("Mul", "Div")
-    )
-    after = model("(float[1,2] x) => (float[1,2] y) { h = Mul (a, x)  y = Relu (h) }", {"a": np.array([2.0, 3.0])})
-    same, changed = (verify(ir.load(before), ir.load(side), runtime="none") for side in (before, after))
-    assert (same.verified, same.samples) == (True, 1)
-    assert changed.verified
-    assert changed.samples > 5
-    assert verify(ir.load(before), ir.load(other), runtime="none").status == "failed"
-
-
 def test_moves_of_a_weight_and_a_bias_do_not_cancel() -> None:
     """What rounding may do is the same, whatever directions the names of the weights draw."""
     rng = np.random.default_rng(3)
