@@ -82,9 +82,9 @@ def _named(node: ir.Node) -> Iterator[None]:
     try:
         yield
     except UnknownType as error:
-        raise UnknownType(f"as {op_type}: {error}", error.value) from error
+        raise UnknownType(f"needs {op_type}: {error}", error.value) from error
     except Unsupported as error:
-        raise Inexpressible(f"as {op_type}: {error}") from error
+        raise Inexpressible(f"needs {op_type}: {error}") from error
 
 
 def _step_down(conversion: NodeConversion, opset: int) -> None:
@@ -155,7 +155,7 @@ def _check_types(conversion: NodeConversion) -> None:
         unknown = [value for value in node.inputs if value and kind_of(value, conversion.context.types) is None]
         reason = type_objection(node, conversion.target, conversion.context.types)
         if reason is not None:
-            text = f"as {node.op_type}: {reason}" if conversion.finished else reason
+            text = f"needs {node.op_type}: {reason}" if conversion.finished else reason
             raise UnknownType(text, unknown[0]) if unknown else Inexpressible(text)
 
 

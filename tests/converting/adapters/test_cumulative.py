@@ -41,7 +41,7 @@ def test_an_axis_that_a_caller_gives(lowered: Lowered, text: Text, axis: int, dt
     ("inputs", "how", "target", "why"),
     [
         ("float[2, n] x", "", 9, "along an axis of unknown size"),
-        ("float[2, 3] x, int64 b", "", 8, "as Less: version 7 does not take"),
+        ("float[2, 3] x, int64 b", "", 8, "needs Less: version 7 does not take"),
     ],
 )
 def test_is_refused(lowered: Lowered, text: Text, inputs: str, how: str, target: int, why: str) -> None:

@@ -145,7 +145,7 @@ def test_expand_to_known_sizes_repeats(
     )
     assert set(lowered(source, 7).ops) <= {"Constant", "Identity", "Reshape", "Tile"}
     upgraded(source, 6)
-    with pytest.raises(ConversionBlocked, match="as Tile: has another form before opset 6"):
+    with pytest.raises(ConversionBlocked, match="needs Tile: has another form before opset 6"):
         upgraded(source, 5, compare=False)
 
 
