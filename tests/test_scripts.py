@@ -162,19 +162,17 @@ def test_run_measures_a_process(tmp_path: Path) -> None:
     assert run.wall > 0
 
 
-def test_run_empties_the_folder_first(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "old").touch()
-    code = "import pathlib, sys; out = pathlib.Path(sys.argv[2]); assert not list(out.parent.iterdir()); out.touch()"
-    measure.run(tool(code), tmp_path, tmp_path / "out", timeout=60)
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["model.onnx"]
+def test_a_process_says_what_it_printed_and_how_it_ended(tmp_path: Path) -> None:
+    code = "import os, sys; print(os.environ['WORD'], os.getcwd()); sys.stderr.buffer.write(b'odd: \\x80'); sys.exit(7)"
+    run = measure.process([sys.executable, "-c", code], tmp_path, 60, {"WORD": "told"})
+    assert (run.code, run.output, run.errors) == (7, f"told {tmp_path}\n", "odd: \N{REPLACEMENT CHARACTER}")
 
 
 @pytest.mark.parametrize(
     ("code", "timeout", "reason"),
     [
         (
-            "import sys; print('first', 'the reason', sep=chr(10), file=sys.stderr); sys.exit(3)",
+            "import sys; print('first', 'the reason', sep=chr(10), file=sys.stderr); print('told'); sys.exit(3)",
             60,
             "exit 3: the reason",
         ),
