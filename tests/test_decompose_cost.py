@@ -10,6 +10,8 @@ import pytest
 
 from tests.conftest import MODELS, ROOT
 
+pytestmark = pytest.mark.large  # a script, which changes seldom
+
 SCRIPT = ROOT / "scripts" / "decompose_cost.py"
 
 

@@ -20,10 +20,18 @@ from tests.machine import unmeasured
 windows = pytest.mark.skipif(sys.platform == "win32", reason="bash commands")
 
 
+PARTS = [
+    pytest.param(
+        part,
+        id=f"{part.document.name}: {part.heading} {part.wants}".strip(),
+        marks=[] if part.document.name == "README.md" else [pytest.mark.large],
+    )
+    for part in documents.parts()
+]
+
+
 @windows
-@pytest.mark.parametrize(
-    "part", documents.parts(), ids=lambda part: f"{part.document.name}: {part.heading} {part.wants}".strip()
-)
+@pytest.mark.parametrize("part", PARTS)
 def test_what_is_written_works(part: Part, tmp_path: Path) -> None:
     for package in part.needs:
         if find_spec(package) is None:

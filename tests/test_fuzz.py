@@ -55,7 +55,9 @@ FEW = {
 
 
 @pytest.mark.no_cover  # takes twice as long measured, and reaches no branch that other tests do not reach
-@pytest.mark.parametrize("mode", FEW)
+@pytest.mark.parametrize(
+    "mode", [pytest.param(mode, marks=[pytest.mark.large] * (mode in ("verify", "faults"))) for mode in FEW]
+)
 def test_past_findings_and_a_few_more(mode: str, tmp_path: Path) -> None:
     """One process for all of a mode: to start one takes longer than most of them."""
     with Campaign(mode, corpus=tmp_path / "corpus", keep=tmp_path / "found") as campaign:
@@ -107,7 +109,6 @@ def ending(action: str) -> Case:
     return Case(b"", settings={"action": action})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("action", "found"),
     [

@@ -19,8 +19,10 @@ import pytest
 from _bench import cases, generate, measure, quality, table, tools
 from _models import catalogue
 
-from tests.conftest import ROOT, TAKES_MINUTES
+from tests.conftest import ROOT
 from tests.machine import unmeasured
+
+pytestmark = pytest.mark.large  # a script, which changes seldom
 
 # scripts/clients_table.py runs itself by the Python of other programs.
 PYTHON_SCRIPTS = sorted(
@@ -56,13 +58,6 @@ def test_what_a_script_takes_from_the_package_is_there(name: str) -> None:
         module = import_module(node.module or "")
         for alias in node.names:
             assert hasattr(module, alias.name) or find_spec(f"{node.module}.{alias.name}"), alias.name
-
-
-def test_a_script_runs_what_takes_minutes() -> None:
-    steps = (ROOT / "scripts" / "test_large").read_text(encoding="utf-8")
-    marked = [path for path in (ROOT / "tests").rglob("test_*.py") if "\n@TAKES_MINUTES" in path.read_text("utf-8")]
-    assert len(marked) == 5
-    assert all(path.relative_to(ROOT).as_posix() in steps for path in marked)
 
 
 def without(package: str, folder: Path) -> str:
@@ -243,7 +238,6 @@ def test_networks_of_the_benchmark_are_valid(opset: int) -> None:
     assert catalogue.count(model) == 49
 
 
-@TAKES_MINUTES
 def test_benchmark_quick(tmp_path: Path) -> None:
     wanted = [
         word for name in ("cp", "onnx", "onnxruntime", "python", "version_converter") for word in ("--tool", name)
@@ -277,7 +271,6 @@ def test_make_models_full(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["shufflenet.onnx"]
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="a bash script")
 def test_demo(tmp_path: Path) -> None:
     done = subprocess.run([ROOT / "scripts" / "demo"], capture_output=True, text=True, check=False, cwd=tmp_path)

@@ -36,7 +36,7 @@ def test_every_real_model_upgrades_and_every_withdrawn_draft_is_named(corpus: Pa
     assert len(blocked) == 8
 
 
-@pytest.mark.slow
+@pytest.mark.large
 def test_no_batchnorm_of_an_older_form_is_left(corpus: Path) -> None:
     for row in rows(corpus):
         model = ir.load(corpus / row["path"])
