@@ -177,7 +177,7 @@ def run_recorded(tests: Sequence[str]) -> tuple[int, Reached]:
     measured = coverage.Coverage(data_file=None, config_file=False, include=[f"{ROOT}/bnfold/verification/*"])
     recorder = _Recorder(measured)
     measured.start()
-    code = _run_pytest([*tests, "-m", "not slow"], recorder)
+    code = _run_pytest([*tests], recorder)
     measured.stop()
     lines: dict[str, dict[str, list[str]]] = defaultdict(dict)
     data = measured.get_data()

@@ -1,4 +1,4 @@
-"""Which real models a test goes through: one of each network every day, all of them in scripts/test_large."""
+"""Which real models a test goes through: one of each network, or everything."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
-import pytest
-
-EVERYTHING = pytest.param(True, marks=pytest.mark.large, id="everything")
-EXTENT = pytest.mark.parametrize("everything", [pytest.param(False, id="some"), EVERYTHING])
-"""A test with this goes through some models every day, and through everything in scripts/test_large."""
 
 WIDE = ("FNSCandy", "densenet-121", "inception-3", "netG", "resnet-50", "three_layer_bn_pytorch", "vgg-1")
 """Networks that take many seconds each; their operators are in others as well."""

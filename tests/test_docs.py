@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import documents
-from tests.conftest import ROOT
+from tests.conftest import ROOT, sample
 from tests.documents import Block, Part
 from tests.machine import unmeasured
 
@@ -147,7 +147,7 @@ def completions(words: str, shell: str) -> list[str]:
 
 @windows
 @pytest.mark.measures_children
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", sample(["bash", "zsh", "fish"], every=3))
 def test_the_shell_completes_commands_options_values_and_files(shell: str) -> None:
     assert any("optimize" in word for word in completions("bnfold opt", shell))
     assert any("--decompose-form" in word for word in completions("bnfold optimize --deco", shell))

@@ -20,6 +20,7 @@ def rows(corpus: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file, delimiter="\t"))
 
 
+@pytest.mark.large
 def test_every_real_model_upgrades_and_every_withdrawn_draft_is_named(corpus: Path) -> None:
     blocked = {}
     for row in rows(corpus):

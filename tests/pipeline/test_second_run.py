@@ -12,8 +12,7 @@ from onnx import helper, numpy_helper
 
 import bnfold
 from bnfold.errors import BnfoldError
-from tests.conftest import sample
-from tests.corpus import EXTENT, models
+from tests.corpus import models
 
 UNVERIFIED = bnfold.VerifyOptions(depth="none")
 MOST_BYTES = 1 << 18
@@ -29,12 +28,12 @@ def assert_settled(source: Path | onnx.ModelProto, opset: Any) -> onnx.ModelProt
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="no corpus here")
-@EXTENT
-@pytest.mark.parametrize("opset", sample([None, 9, "keep"], every=3))
-def test_real_networks(opset: Any, *, everything: bool) -> None:
+@pytest.mark.large
+@pytest.mark.parametrize("opset", [None, 9, "keep"])
+def test_real_networks(opset: Any) -> None:
     count = 0
-    for path in models(CORPUS, everything=everything):
-        if path.stat().st_size > MOST_BYTES and not everything:
+    for path in models(CORPUS):
+        if path.stat().st_size > MOST_BYTES:
             continue
         try:
             assert_settled(path, opset)
