@@ -231,6 +231,8 @@ def _run_pytest(words: Sequence[str], plugin: object) -> int:
         str(ROOT),
         "-c",
         str(ROOT / "pyproject.toml"),
+        "-m",
+        "",  # those that a default run leaves out as well
     ]
     return int(pytest.main([*words, *options], plugins=[plugin]))
 
