@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,18 @@ def test_what_a_script_takes_from_the_package_is_there(name: str) -> None:
         module = import_module(node.module or "")
         for alias in node.names:
             assert hasattr(module, alias.name) or find_spec(f"{node.module}.{alias.name}"), alias.name
+
+
+def test_the_readme_names_every_script_and_nothing_else() -> None:
+    """A row begins with the names of the scripts that it describes."""
+    scripts = ROOT / "scripts"
+    there = {path.name for path in scripts.iterdir() if path.name not in ("README.md", "__pycache__")}
+    rows = [
+        line.split("|")[1] for line in (scripts / "README.md").read_text(encoding="utf-8").splitlines() if "|" in line
+    ]
+    named = {name.rstrip("/") for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    assert {name for name in there if not name.startswith("_")} <= named
+    assert named <= there
 
 
 def without(package: str, folder: Path) -> str:
