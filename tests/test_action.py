@@ -13,7 +13,7 @@ import yaml
 
 from tests.conftest import MODELS, ROOT
 
-pytestmark = pytest.mark.measures_children
+pytestmark = [pytest.mark.large, pytest.mark.measures_children]  # a script, which changes seldom
 
 
 def step(folder: Path, **given: str) -> tuple[int, str, str]:
