@@ -167,7 +167,7 @@ def _nary(flow: ChannelFlow, node: ir.Node) -> None:
     for slot, track in tracks.items():
         others = [flow.dims(value) for other, value in enumerate(node.inputs) if other != slot]
         dtype = flow.dtype(node.inputs[slot])
-        if dtype and track.is_constant and len(axes) == 1 and _makes(others, dims):
+        if dtype and track.is_constant and len(axes) == 1 and _broadcasts(node, slot) and _makes(others, dims):
             flow.operands.append(ConstantOperand(node, slot, track, len(dims), dtype))
 
 
@@ -187,6 +187,17 @@ def _operand_tracks(flow: ChannelFlow, node: ir.Node, dims: Dims) -> dict[int, T
         else:
             found[slot] = track._replace(axes=axes)
     return found
+
+
+_VARIADIC, _VARIADIC_BROADCASTS = ("Max", "Mean", "Min", "Sum"), 8
+"""Operators of any number of operands, and the opset since which these may have several shapes."""
+
+
+def _broadcasts(node: ir.Node, slot: int) -> bool:
+    """Whether an operand of a node may have a smaller shape than the result."""
+    if node.is_op("PRelu"):
+        return slot == 1
+    return not node.is_op(*_VARIADIC) or node.graph.opset() >= _VARIADIC_BROADCASTS
 
 
 def _makes(shapes: Sequence[Dims], dims: Dims) -> bool:

@@ -322,6 +322,23 @@ def test_a_layer_of_constants_is_one() -> None:
     assert [node.op_type for node in result.graph.node].count("Conv") == 1
 
 
+@pytest.mark.parametrize(("op_type", "opset", "slot", "goes"), [
+    ("Min", 7, 0, False), ("Sum", 7, 1, False), ("Min", 8, 0, True), ("Add", 7, 0, True),
+    ("PRelu", 17, 0, False), ("PRelu", 17, 1, True),
+])  # fmt: skip
+def test_a_constant_takes_the_place_only_of_an_operand_that_is_broadcast(
+    op_type: str, opset: int, slot: int, goes: bool
+) -> None:
+    net = Net(opset=opset)
+    x = net.input(2, 3, 6, 6)
+    dead = net.node("Conv", x, net.const(value=np.zeros((8, 3, 1, 1))), net.const(8))
+    operands = [net.node("Tanh", net.node("Conv", x, net.const(8, 3, 1, 1)))]
+    operands.insert(slot, dead)
+    result, report = optimized(net, net.node(op_type, *operands))
+    assert rows(report) == ([("Conv", 8, 0)] if goes else [])
+    assert len([node for node in result.graph.node if node.op_type == "Conv"]) == 2 - goes
+
+
 def test_a_concat_loses_an_operand() -> None:
     net = Net()
     x = net.input(2, 3, 6, 6)
