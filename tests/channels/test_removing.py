@@ -12,7 +12,7 @@ from fuzz import channels as drawn
 from fuzz import judge
 
 import bnfold
-from bnfold import ir
+from bnfold import channels, ir
 from bnfold.pipeline import passes
 from bnfold.report.events import Report
 from bnfold.settings import Options
@@ -371,6 +371,15 @@ def test_a_name_leaves_it_out() -> None:
     net = Net()
     _, report = optimized(net, last(net, net.node("Relu", first(net))), disable=frozenset({"dead-channels"}))
     assert not report.channels
+
+
+def test_a_layer_that_is_not_followed_changes_nothing() -> None:
+    """Its bias is computed: nothing goes, and the pass says so, or it would be run again."""
+    net = Net()
+    x = net.input(1, 3, 4, 4)
+    bias = net.node("Identity", net.input(16))
+    model = ir.load(net.model(last(net, net.node("Conv", x, filters(net, 16, 3, 1, 1), bias))))
+    assert not channels.remove_channels(model, Report(), frozenset())
 
 
 def test_what_is_not_finite_is_no_constant() -> None:
