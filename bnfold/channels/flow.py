@@ -231,7 +231,9 @@ class ChannelFlow:
         if value is None:
             raise NotFollowed(NOT_FOLLOWED)
         dims = self.dims(value)
-        if any(dims[axis] != size for axis, size in zip(track.axes, track.ids.shape, strict=True)):
+        if not track.ids.size or any(
+            dims[axis] != size for axis, size in zip(track.axes, track.ids.shape, strict=True)
+        ):
             raise NotFollowed(NOT_FOLLOWED)
         constant, dtype = np.asarray(track.constant, dtype=np.float64), self.dtype(value)
         if dtype in FLOATS:

@@ -311,6 +311,14 @@ def test_a_split(opset: int) -> None:
     assert "Split" in {node.op_type for node in result.graph.node}
 
 
+def test_a_split_without_channels() -> None:
+    """One part has none: they stay as they are."""
+    net = Net()
+    parts = net.nodes_of("Split", net.node("Relu", first(net)), net.ints(0, 16), outputs=2, axis=1)
+    _, report = optimized(net, last(net, net.node("Concat", *parts, axis=1)))
+    assert rows(report) == []
+
+
 def test_a_layer_of_constants_is_one() -> None:
     """A residual branch whose last layer is dead; what it adds is put in its place."""
     net = Net()
@@ -402,6 +410,15 @@ def test_the_report_and_the_verdict() -> None:
         {"name": "Conv_4", "graph": "", "operator": "Conv", "before": 16, "after": 8}
     ]
     assert "dead-channels" in {row.rewrite.name for row in result.report.rewrites}
+
+
+def test_equalizing_comes_last() -> None:
+    """Behind a channel that leaves, an affine folds: one run does what two would, also if channels are equalized."""
+    proto, _ = drawn.draw(1670)
+    options = Options(target_opset="keep", equalize=True, exchange="always")
+    model = ir.load(proto)
+    assert passes.rewrite(model, options).channels
+    assert not passes.rewrite(ir.load(saved(model)), options).channels
 
 
 @pytest.mark.parametrize("seed", range(24))
