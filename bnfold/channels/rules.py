@@ -422,6 +422,10 @@ def _edit_split(node: ir.Node, parts: Sequence[Track], keeps: Keeps) -> None:
     sizes = [int(keeps(part.ids).sum()) for part in parts]
     if sizes == [part.ids.size for part in parts]:
         return
+    for slot in reversed(range(len(sizes))):
+        if not sizes[slot]:
+            node.drop_output(slot)
+    sizes = [size for size in sizes if size]
     if node.graph.opset() < _SPLIT_INPUT:
         node.set_attr("split", sizes)
         return

@@ -311,6 +311,19 @@ def test_a_split(opset: int) -> None:
     assert "Split" in {node.op_type for node in result.graph.node}
 
 
+@pytest.mark.parametrize(("opset", "attributes"), [(11, {}), (13, {}), (18, {"num_outputs": 3})])
+def test_a_split_loses_what_nothing_reads(opset: int, attributes: dict[str, int]) -> None:
+    """A constant takes the place of the middle part, whose channels need not be computed any more."""
+    net = Net(opset=opset)
+    x = net.node("Conv", net.input(2, 3, 6, 6), filters(net, 48, 3, 1, 1, dead=slice(16, 32)), net.const(48))
+    one, gate, other = net.nodes_of("Split", x, outputs=3, axis=1, **attributes)
+    gated = net.node("Mul", net.node("Tanh", one), net.node("Sigmoid", gate))
+    ends = last(net, gated), last(net, net.node("Tanh", other))
+    result, report = optimized(net, *ends)
+    assert rows(report) == [("Sigmoid", 16, 0), ("Conv", 48, 32)]
+    assert [len(node.output) for node in result.graph.node if node.op_type == "Split"] == [2]
+
+
 def test_a_split_without_channels() -> None:
     """One part has none: they stay as they are."""
     net = Net()
