@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from bnfold import ir
@@ -93,11 +94,12 @@ def edit_all(edits: Sequence[Edit], budget: SizeBudget, served: str = "") -> lis
             edit.node.set_op_type(edit.op_type)
     placed: dict[object, ir.Node] = {}
     keys = [(edit, edit.edge) for edit in edits if isinstance(edit, ExtraAdd)]
+    count = Counter(key for _, key in keys)
     for edit, key in keys:
         if edit.side == "before" and key in placed:
             edit.node.set_input(edit.slot, placed[key].outputs[0])
         else:
-            placed[key] = _add_constant(edit, served)
+            placed[key] = _add_constant(edit, served, is_shared=count[key] > 1)
     return list(placed.values())
 
 
@@ -119,10 +121,17 @@ def _set_constant(edit: SetConstant, budget: SizeBudget) -> None:
         node.graph.forget_type(made)
 
 
-def _add_constant(edit: ExtraAdd, served: str) -> ir.Node:
-    """Insert and return the Add. The value keeps its name; behind a node, it also keeps its consumers."""
-    node, slot, value, graph = edit.node, edit.slot, edit.value, edit.node.graph
+def _add_constant(edit: ExtraAdd, served: str, *, is_shared: bool) -> ir.Node:
+    """Insert and return the Add. The value keeps its name; behind a node, it also keeps its consumers.
+
+    One that several consumers share is in front of them all.
+    """
+    node, slot, value = edit.node, edit.slot, edit.value
     assert value is not None, "an extra add stands beside a value that is there"
+    graph, first, producer = node.graph, node, None
+    if is_shared:
+        graph, producer = value.graph, value.producer
+        first = graph.nodes[0]
     fresh = graph.fresh(f"{value.name}_{'unshifted' if edit.side == 'behind' else 'shifted'}")
     if (kind := value.type) is not None:
         graph.types[fresh.name] = kind
@@ -132,6 +141,7 @@ def _add_constant(edit: ExtraAdd, served: str) -> ir.Node:
     name = graph.model.fresh_node_name(f"{served or value.name}_shift")
     if edit.side == "behind":
         return graph.insert("Add", (fresh, held), (value,), after=node, name=name)
-    added = graph.insert("Add", (value, held), (fresh,), before=node, name=name)
+    before = first if producer is None else None
+    added = graph.insert("Add", (value, held), (fresh,), before=before, after=producer, name=name)
     node.set_input(slot, fresh)
     return added
