@@ -434,6 +434,19 @@ def test_equalizing_comes_last() -> None:
     assert not passes.rewrite(ir.load(saved(model)), options).channels
 
 
+@pytest.mark.parametrize("opset", [9, 17])
+def test_sizes_are_known_behind_what_is_removed(opset: int) -> None:
+    """A shift folds into the Add that takes a constant over, at once; the file says the size of no value."""
+    net = Net(opset=opset)
+    x = net.input(2, 3, 4, 5)
+    image = net.node("Sub", net.const(4, 5), net.node("Conv", x, net.const(8, 3, 1, 1)))
+    dead = net.node("Conv", x, filters(net, 16, 3, 1, 1), net.const(16))
+    x = net.node("Transpose", net.node("Concat", image, net.node("Relu", dead), axis=1), perm=[0, 2, 3, 1])
+    _, report = optimized(net, net.node("Softmax", net.node("MatMul", x, net.const(24, 4)), axis=3))
+    assert rows(report) == [("Conv", 16, 8)]
+    assert "constant arithmetic folded: Sub_5" in report.notes
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_drawn_networks(seed: int) -> None:
     proto, feeds = drawn.draw(seed)
