@@ -688,7 +688,9 @@ def _convolve(flow: ChannelFlow, node: ir.Node, weight: Weight, *, padded: bool)
     if group == 1:
         flow.parameter(node, 1, {0: made, 1: read.ids})
         zero = flow.zero(node, 1, 1, weight)
-        flow.read(WeightConsumer(node, read.ids, read.constant, _absorbed(node, 1, read.constant)), zero, takes)
+        consumer = WeightConsumer(node, read.ids, read.constant, _absorbed(node, 1, read.constant))
+        flow.read(consumer, zero, takes)
+        constant = _unless_constant(constant, bias, consumer, takes)
     elif inner == 1:
         flow.parameter(node, 1, {0: made})
         each = np.repeat(np.arange(group), filters // group)
@@ -704,7 +706,9 @@ def _convolve(flow: ChannelFlow, node: ir.Node, weight: Weight, *, padded: bool)
         flow.even.append(by_group)
         zero = _zero_by_group(weight, group)
         absorb = partial(_absorbed_by_group, _numbers(node), group, read.constant)
-        flow.read(WeightConsumer(node, read.ids, read.constant, absorb), zero, takes)
+        consumer = WeightConsumer(node, read.ids, read.constant, absorb)
+        flow.read(consumer, zero, takes)
+        constant = _unless_constant(constant, bias, consumer, takes)
     flow.layers.append(WeightedLayer(node, made.reshape(1 if inner == 1 else group, -1)))
     flow.make(node.output(0), Track((1,), made, constant))
 
@@ -792,7 +796,7 @@ def _conv_transpose(flow: ChannelFlow, node: ir.Node) -> None:
         flow.parameter(node, 1, {0: read.ids, 1: made})
         zero = flow.zero(node, 1, 0, weight)
         flow.read(WeightConsumer(node, read.ids, read.constant, _absorbed(node, 0, read.constant)), zero, takes)
-        constant = np.where(flow.zero(node, 1, 1, weight), bias, np.nan)
+        constant = np.where(flow.zero(node, 1, 1, weight) | takes.all(), bias, np.nan)
     elif inner == group:
         flow.parameter(node, 1, {0: read.ids})
         each = np.repeat(np.arange(group), per_group)
@@ -830,10 +834,20 @@ def _gemm(flow: ChannelFlow, node: ir.Node) -> None:
     flow.parameter(node, 1, {inner: read.ids, 1 - inner: made})
     zero = flow.zero(node, 1, inner, weight)
     absorb = partial(_times, alpha, _absorbed(node, inner, read.constant))
-    flow.read(WeightConsumer(node, read.ids, read.constant, absorb), zero, takes)
+    consumer = WeightConsumer(node, read.ids, read.constant, absorb)
+    flow.read(consumer, zero, takes)
     dead = flow.zero(node, 1, 1 - inner, weight) | np.full(made.size, alpha == 0)
     flow.layers.append(WeightedLayer(node, made.reshape(1, -1)))
-    flow.make(node.output(0), Track((1,), made, np.where(dead, product(np.full(made.size, beta), bias), np.nan)))
+    bias = product(np.full(made.size, beta), bias)
+    constant = _unless_constant(np.where(dead, bias, np.nan), bias, consumer, takes)
+    flow.make(node.output(0), Track((1,), made, constant))
+
+
+def _unless_constant(constant: Float64, bias: Float64, consumer: WeightConsumer, takes: Bools) -> Float64:
+    """Return the constants of what a weight makes, which are known if all that it reads is constant."""
+    if not (takes & ~np.isnan(consumer.constant)).all():
+        return constant
+    return np.where(np.isnan(constant), consumer.absorb(np.ones(takes.shape, dtype=bool)) + bias, constant)
 
 
 def _times(factor: float, absorb: partial[Float64], gone: Bools) -> Float64:
@@ -850,10 +864,12 @@ def _matmul(flow: ChannelFlow, node: ir.Node) -> None:
     flow.parameter(node, 1, {0: read.ids, 1: made})
     takes = np.ones(read.ids.size, dtype=bool)
     zero = flow.zero(node, 1, 0, weight)
-    flow.read(WeightConsumer(node, read.ids, read.constant, _absorbed(node, 0, read.constant)), zero, takes)
+    consumer = WeightConsumer(node, read.ids, read.constant, _absorbed(node, 0, read.constant))
+    flow.read(consumer, zero, takes)
     flow.layers.append(WeightedLayer(node, made.reshape(1, -1)))
     dead = flow.zero(node, 1, 1, weight)
-    flow.make(node.output(0), Track((rank - 1,), made, np.where(dead, 0.0, np.nan)))
+    constant = _unless_constant(np.where(dead, 0.0, np.nan), np.zeros(made.size), consumer, takes)
+    flow.make(node.output(0), Track((rank - 1,), made, constant))
 
 
 RULES: dict[str, ChannelRule] = {

@@ -343,6 +343,31 @@ def test_a_layer_of_constants_is_one() -> None:
     assert [node.op_type for node in result.graph.node].count("Conv") == 1
 
 
+@pytest.mark.parametrize("kind", ["padded", "gate", "groups", "ConvTranspose", "Gemm", "MatMul"])
+def test_a_layer_that_reads_only_constants_is_one(kind: str) -> None:
+    """The first layer of a branch is dead; the second one, which is not, makes constants of its own."""
+    net = Net()
+    x = net.node("Relu", net.node("Conv", net.input(2, 3, 6, 6), net.const(16, 3, 1, 1)))
+    if kind in ("padded", "gate", "groups", "ConvTranspose"):
+        dead = net.node("Conv", x, net.const(value=np.zeros((8, 16, 1, 1))), net.const(value=-np.ones(8)))
+        branch = net.node("Relu" if kind in ("padded", "ConvTranspose") else "Sigmoid", dead)
+        if kind == "ConvTranspose":
+            branch = net.node(kind, branch, net.const(8, 16, 1, 1), net.const(16))
+        else:
+            size, group = 3 if kind == "padded" else 1, 2 if kind == "groups" else 1
+            kernel = net.const(16, 8 // group, size, size)
+            branch = net.node("Conv", branch, kernel, net.const(16), pads=[size // 2] * 4, group=group)
+        y = net.node("Mul" if kind == "gate" else "Add", x, branch)
+    else:
+        x = net.node("ReduceMean", x, axes=[2, 3], keepdims=0)
+        dead = net.node(kind, x, net.const(value=np.zeros((16, 8))))
+        branch = net.node(kind, net.node("Sigmoid", dead), net.const(8, 16))
+        y = net.node("Add", x, branch)
+    result, report = optimized(net, net.node("Tanh", y))
+    assert [row.after for row in report.channels] == [0]
+    assert [node.op_type for node in result.graph.node if node.op_type in ("Conv", "Gemm", "MatMul", kind)] == ["Conv"]
+
+
 @pytest.mark.parametrize(("op_type", "opset", "slot", "goes"), [
     ("Min", 7, 0, False), ("Sum", 7, 1, False), ("Min", 8, 0, True), ("Add", 7, 0, True),
     ("PRelu", 17, 0, False), ("PRelu", 17, 1, True),
