@@ -27,6 +27,7 @@ ROOMS = (
     "report",
     "reference",
     "verification",
+    "edits",
     "converting",
     "folding",
     "equalize",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bnfold.analysis.evaluators import EVALUATORS, Operands, every, integers, moved, need, places, small
+from bnfold.analysis.evaluators import EVALUATORS, PARTS, Operands, every, integers, moved, need, places, small
 from bnfold.ir.node import Node
 from bnfold.ir.tensor import TP, Array, InMemory, Tensor
 
@@ -137,8 +137,7 @@ def _parts(node: Node, operands: Operands, source: Tensor, axis: int) -> list[in
     return numbers
 
 
-def split(node: Node, operands: Operands, slot: int) -> Tensor:
-    """Return the output of a Split at ``slot``."""
+def _split(node: Node, operands: Operands, slot: int) -> Tensor:
     source, axis = need(operands, 0), int(node.attr("axis", 0))
     parts = _parts(node, operands, source, axis)
     start = sum(parts[:slot])
@@ -161,3 +160,4 @@ EVALUATORS.update(
     Shape=_shape,
     Size=_size,
 )
+PARTS["Split"] = _split

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bnfold.analysis import deciding, quantizing, summing  # noqa: F401 - they register their operators
-from bnfold.analysis.choosing import split
+from bnfold.analysis import choosing, deciding, quantizing, summing  # noqa: F401 - they register their operators
 from bnfold.analysis.derived import Derived
-from bnfold.analysis.evaluators import EVALUATORS
+from bnfold.analysis.evaluators import evaluate, has_evaluator
 from bnfold.analysis.traits import DRAWING
 from bnfold.errors import ExternalDataError, MistypedAttribute
 from bnfold.ir.elements import LIMIT
@@ -87,12 +86,7 @@ def _is_computed(value: Value) -> bool:
     if value.tensor_proto is not None:
         return False
     producer = value.producer
-    return producer is None or not (_evaluates(producer) or producer.op_type == "Constant")
-
-
-def _evaluates(node: Node) -> bool:
-    """Whether an operator is one that constants are computed with; Split is the one that has several outputs."""
-    return node.op_type in EVALUATORS or node.op_type == "Split"
+    return producer is None or not (has_evaluator(producer) or producer.op_type == "Constant")
 
 
 MAX_DEPTH = 64
@@ -122,7 +116,7 @@ class ConstantEvaluation:
                 continue
             look_at_clock()
             node = value.producer
-            if node is None or value.tensor_proto is not None or node.domain or not _evaluates(node):
+            if node is None or value.tensor_proto is not None or node.domain or not has_evaluator(node):
                 self._known[value] = self._leaf(value)
                 continue
             sources = dict.fromkeys(source for source in node.inputs if source is not None)
@@ -156,7 +150,7 @@ class ConstantEvaluation:
         if any(operand is not None and operand.size > LIMIT for operand in operands):
             return None
         try:
-            return split(node, operands, slot) if node.op_type == "Split" else EVALUATORS[node.op_type](node, operands)
+            return evaluate(node, operands, slot)
         except _ILL_FORMED:
             return None  # an ill-formed chain is not a constant; running the model reports the error
 

@@ -28,6 +28,22 @@ _FEW = 1 << 14
 Operands = list[Tensor | None]
 Evaluator = Callable[["Node", Operands], Tensor | None]
 ArrayFunction = Callable[..., Any]
+PARTS: dict[str, Callable[[Node, Operands, int], Tensor]] = {}
+"""Operators of several outputs, evaluated one by one."""
+
+
+def evaluate(node: Node, operands: Operands, slot: int = 0) -> Tensor | None:
+    """Return what a node makes of constants, at one output: the one way to ask an evaluator.
+
+    If it makes none, the result is None, or an error is raised as by numpy.
+    """
+    part = PARTS.get(node.op_type)
+    return EVALUATORS[node.op_type](node, operands) if part is None else part(node, operands, slot)
+
+
+def has_evaluator(node: Node) -> bool:
+    """Whether `evaluate` takes a node."""
+    return node.op_type in EVALUATORS or node.op_type in PARTS
 
 
 def need(operands: Operands, index: int) -> Tensor:

@@ -14,15 +14,16 @@ import numpy.typing as npt
 
 from bnfold import analysis, ir
 from bnfold.analysis.traits import WEIGHTED
+from bnfold.edits.apply import apply_edits
+from bnfold.edits.edit import SetConstant
+from bnfold.edits.size_budget import SizeBudget
 from bnfold.equalize.balance import Channels, Part, balance
 from bnfold.equalize.tied import Tied
 from bnfold.folding import facts, range_check, shapes
 from bnfold.folding.affine import Affine, on_axis
-from bnfold.folding.apply import edit_all
 from bnfold.folding.context import sign
 from bnfold.folding.facts import guarded
-from bnfold.folding.size_budget import Limits, SizeBudget
-from bnfold.folding.step import SetConstant
+from bnfold.folding.limits import Limits
 from bnfold.ir.tensor import TP, Float64, Scaled
 from bnfold.report.events import Report
 from bnfold.report.other_events import EqualizeEvent
@@ -69,7 +70,7 @@ def equalize(model: ir.Model, report: Report, limits: Limits, budget: SizeBudget
         event.passed = tuple(node.label for node in tied.nodes if not node.has_trait(WEIGHTED))
         report.folding.append(EQUALIZE)
         budget.charge(cost)
-        edit_all(tied.edits, budget)
+        apply_edits(tied.edits, budget)
         kind = group.channels.sides[0][0].tensor.dtype
         for value, affine in tied.values.items():
             name = value.name

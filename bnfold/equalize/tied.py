@@ -8,13 +8,14 @@ import numpy as np
 
 from bnfold import analysis, ir
 from bnfold.analysis.traits import ARITHMETIC
+from bnfold.edits.edit import Edit, SetAttr, SetConstant
 from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, make
 from bnfold.folding.facts import guarded
+from bnfold.folding.limits import Limits
 from bnfold.folding.ops import elementwise_nary
 from bnfold.folding.ops.registry import ask, decline_excluded
-from bnfold.folding.size_budget import Limits
-from bnfold.folding.step import Edit, SetAttr, SetConstant, Step
+from bnfold.folding.step import Step
 from bnfold.report.reasons import Declined, Reason
 
 MAX_NODES = 1024

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from bnfold import ir
 from bnfold.analysis.traits import ARITHMETIC
-from bnfold.folding.size_budget import Limits, SizeBudget
+from bnfold.edits.size_budget import SizeBudget
+from bnfold.folding.limits import Limits
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 

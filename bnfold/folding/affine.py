@@ -144,14 +144,6 @@ def lifted(block: Float64, rank: int) -> Float64:
     return block.reshape((1,) * (rank - block.ndim) + block.shape)
 
 
-def plainest(block: Float64) -> Float64:
-    """Return the block without leading axes of size 1, the form in which other tools recognise a bias."""
-    dims = block.shape
-    while dims[:1] == (1,):
-        dims = dims[1:]
-    return block.reshape(dims)
-
-
 def make(s: Float64, t: Float64) -> Affine:
     """Return an Affine from two blocks of one rank."""
     return Affine(squeeze_constant(s), squeeze_constant(t))

@@ -13,12 +13,13 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 from bnfold import analysis, ir
 from bnfold.analysis.traits import ARITHMETIC
+from bnfold.edits.edit import Bypass, Edit, SetConstant
+from bnfold.edits.size_budget import SizeBudget
 from bnfold.folding import range_check
 from bnfold.folding.apply import apply_merge, apply_plan
 from bnfold.folding.facts import guarded
+from bnfold.folding.limits import Limits
 from bnfold.folding.plan import Plan
-from bnfold.folding.size_budget import Limits, SizeBudget
-from bnfold.folding.step import Bypass, Edit, SetConstant
 from bnfold.ir.tensor import Computed
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.report.reasons import Declined, SearchTrace, require_enabled

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 
 from bnfold import ir
 from bnfold.analysis.traits import KEEPS_CHANNELS, KEEPS_SHAPE, REARRANGING, RESHAPING, WINDOWED
+from bnfold.edits.edit import Bypass, Edit, ExtraAdd, distinct_adds
 from bnfold.folding import facts, shapes
 from bnfold.folding.chains import AffineChain
 from bnfold.folding.plan import Plan
-from bnfold.folding.step import Bypass, Edit, ExtraAdd, distinct_adds
 from bnfold.report.reasons import Declined, Reason, SearchTrace
 
 WORK = {"operator": 1.0, "image": 4.0}

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from bnfold import ir
+from bnfold.edits.edit import Bypass, Edit
+from bnfold.edits.size_budget import SizeBudget
 from bnfold.folding.affine import Affine
 from bnfold.folding.chains import AffineChain
-from bnfold.folding.size_budget import Limits, SizeBudget
-from bnfold.folding.step import Bypass, Edit
+from bnfold.folding.limits import Limits
 from bnfold.ir import Node, Value
 from bnfold.report.reasons import SearchTrace
 

@@ -12,13 +12,14 @@ import numpy as np
 
 from bnfold import analysis, ir
 from bnfold.analysis.traits import COMBINING
+from bnfold.edits.edit import Bypass, SetConstant
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, every, vector
 from bnfold.folding.chains import AffineChain
 from bnfold.folding.ops import record
 from bnfold.folding.ops.registry import ask
 from bnfold.folding.plan import PlanBuilder
-from bnfold.folding.step import Bypass, SetConstant, Step
+from bnfold.folding.step import Step
 from bnfold.ir.tensor import FLOATS, Exact, Scaled
 from bnfold.report.reasons import Declined, Reason
 from bnfold.semantics import batchnorm

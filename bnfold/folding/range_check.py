@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from bnfold.edits.edit import Edit, ExtraAdd, SetConstant
 from bnfold.folding.affine import every
-from bnfold.folding.step import Edit, ExtraAdd, SetConstant
 from bnfold.ir.tensor import FLOATS, TP, Computed, Exact, Float64, Scaled, Tensor, round_once
 from bnfold.report.reasons import Declined, Reason
 

@@ -11,14 +11,15 @@ from typing import Literal
 import numpy as np
 
 from bnfold import analysis, ir
+from bnfold.edits.edit import Bypass, ExtraAdd, SetConstant, distinct_adds
+from bnfold.edits.size_budget import SizeBudget
 from bnfold.folding import facts, gain, propagate, range_check, signs
 from bnfold.folding.affine import Affine
 from bnfold.folding.chains import AffineChain
+from bnfold.folding.limits import Limits
 from bnfold.folding.ops import padded, record
 from bnfold.folding.plan import Plan, PlanBuilder
 from bnfold.folding.propagate import absorb, mapped, pass_down
-from bnfold.folding.size_budget import Limits, SizeBudget
-from bnfold.folding.step import ExtraAdd, SetConstant, distinct_adds
 from bnfold.report.reasons import Declined, Reason, SearchTrace
 
 _OUTER = (Reason.GRAPH_INPUT, Reason.GRAPH_OUTPUT)
@@ -141,8 +142,9 @@ def finish(builder: PlanBuilder, direction: Literal["up", "down"]) -> Plan:
         gain.set_free(builder.chain, builder.edits) if builder.limits.simplifies else 0,
     )
     _check_extra_adds(plan)
-    links = [link.node for link in builder.chain.links]
-    cost = builder.budget.check(builder.edits, removed=links, adds_spatial_constant=bool(builder.form))
+    removed = [link.node for link in builder.chain.links]
+    removed += [edit.node for edit in builder.edits if isinstance(edit, Bypass)]
+    cost = builder.budget.check(builder.edits, removed=removed, adds_spatial_constant=bool(builder.form))
     return plan._replace(cost=cost) if cost else plan
 
 

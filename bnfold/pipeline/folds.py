@@ -27,7 +27,7 @@ def fold_affines(run: PassContext) -> bool:
     limits, earlier = _limits(run), {event: replace(event) for event in live.values()}
     with run.folding() as most:
         if run.budget is None:
-            run.budget = folding.SizeBudget(most, is_total=most is not None)
+            run.budget = folding.SizeBudget(most)
         elif most is not None:
             run.budget.renew(most)
         has_changed = _fold(run, live, limits, run.budget)

@@ -175,16 +175,8 @@ GROUP_NORM = Rewrite(
     "its factors are multiplied, and its sums added, in another order",
 )
 
-SIMPLIFYING = (
-    IDENTITY, DROPOUT, CAST_TO_OWN, CAST_PAIR, CAST_AFTER_CAST, CAST_LIKE, FILL_CAST, BOUNDS, NEUTRAL, WHERE, ALONE,
-    SLICE_ALL, PAD_NOTHING, SAME_SHAPE, EXPAND_NOTHING, TRANSPOSE_NOTHING, SIZE_KNOWN, RESHAPE_PAIR,
-    RESHAPE_AFTER_RESHAPE, SQUEEZE_PAIR, TRANSPOSE_PAIR, TRANSPOSE_AFTER_TRANSPOSE, JOINED_AXES, SLICE_AFTER_SLICE,
-    PICKED, CONCAT_AFTER_CONCAT, STACKED, EMPTY_OPERAND, REDUCTION_AXES, EXPAND_BROADCAST, ZERO_STATES, DUPLICATE,
-    IF_DECIDED, SHAPE_STORED, UNREAD_NODE, UNREAD_RESULT, UNREAD_WEIGHT, CONSTANT_STORED, RESULT_STORED, EXPAND_MATMUL,
-    MATMUL_RESHAPED, MATMUL_ADD,
-    CONVOLUTION_ADD, PAD_CONV, PAD_POOL, GROUP_NORM,
-)  # fmt: skip
-"""What leaves fewer nodes."""
+SIMPLIFYING = tuple(each for each in [*globals().values()] if isinstance(each, Rewrite))
+"""What leaves fewer nodes: the rewrites above."""
 
 FOLD = Rewrite(
     "batchnorm-fold",
@@ -237,7 +229,7 @@ DECOMPOSE = Rewrite(
     "each of the operators rounds its result",
 )
 
-FOLDING = (FOLD, ARITHMETIC_FOLD, MERGE, PRODUCTS, SPLIT, DEAD_SHIFT, INSTANCE, EQUALIZE, CHANNELS, DECOMPOSE)
+FOLDING = tuple(each for each in [*globals().values()] if isinstance(each, Rewrite) and each not in SIMPLIFYING)
 """What changes weights, or writes a normalization in another way."""
 
 NAMED = {rewrite.name: rewrite for rewrite in (*SIMPLIFYING, *FOLDING)}

@@ -29,7 +29,7 @@ def simplify(
     """Simplify ``model`` in place and record the changes in ``report``.
 
     With ``group_norm``, GroupNormalization replaces the five nodes by which it is expressed before opset 21. Rewrites
-    named in ``disabled`` are left out. The weights may grow by ``most`` bytes, or as `room.Room` has it.
+    named in ``disabled`` are left out. The weights may grow by ``most`` bytes, or as `SizeBudget` has it.
     """
     from bnfold.simplifying.driver import simplify_all
 

@@ -12,7 +12,7 @@ from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.ir.tensor import TP, numpy_type
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import skip
-from bnfold.simplifying.plan import Replace, Simplification, SkipNode, can_skip
+from bnfold.simplifying.plan import Simplification, bypass, replace
 
 _BITS: Mapping[int, tuple[int, int]] = {
     TP.INT8: (8, 7), TP.INT16: (16, 15), TP.INT32: (32, 31), TP.INT64: (64, 63),
@@ -51,7 +51,7 @@ def find_cast_like(node: ir.Node, known: Proven) -> Simplification | None:
     to = known.dtype(node.input(1)) if analysis.constant(node.input(1)) is None else None
     if to not in _EXACT and to not in _BITS and to != TP.BOOL:  # for smaller floats, an attribute says how to overflow
         return None
-    return Replace(rewrites.CAST_LIKE, node, "Cast", [node.input(0)], {"to": to})
+    return replace(rewrites.CAST_LIKE, node, "Cast", [node.input(0)], {"to": to})
 
 
 def _one_of_two(node: ir.Node, first: ir.Node, to: int, known: Proven) -> Simplification | None:
@@ -60,11 +60,11 @@ def _one_of_two(node: ir.Node, first: ir.Node, to: int, known: Proven) -> Simpli
     if origin is None or middle is None or before is None or not _keeps_all(before, between):
         return None
     if before == to:
-        return SkipNode(rewrites.CAST_PAIR, node, origin) if can_skip(node, origin) else None
+        return bypass(rewrites.CAST_PAIR, node, origin)
     is_defined = to in _EXACT or to == TP.BOOL or (to in _BITS and (before == TP.BOOL or between in _BITS))
     if not is_defined or before == TP.BFLOAT16 or middle.only_consumer is not node:
         return None
-    return Replace(rewrites.CAST_AFTER_CAST, node, "Cast", [origin], {"to": to})
+    return replace(rewrites.CAST_AFTER_CAST, node, "Cast", [origin], {"to": to})
 
 
 def _keeps_all(before: int, after: int) -> bool:
@@ -91,4 +91,4 @@ def _fill(node: ir.Node, first: ir.Node, to: int) -> Simplification | None:
     if number.shape != (1,) or cast[0] != number[0]:
         return None
     tensor = onnx.numpy_helper.from_array(cast)
-    return Replace(rewrites.FILL_CAST, node, "ConstantOfShape", [first.input(0)], {"value": tensor})
+    return replace(rewrites.FILL_CAST, node, "ConstantOfShape", [first.input(0)], {"value": tensor})

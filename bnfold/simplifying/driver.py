@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import NamedTuple
@@ -10,16 +10,17 @@ from typing import NamedTuple
 from bnfold import ir
 from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.analysis.traits import RESHAPING, STATES
+from bnfold.edits.edit import StoreConstant
 from bnfold.errors import BnfoldError
 from bnfold.report.events import Report
 from bnfold.semantics.neutral import OPERATORS
 from bnfold.simplifying import unread
-from bnfold.simplifying.apply import Editor
 from bnfold.simplifying.around import after, before
 from bnfold.simplifying.branches import Decide, find_decided
 from bnfold.simplifying.casting import find_cast, find_cast_like
 from bnfold.simplifying.clipping import BOUNDING, find_bounds
 from bnfold.simplifying.computed import find_computed
+from bnfold.simplifying.editor import Editor
 from bnfold.simplifying.equal import find_equal
 from bnfold.simplifying.expanding import find_broadcast
 from bnfold.simplifying.group_norm import find_group_norm
@@ -38,42 +39,48 @@ from bnfold.simplifying.no_effect import (
 )
 from bnfold.simplifying.padding import PADDED, find_padding
 from bnfold.simplifying.picking import find_picked
-from bnfold.simplifying.plan import Simplification, StoreConstant
+from bnfold.simplifying.plan import Simplification
 from bnfold.simplifying.products import find_addition, find_product_of_reshaped
-from bnfold.simplifying.reshaping import find_reshaping
+from bnfold.simplifying.reshaping import find_reduction, find_reshaping, find_target, learn_target
 from bnfold.simplifying.slicing import find_slice
 from bnfold.simplifying.states import find_states
-from bnfold.simplifying.transposing import find_joined_axes, find_transpose, keeps_order
+from bnfold.simplifying.transposing import find_joined_axes, find_transpose
 
 Finder = Callable[[ir.Node, Proven], Simplification | None]
 
 
-def find_reshaping_of_ones(node: ir.Node, known: Proven) -> Simplification | None:
-    """Plan what `find_reshaping` does for a Transpose that moves only axes of one element."""
-    return find_reshaping(node, known) if keeps_order(node, known) else None
-
-
-_RESHAPING = (find_reshaping, find_joined_axes, find_product_of_reshaped)
+_OPERATORS: Sequence[tuple[Finder, Collection[str]]] = (
+    (find_identity, ("Identity",)),
+    (find_dropout, ("Dropout",)),
+    (find_cast, ("Cast",)),
+    (find_cast_like, ("CastLike",)),
+    (find_concat, ("Concat",)),
+    (find_joined, ("Concat",)),
+    (find_stacked, ("Concat",)),
+    (find_padding, PADDED),
+    (find_slice, ("Slice",)),
+    (find_pad, ("Pad",)),
+    (find_expand, ("Expand",)),
+    (find_tile, ("Tile",)),
+    (find_chosen, ("Where",)),
+    (find_states, STATES),
+    (find_neutral, OPERATORS),
+    (find_addition, ("Add",)),
+    (find_bounds, BOUNDING),
+    (find_alone, ("Sum", "Mean", "Split")),
+    (find_transpose, ("Transpose",)),
+    (find_reshaping, RESHAPING | {"Transpose"}),
+    (find_target, ("Reshape",)),
+    (find_joined_axes, RESHAPING),
+    (find_product_of_reshaped, RESHAPING),
+    (find_reduction, ("Squeeze", "Unsqueeze")),
+    (find_axes, ("Squeeze", "Unsqueeze")),
+    (find_picked, ("Squeeze", "Unsqueeze")),
+)
+"""The operators of each finder; finders of one operator are tried in this order."""
 FINDERS: Mapping[str, tuple[Finder, ...]] = {
-    "Identity": (find_identity,),
-    "Dropout": (find_dropout,),
-    "Cast": (find_cast,),
-    "CastLike": (find_cast_like,),
-    "Concat": (find_concat, find_joined, find_stacked),
-    **dict.fromkeys(PADDED, (find_padding,)),
-    "Slice": (find_slice,),
-    "Pad": (find_pad,),
-    "Expand": (find_expand,),
-    "Tile": (find_tile,),
-    "Transpose": (find_transpose, find_reshaping_of_ones),
-    "Where": (find_chosen,),
-    **dict.fromkeys(STATES, (find_states,)),
-    **dict.fromkeys(OPERATORS, (find_neutral,)),
-    "Add": (find_neutral, find_addition),
-    **dict.fromkeys(BOUNDING, (find_neutral, find_bounds)),
-    **dict.fromkeys(("Sum", "Mean", "Split"), (find_alone,)),
-    **dict.fromkeys(RESHAPING, _RESHAPING),
-    **dict.fromkeys(("Squeeze", "Unsqueeze"), (*_RESHAPING, find_axes, find_picked)),
+    op_type: tuple(finder for finder, op_types in _OPERATORS if op_type in op_types)
+    for op_type in {op_type for _, op_types in _OPERATORS for op_type in op_types}
 }
 """The finders that are tried on a node, by its operator, until one has a plan."""
 MAX_ROUNDS = 8
@@ -154,9 +161,10 @@ def _helps(plan: Simplification | Decide, nodes: AbstractSet[ir.Node], read: Abs
     if isinstance(plan, Decide):
         inner = (node for body in plan.node.bodies for graph in body.subgraphs() for node in graph.nodes)
         return plan.node in nodes or any(node in nodes for node in inner)
-    if plan.node in nodes:
+    edit = plan.edit
+    if edit.node in nodes:
         return True
-    return isinstance(plan, StoreConstant) and (plan.node in read or not nodes.isdisjoint(before([plan.node])))
+    return isinstance(edit, StoreConstant) and (edit.node in read or not nodes.isdisjoint(before([edit.node])))
 
 
 def _repeat(model: ir.Model, editor: Editor, finders: Mapping[str, tuple[Finder, ...]]) -> None:
@@ -175,11 +183,13 @@ def _repeat(model: ir.Model, editor: Editor, finders: Mapping[str, tuple[Finder,
 
 def _round(model: ir.Model, known: Proven, editor: Editor, finders: Mapping[str, tuple[Finder, ...]]) -> bool:
     """Try every rewrite on every node once; whether any changed something, or may find more now."""
-    events, was_open = len(editor.events), editor.room.is_open
-    editor.room.measure()
+    events, could_grow, fits = len(editor.events), editor.can_grow, True
+    editor.measure()
     for graph in [*model.graphs()]:
-        for stored in find_computed(graph, known, editor.room, editor.disabled):
-            editor.carry_out(stored)
+        stored, all_fit = find_computed(graph, known, editor.budget, editor.disabled, can_grow=could_grow)
+        fits &= all_fit
+        for constant in stored:
+            editor.carry_out(constant)
     model.remove_dead_nodes()
     for graph in [*model.graphs()]:
         first: dict[Hashable, ir.Node] = {}
@@ -190,8 +200,8 @@ def _round(model: ir.Model, known: Proven, editor: Editor, finders: Mapping[str,
             if plan is not None:
                 editor.carry_out(plan)
     model.remove_dead_nodes()
-    editor.room.is_open = True
-    return len(editor.events) > events or (not was_open and (editor.room.is_short or known.has_learned))
+    editor.can_grow = True
+    return len(editor.events) > events or (not could_grow and (not fits or known.has_learned))
 
 
 def _plan(
@@ -200,6 +210,8 @@ def _plan(
     if (node.domain and not _has_states(node)) or node.has_references or known.calls(node):
         return None
     try:
+        if node.is_op("Reshape"):
+            learn_target(node, known)
         tried: tuple[Finder, ...] = (*finders.get(node.op_type, ()), *(() if node.domain else (find_broadcast,)))
         for finder in tried:
             if (plan := finder(node, known)) is not None:

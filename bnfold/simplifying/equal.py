@@ -7,11 +7,12 @@ from collections.abc import Hashable
 
 from bnfold import analysis, ir
 from bnfold.analysis.traits import DRAWING
+from bnfold.edits.edit import Bypass, can_take_place
 from bnfold.ir.elements import RAW_TYPES
 from bnfold.ir.tensor import Array
 from bnfold.report import rewrites
 from bnfold.simplifying.computed import QUANTIZING
-from bnfold.simplifying.plan import Deduplicate, can_replace
+from bnfold.simplifying.plan import Simplification
 
 _FIRST = 256
 """Elements of a constant that are compared before all are: those of two weights differ there."""
@@ -19,7 +20,7 @@ _NEVER = DRAWING | QUANTIZING | {"Dropout", "BatchNormalization", "Constant"}
 """Operators that draw numbers, perhaps; a BatchNormalization has an event of its own in the report."""
 
 
-def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Deduplicate | None:
+def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Simplification | None:
     """Plan to use the first node that is equal; ``first`` are those before, and learns this one.
 
     None of them has attributes that are references.
@@ -36,9 +37,9 @@ def find_equal(node: ir.Node, first: dict[Hashable, ir.Node]) -> Deduplicate | N
     if twin is node or not all(map(_hold_the_same, node.inputs, twin.inputs)):
         return None
     pairs = zip(node.outputs, twin.outputs, strict=True)
-    if not all(one is None or other is None or can_replace(one, other, node) for one, other in pairs):
+    if not all(one is None or other is None or can_take_place(one, other, node) for one, other in pairs):
         return None
-    return Deduplicate(rewrites.DUPLICATE, node, twin)
+    return Simplification(rewrites.DUPLICATE, Bypass(node, twin.outputs), counterpart=twin)
 
 
 def _rough_key(value: ir.Value | None) -> Hashable:

@@ -7,7 +7,7 @@ from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.analysis.traits import BROADCASTING
 from bnfold.ir.value import Dim, Dims
 from bnfold.report import rewrites
-from bnfold.simplifying.plan import Replace, Simplification
+from bnfold.simplifying.plan import Simplification, replace
 
 
 def find_broadcast(node: ir.Node, known: Proven) -> Simplification | None:
@@ -27,7 +27,7 @@ def find_broadcast(node: ir.Node, known: Proven) -> Simplification | None:
             dims, made, *others = _matrices(dims, made, others[0])
         if any(_covers(other, dims, made) for other in others):
             inputs = [*node.inputs[:slot], source, *node.inputs[slot + 1 :]]
-            return Replace(rewrite, node, node.op_type, inputs, None)
+            return replace(rewrite, node, node.op_type, inputs)
     return None
 
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from bnfold import analysis, ir
 from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.edits.edit import Operand
 from bnfold.ir.tensor import TP, Array
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import same_dims
-from bnfold.simplifying.plan import Operand, Replace, Simplification, can_replace_inputs
+from bnfold.simplifying.plan import Simplification, replace
 
 OPERATOR = "GroupNormalization"
 OPSET = 21
@@ -54,7 +55,7 @@ def find_group_norm(node: ir.Node, known: Proven) -> Simplification | None:
         return None
     inputs: list[Operand] = [source, *constants]
     attrs = {"num_groups": groups, "epsilon": matched.norm.attr("epsilon", 1e-5)}
-    return Replace(rewrites.GROUP_NORM, node, OPERATOR, inputs, attrs) if can_replace_inputs(node, inputs) else None
+    return replace(rewrites.GROUP_NORM, node, OPERATOR, inputs, attrs)
 
 
 def _matched(node: ir.Node) -> Matched | None:

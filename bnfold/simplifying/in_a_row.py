@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from bnfold import ir
 from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.edits.edit import NewNode
 from bnfold.ir.value import Dim
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import integers
 from bnfold.simplifying.parameters import numbers, replacement
-from bnfold.simplifying.plan import Made, Replace, Simplification
+from bnfold.simplifying.plan import Simplification, replace
 
 
 def find_axes(node: ir.Node, known: Proven) -> Simplification | None:
@@ -47,7 +48,7 @@ def find_joined(node: ir.Node, known: Proven) -> Simplification | None:
             continue
         if _place(node, known.dims(value)) == _place(first, known.dims(value)) is not None:
             inputs = [*node.inputs[:slot], *first.inputs, *node.inputs[slot + 1 :]]
-            return Replace(rewrites.CONCAT_AFTER_CONCAT, node, "Concat", inputs, None)
+            return replace(rewrites.CONCAT_AFTER_CONCAT, node, "Concat", inputs)
     return None
 
 
@@ -70,7 +71,7 @@ def find_stacked(node: ir.Node, known: Proven) -> Simplification | None:
     target = next((target for target in targets if target is not None), None)
     if target is None:
         return None
-    joined = Made("Concat", values, {"axis": axis})
+    joined = NewNode("Concat", values, {"axis": axis})
     return replacement(rewrites.STACKED, node, "Reshape", joined, {"shape": integers(target)})
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import onnx
 
 from bnfold import ir
+from bnfold.edits.edit import can_take_place
 from bnfold.ir.index import graphs_of
 from bnfold.simplifying.branches import Decide
-from bnfold.simplifying.plan import can_replace
 
 Moved = dict[tuple[str, str], tuple[str, str]]
 """Values by graph and name: where they were, and where they are now."""
@@ -134,7 +134,7 @@ def _connect(plan: Decide, values: Mapping[str, ir.Value]) -> None:
         source = values.get(end.name, end) if end.graph is plan.branch else end
         if made is None or source is made:
             continue
-        if not made.is_output and can_replace(made, source, plan.node):
+        if not made.is_output and can_take_place(made, source, plan.node):
             made.replace_uses(source)
         else:
             plan.node.graph.insert("Identity", [source], [made], before=plan.node)

@@ -9,13 +9,14 @@ import numpy as np
 
 from bnfold import analysis, ir
 from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.edits.edit import can_bypass
 from bnfold.ir.tensor import TP, Array
 from bnfold.ir.value import Dim
 from bnfold.report import rewrites
 from bnfold.report.rewrites import Rewrite
 from bnfold.semantics.neutral import returns_operand
 from bnfold.simplifying.parameters import numbers
-from bnfold.simplifying.plan import Replace, Simplification, SkipNode, can_replace_inputs, can_skip
+from bnfold.simplifying.plan import Simplification, bypass, replace
 
 _MOST_BYTES = 1 << 16
 """Bytes of a condition that is looked at."""
@@ -23,8 +24,7 @@ _MOST_BYTES = 1 << 16
 
 def skip(node: ir.Node, rewrite: Rewrite) -> Simplification | None:
     """Plan to read the first input instead of the first output."""
-    source = node.input(0)
-    return SkipNode(rewrite.of(node.op_type), node, source) if can_skip(node, source) and source else None
+    return bypass(rewrite.of(node.op_type), node, node.input(0))
 
 
 def same_dims(known: Proven, one: ir.Value | None, other: ir.Value | None) -> bool:
@@ -89,7 +89,7 @@ def store_target(
         return None
     inputs = [*node.inputs[:slot], integers(sizes), *node.inputs[slot + 1 :]]
     known = rewrites.SIZE_KNOWN.of(node.op_type)
-    return Replace(known, node, node.op_type, inputs, attrs) if can_replace_inputs(node, inputs) else None
+    return replace(known, node, node.op_type, inputs, attrs)
 
 
 def integers(numbers: list[int]) -> Array:
@@ -107,11 +107,11 @@ def find_pad(node: ir.Node, known: Proven) -> Simplification | None:
 def find_neutral(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan to read the operand that the others leave as it is, such as one that is multiplied by 1."""
     for slot, source in enumerate(node.inputs):
-        if source is None or not returns_operand(node, slot, known.dtype(source)) or not can_skip(node, source):
+        if source is None or not returns_operand(node, slot, known.dtype(source)) or not can_bypass(node, source):
             continue
         others = [analysis.constant(other) for place, other in enumerate(node.inputs) if place != slot]
         if all(held is None or _keeps_dims(known.dims(source), held.dims) for held in others):
-            return SkipNode(rewrites.NEUTRAL.of(node.op_type), node, source)
+            return bypass(rewrites.NEUTRAL.of(node.op_type), node, source)
     return None
 
 
@@ -132,9 +132,7 @@ def find_chosen(node: ir.Node, known: Proven) -> Simplification | None:
     if not chosen.size or chosen.any() != chosen.all():
         return None
     source = node.input(1 if chosen.all() else 2)
-    if source is None or not can_skip(node, source) or not same_dims(known, source, node.output(0)):
-        return None
-    return SkipNode(rewrites.WHERE, node, source)
+    return bypass(rewrites.WHERE, node, source) if same_dims(known, source, node.output(0)) else None
 
 
 def find_alone(node: ir.Node, _: Proven) -> Simplification | None:
@@ -148,11 +146,10 @@ def find_concat(node: ir.Node, _: Proven) -> Simplification | None:
     """Plan to read the only operand of a Concat, or to leave out constants without elements."""
     held = [value for value in node.inputs if not _is_empty(value, node.attr("axis"))]
     if len(held) == 1:
-        source = held[0]
-        return SkipNode(rewrites.ALONE.of("Concat"), node, source) if source and can_skip(node, source) else None
+        return bypass(rewrites.ALONE.of("Concat"), node, held[0])
     if not held or len(held) == len(node.inputs):
         return None
-    return Replace(rewrites.EMPTY_OPERAND, node, "Concat", held, None)
+    return replace(rewrites.EMPTY_OPERAND, node, "Concat", held)
 
 
 def _is_empty(value: ir.Value | None, axis: int | None) -> bool:

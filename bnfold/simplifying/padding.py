@@ -10,10 +10,11 @@ import numpy as np
 
 from bnfold import analysis, ir
 from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.edits.edit import NewNode, Operand
 from bnfold.ir.tensor import FLOATS, TP, numpy_type
 from bnfold.report import rewrites
 from bnfold.simplifying.parameters import numbers
-from bnfold.simplifying.plan import Made, Operand, Replace, Simplification
+from bnfold.simplifying.plan import Simplification, replace
 
 PADDED = ("Conv", "MaxPool", "AveragePool")
 """What can pad its input itself."""
@@ -35,10 +36,10 @@ def find_padding(node: ir.Node, known: Proven) -> Simplification | None:
     source: Operand = first.input(0)
     if node.op_type == "MaxPool" and not _fills_the_least(first, known):
         source = _again(first, uses)
-    return Replace(rewrite, node, node.op_type, [source, *node.inputs[1:]], attrs) if source is not None else None
+    return replace(rewrite, node, node.op_type, [source, *node.inputs[1:]], attrs) if source is not None else None
 
 
-def _again(pad: ir.Node, others: Collection[object]) -> Made | None:
+def _again(pad: ir.Node, others: Collection[object]) -> NewNode | None:
     """Return the node whose results are never negative once more, under a name of its own, if only the Pad reads it.
 
     Verification compares the nodes that differ. With other numbers than these the two are not equal, so that it is to
@@ -49,7 +50,7 @@ def _again(pad: ir.Node, others: Collection[object]) -> Made | None:
     if first is None or others or any(value is None for value in first.inputs):
         return None
     inputs = [value for value in first.inputs if value is not None]
-    return Made(first.op_type, inputs, {name: first.attr(name) for name in first.attrs})
+    return NewNode(first.op_type, inputs, {name: first.attr(name) for name in first.attrs})
 
 
 def _attrs(node: ir.Node, pad: ir.Node, known: Proven) -> dict[str, Any] | None:

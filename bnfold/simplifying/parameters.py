@@ -10,11 +10,12 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.analysis.shapes.arithmetic import Proven
+from bnfold.edits.edit import Operand
 from bnfold.ir.forms import form_of
 from bnfold.ir.schemas import schema_of, version_at
 from bnfold.ir.tensor import Array
 from bnfold.report.rewrites import Rewrite
-from bnfold.simplifying.plan import Operand, Replace, can_replace_inputs
+from bnfold.simplifying.plan import Simplification, replace
 
 
 @cache
@@ -41,7 +42,7 @@ def replacement(
     source: Operand,
     parameters: Mapping[str, Array],
     attrs: Mapping[str, Any] | None = None,
-) -> Replace | None:
+) -> Simplification | None:
     """Plan an operator that reads ``source``, in the form of the graph's opset; None if that has no such parameters."""
     opset = node.graph.opset()
     version = version_at(op_type, opset)
@@ -58,7 +59,7 @@ def replacement(
             attributes[name] = content.tolist()
         else:
             return None
-    return Replace(rewrite, node, op_type, inputs, attributes) if can_replace_inputs(node, inputs) else None
+    return replace(rewrite, node, op_type, inputs, attributes)
 
 
 def _is_exact(content: Array) -> bool:

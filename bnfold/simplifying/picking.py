@@ -10,7 +10,7 @@ from bnfold.ir.tensor import Array
 from bnfold.ir.value import Dim
 from bnfold.report import rewrites
 from bnfold.simplifying.parameters import numbers
-from bnfold.simplifying.plan import Replace, Simplification, can_replace_inputs, only_above
+from bnfold.simplifying.plan import Simplification, only_above, replace
 
 _FROM_THE_END = 11
 """The first opset whose Gather counts from the end."""
@@ -36,7 +36,7 @@ def find_picked(node: ir.Node, known: Proven) -> Simplification | None:
         return None
     inputs = [first.input(0), indices]
     rewrite = rewrites.PICKED.of(first.op_type, node.op_type)
-    return Replace(rewrite, node, "Gather", inputs, {"axis": axis}) if can_replace_inputs(node, inputs) else None
+    return replace(rewrite, node, "Gather", inputs, {"axis": axis})
 
 
 def _respaced(index: Array, axis: int, axes: list[int], node: ir.Node, rank: int | None) -> Array | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from bnfold import analysis, ir
 from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.analysis.traits import RESHAPING
+from bnfold.edits.edit import NewNode, Operand
 from bnfold.ir.tensor import TP, Array
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import integers
 from bnfold.simplifying.parameters import numbers, replacement
-from bnfold.simplifying.plan import Made, Operand, Replace, Simplification, can_replace_inputs, only_above
+from bnfold.simplifying.plan import Simplification, only_above, replace
 
 _TYPES = (TP.FLOAT, TP.DOUBLE, TP.FLOAT16)
 
@@ -40,7 +41,7 @@ def _gemm(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Proven) -
         return None
     dims = known.dims(x)
     if dims is not None and len(dims) == 2:
-        return Replace(rewrites.MATMUL_ADD, node, "Gemm", [x, weight, bias], {})
+        return replace(rewrites.MATMUL_ADD, node, "Gemm", [x, weight, bias], {})
     return _gemm_before_unsqueeze(node, first, bias, known) if weight is not None and len(held.dims) == 1 else None
 
 
@@ -59,7 +60,7 @@ def _gemm_before_unsqueeze(
     places = [axis + 2 + len(axes) if axis < 0 else axis for axis in axes]
     if max(places) > len(axes):  # the last axis is summed over, and stays the last
         return None
-    gemm = Made("Gemm", [source, weight, bias], {})
+    gemm = NewNode("Gemm", [source, weight, bias], {})
     return replacement(rewrites.MATMUL_ADD, node, "Unsqueeze", gemm, {"axes": integers(axes)})
 
 
@@ -77,7 +78,7 @@ def find_product_of_reshaped(node: ir.Node, known: Proven) -> Simplification | N
     keeps_rows = (*dims[:-1], columns[1]) == made and dims[-1] == columns[0]
     if not is_one_graph or not keeps_rows or None in (*dims, *made):
         return None
-    return Replace(rewrites.MATMUL_RESHAPED.of(first.op_type), node, "MatMul", [source, weight], {})
+    return replace(rewrites.MATMUL_RESHAPED.of(first.op_type), node, "MatMul", [source, weight], {})
 
 
 def _convolution(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Proven) -> Simplification | None:
@@ -92,11 +93,11 @@ def _convolution(node: ir.Node, first: ir.Node, bias: ir.Value | None, known: Pr
     if not block or added not in (block, (1, *block)):
         return None
     operand = _vector(bias, block[0], known)
-    if operand is None or not can_replace_inputs(node, [operand]):
+    if operand is None:
         return None
     inputs = [first.input(0), weight, operand]
     attrs = {name: first.attr(name) for name in first.attrs}
-    return Replace(rewrites.CONVOLUTION_ADD.of(first.op_type), node, first.op_type, inputs, attrs)
+    return replace(rewrites.CONVOLUTION_ADD.of(first.op_type), node, first.op_type, inputs, attrs)
 
 
 def _vector(bias: ir.Value | None, channels: int, known: Proven) -> Operand:

@@ -8,18 +8,19 @@ from bnfold import analysis, ir
 from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.analysis.shapes.products import factors, named
 from bnfold.analysis.traits import REDUCING, RESHAPING
+from bnfold.edits.edit import can_bypass
 from bnfold.ir.value import Dim
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import integers, same_dims, store_target
 from bnfold.simplifying.parameters import numbers, replacement
-from bnfold.simplifying.plan import Replace, Simplification, SkipNode, can_skip, only_above
+from bnfold.simplifying.plan import Simplification, bypass, only_above, replace
 from bnfold.simplifying.transposing import keeps_order
 
 
 def find_reduction(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan a reduction that keeps its axes in place of one before Unsqueeze, or that drops them before Squeeze."""
     keeps, first = node.is_op("Unsqueeze"), only_above(node)
-    if not node.is_op("Squeeze", "Unsqueeze") or first is None or not first.has_trait(REDUCING):
+    if first is None or not first.has_trait(REDUCING):
         return None
     if bool(first.attr("keepdims", 1)) == keeps:
         return None
@@ -28,7 +29,7 @@ def find_reduction(node: ir.Node, known: Proven) -> Simplification | None:
         return None  # of as many axes, negative ones count from the same rank
     attrs = {name: first.attr(name) for name in first.attrs} | {"keepdims": int(keeps)}
     joined = rewrites.REDUCTION_AXES.of(first.op_type, node.op_type)
-    return Replace(joined, node, first.op_type, first.inputs, attrs)
+    return replace(joined, node, first.op_type, first.inputs, attrs)
 
 
 def _places(axes: list[int], dims: tuple[Dim, ...] | None) -> set[int]:
@@ -41,16 +42,16 @@ _FAR = 8
 
 
 def find_reshaping(node: ir.Node, known: Proven) -> Simplification | None:
-    """Plan to leave nodes out between two values of one shape, to make one of two, or to store a target."""
+    """Plan to leave nodes out between two values of one shape, or to make one of two."""
+    if not _reshapes(node, known):
+        return None
     made = node.output(0)
-    if node.op_type == "Reshape" and made is not None:
-        _learn_target(node, made, known)
     for sources, source in _above(node, known):
         is_same = same_dims(known, source, made) or _cancel(sources, known)
-        if is_same and can_skip(node, source):
+        if is_same and can_bypass(node, source):
             is_one = len(sources) == 1
-            return SkipNode(rewrites.SAME_SHAPE.of(node.op_type) if is_one else rewrites.RESHAPE_PAIR, node, source)
-    return _one_of_two(node, known) or _stored_target(node, known) or find_reduction(node, known)
+            return bypass(rewrites.SAME_SHAPE.of(node.op_type) if is_one else rewrites.RESHAPE_PAIR, node, source)
+    return _one_of_two(node, known)
 
 
 def _reshapes(node: ir.Node, known: Proven) -> bool:
@@ -84,9 +85,10 @@ def _target(node: ir.Node, known: Proven) -> list[Dim] | None:
     return list(told.items)
 
 
-def _learn_target(node: ir.Node, made: ir.Value, known: Proven) -> None:
-    target = _target(node, known)
-    if target is not None:
+def learn_target(node: ir.Node, known: Proven) -> None:
+    """Note the sizes that a Reshape makes, which inference may not have followed."""
+    target, made = _target(node, known), node.output(0)
+    if target is not None and made is not None:
         known.learn(made, _sizes(node, target, known))
 
 
@@ -120,9 +122,9 @@ def _at(dims: Sequence[Dim] | None, place: int) -> Dim:
     return dims[place] if dims is not None and place < len(dims) else None
 
 
-def _stored_target(node: ir.Node, known: Proven) -> Simplification | None:
+def find_target(node: ir.Node, known: Proven) -> Simplification | None:
     """Plan to store the target of a Reshape that is computed from dynamic sizes."""
-    if node.op_type != "Reshape" or analysis.constant(node.input(1)) is not None:
+    if analysis.constant(node.input(1)) is not None:
         return None
     target, source = _target(node, known), known.dims(node.input(0))
     if target is None:

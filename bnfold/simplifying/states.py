@@ -7,7 +7,7 @@ from bnfold.analysis.shapes.arithmetic import Proven
 from bnfold.analysis.traits import STATES
 from bnfold.analysis.zeros import is_idle_state
 from bnfold.report import rewrites
-from bnfold.simplifying.plan import Replace, Simplification
+from bnfold.simplifying.plan import Simplification, replace
 
 
 def find_states(node: ir.Node, known: Proven) -> Simplification | None:
@@ -18,4 +18,4 @@ def find_states(node: ir.Node, known: Proven) -> Simplification | None:
     inputs = [None if slot in idle else value for slot, value in enumerate(node.inputs)]
     while inputs[-1] is None:
         inputs.pop()
-    return Replace(rewrites.ZERO_STATES.of(node.op_type), node, node.op_type, inputs, None)
+    return replace(rewrites.ZERO_STATES.of(node.op_type), node, node.op_type, inputs)

@@ -11,7 +11,7 @@ from bnfold.analysis.traits import RESHAPING
 from bnfold.ir.value import Dim, moves_ones
 from bnfold.report import rewrites
 from bnfold.simplifying.no_effect import skip
-from bnfold.simplifying.plan import Replace, Simplification, SkipNode, can_skip, only_above
+from bnfold.simplifying.plan import Simplification, bypass, only_above, replace
 
 
 def find_transpose(node: ir.Node, known: Proven) -> Simplification | None:
@@ -38,10 +38,10 @@ def _one_of_two(node: ir.Node, order: list[int], known: Proven) -> Simplificatio
         return None
     both = [inner[axis] for axis in order]
     if both == sorted(both):
-        return SkipNode(rewrites.TRANSPOSE_PAIR, node, source) if can_skip(node, source) else None
-    is_alone = middle.only_consumer is node
-    merged = Replace(rewrites.TRANSPOSE_AFTER_TRANSPOSE, node, "Transpose", [source], {"perm": both})
-    return merged if is_alone else None
+        return bypass(rewrites.TRANSPOSE_PAIR, node, source)
+    if middle.only_consumer is not node:
+        return None
+    return replace(rewrites.TRANSPOSE_AFTER_TRANSPOSE, node, "Transpose", [source], {"perm": both})
 
 
 def _order(node: ir.Node, known: Proven) -> list[int] | None:
@@ -69,7 +69,7 @@ def find_joined_axes(node: ir.Node, known: Proven) -> Simplification | None:
     perm = [axis for place in order for axis in groups[place]] if groups is not None else []
     if not perm or None in made or [dims[axis] for axis in perm] != [*made]:
         return None
-    return Replace(rewrites.JOINED_AXES, node, "Transpose", [source], {"perm": perm})
+    return replace(rewrites.JOINED_AXES, node, "Transpose", [source], {"perm": perm})
 
 
 def _groups(dims: Sequence[Dim], joined: Sequence[Dim]) -> list[range] | None:

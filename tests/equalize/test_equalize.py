@@ -13,9 +13,9 @@ from onnx import numpy_helper
 
 import bnfold
 from bnfold import analysis, equalize, ir
+from bnfold.edits.apply import apply_edits
 from bnfold.equalize import tied
 from bnfold.folding.affine import Affine
-from bnfold.folding.apply import edit_all
 from bnfold.folding.ops import HANDLERS, Handler
 from bnfold.folding.step import leaves, wants
 from bnfold.pipeline import passes
@@ -334,7 +334,7 @@ FAULTS: dict[str, tuple[Callable[[Net], str], Callable[[pytest.MonkeyPatch], Non
     ),
     "a weight without its inverse": (
         lambda net: pair(net, lambda x: net.node("Relu", x)),
-        lambda patch: patch.setattr(equalize, "edit_all", lambda edits, budget: edit_all(edits[:-1], budget)),
+        lambda patch: patch.setattr(equalize, "apply_edits", lambda edits, budget: apply_edits(edits[:-1], budget)),
     ),
 }
 

@@ -126,7 +126,12 @@ class Folded:
 
 
 def fold_only(
-    proto: onnx.ModelProto, *, growth: int = PLENTY, policy: Policy | None = None, equalize: bool = False, **limits: Any
+    proto: onnx.ModelProto,
+    *,
+    growth: int | None = PLENTY,
+    policy: Policy | None = None,
+    equalize: bool = False,
+    **limits: Any,
 ) -> Folded:
     """Fold a copy of the model, without comparing anything.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bnfold.folding.affine import Affine, concatenate, make, on_axis, plainest, vector
+from bnfold.edits.edit import plainest
+from bnfold.folding.affine import Affine, concatenate, make, on_axis, vector
 from bnfold.report.reasons import Declined
 
 

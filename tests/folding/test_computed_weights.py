@@ -102,7 +102,7 @@ def test_parameters_of_constants_are_computed() -> None:
     shift = net.node("Concat", net.const(1), net.const(3), axis=0)
     variance = net.node("Softplus", net.node("ReduceSum", net.const(4, 5), net.ints(1), keepdims=0))
     y = net.node("BatchNormalization", y, scale, shift, net.node("Neg", net.const(4)), variance)
-    assert folded(net, y, growth=0).ops == ["Conv"]
+    assert folded(net, y, growth=4 * 8).ops == ["Conv"]
 
 
 @pytest.mark.parametrize("kind", ["weight_norm", "standardized", "concat", "slice", "low_rank", "parts"])
@@ -123,7 +123,7 @@ def needed_elsewhere(net: Net) -> tuple[str, str]:
 
 
 def test_a_weight_that_is_larger_than_what_computed_it_needs_a_budget() -> None:
-    grows = (48 - 16) * 8 - 4 * 8  # the numbers of repeats go as well
+    grows = (48 - 16) * 8 - 4 * 8 - 3 * 4 * 8  # the numbers of repeats go as well, and a bias is all of four parameters
     for growth, reasons in ((grows, []), (grows - 1, ["shared-weight"])):
         net = Net()
         y = net.batchnorm(net.node("Conv", net.input(2, 3, 5, 7), tiled(net)), 4)
@@ -134,7 +134,7 @@ def test_a_weight_that_is_larger_than_what_computed_it_needs_a_budget() -> None:
 
 
 def test_constants_that_others_read_do_not_make_room() -> None:
-    for growth, left in ((48 * 8, 0), (48 * 8 - 1, 1)):
+    for growth, left in (((48 - 3 * 4) * 8, 0), ((48 - 3 * 4) * 8 - 1, 1)):
         net = Net()
         weight, other = needed_elsewhere(net)
         y = net.batchnorm(net.node("Conv", net.input(2, 3, 5, 7), weight), 4)
@@ -148,15 +148,19 @@ def test_a_computed_weight_for_two_is_stored_once_for_all_who_agree() -> None:
     ends = [
         net.node("BatchNormalization", net.node("Conv", net.input(2, 3, 5, 7), weight), *parameters) for _ in range(2)
     ]
-    result = folded(net, *ends, growth=0)
+    result = folded(net, *ends, growth=4 * 8)
     assert result.ops == ["Conv", "Conv"]
     assert len({node.proto.input[1] for node in result.model.graph.nodes}) == 1
 
 
 def test_fills_count_as_what_they_stand_for() -> None:
     net = Net()
-    weight = net.node("ConstantOfShape", net.ints(*DIMS), value=numpy_helper.from_array(np.array([0.5])))
-    assert folded(net, net.batchnorm(net.node("Conv", net.input(2, 3, 5, 7), weight), 4), growth=0).ops == ["Conv"]
+    """Unless a limit is given, in which what is stored counts."""
+    for growth, left in ((None, ["Conv"]), (1 << 15, ["ConstantOfShape", "Conv", "BatchNormalization"])):
+        net = Net()
+        weight = net.node("ConstantOfShape", net.ints(40, 30, 2, 2), value=numpy_helper.from_array(np.array([0.5])))
+        y = net.batchnorm(net.node("Conv", net.input(2, 30, 5, 7), weight), 40)
+        assert folded(net, y, growth=growth).ops == left
 
 
 def test_large_weights_are_computed_when_they_are_written() -> None:

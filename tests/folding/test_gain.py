@@ -12,9 +12,9 @@ from onnx import TensorProto, helper
 
 import bnfold
 from bnfold import ir
+from bnfold.edits.apply import apply_edits
+from bnfold.edits.edit import ExtraAdd
 from bnfold.folding import SizeBudget, gain
-from bnfold.folding.apply import edit_all
-from bnfold.folding.step import ExtraAdd
 from bnfold.settings import Options
 from tests.folding.nets import Folded, Net, folded, saved
 
@@ -67,7 +67,7 @@ def test_an_add_that_several_share_stands_in_front_of_them_all(behind_a_node: bo
     model = ir.load(net.model(padded(net, x), padded(net, x)))
     adds = [ExtraAdd(node, 0, np.ones((1, 4, 1, 1)), TensorProto.DOUBLE, "before") for node in model.nodes()
             if node.is_op("Conv")]  # fmt: skip
-    edit_all(adds[::-1], SizeBudget(0))
+    apply_edits(adds[::-1], SizeBudget(0))
     assert [node.op_type for node in model.nodes()] == ["Relu"] * behind_a_node + ["Add", "Conv", "Conv"]
     onnx.checker.check_model(saved(model))
 

@@ -125,12 +125,12 @@ def test_a_constant_of_places_must_not_grow_beyond_the_limit() -> None:
         return net, net.batchnorm(net.node("Add", x, net.const(size, size)), 2)
 
     net, y = build(96)
-    result = folded(net, y, growth=0)
+    result = folded(net, y, growth=None)
     assert result.ops == ["Conv", "Add", "BatchNormalization"]
     net, y = build(96)
     assert folded(net, y).ops == ["Conv", "Add"]
     net, y = build(8)  # as small as parameters are
-    assert folded(net, y, growth=0).ops == ["Conv", "Add"]
+    assert folded(net, y, growth=None).ops == ["Conv", "Add"]
 
 
 def test_a_number_passes_a_constant_of_one_axis() -> None:

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from bnfold.analysis.choosing import split
 from bnfold.analysis.constants import stored
-from bnfold.analysis.evaluators import EVALUATORS, INTEGERS
+from bnfold.analysis.evaluators import INTEGERS, evaluate
 from bnfold.analysis.shapes.items import (
     are_equal,
     chosen,
@@ -173,7 +172,8 @@ class Proven:
             if node is None or node.domain or node.op_type not in _FOLLOWED or node.has_references or self.calls(node):
                 return None
             try:
-                found = _part(node, self, value.slot) if node.is_op("Split") else _RULES[node.op_type](node, self)
+                rule = _RULES.get(node.op_type)
+                found = _moved(node, self, value.slot) if rule is None else rule(node, self)
             except _ILL_FORMED:
                 return None
         if found is None or found.size > MOST or len(found.dims) > 1 or found.dtype not in INTEGERS | {TP.BOOL}:
@@ -212,15 +212,10 @@ def _range(node: Node, known: Proven) -> Tensor:
     return InMemory(bounds[0].dtype, np.array([*found], dtype=object))
 
 
-def _moved(node: Node, known: Proven) -> Tensor | None:
+def _moved(node: Node, known: Proven, slot: int = 0) -> Tensor | None:
     """Move the items as `bnfold.analysis.evaluators` moves elements, whatever they are."""
-    slots = [slot if value is not None else None for slot, value in enumerate(node.inputs)]
-    return EVALUATORS[node.op_type](node, [None if slot is None else known.operand(node, slot) for slot in slots])
-
-
-def _part(node: Node, known: Proven, slot: int) -> Tensor:
-    """Return the items of an output of a Split."""
-    return split(node, [known.operand(node, place) for place in range(len(node.inputs))], slot)
+    operands = [known.operand(node, place) if value is not None else None for place, value in enumerate(node.inputs)]
+    return evaluate(node, [*operands], slot)
 
 
 def _reshaped(node: Node, known: Proven) -> Tensor | None:
@@ -232,7 +227,7 @@ def _reshaped(node: Node, known: Proven) -> Tensor | None:
 
 
 def _concat(node: Node, known: Proven) -> Tensor | None:
-    return EVALUATORS["Concat"](node, [_operand_or_open(node, known, slot) for slot in range(len(node.inputs))])
+    return evaluate(node, [_operand_or_open(node, known, slot) for slot in range(len(node.inputs))])
 
 
 def _operand_or_open(node: Node, known: Proven, slot: int) -> Tensor:
@@ -326,7 +321,6 @@ def _reduced(node: Node, known: Proven) -> InMemory:
 ItemRule = Callable[[Node, Proven], Tensor | None]
 _NUMBERS = frozenset({TP.INT32, TP.INT64})
 _RULES: dict[str, ItemRule] = {
-    **dict.fromkeys(("Identity", "Gather", "Slice", "ConstantOfShape", "Expand", "Tile"), _moved),
     **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze"), _reshaped),
     "Shape": _shape,
     "Size": _size,
@@ -351,4 +345,5 @@ _RULES: dict[str, ItemRule] = {
     "Or": _of_two(disjunction, frozenset({TP.BOOL})),
     "Not": _negated,
 }
-_FOLLOWED = _RULES.keys() | {"Split"}
+_FOLLOWED = _RULES.keys() | {"Identity", "Gather", "Slice", "ConstantOfShape", "Expand", "Tile", "Split"}
+"""Those without a rule of their own move items."""

@@ -9,9 +9,8 @@ from functools import cached_property
 import numpy as np
 import onnx
 
-from bnfold.analysis.choosing import split
 from bnfold.analysis.constants import MAX_DEPTH, stored
-from bnfold.analysis.evaluators import EVALUATORS, INTEGERS
+from bnfold.analysis.evaluators import INTEGERS, evaluate
 from bnfold.analysis.shapes.arithmetic import MOST, Proven
 from bnfold.analysis.shapes.inference import infer_shapes
 from bnfold.analysis.shapes.propagation import numbers_read
@@ -103,7 +102,7 @@ def _evaluated(node: Node, operands: list[Tensor | None], slot: int) -> InMemory
     if node.is_op("Cast") and first.dtype in INTEGERS and (to := node.attr("to")) in FLOATS:
         exact = first.float64()
         return InMemory(to, round_once(exact, to)) if (np.abs(exact) <= _FLOATS_EXACTLY).all() else None
-    found = split(node, operands, slot) if node.is_op("Split") else EVALUATORS[node.op_type](node, operands)
+    found = evaluate(node, operands, slot)
     return None if found is None else _in_memory(found)
 
 

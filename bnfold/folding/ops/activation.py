@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold import ir
+from bnfold.edits.edit import ExtraAdd
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, make
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import ExtraAdd, Step, leaves, wants
+from bnfold.folding.step import Step, leaves, wants
 from bnfold.ir.tensor import Float64
 from bnfold.report.reasons import Declined, Reason
 

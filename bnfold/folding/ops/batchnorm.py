@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold import ir
+from bnfold.edits.edit import SetConstant
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.norms import channels_up
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import SetConstant, Step
+from bnfold.folding.step import Step
 from bnfold.ir.elements import Bools
 from bnfold.ir.tensor import TP, Exact, Float64, Tensor
 from bnfold.report.reasons import Declined, Reason

@@ -8,11 +8,12 @@ from collections.abc import Callable
 import numpy as np
 
 from bnfold import analysis, ir
+from bnfold.edits.edit import SetAttr, SetConstant
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import SetAttr, SetConstant, Step, leaves, wants
+from bnfold.folding.step import Step, leaves, wants
 from bnfold.ir.elements import finfo
 from bnfold.ir.tensor import Float64
 from bnfold.report.reasons import Declined, Reason

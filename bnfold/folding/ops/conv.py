@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold import ir
+from bnfold.edits.edit import Edit, ExtraAdd, SetConstant
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import weights, window
-from bnfold.folding.step import Edit, ExtraAdd, SetConstant, Step
+from bnfold.folding.step import Step
 from bnfold.ir.tensor import Exact, Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold import analysis, ir
+from bnfold.edits.edit import Bypass, SetConstant, plainest
 from bnfold.folding import chains, facts
-from bnfold.folding.affine import Affine, make, plainest
+from bnfold.folding.affine import Affine, make
 from bnfold.folding.ops import elementwise_nary
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import Bypass, SetConstant, Step, leaves
+from bnfold.folding.step import Step, leaves
 from bnfold.ir.tensor import Exact
 
 
@@ -23,7 +24,7 @@ def up(node: ir.Node, slot: int, affine: Affine) -> Step:
     link = chains.arithmetic(node)
     if node.is_op("Add", "Sub") and _adds_axes(link.affine, affine):
         return elementwise_nary.up(node, slot, affine)
-    return Step((Bypass(node, link.slot),), requested=((link.slot, affine.after(link.affine)),))
+    return Step((Bypass(node, (node.inputs[link.slot],)),), requested=((link.slot, affine.after(link.affine)),))
 
 
 def _adds_axes(own: Affine, affine: Affine) -> bool:
@@ -53,7 +54,7 @@ def down(node: ir.Node, slot: int, affine: Affine) -> Step:
         return Step((SetConstant(node, 1 - slot, Exact(held.dtype, plainest(held.float64() + affine.t))),))
     if node.is_op("Mul") and affine.is_scale_only and _is_scaled(node.input(slot)):
         return _into_constant(node, affine)
-    return leaves(link.affine.after(affine), Bypass(node, link.slot))
+    return leaves(link.affine.after(affine), Bypass(node, (node.inputs[link.slot],)))
 
 
 def _is_scaled(value: ir.Value | None) -> bool:

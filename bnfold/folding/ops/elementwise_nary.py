@@ -10,10 +10,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from bnfold import analysis, ir
+from bnfold.edits.edit import Edit, ExtraAdd, SetConstant
 from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, bounded_together, lifted, make
 from bnfold.folding.ops.registry import ALL, Handler, record, register
-from bnfold.folding.step import Edit, ExtraAdd, SetConstant, Step, leaves
+from bnfold.folding.step import Step, leaves
 from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
 

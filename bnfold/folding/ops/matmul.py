@@ -12,11 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from bnfold import analysis, ir
+from bnfold.edits.edit import Edit, ExtraAdd, Replace, SetConstant
 from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, bounded, make
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import Become, Edit, ExtraAdd, SetConstant, Step, leaves, wants
+from bnfold.folding.step import Step, leaves, wants
 from bnfold.ir.tensor import Exact, Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 
@@ -163,7 +164,7 @@ def _shift(product: _Product, t: Float64) -> tuple[Edit, ...]:
     if is_plain and x is not None and len(matrix.dims) == 2 and t.ndim == 2 and shapes.rank(x) == 2:
         columns = matrix.dims[1] if product.slot else t.shape[1]
         block = t if t.shape[0] > 1 else np.broadcast_to(t, (1, columns)).reshape(-1)
-        return (Become(node, "Gemm"), SetConstant(node, 2, Exact(matrix.dtype, block), hint="bias"))
+        return (Replace(node, "Gemm"), SetConstant(node, 2, Exact(matrix.dtype, block), hint="bias"))
     return (ExtraAdd(node, 0, t, matrix.dtype),)
 
 

@@ -6,11 +6,12 @@ import numpy as np
 from onnx import TensorProto
 
 from bnfold import ir
+from bnfold.edits.edit import Edit, SetAttr, SetConstant
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, vector
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import Edit, SetAttr, SetConstant, Step
+from bnfold.folding.step import Step
 from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
 

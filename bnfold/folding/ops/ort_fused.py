@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bnfold import ir
+from bnfold.edits.edit import Edit, ExtraAdd
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import conv, weights
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import Edit, ExtraAdd, Step
+from bnfold.folding.step import Step
 from bnfold.report.reasons import Declined, Reason
 
 

@@ -6,11 +6,12 @@ import numpy as np
 
 from bnfold import analysis, ir
 from bnfold.analysis.shapes import disputed
+from bnfold.edits.edit import SetAttr, SetConstant
 from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.registry import Handler, carrier, register
-from bnfold.folding.step import SetAttr, SetConstant, Step, leaves, wants
+from bnfold.folding.step import Step, leaves, wants
 from bnfold.report.reasons import Declined, Reason
 
 MIRRORS = ("reflect", "edge", "wrap")

@@ -11,11 +11,12 @@ from functools import partial
 import numpy as np
 
 from bnfold import ir
+from bnfold.edits.edit import ExtraAdd
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, bounded, make
 from bnfold.folding.ops import conv, weights, window
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import ExtraAdd, Step
+from bnfold.folding.step import Step
 from bnfold.ir.tensor import Float64, Tensor
 from bnfold.report.reasons import Declined, Reason
 

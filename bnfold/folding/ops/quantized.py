@@ -10,12 +10,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from bnfold import analysis, ir
-from bnfold.analysis.evaluators import EVALUATORS
+from bnfold.analysis.evaluators import evaluate
 from bnfold.analysis.quantizing import layout, rounded, spread
+from bnfold.edits.edit import SetAttr, SetConstant
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import SetAttr, SetConstant, Step
+from bnfold.folding.step import Step
 from bnfold.ir.elements import Bools
 from bnfold.ir.tensor import Array, Exact, Float64, InMemory
 from bnfold.report.reasons import Declined, Reason
@@ -177,7 +178,7 @@ def _requantized(producers: Sequence[ir.Node], s: Float64, scale: ir.Tensor, req
 def _clipped(clips: Sequence[ir.Node], integers: ir.Tensor) -> ir.Tensor:
     """Return the integers after the Clips; the first of these is the last in the graph."""
     for clip in reversed(clips):
-        made = EVALUATORS["Clip"](clip, [integers, *map(analysis.constant, clip.inputs[1:])])
+        made = evaluate(clip, [integers, *map(analysis.constant, clip.inputs[1:])])
         assert made is not None, "it was evaluated"
         integers = made
     return integers

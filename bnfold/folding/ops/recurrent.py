@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from bnfold import ir
+from bnfold.edits.edit import SetConstant
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, vector
 from bnfold.folding.ops import weights
 from bnfold.folding.ops.registry import Handler, register
-from bnfold.folding.step import SetConstant, Step
+from bnfold.folding.step import Step
 from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
 

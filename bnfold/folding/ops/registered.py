@@ -13,9 +13,10 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.analysis.described import described
+from bnfold.edits.edit import Edit, ExtraAdd, SetAttr, SetConstant
 from bnfold.folding import facts, shapes
 from bnfold.folding.affine import Affine, on_axis, vector
-from bnfold.folding.step import Edit, ExtraAdd, SetAttr, SetConstant, Step
+from bnfold.folding.step import Step
 from bnfold.ir.tensor import Exact, Float64
 from bnfold.registered.types import AffineFunction, AffineRule, AffineStep, ChannelAffine, DoesNotApply, returned
 from bnfold.report.reasons import Declined, Reason

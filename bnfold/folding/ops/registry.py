@@ -10,8 +10,8 @@ from typing import Literal
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine
 from bnfold.folding.facts import guarded
+from bnfold.folding.limits import Limits
 from bnfold.folding.ops.registered import by_rule
-from bnfold.folding.size_budget import Limits
 from bnfold.folding.step import Step, leaves, wants
 from bnfold.ir import Node
 from bnfold.ir.registered import registered_operator

@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 from bnfold import analysis, ir
+from bnfold.edits.edit import SetAttr, SetConstant
 from bnfold.folding import facts
 from bnfold.folding.affine import Affine, every, make, vector
-from bnfold.folding.step import SetAttr, SetConstant, Step
+from bnfold.folding.step import Step
 from bnfold.ir.tensor import TP, Exact, Float64, Scaled, Tensor
 from bnfold.report.reasons import Declined, Reason
 

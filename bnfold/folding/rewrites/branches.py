@@ -14,12 +14,12 @@ import numpy as np
 
 from bnfold import analysis, ir
 from bnfold.analysis.traits import ARITHMETIC
+from bnfold.edits.edit import Edit, SetConstant
 from bnfold.folding import chains, facts
 from bnfold.folding.context import Change, FoldContext, key_of
 from bnfold.folding.ops import conv, weights, window
 from bnfold.folding.ops.elementwise_nary import SUMS
 from bnfold.folding.ops.registry import decline_excluded
-from bnfold.folding.step import Edit, SetConstant
 from bnfold.ir.summed import Offset, Summed
 from bnfold.ir.tensor import Exact, Float64, Scaled
 from bnfold.report.reasons import Declined, Reason

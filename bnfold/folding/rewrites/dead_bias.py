@@ -14,16 +14,17 @@ import numpy as np
 
 from bnfold import analysis, ir
 from bnfold.analysis.traits import ARITHMETIC
+from bnfold.edits.apply import apply_edits
+from bnfold.edits.edit import Bypass, Edit, Replace
+from bnfold.edits.size_budget import SizeBudget
 from bnfold.folding import chains, facts, shapes
 from bnfold.folding.affine import Affine, on_axis
-from bnfold.folding.apply import bypass
 from bnfold.folding.chains import AffineChain
 from bnfold.folding.context import Change, FoldContext
 from bnfold.folding.ops import record
 from bnfold.folding.ops.registry import decline_excluded
 from bnfold.folding.plan import PlanBuilder
 from bnfold.folding.propagate import pass_down
-from bnfold.folding.size_budget import SizeBudget
 from bnfold.ir.tensor import TP
 from bnfold.report.reasons import Declined, Reason
 from bnfold.report.rewrites import DEAD_SHIFT
@@ -61,16 +62,17 @@ def _sources(end: ir.Node) -> list[ir.Node]:
 def _plan(run: FoldContext, node: ir.Node) -> Change:
     """Return the change after the proof that what ``node`` adds changes nothing. Raises Declined where there is none.
 
-    It is a convolution with a bias, or an Add or Sub of a constant whose other operand is at ``slot``.
+    It is a convolution with a bias, or an Add or Sub of a constant.
     """
     made = node.output(0)
     if made is None:
         raise Declined(Reason.UNREADABLE, facts.where(node))
-    slot, shift = _constant(node) if _is_arithmetic(node) else _bias(node, made)
+    edit, shift = _constant(node) if _is_arithmetic(node) else _bias(node, made)
     if not shift.is_finite:
         raise Declined(Reason.NON_FINITE, facts.where(node))
     decline_excluded(node, run.limits)
-    builder = PlanBuilder(AffineChain((), shift), run.limits, SizeBudget(0), form="in place")
+    budget = SizeBudget(0)
+    builder = PlanBuilder(AffineChain((), shift), run.limits, budget, form="in place")
     pass_down(builder, made, shift)
     if builder.edits or builder.edges:
         raise Declined(Reason.SHIFT_NO_ROOM, facts.where(node))
@@ -82,24 +84,25 @@ def _plan(run: FoldContext, node: ir.Node) -> Change:
         run.report.notes.append(f"removed a bias that the next InstanceNormalization cancels: {node.label}")
 
     cut = run.cut_around([node, *builder.nodes], f"dead shift of {node.label}")
-    return Change(DEAD_SHIFT, cut, partial(_apply, node, slot, moved), tell, moved)
+    return Change(DEAD_SHIFT, cut, partial(_apply, edit, moved, budget), tell, moved)
 
 
-def _bias(node: ir.Node, made: ir.Value) -> tuple[None, Affine]:
-    """Return the bias: a convolution makes the value without the shift itself, at no slot."""
+def _bias(node: ir.Node, made: ir.Value) -> tuple[Edit, Affine]:
+    """Return the edit that leaves out the bias of a convolution, and the bias."""
     bias, kernel = facts.weight(node, record(node).bias), analysis.constant(node.input(1))
     _decline_narrow(node, bias)
     rank = len(kernel.dims) if kernel is not None else shapes.rank(made)
-    return None, on_axis(np.ones(1), bias.float64().reshape(-1), 1, rank)
+    without = Replace(node, node.op_type, node.inputs[: record(node).bias])
+    return without, on_axis(np.ones(1), bias.float64().reshape(-1), 1, rank)
 
 
-def _constant(node: ir.Node) -> tuple[int, Affine]:
-    """Return at which slot the value without the shift comes in, and the shift."""
+def _constant(node: ir.Node) -> tuple[Edit, Affine]:
+    """Return the edit that takes out an Add or Sub of a constant, and the shift."""
     link = chains.arithmetic(node)
     if (link.affine.s != 1).any():
         raise Declined(Reason.NEGATIVE_SCALE, f"{facts.where(node)} scales the value or subtracts it")
     _decline_narrow(node, analysis.constant(node.inputs[1 - link.slot]))
-    return link.slot, link.affine
+    return Bypass(node, (node.inputs[link.slot],)), link.affine
 
 
 def _decline_narrow(node: ir.Node, constant: ir.Tensor | None) -> None:
@@ -112,13 +115,10 @@ def _is_arithmetic(node: ir.Node) -> bool:
     return node.has_trait(ARITHMETIC) and chains.has_constant(node)
 
 
-def _apply(node: ir.Node, slot: int | None, moved: Sequence[ir.Value]) -> tuple[list[str], list[ir.Node]]:
+def _apply(edit: Edit, moved: Sequence[ir.Value], budget: SizeBudget) -> tuple[list[str], list[ir.Node]]:
     """Edit the graph. Returns the names of the values that had the shift in them, and no nodes."""
     gone = [value.name for value in moved]
-    if slot is None:
-        node.set_inputs(node.inputs[: record(node).bias])
-    else:
-        bypass(node, slot)
+    apply_edits([edit], budget)
     for value in moved:
         if value.producer is not None:
             value.graph.rename(value, value.graph.model.fresh_name(f"{value.name}_unbiased"))

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from bnfold import ir
+from bnfold.edits.edit import SetConstant
 from bnfold.folding import facts
 from bnfold.folding.context import Change, FoldContext, key_of
 from bnfold.folding.ops import conv, window
 from bnfold.folding.ops.registry import decline_excluded
-from bnfold.folding.step import SetConstant
 from bnfold.ir.summed import Product
 from bnfold.ir.tensor import Exact, Float64, Scaled
 from bnfold.report.reasons import Declined, Reason

@@ -11,18 +11,20 @@ from contextlib import suppress
 from functools import partial
 
 from bnfold import ir
+from bnfold.edits.apply import apply_edits
+from bnfold.edits.edit import SetConstant
+from bnfold.edits.size_budget import SizeBudget
 from bnfold.folding import chains, facts
 from bnfold.folding.affine import Affine
-from bnfold.folding.apply import apply_plan, edit_all
+from bnfold.folding.apply import apply_plan
 from bnfold.folding.chains import AffineChain
 from bnfold.folding.context import Change, FoldContext, is_live
+from bnfold.folding.limits import Limits
 from bnfold.folding.ops import concat
 from bnfold.folding.ops.registry import ask
 from bnfold.folding.plan import Plan, PlanBuilder
 from bnfold.folding.propagate import absorb
 from bnfold.folding.search import finish
-from bnfold.folding.size_budget import Limits, SizeBudget
-from bnfold.folding.step import SetConstant
 from bnfold.ir.tensor import Exact
 from bnfold.report.reasons import Declined, Reason
 from bnfold.report.rewrites import SPLIT
@@ -142,5 +144,5 @@ def _apply(
         if value is None:
             new.set_input(edit.slot, graph.add_constant(former.name, edit.tensor))
         else:
-            edit_all([edit._replace(node=new)], budget)
+            apply_edits([edit._replace(node=new)], budget)
     return gone, [new]

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from bnfold import ir
+from bnfold.edits.edit import ExtraAdd
 from bnfold.folding.affine import on_axis
 from bnfold.folding.ops import padded
-from bnfold.folding.step import ExtraAdd
+from bnfold.report.growth import WORTH
 from bnfold.report.reasons import Declined, Reason
 from tests.folding.nets import Net, declined, fold_only, folded
 
@@ -122,15 +123,24 @@ def test_several_readers_share_an_add_in_front() -> None:
 def test_within_the_limit_of_growth() -> None:
     net = Net()
     proto = net.model(padded_conv(net))
-    image = 6 * 6 * 5 * 8
+    image = (6 * 6 * 5 - 4 * 4) * 8  # less the parameters, which go
     assert fold_only(proto, growth=image - 1).reasons == ["zero-scale"]
     assert fold_only(proto, growth=image).ops == ["Conv", "Add"]
+
+
+@pytest.mark.parametrize(("size", "left"), [(8, ["Conv", "Add"]), (16, ["BatchNormalization", "Conv"])])
+def test_without_a_limit_an_image_costs_what_an_operator_is_worth(size: int, left: list[str]) -> None:
+    net = Net()
+    x = net.batchnorm(net.input(1, 4, size, size), 4, scale=DEAD)
+    proto = net.model(net.node("Conv", x, net.const(6, 4, 3, 3), net.const(6), pads=[1] * 4))
+    assert (6 * size * size * 8 > WORTH + 4 * 4 * 8) == (left[0] == "BatchNormalization")
+    assert fold_only(proto, growth=None).ops == left
 
 
 def test_the_limit_holds_for_all_together() -> None:
     net = Net()
     proto = net.model(padded_conv(net), padded_conv(net))
-    image = 6 * 6 * 5 * 8
+    image = (6 * 6 * 5 - 4 * 4) * 8  # less the parameters, which go
     assert fold_only(proto, growth=2 * image - 1).reasons == ["zero-scale"]
 
 

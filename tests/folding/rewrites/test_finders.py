@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from bnfold import ir
+from bnfold.edits.size_budget import SizeBudget
 from bnfold.folding.context import Change, FoldContext
+from bnfold.folding.limits import Limits
 from bnfold.folding.rewrites import branches, dead_bias, instances, products, shrink_concat
-from bnfold.folding.size_budget import Limits, SizeBudget
 from bnfold.report.events import BatchNormEvent, Report
 from bnfold.semantics import Policy
 from tests.folding.nets import PLENTY, Net, compare, saved

@@ -1,14 +1,15 @@
-"""What folding may use, and how many bytes copies of shared or computed weights may add; equal copies are reused."""
+"""How many bytes edits may add to the weights, and what becomes free; equal copies of a weight are made once."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from bnfold import analysis, ir
-from bnfold.folding.step import Edit, SetConstant, distinct_adds
-from bnfold.ir.tensor import Exact, Scaled
+from bnfold.edits.edit import Edit, SetConstant, distinct_adds
+from bnfold.ir.tensor import Computed, Exact, Scaled
 from bnfold.ir.value import Use
 from bnfold.report.growth import WORTH
 from bnfold.report.reasons import Declined, Reason
@@ -41,16 +42,15 @@ class _Request(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class SizeBudget:
-    """The bytes that copies of shared weights may still add, and computed ones that are stored.
+    """The bytes that edits may still add.
 
-    An equal fold of the same weight reuses the first copy and costs nothing. Without a ``limit``, each plan may add
-    what the nodes that it removes are worth, and what they store: a second run has no more to spend. If it
-    ``is_total``, every stored byte counts, and what goes counts against it.
+    Without a ``limit``, each plan may add what the nodes that it removes are worth, and what it frees: a second run has
+    no more to spend. With one, all plans together may add as many bytes: every stored byte counts, and what goes counts
+    against it. An equal fold of the same weight reuses the first copy and costs nothing.
     """
 
     limit: int | None
-    is_total: bool = False
-    _copies: dict[tuple[ir.Value, Fingerprint], tuple[ir.Value, ir.Tensor]] = field(default_factory=dict)
+    _copies: dict[tuple[ir.Value | None, Fingerprint], tuple[ir.Value, ir.Tensor | None]] = field(default_factory=dict)
     _wanted: dict[ir.Value, dict[Use, _Request]] = field(default_factory=dict)
     _granted: set[ir.Value] = field(default_factory=set)
     _spent: int = 0
@@ -58,6 +58,17 @@ class SizeBudget:
     def renew(self, limit: int) -> None:
         """Set what may be added from now on."""
         self.limit, self._spent = limit, 0
+
+    def left(self, nodes: int = 0, freed: int = 0) -> int:
+        """Return the bytes that a plan may add that takes out some nodes and frees some bytes, never below zero."""
+        return WORTH * nodes + freed if self.limit is None else max(self.limit - self._spent, 0)
+
+    def spend(self, growth: int) -> bool:
+        """Take what a plan adds, less what it frees, out of the limit; return whether there was enough."""
+        if growth > self.left():
+            return False
+        self.charge(max(growth, 0))
+        return True
 
     def check(
         self, edits: Sequence[Edit], *, removed: Collection[ir.Node] = (), adds_spatial_constant: bool = False
@@ -67,9 +78,9 @@ class SizeBudget:
         If the limit is that of everything, return what the model grows by when the ``removed`` nodes are gone.
         Raises TooLarge or Declined if they do not fit.
         """
-        if self.is_total:
+        if self.limit is not None:
             return self._check_total(edits, removed)
-        left = self._left(removed)
+        left = self.left(len(removed), _own_bytes(removed))
         adds = distinct_adds(edits) if adds_spatial_constant else []
         size = sum(Exact(edit.dtype, edit.block).nbytes for edit in adds)
         if adds_spatial_constant and size > left:
@@ -92,7 +103,7 @@ class SizeBudget:
         growth = self._growth(copies)
         total = growth + sum(Exact(edit.dtype, edit.block).nbytes for edit in distinct_adds(edits))
         total += sum(_difference(edit) for edit in constants if not self._is_copied(edit)) - _own_bytes(removed)
-        if total > self._left(removed):
+        if total > self.left():
             if growth > 0:
                 raise TooLarge(copies, total, 0)
             raise Declined(Reason.NO_GAIN, f"the weights would grow by {total} bytes, more than --max-growth leaves")
@@ -108,12 +119,6 @@ class SizeBudget:
     def charge(self, cost: int) -> None:
         """Subtract the cost of a plan, which `check` returned."""
         self._spent += cost
-
-    def _left(self, removed: Collection[ir.Node]) -> int:
-        """Return what a plan may add that removes these nodes, never below zero."""
-        if self.limit is None:
-            return WORTH * len(removed) + _own_bytes(removed)
-        return max(self.limit - self._spent, 0)
 
     def _is_copied(self, edit: SetConstant) -> bool:
         """Whether it is of a constant that another node needs as it is, or that is not stored so far."""
@@ -139,13 +144,16 @@ class SizeBudget:
                 total -= self._returned(value, sizes.values())
         return total
 
-    def copy_of(self, value: ir.Value, tensor: ir.Tensor, graph: ir.Graph) -> ir.Value | None:
-        """Return the constant that an equal fold of ``value`` made before, if it still is what it was."""
+    def copy_of(self, value: ir.Value | None, tensor: ir.Tensor, graph: ir.Graph) -> ir.Value | None:
+        """Return the constant that is stored already for an equal fold of ``value``, if it still is what it was.
+
+        Without a value, an equal constant that a node reads.
+        """
         copy, held = self._copies.get((value, fingerprint(tensor)), (None, None)) if self._copies else (None, None)
         return copy if copy is not None and copy.tensor is held and copy.graph is graph and copy.uses else None
 
-    def remember(self, value: ir.Value, tensor: ir.Tensor, copy: ir.Value) -> None:
-        self._copies[value, fingerprint(tensor)] = (copy, tensor)
+    def remember(self, value: ir.Value | None, tensor: ir.Tensor, copy: ir.Value) -> None:
+        self._copies[value, fingerprint(tensor)] = (copy, copy.tensor)
 
     def want(self, refusal: Declined) -> None:
         """Record the copies that a plan needs, where they are why it was declined."""
@@ -170,8 +178,7 @@ class SizeBudget:
             sizes = {request.fingerprint: request.nbytes for request in requested.values()}
             growth = sum(sizes.values()) - (self._returned(value, sizes.values()) if covered else 0)
             worth = sum(request.worth for request in requested.values())
-            left = worth if self.limit is None else max(self.limit - self._spent, 0)
-            if value not in self._granted and growth <= left:
+            if value not in self._granted and growth <= self.left(freed=worth):
                 self._granted.add(value)
                 self._spent += growth
                 granted = True
@@ -182,13 +189,18 @@ class SizeBudget:
         """Return bytes that are saved if all consumers of a constant read tensors of these ``sizes`` instead."""
         if value.holds_constant:
             return max(sizes)
-        return min(computed_from(value, counts_filled=not self.is_total), sum(sizes))
+        constants, nodes = freed([value])
+        own = sum(map(stored_bytes, constants))
+        if self.limit is None:  # files whose weights are filled are those of others without their weights
+            made = (node.output(0) for node in nodes if node.is_op("ConstantOfShape"))
+            filled = [analysis.constant(filling) for filling in made]
+            own += sum(tensor.nbytes for tensor in filled if tensor is not None)
+        return min(own, sum(sizes))
 
 
 def _difference(edit: SetConstant) -> int:
     """Return bytes by which a constant is larger than the one in whose place it is stored."""
-    value = edit.node.input(edit.slot)
-    held = analysis.constant(value) if value is not None else None
+    held = analysis.constant(edit.node.input(edit.slot))
     return edit.tensor.nbytes - (held.nbytes if held is not None else 0)
 
 
@@ -196,38 +208,41 @@ def _own_bytes(nodes: Collection[ir.Node]) -> int:
     """Return bytes of the constants that only these nodes read."""
     read = {value for node in nodes for value in node.inputs if value is not None and value.holds_constant}
     own = [value for value in read if not value.is_output and all(consumer in nodes for consumer in value.consumers)]
-    held = [analysis.constant(value) for value in own]
-    return sum(tensor.nbytes for tensor in held if tensor is not None)
+    return sum(map(stored_bytes, own))
 
 
-def computed_from(value: ir.Value, *, counts_filled: bool = True) -> int:
-    """Return bytes of stored constants that serve for nothing but to compute ``value``.
-
-    If it ``counts_filled``, what a ConstantOfShape fills counts as stored: such files are those of others without
-    their weights.
-    """
-    producers = _producers(value)
-    inner = {made for node in producers for made in node.outputs if made is not None} - {value}
-    while outside := {made for made in inner if made.is_output or not producers.issuperset(made.consumers)}:
-        inner -= outside
-        producers -= {made.producer for made in outside if made.producer is not None}
-    leaves = {read for node in producers for read in node.inputs if read is not None and read.holds_constant}
-    own = [leaf for leaf in leaves if not leaf.is_output and producers.issuperset(leaf.consumers)]
-    filled = [made for made in (*inner, value) if made.producer in producers and made.producer.is_op("ConstantOfShape")]
-    held = [analysis.constant(constant) for constant in (*own, *(filled if counts_filled else ()))]
-    return sum(tensor.nbytes for tensor in held if tensor is not None)
-
-
-def _producers(value: ir.Value) -> set[ir.Node]:
-    """Return the nodes that compute a constant of what is stored."""
-    producers: set[ir.Node] = set()
-    waiting = [value]
+def freed(values: Iterable[ir.Value]) -> tuple[list[ir.Value], set[ir.Node]]:
+    """Return the stored constants, and the nodes, that serve for nothing but to compute ``values``."""
+    constants: list[ir.Value] = []
+    nodes: set[ir.Node] = set()
+    waiting = [*values]
+    unread = Counter({value: len(value.uses) for value in waiting})
     while waiting:
-        producer = waiting.pop().producer
-        if producer is not None and producer not in producers and not producer.is_op("Constant"):
-            producers.add(producer)
-            waiting += [read for read in producer.inputs if read is not None]
-    return producers
+        value = waiting.pop()
+        node = value.producer
+        if value.holds_constant:
+            constants.append(value)
+        elif (
+            node is not None
+            and node not in nodes
+            and all(unread[made] == len(made.uses) and not made.is_output for made in node.outputs if made is not None)
+        ):
+            nodes.add(node)
+            for read in node.inputs:
+                if read is None:
+                    continue
+                unread[read] += 1
+                if unread[read] == len(read.uses) and not (read.is_output or read.is_input):
+                    waiting.append(read)
+    return constants, nodes
+
+
+def stored_bytes(value: ir.Value) -> int:
+    """Return the bytes of a constant, which an initializer or a Constant node stores."""
+    if value.tensor_proto is not None:
+        return value.stored_bytes
+    held = analysis.constant(value)
+    return held.nbytes if held is not None else 0
 
 
 def fingerprint(tensor: ir.Tensor) -> Fingerprint:
@@ -239,33 +254,6 @@ def fingerprint(tensor: ir.Tensor) -> Fingerprint:
         for axis, vector in tensor.factors:
             digest.update(axis.to_bytes(1, "little") + vector.tobytes())
     else:
-        digest.update(tensor.float64().tobytes())
+        is_exact = isinstance(tensor, Computed | Exact)  # of others, float64 has not all integers
+        digest.update((tensor.float64() if is_exact else tensor.numpy()).tobytes())
     return digest.digest()
-
-
-class Limits(NamedTuple):
-    """What a plan may cost and use.
-
-    Attributes:
-        only: Operators that may take part; empty for all.
-        excluded: Operators that may not.
-        all_affines: Fold rows of constant Mul, Add, … too that no BatchNormalization stands in.
-        spares_fused: But for those that are steps of GELU or of a normaliser.
-        merge_branches: Merge parallel convolutions, too, that no BatchNormalization stands in.
-        exchange: Whether an Add takes a BatchNormalization's place always, or where that pays.
-        simplifies: Whether simplification follows, which takes out nodes that a fold brings together.
-        simple: Only plans after which no consumer has to undo a change.
-        disabled: Names of rewrites that are left out.
-        banned: Nodes of rows or sums that stay, by graph and output: a weight overflowed when they were folded.
-    """
-
-    only: frozenset[str] = frozenset()
-    excluded: frozenset[str] = frozenset()
-    all_affines: bool = False
-    spares_fused: bool = False
-    merge_branches: bool = False
-    exchange: Literal["auto", "always"] = "auto"
-    simplifies: bool = False
-    simple: bool = False
-    disabled: frozenset[str] = frozenset()
-    banned: frozenset[tuple[str, str]] = frozenset()
