@@ -14,7 +14,7 @@ from itertools import pairwise
 from _environment import ROOT
 from onnx import AttributeProto, defs
 
-from bnfold.converting.table import BY_HAND
+from bnfold.converting import registry, steps  # noqa: F401 - importing the steps registers them
 from bnfold.ir.forms import SchemaForm, form_of
 from bnfold.ir.schemas import schema_of, versions_of
 
@@ -41,9 +41,9 @@ if the rest of the node fits too. `scripts/make_later_forms.py` writes this page
 
 def page() -> str:
     """Return the whole page."""
-    names = sorted({schema.name for schema in defs.get_all_schemas_with_history() if not schema.domain} - BY_HAND)
+    names = {schema.name for schema in defs.get_all_schemas_with_history() if not schema.domain}
     rows = []
-    for name in names:
+    for name in sorted(names - registry.BY_MEANING.keys()):
         versions = [v for v in versions_of(name) if v <= NEWEST and not schema_of(name, v).deprecated]
         for old, new in pairwise(versions):
             if additions := _additions(form_of(name, old), form_of(name, new)):

@@ -66,16 +66,17 @@ def main() -> int:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("--only", action="append", metavar="FILE:LINE:COL:KIND", help="these alterations")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the models of what is listed")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every finding")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every finding, as they come")
     arguments = parser.parse_args()
     require("coverage", "onnxruntime", install=".venv/bin/pip install -e .[test]")
     rows: list[Row] = []
     signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what runs in the background ignore it
     with tempfile.TemporaryDirectory() as scratch, suppress(KeyboardInterrupt):  # what there is by then is printed
-        rows.extend(_rows(arguments, Path(scratch)))
+        for row in _rows(arguments, Path(scratch)):
+            rows.append(row)
+            if arguments.json:
+                arguments.json.write_text(json.dumps([*map(_plain, rows)], indent=1) + "\n", encoding="utf-8")
     _print_table(rows)
-    if arguments.json:
-        arguments.json.write_text(json.dumps([_plain(row) for row in rows], indent=1) + "\n", encoding="utf-8")
     return int(any(rewriting.worst(row.found, runtime).isupper() for row in rows for runtime in rewriting.RUNTIMES))
 
 

@@ -352,7 +352,7 @@ def test_the_import_check_sees_every_form() -> None:
             "bnfold.pipeline.passes",
             {
                 *("onnxruntime", "onnx_ir", "onnxscript", "rich", "logging", "torch"),
-                *("bnfold.converting.model", "bnfold.converting.table", "bnfold.folding.rounds", "bnfold.decomposing"),
+                *("bnfold.converting.model", "bnfold.converting.steps", "bnfold.folding.rounds", "bnfold.decomposing"),
             },
         ),
         ("bnfold.pipeline.job", {"bnfold.pipeline.chain", "bnfold.pipeline.external_tools"}),

@@ -245,6 +245,7 @@ def test_what_amplifies_rounding_is_not_judged(tmp_path: Path) -> None:
         before = save("before.onnx", "z = Mul (x, a)  y = Sin (z)", scale)
         after = save("after.onnx", "z = Mul (x, a)  s = Sin (z)  y = Mul (s, s)", scale)
         assert judging._in_onnx(before, after, feeds) == judgement
+        assert judging._in_onnxruntime(before, after, feeds) == judgement
 
 
 def test_one_alteration_is_replayed_from_the_command_line(tmp_path: Path) -> None:

@@ -28,10 +28,7 @@ TABLES = (
     "analysis/shapes/weights.py",
     "reference/",
     "semantics/",
-    "converting/table.py",
-    "converting/table_down.py",
     "converting/adapters/",
-    "converting/function_body.py",
     "simplifying/",
     "analysis/shapes/rules.py",
     "analysis/shapes/propagation.py",  # of onnx's own inference

@@ -163,14 +163,14 @@ def _about_reason(facts: ExplainedFacts) -> Iterator[str]:
 
 
 def _operator(name: str) -> ExplainedFacts:
-    from bnfold.converting.table import steps
+    from bnfold.converting import steps
     from bnfold.ir.schemas import schema_of, versions_of
     from bnfold.reference import control, fallback, kernels  # noqa: F401 - importing the kernels registers them
     from bnfold.reference.registry import registered
     from bnfold.verification.tolerance.discontinuities import is_discontinuous
 
     versions = tuple(each for each in versions_of(name) if not schema_of(name, each).deprecated)
-    changes = [steps(name, old, new)[0] for old, new in pairwise(versions)]
+    changes = [steps.steps(name, old, new)[0] for old, new in pairwise(versions)]
     own = {version for _, op, version in registered() if op == name}
     own |= set(versions) if control.runs_bodies(name) else set()
     shared = {*fallback.PROVEN.get(("", name), ()), *fallback.FUNCTIONS.get(("", name), ())}
@@ -188,7 +188,7 @@ def _operator(name: str) -> ExplainedFacts:
             for old, step in zip(versions, changes, strict=False)
         ],
         "downgrades": [
-            {"from": version, "to": older, "how": _downwards(name, version, older)}
+            {"from": version, "to": older, "how": steps.way_down(name, version)}
             for version, older in zip(reversed(versions), [*reversed(versions[:-1]), None], strict=False)
             if version > 1
         ],
@@ -199,18 +199,6 @@ def _operator(name: str) -> ExplainedFacts:
             for how in ("rewritten", "decomposed")
         },
     }
-
-
-def _downwards(name: str, version: int, older: int | None) -> str:
-    """Return how a node of a version goes to the one before, or is written where there is none."""
-    from bnfold.converting import function_body, table, table_down
-
-    if (name, version) in table_down.DOWN:
-        return "decomposed" if older is None else "rewritten"
-    if name in function_body.SOUND and older is None:
-        return "decomposed"
-    is_same = older is not None and table.is_compatible(name, older, version)
-    return "unchanged" if is_same and (name, version) not in table_down.ONE_WAY else "blocked"
 
 
 def _passing(name: str) -> list[ExplainedFacts]:

@@ -1,8 +1,8 @@
 """Whole-model opset upgrade, with BatchNormalization and InstanceNormalization read by meaning.
 
-There is one table of every version step of every operator (:mod:`bnfold.converting.table`); a node whose steps are all
-compatible is not touched, the others go through adapters of our own, and what has no equivalent is an error that
-lists all such nodes.
+Every version step of every operator is compatible, adapted or refused (:mod:`bnfold.converting.steps`). A node whose
+steps are all compatible is not touched, the others go through adapters of our own, and what has no equivalent is an
+error that lists all such nodes.
 """
 
 from __future__ import annotations

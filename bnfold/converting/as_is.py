@@ -10,7 +10,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.analysis.shapes.stepwise import Types
-from bnfold.converting import table_down
+from bnfold.converting import steps
 from bnfold.ir.elements import type_name
 from bnfold.ir.forms import SchemaForm, form_of
 from bnfold.ir.schemas import schema_of, version_at, versions_of
@@ -67,7 +67,7 @@ def _passage(op_type: str, version: int, target: int) -> Passage | None:
     if older is None or target < _BROADCASTS_SINCE:
         return None
     path = [step for step in versions_of(op_type) if older <= step <= version]
-    if any(table_down.has_to_adapt(op_type, newer) for newer in path[1:]):
+    if any(steps.has_to_adapt(op_type, newer) for newer in path[1:]):
         return None
     asked = _asked(schema_of(op_type, version), schema_of(op_type, older))
     return None if asked is None else Passage(_common(op_type, path, target), *asked)

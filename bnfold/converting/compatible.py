@@ -25,7 +25,7 @@ def objection(op_type: str, old: int, new: int) -> str | None:
 
     A superset keeps every attribute with its type and default, takes every input and makes every output at its place,
     allows every element type, and demands nothing new. An attribute that is new has a default, which by the standard's
-    own rule keeps the old meaning; the exceptions are in :mod:`bnfold.converting.table`.
+    own rule keeps the old meaning; the exceptions are in :mod:`bnfold.converting.steps`.
     """
     before, after = schema_of(op_type, old), schema_of(op_type, new)
     if after.deprecated and not before.deprecated:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +50,8 @@ class ConversionContext:
     """Values whose sizes runtimes may infer otherwise than they compute them."""
     retyped: list[ir.Value] = field(default_factory=list)
     """Stored constants that have been stored in another type as well."""
+    lower: Callable[[Any, ir.Node], None] | None = None
+    """Brings a node that stands around a `NodeConversion`, in the form of `node_conversion.FORM`, to the target."""
 
     def known(self, value: ir.Value | None) -> ir.Tensor | None:
         """Return the tensor that a value is in every run: a constant, or a few numbers that follow from known sizes."""

@@ -1,25 +1,26 @@
-"""Lower the opset of a node: the steps down of :mod:`bnfold.converting.table_down`, and what no adapter has to say."""
+"""Lower the opset of a node: the steps down of :mod:`bnfold.converting.steps`, and what no adapter has to say."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import onnx
 
 from bnfold import ir
 from bnfold.analysis.shapes.stepwise import Types
 from bnfold.analysis.traits import COMBINING
-from bnfold.converting import function_body, table, table_down
+from bnfold.converting import function_body, steps
 from bnfold.converting.adapters import element_types
 from bnfold.converting.adapters.scan import state_results
 from bnfold.converting.compatible import default_of
 from bnfold.converting.context import Inexpressible, Meaningless, UnknownType
-from bnfold.converting.node_conversion import Adapter, NodeConversion
+from bnfold.converting.node_conversion import FORM, NEGATIVE_AXES_SINCE, NodeConversion, is_of_target
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import type_name
 from bnfold.ir.node import attribute_value
 from bnfold.ir.ordering import producers_first
-from bnfold.ir.schemas import schema_of, version_at
+from bnfold.ir.schemas import schema_of, version_at, versions_of
 
 
 def step_down(conversion: NodeConversion, opset: int) -> None:
@@ -28,72 +29,133 @@ def step_down(conversion: NodeConversion, opset: int) -> None:
     A step has an adapter, or the node is one of the older version as it stands.
 
     Raises:
-        Inexpressible: The node has no equivalent below ``conversion.reached``.
+        Inexpressible: The node has no equivalent at the target.
     """
+    _step_down(conversion, opset)
+    lower_rest(conversion)
+    if conversion.finished or conversion.older is not None:
+        _check_types(conversion)
+
+
+def lower_rest(conversion: NodeConversion) -> None:
+    """Lower the node as the operator that an adapter has turned it into, and what was put behind it.
+
+    Raises Inexpressible if that has no equivalent at the target.
+    """
+    node = conversion.node
+    if conversion.became:
+        conversion.became = conversion.finished = False
+        with _named(node):
+            for inner in [inner for body in node.bodies for inner in body.nodes]:
+                lower_added(conversion, inner)
+            _step_down(conversion, _written(node.op_type, max(FORM, conversion.target)))
+        lower_rest(conversion)
+        conversion.finished = True
+    while conversion.behind:
+        lower_added(conversion, conversion.behind.pop(0))
+
+
+def lower_added(conversion: NodeConversion, added: ir.Node, opset: int = FORM) -> None:
+    """Lower a node of ``opset`` that stands around another one, and what its bodies hold. Raises Inexpressible."""
+    for node in (*(node for graph in added.bodies for body in graph.subgraphs() for node in body.nodes), added):
+        opset = max(opset, conversion.target)
+        is_foreign = node.domain or not versions_of(node.op_type)
+        if is_foreign or is_of_target(node.op_type, opset, conversion.target):
+            continue
+        step = NodeConversion(node, conversion.context)
+        with _named(step.node):
+            step_down(step, _written(node.op_type, opset))
+        conversion.added += step.added
+    if added.is_op("Scan"):
+        state_results(added, conversion.target, conversion.context.types)
+
+
+def _written(op_type: str, opset: int) -> int:
+    """Return the version that ``opset`` has of an operator, the last one with a meaning, or else its first one."""
+    return steps.living_version(op_type, opset) or versions_of(op_type)[0]
+
+
+@contextmanager
+def _named(node: ir.Node) -> Iterator[None]:
+    """Name the operator of a node that an adapter has written, where it cannot be lowered."""
+    op_type = node.op_type
+    try:
+        yield
+    except UnknownType as error:
+        raise UnknownType(f"needs {op_type}: {error}", error.value) from error
+    except Unsupported as error:
+        raise Inexpressible(f"needs {op_type}: {error}") from error
+
+
+def _step_down(conversion: NodeConversion, opset: int) -> None:
     node, target = conversion.node, conversion.target
-    version = conversion.reached = written = version_at(node.op_type, opset)
-    element_types.in_wider_type(conversion)
+    version = written = version_at(node.op_type, opset)
+    element_types.in_wider_type(conversion, written)
     while version and version_at(node.op_type, target) != version:
-        adapter, older = table_down.DOWN.get((node.op_type, version)), version_at(node.op_type, version - 1)
+        older = version_at(node.op_type, version - 1)
         try:
-            _one_step(conversion, adapter, version, older)
+            _one_step(conversion, version, older)
         except Inexpressible as error:
-            if node.op_type not in function_body.SOUND or isinstance(error, Meaningless):
+            is_sound = node.op_type in steps.sound_bodies() and not isinstance(error, Meaningless)
+            if not is_sound or not _take_back(conversion):
                 raise
             _expand(conversion, version)
             return
         if conversion.finished:
-            if not conversion.replaced:
-                _check_types(conversion)
             return
-        version = conversion.reached = older
-    conversion.reached = written
+        version = older
     # The axes first: shapes are inferred as the target reads them, and old versions misread negative ones.
-    if opset >= 11 and (reason := axes_from_front(node, target, conversion.context.types)):
+    if opset >= NEGATIVE_AXES_SINCE and (reason := axes_from_front(node, target, conversion.context.types)):
         raise Inexpressible(reason)
     if version != written:
         if reason := _tie_objection(node, target, conversion.context.types):
             raise Inexpressible(reason)
-        _check_types(conversion)
         drop_defaults(node, target)
 
 
-def _one_step(conversion: NodeConversion, adapter: Adapter | None, version: int, older: int | None) -> None:
+def _one_step(conversion: NodeConversion, version: int, older: int | None) -> None:
     """Bring the node to the version before. Raises Inexpressible."""
-    if adapter is not None:
-        adapter(conversion)
+    registered = steps.downs().get((conversion.node.op_type, version))
+    conversion.older = older
+    if registered is not None and registered.adapter is not None:
+        registered.adapter(conversion)
     if conversion.finished:
         return
-    reason = _change_objection(conversion.node, version, older) if adapter is None else None
+    reason = _change_objection(conversion.node, version, older) if registered is None else None
     if reason or (reason := _form_objection(conversion.node, version, older)):
         raise Inexpressible(reason)
 
 
+def _take_back(conversion: NodeConversion) -> bool:
+    """Remove the nodes that an adapter had added before it refused; False if one of them makes the node's output."""
+    outputs = {value for node in conversion.added for value in node.outputs if value is not None}
+    if not outputs.isdisjoint(conversion.node.outputs):
+        return False
+    while unread := [
+        node
+        for node in conversion.added
+        if not node.removed and all(value is None or value.is_unread for value in node.outputs)
+    ]:
+        for node in unread:
+            conversion.graph.remove(node)
+    return True
+
+
 def _expand(conversion: NodeConversion, version: int) -> None:
     """Put onnx's function body in the place of the node, and lower each of its nodes."""
-    made, opset = function_body.expand(conversion, version)
-    for inner in producers_first([*made]):
-        for node in (*(node for graph in inner.bodies for body in graph.subgraphs() for node in body.nodes), inner):
-            step = NodeConversion(node, conversion.context)
-            try:
-                step_down(step, opset)
-            except Unsupported as error:
-                text = f"as {node.op_type}: {error}"
-                raise (
-                    UnknownType(text, error.value) if isinstance(error, UnknownType) else Inexpressible(text)
-                ) from error
-            conversion.added += step.added
-        if inner.is_op("Scan"):
-            state_results(inner, conversion.target, conversion.context.types)
+    body, opset = function_body.expand(conversion, version)
+    for node in producers_first([*body]):
+        lower_added(conversion, node, opset)
 
 
 def _check_types(conversion: NodeConversion) -> None:
     """Raise Inexpressible where the target does not have the node, or one that adapters added, for its types."""
-    for node in (*conversion.added, conversion.node):
+    conversion.added = [node for node in conversion.added if not node.removed]
+    for node in (*conversion.added, *([] if conversion.replaced else [conversion.node])):
         unknown = [value for value in node.inputs if value and kind_of(value, conversion.context.types) is None]
         reason = type_objection(node, conversion.target, conversion.context.types)
         if reason is not None:
-            text = f"as {node.op_type}: {reason}" if conversion.finished else reason
+            text = f"needs {node.op_type}: {reason}" if conversion.finished else reason
             raise UnknownType(text, unknown[0]) if unknown else Inexpressible(text)
 
 
@@ -101,9 +163,8 @@ def _change_objection(node: ir.Node, version: int, older: int | None) -> str | N
     """Return why a step without an adapter does not keep the meaning."""
     if older is None:
         return f"does not exist before opset {version}"
-    (step,) = table.steps(node.op_type, older, version)
-    is_changed = step.adapter is not None or step.blocked
-    return f"has another form before opset {version}" if is_changed else None
+    is_same = steps.is_compatible(node.op_type, older, version)
+    return None if is_same else f"has another form before opset {version}"
 
 
 def _form_objection(node: ir.Node, version: int, older: int | None) -> str | None:
@@ -208,7 +269,7 @@ def _spelled(kind: onnx.TypeProto | None) -> str | None:
 def axes_from_front(node: ir.Node, target: int, types: Types) -> str | None:
     """Count negative axes from the front if the older version needs that; else return why it is impossible."""
     older = version_at(node.op_type, target)
-    if older is None or target >= 11:
+    if older is None or target >= NEGATIVE_AXES_SINCE:
         return None
     for name in ("axis", "axes"):
         known, given = schema_of(node.op_type, older).attributes.get(name), node.attr(name)

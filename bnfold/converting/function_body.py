@@ -12,13 +12,6 @@ from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.ir.schemas import schema_of
 
-SOUND = frozenset({
-    "Attention", "BlackmanWindow", "CausalConvWithState", "CenterCropPad", "DynamicQuantizeLinear",
-    "HammingWindow", "HannWindow", "LinearAttention", "NegativeLogLikelihoodLoss", "RotaryEmbedding", "SequenceMap",
-    "SoftmaxCrossEntropyLoss", "SwiGLU",
-})  # fmt: skip
-"""Operators whose body computes what their text says, without cancellation or overflow that the operator has not."""
-
 
 def expand(conversion: NodeConversion, version: int) -> tuple[list[ir.Node], int]:
     """Put the body of the node's function in its place; return its nodes in order, and the opset that they are of.

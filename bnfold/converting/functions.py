@@ -8,7 +8,7 @@ from itertools import count
 import onnx
 
 from bnfold import analysis, ir
-from bnfold.converting import table
+from bnfold.converting import registry, steps
 from bnfold.converting.imports import SPELLINGS, drop_unread_imports
 from bnfold.converting.ir_version import FUNCTIONS_SINCE, Wanted
 from bnfold.errors import ConversionBlocked, MalformedModel, Unsupported
@@ -272,6 +272,6 @@ def _needs_values(node: ir.Node, opset: int, target: int) -> bool:
     version = version_at(node.op_type, opset)
     if version is None or opset > target:
         return version_at(node.op_type, target) != version
-    if node.op_type in table.BY_HAND:
+    if node.op_type in registry.BY_MEANING:
         return any(entry.ref_attr_name and entry.name not in _KEPT for entry in node.proto.attribute)
-    return not table.is_compatible(node.op_type, version, target)
+    return not steps.is_compatible(node.op_type, version, target)

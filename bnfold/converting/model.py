@@ -17,6 +17,7 @@ from bnfold.converting.context import ConversionContext
 from bnfold.converting.given import GivenModel
 from bnfold.converting.ir_version import FUNCTIONS_SINCE, SPARSE_SINCE, Wanted, ir_version_of, write_ir_version
 from bnfold.converting.machine_learning import convert_domain
+from bnfold.converting.node_conversion import FORM, NodeConversion, is_of_target
 from bnfold.converting.registered import convert_domains
 from bnfold.converting.walk import Blocker, GraphConverter, NodeChange, OperatorChange
 from bnfold.errors import ConversionBlocked
@@ -105,7 +106,7 @@ def upgrade(
         recall = None
     else:  # what follows a node that cannot be lowered has to be known too
         disputed, recall = frozenset(), given.tell_types if given is not None else None
-    context = ConversionContext(goal, policy, Types(goal, recall), given=given, disputed=disputed)
+    context = ConversionContext(goal, policy, Types(goal, recall), given=given, disputed=disputed, lower=_lower)
     walk = GraphConverter(context, functions, fail_fast=fail_fast)
     for graph in (model.graph, *model.functions):
         if graph is model.graph or _uses_default_domain(graph):
@@ -129,6 +130,14 @@ def upgrade(
         operators=walk.operators(),
         note=note,
     )
+
+
+def _lower(conversion: NodeConversion, added: ir.Node) -> None:
+    """Lower what an adapter has added, if it has another form at the target."""
+    if conversion.target < FORM and (added.subgraphs or not is_of_target(added.op_type, FORM, conversion.target)):
+        from bnfold.converting.downgrade import lower_added
+
+        lower_added(conversion, added)
 
 
 def _convert_body(policy: Policy, body: ir.Model, opset: int) -> None:

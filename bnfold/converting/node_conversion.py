@@ -1,24 +1,35 @@
 """Where an adapter works: one node, the opset it is to reach, and the few edits that adapters are made of.
 
-Everything an adapter adds is written in the form of the target opset at once, so only the node itself goes through
-version steps.
+Everything an adapter adds, or turns the node into, has the form of one opset, `FORM`, whatever the target is. If the
+target is lower, those nodes are lowered as all others are, so that no adapter asks what the target has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import onnx
 
 from bnfold import analysis, ir
-from bnfold.analysis.traits import BROADCASTING
 from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType, numeric_type
+from bnfold.ir.forms import form_of
+from bnfold.ir.schemas import version_at
 from bnfold.ir.value import Dims
 from bnfold.semantics import Repair
 
 INT64_MAX = 2**63 - 1
+FORM = 18
+"""The opset whose forms adapters write. Later versions of what they add take these as well."""
+NEGATIVE_AXES_SINCE = 11
+"""The opset from which on every operator counts negative axes from the end."""
+
+
+def is_of_target(op_type: str, opset: int, target: int) -> bool:
+    """Whether a node of ``opset`` has the form of ``target`` as it stands."""
+    version = version_at(op_type, target)
+    return version is not None and version == version_at(op_type, opset) and target >= NEGATIVE_AXES_SINCE
 
 
 Adapter = Callable[["NodeConversion"], None]
@@ -30,11 +41,14 @@ class NodeConversion:
 
     Attributes:
         label: How messages name the node, whatever becomes of its outputs.
+        opset: The opset whose forms added nodes have.
         node: The node; adapters keep it, as what computes the essential part, and its message.
-        finished: Set when an adapter has brought the node all the way to the target.
+        finished: Set when the node is to go through no further steps of its own operator.
+        became: Set when an adapter has turned the node into another operator, which is still to be lowered.
         replaced: Set when the node is gone, and others compute what it did.
         added: The nodes that adapters have put around it.
-        reached: On the way down, the lowest version that the node is known to be expressible in.
+        behind: Those of them that follow it: they are lowered after it.
+        older: On the way down, the version that an adapter is to bring the node to; None if there is none.
         touched: Set when the computation changed its form, so that it is worth comparing.
     """
 
@@ -43,12 +57,15 @@ class NodeConversion:
         self.graph = node.graph
         self.context = context
         self.target = context.target
+        self.opset = context.target if context.lower is None else FORM
         self.policy = context.policy
         self.finished = False
+        self.became = False
         self.touched = False
         self.replaced = False
         self.added: list[ir.Node] = []
-        self.reached: int | None = None
+        self.behind: list[ir.Node] = []
+        self.older: int | None = None
         self._last = node
         self.label = node.label  # that of a node without a name changes with its outputs
 
@@ -100,6 +117,16 @@ class NodeConversion:
             raise Inexpressible(f"{what} ({value.name!r}) is no number")
         return [int(element) for element in values]
 
+    @contextmanager
+    def computing(self, value: ir.Value, what: str) -> Iterator[None]:
+        """Compute with a value that is not constant; where that cannot be lowered, the message says so."""
+        try:
+            yield
+        except UnknownType:
+            raise
+        except Inexpressible as error:
+            raise Inexpressible(f"{what} ({value.name!r}) is not constant; {error}") from error
+
     # -- attributes
 
     def take(self, name: str, default: Any = None) -> Any:
@@ -125,49 +152,31 @@ class NodeConversion:
     def add(self, op_type: str, inputs: Sequence[ir.Value | None], output: str | ir.Value, **attrs: Any) -> ir.Value:
         """Add a node in front of this one, which makes ``output``, or a fresh value with this hint in its name."""
         self.touched = True
-        attrs = self._stated_broadcast(op_type, inputs, attrs) | attrs
         made = self.graph.fresh(f"{self.node.label}_{output}") if isinstance(output, str) else output
         name = self.node_name(output if isinstance(output, str) else op_type.lower())
-        self.added.append(self.graph.insert(op_type, inputs, [made], before=self.node, name=name, **attrs))
+        added = self.graph.insert(op_type, inputs, [made], before=self.node, name=name, **attrs)
+        self.added.append(added)
+        if self.context.lower is not None:
+            self.context.lower(self, added)
         return made
 
-    def append(self, op_type: str, inputs: Sequence[ir.Value | None], output: ir.Value, **attrs: Any) -> ir.Node:
+    def append(self, op_type: str, inputs: Sequence[ir.Value | None], output: ir.Value, **attrs: Any) -> None:
         """Insert a node behind this one and earlier appended nodes; it takes over ``output``, a value of this node."""
         self.touched = True
-        attrs = self._stated_broadcast(op_type, inputs, attrs) | attrs
         name = self.node_name(op_type.lower())
         self._last = self.graph.insert(op_type, inputs, [output], after=self._last, name=name, **attrs)
         self.added.append(self._last)
-        return self._last
+        self.behind.append(self._last)
 
     def become(self, op_type: str, inputs: Sequence[ir.Value | None], **attrs: Any) -> None:
-        """Turn the node into another operator, in the form of the target; it produces the first output."""
-        attrs = self._stated_broadcast(op_type, inputs, attrs) | attrs
+        """Turn the node into another operator; it produces the first output."""
         for name in self.node.attrs:
             self.node.del_attr(name)
         self.node.set_op_type(op_type)
         self.node.set_inputs(inputs)
         for name, value in attrs.items():
             self.node.set_attr(name, value)
-        self.touched = self.finished = True
-
-    def _stated_broadcast(
-        self, op_type: str, inputs: Sequence[ir.Value | None], attrs: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Return attributes that let a second operand of one element broadcast before opset 7.
-
-        Raises Inexpressible for operands that broadcast in another way, or may.
-        """
-        if self.target >= 7 or op_type not in BROADCASTING or "broadcast" in attrs:
-            return {}
-        first, *others = (None if value is None else self.shape(value) for value in inputs)
-        is_known = first is not None and None not in first
-        if is_known and all(shape == first for shape in others):
-            return {}
-        right = others[0] if len(others) == 1 else None
-        if right is None or any(size != 1 for size in right) or len(right) > len(first or right):
-            raise Inexpressible("needs the broadcasting of opset 7")
-        return {"broadcast": 1}
+        self.touched = self.finished = self.became = True
 
     def node_name(self, hint: str) -> str:
         """Return a name for a node that is added here."""
@@ -183,7 +192,7 @@ class NodeConversion:
         """Report something that was decided or corrected here."""
         self.context.repairs.append(Repair(kind, self.node.label, text))
 
-    # -- common forms, in the form of the target opset
+    # -- common forms
 
     def reshape(self, value: ir.Value, dims: Sequence[int], hint: str) -> ir.Value:
         """Return ``value`` in other dims.
@@ -197,8 +206,6 @@ class NodeConversion:
 
     def _reshape_node(self, value: ir.Value, dims: Sequence[int], hint: str) -> ir.Value:
         dims = [dim if dim <= INT64_MAX else -1 for dim in dims]  # what a damaged file declares
-        if self.target < 5:
-            return self.add("Reshape", [value], hint, shape=list(dims))
         return self.add("Reshape", [value, self.ints(dims, "shape")], hint)
 
     def restore_shape(self, value: ir.Value, like: ir.Value, output: ir.Value) -> None:
@@ -209,60 +216,28 @@ class NodeConversion:
         """
         shape = self.shape(like)
         dims = None if shape is None else [dim if isinstance(dim, int) and dim else -1 for dim in shape]
-        if dims is None or dims.count(-1) > 1:
-            self._restore_unknown_shape(value, like, output)
-        elif self.target < 5:
-            self.append("Reshape", [value], output, shape=dims)
-        else:
+        if dims is not None and dims.count(-1) <= 1:
             self.append("Reshape", [value, self.ints(dims, "shape")], output)
-
-    def _restore_unknown_shape(self, value: ir.Value, like: ir.Value, output: ir.Value) -> None:
-        """Restore a shape that is unknown.
-
-        From opset 14 on, Reshape accepts a size of 0. Before, an empty value cannot be reshaped, so ``like`` takes its
-        place.
-        """
-        if self.target < 5:
-            raise Inexpressible(f"a Reshape to the unknown shape of {like.name!r} needs opset 5")
+            return
         if like in self.context.disputed:  # then onnxruntime puts what it has inferred in the place of a Shape
             raise Inexpressible(f"runtimes infer other sizes of {like.name!r} than they make")
-        shape = self.add("Shape", [like], "shape")
-        if self.target >= 14:
-            self.append("Reshape", [value, shape], output, allowzero=1)
-            return
-        is_empty = self.add(
-            "Equal", [self.add("Size", [like], "size"), self.constant(np.array(0, np.int64), "zero")], "is_empty"
-        )
-        names = [self.graph.model.fresh_name(f"{self.node.label}_{hint}") for hint in ("empty", "restored")]
-        nodes = (
-            onnx.NodeProto(op_type="Identity", name=self.node_name("empty"), input=[like.name], output=names[:1]),
-            onnx.NodeProto(
-                op_type="Reshape", name=self.node_name("restored"), input=[value.name, shape.name], output=names[1:]
-            ),
-        )
-        branches = {
-            attribute: onnx.GraphProto(name=name, node=[node], output=[onnx.ValueInfoProto(name=name)])
-            for attribute, name, node in zip(("then_branch", "else_branch"), names, nodes, strict=True)
-        }
-        ir.index_subgraphs(self.append("If", [is_empty], output, **branches))
+        self.append("Reshape", [value, self.add("Shape", [like], "shape")], output, allowzero=1)
 
     def reduce_mean(
         self, value: ir.Value, axes: Sequence[int], output: str | ir.Value, *, keepdims: int = 0
     ) -> ir.Value:
         """Add the mean over ``axes``."""
-        return self.along("ReduceMean", 18, value, axes, output, keepdims=keepdims)
+        return self.along("ReduceMean", value, axes, output, keepdims=keepdims)
 
     def along(
-        self, op_type: str, since: int, value: ir.Value, axes: Sequence[int], output: str | ir.Value, **attrs: Any
+        self, op_type: str, value: ir.Value, axes: Sequence[int], output: str | ir.Value, **attrs: Any
     ) -> ir.Value:
-        """Add an operator whose ``axes`` are an input from opset ``since`` on, and an attribute before."""
-        if self.target < since:
+        """Add an operator whose ``axes`` are an attribute in old versions, and an input since."""
+        if "axes" in form_of(op_type, version_at(op_type, self.opset) or 1).attributes:
             return self.add(op_type, [value], output, axes=list(axes), **attrs)
         return self.add(op_type, [value, self.ints(axes, "axes")], output, **attrs)
 
     def sliced(self, value: ir.Value, axis: int, start: int, end: int) -> ir.Value:
         """Add a Slice of one axis, which is counted from the front."""
-        if self.target < 10:
-            return self.add("Slice", [value], "part", axes=[axis], starts=[start], ends=[end])
         bounds = [self.ints([number], what) for number, what in ((start, "start"), (end, "end"), (axis, "axis"))]
         return self.add("Slice", [value, *bounds], "part")

@@ -41,7 +41,7 @@ def convert_domains(walk: GraphConverter, model: ir.Model, wanted: Mapping[str, 
 
 
 def _convert(walk: GraphConverter, node: ir.Node, version: int) -> None:
-    own, opset = node.graph.opset(node.domain), walk.context.target
+    own = node.graph.opset(node.domain)
     conversion = NodeConversion(node, walk.context)
     try:
         steps = _steps(node, own, version)
@@ -51,7 +51,7 @@ def _convert(walk: GraphConverter, node: ir.Node, version: int) -> None:
             walk.passed.pop(f"{node.domain}::{node.op_type}", None)
     except Unsupported as error:
         within = f" in {node.graph.path}" if node.graph.path else ""
-        walk.blockers.append(Blocker(node.op_type, None, f"{conversion.label!r}{within}", str(error), opset))
+        walk.blockers.append(Blocker(node.op_type, None, f"{conversion.label!r}{within}", str(error)))
         walk.places.append((node.graph.path, next((value.name for value in node.outputs if value is not None), "")))
 
 

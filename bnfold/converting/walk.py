@@ -14,10 +14,10 @@ from typing import NamedTuple
 import onnx
 
 from bnfold import ir
-from bnfold.converting import exporter_quirks, table
-from bnfold.converting.adapters import batchnorm, broadcast, normalization, prestandard, scan
+from bnfold.converting import exporter_quirks, registry, steps
+from bnfold.converting.adapters import broadcast, prestandard, scan
 from bnfold.converting.context import ConversionContext, Inexpressible, UnknownType
-from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.node_conversion import FORM, NodeConversion
 from bnfold.errors import ConversionBlocked, Unsupported
 from bnfold.ir.forms import fits, form_of
 from bnfold.ir.ordering import producers_first
@@ -25,12 +25,6 @@ from bnfold.ir.schemas import attribute_type, schema_of, version_at
 from bnfold.semantics import Repair, Unreadable
 
 _AP = onnx.AttributeProto
-
-BY_MEANING: dict[str, Callable[[NodeConversion], None]] = {
-    "BatchNormalization": batchnorm.to_target,
-    "InstanceNormalization": normalization.instance,
-}
-"""Operators that are read by meaning at every version: an attribute at the wrong opset counts all the same."""
 
 
 class NodeChange(NamedTuple):
@@ -67,13 +61,12 @@ class OperatorChange(NamedTuple):
 
 
 class Blocker(NamedTuple):
-    """A node that cannot be brought to the target; ``needs`` is an opset at which it is legal as it stands."""
+    """A node that cannot be brought to the target."""
 
     op_type: str
     version: int | None
     node: str
     why: str
-    needs: int | None = None
 
     def __str__(self) -> str:
         return f"{self.op_type}{f'-{self.version}' if self.version else ''} {self.node}: {self.why}"
@@ -133,8 +126,8 @@ class GraphConverter:
         repair = exporter_quirks.complete_pads(node)
         if repair is not None:
             self.context.repairs.append(repair)
-        by_meaning = BY_MEANING.get(node.op_type)
-        version = table.living_version(node.op_type, opset)
+        by_meaning = registry.BY_MEANING.get(node.op_type)
+        version = steps.living_version(node.op_type, opset)
         if version is None:
             self._unknown(node, opset)
         elif by_meaning is not None:
@@ -155,7 +148,7 @@ class GraphConverter:
             self._adapt(node, meant, None)
         elif opset > self.context.target:
             self._lower(node, opset)
-        elif not table.is_compatible(node.op_type, version, self.context.target):
+        elif not steps.is_compatible(node.op_type, version, self.context.target):
             self._adapt(node, version, None)
         elif node.op_type == "PRelu" and version >= 7:
             self._adapt(node, version, broadcast.stray_slope)
@@ -187,7 +180,7 @@ class GraphConverter:
         """Return the version that the node has the form of; another one than its opset says is reported."""
         if fits(node, version):  # as nearly all
             return version
-        if node.op_type not in table.BY_HAND and (repair := exporter_quirks.drop_consumed_inputs(node, version)):
+        if repair := exporter_quirks.drop_consumed_inputs(node, version):
             self.context.repairs.append(repair)
         meant = exporter_quirks.version_meant(node, version, self.context.target)
         if meant != version:
@@ -214,18 +207,22 @@ class GraphConverter:
                 adapter(conversion)
             else:
                 _step_through(conversion, version or 1)
+            if self.context.target < FORM and (conversion.became or conversion.behind):
+                from bnfold.converting import downgrade
+
+                downgrade.lower_rest(conversion)
         except Unsupported as error:
             self.untyped.add(node)  # what it makes may be of no known type at the target
             if isinstance(error, UnknownType) and error.value.producer in self.untyped:
                 return
             why = error.reason if isinstance(error, Unreadable) else str(error)
-            self._block(place, label, op_type, version, why, conversion.reached)
+            self._block(place, label, op_type, version, why)
             return
         if not conversion.replaced and node.proto.SerializeToString() == before:
             return
         cut = ir.Cut(node.graph.path, inputs, outputs, f"upgrade {op_type}") if conversion.touched else None
-        gone = int(conversion.replaced)
-        added = len(conversion.added) - gone if conversion.added or node.op_type != op_type else None
+        around = [added for added in conversion.added if not added.removed]
+        added = len(around) - conversion.replaced if around or node.op_type != op_type else None
         self.changes.append(NodeChange(node.graph.path, label, op_type, version, cut, added))
 
     def _unknown(self, node: ir.Node, opset: int) -> None:
@@ -252,10 +249,9 @@ class GraphConverter:
         op_type: str,
         version: int | None,
         why: str,
-        needs: int | None = None,
     ) -> None:
         within = f" in {place[0]}" if place[0] else ""
-        self.blockers.append(Blocker(op_type, version, f"{label!r}{within}", why, needs))
+        self.blockers.append(Blocker(op_type, version, f"{label!r}{within}", why))
         self.places.append(place)
         if self.fail_fast:
             raise ConversionBlocked(str(self.blockers[0]), [str(self.blockers[0])], self.places)
@@ -274,15 +270,12 @@ def _place_of(node: ir.Node) -> tuple[str, str]:
 
 def _value_objection(node: ir.Node, opset: int, target: int) -> str | None:
     """Say which value of an attribute ``target`` does not know, whatever opset the model says."""
-    name, since = table.VALUES_SINCE.get(node.op_type, ("", {}))
+    name, since = registry.LATER_VALUES.get(node.op_type, ("", {}))
     attribute = node.find(name) if name else None
     if attribute is None or target >= since.get(attribute.s, 0):
         return None
-    if opset >= since[attribute.s]:
-        from bnfold.converting import table_down
-
-        if (node.op_type, since[attribute.s]) in table_down.DOWN:
-            return None  # the step down knows what to do
+    if opset >= since[attribute.s] and (node.op_type, since[attribute.s]) in steps.downs():
+        return None  # the step down knows what to do
     return f"{name}={attribute.s.decode()} does not exist before opset {since[attribute.s]}"
 
 
@@ -298,7 +291,7 @@ def _check_types(node: ir.Node, version: int) -> None:
 def _step_through(conversion: NodeConversion, version: int) -> None:
     """Take version steps one by one, until the target or an adapter that converted the node completely."""
     while (
-        ahead := table.steps(conversion.node.op_type, version, conversion.target)
+        ahead := steps.steps(conversion.node.op_type, version, conversion.target)
     ) and not conversion.finished:  # it may be renamed
         if ahead[0].blocked is not None:
             raise Inexpressible(ahead[0].blocked)

@@ -57,7 +57,7 @@ class Layout:
         if self.rank is None:
             return builder.add("Reshape", [vector, builder.channel_dims], "column")
         inner = range(1, self.rank - 1)
-        return builder.along("Unsqueeze", 13, vector, inner, "unsqueeze") if inner else vector
+        return builder.along("Unsqueeze", vector, inner, "unsqueeze") if inner else vector
 
     def collapse(self, builder: Builder, statistic: ir.Value, like: Sequence[Dim] | None) -> ir.Value:
         """Return a statistic over `axes`, which were kept as 1, in the dims ``like`` that parameters have."""
@@ -65,7 +65,7 @@ class Layout:
             return statistic
         if self.activations is not None and like is not None and len(like) == 1:
             return builder.add("Reshape", [statistic, builder.ints([-1], "flat")], "vector")
-        return builder.along("Squeeze", 13, statistic, self.axes, "squeeze")
+        return builder.along("Squeeze", statistic, self.axes, "squeeze")
 
 
 def per_activation(x: Sequence[Dim] | None, parameter: Sequence[Dim] | None) -> Layout:

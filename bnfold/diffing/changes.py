@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from bnfold import analysis, ir
-from bnfold.converting.table import is_compatible
+from bnfold.converting.steps import is_compatible
 from bnfold.diffing.constants import compared, described
 from bnfold.diffing.identity import Identities
 from bnfold.diffing.matching import Matching

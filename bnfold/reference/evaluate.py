@@ -73,8 +73,8 @@ def evaluate(  # noqa: PLR0913 - one run, and each of its options by name
         observer: Called with each value that a node of the main graph makes, as soon as it is made.
         limit_seconds: Give up after so long; looked at between nodes.
         policy: What to make of nodes whose text leaves a choice.
-        jitter: A seed, to move each float that a node makes to a neighbour in float64. How far the results move by
-            that is about what they err by in float64 (Monte Carlo arithmetic).
+        jitter: A seed, to move each float that a node makes to a neighbour in the type it is computed in. How far the
+            results move by that is about what they err by in this precision (Monte Carlo arithmetic).
         later: Read a node that does not fit its own version as the next one that it fits.
         noise: What random operators draw; without it they are refused.
         work: Counts what is computed; the evaluation gives up where it reaches its limit.

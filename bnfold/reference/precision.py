@@ -55,17 +55,21 @@ def admitted(value: Datum, precision: Precision) -> Datum:
 
 
 def jittered(value: Datum, rng: np.random.Generator) -> Datum:
-    """Return float64 arrays with each number moved to a neighbour, but for integers, which may be sizes or masks."""
+    """Return floats of which two thirds are moved to a neighbour of their type.
+
+    Whole numbers stay, which may be sizes or masks. If all others moved, the sum of two would have an even last digit
+    before and after, and halving it would never round.
+    """
     if isinstance(value, list):
         return [jittered(item, rng) for item in value]
-    if not isinstance(value, np.ndarray) or value.dtype != np.float64:
+    if not isinstance(value, np.ndarray) or not is_float(value):
         return value
-    bits = np.unpackbits(rng.integers(0, 256, -(-value.size // 8), np.uint8), count=value.size).reshape(value.shape)
     with np.errstate(invalid="ignore"):
         is_between = np.abs(value - np.rint(value)) > 0  # neither NaN nor infinite
     # As integers, floats of one sign are in order: one more or less is a neighbour.
-    steps = (2 * bits.view(np.int8) - 1) * is_between
-    moved: npt.NDArray[Any] = (value.view(np.int64) + steps).view(np.float64)
+    steps = rng.integers(-1, 2, value.shape, np.int8) * is_between
+    whole = np.dtype(f"i{value.dtype.itemsize}")
+    moved: npt.NDArray[Any] = (value.view(whole) + steps.astype(whole)).view(value.dtype)
     return moved
 
 

@@ -6,7 +6,8 @@ round. Max and Min have infinities, because those are what they return unchanged
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,16 +16,39 @@ from bnfold.analysis.evaluators import INTEGERS
 from bnfold.ir.elements import FLOATS, RAW_TYPES
 from bnfold.ir.tensor import TP, Array
 
-_FLOATS: Mapping[str, float] = {
-    "Add": -0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0, "Pow": 1.0, "PRelu": 1.0, "Max": -np.inf, "Min": np.inf,
-}  # fmt: skip
-_INTEGERS: Mapping[str, int] = {
-    "Add": 0, "Sub": 0, "Mul": 1, "Div": 1, "PRelu": 1, "BitwiseOr": 0, "BitwiseXor": 0, "BitShift": 0,
-}  # fmt: skip
-_TRUTHS: Mapping[str, bool] = {"And": True, "Or": False, "Xor": False}
-_BEHIND = frozenset({"Sub", "Div", "Pow", "PRelu", "BitShift"})
-"""Operators that have a neutral operand on the right only."""
-OPERATORS = frozenset({*_FLOATS, *_INTEGERS, *_TRUTHS, "BitwiseAnd", "Clip"})
+
+class Neutral(NamedTuple):
+    """The number that is neutral to an operator, for each kind of type; None where there is none.
+
+    Attributes:
+        integers: A number, or how it follows from the limits of the type.
+        is_second: Whether it is neutral as the second operand only.
+    """
+
+    floats: float | None = None
+    integers: int | Callable[[np.iinfo[Any]], int] | None = None
+    truths: bool | None = None
+    is_second: bool = False
+
+
+_NEUTRAL: Mapping[str, Neutral] = {
+    "Add": Neutral(-0.0, 0),
+    "And": Neutral(truths=True),
+    "BitShift": Neutral(integers=0, is_second=True),
+    "BitwiseAnd": Neutral(integers=lambda limits: limits.max if limits.min == 0 else -1),
+    "BitwiseOr": Neutral(integers=0),
+    "BitwiseXor": Neutral(integers=0),
+    "Div": Neutral(1.0, 1, is_second=True),
+    "Max": Neutral(-np.inf, lambda limits: limits.min),
+    "Min": Neutral(np.inf, lambda limits: limits.max),
+    "Mul": Neutral(1.0, 1),
+    "Or": Neutral(truths=False),
+    "PRelu": Neutral(1.0, 1, is_second=True),
+    "Pow": Neutral(1.0, is_second=True),
+    "Sub": Neutral(0.0, 0, is_second=True),
+    "Xor": Neutral(truths=False),
+}
+OPERATORS = _NEUTRAL.keys() | {"Clip"}
 _SINCE = 7
 """The opset since which operands are broadcast by one rule."""
 _MOST_BYTES = 1 << 16
@@ -33,14 +57,15 @@ _MOST_BYTES = 1 << 16
 
 def element(op_type: str, dtype: int) -> Array | None:
     """Return the number of this type that is neutral to an operator; None if there is none."""
+    record = _NEUTRAL.get(op_type, Neutral())
+    number: float | None = None
     if dtype == TP.BOOL:
-        number: float | None = _TRUTHS.get(op_type)
+        number = record.truths
+    elif dtype in FLOATS:
+        number = record.floats
     elif dtype in INTEGERS:
-        limits = np.iinfo(RAW_TYPES[dtype])
-        ends = {"Max": limits.min, "Min": limits.max, "BitwiseAnd": limits.max if limits.min == 0 else -1}
-        number = ends.get(op_type, _INTEGERS.get(op_type))
-    else:
-        number = _FLOATS.get(op_type) if dtype in FLOATS else None
+        of_integers = record.integers
+        number = of_integers(np.iinfo(RAW_TYPES[dtype])) if callable(of_integers) else of_integers
     return None if number is None else np.array(number, RAW_TYPES[dtype])
 
 
@@ -50,7 +75,7 @@ def returns_operand(node: ir.Node, slot: int, dtype: int | None) -> bool:
         return False
     if node.op_type == "Clip":
         return slot == 0 and dtype is not None and _bounds_nothing(node, dtype)
-    if len(node.inputs) < 2 or (slot and node.op_type in _BEHIND):
+    if len(node.inputs) < 2 or (slot and _NEUTRAL[node.op_type].is_second):
         return False
     if node.op_type == "Pow" and dtype not in FLOATS:  # a runtime computes that of integers in floats
         return False

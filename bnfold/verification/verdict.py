@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any, Literal
 
 from bnfold.errors import brief, printable
@@ -196,6 +195,8 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         """Return the verdict for notebooks: its sentence, what helps, and a row for each of the first outputs."""
+        from html import escape  # with its names of characters, as slow as this module
+
         mark = {"verified": "✓", "unverified": "?", "failed": "✗"}[self.status]
         lines = [f"<p><b>{mark} {escape(brief(self.summary, 2000))}</b></p>"]
         lines += [f"<p>next: {escape(brief(self.next.text, 2000))}</p>"] if self.next is not None else []

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib
+import os
 import shutil
+import sys
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from _environment import ROOT
 
@@ -35,14 +36,15 @@ class Rewritten(NamedTuple):
     text: str
 
 
-HEAVY = 0.5
-"""Seconds of processor time; a task that takes more is run only where no other one reaches the line."""
+Result = tuple[int, str]
+"""The number of a task, and the digest of a file that it wrote."""
 
 
 class Baseline(NamedTuple):
     """The results without an alteration, the folder that has them, and the tasks that reach a line, and a file.
 
-    ``seconds`` is the processor time of each task, measured.
+    ``seconds`` is the processor time of each task, measured. ``judged`` has what results with alterations were found
+    to be: many alterations end in the same one.
     """
 
     results: Sequence[Rewritten]
@@ -50,6 +52,7 @@ class Baseline(NamedTuple):
     folder: Path
     lines: Mapping[Place, Sequence[int]]
     files: Mapping[str, Sequence[int]]
+    judged: dict[Result, str]
 
     def file(self, number: int) -> Path | None:
         """Return the result of a task, if it has one."""
@@ -84,7 +87,7 @@ def baseline(tasks: Sequence[Task], folder: Path) -> Baseline:
         numbers = {line: sorted(map(int, filter(None, names))) for line, names in places.items()}
         lines |= {(file, line): reaching for line, reaching in numbers.items()}
         files[file] = sorted({number for reaching in numbers.values() for number in reaching})
-    return Baseline(results, seconds, folder, lines, files)
+    return Baseline(results, seconds, folder, lines, files, {})
 
 
 Recorded = tuple[list[Rewritten], list[float], dict[str, dict[int, list[str]]]]
@@ -128,29 +131,74 @@ def _rewrite(task: Task, folder: Path, runtime: Runtime | None = None) -> Rewrit
     except Exception as crash:  # noqa: BLE001 - whatever it is, it is a result
         return Rewritten("crash", f"{type(crash).__name__}: {crash}")
     if not runtime:
-        return Rewritten("written", _digest(folder))
+        return Rewritten("written", _digest(*sorted(folder.iterdir())))
     if outcome.report.wrong_rewrites:
         return Rewritten("failed", "a simplification was left out: it differs")
     return Rewritten(outcome.verdict.status, outcome.verdict.summary)
 
 
-def _digest(folder: Path) -> str:
+def _digest(*files: Path) -> str:
     digest = hashlib.sha256()
-    for file in sorted(folder.iterdir()):
+    for file in files:
         digest.update(file.read_bytes())
     return digest.hexdigest()
 
 
 class Trial(NamedTuple):
-    """How many tasks are run with an alteration, and of how many results with an effect each is verified."""
+    """What is run with an alteration: at most so many tasks, and at most so many seconds of them.
+
+    The first results with an effect, ``verified`` of them, are verified; then no other task is run. Nor is one if
+    verifying took as long.
+    """
 
     tasks: int = 20
     verified: int = 3
+    seconds: float = 1.0
+
+    def of(self, numbers: Sequence[int], right: Baseline) -> list[int]:
+        """Return the tasks that are run: one that takes longer than all may, only if no other one is there."""
+        chosen: list[int] = []
+        left = self.seconds
+        for number in numbers:
+            if right.seconds[number] <= left and len(chosen) < self.tasks:
+                chosen.append(number)
+                left -= right.seconds[number]
+        return chosen or sorted(numbers, key=lambda number: right.seconds[number])[:1]
 
 
 def preload(right: Baseline) -> None:
-    """Import what the tasks needed, for the processes that `findings` forks."""
+    """Import what the tasks needed, for the processes that `findings` forks, and start the runtime that they ask."""
     serving.preload("bnfold", sorted(altering.module(file) for file in right.files))
+    _start_runtime()
+
+
+_HELPERS = "bnfold.verification.runtimes.helpers"
+
+
+def _start_runtime() -> None:
+    """Have a runtime ready for the processes that are forked, unless it is."""
+    helpers: Any = importlib.import_module(_HELPERS)
+    if not any(helper._process.poll() is None for helper in helpers._idle.get(os.getpid(), [])):  # noqa: SLF001 - below
+        helpers.start(sys.executable, "onnxruntime")
+
+
+def _end_runtime() -> None:
+    """End it, for a process may have left it in the middle of a request."""
+    helpers: Any = importlib.import_module(_HELPERS)
+    for helper in helpers._idle.pop(os.getpid(), []):  # noqa: SLF001 - below
+        helper.end()
+
+
+def _borrow_runtime() -> None:
+    """Ask the runtime of the process that forked this one. If it dies, this process asks a new one of its own.
+
+    bnfold itself never asks the runtime of another process, for two may ask at once. Here one waits for the other.
+    """
+    helpers: Any = importlib.import_module(_HELPERS)
+    borrowed = helpers._idle.get(os.getppid(), [])  # noqa: SLF001 - see above
+    for helper in borrowed:
+        helper.answers = 1  # what has answered before may have died of that
+    helpers._idle[os.getpid()] = borrowed  # noqa: SLF001 - see above
 
 
 def findings(
@@ -164,24 +212,33 @@ def findings(
     """Return what the tasks of these numbers end in with altered modules; an empty list if nothing changes."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    numbers = ([number for number in numbers if right.seconds[number] < HEAVY] or numbers)[: trial.tasks]
+    numbers = trial.of(numbers, right)
+    _start_runtime()
     try:
         made = serving.in_child(lambda place: _with(trees, numbers, tasks, right, place, trial), folder, SECONDS)
     except serving.Late:
+        _end_runtime()
         return [Finding("late", number, runtime, "") for number in numbers[:1] for runtime in RUNTIMES]
     except serving.Died as error:
+        _end_runtime()
         last = (str(error).strip().splitlines() or ["the process died"])[-1]
         return [Finding("crash", number, runtime, last) for number in numbers[:1] for runtime in RUNTIMES]
+    files = [_file(each, folder) for each in made]
+    keys = [None if file is None else (each[0], _digest(file)) for each, file in zip(made, files, strict=True)]
+    new = {key: file for key, file in zip(keys, files, strict=True) if key and file and key not in right.judged}
     try:
-        judged: list[Finding] = serving.in_child(
-            lambda place: [*_judged(made, tasks, right, place)], folder, 3 * SECONDS
-        )
+        if new:
+            right.judged.update(serving.in_child(lambda _: _judged(new, tasks, right), folder, 3 * SECONDS))
     except (serving.Late, serving.Died) as error:
         return [Finding("unclear", numbers[0], runtime, f"not judged: {error!r}") for runtime in RUNTIMES]
-    return judged
+    return [
+        Finding(result.how if key is None else _kind(right.judged[key], result.how), number, runtime, result.text)
+        for (number, runtime, result), key in zip(made, keys, strict=True)
+    ]
 
 
-Made = list[tuple[int, Runtime, Rewritten]]
+Made = tuple[int, Runtime, Rewritten]
+"""The number of a task, and what it ended in with one runtime."""
 
 
 def _with(
@@ -191,39 +248,42 @@ def _with(
     right: Baseline,
     folder: Path,
     trial: Trial,
-) -> Made:
+) -> list[Made]:
     """Run the tasks; those with another result again, with verification. This is a process of its own."""
+    _borrow_runtime()
     serving.alter(trees, "bnfold")
-    made: Made = []
-    commands: dict[str, list[int]] = defaultdict(list)
+    made: list[Made] = []
+    verified, spent = 0, 0.0
     for number in numbers:
         result = _rewrite(tasks[number], folder / str(number))
         if result == right.results[number]:
             continue
-        if result.how == "written":
-            commands[tasks[number].command].append(number)
-        else:
+        if result.how != "written":
             made += [(number, runtime, result) for runtime in RUNTIMES]
-    turns = [group[turn] for turn in range(trial.verified) for group in commands.values() if turn < len(group)]
-    for number in turns[: trial.verified]:
+            continue
+        spent -= time.process_time()
         for runtime in RUNTIMES:
             made.append((number, runtime, _rewrite(tasks[number], folder / str(number) / runtime, runtime)))
+        verified, spent = verified + 1, spent + time.process_time()
+        if verified == trial.verified or spent > trial.seconds:
+            break
     return made
 
 
-def _judged(made: Made, tasks: Sequence[Task], right: Baseline, folder: Path) -> Iterator[Finding]:
-    judged: dict[tuple[int, Path], str] = {}
-    for number, runtime, result in made:
-        if result.how in ("refused", "crash"):
-            yield Finding(result.how, number, runtime, result.text)
-            continue
-        written = folder / str(number) / runtime / "out.onnx"
-        file = written if written.is_file() and result.how != "failed" else folder / str(number) / "out.onnx"
-        key = number, file
-        if key not in judged:
-            task = tasks[number]
-            judged[key] = judge(task.file, right.file(number), file, task.feeds)
-        yield Finding(_kind(judged[key], result.how), number, runtime, result.text)
+def _file(made: Made, folder: Path) -> Path | None:
+    """Return the file that was written, or was rejected; None if there is none."""
+    number, runtime, result = made
+    if result.how in ("refused", "crash"):
+        return None
+    written = folder / str(number) / runtime / "out.onnx"
+    return written if written.is_file() and result.how != "failed" else folder / str(number) / "out.onnx"
+
+
+def _judged(files: Mapping[Result, Path], tasks: Sequence[Task], right: Baseline) -> dict[Result, str]:
+    """Return what each of the files is; what one process learned of a file, others need not find out again."""
+    return {
+        key: judge(tasks[key[0]].file, right.file(key[0]), file, tasks[key[0]].feeds) for key, file in files.items()
+    }
 
 
 def _kind(judgement: str, status: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 import bnfold
 from bnfold import ir
-from bnfold.converting import walk
+from bnfold.converting import registry, walk
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.errors import Unsupported, VerificationFailed
 
@@ -101,7 +101,7 @@ def test_what_loads_nowhere_is_never_verified(
     opset: int,
     runtime: Literal["onnxruntime", "none"],
 ) -> None:
-    adapter = walk.BY_MEANING["BatchNormalization"]
+    adapter = registry.BY_MEANING["BatchNormalization"]
 
     def altered(conversion: NodeConversion) -> None:
         adapter(conversion)
@@ -112,7 +112,7 @@ def test_what_loads_nowhere_is_never_verified(
     assert bnfold.upgrade(source, target, target_opset=10, verify=settings).status == "verified"
     target.unlink()
     monkeypatch.setattr(walk.GraphConverter, "_says_all", lambda *_: False)
-    monkeypatch.setitem(walk.BY_MEANING, "BatchNormalization", altered)
+    monkeypatch.setitem(registry.BY_MEANING, "BatchNormalization", altered)
     try:
         outcome = bnfold.upgrade(source, target, target_opset=10, verify=settings)
     except (VerificationFailed, Unsupported):

@@ -10,7 +10,7 @@ from onnx import defs
 
 from bnfold import ir
 from bnfold.converting import convert as upgrade
-from bnfold.converting import table
+from bnfold.converting import registry
 from bnfold.errors import ConversionBlocked
 
 Converted = Callable[..., Any]
@@ -119,7 +119,7 @@ def test_a_type_that_the_older_version_does_not_make_is_named(upgraded: Converte
 
 def test_every_later_value_is_listed() -> None:
     """A value that only the newer of two versions' texts speaks of, where the attribute is the same."""
-    for op_type, (name, since) in table.VALUES_SINCE.items():
+    for op_type, (name, since) in registry.LATER_VALUES.items():
         for value, opset in since.items():
             older, newer = (defs.get_schema(op_type, at, "").attributes[name].description for at in (opset - 1, opset))
             assert value.decode() in newer

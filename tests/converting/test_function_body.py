@@ -6,9 +6,8 @@ import onnx
 import pytest
 
 from bnfold import ir
-from bnfold.converting import convert, function_body
+from bnfold.converting import convert
 from bnfold.errors import ConversionBlocked
-from bnfold.ir.schemas import schema_of, versions_of
 
 Lowered = Callable[..., Any]
 Text = Callable[..., str]
@@ -39,11 +38,3 @@ def test_what_the_body_uses_is_named_with_the_operator(text: Text) -> None:
     source = text(18, "bfloat16[4, 7] x, int64[2] s", "y = CenterCropPad (x, s)", outputs="bfloat16[] y")
     with pytest.raises(ConversionBlocked, match="CenterCropPad \\('y'\\): as "):
         convert(ir.load(onnx.parser.parse_model(source)), 11)
-
-
-@pytest.mark.parametrize("op_type", sorted(function_body.SOUND))
-def test_every_operator_of_the_list_has_a_body(op_type: str) -> None:
-    if not versions_of(op_type):
-        pytest.skip("this onnx does not know it")
-    schema: Any = schema_of(op_type, versions_of(op_type)[0])  # whose stubs lack these
-    assert schema.has_function or schema.has_context_dependent_function

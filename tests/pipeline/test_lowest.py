@@ -25,7 +25,7 @@ def parsed(text: str) -> onnx.ModelProto:
     return onnx.parser.parse_model(text)
 
 
-@pytest.mark.parametrize("text", [NORM, SAMPLE])
+@pytest.mark.parametrize("text", [NORM.replace("y =", "e = Erf (n)  y =").replace("> (n)", "> (e)"), SAMPLE])
 def test_the_lowest_opset_is_reached_and_the_one_below_is_not(text: str) -> None:
     outcome = bnfold.convert(parsed(text), opset="lowest")
     assert outcome.verified

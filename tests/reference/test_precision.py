@@ -70,14 +70,28 @@ def test_scalars_become_arrays() -> None:
     assert not is_float(np.zeros(1, np.int32))
 
 
-def test_jitter_moves_what_is_between_integers_to_either_neighbour() -> None:
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16])
+def test_jitter_moves_what_is_between_integers_to_either_neighbour(dtype: type[np.generic]) -> None:
     kept = np.array([0.0, -0.0, 3.0, np.inf, -np.inf, 2.0**60])
     between = np.linspace(-2.4, 2.3, 1001)[:-1:2]
-    moved = jittered(np.concatenate([kept, [np.nan], between]), np.random.default_rng(0))
+    with np.errstate(over="ignore"):  # 2**60 is no float16
+        whole = np.concatenate([kept, [np.nan], between]).astype(dtype)
+    moved = jittered(whole, np.random.default_rng(0))
     assert isinstance(moved, np.ndarray)
-    assert moved[: kept.size].tolist() == kept.tolist()
-    assert np.isnan(moved[kept.size])
-    rest = moved[kept.size + 1 :]
-    up, down = (rest == np.nextafter(between, end) for end in (np.inf, -np.inf))
-    assert (up ^ down).all()
-    assert 0.4 < up.mean() < 0.6
+    assert moved.dtype == dtype
+    assert moved[: kept.size].tolist() == whole[: kept.size].tolist()
+    assert np.isnan(moved[kept.size].astype(np.float64))
+    bits = np.dtype(f"i{whole.itemsize}")
+    is_whole = whole.astype(np.float64) == np.rint(whole.astype(np.float64))
+    steps = moved.view(bits).astype(np.int64) - whole.view(bits).astype(np.int64)
+    shares = [np.mean(steps[kept.size + 1 :][~is_whole[kept.size + 1 :]] == step) for step in (-1, 0, 1)]
+    assert min(shares) > 0.25
+    assert sum(shares) == pytest.approx(1.0)
+
+
+def test_jitter_of_integers_and_sequences() -> None:
+    """Whole numbers may be sizes; members of a sequence move one by one."""
+    counts, floats = np.array([1, 2]), np.full(200, 0.5)
+    same, moved = jittered([counts, floats], np.random.default_rng(0))
+    assert same is counts
+    assert len(set(moved.tolist())) == 3

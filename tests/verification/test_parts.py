@@ -141,17 +141,24 @@ def test_changes_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("by_size", "sizes", "stays"), [(True, (2, 1), True), (True, (2, 1, 3), False), (False, (2,), False)]
+    ("status", "by_size", "sizes", "stays"),
+    [
+        ("failed", True, (2, 1), True),
+        ("failed", True, (2, 1, 3), False),
+        ("failed", False, (2,), False),
+        ("skipped", True, (2,), True),
+        ("skipped", True, (2, 1), False),
+    ],
 )
 def test_whole_models_at_few_sizes_do_not_overrule_a_part_that_differs(
-    sizes: tuple[int, ...], *, by_size: bool, stays: bool
+    status: Status, sizes: tuple[int, ...], *, by_size: bool, stays: bool
 ) -> None:
     seen = [SimpleNamespace(feeds={"x": np.zeros((rows, 3))}) for rows in sizes]
     coverage = SimpleNamespace(uncovered=0)
     clock = SimpleNamespace(budget=1.0)
     verifier = SimpleNamespace(request=SimpleNamespace(clock=clock), coverage=lambda *_: coverage)
     whole = SimpleNamespace(seen=seen, needs=lambda _: 0.0, observe=lambda _: None)
-    row = Evidence("a part", "", ("y",), "failed", 1.0, 0.0, "differs", at_some_sizes=by_size)
+    row = Evidence("a part", "", ("y",), status, 1.0, 0.0, "differs", at_some_sizes=by_size)
     found: Any = parts._in_whole
     assert found(verifier, None, row, whole).status == ("skipped" if stays else "verified")
 

@@ -1,1 +1,1 @@
-"""Functions of a `NodeConversion` that bring it over one version step; :mod:`bnfold.converting.table` lists them."""
+"""Functions of a `NodeConversion` that bring it over one version step, registered with `bnfold.converting.registry`."""

@@ -11,11 +11,13 @@ import numpy as np
 
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 _LARGEST_GRID = 1 << 22
 """Numbers of a grid that are stored."""
 
 
+@down("AffineGrid", 20)
 def affine_grid(conversion: NodeConversion) -> None:
     """Decompose AffineGrid: the points of the plain grid, and a 1, times each matrix."""
     theta, sizes = conversion.input(0), conversion.numbers(conversion.input(1), "its size")

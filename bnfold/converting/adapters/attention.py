@@ -11,6 +11,7 @@ import onnx
 from bnfold import ir
 from bnfold.converting.context import Inexpressible, Meaningless
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
 _LARGEST_MASK = 1 << 20
@@ -25,6 +26,7 @@ class _Form(NamedTuple):
     width: int
 
 
+@down("Attention", 23)
 def plain(conversion: NodeConversion) -> None:
     """Decompose Attention without a soft cap or an output of the weights, of known head size."""
     _check_mask(conversion)
@@ -60,6 +62,7 @@ def plain(conversion: NodeConversion) -> None:
     conversion.become("Reshape", [rows, conversion.ints([0, 0, -1], "shape")])
 
 
+@down("Attention", 24)
 def whole_mask(conversion: NodeConversion) -> None:
     """Convert Attention 24 → 23: a mask for the first keys only hides the others. With lengths, the body does so."""
     mask = conversion.node.input(3)
@@ -68,8 +71,8 @@ def whole_mask(conversion: NodeConversion) -> None:
     dims, (width, count) = conversion.shape(mask), _check_mask(conversion, may_be_shorter=True)
     if width is not None and width == count:
         return
-    if dims is None or conversion.target < 9:
-        raise Inexpressible("has a mask that may be shorter than its keys, and its rank is not known, or no opset 9")
+    if dims is None:
+        raise Inexpressible("has a mask that may be shorter than its keys, and its rank is not known")
     kind = conversion.dtype(mask)
     hidden = np.array(False) if kind == TP.BOOL else _array(-np.inf, kind)
     sizes = [size for size in dims[:-1] if isinstance(size, int)]
@@ -77,8 +80,6 @@ def whole_mask(conversion: NodeConversion) -> None:
         rest = conversion.constant(np.broadcast_to(hidden, [*sizes, count - width]), "hidden")
         conversion.node.set_input(3, conversion.add("Concat", [mask, rest], "whole_mask", axis=len(sizes)))
         return
-    if conversion.target < 13:
-        raise Inexpressible("has a mask that may be shorter than its keys, of open sizes, which needs opset 13")
     missing = conversion.add("Sub", [_length(conversion), _size(conversion, mask, len(dims) - 1)], "missing")
     kept = conversion.ints([0] * (2 * len(dims) - 1), "kept")
     pads = conversion.add("Concat", [kept, missing], "pads", axis=0)
@@ -120,7 +121,7 @@ def _sum_of_masks(conversion: NodeConversion, masks: Sequence[ir.Value], kind: i
 
 def _without_hidden_rows(conversion: NodeConversion, shares: ir.Value, bias: ir.Value, kind: int) -> ir.Value:
     """Return the shares, 0 where a mask hides everything from a place: of nothing but -inf Softmax makes NaN."""
-    peak = conversion.along("ReduceMax", 18, bias, [conversion.rank(bias) - 1], "peak", keepdims=1)
+    peak = conversion.along("ReduceMax", bias, [conversion.rank(bias) - 1], "peak", keepdims=1)
     lowest = np.finfo(onnx.helper.tensor_dtype_to_np_dtype(kind)).min
     is_hidden = conversion.add("Less", [peak, conversion.constant(_array(lowest, kind), "lowest")], "is_hidden")
     return conversion.add("Where", [is_hidden, conversion.constant(_array(0, kind), "zero"), shares], "seen")
@@ -149,8 +150,6 @@ def _checked(
         raise Inexpressible("gives its weights away")
     if kind not in (TP.FLOAT, TP.DOUBLE, TP.FLOAT16) or any(conversion.dtype(value) != kind for value in (key, data)):
         raise Inexpressible("is not of one type of floats")
-    if conversion.target < 7:
-        raise Inexpressible("needs the broadcasting of opset 7")
     form, rows, columns = _form(conversion, query, key, data)
     past = node.input(4)
     if past is not None:
@@ -171,8 +170,8 @@ def _masks(conversion: NodeConversion, kind: int, columns: int | str | None) -> 
     dims = conversion.shape(mask)
     if dims is None or len(dims) not in (2, 4) or dims[-1] is None or dims[-1] != columns:
         raise Inexpressible("has a mask of sizes that are not known to fit")
-    if conversion.dtype(mask) not in (kind, TP.BOOL) or conversion.target < 9:
-        raise Inexpressible("has a mask of another type, or needs the Where of opset 9")
+    if conversion.dtype(mask) not in (kind, TP.BOOL):
+        raise Inexpressible("has a mask of another type")
     return [mask]
 
 

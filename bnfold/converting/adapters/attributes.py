@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import onnx
 
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down, down_unchanged, new_values, up
 from bnfold.ir.elements import type_name
 from bnfold.ir.schemas import schema_of
+
+_WITHOUT_CONSUMED_INPUTS = (
+    "Abs Add Ceil Div Dropout Elu Exp Floor HardSigmoid LeakyRelu Log Max Mean Min Mul Neg PRelu Reciprocal Relu "
+    "Sigmoid Sqrt Sub Sum Tanh"
+)
+"""Operators whose version 6 lost the attribute that named inputs to overwrite, and nothing else."""
+
+new_values("Pad", "mode", wrap=19)
+new_values("ScatterElements ScatterND", "reduction", max=18, min=18)
 
 
 def drop(name: str, conversion: NodeConversion) -> None:
@@ -18,6 +29,12 @@ def drop(name: str, conversion: NodeConversion) -> None:
     conversion.node.del_attr(name)
 
 
+up(_WITHOUT_CONSUMED_INPUTS, 6)(partial(drop, "consumed_inputs"))
+down_unchanged(_WITHOUT_CONSUMED_INPUTS, 6)
+up("GRU LSTM RNN", 7)(partial(drop, "output_sequence"))
+
+
+@up("Gemm", 7)
 def gemm_broadcast(conversion: NodeConversion) -> None:
     """Convert Gemm 6 → 7: C always broadcasts. Some exporters relied on that before, and did not say so."""
     bias = conversion.node.input(2)
@@ -33,6 +50,13 @@ def keep_default(defaults: Mapping[str, float | str], conversion: NodeConversion
             conversion.node.set_attr(name, value)
 
 
+up("Concat", 4)(partial(keep_default, {"axis": 1}))
+up("RoiAlign", 16)(partial(keep_default, {"coordinate_transformation_mode": "output_half_pixel"}))
+down("Selu", 6)(partial(keep_default, {"alpha": 1.6732631921768188, "gamma": 1.0507010221481323}))
+down("Split", 2)(partial(keep_default, {"axis": 0}))
+
+
+@down("GRU LSTM RNN", 7)
 def stated_sequence(conversion: NodeConversion) -> None:
     """Convert GRU, LSTM, RNN 7 → 1: before, an attribute says whether the first output is made."""
     if conversion.node.output(0) is not None:
@@ -44,11 +68,18 @@ def rename(op_type: str, conversion: NodeConversion) -> None:
     conversion.node.set_op_type(op_type)
 
 
+up("Scatter", 11)(partial(rename, "ScatterElements"))
+
+
 def respell(name: str, forms: Mapping[str, str], conversion: NodeConversion) -> None:
     """Rename values of a string attribute; the default keeps its name."""
     value = conversion.node.attr(name)
     if value in forms:
         conversion.node.set_attr(name, forms[value])
+
+
+up("GRU", 3)(partial(respell, "direction", {"foward": "forward"}))
+up("GridSample", 20)(partial(respell, "mode", {"bilinear": "linear", "bicubic": "cubic"}))
 
 
 def only_types_of(op_type: str, version: int, conversion: NodeConversion) -> None:
@@ -61,12 +92,19 @@ def only_types_of(op_type: str, version: int, conversion: NodeConversion) -> Non
         raise Inexpressible(f"version {version} does not take {name} tensors")
 
 
+up("Erf", 13)(partial(only_types_of, "Erf", 13))
+up("ReduceLogSum", 28)(partial(only_types_of, "ReduceLogSum", 28))
+up("ReduceLogSumExp", 28)(partial(only_types_of, "ReduceLogSumExp", 28))
+
+
+@up("Selu", 6)
 def selu_constants(conversion: NodeConversion) -> None:
     """Convert Selu 1 → 6: more digits of the default constants."""
     drop("consumed_inputs", conversion)
     keep_default({"alpha": 1.673200011253357, "gamma": 1.0506999492645264}, conversion)
 
 
+@up("GlobalLpPool LpPool", 2)
 def whole_power(conversion: NodeConversion) -> None:
     """Convert LpPool, GlobalLpPool 1 → 2: ``p`` becomes an integer."""
     power = conversion.take("p", 2.0)
@@ -75,6 +113,7 @@ def whole_power(conversion: NodeConversion) -> None:
     conversion.node.set_attr("p", int(power))
 
 
+@up("Cast", 6)
 def cast_to(conversion: NodeConversion) -> None:
     """Cast 1 → 6: ``to`` names the type by number."""
     to = conversion.take("to")
@@ -87,6 +126,7 @@ def cast_to(conversion: NodeConversion) -> None:
     conversion.node.set_attr("to", to)
 
 
+@up("Clip", 6)
 def clip_bounds(conversion: NodeConversion) -> None:
     """Clip 1 → 6: an absent bound was none; from 6 on it is the largest float, which would also clip infinities."""
     conversion.node.del_attr("consumed_inputs")
@@ -94,6 +134,7 @@ def clip_bounds(conversion: NodeConversion) -> None:
         keep_default({"min": -np.inf, "max": np.inf}, conversion)
 
 
+@up("Pad", 2)
 def pad_pads(conversion: NodeConversion) -> None:
     """Pad 1 → 2: ``paddings`` is called ``pads``."""
     pads = conversion.take("paddings") if conversion.node.has_attr("paddings") else conversion.take("pads")
@@ -102,6 +143,7 @@ def pad_pads(conversion: NodeConversion) -> None:
     conversion.node.set_attr("pads", pads)
 
 
+@up("QuantizeLinear", 19)
 def float_input(conversion: NodeConversion) -> None:
     """Convert QuantizeLinear 13 → 19: x has the scale's type; an integer x is divided by a float in any case."""
     data = conversion.input(0)
@@ -109,6 +151,7 @@ def float_input(conversion: NodeConversion) -> None:
         conversion.node.set_input(0, conversion.add("Cast", [data], "float", to=onnx.TensorProto.FLOAT))
 
 
+@down("RoiAlign", 16)
 def output_half_pixel(conversion: NodeConversion) -> None:
     """Convert RoiAlign 16 → 10, which has this mode only, and no name for it."""
     mode = conversion.take("coordinate_transformation_mode", "half_pixel")
@@ -116,17 +159,20 @@ def output_half_pixel(conversion: NodeConversion) -> None:
         raise Inexpressible(f"coordinate_transformation_mode={mode} does not exist before opset 16")
 
 
+@down("Pad", 2)
 def paddings(conversion: NodeConversion) -> None:
     """Convert Pad 2 → 1: ``pads`` were called ``paddings``."""
     conversion.node.set_attr("paddings", conversion.take("pads"))
 
 
+@down("Clip", 6)
 def stated_limits(conversion: NodeConversion) -> None:
     """Convert Clip 6 → 1, where an absent bound is none at all: the largest floats are stated."""
     limit = float(np.finfo(np.float32).max)
     keep_default({"min": -limit, "max": limit}, conversion)
 
 
+@down("Cast", 6)
 def type_by_name(conversion: NodeConversion) -> None:
     """Convert Cast 6 → 1: ``to`` is the type's name."""
     conversion.node.set_attr("to", onnx.TensorProto.DataType.Name(conversion.take("to")))

@@ -8,12 +8,17 @@ from bnfold import ir
 from bnfold.converting.adapters.statistics import saved_statistics
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import by_meaning, up, up_unchanged
 from bnfold.semantics import BatchNormSpec
 from bnfold.semantics.batchnorm import Outputs, read_batchnorm
 
 LEGACY = ("is_test", "spatial", "consumed_inputs", "training_mode")
 
+up_unchanged("BatchNormalization", 15)  # scale and bias, mean and variance may have types of their own
 
+
+@by_meaning("BatchNormalization")
+@up("BatchNormalization", 6, 7, 9, 14)
 def to_target(conversion: NodeConversion) -> None:
     """Convert the node in one step; a node that already has the form of the target stays as it is."""
     node = conversion.node
@@ -61,6 +66,10 @@ class Era(NamedTuple):
     means: str
     training_outputs: int
 
+    def has(self, attribute: str) -> bool:
+        """Whether these versions have an attribute."""
+        return attribute in self.attributes
+
 
 _ERAS = {
     1: Era(frozenset({"is_test", "consumed_inputs"}), "is_test", "inference", 5),
@@ -80,41 +89,30 @@ def _is_parameterised(node: ir.Node, target: int) -> bool:
     Where 14 and 15 say it alike there is nothing to read and nothing to do.
     """
     mode = node.attrs.get("training_mode")
-    return bool(mode is not None and mode.ref_attr_name) and min(node.graph.opset(""), target) >= 14
+    era = _era(min(node.graph.opset(""), target))
+    return mode is not None and bool(mode.ref_attr_name) and era.has("training_mode")
 
 
 def _write_mode(conversion: NodeConversion, form: BatchNormSpec) -> None:
     """Say the mode as the target does: an attribute, the number of outputs, or ``is_test``."""
-    node = conversion.node
+    node, era, is_training = conversion.node, _era(conversion.target), form.mode == "training"
     written = node.attr("training_mode")
     for name in LEGACY:
         node.del_attr(name)
-    if conversion.target < 6:
+    if era.has("consumed_inputs"):
         node.set_attr("consumed_inputs", [0, 0, 0, 1, 1])  # no meaning, but demanded there
-    if form.mode == "training":
-        _write_training(conversion)
-        return
-    node.trim_outputs(1)
-    if conversion.target >= 14 and written is not None:
-        node.set_attr("training_mode", 0)
-    if conversion.target < 7:
-        node.set_attr("is_test", 1)
-
-
-def _write_training(conversion: NodeConversion) -> None:
-    """Write all outputs that the target's form has in training mode, read or not."""
-    node = conversion.node
-    node.trim_outputs(3)
-    for index, what in ((1, "running_mean"), (2, "running_var")):
+    if era.has("is_test"):
+        node.set_attr("is_test", int(not is_training))
+    if era.has("training_mode") and (is_training or written is not None):
+        node.set_attr("training_mode", int(is_training))
+    node.trim_outputs(3 if is_training else 1)
+    for index, what in enumerate(_TRAINING_OUTPUTS[: era.training_outputs - 1], 1) if is_training else ():
         if node.output(index) is None:
             conversion.divert(index, what)
-    if conversion.target >= 14:
-        node.set_attr("training_mode", 1)
-        return
-    for index, what in ((3, "saved_mean"), (4, "saved_var")):
-        conversion.divert(index, what)
-    if conversion.target < 7:
-        node.set_attr("is_test", 0)
+
+
+_TRAINING_OUTPUTS = ("running_mean", "running_var", "saved_mean", "saved_var")
+"""Outputs behind the first one that training mode demands, read or not."""
 
 
 def _flat_parameters(conversion: NodeConversion) -> None:

@@ -8,17 +8,20 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.context import Inexpressible, numeric_type
+from bnfold.converting.context import numeric_type
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
 
 
+@down("BitwiseAnd", 18)
 def common_bits(conversion: NodeConversion) -> None:
     """Decompose BitwiseAnd."""
     _in_integers(conversion, _common(conversion, *_operands(conversion)))
 
 
+@down("BitwiseOr", 18)
 def united_bits(conversion: NodeConversion) -> None:
     """Decompose BitwiseOr: ``a + b - (a & b)``."""
     operands = _operands(conversion)
@@ -26,6 +29,7 @@ def united_bits(conversion: NodeConversion) -> None:
     _in_integers(conversion, conversion.add("Sub", [total, _common(conversion, *operands)], "united"))
 
 
+@down("BitwiseXor", 18)
 def different_bits(conversion: NodeConversion) -> None:
     """Decompose BitwiseXor: ``a + b - 2·(a & b)``."""
     operands = _operands(conversion)
@@ -34,17 +38,21 @@ def different_bits(conversion: NodeConversion) -> None:
     _in_integers(conversion, conversion.add("Sub", [total, twice], "different"))
 
 
+@down("BitShift", 28, by_form=True)
+def moved_signed_bits(conversion: NodeConversion) -> None:
+    """Convert BitShift 28 → 11, which has no signs."""
+    if numeric_type(conversion.dtype(conversion.input(0))).kind == "i":
+        moved_bits(conversion)
+
+
+@down("BitShift", 11)
 def moved_bits(conversion: NodeConversion) -> None:
-    """Decompose BitShift where its type is lacking: times a power of 2, or divided by it.
+    """Decompose BitShift: times a power of 2, or divided by it.
 
     What is shifted out on the left is lost. On the right, a negative number is shifted as its complement.
     """
     data, kind = conversion.input(0), conversion.dtype(conversion.input(0))
     is_signed = numeric_type(kind).kind == "i"
-    if conversion.target >= 11 and not is_signed:
-        return
-    if conversion.target < 9:
-        raise Inexpressible("needs the Where of opset 9")
     goes_left, wide = conversion.take("direction", "") == "LEFT", TP.INT64 if is_signed else TP.UINT64
     value = conversion.add("Cast", [data], "wide", to=wide)
     if goes_left or not is_signed:
@@ -80,8 +88,6 @@ def _moved(conversion: NodeConversion, value: ir.Value, wide: int, *, goes_left:
 
 def _operands(conversion: NodeConversion) -> tuple[ir.Value, ir.Value]:
     """Return both operands as int64, which has the bits of every other type."""
-    if conversion.target < 9:
-        raise Inexpressible("needs the Where of opset 9")
     first, second = (
         value if conversion.dtype(value) == TP.INT64 else conversion.add("Cast", [value], "wide", to=TP.INT64)
         for value in (conversion.input(0), conversion.input(1))
@@ -104,7 +110,7 @@ def _common(conversion: NodeConversion, first: ir.Value, second: ir.Value) -> ir
     for operand, value in ((first, conversion.input(0)), (second, conversion.input(1))):
         is_negative = conversion.add("Less", [operand, zero], "is_negative")
         rest = conversion.add("Add", [operand, conversion.add("Where", [is_negative, sign, zero], "sign")], "rest")
-        columns.append(conversion.along("Unsqueeze", 13, rest, [conversion.rank(value)], "column"))
+        columns.append(conversion.along("Unsqueeze", rest, [conversion.rank(value)], "column"))
         are_negative.append(is_negative)
     is_negative = conversion.add("And", are_negative, "is_negative")
     negated = conversion.add("Where", [is_negative, sign, zero], "sign")
@@ -132,4 +138,4 @@ def _in_places(conversion: NodeConversion, columns: Sequence[ir.Value], places: 
     powers = conversion.constant(np.int64(1) << np.arange(len(places), dtype=np.int64), "powers")
     weighted = conversion.add("Mul", [conversion.add("Mul", bits, "common"), powers], "weighted")
     rank = max(conversion.rank(conversion.input(index)) for index in (0, 1))
-    return conversion.along("ReduceSum", 13, weighted, [rank], "total", keepdims=0)
+    return conversion.along("ReduceSum", weighted, [rank], "total", keepdims=0)

@@ -9,9 +9,11 @@ import numpy as np
 from bnfold import ir
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 from bnfold.ir.types import is_inferred
 
 
+@down("If", 11)
 def of_one_shape(conversion: NodeConversion) -> None:
     """Convert If 11 → 1, whose shape inference gives an output all that is known of either branch.
 
@@ -90,8 +92,6 @@ def _selected_shape(conversion: NodeConversion, then: _View, other: _View) -> ir
     mask = _places_of(least.axes, most.axes)
     if mask is None:
         return None
-    if conversion.target < 9:
-        raise Inexpressible("has branches of different axes, which needs the Compress of opset 9")
     source, dims = then.source, conversion.shape(then.source) or ()
     for place, axis in (*enumerate(then.axes), *enumerate(other.axes)):
         if axis is not None and axis != place and not (isinstance(size := dims[axis], int) and size):

@@ -8,8 +8,13 @@ from __future__ import annotations
 from bnfold import ir
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down, up
+
+_OPERATORS = "Add And Div Equal Greater Less Mul Or Pow Sub Xor"
+"""Operators of two operands that are broadcast by one rule from opset 7 on."""
 
 
+@up(_OPERATORS, 7)
 def binary(conversion: NodeConversion) -> None:
     """Add, Sub, Mul, Div, Pow, And, Or, Xor, Equal, Greater, Less to version 7: B gets the axes that numpy needs."""
     broadcast, axis = conversion.take("broadcast", 0), conversion.take("axis")
@@ -21,6 +26,7 @@ def binary(conversion: NodeConversion) -> None:
         conversion.node.set_input(1, conversion.reshape(right, dims, "aligned"))
 
 
+@up("PRelu", 7)
 def slope(conversion: NodeConversion) -> None:
     """Convert PRelu 6 → 7: a 1-D slope belonged to the channels.
 
@@ -85,6 +91,7 @@ def _aligned(conversion: NodeConversion, left: ir.Value, right: ir.Value, axis: 
 _COMMUTES = frozenset({"Add", "Mul", "And", "Or", "Xor", "Equal"})
 
 
+@down(_OPERATORS, 7)
 def stated_axis(conversion: NodeConversion) -> None:
     """Convert 7 → 6: operands of one shape stay. A right operand within the left one's axes states the axis."""
     node, left, right = conversion.node, conversion.input(0), conversion.input(1)
@@ -124,6 +131,7 @@ def _place_within(conversion: NodeConversion, left: ir.Value, right: ir.Value) -
     return (axis, dims) if wide[axis : axis + len(dims)] == tuple(dims) else None
 
 
+@down("PRelu", 7)
 def channel_slope(conversion: NodeConversion) -> None:
     """Convert PRelu 7 → 6: one slope, or one for each channel."""
     data, values = conversion.input(0), conversion.input(1)
@@ -135,6 +143,7 @@ def channel_slope(conversion: NodeConversion) -> None:
         conversion.node.set_input(1, conversion.reshape(values, dims, "slope"))
 
 
+@down("Gemm", 7)
 def row_of_bias(conversion: NodeConversion) -> None:
     """Convert Gemm 7 → 6: a C of another shape than the result broadcasts along rows only, and says so."""
     bias = conversion.input(2)

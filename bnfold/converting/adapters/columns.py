@@ -12,10 +12,12 @@ import onnx
 from bnfold import ir
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
 
 
+@down("Col2Im", 18)
 def to_image(conversion: NodeConversion) -> None:
     """Decompose Col2Im of an image and blocks of known sizes."""
     node, data = conversion.node, conversion.input(0)
@@ -36,7 +38,7 @@ def to_image(conversion: NodeConversion) -> None:
     flat = conversion.reshape(data, [-1, columns], "columns")
     taken = conversion.add("Gather", [_with_zero(conversion, flat), conversion.constant(sources, "sources")], "taken",
                            axis=1)  # fmt: skip
-    summed = conversion.along("ReduceSum", 13, taken, [1], "pixels", keepdims=0)
+    summed = conversion.along("ReduceSum", taken, [1], "pixels", keepdims=0)
     conversion.become("Reshape", [summed, conversion.ints([-1, shape[1] // size, *image], "shape")])
 
 
@@ -72,6 +74,4 @@ def _sources(axes: Sequence[npt.NDArray[np.int64]], image: Sequence[int]) -> npt
 def _with_zero(conversion: NodeConversion, flat: ir.Value) -> ir.Value:
     """Append a column of zeros."""
     pads = [0, 0, 0, 1]
-    if conversion.target < 11:
-        return conversion.add("Pad", [flat], "columns_and_0", pads=pads)
     return conversion.add("Pad", [flat, conversion.ints(pads, "pads")], "columns_and_0")

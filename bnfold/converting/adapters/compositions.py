@@ -1,21 +1,22 @@
-"""Operators that do not exist at the target, in terms of those that do. Equal to their own texts, never approximate."""
+"""Operators that older opsets do not have, in terms of others. Equal to their own texts, never approximate."""
 
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.adapters import places
-from bnfold.converting.adapters.integers import is_nan
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
 
 
+@down("Gelu", 20)
 def gelu(conversion: NodeConversion) -> None:
     """Decompose Gelu: ``x/2 · (1 + erf(x/√2))``, or the text's curve of Tanh."""
     data, approximate = conversion.input(0), conversion.take("approximate", "none")
@@ -41,6 +42,7 @@ def _tanh_argument(conversion: NodeConversion, data: ir.Value) -> ir.Value:
     return conversion.add("Mul", [inner, conversion.scalar(math.sqrt(2 / math.pi), data, "scale")], "argument")
 
 
+@down("HardSwish", 14)
 def hard_swish(conversion: NodeConversion) -> None:
     """Decompose HardSwish: ``x · HardSigmoid(x)`` with alpha 1/6 and beta 1/2."""
     data = conversion.input(0)
@@ -48,6 +50,7 @@ def hard_swish(conversion: NodeConversion) -> None:
     conversion.become("Mul", [data, gate])
 
 
+@down("Mish", 18)
 def mish(conversion: NodeConversion) -> None:
     """Decompose Mish: ``x · tanh(softplus(x))``."""
     data = conversion.input(0)
@@ -55,6 +58,7 @@ def mish(conversion: NodeConversion) -> None:
     conversion.become("Mul", [data, gate])
 
 
+@down("Swish", 24)
 def swish(conversion: NodeConversion) -> None:
     """Decompose Swish: ``x · sigmoid(alpha·x)``."""
     data, alpha = conversion.input(0), conversion.take("alpha", 1.0)
@@ -64,6 +68,7 @@ def swish(conversion: NodeConversion) -> None:
     conversion.become("Mul", [data, conversion.add("Sigmoid", [inner], "gate")])
 
 
+@down("Celu", 12)
 def celu(conversion: NodeConversion) -> None:
     """Decompose Celu: ``alpha · elu(x/alpha)``, which holds for a positive alpha."""
     data, alpha = conversion.input(0), conversion.take("alpha", 1.0)
@@ -83,16 +88,15 @@ def or_equal(strict: str, opposite: str, conversion: NodeConversion) -> None:
     if np.issubdtype(onnx.helper.tensor_dtype_to_np_dtype(conversion.dtype(left)), np.integer):
         conversion.become("Not", [conversion.add(opposite, [left, right], "opposite")])
         return
-    if conversion.target < 11:  # no Equal of floats
-        differs = conversion.add(opposite, [left, right], "opposite")
-        for value in (left, right):
-            differs = conversion.add("Or", [differs, is_nan(conversion, value)], "differs")
-        conversion.become("Not", [differs])
-        return
     is_strict = conversion.add(strict, [left, right], "strict")
     conversion.become("Or", [is_strict, conversion.add("Equal", [left, right], "equal")])
 
 
+down("GreaterOrEqual", 12)(partial(or_equal, "Greater", "Less"))
+down("LessOrEqual", 12)(partial(or_equal, "Less", "Greater"))
+
+
+@down("CastLike", 15)
 def cast_like(conversion: NodeConversion) -> None:
     """Write CastLike as Cast to the type that the other input has."""
     conversion.become("Cast", [conversion.input(0)], to=conversion.dtype(conversion.input(1)))
@@ -102,6 +106,7 @@ _LARGEST_MASK = 1 << 20
 """Elements of a triangle that are stored; beyond, the model makes it."""
 
 
+@down("Trilu", 14)
 def trilu(conversion: NodeConversion) -> None:
     """Decompose Trilu: Where, since a mask of zeros would make NaN of infinities."""
     data, upper = conversion.input(0), bool(conversion.take("upper", 1))
@@ -130,14 +135,14 @@ def _stored_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool)
 
 def _computed_triangle(conversion: NodeConversion, data: ir.Value, *, upper: bool) -> ir.Value:
     """Make the mask of what is kept from the sizes at run time."""
-    if conversion.target < 9:
-        raise Inexpressible("has a triangle that is computed, or depends on sizes")
     diagonal = conversion.node.input(1) or conversion.constant(np.array(0, np.int64), "zero")
     rank, shape = conversion.rank(data), conversion.add("Shape", [data], "shape")
-    zero, ranges = conversion.ints([0], "zero"), []
+    start, one = (conversion.constant(np.array(number, np.int64), "number") for number in (0, 1))
+    ranges = []
     for axis in (rank - 2, rank - 1):
         size = conversion.add("Gather", [shape, conversion.ints([axis], "axis")], "size", axis=0)
-        ranges.append(places.between(conversion, zero, size, from_zero=True))
+        end = conversion.along("Squeeze", size, [0], "end")
+        ranges.append(conversion.add("Range", [start, end, one], "range"))
     rows = conversion.add("Reshape", [ranges[0], conversion.ints([-1, 1], "column")], "rows_column")
     distance = conversion.add("Sub", [ranges[1], rows], "distance")
     if conversion.shape(diagonal) != ():
@@ -146,26 +151,14 @@ def _computed_triangle(conversion: NodeConversion, data: ir.Value, *, upper: boo
     return conversion.add("Not", [dropped], "triangle")
 
 
+@down("Round", 11)
 def rounded(conversion: NodeConversion) -> None:
-    """Decompose Round: half of an odd number goes to the even one above or below it."""
-    conversion.become("Where", _around(conversion, conversion.input(0)))
-
-
-def nearest_integer(conversion: NodeConversion, data: ir.Value) -> ir.Value:
-    """Add a Round, or what it is composed of."""
-    if conversion.target >= 11:
-        return conversion.add("Round", [data], "rounded")
-    return conversion.add("Where", _around(conversion, data), "rounded")
-
-
-def _around(conversion: NodeConversion, data: ir.Value) -> list[ir.Value]:
-    """Return whether the integer above is the nearest one, this, and the one below.
+    """Decompose Round: half of an odd number goes to the even one above or below it.
 
     Twice the number is compared with the sum of both. Every node but Floor and Ceil works on integers, so all takes the
     same side of a tie in whatever precision the number itself is computed.
     """
-    if conversion.target < 9:
-        raise Inexpressible("needs the Where of opset 9")
+    data = conversion.input(0)
     below, above = (conversion.add(op_type, [data], hint) for op_type, hint in (("Floor", "below"), ("Ceil", "above")))
     half, both = conversion.scalar(0.5, data, "half"), conversion.add("Add", [below, above], "both")
     twice = conversion.add("Div", [data, half], "twice")
@@ -175,9 +168,10 @@ def _around(conversion: NodeConversion, data: ir.Value) -> list[ir.Value]:
     is_odd = conversion.add("Less", [conversion.add("Floor", [halved], "even"), halved], "is_odd")
     is_tie = conversion.add("Not", [is_under], "is_half_or_over")
     goes_up = conversion.add("Or", [is_over, conversion.add("And", [is_tie, is_odd], "is_odd_half")], "goes_up")
-    return [goes_up, above, below]
+    conversion.become("Where", [goes_up, above, below])
 
 
+@down("IsInf", 20, by_form=True)
 def of_float(conversion: NodeConversion) -> None:
     """Convert IsInf 20 → 10, which takes no float16: float32 holds the same numbers."""
     data = conversion.input(0)
@@ -185,6 +179,7 @@ def of_float(conversion: NodeConversion) -> None:
         conversion.node.set_input(0, conversion.add("Cast", [data], "float", to=TP.FLOAT))
 
 
+@down("IsInf", 10)
 def is_infinite(conversion: NodeConversion) -> None:
     """Decompose IsInf: beyond the largest number of the type, on either side or on one."""
     data = conversion.input(0)
@@ -196,6 +191,7 @@ def is_infinite(conversion: NodeConversion) -> None:
     conversion.become("Greater" if is_high else "Less", [data, conversion.scalar(bound, data, "largest")])
 
 
+@down("ThresholdedRelu", 10)
 def thresholded(conversion: NodeConversion) -> None:
     """Decompose ThresholdedRelu: ``x`` where it is above alpha, and 0 elsewhere.
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from bnfold import ir
-from bnfold.converting.adapters import places
-from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
+from bnfold.converting.registry import down
 
 
 def pads_of_every_axis(conversion: NodeConversion, pads: ir.Value, axes: Sequence[int], rank: int) -> ir.Value:
@@ -24,12 +23,11 @@ def pads_of_every_axis(conversion: NodeConversion, pads: ir.Value, axes: Sequenc
 
 def equal_parts(conversion: NodeConversion, parts: int) -> None:
     """Write a Split of an axis of dynamic size as Slices; the last part is shorter if the division has a remainder."""
-    _needs_bounds(conversion)
     data, axis = conversion.input(0), int(conversion.node.attr("axis", 0))
+    rank = conversion.context.types.rank(data)
+    axis = axis if rank is None else axis % rank  # old versions of Gather do not count from the end
     shape = conversion.add("Shape", [data], "shape")
-    size = conversion.add(
-        "Gather", [shape, conversion.ints([_counted(conversion, data, axis)], "axis")], "size", axis=0
-    )
+    size = conversion.add("Gather", [shape, conversion.ints([axis], "axis")], "size", axis=0)
     raised = conversion.add("Add", [size, conversion.ints([parts - 1], "rest")], "raised")
     length = conversion.add("Div", [raised, conversion.ints([parts], "parts")], "length")
     bounds = [conversion.ints([0], "start"), length]
@@ -37,10 +35,11 @@ def equal_parts(conversion: NodeConversion, parts: int) -> None:
     _sliced(conversion, data, axis, bounds)
 
 
+@down("Split", 13)
 def given_lengths(conversion: NodeConversion) -> None:
     """Write a Split 13 into computed lengths as Slices; into constant ones they become an attribute."""
     lengths = conversion.node.input(1)
-    if lengths is None or conversion.known(lengths) is not None or conversion.target < 9:
+    if lengths is None or conversion.known(lengths) is not None:
         if lengths is not None:
             conversion.node.set_attr("split", conversion.numbers(lengths, "its split"))
         conversion.node.set_inputs([conversion.input(0)])
@@ -50,17 +49,8 @@ def given_lengths(conversion: NodeConversion) -> None:
     for place in range(len(conversion.node.outputs) - 1):
         length = conversion.add("Gather", [lengths, conversion.ints([place], "place")], "length", axis=0)
         bounds.append(conversion.add("Add", [bounds[-1], length], "bound") if place else length)
-    _sliced(conversion, data, axis, bounds)
-
-
-def _needs_bounds(conversion: NodeConversion) -> None:
-    if conversion.target < 9:
-        raise Inexpressible("splits an axis of an open size, which needs the Where of opset 9")
-
-
-def _counted(conversion: NodeConversion, data: ir.Value, axis: int) -> int:
-    """Return an axis as Gather takes it: from the front, before opset 11."""
-    return axis if axis >= 0 or conversion.target >= 11 else axis % conversion.rank(data)
+    with conversion.computing(lengths, "its split"):
+        _sliced(conversion, data, axis, bounds)
 
 
 def _sliced(conversion: NodeConversion, data: ir.Value, axis: int, bounds: Sequence[ir.Value]) -> None:
@@ -72,13 +62,8 @@ def _sliced(conversion: NodeConversion, data: ir.Value, axis: int, bounds: Seque
             conversion.divert(index, "part")
     node.trim_outputs(1)
     for place, output in enumerate(outputs[:-1]):
-        if output is not None and conversion.target < 10:
-            places.part(conversion, data, axis, bounds[place], bounds[place + 1], output)
-        elif output is not None:
+        if output is not None:
             conversion.add("Slice", [data, bounds[place], bounds[place + 1], over], output)
     end = conversion.constant(np.array([INT64_MAX], np.int64), "end")
-    if conversion.target < 10:
-        conversion.become("Identity", [places.part(conversion, data, axis, bounds[-1], end)])
-    else:
-        conversion.become("Slice", [data, bounds[-1], end, over])
+    conversion.become("Slice", [data, bounds[-1], end, over])
     node.set_output(0, outputs[-1])

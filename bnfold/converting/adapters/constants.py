@@ -1,23 +1,21 @@
-"""Constants that the target's Constant and ConstantOfShape cannot make: they are stored, or spread out."""
+"""Constants that old versions of Constant and ConstantOfShape cannot make: they are stored, or spread out."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import onnx
 
-from bnfold.converting.context import Inexpressible
+from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 from bnfold.ir.lifting import held_tensor
 from bnfold.ir.sparse import dense
 
 TP = onnx.TensorProto
 _MADE_BY_THE_FIRST = (TP.FLOAT16, TP.FLOAT, TP.DOUBLE)
-_LARGEST = 1 << 20
-"""Elements that are stored where a node made them."""
 
 
+@down("Constant", 9)
 def stored(conversion: NodeConversion) -> None:
     """Convert Constant 9 → 1, which makes floats: what else there is becomes an initializer, as runtimes make it."""
     node, message = conversion.node, held_tensor(conversion.node)
@@ -35,6 +33,7 @@ def stored(conversion: NodeConversion) -> None:
     conversion.finished = conversion.replaced = True
 
 
+@down("Constant", 11, by_form=True)
 def dense_value(conversion: NodeConversion) -> None:
     """Convert Constant 11 → 9, which holds no sparse tensor: its zeros are stored."""
     sparse: onnx.SparseTensorProto | None = conversion.take("sparse_value")
@@ -48,14 +47,27 @@ def dense_value(conversion: NodeConversion) -> None:
     conversion.touched = True
 
 
+@down("ConstantOfShape", 9)
 def spread(conversion: NodeConversion) -> None:
-    """Decompose ConstantOfShape: Expand of one element, or a stored constant where its shape is known."""
-    shape, message = conversion.input(0), conversion.take("value")
+    """Decompose ConstantOfShape: Expand of one element."""
+    message = conversion.take("value")
     element = np.zeros((), np.float32) if message is None else onnx.numpy_helper.to_array(message).reshape(())
-    if conversion.target >= 8:
-        conversion.become("Expand", [conversion.constant(element, "element"), shape])
-        return
-    dims = conversion.numbers(shape, "its shape")
-    if math.prod(dims) > _LARGEST:
-        raise Inexpressible(f"makes {math.prod(dims)} equal numbers, for which Expand came with opset 8")
-    conversion.become("Identity", [conversion.constant(np.full(dims, element), "filled")])
+    conversion.become("Expand", [conversion.constant(element, "element"), conversion.input(0)])
+
+
+_LARGEST_EYE = 1 << 20
+"""Elements of a matrix that is stored where a node made it."""
+
+
+@down("EyeLike", 9)
+def stored_eye(conversion: NodeConversion) -> None:
+    """Store the matrix that EyeLike makes of known sizes."""
+    data, sizes = conversion.input(0), [size for size in conversion.shape(conversion.input(0)) or () if size]
+    if len(sizes) != conversion.rank(data) or not all(isinstance(size, int) for size in sizes):
+        raise Inexpressible("makes a matrix of unknown sizes")
+    kind, diagonal = int(conversion.take("dtype", 0)) or conversion.dtype(data), int(conversion.take("k", 0))
+    rows, columns = (int(size) for size in sizes)
+    if rows * columns > _LARGEST_EYE:
+        raise Inexpressible(f"makes a matrix of {rows} by {columns}, too large to be stored")
+    eye = np.eye(rows, columns, diagonal).astype(numeric_type(kind))
+    conversion.become("Identity", [conversion.constant(eye, "eye")])

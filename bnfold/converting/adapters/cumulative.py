@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import onnx
 
@@ -9,6 +11,7 @@ from bnfold import ir
 from bnfold.converting.adapters import places
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
 
@@ -26,11 +29,13 @@ def running(combine: str, neutral: int, conversion: NodeConversion) -> None:
     conversion.become("Identity", [_chosen(conversion, over, rank, results)])
 
 
+down("CumSum", 11)(partial(running, "Add", 0))
+down("CumProd", 26)(partial(running, "Mul", 1))
+
+
 def _axes(conversion: NodeConversion, over: ir.Value, rank: int) -> list[int]:
     """Return the axes that ``over`` may mean."""
     if conversion.known(over) is None:
-        if rank > 1 and conversion.target < 9:
-            raise Inexpressible(f"its axis ({over.name!r}) is not constant, which needs the Where of opset 9")
         return list(range(rank))
     axes = conversion.numbers(over, "its axis")
     if len(axes) != 1 or not -rank <= axes[0] < rank:
@@ -53,8 +58,6 @@ def _combined(conversion: NodeConversion, combine: str, data: ir.Value, axis: in
 def _moved(conversion: NodeConversion, data: ir.Value, axis: int, neutral: int, *, is_reversed: bool) -> ir.Value:
     """Move every element by one place; the first one, or the last, becomes neutral."""
     size = _size(conversion, data, axis)
-    if conversion.target < 9:
-        raise Inexpressible("is exclusive, which needs the ConstantOfShape of opset 9")
     number = np.full(1, neutral, numeric_type(conversion.dtype(data)))
     shape = conversion.add("Shape", [conversion.sliced(data, axis, 0, 1)], "shape")
     slab = conversion.add("ConstantOfShape", [shape], "neutral", value=onnx.numpy_helper.from_array(number))

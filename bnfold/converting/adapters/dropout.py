@@ -6,8 +6,10 @@ import numpy as np
 
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down, up
 
 
+@up("Dropout", 7)
 def test_mode(conversion: NodeConversion) -> None:
     """Convert 6 → 7: from 7 to 11 Dropout copies; training, where the node says it, needs version 12."""
     is_test = conversion.take("is_test")
@@ -22,15 +24,13 @@ def test_mode(conversion: NodeConversion) -> None:
         if not is_test:
             conversion.repair("forced-inference", "Dropout in training mode read as inference, as asked")
         return
-    if conversion.target < 12:
-        raise Inexpressible("drops at random (is_test=0), which versions 7 to 11 cannot say")
     boolean_mask(conversion)
     _move_ratio(conversion)
-    ratio = conversion.node.input(1)
-    conversion.node.set_inputs([conversion.input(0), ratio, conversion.constant(np.array(True), "training_mode")])
-    conversion.finished = True
+    operands = [conversion.input(0), conversion.node.input(1), conversion.constant(np.array(True), "training_mode")]
+    conversion.become("Dropout", operands)
 
 
+@up("Dropout", 10)
 def boolean_mask(conversion: NodeConversion) -> None:
     """Convert 7 → 10: the mask becomes boolean; its consumers get it cast to the data's type, as before."""
     mask = conversion.node.output(1)
@@ -42,6 +42,7 @@ def boolean_mask(conversion: NodeConversion) -> None:
     conversion.append("Cast", [conversion.divert(1, "mask")], mask, to=conversion.dtype(conversion.input(0)))
 
 
+@up("Dropout", 12)
 def ratio_input(conversion: NodeConversion) -> None:
     """Convert 10 → 12: ``ratio`` is an input, and the mask of inference is all ones.
 
@@ -61,6 +62,7 @@ def _move_ratio(conversion: NodeConversion) -> None:
         conversion.node.set_input(1, conversion.constant(np.array(ratio, np.float32), "ratio"))
 
 
+@down("Dropout", 7)
 def inference(conversion: NodeConversion) -> None:
     """Convert 7 → 6: what copies is in test mode."""
     conversion.node.set_attr("is_test", 1)

@@ -8,8 +8,10 @@ from string import ascii_letters
 from bnfold import ir
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 
+@down("Einsum", 12)
 def einsum(conversion: NodeConversion) -> None:
     """Decompose Einsum: the operands become matrices by batch, and their product is put in order."""
     operands, result = _terms(conversion)
@@ -87,7 +89,7 @@ def _kept(place: int, operands: Sequence[str], result: str) -> list[str]:
 def _summed(conversion: NodeConversion, term: str, value: ir.Value, operands: Sequence[str], result: str) -> ir.Value:
     """Reduce the indices that nothing else has."""
     axes = [place for place, index in enumerate(term) if index not in result and "".join(operands).count(index) == 1]
-    return conversion.along("ReduceSum", 13, value, axes, "summed", keepdims=0) if axes else value
+    return conversion.along("ReduceSum", value, axes, "summed", keepdims=0) if axes else value
 
 
 def _matrices(

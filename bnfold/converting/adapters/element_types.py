@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.analysis.traits import MOVING
+from bnfold.analysis.traits import COUNTING, MOVING
 from bnfold.converting.adapters import places
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
@@ -26,10 +26,10 @@ _WIDER: dict[int, tuple[int, ...]] = {
 _BFLOAT16_SINCE = 13
 
 
-def in_wider_type(conversion: NodeConversion) -> None:
-    """Let a node work on numbers of a type that the target takes; its results are cast back."""
+def in_wider_type(conversion: NodeConversion, version: int | None) -> None:
+    """Let a node of ``version`` work on numbers of a type that the target takes; its results are cast back."""
     node, target = conversion.node, conversion.target
-    version, there = version_at(node.op_type, conversion.graph.opset("")), version_at(node.op_type, target)
+    there = version_at(node.op_type, target)
     if version is None or there is None or not (data := node.input(0)) or not _copies(conversion):
         return
     kind, places_of = conversion.context.types.dtype(data), schema_of(node.op_type, there).inputs
@@ -51,7 +51,9 @@ def in_wider_type(conversion: NodeConversion) -> None:
             result = conversion.divert(slot, "wide")
             name = conversion.node_name("cast")
             # In front of what later steps append, which makes the value that is cast here.
-            conversion.added.append(conversion.graph.insert("Cast", [result], [made], after=node, name=name, to=kind))
+            cast = conversion.graph.insert("Cast", [result], [made], after=node, name=name, to=kind)
+            conversion.added.append(cast)
+            conversion.behind.append(cast)
     conversion.touched = True
 
 
@@ -88,7 +90,6 @@ def _cast(conversion: NodeConversion, value: ir.Value, dtype: int) -> ir.Value:
     return conversion.add("Cast", [value], "wide", to=dtype)
 
 
-_COUNTS = frozenset({"ArgMax", "ArgMin", "NonZero", "Shape", "Size"})
 _HALF = 1 << 32
 _DEEP = 12
 
@@ -100,7 +101,7 @@ def _is_exact_in_double(conversion: NodeConversion, value: ir.Value, depth: int 
         return bool((np.abs(tensor.numpy().astype(np.float64)) < 2.0**53).all())
     if node is None or node.domain or not depth or (source := node.input(0)) is None:
         return False
-    if node.op_type in _COUNTS or (node.op_type == "TopK" and value.slot == 1):
+    if node.op_type in COUNTING or (node.op_type == "TopK" and value.slot == 1):
         return True
     if node.op_type == "Cast":
         return conversion.context.types.dtype(source) in (TP.BOOL, TP.INT8, TP.UINT8, TP.INT16, TP.UINT16, TP.INT32)
@@ -118,10 +119,11 @@ def padded_in_halves(conversion: NodeConversion, pads: list[int]) -> None:
     rounded = int(np.trunc(filling / _HALF)) if abs(filling) < 1 << 53 else None
     if rounded is None or float(np.float32(filling - rounded * _HALF)) != filling - rounded * _HALF:
         raise Inexpressible(f"pads with {filling}, which is no float32")
-    stated = {"pads": pads, "mode": node.attr("mode", "constant")}
+    mode, stated = node.attr("mode", "constant"), conversion.ints(pads, "pads")
     padded = []
     for half, number in ((high, rounded), (low, filling - rounded * _HALF)):
         double = conversion.add("Cast", [half], "double", to=TP.DOUBLE)
-        longer = conversion.add("Pad", [double], "padded", value=float(number), **stated)
+        filler = conversion.scalar(number, double, "value")
+        longer = conversion.add("Pad", [double, stated, filler], "padded", mode=mode)
         padded.append(conversion.add("Cast", [longer], "int64", to=TP.INT64))
     conversion.become("Add", [conversion.add("Mul", [padded[0], base], "restored"), padded[1]])

@@ -13,10 +13,10 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.converting.adapters import compositions
 from bnfold.converting.adapters.attributes import respell
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
 _A = -0.75
@@ -48,6 +48,7 @@ class _Neighbours(NamedTuple):
     is_inside: ir.Value | None
 
 
+@down("GridSample", 20)
 def on_plane(conversion: NodeConversion) -> None:
     """Convert GridSample 20 → 16: two spatial axes, and the modes' names for those; with more it is decomposed."""
     if conversion.rank(conversion.input(0)) != _PLANE:
@@ -56,6 +57,7 @@ def on_plane(conversion: NodeConversion) -> None:
         respell("mode", {"linear": "bilinear", "cubic": "bicubic"}, conversion)
 
 
+@down("GridSample", 16)
 def sampled(conversion: NodeConversion) -> None:
     """Decompose GridSample of an input of known sizes."""
     data, grid = conversion.input(0), conversion.input(1)
@@ -91,8 +93,6 @@ def _sizes(conversion: NodeConversion, how: _Sampling) -> list[int]:
     data, grid = conversion.input(0), conversion.input(1)
     shape = conversion.shape(data) or ()
     sizes = [size for size in shape if isinstance(size, int) and size]
-    if conversion.target < 9:
-        raise Inexpressible("needs the Where of opset 9")
     if not sizes or len(sizes) < len(shape):
         raise Inexpressible("samples an input of unknown sizes")
     if how.padding not in _PADDINGS.get(how.mode, ("zeros",)) or how.mode not in _WEIGHTS:
@@ -122,7 +122,7 @@ def _neighbours(conversion: NodeConversion, grid: ir.Value, index: int, size: in
         nearest = conversion.add("Cast", [below], "number", to=TP.INT64)
         places = conversion.add("Add", [nearest, steps], "places")
     else:
-        nearest = compositions.nearest_integer(conversion, point)
+        nearest = conversion.add("Round", [point], "rounded")
         places = conversion.add("Cast", [nearest], "places", to=TP.INT64)
     is_inside = None
     if how.padding == "zeros":
@@ -189,7 +189,7 @@ def _weights(conversion: NodeConversion, fraction: ir.Value, polynomials: Sequen
 
 def _spread(conversion: NodeConversion, value: ir.Value | None, axes: Sequence[int]) -> ir.Value | None:
     """Add axes of one element for the neighbours along the other axes."""
-    return value if value is None or not axes else conversion.along("Unsqueeze", 13, value, axes, "spread")
+    return value if value is None or not axes else conversion.along("Unsqueeze", value, axes, "spread")
 
 
 def _joined(
@@ -211,9 +211,9 @@ def _added_up(conversion: NodeConversion, taken: ir.Value, weights: ir.Value | N
     """Add up the weighted rows, and bring the channels to the front."""
     over = list(range(rank + 1, 2 * rank + 1))
     if weights is None:
-        summed = conversion.along("Squeeze", 13, taken, over, "rows")
+        summed = conversion.along("Squeeze", taken, over, "rows")
     else:
-        column = conversion.along("Unsqueeze", 13, weights, [2 * rank + 1], "column")
+        column = conversion.along("Unsqueeze", weights, [2 * rank + 1], "column")
         weighted = conversion.add("Mul", [taken, column], "weighted")
-        summed = conversion.along("ReduceSum", 13, weighted, over, "rows", keepdims=0)
+        summed = conversion.along("ReduceSum", weighted, over, "rows", keepdims=0)
     conversion.become("Transpose", [summed], perm=[0, rank + 1, *range(1, rank + 1)])

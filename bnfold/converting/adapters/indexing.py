@@ -1,4 +1,4 @@
-"""Operators that read or write at computed places, where the target lacks them: Gather and Scatter along one axis."""
+"""Operators that read or write at computed places, where old opsets lack them: Gather and Scatter along one axis."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from bnfold import ir
 from bnfold.converting.adapters import places
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 
+@down("GatherND", 11)
 def gather_nd(conversion: NodeConversion) -> None:
     """Decompose GatherND: the axes that are indexed become one, and each row of indices one number."""
     data, (depth, rest) = conversion.input(0), _indexed(conversion)
@@ -22,6 +24,7 @@ def gather_nd(conversion: NodeConversion) -> None:
     conversion.become("Gather", [data, flat_places], axis=0)
 
 
+@down("ScatterND", 11)
 def scatter_nd(conversion: NodeConversion) -> None:
     """Decompose ScatterND: Scatter writes rows into the input with the indexed axes as one, and the others as one."""
     data, updates, (depth, rest) = conversion.input(0), conversion.input(2), _indexed(conversion)
@@ -34,6 +37,7 @@ def scatter_nd(conversion: NodeConversion) -> None:
     conversion.become("Reshape", [written, conversion.ints(dims, "shape")])
 
 
+@down("GatherElements", 11)
 def gather_elements(conversion: NodeConversion) -> None:
     """Decompose GatherElements: a Gather from all elements in a row, of known sizes."""
     data, indices, axis = conversion.input(0), conversion.input(1), int(conversion.take("axis", 0))
@@ -56,6 +60,7 @@ def gather_elements(conversion: NodeConversion) -> None:
     conversion.become("Gather", [flat, flat_places], axis=0)
 
 
+@down("OneHot", 11)
 def one_hot(conversion: NodeConversion) -> None:
     """Convert OneHot 11 → 9, which forbids places that count from the end, and shape inference refuses stored ones.
 
@@ -136,10 +141,10 @@ def _places(conversion: NodeConversion, data: ir.Value, indices: ir.Value, depth
         rows_of = places.wrapped(conversion, indices, own)
     last = [conversion.rank(indices) - 1]
     if depth == 1:
-        return conversion.along("Squeeze", 13, rows_of, last, "places")
+        return conversion.along("Squeeze", rows_of, last, "places")
     steps = conversion.ints(strides, "strides") if strides else _computed_strides(conversion, data, depth)
     weighted = conversion.add("Mul", [rows_of, steps], "weighted")
-    return conversion.along("ReduceSum", 13, weighted, last, "places", keepdims=0)
+    return conversion.along("ReduceSum", weighted, last, "places", keepdims=0)
 
 
 def _first_sizes(conversion: NodeConversion, data: ir.Value, depth: int) -> ir.Value:
@@ -193,6 +198,7 @@ def _to_the_end(conversion: NodeConversion, data: ir.Value, axis: int, bounds: t
     return conversion.add("Sub", [last, kept], "places")
 
 
+@down("DepthToSpace", 11)
 def from_depth(conversion: NodeConversion) -> None:
     """Convert DepthToSpace 11 → 1, where the blocks come before the channels: in the other mode these are reordered."""
     mode = conversion.take("mode", "DCR")
@@ -215,13 +221,12 @@ def from_depth(conversion: NodeConversion) -> None:
     conversion.node.set_input(0, conversion.add("Gather", [data, order], "ordered", axis=1))
 
 
+@down("ArgMax ArgMin", 12, by_form=True)
 def last_place(conversion: NodeConversion) -> None:
     """Convert ArgMax, ArgMin 12 → 11: the last of equal elements is the first along the reversed axis."""
     if not conversion.take("select_last_index", 0):
         return
     data, output, axis = conversion.input(0), conversion.output(), int(conversion.node.attr("axis", 0))
-    if conversion.target < 7:
-        raise Inexpressible("has select_last_index, which needs the broadcasting of opset 7")
     size = (conversion.shape(data) or {axis: None})[axis]
     if not isinstance(size, int) or not size:
         raise Inexpressible("has select_last_index along an axis of unknown size")
@@ -231,6 +236,7 @@ def last_place(conversion: NodeConversion) -> None:
     conversion.append("Sub", [last, from_end], output)
 
 
+@down("ScatterElements", 11)
 def scatter(conversion: NodeConversion) -> None:
     """Convert ScatterElements 11 → Scatter 9, whose axis and indices count from the front."""
     data, indices, updates = (conversion.input(index) for index in range(3))

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.analysis.traits import REDUCING
 from bnfold.converting.adapters.attributes import drop, keep_default
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import up
+
+_REDUCTIONS = " ".join(sorted(REDUCING - {"ReduceSum"}))
+"""Reductions whose axes are an input from opset 18 on; those of ReduceSum are one from 13 on."""
 
 
 def moved(name: str, missing: str, conversion: NodeConversion) -> None:
@@ -25,12 +32,22 @@ def moved(name: str, missing: str, conversion: NodeConversion) -> None:
         raise Inexpressible(missing)
 
 
+up(_REDUCTIONS, 18)(partial(moved, "axes", ""))
+up("ReduceSum Squeeze", 13)(partial(moved, "axes", ""))
+up("Reshape", 5)(partial(moved, "shape", "has no shape"))
+up("Split", 13)(partial(moved, "split", ""))
+up("Unsqueeze", 13)(partial(moved, "axes", "has no axes"))
+up("TopK", 10)(partial(moved, "k", ""))
+
+
+@up("Split", 18)
 def split_count(conversion: NodeConversion) -> None:
     """Split 13 → 18: equal parts have to be counted; version 13 counted the outputs."""
     if conversion.node.input(1) is None:
         conversion.node.set_attr("num_outputs", len(conversion.node.outputs))
 
 
+@up("Split", 2)
 def split_input(conversion: NodeConversion) -> None:
     """Split 1 → 2: the lengths as a second input go; the axis gets its default."""
     lengths = conversion.node.input(1)
@@ -40,6 +57,7 @@ def split_input(conversion: NodeConversion) -> None:
     keep_default({"axis": 0}, conversion)
 
 
+@up("Slice", 10)
 def slice_bounds(conversion: NodeConversion) -> None:
     """Slice 1 → 10: ``starts``, ``ends``, ``axes``."""
     starts, ends, over = conversion.take("starts"), conversion.take("ends"), conversion.take("axes")
@@ -51,6 +69,7 @@ def slice_bounds(conversion: NodeConversion) -> None:
     conversion.node.set_inputs(inputs + ([conversion.ints(over, "axes")] if over else []))
 
 
+@up("Pad", 11)
 def pad_values(conversion: NodeConversion) -> None:
     """Pad 2 → 11: ``pads`` and ``value``."""
     pads, value = conversion.take("pads"), conversion.take("value", 0.0)
@@ -64,6 +83,7 @@ def pad_values(conversion: NodeConversion) -> None:
     conversion.node.set_inputs(inputs)
 
 
+@up("Clip", 11)
 def clip_bounds(conversion: NodeConversion) -> None:
     """Clip 6 → 11: ``min`` and ``max``. The old defaults are float32's limits, the new ones those of the type."""
     low, high, data = conversion.take("min"), conversion.take("max"), conversion.input(0)
@@ -81,12 +101,14 @@ def clip_bounds(conversion: NodeConversion) -> None:
         conversion.node.set_inputs([data, *bounds])
 
 
+@up("DFT", 20)
 def dft_axis(conversion: NodeConversion) -> None:
     """Convert DFT 17 → 20: ``axis``, whose default was 1 and is now the last but one."""
     axis = conversion.constant(np.array(conversion.take("axis", 1), np.int64), "axis")
     conversion.node.set_inputs([conversion.input(0), conversion.node.input(1), axis])
 
 
+@up("Tile", 6)
 def tile_repeats(conversion: NodeConversion) -> None:
     """Convert Tile 1 → 6: one axis and one count become a count for every axis."""
     data = conversion.input(0)

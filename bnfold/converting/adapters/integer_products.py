@@ -12,6 +12,7 @@ import onnx
 from bnfold import ir
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
 _EXACT = 1 << 24
@@ -21,11 +22,13 @@ _EXACT = 1 << 24
 Numbers: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
+@down("ConvInteger", 10)
 def convolution(conversion: NodeConversion) -> None:
     """Write ConvInteger as Conv."""
     _write(conversion, "Conv", centred_window(conversion, (0, 1, 2, 3)))
 
 
+@down("MatMulInteger", 10)
 def product(conversion: NodeConversion) -> None:
     """Write MatMulInteger as MatMul."""
     _write(conversion, "MatMul", centred_matrices(conversion, (0, 1, 2, 3)))

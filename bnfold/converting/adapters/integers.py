@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import onnx
@@ -11,6 +11,7 @@ from bnfold import ir
 from bnfold.converting.adapters import places
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
 _FLOATS = (TP.FLOAT16, TP.FLOAT, TP.DOUBLE)
@@ -33,6 +34,11 @@ def extreme(comparison: str, conversion: NodeConversion) -> None:
     conversion.become("Where", [is_first, best, values[-1]])
 
 
+down("Max", 12, by_form=True)(partial(extreme, "Greater"))
+down("Min", 12, by_form=True)(partial(extreme, "Less"))
+
+
+@down("Clip", 12, by_form=True)
 def clip(conversion: NodeConversion) -> None:
     """Convert Clip 12 → 11: of integers by comparing with each bound, the lower one first."""
     data, low, high = conversion.input(0), conversion.node.input(1), conversion.node.input(2)
@@ -53,18 +59,16 @@ def clip(conversion: NodeConversion) -> None:
 _NARROW = (TP.INT8, TP.INT16, TP.UINT8, TP.UINT16)
 
 
+@down("Add Div Mul Sub", 14, by_form=True)
 def narrow(conversion: NodeConversion) -> None:
     """Convert Add, Sub, Mul, Div 14 → 7: small integers go through int64, whose low bits are theirs."""
     if (kind := conversion.dtype(conversion.input(0))) in _NARROW:
         operands = [conversion.input(index) for index in (0, 1)]
-        _through_wide(conversion, conversion.node.op_type, operands, kind)
+        wide = [conversion.add("Cast", [value], "wide", to=TP.INT64) for value in operands]
+        conversion.become("Cast", [conversion.add(conversion.node.op_type, wide, "result")], to=kind)
 
 
-def _through_wide(conversion: NodeConversion, op_type: str, operands: Sequence[ir.Value], kind: int) -> None:
-    wide = [conversion.add("Cast", [value], "wide", to=TP.INT64) for value in operands]
-    conversion.become("Cast", [conversion.add(op_type, wide, "result")], to=kind)
-
-
+@down("Pow", 12)
 def power(conversion: NodeConversion) -> None:
     """Convert Pow 12 → 7: an exponent of another type becomes one of the base's, if that holds it exactly.
 
@@ -89,20 +93,19 @@ def power(conversion: NodeConversion) -> None:
     conversion.touched = True
 
 
+@down("BitwiseNot", 18)
 def complement(conversion: NodeConversion) -> None:
     """Decompose BitwiseNot: ``-1 - x``, or the largest number less ``x`` for unsigned ones."""
     data = conversion.input(0)
     info = np.iinfo(onnx.helper.tensor_dtype_to_np_dtype(conversion.dtype(data)))
     ones = np.array(-1 if info.min else info.max, info.dtype)
-    if conversion.target < 14 and conversion.dtype(data) in _NARROW:
-        _through_wide(conversion, "Sub", [conversion.constant(ones, "ones"), data], conversion.dtype(data))
-    else:
-        conversion.become("Sub", [conversion.constant(ones, "ones"), data])
+    conversion.become("Sub", [conversion.constant(ones, "ones"), data])
 
 
 _SIGNED = (TP.INT8, TP.INT16, TP.INT32, TP.INT64)
 
 
+@down("Mod", 10)
 def modulo(conversion: NodeConversion) -> None:
     """Decompose Mod of integers: ``x - x / y * y``, brought to the sign of ``y``, or with ``fmod`` to that of ``x``.
 
@@ -125,6 +128,7 @@ def modulo(conversion: NodeConversion) -> None:
     conversion.become("Where", [is_off, moved, rest])
 
 
+@down("Mod", 28)
 def floored(conversion: NodeConversion) -> None:
     """Convert Mod 28 → 13, which takes floats only with ``fmod``: a rest of the wrong sign is moved by the divisor."""
     left, right = conversion.input(0), conversion.input(1)
@@ -139,6 +143,7 @@ def floored(conversion: NodeConversion) -> None:
     conversion.become("Where", [is_off, conversion.add("Add", [rest, right], "moved"), rest])
 
 
+@down("Range", 11)
 def sequence(conversion: NodeConversion) -> None:
     """Decompose Range with a constant step: the places of so many ones, or numbers that follow from them.
 
@@ -202,6 +207,7 @@ def _as_row(conversion: NodeConversion, value: ir.Value, kind: int) -> ir.Value:
     return conversion.reshape(value, [1], "row")
 
 
+@down("Equal", 11)
 def equal(conversion: NodeConversion) -> None:
     """Convert Equal 11 → 7, which compares integers and truths: neither less nor greater, and no NaN."""
     left, right = conversion.input(0), conversion.input(1)
@@ -211,33 +217,22 @@ def equal(conversion: NodeConversion) -> None:
     comparisons = [conversion.add(op_type, [left, right], op_type.lower()) for op_type in ("Less", "Greater")]
     differs = conversion.add("Or", comparisons, "differs")
     for value in (left, right) if kind in _FLOATS else ():
-        differs = conversion.add("Or", [differs, is_nan(conversion, value)], "differs")
+        differs = conversion.add("Or", [differs, conversion.add("IsNaN", [value], "is_nan")], "differs")
     conversion.become("Not", [differs])
 
 
-def is_nan(conversion: NodeConversion, value: ir.Value) -> ir.Value:
-    """Add an IsNaN, or what it is composed of."""
-    if conversion.target >= 9:
-        return conversion.add("IsNaN", [value], "is_nan")
-    return conversion.add("Not", [_is_number(conversion, value)], "is_nan")
-
-
+@down("IsNaN", 9)
 def not_a_number(conversion: NodeConversion) -> None:
     """Decompose IsNaN: neither below 1 nor above 0."""
-    conversion.become("Not", [_is_number(conversion, conversion.input(0))])
-
-
-def _is_number(conversion: NodeConversion, value: ir.Value) -> ir.Value:
+    value = conversion.input(0)
     bounds = [conversion.scalar(bound, value, "bound") for bound in (1, 0)]
     sides = zip(("Less", "Greater"), bounds, strict=True)
-    return conversion.add("Or", [conversion.add(op, [value, bound], op.lower()) for op, bound in sides], "is_number")
+    comparisons = [conversion.add(op, [value, bound], op.lower()) for op, bound in sides]
+    conversion.become("Not", [conversion.add("Or", comparisons, "is_number")])
 
 
 def _is_integer(conversion: NodeConversion, value: ir.Value) -> bool:
-    dtype = conversion.dtype(value)
-    if dtype in _COMPARED and conversion.target < 9:
-        raise Inexpressible("compares integers, which needs opset 9")
-    return dtype in _COMPARED
+    return conversion.dtype(value) in _COMPARED
 
 
 def _chosen(conversion: NodeConversion, comparison: str, first: ir.Value, second: ir.Value) -> ir.Value:

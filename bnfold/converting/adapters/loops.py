@@ -8,8 +8,10 @@ import onnx
 from bnfold import ir
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 
+@down("Loop", 11, by_form=True)
 def with_state(conversion: NodeConversion) -> None:
     """Convert Loop 11 → 1: one that hands on nothing is given a constant to hand on."""
     node, graph = conversion.node, conversion.graph

@@ -14,12 +14,14 @@ from bnfold import ir
 from bnfold.converting.adapters.normalization import group as per_channel
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 from bnfold.semantics.batchnorm import DEFAULT_EPSILON
 
 TP = onnx.TensorProto
 _HALVES = (TP.FLOAT16, TP.BFLOAT16)
 
 
+@down("LayerNormalization", 17)
 def layer(conversion: NodeConversion) -> None:
     """Decompose LayerNormalization into at most nine nodes, and one for every Cast and every further output."""
     node, data, scale, bias = conversion.node, conversion.input(0), conversion.input(1), conversion.node.input(2)
@@ -42,6 +44,7 @@ def layer(conversion: NodeConversion) -> None:
     _scaled(conversion, _divided(conversion, centred, deviation, data), scale, bias)
 
 
+@down("RMSNormalization", 23)
 def root_mean_square(conversion: NodeConversion) -> None:
     """Decompose RMSNormalization: ``x / √(mean(x²) + epsilon) · scale``."""
     data, scale = conversion.input(0), conversion.input(1)
@@ -53,6 +56,7 @@ def root_mean_square(conversion: NodeConversion) -> None:
     _scaled(conversion, _divided(conversion, wide, deviation, data), scale, None)
 
 
+@down("GroupNormalization", 21)
 def group_of_channels(conversion: NodeConversion) -> None:
     """Decompose GroupNormalization 21: InstanceNormalization of groups that are laid out as channels."""
     data, scale, bias = (conversion.input(index) for index in range(3))
@@ -72,6 +76,7 @@ def group_of_channels(conversion: NodeConversion) -> None:
     _scaled(conversion, _narrowed(conversion, back, data), scale, bias)
 
 
+@down("GroupNormalization", 18)
 def group_of_groups(conversion: NodeConversion) -> None:
     """Decompose GroupNormalization 18, whose scale and bias belong to groups."""
     per_channel(conversion)
@@ -99,7 +104,7 @@ def _trailing_axes(conversion: NodeConversion, data: ir.Value) -> list[int]:
         if not -rank <= axis < rank:
             raise Inexpressible(f"has axis {axis}, over an input of rank {rank}")
         return list(range(axis % rank, rank))
-    if axis >= 0 or conversion.target < 11:
+    if axis >= 0:
         raise Inexpressible(f"has axis {axis}, and the rank of {data.name!r} is not known")
     return list(range(axis, 0))
 

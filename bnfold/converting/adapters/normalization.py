@@ -7,12 +7,17 @@ import numpy as np
 from bnfold import analysis, ir
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import by_meaning, up, up_unchanged
 from bnfold.semantics.instancenorm import slots, strays
 
 _MOST = 1 << 24
 """Channels; a damaged file may say that it has more."""
 
+up_unchanged("InstanceNormalization", 22)  # bfloat16
 
+
+@by_meaning("InstanceNormalization")
+@up("InstanceNormalization", 6)
 def instance(conversion: NodeConversion) -> None:
     """Convert InstanceNormalization 1 → 6 → 22.
 
@@ -27,6 +32,7 @@ def instance(conversion: NodeConversion) -> None:
         conversion.node.del_attr(name)
 
 
+@up("GroupNormalization", 21)
 def group(conversion: NodeConversion) -> None:
     """Convert GroupNormalization 18 → 21: scale and bias for every channel instead of every group."""
     data, groups = conversion.input(0), int(conversion.node.attr("num_groups", 0))

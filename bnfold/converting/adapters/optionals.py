@@ -6,8 +6,10 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 
+@down("OptionalHasElement", 18)
 def has_element(conversion: NodeConversion) -> None:
     """Convert OptionalHasElement 18 → 15, which takes optionals only: nothing has none, and anything else has one."""
     value = conversion.node.input(0)
@@ -15,6 +17,7 @@ def has_element(conversion: NodeConversion) -> None:
         conversion.become("Identity", [conversion.constant(np.array(value is not None), "has_element")])
 
 
+@down("OptionalGetElement", 18)
 def element(conversion: NodeConversion) -> None:
     """Convert OptionalGetElement 18 → 15, which takes optionals only: anything else is its own element."""
     value = conversion.input(0)

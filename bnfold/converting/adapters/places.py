@@ -1,4 +1,4 @@
-"""Computed places along an axis, where the target has no operator that takes them: ranges, bounds, negative indices."""
+"""Computed places along an axis, where old opsets have no operator for them: ranges, bounds, negative indices."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 import onnx
 
 from bnfold import analysis, ir
-from bnfold.converting.context import Inexpressible
+from bnfold.analysis.traits import COUNTING, MOVING
 from bnfold.converting.node_conversion import NodeConversion
 
 TP = onnx.TensorProto
-_COUNTS = frozenset({"ArgMax", "ArgMin", "NonZero", "Shape", "Size"})
-MOVES = frozenset({"Expand", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"})
+MOVES = MOVING - {"Concat", "Pad"} | {"Identity"}
+"""Operators all of whose outputs have elements of the first input only."""
 _JOINS = frozenset({"Add", "Concat", "Mul"})
 _DEEP = 12
 NO_BOUND = (1 << 31) - 1
@@ -26,7 +26,7 @@ def is_never_negative(value: ir.Value, depth: int = _DEEP) -> bool:
     node = value.producer
     if node is None or node.domain or not depth:
         return False
-    if node.op_type in _COUNTS:
+    if node.op_type in COUNTING:
         return True
     if node.op_type == "Cast" and node.attr("to") != TP.INT64:
         return False
@@ -45,15 +45,10 @@ def wrapped(conversion: NodeConversion, indices: ir.Value, sizes: ir.Value) -> i
 
 def between(conversion: NodeConversion, first: ir.Value, last: ir.Value, *, from_zero: bool = False) -> ir.Value:
     """Return the integers from ``first`` up to ``last``, both of one element: the places of so many ones."""
-    if conversion.target < 9:
-        raise Inexpressible("needs the ConstantOfShape of opset 9")
-    if conversion.target >= 11 and from_zero:
-        zero, one = (conversion.constant(np.array(number, np.int64), "number") for number in (0, 1))
-        return conversion.add("Range", [zero, conversion.along("Squeeze", 13, last, [0], "end"), one], "row")
     length = last if from_zero else not_below_zero(conversion, conversion.add("Sub", [last, first], "length"))
     one = onnx.numpy_helper.from_array(np.ones(1, np.int64))
     ones = conversion.add("ConstantOfShape", [length], "ones", value=one)
-    row = conversion.along("Squeeze", 13, conversion.add("NonZero", [ones], "numbers"), [0], "row")
+    row = conversion.along("Squeeze", conversion.add("NonZero", [ones], "numbers"), [0], "row")
     return row if from_zero else conversion.add("Add", [row, first], "range")
 
 

@@ -9,8 +9,10 @@ import onnx
 
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 
+@down("AveragePool LpPool MaxPool", 22)
 def last_windows(conversion: NodeConversion) -> None:
     """Keep the node where no window of ``ceil_mode`` begins behind the input, whichever rule holds."""
     node = conversion.node
@@ -32,12 +34,14 @@ def last_windows(conversion: NodeConversion) -> None:
             raise Inexpressible(f"has a window less along axis {axis + 2} than by the older rule")
 
 
+@down("LpPool", 18, by_form=True)
 def without_dilations(conversion: NodeConversion) -> None:
     """Drop dilations of 1, which say nothing, where the older version has none (LpPool 18 → 11)."""
     if set(conversion.node.attr("dilations", [])) == {1}:
         conversion.node.del_attr("dilations")
 
 
+@down("AveragePool MaxPool", 10)
 def even_windows(conversion: NodeConversion) -> None:
     """Convert MaxPool, AveragePool 10 → 8, 7: drop dilations of 1, and ``ceil_mode``.
 
@@ -67,6 +71,7 @@ def even_windows(conversion: NodeConversion) -> None:
     node.del_attr("ceil_mode")
 
 
+@down("AveragePool", 19, by_form=True)
 def dilated_average(conversion: NodeConversion) -> None:
     """Convert AveragePool 19 → 11, which has no dilations: a Conv of ones sums, and the numbers of summands divide."""
     node, data = conversion.node, conversion.input(0)

@@ -23,9 +23,6 @@ def image_scaler(conversion: NodeConversion) -> None:
     if scale != 1.0 or not bias:
         data = conversion.add("Mul", [data, conversion.scalar(scale, conversion.input(0), "scale")], "scaled")
     column = np.array(bias or [0.0]).astype(numeric_type(conversion.dtype(conversion.input(0))))
-    if conversion.target < 7 and column.size > 1:
-        conversion.become("Add", [data, conversion.constant(column, "bias")], broadcast=1, axis=1)
-        return
     column = column.reshape(-1, *[1] * (conversion.rank(conversion.input(0)) - 2))
     conversion.become("Add", [data, conversion.constant(column, "bias")])
 
@@ -54,15 +51,9 @@ def crop(conversion: NodeConversion) -> None:
     left, top, right, bottom = border
     ends = [top + size[0], left + size[1]] if size and any(size) else [-bottom or INT64_MAX, -right or INT64_MAX]
     window = {"starts": [top, left], "ends": ends, "axes": [2, 3]}
-    if conversion.target >= 10:
-        conversion.become(
-            "Slice",
-            [conversion.input(0), *(conversion.ints(values, name) for name, values in window.items())],
-        )
-        return
-    conversion.become("Slice", [conversion.input(0)])
-    for name, values in window.items():
-        conversion.node.set_attr(name, values)
+    conversion.become(
+        "Slice", [conversion.input(0), *(conversion.ints(places, name) for name, places in window.items())]
+    )
 
 
 def fully_connected(conversion: NodeConversion) -> None:
@@ -75,10 +66,7 @@ def fully_connected(conversion: NodeConversion) -> None:
         data = conversion.add("Flatten", [data], "flat", axis=1)
     if (rank := conversion.shape(weight)) is None or len(rank) != 2:
         weight = conversion.add("Flatten", [weight], "weight", axis=1)
-    conversion.become("Gemm", [data, weight, bias])
-    conversion.node.set_attr("transB", 1)
-    if conversion.target < 7:
-        conversion.node.set_attr("broadcast", 1)
+    conversion.become("Gemm", [data, weight, bias], transB=1)
 
 
 def curve(op_type: str, conversion: NodeConversion) -> None:
@@ -94,8 +82,6 @@ def constant_fill(conversion: NodeConversion) -> None:
 
     A constant of a shape that an attribute gives, or an input, as values or by its own shape.
     """
-    if conversion.target < 9:
-        raise Inexpressible("needs ConstantOfShape, opset 9")
     value, extra = conversion.take("value", 0.0), conversion.take("extra_shape", [])
     as_shape, dims = conversion.take("input_as_shape", 0), conversion.take("shape")
     dtype = numeric_type(conversion.take("dtype", onnx.TensorProto.FLOAT))

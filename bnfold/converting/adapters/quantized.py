@@ -9,11 +9,11 @@ import numpy as np
 import onnx
 
 from bnfold import analysis, ir
-from bnfold.converting.adapters import compositions
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 from bnfold.ir.elements import type_name
-from bnfold.ir.schemas import schema_of, version_at
+from bnfold.ir.schemas import schema_of
 
 TP = onnx.TensorProto
 _EXACT = (TP.INT8, TP.UINT8, TP.INT16, TP.UINT16)
@@ -21,8 +21,9 @@ _EXACT = (TP.INT8, TP.UINT8, TP.INT16, TP.UINT16)
 _NIBBLES: dict[int, type] = {TP.INT4: np.int8, TP.UINT4: np.uint8}
 
 
+@down("DequantizeLinear", 10, 13, 19, 21)
 def dequantize(conversion: NodeConversion) -> None:
-    """Convert DequantizeLinear below 21, 13 and 10 into ``(x - zero_point) · scale``, unless the target takes it.
+    """Convert DequantizeLinear below 21, 13 and 10 into ``(x - zero_point) · scale``, unless the next version takes it.
 
     Weights of four bits are stored in eight.
     """
@@ -67,6 +68,7 @@ def _scaled(
         conversion.become("Cast", [product], to=made)
 
 
+@down("QuantizeLinear", 10, 13, 19, 21)
 def quantize(conversion: NodeConversion) -> None:
     """Convert QuantizeLinear below 21, 13 and 10: rounded to even, and limited to what the type holds."""
     node, data, scale, zero = conversion.node, conversion.input(0), conversion.input(1), conversion.node.input(2)
@@ -92,28 +94,27 @@ def quantize(conversion: NodeConversion) -> None:
 
 def become_integer(conversion: NodeConversion, quotient: ir.Value, zero: ir.Value | None, kind: int) -> None:
     """Let the node make the nearest integers plus a zero point of float32, within the limits of the type."""
-    number = compositions.nearest_integer(conversion, quotient)
+    number = conversion.add("Round", [quotient], "rounded")
     if zero is not None:
         number = conversion.add("Add", [number, zero], "shifted")
     info = np.iinfo(onnx.helper.tensor_dtype_to_np_dtype(kind))
-    if conversion.target < 11:
-        limited = conversion.add("Clip", [number], "limited", min=float(info.min), max=float(info.max))
-    else:
-        bounds = [conversion.constant(np.array(bound, np.float32), "bound") for bound in (info.min, info.max)]
-        limited = conversion.add("Clip", [number, *bounds], "limited")
+    bounds = [conversion.constant(np.array(bound, np.float32), "bound") for bound in (info.min, info.max)]
+    limited = conversion.add("Clip", [number, *bounds], "limited")
     conversion.become("Cast", [limited], to=kind)
 
 
 def _has_form(conversion: NodeConversion, scale: ir.Value, kind: int) -> bool:
-    """Whether the target has the operator for this type, and its axes."""
-    version = version_at(conversion.node.op_type, conversion.target)
-    if version is None or (conversion.target < 13 and conversion.shape(scale) != ()):
+    """Whether the version below has the operator for this type, and its axes."""
+    if conversion.older is None:
         return False
-    schema = schema_of(conversion.node.op_type, version)
+    schema = schema_of(conversion.node.op_type, conversion.older)
+    has_axis = "axis" in schema.attributes
+    if not has_axis and conversion.shape(scale) != ():
+        return False
     places = [(2, kind), (1, conversion.dtype(scale)), (0, conversion.dtype(conversion.input(0)))]
     if not all(f"tensor({type_name(dtype)})" in schema.inputs[place].types for place, dtype in places):
         return False
-    if conversion.target < 13:
+    if not has_axis:
         conversion.node.del_attr("axis")  # it says nothing of a scale that is one number
     return True
 

@@ -11,11 +11,13 @@ from bnfold import ir
 from bnfold.converting.adapters import integer_products, quantized
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 from bnfold.ir.elements import type_name
 
 TP = onnx.TensorProto
 
 
+@down("QLinearConv", 10)
 def convolution(conversion: NodeConversion) -> None:
     """Decompose QLinearConv: the sums of ConvInteger and a bias, in units of the result."""
     _check_types(conversion)
@@ -34,6 +36,7 @@ def convolution(conversion: NodeConversion) -> None:
     _requantise(conversion, integer_products.sums(conversion, "Conv", operands), ((), lanes))
 
 
+@down("QLinearMatMul", 10)
 def product(conversion: NodeConversion) -> None:
     """Decompose QLinearMatMul in the same way; the first operand may have a scale for each row."""
     _check_types(conversion)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,10 +11,12 @@ import onnx
 from bnfold import ir
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
+from bnfold.converting.registry import down
 from bnfold.ir.elements import MAX_RANK
 from bnfold.ir.value import Dims, shape_of
 
 
+@down("Reshape", 14, by_form=True)
 def no_zeros(conversion: NodeConversion) -> None:
     """Drop ``allowzero`` where no size can be 0 unless the input's at the same place is; else ask at run time."""
     data, shape = conversion.input(0), conversion.input(1)
@@ -60,13 +63,8 @@ def _shape_of_output(value: ir.Value) -> Dims | None:
 
 def _spread_nothing(conversion: NodeConversion, data: ir.Value, shape: ir.Value, parts: Sequence[int | None]) -> None:
     """Give an input that has to be empty, because a size is always 0, one axis of 0 elements, and expand the others."""
-    if conversion.target < 8:
-        raise Inexpressible(_MAY_BE_ZERO)
     dims = [-1 if place == parts.index(0) else 1 for place in range(len(parts))]
     conversion.become("Expand", [conversion.add("Reshape", [data, conversion.ints(dims, "axis")], "nothing"), shape])
-
-
-_MAY_BE_ZERO = "has allowzero=1, and sizes that may be 0"
 
 
 def _elements(conversion: NodeConversion, shape: ir.Value) -> list[int | None]:
@@ -101,8 +99,6 @@ def _means_itself(place: int, size: int | str | None, known: Dims | None) -> boo
 
 def _ask_whether_empty(conversion: NodeConversion, data: ir.Value, shape: ir.Value) -> None:
     """Make, of an input without elements, an output without elements of the shape that is asked for."""
-    if conversion.target < 9:
-        raise Inexpressible(_MAY_BE_ZERO)
     zero = conversion.constant(np.array(0, np.int64), "zero")
     is_empty = conversion.add("Equal", [conversion.add("Size", [data], "size"), zero], "is_empty")
     nothing = onnx.numpy_helper.from_array(np.zeros(1, numeric_type(conversion.dtype(data))))
@@ -119,6 +115,7 @@ def _ask_whether_empty(conversion: NodeConversion, data: ir.Value, shape: ir.Val
     ir.index_subgraphs(conversion.node)
 
 
+@down("Shape", 15, by_form=True)
 def whole_shape(conversion: NodeConversion) -> None:
     """Convert Shape 15 → 13: ``start`` and ``end`` become a Slice."""
     start, end, data = conversion.take("start", 0), conversion.take("end"), conversion.input(0)
@@ -126,23 +123,30 @@ def whole_shape(conversion: NodeConversion) -> None:
         return
     shape = conversion.add("Shape", [data], "shape")
     bounds = [start, INT64_MAX if end is None else end]
-    if conversion.target < 10:
-        conversion.become("Slice", [shape], axes=[0], starts=bounds[:1], ends=bounds[1:])
-        return
     first, last = (conversion.ints([bound], hint) for bound, hint in zip(bounds, ("start", "end"), strict=True))
     conversion.become("Slice", [shape, first, last, conversion.ints([0], "axis")])
 
 
+_LARGEST = 1 << 20
+"""Elements that are stored where a node made them."""
+
+
+@down("Expand", 8)
 def repeated(conversion: NodeConversion) -> None:
-    """Write Expand as Tile, if all sizes are known."""
+    """Write Expand as Tile, if all sizes are known; one number is stored as often as it is repeated."""
     data, wanted = conversion.input(0), tuple(conversion.numbers(conversion.input(1), "its shape"))
-    own = conversion.shape(data)
+    own, tensor = conversion.shape(data), conversion.known(data)
+    if tensor is not None and tensor.size == 1 and 0 <= math.prod(wanted) <= _LARGEST:
+        filled = np.full(_together(tensor.dims, wanted), tensor.numpy().reshape(()))
+        conversion.become("Identity", [conversion.constant(filled, "filled")])
+        return
     if own is None or not _is_never_empty(own) or not _is_never_empty(wanted):
         raise Inexpressible("has an input of open sizes, or none")
     dims = _together(tuple(size for size in own if isinstance(size, int)), wanted)
     conversion.become("Identity", [_spread(conversion, data, dims)])
 
 
+@down("Max Mean Min Sum", 8)
 def of_one_shape(conversion: NodeConversion) -> None:
     """Repeat the operands of an operator that does not broadcast before opset 8, if all sizes are known."""
     shapes = [conversion.shape(conversion.input(slot)) for slot in range(len(conversion.node.inputs))]
@@ -166,8 +170,6 @@ def _together(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def _spread(conversion: NodeConversion, value: ir.Value, dims: tuple[int, ...]) -> ir.Value:
     """Return a value of known sizes as others that it broadcasts to."""
-    if conversion.target < 6:
-        raise Inexpressible("needs the Tile of opset 6, or the same sizes everywhere")
     own = [size for size in conversion.shape(value) or () if isinstance(size, int)]
     if len(own) < len(dims):
         own = [1] * (len(dims) - len(own)) + own

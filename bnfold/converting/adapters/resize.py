@@ -19,8 +19,11 @@ from bnfold import ir
 from bnfold.converting.adapters.attributes import respell
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down, new_values, up
 
 TP = onnx.TensorProto
+
+new_values("Resize", "coordinate_transformation_mode", half_pixel_symmetric=19)
 
 
 class ResizedAxis(NamedTuple):
@@ -175,6 +178,7 @@ def _cubic(a: Fraction, away: Fraction) -> list[Fraction]:
     return [far(away + 1), near(away), near(1 - away), far(2 - away)]
 
 
+@up("Upsample", 7)
 def height_and_width(conversion: NodeConversion) -> None:
     """Convert Upsample 1 → 7: two scales become four."""
     height, width = conversion.take("height_scale"), conversion.take("width_scale")
@@ -186,6 +190,7 @@ def height_and_width(conversion: NodeConversion) -> None:
     plain_mode(conversion)
 
 
+@up("Upsample", 9)
 def scales_input(conversion: NodeConversion) -> None:
     """Convert Upsample 7 → 9: ``scales`` is an input."""
     scales = conversion.take("scales")
@@ -196,6 +201,7 @@ def scales_input(conversion: NodeConversion) -> None:
     plain_mode(conversion)
 
 
+@up("Upsample", 10)
 def upsample_to_resize(conversion: NodeConversion) -> None:
     """Convert Upsample 9 → Resize: no axis of an Upsample shrinks."""
     if conversion.node.has_attr("scales"):
@@ -207,6 +213,7 @@ def upsample_to_resize(conversion: NodeConversion) -> None:
         conversion.finished = True  # the later versions of Resize only add to this form
 
 
+@up("Resize", 11)
 def coordinates(conversion: NodeConversion) -> None:
     """Convert Resize 10 → 11: state the coordinates and rounding that version 10 always uses.
 
@@ -224,6 +231,7 @@ def coordinates(conversion: NodeConversion) -> None:
     _at_asymmetric_points(conversion, data, shrink or grow or scales, "ceil" if shrink else "floor")
 
 
+@up("Resize", 13)
 def scales_or_sizes(conversion: NodeConversion) -> None:
     """Convert Resize 11 → 13, which takes scales or sizes: the empty one of the two is left out.
 
@@ -289,6 +297,7 @@ plain_mode = partial(respell, "mode", {"bilinear": "linear", "trilinear": "linea
 """Rename the modes of linear interpolation that were named after the number of axes."""
 
 
+@down("Resize", 13)
 def empty_inputs(conversion: NodeConversion) -> None:
     """Convert Resize 13 → 11: it demands the roi that nothing reads, and empty scales beside sizes."""
     node = conversion.node
@@ -297,6 +306,7 @@ def empty_inputs(conversion: NodeConversion) -> None:
             node.set_input(slot, conversion.constant(np.zeros(0, np.float32), "none"))
 
 
+@down("Resize", 18)
 def every_axis(conversion: NodeConversion) -> None:
     """Convert Resize 18 → 13: ``axes`` go, and there are scales or sizes for every axis."""
     node, axes = conversion.node, conversion.take("axes")
@@ -329,11 +339,11 @@ def _full(conversion: NodeConversion, given: ir.Value, places: list[int], rank: 
 _MIDDLES = ("half_pixel", "pytorch_half_pixel")
 
 
+@down("Resize", 11)
 def fixed_points(conversion: NodeConversion) -> None:
     """Convert Resize 11 → 10, whose points are ``x / scale``; the nearest one is below where all grows, else above."""
     node, scales = conversion.node, _known_scales(conversion)
-    shrinks = scales is not None and bool((scales < 1).any())
-    if scales is None or not _has_fixed_points(node, scales) or (shrinks and conversion.target < 10):
+    if scales is None or not _has_fixed_points(node, scales):
         decompose_points(conversion)
         return
     for name in [name for name in node.attrs if name != "mode"]:
@@ -367,18 +377,20 @@ def _known_scales(conversion: NodeConversion) -> np.ndarray[Any, np.dtype[np.flo
     return (wanted // own).astype(np.float32)
 
 
+@down("Resize", 10)
 def to_upsample(conversion: NodeConversion) -> None:
-    """Convert Resize 10 → Upsample, which scales no axis down."""
+    """Convert Resize 10 → Upsample, which scales no axis down: the points of one that shrinks are read one by one."""
     tensor, data = conversion.known(conversion.input(1)), conversion.input(0)
-    if conversion.target < 7:
-        raise Inexpressible("needs the Upsample of opset 7")
-    if tensor is None or (tensor.numpy() < 1).any():
-        raise Inexpressible("has scales that are below 1 or not known, which needs opset 10")
+    if tensor is None:
+        raise Inexpressible("has scales that are not known, which needs opset 10")
+    if (tensor.numpy() < 1).any():
+        coordinates(conversion)
+        decompose_points(conversion)
+        return
     conversion.become("Upsample", [data, conversion.input(1)], mode=conversion.node.attr("mode", "nearest"))
-    if conversion.target < 9:
-        stated_scales(conversion)
 
 
+@down("Upsample", 9)
 def stated_scales(conversion: NodeConversion) -> None:
     """Convert Upsample 9 → 7: ``scales`` is an attribute."""
     tensor = conversion.known(conversion.input(1))

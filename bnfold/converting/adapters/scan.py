@@ -14,8 +14,10 @@ from bnfold import ir
 from bnfold.analysis.shapes.stepwise import Types
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
+from bnfold.converting.registry import up
 
 
+@up("Scan", 9)
 def unbatched(conversion: NodeConversion) -> None:
     """Make a Scan over the batch, and in its body the old one over a single sequence."""
     node = conversion.node

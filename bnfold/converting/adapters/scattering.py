@@ -1,52 +1,45 @@
-"""ScatterElements and ScatterND that reduce, where the target cannot: at constant places, each written once."""
+"""ScatterElements and ScatterND that reduce, where an older version cannot: at constant places, each written once."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from bnfold import ir
-from bnfold.converting.adapters import indexing
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 from bnfold.ir.elements import TP, Array
 
 _OPERATORS = {"add": "Add", "mul": "Mul", "max": "Max", "min": "Min"}
-_FLOATS = (TP.FLOAT16, TP.FLOAT, TP.DOUBLE)
-_WHOLE = (TP.INT32, TP.INT64)
+_NUMBERS = (TP.FLOAT16, TP.FLOAT, TP.DOUBLE, TP.INT32, TP.INT64)
 
 
-def elements(conversion: NodeConversion) -> None:
-    """Convert ScatterElements 18 → 16 → 13: what is there is read, and the results are written in its place."""
-    _reduced(conversion, "GatherElements", axis=int(conversion.node.attr("axis", 0)))
+@down("ScatterElements ScatterND", 18)
+def extremes(conversion: NodeConversion) -> None:
+    """Convert 18 → 16, which adds and multiplies."""
+    if conversion.node.attr("reduction", "none") not in ("none", "add", "mul"):
+        reduced(conversion)
 
 
-def rows(conversion: NodeConversion) -> None:
-    """Convert ScatterND 18 → 16 → 13, as ScatterElements."""
-    _reduced(conversion, "GatherND")
-
-
-def _reduced(conversion: NodeConversion, reading: str, **attrs: int) -> None:
+@down("ScatterElements ScatterND", 16, by_form=True)
+def reduced(conversion: NodeConversion) -> None:
+    """Convert 16 → 13: what is there is read, and the results are written in its place."""
     node, reduction = conversion.node, conversion.node.attr("reduction", "none")
+    is_along_axis = node.is_op("ScatterElements")
+    attrs = {"axis": int(node.attr("axis", 0))} if is_along_axis else {}
     if reduction == "none":
         node.del_attr("reduction")
-        return
-    if reduction in ("add", "mul") and conversion.target >= 16:
         return
     data, indices, updates = (conversion.input(slot) for slot in range(3))
     if reduction not in _OPERATORS:
         raise Inexpressible(f"has reduction={reduction}")
-    if conversion.dtype(data) not in (*_FLOATS, *_WHOLE) or (
-        reduction in ("max", "min") and conversion.target < 12 and conversion.dtype(data) not in _FLOATS
-    ):
+    if conversion.dtype(data) not in _NUMBERS:
         raise Inexpressible(f"has reduction={reduction} of a type that {_OPERATORS[reduction]} does not take")
     tensor = conversion.known(indices)
     if tensor is None or not _are_distinct(conversion, tensor.numpy(), data, attrs.get("axis")):
         raise Inexpressible(f"has reduction={reduction} at places that are computed, or may be written several times")
+    reading = "GatherElements" if is_along_axis else "GatherND"
     there = conversion.add(reading, [data, indices], "there", **attrs)
-    if conversion.target < 11:
-        inner = NodeConversion(conversion.added[-1], conversion.context)
-        (indexing.gather_nd if reading == "GatherND" else indexing.gather_elements)(inner)
-        conversion.added += inner.added
     node.set_input(2, conversion.add(_OPERATORS[reduction], [there, updates], "reduced"))
     node.del_attr("reduction")
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down, up
 
 
+@up("Hardmax LogSoftmax Softmax", 13)
 def flattened(conversion: NodeConversion) -> None:
     """Work along one axis where only one of the coerced axes is not of size 1; else Flatten, the operator, Reshape."""
     data, axis = conversion.input(0), conversion.take("axis", 1)
@@ -28,6 +30,7 @@ def flattened(conversion: NodeConversion) -> None:
     conversion.restore_shape(conversion.divert(0, "rows"), data, output)
 
 
+@up("Hardmax LogSoftmax Softmax", 11)
 def behind_all_axes(conversion: NodeConversion) -> None:
     """Convert 1 → 11, which allows no axis behind the last: there, each number is a row of its own."""
     shape = conversion.shape(conversion.input(0))
@@ -35,10 +38,11 @@ def behind_all_axes(conversion: NodeConversion) -> None:
         flattened(conversion)
 
 
+@down("Hardmax LogSoftmax Softmax", 13)
 def along_one_axis(conversion: NodeConversion) -> None:
     """Convert 13 → 11: an axis with others behind it is brought to the end, and back."""
     data, axis = conversion.input(0), conversion.take("axis", -1)
-    if axis == -1 and conversion.target >= 11:
+    if axis == -1:
         conversion.node.set_attr("axis", -1)
         return
     rank = conversion.context.types.rank(data)

@@ -10,7 +10,6 @@ from bnfold.semantics import BatchNormSpec
 from bnfold.semantics.batchnorm import DEFAULT_EPSILON
 
 TP = onnx.TensorProto
-_BROADCASTS_SINCE = 7
 
 
 def saved_statistics(conversion: NodeConversion, form: BatchNormSpec) -> None:
@@ -61,16 +60,13 @@ def _channels(conversion: NodeConversion, data: ir.Value, *, per_activation: boo
 
 def _variance(conversion: NodeConversion, data: ir.Value, axes: list[int], output: str | ir.Value) -> ir.Value:
     """Return population variance; or, as the policy asks, what onnxruntime returns in its place."""
-    old = conversion.target < _BROADCASTS_SINCE
-    mean = conversion.reduce_mean(data, axes, "current_mean", keepdims=int(not old))
-    centred = conversion.add("Sub", [data, mean], "centred", **({"axis": 1, "broadcast": 1} if old else {}))
+    mean = conversion.reduce_mean(data, axes, "current_mean", keepdims=1)
+    centred = conversion.add("Sub", [data, mean], "centred")
     squares = conversion.add("Mul", [centred, centred], "squares")
     if conversion.policy.saved_var == "variance":
         return conversion.reduce_mean(squares, axes, output)
     conversion.repair("saved-var", "output 5 holds 1/sqrt(variance + epsilon), as asked")
     var = conversion.reduce_mean(squares, axes, "current_var")
     epsilon = conversion.scalar(float(conversion.node.attr("epsilon", DEFAULT_EPSILON)), data, "epsilon")
-    root = conversion.add(
-        "Sqrt", [conversion.add("Add", [var, epsilon], "var_epsilon", **({"broadcast": 1} if old else {}))], "deviation"
-    )
+    root = conversion.add("Sqrt", [conversion.add("Add", [var, epsilon], "var_epsilon")], "deviation")
     return conversion.add("Reciprocal", [root], output)

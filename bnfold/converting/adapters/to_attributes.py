@@ -6,17 +6,22 @@ Axes that the model computes are made sizes: a reduction splits each axis in two
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.analysis.traits import REDUCING
 from bnfold.converting.adapters import computed, element_types, indexing, places
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
+_REDUCTIONS = " ".join(sorted(REDUCING - {"ReduceSum"}))
+"""Reductions whose axes are an input from opset 18 on; those of ReduceSum are one from 13 on."""
 
 
 def reduced(conversion: NodeConversion, axes: ir.Value) -> None:
@@ -25,13 +30,13 @@ def reduced(conversion: NodeConversion, axes: ir.Value) -> None:
     A reduction over a single element is what one over no axis leaves of it.
     """
     node, data = conversion.node, conversion.input(0)
-    rank, zeros = conversion.rank(data), _keeping_zeros(conversion, axes, data)
+    rank, zeros = conversion.rank(data), _keeping_zeros(conversion, data)
     keeps, stands = bool(conversion.take("keepdims", 1)), bool(conversion.take("noop_with_empty_axes", 0))
     picked = _picked(conversion, axes, rank, all_of_none=not stands)
     sizes, ones = conversion.add("Shape", [data], "sizes"), conversion.ints([1] * rank, "ones")
     left = conversion.add("Where", [picked, ones, sizes], "left")
     gone = conversion.add("Where", [picked, sizes, ones], "gone")
-    columns = [conversion.along("Unsqueeze", 13, value, [1], "column") for value in (left, gone)]
+    columns = [conversion.along("Unsqueeze", value, [1], "column") for value in (left, gone)]
     pairs = conversion.reshape(conversion.add("Concat", columns, "pairs", axis=1), [-1], "split_sizes")
     node.set_inputs([conversion.add("Reshape", [data, pairs], "split_axes", **zeros)])
     node.set_attr("axes", list(range(1, 2 * rank, 2)))
@@ -45,10 +50,10 @@ def reduced(conversion: NodeConversion, axes: ir.Value) -> None:
 def _picked(conversion: NodeConversion, axes: ir.Value, rank: int, *, all_of_none: bool) -> ir.Value:
     """Return for each axis whether it is among ``axes``."""
     counted = places.wrapped(conversion, axes, conversion.ints([rank], "rank"))
-    column = conversion.along("Unsqueeze", 13, counted, [1], "axes")
+    column = conversion.along("Unsqueeze", counted, [1], "axes")
     hits = conversion.add("Equal", [column, conversion.ints(range(rank), "every_axis")], "hits")
     numbers = conversion.add("Cast", [hits], "numbers", to=TP.FLOAT)
-    picked = conversion.add("Cast", [conversion.along("ReduceSum", 13, numbers, [0], "count", keepdims=0)], "picked",
+    picked = conversion.add("Cast", [conversion.along("ReduceSum", numbers, [0], "count", keepdims=0)], "picked",
                             to=TP.BOOL)  # fmt: skip
     if not all_of_none:
         return picked
@@ -60,7 +65,7 @@ def _picked(conversion: NodeConversion, axes: ir.Value, rank: int, *, all_of_non
 def squeezed(conversion: NodeConversion, axes: ir.Value) -> None:
     """Remove computed axes: those that stay are looked up."""
     data = conversion.input(0)
-    rank, zeros = conversion.rank(data), _keeping_zeros(conversion, axes, data)
+    rank, zeros = conversion.rank(data), _keeping_zeros(conversion, data)
     stays = conversion.add("Not", [_picked(conversion, axes, rank, all_of_none=False)], "stays")
     kept = conversion.add("Compress", [conversion.add("Shape", [data], "sizes"), stays], "kept", axis=0)
     conversion.become("Reshape", [data, kept], **zeros)
@@ -71,33 +76,22 @@ def unsqueezed(conversion: NodeConversion, axes: ir.Value) -> None:
     data, (count,) = conversion.input(0), conversion.shape(axes) or (None,)
     if not isinstance(count, int):
         raise Inexpressible(f"has an unknown number of axes ({axes.name!r})")
-    rank, zeros = conversion.rank(data) + count, _keeping_zeros(conversion, axes, data)
+    rank, zeros = conversion.rank(data) + count, _keeping_zeros(conversion, data)
     stays = conversion.add("Not", [_picked(conversion, axes, rank, all_of_none=False)], "stays")
-    found = conversion.along("Squeeze", 13, conversion.add("NonZero", [stays], "found"), [0], "places")
+    found = conversion.along("Squeeze", conversion.add("NonZero", [stays], "found"), [0], "places")
     ones, sizes = conversion.ints([1] * rank, "ones"), conversion.add("Shape", [data], "sizes")
-    scatter = "Scatter" if conversion.target < 11 else "ScatterElements"
-    shape = conversion.add(scatter, [ones, found, sizes], "shape", axis=0)
+    shape = conversion.add("ScatterElements", [ones, found, sizes], "shape", axis=0)
     conversion.become("Reshape", [data, shape], **zeros)
 
 
-def _keeping_zeros(conversion: NodeConversion, axes: ir.Value, data: ir.Value) -> dict[str, int]:
-    """Return attributes of a Reshape to computed sizes. Raises Inexpressible if one may be 0 and is taken over then."""
-    if conversion.target < 9:
-        raise Inexpressible(f"its axes ({axes.name!r}) is not constant, which needs the Where of opset 9")
+def _keeping_zeros(conversion: NodeConversion, data: ir.Value) -> dict[str, int]:
+    """Return attributes of a Reshape to computed sizes: one that may be 0 is not to be taken over."""
     known = conversion.shape(data)
-    if known is not None and all(isinstance(size, int) and size for size in known):
-        return {}
-    if conversion.target < 14:
-        raise Inexpressible(f"its axes ({axes.name!r}) is not constant, and it may have no elements")
-    return {"allowzero": 1}
+    return {} if known is not None and all(isinstance(size, int) and size for size in known) else {"allowzero": 1}
 
 
 _WITHOUT_AXES = {"ReduceL1": "Abs", "ReduceL2": "Abs", "ReduceLogSum": "Log"}
 """What a reduction over no axis leaves of a single element; of the others, itself or its square."""
-
-
-def as_it_stands(conversion: NodeConversion) -> None:
-    """Keep the node: the older version takes all that the newer one takes."""
 
 
 def ints(name: str, conversion: NodeConversion) -> None:
@@ -105,7 +99,8 @@ def ints(name: str, conversion: NodeConversion) -> None:
     value = conversion.node.input(1)
     data = conversion.input(0)
     if value is not None and name == "axes" and conversion.known(value) is None:
-        (squeezed if conversion.node.is_op("Squeeze") else unsqueezed)(conversion, value)
+        with conversion.computing(value, "its axes"):
+            (squeezed if conversion.node.is_op("Squeeze") else unsqueezed)(conversion, value)
         return
     if value is not None:
         values = conversion.numbers(value, f"its {name}")
@@ -119,6 +114,12 @@ def ints(name: str, conversion: NodeConversion) -> None:
     conversion.node.set_inputs([data])
 
 
+down("Squeeze Unsqueeze", 13)(partial(ints, "axes"))
+down("Reshape", 5)(partial(ints, "shape"))
+
+
+@down(_REDUCTIONS, 18)
+@down("ReduceSum", 13)
 def reduced_axes(conversion: NodeConversion) -> None:
     """Convert Reduce* 18 → 13, ReduceSum 13 → 11: ``axes`` becomes an attribute.
 
@@ -126,7 +127,8 @@ def reduced_axes(conversion: NodeConversion) -> None:
     """
     value, data = conversion.node.input(1), conversion.input(0)
     if value is not None and conversion.known(value) is None:  # a size that is declared as 0 is open
-        reduced(conversion, value)
+        with conversion.computing(value, "its axes"):
+            reduced(conversion, value)
         return
     axes = [] if value is None else conversion.numbers(value, "its axes")
     if conversion.take("noop_with_empty_axes", 0) and not axes:
@@ -146,6 +148,7 @@ def _reduce_nothing(conversion: NodeConversion, data: ir.Value) -> None:
         conversion.become(_WITHOUT_AXES.get(op_type, "Identity"), [data])
 
 
+@down("Split", 18)
 def split_lengths(conversion: NodeConversion) -> None:
     """Convert Split 18 → 13: ``num_outputs`` goes, and lengths are stated where the last part is shorter."""
     count, parts = conversion.take("num_outputs"), len(conversion.node.outputs)
@@ -166,6 +169,7 @@ def split_lengths(conversion: NodeConversion) -> None:
     conversion.node.set_input(1, conversion.ints(lengths, "split"))
 
 
+@down("Clip", 11)
 def clip_limits(conversion: NodeConversion) -> None:
     """Convert Clip 11 → 6: constant bounds become attributes, and others a Max and a Min."""
     node, data = conversion.node, conversion.input(0)
@@ -173,8 +177,6 @@ def clip_limits(conversion: NodeConversion) -> None:
     try:
         stated = _constant_limits(conversion, given)
     except Inexpressible:
-        if conversion.target < 8:
-            raise
         _clip_between(conversion, given["min"], given["max"])
         return
     node.set_inputs([data])
@@ -201,6 +203,7 @@ def _clip_between(conversion: NodeConversion, low: ir.Value | None, high: ir.Val
     conversion.become("Min", [conversion.add("Max", [data, low], "raised"), high])
 
 
+@down("Pad", 18)
 def padded_axes(conversion: NodeConversion) -> None:
     """Convert Pad 18 → 13: ``axes`` go, and there are pads for every axis."""
     node = conversion.node
@@ -224,6 +227,7 @@ def padded_axes(conversion: NodeConversion) -> None:
     node.set_inputs([node.input(0), conversion.ints(pads, "pads"), node.input(2)])
 
 
+@down("Pad", 11)
 def pads_and_value(conversion: NodeConversion) -> None:
     """Convert Pad 11 → 2: ``pads`` and ``value``."""
     node, value = conversion.node, conversion.node.input(2)
@@ -238,6 +242,7 @@ def pads_and_value(conversion: NodeConversion) -> None:
         node.set_attr("value", filling)
 
 
+@down("Dropout", 12)
 def dropout_ratio(conversion: NodeConversion) -> None:
     """Convert Dropout 12 → 10: ``ratio``; training, which needs an input, cannot be said."""
     node, mode, ratio = conversion.node, conversion.node.input(2), conversion.node.input(1)
@@ -254,6 +259,7 @@ def dropout_ratio(conversion: NodeConversion) -> None:
         node.set_attr("ratio", float(stated.numpy().reshape(-1)[0]))
 
 
+@down("Gemm", 11, by_form=True)
 def zero_bias(conversion: NodeConversion) -> None:
     """Convert Gemm 11 → 9, which demands a C."""
     node = conversion.node
@@ -262,6 +268,7 @@ def zero_bias(conversion: NodeConversion) -> None:
         node.set_inputs([conversion.input(0), conversion.input(1), zero])
 
 
+@down("Dropout", 10)
 def no_mask(conversion: NodeConversion) -> None:
     """Convert Dropout 10 → 7, whose mask is of another type: nothing may read it."""
     mask = conversion.node.output(1)
@@ -270,6 +277,7 @@ def no_mask(conversion: NodeConversion) -> None:
     conversion.node.trim_outputs(1)
 
 
+@down("DFT", 20)
 def dft_axis(conversion: NodeConversion) -> None:
     """Convert DFT 20 → 17: ``axis``, whose default was 1."""
     node, over = conversion.node, conversion.node.input(2)
@@ -281,6 +289,7 @@ def dft_axis(conversion: NodeConversion) -> None:
     node.set_attr("axis", axis)
 
 
+@down("Slice", 10)
 def slice_bounds(conversion: NodeConversion) -> None:
     """Convert Slice 10 → 1: ``starts``, ``ends`` and ``axes``; there are no steps, and no bounds that are computed."""
     node, kept = conversion.node, conversion.node.inputs
@@ -288,14 +297,14 @@ def slice_bounds(conversion: NodeConversion) -> None:
         None if node.input(index) is None else conversion.numbers(conversion.input(index), what)
         for index, what in ((3, "its axes"), (4, "its steps"))
     )
-    try:
-        starts, ends = (conversion.numbers(conversion.input(index), f"its {what}") for index, what in _BOUNDS)
-    except Inexpressible:
-        if conversion.target < 9 or (steps is not None and set(steps) != {1}):
-            raise
-        _between_computed(conversion, over)
-        return
-    if steps is not None and set(steps) != {1}:
+    has_steps = steps is not None and set(steps) != {1}
+    for index, what in _BOUNDS if not has_steps else ():
+        if conversion.known(bound := conversion.input(index)) is None:
+            with conversion.computing(bound, f"its {what}"):
+                _between_computed(conversion, over)
+            return
+    starts, ends = (conversion.numbers(conversion.input(index), f"its {what}") for index, what in _BOUNDS)
+    if steps is not None and has_steps:
         _with_steps(conversion, starts, ends, over, steps)
         return
     node.set_inputs(kept[:1])
@@ -358,6 +367,10 @@ def count_of(name: str, conversion: NodeConversion) -> None:
     conversion.node.set_attr(name, values[0])
 
 
+down("TopK", 10)(partial(count_of, "k"))
+
+
+@down("Constant", 12, by_form=True)
 def constant_value(conversion: NodeConversion) -> None:
     """Convert Constant 12 → 11: numbers and texts become a tensor."""
     types: dict[str, type] = {"value_float": np.float32, "value_int": np.int64, "value_string": np.object_}

@@ -16,7 +16,7 @@ from bnfold.ir.elements import Array, type_name
 from bnfold.verification.claims import Experiment, Feeds, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.sentences import differs
-from bnfold.verification.tolerance.compare import Difference, compare_values, distance, magnitude, shape_of
+from bnfold.verification.tolerance.compare import ROUNDS, Difference, compare_values, distance, magnitude, shape_of
 from bnfold.verification.tolerance.floats import float_type
 from bnfold.verification.verdict import OutputRow
 
@@ -65,10 +65,9 @@ class Compared(NamedTuple):
         """Whether the value moves enough with the new weights to show a fault in them; it may be saturated."""
         return self.response is None or self.response > BLIND * float_type(self.dtype).roundoff
 
-    @property
-    def is_in_doubt(self) -> bool:
-        """Whether more knowledge of the noise could change what is said of the difference."""
-        return self.difference.is_in_doubt or self.is_drowned
+    def is_in_doubt(self, rounds: int = ROUNDS) -> bool:
+        """Whether more knowledge of the noise than ``rounds`` of it could change what is said of the difference."""
+        return self.difference.is_in_doubt(rounds) or self.is_drowned
 
     @property
     def limit(self) -> float:

@@ -87,7 +87,7 @@ class ModelRuns(NamedTuple):
         expected: Mapping[str, Array],
         actual: Mapping[str, Array],
         compare: Callable[[Sequence[Sequence[SideResults]]], SideResult],
-        is_in_doubt: Callable[[SideResult], bool],
+        is_in_doubt: Callable[[SideResult, int], bool],
     ) -> SideResult:
         """Return the results compared beside what rounding does to them."""
         return explained(map(list, self.rounds(expected, actual)), compare, is_in_doubt)
@@ -137,14 +137,19 @@ def _instead(made: Datum, _: Datum) -> Datum:
 
 
 def explained(
-    rounds: Iterable[Draws], compare: Callable[[Sequence[Draws]], SideResult], is_in_doubt: Callable[[SideResult], bool]
+    rounds: Iterable[Draws],
+    compare: Callable[[Sequence[Draws]], SideResult],
+    is_in_doubt: Callable[[SideResult, int], bool],
 ) -> SideResult:
-    """Compare the first round of draws, and more as long as those may explain a difference."""
+    """Compare the first round of draws, and more as long as those may explain a difference.
+
+    ``is_in_doubt`` is told how many rounds there were.
+    """
     drawn: list[Draws] = []
     for draws in rounds:
         drawn.append(draws)
         found = compare(drawn)
-        if not is_in_doubt(found):
+        if not is_in_doubt(found, len(drawn)):
             break
     return found
 

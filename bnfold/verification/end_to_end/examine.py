@@ -30,7 +30,7 @@ from bnfold.verification.inputs.drawing import SAMPLE_KINDS
 from bnfold.verification.obstacles import Broken, Impossible, not_run
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.hazards import hazards
-from bnfold.verification.tolerance.compare import Difference, compare_values, shape_of
+from bnfold.verification.tolerance.compare import ROUNDING_FACTOR, Difference, compare_values, shape_of
 from bnfold.verification.tolerance.discontinuities import discontinuities_differ
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.tolerance.storage import WORST_AGREEMENT, StorageErrors
@@ -351,7 +351,7 @@ def _inconclusive_reason(found: Sequence[Compared], errors_before: Mapping[str, 
         own = errors_before.get(item.name)
         if item.difference.relative > WORST_AGREEMENT:  # even if the original errs as much, the result shows nothing
             return True
-        return item.exceeds() and (own is None or own.largest < item.difference.relative / 8)
+        return item.exceeds() and (own is None or own.largest < item.difference.relative / ROUNDING_FACTOR)
 
     return inconclusive(found, exceeds)
 

@@ -111,7 +111,11 @@ class ModelPair:
             found = compare([[]])
             if all(item.difference.excess <= 1 for item in found):
                 return found  # within the smallest tolerance
-        found = pair.explained(expected, actual, compare, lambda found: any(item.is_in_doubt for item in found))
+
+        def is_in_doubt(found: Sequence[Compared], rounds: int) -> bool:
+            return any(item.is_in_doubt(rounds) for item in found)
+
+        found = pair.explained(expected, actual, compare, is_in_doubt)
         self._has_reacted = any(item.reacts for item in found)
         return found
 

@@ -11,6 +11,7 @@ from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.verification.as_read import is_forced
 from bnfold.verification.codes import Code
+from bnfold.verification.comparing.sides import JITTERS
 from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, opinion_of, session_too_long
@@ -150,8 +151,8 @@ def recorded(request: Request, pair: ModelPair, samples: Sequence[Sample]) -> li
     return [RuntimeRow("recorded outputs", not notes, True, False, notes, independent=False)]
 
 
-def run_own(request: Request, model: ir.Model, feeds: Sequence[DrawnFeeds]) -> RuntimeResult:
-    """Run our kernels in each tensor's own type.
+def run_own(request: Request, model: ir.Model, feeds: Sequence[DrawnFeeds], jitter: int | None = None) -> RuntimeResult:
+    """Run our kernels in each tensor's own type; with a ``jitter``, each node errs by one more rounding.
 
     They are no independent runtime, but they know every legacy operator.
     """
@@ -164,6 +165,7 @@ def run_own(request: Request, model: ir.Model, feeds: Sequence[DrawnFeeds]) -> R
                 limit_seconds=request.clock.left,
                 policy=request.policy,
                 noise=reference.Noise(),
+                jitter=jitter,
             )
             for sample in feeds
         ]
@@ -206,21 +208,24 @@ def _weigh(
 
     grown = grown_from(old)
     if any(grown.values()):
-        grown = grown_from(_at_worst(pair, samples, old))
+        grown = grown_from(_at_worst(request, pair, samples, old))
     firm = (fault for name, fault in grown.items() if name not in doubtful or new[name].broken > old[name].broken)
     return RuntimeErrors(old, new, _first(firm), _first(grown.values()), rows=(row,))
 
 
 def _at_worst(
-    pair: ModelPair, samples: Sequence[Sample], found: Mapping[str, StorageErrors]
+    request: Request, pair: ModelPair, samples: Sequence[Sample], found: Mapping[str, StorageErrors]
 ) -> dict[str, StorageErrors]:
-    """Return the errors of the original, including those with removed weights moved by a unit in the last place.
+    """Return the errors of the original, including those with what it computes with moved by a unit in the last place.
 
-    One evaluation may be lucky: after a division by nearly zero, another rounding can err ten times as much.
+    These are removed weights, and the operands of every node. One evaluation may be lucky: after a division by nearly
+    zero, as when two numbers are normalized that are nearly equal, another rounding can err a thousand times as much.
     """
     truth = [sample.expected for sample in samples]
-    draws = [pair.with_removed_moved(sample.feeds) for sample in samples]
-    moved = [_errors(pair, truth, results) for results in zip(*draws, strict=False)]
+    weights = zip(*(pair.with_removed_moved(sample.feeds) for sample in samples), strict=False)
+    feeds = [sample.feeds for sample in samples]
+    operands = (run_own(request, request.before, feeds, seed).results for seed in range(JITTERS))
+    moved = [_errors(pair, truth, results) for results in (*weights, *operands)]
     return {
         name: own._replace(largest=max([own.largest, *(draw[name].largest for draw in moved if name in draw)]))
         for name, own in found.items()

@@ -243,14 +243,14 @@ def _compared(request: Request, results: Results, asked: float | str) -> tuple[l
     moved = cache(partial(_moved, request, results, dtype))
     found = compare([])
     if isinstance(asked, str) and _are_in_doubt(found) and moved(0):
-        found = explained(takewhile(bool, map(moved, range(ROUNDS))), compare, _are_in_doubt)
+        found = explained(takewhile(bool, map(moved, range(ROUNDS))), compare, lambda found, _: _are_in_doubt(found))
     if first_fault(found) is not None or verdict_on_names(request.before, request.after) is not None:
         return found, None
     return found, _doubt(found, results.before.results, moved(0), asked)
 
 
 def _are_in_doubt(found: Sequence[Compared]) -> bool:
-    return any(item.difference.is_in_doubt for item in found)
+    return any(item.difference.is_in_doubt() for item in found)
 
 
 def _moved(request: Request, results: Results, dtype: int, number: int) -> Sequence[RuntimeSample]:

@@ -192,7 +192,7 @@ class RuntimePair(ABC):
                 for index in range(len(self.feeds))
                 for name in names
             ],
-            lambda found: any(item.is_in_doubt for item in found),
+            lambda found, _: any(item.is_in_doubt() for item in found),
         )
         progress("disturbed", 3, 3)
         status, why = self._decide(found)

@@ -230,7 +230,7 @@ class SubgraphPair:
             drawn.append(draw)
             if (found := worst([drawn])).excess <= 1:
                 return found
-        return explained(chain([drawn], map(list, rounds)), worst, lambda found: found.is_in_doubt)
+        return explained(chain([drawn], map(list, rounds)), worst, Difference.is_in_doubt)
 
     def _dtype(self, name: str) -> int | None:
         return self.old.subgraph.outputs[self.cut.outputs.index(name)].dtype

@@ -42,7 +42,10 @@ _LARGE = 1 << 20
 """Elements of a result that is compared one channel after the other."""
 
 _HOPELESS = 1000.0
-"""An excess that no luckier round would explain. So a gross fault is reported at once."""
+"""An excess that no luckier round would explain, so that a gross fault is reported at once …"""
+
+_FEWEST_ROUNDS = 3
+"""… but not before so many: in one or two rounds the moves of a few weights may cancel, and nothing seems allowed."""
 
 _LARGEST = float(np.finfo(np.float64).max)
 
@@ -76,10 +79,10 @@ class Difference(NamedTuple):
     beyond: float = 0.0
     code: Code = Code.OTHER_FORM
 
-    @property
-    def is_in_doubt(self) -> bool:
-        """Whether more knowledge of the noise could explain the difference."""
-        return self.excess > 1 and (self.excess < _HOPELESS or self.relative < _SMALL)
+    def is_in_doubt(self, rounds: int = ROUNDS) -> bool:
+        """Whether more knowledge of the noise than these ``rounds`` gave could explain the difference."""
+        may_be = self.excess < _HOPELESS or self.relative < _SMALL
+        return self.excess > 1 and (may_be or (rounds < _FEWEST_ROUNDS and bool(np.isfinite(self.excess))))
 
     @property
     def relative(self) -> float:

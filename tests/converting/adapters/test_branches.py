@@ -101,7 +101,7 @@ def test_an_axis_that_may_be_empty(upgraded: Upgraded) -> None:
 
 
 def test_there_is_no_compress_before_opset_9(upgraded: Upgraded) -> None:
-    with pytest.raises(ConversionBlocked, match="which needs the Compress of opset 9"):
+    with pytest.raises(ConversionBlocked, match="needs Compress: does not exist before opset 9"):
         upgraded(viewing("Squeeze (r, j)", "Identity (r)", "n, 3, 1, 5"), 8, compare=False)
 
 

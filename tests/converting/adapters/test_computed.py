@@ -33,5 +33,5 @@ def test_computed_lengths(lowered: Lowered, text: Text, target: int) -> None:
 
 def test_computed_bounds_need_opset_9(lowered: Lowered, text: Text) -> None:
     source = text(18, "float[n] x", "a, b = Split <num_outputs = 2> (x)", outputs="float[k] a, float[l] b")
-    with pytest.raises(ConversionBlocked, match="which needs the Where of opset 9"):
+    with pytest.raises(ConversionBlocked, match="needs Less: version 7 does not take"):
         lowered(source, 8)

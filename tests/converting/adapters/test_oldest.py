@@ -111,8 +111,3 @@ def test_scalars_state_that_they_broadcast(upgraded: Converted, text: Text, opse
     scaled = [node for node in outcome.model.graph.nodes if node.is_op("Add", "Div", "Mul")]
     assert scaled
     assert all(node.attr("broadcast", 0) for node in scaled if node.inputs[1].is_initializer)
-
-
-def test_what_broadcasts_in_other_ways_needs_opset_7(upgraded: Converted, text: Text) -> None:
-    with pytest.raises(ConversionBlocked, match="needs the broadcasting of opset 7"):
-        upgraded(text(17, "float[2, 3] x, float[3] s", "y = LayerNormalization (x, s)"), 6)

@@ -5,19 +5,23 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
+import onnx
 import pytest
 
 from bnfold import ir
 from bnfold.errors import Unsupported
 from bnfold.verification import policy, verify
 from bnfold.verification.claims import Evidence
+from bnfold.verification.comparing.outputs import Compared
 from bnfold.verification.end_to_end import examine, ort_check
 from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.reactions import ignores_inputs
 from bnfold.verification.end_to_end.runtime_rejects import RuntimeOpinion
 from bnfold.verification.end_to_end.samples import Samples
 from bnfold.verification.parts import Parts
-from tests.verification.graphs import model
+from bnfold.verification.tolerance.compare import Difference
+from bnfold.verification.tolerance.storage import StorageErrors
+from tests.verification.graphs import model, single
 
 
 class Outputs:
@@ -110,3 +114,30 @@ def test_where_a_part_differs_tiny_numbers_decide_before_a_runtime_is_asked(monk
     assert verify(before, after, runtime="none").status == "failed"
     right = ir.load(model(f"{head} {{ s = Mul (x, x)  a = Add (e, s)  y = Log (a) }}", {"e": np.array(1e-10)}))
     assert verify(before, right, runtime="none").verified
+
+
+@pytest.mark.parametrize(
+    ("relative", "own", "shows"),
+    [(0.01, 0.01 / 7, True), (0.01, 0.01 / 9, False), (0.24, 0.24, True), (0.26, 0.26, False), (9e-5, 0.0, True)],
+)
+def test_noise_is_believed_as_far_as_the_original_errs(relative: float, own: float, *, shows: bool) -> None:
+    found = Compared("y", 0, Difference(scale=1.0, max_abs=relative), onnx.TensorProto.FLOAT, (4,))
+    assert (examine._inconclusive_reason([found], {"y": StorageErrors(own, own, 0)}) is None) == shows
+
+
+def test_moves_of_a_weight_and_a_bias_do_not_cancel() -> None:
+    """What rounding may do is the same, whatever directions the names of the weights draw."""
+    rng = np.random.default_rng(3)
+    a, c, b, d = (single(number) for number in rng.uniform(1.1, 1.9, 4))
+    arrays = {"a": a, "c": c, "b": b, "d": d}
+    before = model(
+        "(float[1,1] x) => (float[1,1] y) { p = Mul (x, a)  q = Mul (p, c)  r = Add (b, d)  y = Sub (q, r) }", arrays
+    )
+    allowed = []
+    for name in "efghijkl":
+        stored = {"w": single(a * c), name: single(b + d)}
+        after = model(f"(float[1,1] x) => (float[1,1] y) {{ q = Mul (x, w)  y = Sub (q, {name}) }}", stored)
+        (row,) = verify(ir.load(before), ir.load(after), depth="full", runtime="none").outputs
+        allowed.append(row.typical_allowed)
+    assert max(allowed) < 1.01 * min(allowed)
+    assert min(allowed) > 2e-7, "more than the floor"

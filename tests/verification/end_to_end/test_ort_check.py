@@ -20,6 +20,7 @@ from bnfold.verification.end_to_end import examine, ort_check
 from bnfold.verification.inputs.cost import Cost
 from bnfold.verification.parts import Parts
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
+from bnfold.verification.verdict import RuntimeRow
 from tests.verification.graphs import Array, affine, along, model, numbers, single, statistics
 
 pytest.importorskip("onnxruntime")
@@ -254,3 +255,26 @@ def test_a_runtime_runs_the_original_with_its_control_flow(monkeypatch: pytest.M
     new = ir.load(model(f"{head} {{ y = Relu (x) }}", {}))
     assert verify(old, new).verified
     assert ran[:2] == [["Constant", "If"], ["Relu"]]
+
+
+@pytest.mark.parametrize(
+    ("found", "spread", "dtype", "ends"),
+    [
+        (1.8e-6, 0.0, np.float32, "agrees"),  # a little is allowed, wherever one draw of rounding moves nothing, ...
+        (2.1e-6, 0.0, np.float32, "differs"),
+        (7.0e-5, 1.0e-5, np.float32, "agrees"),  # ... and eight times what it moves
+        (9.0e-5, 1.0e-5, np.float32, "differs"),
+        (9.0e-5, 1.4e-5, np.float32, "shows nothing"),  # but a weight that is wrong by a thousandth has to show
+        (2.9e-3, 0.0, np.float16, "shows nothing"),
+        (4.9e-3, 0.0, np.float16, "differs"),
+    ],
+)
+def test_how_far_a_runtime_may_take_the_models_apart(found: float, spread: float, dtype: Any, ends: str) -> None:
+    old, new, moved = ({"y": np.array([1.0, share], dtype)} for share in (0.0, found, spread))
+    moved["y"][1] = moved["y"][1] or np.finfo(dtype).smallest_subnormal  # the weights react
+    weighed = ort_check._compared(RuntimeRow("a runtime", True, True, True), old, new, moved)
+    assert {
+        "agrees": weighed.witness is not None and weighed.fault is weighed.left_out is None,
+        "differs": weighed.fault is not None,
+        "shows nothing": weighed.left_out is not None,
+    }[ends], weighed

@@ -47,6 +47,39 @@ def test_an_error_that_grows(monkeypatch: pytest.MonkeyPatch, nodes: str, error:
         assert [f"output {row.name!r}: {row.fault}" for row in verdict.outputs] == [verdict.reason]
 
 
+OF_TWO = {
+    "layer": "y = LayerNormalization <axis = -1, epsilon = 1e-9> (u, ones)",
+    "decomposed": "m = ReduceMean <axes = [-1]> (u)  d = Sub (u, m)  q = Mul (d, d)  v = ReduceMean <axes = [-1]> (q)"
+    "  r = Sqrt (v)  y = Div (d, r)",
+}
+
+
+@pytest.mark.parametrize("kind", OF_TWO)
+def test_a_rounding_that_a_normalization_of_two_numbers_amplifies_is_no_fault(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two numbers that are nearly equal; the original's own rounding is large or 0, as it happens."""
+
+    def side(nodes: str, weights: Weights) -> ir.Model:
+        body = f"(float[4,1] x) => (float[4,2] y) {{ {nodes}  {OF_TWO[kind]} }}"
+        return ir.load(model(body, weights, opset=17))
+
+    def status(seed: int) -> str:
+        rng = np.random.default_rng(seed)
+        a, b, gap = rng.uniform(0.5, 2), rng.uniform(0.5, 2), 10 ** rng.uniform(-4, -2)
+        arrays = {"a": [a, a], "b": [b, b + gap], "ones": [1, 1]}
+        weights: Weights = {name: np.array(numbers, np.float32) for name, numbers in arrays.items()}
+        shift = (weights["b"].astype(np.float64) / weights["a"]).astype(np.float32)
+        before = side("h = Mul (x, a)  u = Add (h, b)", weights)
+        after = side("h = Add (x, c)  u = Mul (h, a)", {**weights, "c": shift})
+        return verify(before, after, runtime="none").status
+
+    seeds = (3, 6, 8, 24)
+    assert [status(seed) for seed in seeds] == ["verified"] * len(seeds)
+    monkeypatch.setattr(runtime_check, "JITTERS", 0)  # a single draw of rounding
+    assert "failed" in map(status, seeds)
+
+
 def test_what_the_runtime_does_not_run_although_it_ran_the_original_has_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
