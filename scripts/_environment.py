@@ -45,6 +45,13 @@ def require_files(paths: Iterable[Path], *, sought: str, only: str = "") -> list
     return found
 
 
+def require_models(paths: Iterable[Path], *, sought: str = "model", at_least: int = 0) -> list[Path]:
+    """Return files, and of each folder every ONNX file that is in it, of ``at_least`` so many bytes; like above."""
+    files = [file for path in paths for file in (sorted(path.rglob("*.onnx")) if path.is_dir() else [path])]
+    large = [file for file in files if not file.exists() or file.stat().st_size >= at_least]
+    return require_files(large, sought=sought)
+
+
 if find_spec("onnx") is None:
     sys.exit(f"scripts/{NAME} needs what scripts/test installs; run .venv/bin/python scripts/{NAME}")
 require(*ALWAYS.get(Path(NAME).stem, "").split())

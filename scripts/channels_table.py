@@ -15,9 +15,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from _environment import ROOT, require  # first, because it reports a wrong Python
 
@@ -59,38 +57,14 @@ def export(name: str, share: float, path: Path) -> None:
     )  # fmt: skip
 
 
-def in_onnxruntime(path: Path) -> Callable[[Any], Any]:
-    """Return what runs a model in onnxruntime with one thread."""
-    import onnxruntime
+def milliseconds(before: Path, after: Path, runtime: str, rounds: int) -> str:
+    """Return the median times of both in a runtime with one thread, run in turn."""
+    import onnx
+    from _bench import racing
 
-    settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
-    return lambda image: session.run(None, {"image": image})
-
-
-def in_openvino(path: Path) -> Callable[[Any], Any]:
-    """Return what runs a model in OpenVINO with one thread."""
-    import openvino
-
-    settings = {"INFERENCE_NUM_THREADS": 1, "PERFORMANCE_HINT": "LATENCY"}
-    compiled = openvino.Core().compile_model(str(path), "CPU", settings)
-    return lambda image: compiled([image])
-
-
-def milliseconds(runs: list[Callable[[Any], Any]], rounds: int) -> list[float]:
-    """Return the median time of each, run in turn."""
-    import numpy as np
-
-    image = np.random.default_rng(0).normal(size=(1, 3, SIZE, SIZE)).astype(np.float32)
-    taken: list[list[float]] = [[] for _ in runs]
-    for turn in range(rounds + 2):
-        for run, times in zip(runs, taken, strict=True):
-            started = time.perf_counter()
-            run(image)
-            if turn > 1:
-                times.append(1000 * (time.perf_counter() - started))
-    return [statistics.median(times) for times in taken]
+    feeds, load = racing.random_feeds(onnx.load(before)), racing.RUNTIMES[runtime]
+    race = racing.race({path.stem: load(path, feeds, 1) for path in (before, after)}, rounds)
+    return " → ".join(f"{1000 * statistics.median(times):.1f} ms" for times in race.times.values())
 
 
 def main() -> None:
@@ -113,11 +87,7 @@ def main() -> None:
         counts = [multiply_adds(ir.load(path)) for path in (before, after)]
         adds = " → ".join(f"{count.count / 1e6:.0f} M" if count else "?" for count in counts)
         sizes = " → ".join(size(path.stat().st_size) for path in (before, after))
-        times = (
-            milliseconds([load(path) for path in (before, after)], arguments.rounds)
-            for load in (in_onnxruntime, in_openvino)
-        )
-        cells = [" → ".join(f"{taken:.1f} ms" for taken in pair) for pair in times]
+        cells = [milliseconds(before, after, runtime, arguments.rounds) for runtime in ("onnxruntime", "openvino")]
         verdict = result.verdict.status if result.verdict is not None else "none"
         print(f"| {name} | {sizes} | {adds} | {' | '.join(cells)} | {verdict} | {seconds:.1f} |", flush=True)
 

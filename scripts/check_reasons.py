@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from _environment import require_files  # first, for its message to users of another Python
+from _environment import require_models  # first, for its message to users of another Python
 
 # isort: split
 import numpy as np
@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("--largest", type=int, default=1 << 40, help="bytes of a model, without external data")
     arguments = parser.parse_args()
     counts: dict[str, Counter[str]] = {}
-    for path in require_files(sorted(arguments.folder.rglob("*.onnx")), sought=f"model in {arguments.folder}"):
+    for path in require_models([arguments.folder], sought=f"model in {arguments.folder}"):
         if path.stat().st_size > arguments.largest:
             continue
         try:

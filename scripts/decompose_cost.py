@@ -20,7 +20,7 @@ from statistics import median
 
 import _environment
 import onnx
-from _bench import latency, table
+from _bench import racing, table
 
 from bnfold import ir
 from bnfold.converting import convert as upgrade
@@ -89,16 +89,16 @@ def rows(path: Path, arguments: argparse.Namespace) -> Iterator[tuple[str, ...]]
     """Return a row for either setting of the runtime's own optimisation."""
     before, after, count = pair(path, arguments.form, unfolded=arguments.unfolded)
     for optimisation in ("off", "on"):
-        times = latency.compare(before, after, optimisation, arguments.rounds)
-        low, high = times.spread
+        race = racing.compare(before, after, arguments.rounds, optimized=optimisation == "on")
+        low, high = race.quartiles("after")
         yield (
             path.stem.split("__")[-1],
             f"{len(before.graph.node)} → {len(after.graph.node)}",
             str(count),
             optimisation,
-            f"{1000 * median(times.before):.3g}",
-            f"{1000 * median(times.after):.3g}",
-            f"{times.ratio:.2f}",
+            f"{1000 * median(race.times['before']):.3g}",
+            f"{1000 * median(race.times['after']):.3g}",
+            f"{race.median('after'):.2f}",
             f"{low:.2f} .. {high:.2f}",
         )
 
@@ -108,14 +108,13 @@ def main() -> int:
     arguments = parse()
     models = _environment.require_files(arguments.models or chosen(), sought="model")
     print(*(f"{key} {value}" for key, value in table.machine().items()), sep=" · ", end="\n\n")
-    print("|", " | ".join(HEADER), "|")
-    print("|" + "---|" * len(HEADER), flush=True)
+    print(table.head(HEADER), flush=True)
     failures = []
     for path in models:
         try:
             for row in rows(path, arguments):
                 print("|", " | ".join(row), "|", flush=True)
-        except (BnfoldError, latency.CannotRunError) as error:
+        except (BnfoldError, racing.CannotRunError) as error:
             failures.append(f"{path.name}: {str(error).splitlines()[0]}")
     for line in failures:
         print(line, file=sys.stderr)

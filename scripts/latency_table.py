@@ -22,10 +22,10 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from _environment import CORPUS, require_files  # first, for its message to users of another Python
+from _environment import CORPUS, require_models  # first, for its message to users of another Python
 
 # isort: split
-from _bench import racing
+from _bench import racing, table
 
 import bnfold
 from bnfold.errors import BnfoldError
@@ -49,11 +49,9 @@ def main() -> int:
     runtimes = [name for name in arguments.runtimes if find_spec(name) is not None]
     if not runtimes:
         sys.exit(f"none of these is installed: {', '.join(arguments.runtimes)}")
-    found = [sorted(path.rglob("*.onnx")) if path.is_dir() else [path] for path in arguments.paths]
-    models = require_files([each for files in found for each in files], sought="model")
+    models = require_models(arguments.paths)
     columns = ("control", "bnfold", *(peer for peer in PEERS if find_spec(peer) is not None))
-    print("| model | runtime | threads | rounds |", " | ".join(columns), "|")
-    print("|---|---|---|---|", "---|" * len(columns), sep="")
+    print(table.head(["model", "runtime", "threads", "rounds", *columns]))
     lost: Counter[str] = Counter()
     ratios: list[float] = []
     for path in models:
@@ -65,8 +63,7 @@ def main() -> int:
                 rounds = len(race.times["original"])
                 print(f"| {path.stem} | {runtime} | {threads} | {rounds} |", " | ".join(cells), "|", flush=True)
     if ratios:
-        ratios.sort()
-        print(f"\nbnfold ÷ original: median {ratios[len(ratios) // 2]:.3f}, {ratios[0]:.3f} to {ratios[-1]:.3f}")
+        print(f"\nbnfold ÷ original: best {min(ratios):.3f}, {table.distribution(ratios, '.3f')}")
     print("losses:", ", ".join(f"{name} {count}" for name, count in lost.items()) or "none")
     return int(lost["bnfold"] > 0 or lost["control"] > 0)
 

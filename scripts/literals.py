@@ -182,7 +182,7 @@ def run_recorded(tests: Sequence[str]) -> tuple[int, Reached]:
     measured = coverage.Coverage(data_file=None, config_file=False, include=[f"{ROOT}/bnfold/verification/*"])
     recorder = _Recorder(measured)
     measured.start()
-    code = _run_pytest([*tests, "-m", "not slow"], recorder)
+    code = _run_pytest([*tests], recorder)
     measured.stop()
     lines: dict[str, dict[str, list[str]]] = defaultdict(dict)
     data = measured.get_data()
@@ -236,6 +236,8 @@ def _run_pytest(words: Sequence[str], plugin: object) -> int:
         str(ROOT),
         "-c",
         str(ROOT / "pyproject.toml"),
+        "-m",
+        "",  # those that a default run leaves out as well
     ]
     return int(pytest.main([*words, *options], plugins=[plugin]))
 

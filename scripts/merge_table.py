@@ -17,7 +17,7 @@ from statistics import median
 import _environment  # noqa: F401 - first, for its message to users of another Python
 import numpy as np
 import onnx
-from _bench import latency, table
+from _bench import racing, table
 from _models.training_forms import TRAINING_FORMS
 
 import bnfold
@@ -39,9 +39,9 @@ def parse() -> argparse.Namespace:
 
 def errors(before: onnx.ModelProto, after: onnx.ModelProto) -> list[float]:
     """Return the errors of both, run in float32, against the first in float64."""
-    feeds = latency.feeds_for(before)
+    feeds = racing.random_feeds(before)
     ((_, exact),) = reference.evaluate(ir.load(before), feeds).items()
-    runs = [latency.session(model, "off").run(None, feeds)[0] for model in (before, after)]
+    runs = [racing.session(model, optimized=False).run(None, feeds)[0] for model in (before, after)]
     return [float(np.abs(run - exact).max() / np.abs(exact).max()) for run in runs]
 
 
@@ -66,12 +66,12 @@ def rows(name: str, arguments: argparse.Namespace) -> list[tuple[str, ...]]:
     old, new = errors(before, after)
     found = []
     for optimisation in ("off", "on"):
-        times = latency.compare(before, after, optimisation, arguments.rounds)
-        low, high = (1 / ratio for ratio in reversed(times.spread))
-        seconds = " → ".join(f"{1000 * median(series):.3g}" for series in (times.before, times.after))
+        race = racing.compare(before, after, arguments.rounds, optimized=optimisation == "on")
+        low, high = (1 / ratio for ratio in reversed(race.quartiles("after")))
+        seconds = " → ".join(f"{1000 * median(series):.3g}" for series in race.times.values())
         found.append((
             name, *changes, verdict.decided_by if verdict is not None else "", optimisation, seconds,
-            f"{1 / times.ratio:.2f}", f"{low:.2f} .. {high:.2f}", f"{old:.1e}", f"{new:.1e}",
+            f"{1 / race.median('after'):.2f}", f"{low:.2f} .. {high:.2f}", f"{old:.1e}", f"{new:.1e}",
         ))  # fmt: skip
     return found
 
@@ -80,8 +80,7 @@ def main() -> int:
     """Measure and print."""
     arguments = parse()
     print(*(f"{key} {value}" for key, value in table.machine().items()), sep=" · ", end="\n\n")
-    print("|", " | ".join(HEADER), "|")
-    print("|" + "---|" * len(HEADER), flush=True)
+    print(table.head(HEADER), flush=True)
     for name in TRAINING_FORMS:
         for row in rows(name, arguments):
             print("|", " | ".join(row), "|", flush=True)

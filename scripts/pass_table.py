@@ -21,14 +21,14 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
-from _environment import CORPUS, require, require_files  # first, for its message to users of another Python
+from _environment import CORPUS, require, require_models  # first, for its message to users of another Python
 
 # isort: split
 import numpy as np
 import onnx
+from _bench import table
 from _upgrade.running import alike, attempt, in_onnxruntime
 
 import bnfold
@@ -77,9 +77,7 @@ def main() -> int:
     from onnxoptimizer import get_fuse_and_elimination_passes
 
     names = _TOOLS if arguments.tools else sorted({*get_fuse_and_elimination_passes()} - {_NOTHING})
-    found = [sorted(path.rglob("*.onnx")) if path.is_dir() else [path] for path in arguments.paths]
-    models = require_files([each for files in found for each in files], sought="model")
-    small = [path for path in models if path.stat().st_size < 1e6 * arguments.largest]
+    small = [path for path in require_models(arguments.paths) if path.stat().st_size < 1e6 * arguments.largest]
     rows: dict[str, list[Judged]] = defaultdict(list)
     disagreements, undecided, unchanged, networks = [], [], 0, 0
     for path in small:
@@ -104,7 +102,7 @@ def main() -> int:
     seconds = [result.seconds for results in rows.values() for result in results]
     print(f"\n{networks} networks; {len(seconds)} results that changed something, {unchanged} that did not")
     if seconds:
-        print(f"processor seconds of a verification: median {median(seconds):.1f}, at most {max(seconds):.1f}")
+        print(f"processor seconds of a verification: {table.distribution(seconds, '.1f')}")
     print("\n".join([*undecided, *(disagreements or ["no disagreement"])]))
     return int(bool(disagreements))
 

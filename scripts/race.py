@@ -11,24 +11,18 @@ onnxslim (for `--simplify`: to itself without verification). Needs onnxslim: `.v
 from __future__ import annotations
 
 import argparse
-import os
-import signal
-import statistics
-import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from _bench.measure import environment
-from _bench.tools import ROOT
-from _environment import require, require_files
+from _environment import ROOT, require, require_models  # first, for its message to users of another Python
+
+# isort: split
+from _bench import measure, table, tools
 from _patterns.networks import left
 
-_BNFOLD = "import sys; from bnfold.__main__ import run; sys.exit(run())"  # as the installed command does
-_PEERS = ROOT / "scripts" / "_bench" / "peers.py"
 _VERDICTS = {
     "verified:": "verified",
     "verified": "verified",  # without an independent runtime
@@ -75,54 +69,32 @@ def main() -> int:
     parser.add_argument("--at-least", type=int, default=0, metavar="BYTES", help="leave out smaller files")
     parser.add_argument("--timeout", type=float, default=300, metavar="S", help="seconds for one run (300)")
     arguments = parser.parse_args()
-    tools = arguments.tool or ["onnxslim", *OPTIONS]
-    require(*(["onnxslim"] if "onnxslim" in tools else []))
-    files = [file for path in arguments.paths for file in (sorted(path.rglob("*.onnx")) if path.is_dir() else [path])]
-    networks = require_files(
-        [file for file in files if not file.exists() or file.stat().st_size >= arguments.at_least], sought="network"
-    )
-    print("| network |", " | ".join(tools), "|")
-    print("|---|", "---|" * len(tools), sep="")
+    names = arguments.tool or ["onnxslim", *OPTIONS]
+    require(*(["onnxslim"] if "onnxslim" in names else []))
+    networks = require_models(arguments.paths, sought="network", at_least=arguments.at_least)
+    print(table.head(["network", *names]))
     rows = []
     for network in networks:
         with tempfile.TemporaryDirectory() as work:
-            row = {tool: raced(tool, network, Path(work) / "out.onnx", arguments.timeout) for tool in tools}
-        print(f"| {network.name} |", " | ".join(row[tool].text for tool in tools), "|", flush=True)
+            row = {name: raced(name, network.resolve(), Path(work), arguments.timeout) for name in names}
+        print(f"| {network.name} |", " | ".join(result.text for result in row.values()), "|", flush=True)
         rows.append(row)
-    for line in summary(tools, rows):
+    for line in summary(names, rows):
         print(line)
     return int(any(result.seconds is None for row in rows for result in row.values()))
 
 
-def raced(tool: str, source: Path, out: Path, timeout: float) -> Result:
+def raced(name: str, source: Path, folder: Path, timeout: float) -> Result:
     """Run a tool on a network in a process of its own."""
+    out = folder / "out.onnx"
     out.unlink(missing_ok=True)
-    files = [str(source.resolve()), str(out)]
-    command = (
-        [str(_PEERS), tool, *files] if tool not in OPTIONS else ["-c", _BNFOLD, "optimize", *files, *OPTIONS[tool]]
-    )
-    with tempfile.TemporaryFile("w+") as said:
-        process = subprocess.Popen(
-            [sys.executable, *command],
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            env=environment() | {"PYTHONPATH": str(ROOT)},
-            start_new_session=True,
-        )
-        late = threading.Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
-        late.start()
-        _, status, usage = os.wait4(process.pid, 0)
-        late.cancel()
-        process.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0)
-        text = said.read()
+    tool = tools.bnfold(name, ROOT, "optimize", *OPTIONS[name]) if name in OPTIONS else tools.peer(name)
+    run = measure.process(tool.command(source, out), folder, timeout, tool.environment)
     if not out.is_file():
-        return Result(None, f"exit {process.returncode}")
-    seconds = usage.ru_utime + usage.ru_stime
+        return Result(None, f"exit {run.code}")
     nodes, norms = left(out)
-    rolled_back = ", rolled back" if "rolled back" in text else ""
-    return Result(seconds, f"{seconds:.2f} s, {nodes}, {norms}{_verdict(text)}{rolled_back}", nodes)
+    rolled_back = ", rolled back" if "rolled back" in run.errors else ""
+    return Result(run.cpu, f"{run.cpu:.2f} s, {nodes}, {norms}{_verdict(run.errors)}{rolled_back}", nodes)
 
 
 def _verdict(text: str) -> str:
@@ -131,13 +103,13 @@ def _verdict(text: str) -> str:
     return next((f", {_VERDICTS[head]}" for head in heads if head in _VERDICTS), "")
 
 
-def summary(tools: Sequence[str], rows: Sequence[dict[str, Result]]) -> list[str]:
+def summary(names: Sequence[str], rows: Sequence[dict[str, Result]]) -> list[str]:
     """Return the last rows of the table: the distributions of seconds and of ratios."""
-    columns = {tool: [row[tool].seconds for row in rows] for tool in tools}
+    columns = {tool: [row[tool].seconds for row in rows] for tool in names}
     lines = []
-    for what, find in (("median", statistics.median), ("nine tenths", _nine_tenths), ("worst", max), ("sum", sum)):
+    for what, find in {**table.DISTRIBUTION, "sum": sum}.items():
         cells = []
-        for tool in tools:
+        for tool in names:
             seconds = [second for second in columns[tool] if second is not None]
             beside = columns.get(BESIDE.get(tool, ""), [None] * len(rows))
             ratios = [a / b for a, b in zip(columns[tool], beside, strict=True) if a is not None and b]
@@ -145,13 +117,8 @@ def summary(tools: Sequence[str], rows: Sequence[dict[str, Result]]) -> list[str
             cells.append(f"{find(seconds):.2f} s{shown}" if seconds else "")
         lines.append(f"| **{what}** | " + " | ".join(cells) + " |")
     common = [row for row in rows if all(result.seconds is not None for result in row.values())]
-    cells = [str(sum(row[tool].nodes for row in common)) for tool in tools]
+    cells = [str(sum(row[tool].nodes for row in common)) for tool in names]
     return [*lines, f"| **nodes of {len(common)} networks** | " + " | ".join(cells) + " |"]
-
-
-def _nine_tenths(numbers: Sequence[float]) -> float:
-    ordered = sorted(numbers)
-    return ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))]
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from _environment import CORPUS, ROOT, require_files
+from _environment import CORPUS, ROOT, require_models
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -36,10 +36,7 @@ def main() -> int:
     parser.add_argument("--verify", choices=("none", "local", "auto"), default="none", help="how (none)")
     arguments = parser.parse_args()
     sys.path.insert(0, str(arguments.package.resolve()))
-    found = {
-        top: require_files(sorted(top.rglob("*.onnx")) if top.is_dir() else [top], sought=f"model in {top}")
-        for top in arguments.paths
-    }
+    found = {top: require_models([top], sought=f"model in {top}") for top in arguments.paths}
     print("file", "options", "before", "left", "verdict", "sha256", "reasons", "report", sep="\t")
     crashes = 0
     for top, paths in found.items():

@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from _environment import CORPUS, ROOT, require_files
+from _environment import CORPUS, ROOT, require_models
 
 if TYPE_CHECKING:
     pass
@@ -35,10 +35,9 @@ def main() -> int:
     arguments = parser.parse_args()
     sys.path.insert(0, str(arguments.package.resolve()))
     tops = [*arguments.paths]
-    files = [file for top in tops for file in (sorted(top.rglob("*.onnx")) if top.is_dir() else [top])]
     print("opset", "what", "first", "second", "file", sep="\t")
     totals: Counter[tuple[str, str]] = Counter()
-    for path in require_files(files, sought=f"model in {', '.join(map(str, tops))}"):
+    for path in require_models(tops, sought=f"model in {', '.join(map(str, tops))}"):
         for opset in arguments.opset:
             for what, *figures in _rows(path, opset):
                 totals[opset, what] += 1

@@ -12,14 +12,16 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from _environment import CORPUS, ROOT, require_files
+from _environment import CORPUS, ROOT, require_files  # first, for its message to users of another Python
+
+# isort: split
+from _bench import measure, tools
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
@@ -129,16 +131,10 @@ def _spent() -> float:
 
 
 def _run(path: Path, out: Path, timeout: float, *words: str) -> tuple[dict[str, Any], float] | None:
-    command = [sys.executable, "-c", "from bnfold.__main__ import run; run()", "optimize", str(path), str(out)]
-    started = _spent()
-    try:
-        run = subprocess.run(
-            [*command, "--json", "-q", *words], capture_output=True, timeout=timeout, check=False, cwd=ROOT
-        )
-    except subprocess.TimeoutExpired:
-        return None
-    seconds = _spent() - started
-    return (json.loads(run.stdout), seconds) if run.returncode == 0 else None
+    """Return the report of a run, and its processor seconds."""
+    tool = tools.bnfold("bnfold", ROOT, "optimize", "--json", "-q", *words)
+    run = measure.process(tool.command(path.resolve(), out), out.parent, timeout, tool.environment)
+    return None if run.code else (json.loads(run.output), run.cpu)
 
 
 if __name__ == "__main__":

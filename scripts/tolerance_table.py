@@ -27,7 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _environment import CORPUS, require, require_files  # first, for its message to users of another Python
+from _environment import CORPUS, require, require_models  # first, for its message to users of another Python
 
 # isort: split
 import numpy as np
@@ -74,8 +74,7 @@ def main() -> int:
     onnxruntime.set_default_logger_severity(4)
     logging.disable(logging.WARNING)  # of the quantiser, which recommends its preprocessing
     warnings.simplefilter("ignore")  # of the converter, which lists what it rounds to zero
-    found = [sorted(path.rglob("*.onnx")) if path.is_dir() else [path] for path in arguments.paths]
-    files = require_files([each for group in found for each in group], sought="model")
+    files = require_models(arguments.paths)
     columns = "network | version | output | bnfold: largest | allowed | mean | beyond"
     columns += " | onnxruntime: largest | mean | optimised"
     print(f"| {columns} | verdict |\n|---|---|---|{'--:|' * 7}---|")

@@ -1,4 +1,4 @@
-"""Which real models a test goes through: one of each network every day, all of them with BNFOLD_LARGE=1."""
+"""Which real models a test goes through: one of each network, or everything."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from pathlib import Path
 
 import onnx
 
-from tests.conftest import LARGE
-
 WIDE = ("FNSCandy", "densenet-121", "inception-3", "netG", "resnet-50", "three_layer_bn_pytorch", "vgg-1")
 """Networks that take many seconds each; their operators are in others as well."""
 
 
-def models(corpus: Path, *kinds: str) -> Iterator[Path]:
-    """Those of the index, of ``kinds`` only where any are given; of networks of the same operators in a row one."""
+def models(corpus: Path, *kinds: str, everything: bool = False) -> Iterator[Path]:
+    """Those of the index, of ``kinds`` only where any are given; of networks of the same operators one."""
     with (corpus / "INDEX.tsv").open(encoding="utf-8") as index:
         rows = [row for row in csv.DictReader(index, delimiter="\t") if not kinds or row["kind"] in kinds]
     seen = set()
     for row in rows:
         path = corpus / row["path"]
-        if LARGE or not row["kind"].startswith("net"):
+        if everything or not row["kind"].startswith("net"):
             yield path
             continue
         operators = _operators(path)

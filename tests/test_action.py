@@ -13,7 +13,7 @@ import yaml
 
 from tests.conftest import MODELS, ROOT
 
-pytestmark = pytest.mark.measures_children
+pytestmark = [pytest.mark.large, pytest.mark.measures_children]  # a script, which changes seldom
 
 
 def step(folder: Path, **given: str) -> tuple[int, str, str]:
@@ -152,7 +152,6 @@ def with_others_models(folder: Path) -> Path:
     return checkout
 
 
-@pytest.mark.slow
 @pytest.mark.skipif("BNFOLD_PRE_COMMIT" not in os.environ, reason="$BNFOLD_PRE_COMMIT names no pre-commit")
 def test_pre_commit_installs_and_runs_the_hook(tmp_path: Path) -> None:
     """Fetches what bnfold depends on; .ci/run sets the variable."""

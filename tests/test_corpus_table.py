@@ -10,6 +10,8 @@ from _patterns import networks
 
 from tests.conftest import MODELS
 
+pytestmark = pytest.mark.large  # a script, which changes seldom
+
 
 def save(path: Path, body: str) -> Path:
     """A model of one BatchNormalization behind a Conv, or of whatever the body says."""

@@ -13,17 +13,25 @@ from pathlib import Path
 import pytest
 
 from tests import documents
-from tests.conftest import ROOT
+from tests.conftest import ROOT, sample
 from tests.documents import Block, Part
 from tests.machine import unmeasured
 
 windows = pytest.mark.skipif(sys.platform == "win32", reason="bash commands")
 
 
+PARTS = [
+    pytest.param(
+        part,
+        id=f"{part.document.name}: {part.heading} {part.wants}".strip(),
+        marks=[] if part.document.name == "README.md" else [pytest.mark.large],
+    )
+    for part in documents.parts()
+]
+
+
 @windows
-@pytest.mark.parametrize(
-    "part", documents.parts(), ids=lambda part: f"{part.document.name}: {part.heading} {part.wants}".strip()
-)
+@pytest.mark.parametrize("part", PARTS)
 def test_what_is_written_works(part: Part, tmp_path: Path) -> None:
     for package in part.needs:
         if find_spec(package) is None:
@@ -139,7 +147,7 @@ def completions(words: str, shell: str) -> list[str]:
 
 @windows
 @pytest.mark.measures_children
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", sample(["bash", "zsh", "fish"], every=3))
 def test_the_shell_completes_commands_options_values_and_files(shell: str) -> None:
     assert any("optimize" in word for word in completions("bnfold opt", shell))
     assert any("--decompose-form" in word for word in completions("bnfold optimize --deco", shell))

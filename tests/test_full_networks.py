@@ -12,14 +12,13 @@ import onnx
 import pytest
 from _models import catalogue, full
 
-from tests.conftest import TAKES_MINUTES
 from tests.machine import unmeasured
 
 # DenseNet activates before it convolves: most of its BatchNormalizations have a Relu behind them and a Concat before.
 LEFT = {"resnet50": 0, "densenet121": 62, "inception_v2": 0, "shufflenet": 0}
 
 
-@TAKES_MINUTES
+@pytest.mark.large
 @pytest.mark.parametrize("name", full.NETWORKS)
 def test_network_is_upgraded_folded_and_verified(name: str, tmp_path: Path) -> None:
     source, out, report = full.write(name, tmp_path), tmp_path / "out.onnx", tmp_path / "report.json"

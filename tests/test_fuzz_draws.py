@@ -17,6 +17,8 @@ from onnx import TensorProto, numpy_helper
 import bnfold
 from bnfold import ir, reference
 
+pytestmark = pytest.mark.large  # a script, which changes seldom
+
 FLOAT = TensorProto.FLOAT
 
 

@@ -33,6 +33,8 @@ from bnfold import ir, verification
 from bnfold.converting import repairing
 from bnfold.semantics import neutral
 
+pytestmark = pytest.mark.large  # a script, which changes seldom
+
 FLOAT = TensorProto.FLOAT
 
 

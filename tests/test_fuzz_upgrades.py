@@ -21,6 +21,8 @@ from bnfold.errors import ConversionBlocked
 from bnfold.pipeline import passes
 from bnfold.verification import Code, Verdict
 
+pytestmark = pytest.mark.large  # a script, which changes seldom
+
 ONCE_WRONG: Mapping[str, tuple[int, ...]] = {
     "text for a type in a file of opset 6 or later": (388, 661),
     "a Gemm that broadcasts without saying so": (531, 596),

@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 from tests.machine import unmeasured
 
 
-@pytest.mark.slow
+@pytest.mark.large
 @pytest.mark.skipif(os.name == "nt", reason="needs signals")
 def test_killed_at_random_moments() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "kill_test.py"), "--count", "4", "--layers", "3"]

@@ -15,7 +15,10 @@ from literals import Reached
 
 from tests.conftest import ROOT
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it forks")
+pytestmark = [
+    pytest.mark.large,  # a script, which changes seldom
+    pytest.mark.skipif(sys.platform == "win32", reason="it forks"),
+]
 
 COMPARE = "bnfold/verification/tolerance/compare.py"
 JUDGE = "tests/verification/tolerance/test_compare.py"

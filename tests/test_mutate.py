@@ -22,7 +22,10 @@ from bnfold import errors
 from tests.conftest import MODELS, ROOT
 from tests.verification.graphs import model
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it forks")
+pytestmark = [
+    pytest.mark.large,  # a script, which changes seldom
+    pytest.mark.skipif(sys.platform == "win32", reason="it forks"),
+]
 
 CODE = '''"""A docstring with 1 < 2."""
 LIMIT: tuple[int, int] = (2, 3)

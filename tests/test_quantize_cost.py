@@ -12,6 +12,8 @@ from _quantize import network, variants
 
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.large  # a script, which changes seldom
+
 
 @pytest.fixture(scope="module")
 def data() -> network.Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,8 +20,10 @@ import pytest
 from _bench import cases, generate, measure, quality, table, tools
 from _models import catalogue
 
-from tests.conftest import ROOT, TAKES_MINUTES
+from tests.conftest import ROOT
 from tests.machine import unmeasured
+
+pytestmark = pytest.mark.large  # a script, which changes seldom
 
 # scripts/clients_table.py runs itself by the Python of other programs.
 PYTHON_SCRIPTS = sorted(
@@ -58,11 +61,16 @@ def test_what_a_script_takes_from_the_package_is_there(name: str) -> None:
             assert hasattr(module, alias.name) or find_spec(f"{node.module}.{alias.name}"), alias.name
 
 
-def test_a_script_runs_what_takes_minutes() -> None:
-    steps = (ROOT / "scripts" / "test_large").read_text(encoding="utf-8")
-    marked = [path for path in (ROOT / "tests").rglob("test_*.py") if "\n@TAKES_MINUTES" in path.read_text("utf-8")]
-    assert len(marked) == 5
-    assert all(path.relative_to(ROOT).as_posix() in steps for path in marked)
+def test_the_readme_names_every_script_and_nothing_else() -> None:
+    """A row begins with the names of the scripts that it describes."""
+    scripts = ROOT / "scripts"
+    there = {path.name for path in scripts.iterdir() if path.name not in ("README.md", "__pycache__")}
+    rows = [
+        line.split("|")[1] for line in (scripts / "README.md").read_text(encoding="utf-8").splitlines() if "|" in line
+    ]
+    named = {name.rstrip("/") for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    assert {name for name in there if not name.startswith("_")} <= named
+    assert named <= there
 
 
 def without(package: str, folder: Path) -> str:
@@ -162,19 +170,17 @@ def test_run_measures_a_process(tmp_path: Path) -> None:
     assert run.wall > 0
 
 
-def test_run_empties_the_folder_first(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "old").touch()
-    code = "import pathlib, sys; out = pathlib.Path(sys.argv[2]); assert not list(out.parent.iterdir()); out.touch()"
-    measure.run(tool(code), tmp_path, tmp_path / "out", timeout=60)
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["model.onnx"]
+def test_a_process_says_what_it_printed_and_how_it_ended(tmp_path: Path) -> None:
+    code = "import os, sys; print(os.environ['WORD'], os.getcwd()); sys.stderr.buffer.write(b'odd: \\x80'); sys.exit(7)"
+    run = measure.process([sys.executable, "-c", code], tmp_path, 60, {"WORD": "told"})
+    assert (run.code, run.output, run.errors) == (7, f"told {tmp_path}\n", "odd: \N{REPLACEMENT CHARACTER}")
 
 
 @pytest.mark.parametrize(
     ("code", "timeout", "reason"),
     [
         (
-            "import sys; print('first', 'the reason', sep=chr(10), file=sys.stderr); sys.exit(3)",
+            "import sys; print('first', 'the reason', sep=chr(10), file=sys.stderr); print('told'); sys.exit(3)",
             60,
             "exit 3: the reason",
         ),
@@ -245,7 +251,6 @@ def test_networks_of_the_benchmark_are_valid(opset: int) -> None:
     assert catalogue.count(model) == 49
 
 
-@TAKES_MINUTES
 def test_benchmark_quick(tmp_path: Path) -> None:
     wanted = [
         word for name in ("cp", "onnx", "onnxruntime", "python", "version_converter") for word in ("--tool", name)
@@ -279,7 +284,6 @@ def test_make_models_full(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["shufflenet.onnx"]
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="a bash script")
 def test_demo(tmp_path: Path) -> None:
     done = subprocess.run([ROOT / "scripts" / "demo"], capture_output=True, text=True, check=False, cwd=tmp_path)

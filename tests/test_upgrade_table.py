@@ -14,6 +14,8 @@ from _upgrade.models import conversions, entries, opset_of
 
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.large  # a script, which changes seldom
+
 
 def save(path: Path, opset: int, body: str) -> Path:
     text = f'<ir_version: 8, opset_import: ["" : {opset}]> g (float[2, 3] x) => (float[2, 3] y) {{ {body} }}'

@@ -13,6 +13,7 @@ from bnfold.channels.flow import ChannelFlow, ConstantOperand, Ids, WeightedLaye
 from bnfold.channels.removing import absorptions, cut_channels, put_constant
 from bnfold.channels.rules import RULES
 from bnfold.channels.zeros import Zeros
+from bnfold.folding import shapes
 from bnfold.ir.elements import FLOATS
 from bnfold.report.events import Report
 from bnfold.report.other_events import ChannelEvent
@@ -40,6 +41,7 @@ def reduce_graph(graph: ir.Graph, types: Mapping[ir.Value, onnx.TypeProto], zero
     events = [event for layer in flow.layers for event in _events(layer, choice)]
     changed = {value: value.name for value, track in flow.tracks.items() if not choice.keeps(track.ids).all()}
     cut_channels(flow, choice, absorbed)
+    shapes.learn_again(model)
     report.drop_cuts({(graph.path, name) for name in changed.values()})
     for value, name in changed.items():
         graph.forget_type(value)

@@ -133,12 +133,13 @@ class ChannelFlow:
             rule = rules.get(node.op_type) if node.is_known and not node.is_call and not node.has_references else None
             lists = (self.links, self.blocked, self.parameters, self.grouped, self.even, self.layers, self.consumers,
                      self.operands, self.edits)  # fmt: skip
-            lengths = [len(each) for each in lists]
+            lengths, count = [len(each) for each in lists], self.count
             try:
                 (rule or _unlisted)(self, node)
             except refusals:
                 for each, length in zip(lists, lengths, strict=True):
                     del each[length:]  # type: ignore[attr-defined]
+                self.count = count  # nothing has the ids that the rule took
                 for value in node.outputs:
                     self.tracks.pop(value, None)  # type: ignore[arg-type]
                 for value in node.inputs:
@@ -230,7 +231,9 @@ class ChannelFlow:
         if value is None:
             raise NotFollowed(NOT_FOLLOWED)
         dims = self.dims(value)
-        if any(dims[axis] != size for axis, size in zip(track.axes, track.ids.shape, strict=True)):
+        if not track.ids.size or any(
+            dims[axis] != size for axis, size in zip(track.axes, track.ids.shape, strict=True)
+        ):
             raise NotFollowed(NOT_FOLLOWED)
         constant, dtype = np.asarray(track.constant, dtype=np.float64), self.dtype(value)
         if dtype in FLOATS:

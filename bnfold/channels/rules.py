@@ -167,7 +167,7 @@ def _nary(flow: ChannelFlow, node: ir.Node) -> None:
     for slot, track in tracks.items():
         others = [flow.dims(value) for other, value in enumerate(node.inputs) if other != slot]
         dtype = flow.dtype(node.inputs[slot])
-        if dtype and track.is_constant and len(axes) == 1 and _makes(others, dims):
+        if dtype and track.is_constant and len(axes) == 1 and _broadcasts(node, slot) and _makes(others, dims):
             flow.operands.append(ConstantOperand(node, slot, track, len(dims), dtype))
 
 
@@ -187,6 +187,17 @@ def _operand_tracks(flow: ChannelFlow, node: ir.Node, dims: Dims) -> dict[int, T
         else:
             found[slot] = track._replace(axes=axes)
     return found
+
+
+_VARIADIC, _VARIADIC_BROADCASTS = ("Max", "Mean", "Min", "Sum"), 8
+"""Operators of any number of operands, and the opset since which these may have several shapes."""
+
+
+def _broadcasts(node: ir.Node, slot: int) -> bool:
+    """Whether an operand of a node may have a smaller shape than the result."""
+    if node.is_op("PRelu"):
+        return slot == 1
+    return not node.is_op(*_VARIADIC) or node.graph.opset() >= _VARIADIC_BROADCASTS
 
 
 def _makes(shapes: Sequence[Dims], dims: Dims) -> bool:
@@ -411,6 +422,10 @@ def _edit_split(node: ir.Node, parts: Sequence[Track], keeps: Keeps) -> None:
     sizes = [int(keeps(part.ids).sum()) for part in parts]
     if sizes == [part.ids.size for part in parts]:
         return
+    for slot in reversed(range(len(sizes))):
+        if not sizes[slot]:
+            node.drop_output(slot)
+    sizes = [size for size in sizes if size]
     if node.graph.opset() < _SPLIT_INPUT:
         node.set_attr("split", sizes)
         return
@@ -673,7 +688,9 @@ def _convolve(flow: ChannelFlow, node: ir.Node, weight: Weight, *, padded: bool)
     if group == 1:
         flow.parameter(node, 1, {0: made, 1: read.ids})
         zero = flow.zero(node, 1, 1, weight)
-        flow.read(WeightConsumer(node, read.ids, read.constant, _absorbed(node, 1, read.constant)), zero, takes)
+        consumer = WeightConsumer(node, read.ids, read.constant, _absorbed(node, 1, read.constant))
+        flow.read(consumer, zero, takes)
+        constant = _unless_constant(constant, bias, consumer, takes)
     elif inner == 1:
         flow.parameter(node, 1, {0: made})
         each = np.repeat(np.arange(group), filters // group)
@@ -689,7 +706,9 @@ def _convolve(flow: ChannelFlow, node: ir.Node, weight: Weight, *, padded: bool)
         flow.even.append(by_group)
         zero = _zero_by_group(weight, group)
         absorb = partial(_absorbed_by_group, _numbers(node), group, read.constant)
-        flow.read(WeightConsumer(node, read.ids, read.constant, absorb), zero, takes)
+        consumer = WeightConsumer(node, read.ids, read.constant, absorb)
+        flow.read(consumer, zero, takes)
+        constant = _unless_constant(constant, bias, consumer, takes)
     flow.layers.append(WeightedLayer(node, made.reshape(1 if inner == 1 else group, -1)))
     flow.make(node.output(0), Track((1,), made, constant))
 
@@ -777,7 +796,7 @@ def _conv_transpose(flow: ChannelFlow, node: ir.Node) -> None:
         flow.parameter(node, 1, {0: read.ids, 1: made})
         zero = flow.zero(node, 1, 0, weight)
         flow.read(WeightConsumer(node, read.ids, read.constant, _absorbed(node, 0, read.constant)), zero, takes)
-        constant = np.where(flow.zero(node, 1, 1, weight), bias, np.nan)
+        constant = np.where(flow.zero(node, 1, 1, weight) | takes.all(), bias, np.nan)
     elif inner == group:
         flow.parameter(node, 1, {0: read.ids})
         each = np.repeat(np.arange(group), per_group)
@@ -815,10 +834,20 @@ def _gemm(flow: ChannelFlow, node: ir.Node) -> None:
     flow.parameter(node, 1, {inner: read.ids, 1 - inner: made})
     zero = flow.zero(node, 1, inner, weight)
     absorb = partial(_times, alpha, _absorbed(node, inner, read.constant))
-    flow.read(WeightConsumer(node, read.ids, read.constant, absorb), zero, takes)
+    consumer = WeightConsumer(node, read.ids, read.constant, absorb)
+    flow.read(consumer, zero, takes)
     dead = flow.zero(node, 1, 1 - inner, weight) | np.full(made.size, alpha == 0)
     flow.layers.append(WeightedLayer(node, made.reshape(1, -1)))
-    flow.make(node.output(0), Track((1,), made, np.where(dead, product(np.full(made.size, beta), bias), np.nan)))
+    bias = product(np.full(made.size, beta), bias)
+    constant = _unless_constant(np.where(dead, bias, np.nan), bias, consumer, takes)
+    flow.make(node.output(0), Track((1,), made, constant))
+
+
+def _unless_constant(constant: Float64, bias: Float64, consumer: WeightConsumer, takes: Bools) -> Float64:
+    """Return the constants of what a weight makes, which are known if all that it reads is constant."""
+    if not (takes & ~np.isnan(consumer.constant)).all():
+        return constant
+    return np.where(np.isnan(constant), consumer.absorb(np.ones(takes.shape, dtype=bool)) + bias, constant)
 
 
 def _times(factor: float, absorb: partial[Float64], gone: Bools) -> Float64:
@@ -835,10 +864,12 @@ def _matmul(flow: ChannelFlow, node: ir.Node) -> None:
     flow.parameter(node, 1, {0: read.ids, 1: made})
     takes = np.ones(read.ids.size, dtype=bool)
     zero = flow.zero(node, 1, 0, weight)
-    flow.read(WeightConsumer(node, read.ids, read.constant, _absorbed(node, 0, read.constant)), zero, takes)
+    consumer = WeightConsumer(node, read.ids, read.constant, _absorbed(node, 0, read.constant))
+    flow.read(consumer, zero, takes)
     flow.layers.append(WeightedLayer(node, made.reshape(1, -1)))
     dead = flow.zero(node, 1, 1, weight)
-    flow.make(node.output(0), Track((rank - 1,), made, np.where(dead, 0.0, np.nan)))
+    constant = _unless_constant(np.where(dead, 0.0, np.nan), np.zeros(made.size), consumer, takes)
+    flow.make(node.output(0), Track((rank - 1,), made, constant))
 
 
 RULES: dict[str, ChannelRule] = {

@@ -12,7 +12,7 @@ from bnfold.analysis.derived import Derived
 from bnfold.analysis.evaluators import INTEGERS
 from bnfold.ir.elements import Array, Bools, Float64
 from bnfold.ir.taken import rows
-from bnfold.ir.tensor import Computed, Scaled
+from bnfold.ir.tensor import CHUNK, Computed, Scaled
 
 _SMALL = 1 << 14
 """Bytes from one probed number to the next up to which reading all of them takes no longer than reading each."""
@@ -114,9 +114,13 @@ def _candidates(tensor: ir.Tensor, axis: int) -> Bools:
         first = tuple(slice(None) if each == axis else 0 for each in range(len(tensor.dims)))
         return np.asarray(tensor.numpy()[first] == 0)
     stride = math.prod(tensor.dims[axis + 1 :])
-    if stride * tensor.nbytes // tensor.size <= _SMALL:
-        return np.asarray(tensor.read(0, count * stride)[::stride] == 0)
-    return np.asarray(np.concatenate([tensor.read(place * stride, 1) for place in range(count)]) == 0)
+    if stride * tensor.nbytes // tensor.size > _SMALL:
+        return np.asarray(np.concatenate([tensor.read(place * stride, 1) for place in range(count)]) == 0)
+    step = max(1, CHUNK // 8 // stride)
+    starts = range(0, count, step)
+    return np.concatenate(
+        [tensor.read(start * stride, min(step, count - start) * stride)[::stride] == 0 for start in starts]
+    )
 
 
 def weighted_sum(tensor: ir.Tensor, axis: int, factors: Float64) -> Float64:

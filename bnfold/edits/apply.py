@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -54,11 +55,13 @@ def apply_edits(edits: Iterable[Edit], budget: SizeBudget, served: str = "") -> 
 def _add_constants(adds: Sequence[ExtraAdd], served: str) -> list[Node]:
     """Insert the Adds, each once: consumers of one value share those in front of them."""
     placed: dict[object, Node] = {}
-    for edit, key in [(edit, edit.edge) for edit in adds]:
+    keys = [(edit, edit.edge) for edit in adds]
+    count = Counter(key for _, key in keys)
+    for edit, key in keys:
         if edit.side == "before" and key in placed:
             edit.node.set_input(edit.slot, placed[key].outputs[0])
         else:
-            placed[key] = _add_constant(edit, served)
+            placed[key] = _add_constant(edit, served, is_shared=count[key] > 1)
     return list(placed.values())
 
 
@@ -133,10 +136,17 @@ def _set_constant(edit: SetConstant, budget: SizeBudget) -> None:
         node.graph.forget_type(made)
 
 
-def _add_constant(edit: ExtraAdd, served: str) -> Node:
-    """Insert and return the Add. The value keeps its name; behind a node, it also keeps its consumers."""
-    node, slot, value, graph = edit.node, edit.slot, edit.value, edit.node.graph
+def _add_constant(edit: ExtraAdd, served: str, *, is_shared: bool) -> Node:
+    """Insert and return the Add. The value keeps its name; behind a node, it also keeps its consumers.
+
+    One that several consumers share is in front of them all.
+    """
+    node, slot, value = edit.node, edit.slot, edit.value
     assert value is not None, "an extra add stands beside a value that is there"
+    graph, first, producer = node.graph, node, None
+    if is_shared:
+        graph, producer = value.graph, value.producer
+        first = graph.nodes[0]
     fresh = graph.fresh(f"{value.name}_{'unshifted' if edit.side == 'behind' else 'shifted'}")
     if (kind := value.type) is not None:
         graph.types[fresh.name] = kind
@@ -146,6 +156,7 @@ def _add_constant(edit: ExtraAdd, served: str) -> Node:
     name = graph.model.fresh_node_name(f"{served or value.name}_shift")
     if edit.side == "behind":
         return graph.insert("Add", (fresh, held), (value,), after=node, name=name)
-    added = graph.insert("Add", (value, held), (fresh,), before=node, name=name)
+    before = first if producer is None else None
+    added = graph.insert("Add", (value, held), (fresh,), before=before, after=producer, name=name)
     node.set_input(slot, fresh)
     return added

@@ -47,6 +47,11 @@ def learn_types(model: ir.Model) -> None:
     analysis.infer_shapes(model)
 
 
+def learn_again(model: ir.Model) -> None:
+    """Let types be inferred once more, for an edit that could not carry them on."""
+    _LEARNED.discard(model.graph)
+
+
 _LEARNED = WeakSet[ir.Graph]()
 """The graphs whose types are inferred already: edits carry them on."""
 _KNOWS_SHAPE_ARITHMETIC = 14

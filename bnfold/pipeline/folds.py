@@ -17,11 +17,10 @@ from bnfold.settings import Options
 def fold_affines(run: PassContext) -> bool:
     """Fold BatchNormalization and, if asked, other constant affine nodes; return whether anything changed.
 
-    Does nothing with ``--decompose all``, and nothing again after equalization, which it would undo.
+    Does nothing with ``--decompose all``.
     """
     options = run.options
-    is_first = run.budget is None
-    if not options.fold or options.decompose == "all" or (options.equalize and not is_first):
+    if not options.fold or options.decompose == "all":
         return False
     met = run.live() | {node: _event_of(run, node) for node in folding.find_decomposed(run.model, options.policy)}
     live = {node: event for node, event in met.items() if event.is_left}
@@ -36,16 +35,25 @@ def fold_affines(run: PassContext) -> bool:
         if event.reason is first.reason is not None:  # its nodes are those of the file
             event.detail, event.brief, event.attempts = first.detail, first.brief, first.attempts
             del earlier[event]
-    if options.equalize and is_first:  # after folding, which makes channels uneven
-        from bnfold import equalize
-
-        with run.folding():
-            equalize.equalize(run.model, run.report, limits, run.budget)
     tell_contradictions(run.model, earlier)
     run.events.update(
         (key_of(node), event) for node, event in live.items() if not node.removed
     )  # some may be new nodes
     return has_changed
+
+
+def equalize_channels(run: PassContext) -> None:
+    """Even channels out, if asked. After all folding, which makes channels uneven and would undo it."""
+    if not run.options.equalize or run.budget is None:
+        return
+    from bnfold import equalize
+
+    live = run.live()
+    with run.folding() as most:
+        if most is not None:
+            run.budget.renew(most)
+        equalize.equalize(run.model, run.report, _limits(run), run.budget)
+    run.follow_moved(live, ())
 
 
 def _limits(run: PassContext) -> folding.Limits:

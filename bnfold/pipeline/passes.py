@@ -26,7 +26,7 @@ from bnfold.ir.graph import state_opset
 from bnfold.ir.messages import FunctionKey
 from bnfold.pipeline import clearing, conversion, overridable
 from bnfold.pipeline.context import NodeKey, PassContext, log_decisions
-from bnfold.pipeline.folds import fold_affines
+from bnfold.pipeline.folds import equalize_channels, fold_affines
 from bnfold.registered import faults
 from bnfold.report import totals
 from bnfold.report.events import BatchNormEvent, Report
@@ -437,7 +437,8 @@ def check(run: PassContext) -> None:
 PASSES: tuple[Callable[[PassContext], object], ...] = (
     describe, check_registered, fix_shapes, choose_overridable, normalise, repair, prepare_folds, remove_unread,
     raise_opset, remove_unread, decide_branches, fold_affines, lower_opset, tell_training, decompose, reduce,
-    remove_channels, tell_newer_opsets, remove_dead_nodes, tell_subnormal, set_ir_version, check,
+    remove_channels, equalize_channels, lift_constants, tell_newer_opsets, remove_dead_nodes, tell_subnormal,
+    set_ir_version, check,
 )  # fmt: skip
 
 

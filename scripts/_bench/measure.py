@@ -7,9 +7,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,11 +22,23 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 @dataclass(frozen=True)
 class Run:
-    """Seconds and bytes of one process."""
+    """One process that has ended.
+
+    Attributes:
+        wall: Seconds by the clock.
+        cpu: Seconds of processors, with those of the processes that it started.
+        peak: Bytes of memory.
+        code: Its exit code.
+        output: Its standard output.
+        errors: Its standard error.
+    """
 
     wall: float
     cpu: float
     peak: int
+    code: int = 0
+    output: str = ""
+    errors: str = ""
 
 
 class DidNotFinishError(Exception):
@@ -57,30 +70,39 @@ def run(tool: Tool, source: Path, folder: Path, timeout: float) -> Run:
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    with (folder.parent / "stderr").open("w+b") as errors:
+    done = process(tool.command(source, folder / "model.onnx"), folder, timeout, tool.environment)
+    if done.code:
+        raise DidNotFinishError(_reason(done, timeout))
+    return done
+
+
+def process(command: Sequence[str], folder: Path, timeout: float, variables: Mapping[str, str]) -> Run:
+    """Run a command in ``folder``; it is killed, with the processes that it started, after ``timeout`` seconds."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         started = time.perf_counter()
-        process = subprocess.Popen(
-            tool.command(source, folder / "model.onnx"),
+        child = subprocess.Popen(
+            command,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=output,
             stderr=errors,
-            env=environment() | tool.environment,
+            env={**_environment(), **variables},
             cwd=folder,
             start_new_session=True,
         )
-        late = threading.Timer(timeout, os.killpg, (process.pid, signal.SIGKILL))
+        late = threading.Timer(timeout, os.killpg, (child.pid, signal.SIGKILL))
         late.start()
-        _, status, usage = os.wait4(process.pid, 0)
+        _, status, usage = os.wait4(child.pid, 0)
         wall = time.perf_counter() - started
         late.cancel()
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            errors.seek(0)
-            raise DidNotFinishError(_reason(process.returncode, wall, timeout, errors.read()))
-    return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * _RSS_UNIT)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        texts = []
+        for file in (output, errors):
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
+    return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * _RSS_UNIT, child.returncode, *texts)
 
 
-def environment() -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """Return this process's environment, with bytecode kept.
 
     pip compiles the packages that it installs; a checkout has to be compiled too, after its first run.
@@ -88,11 +110,11 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-def _reason(code: int, wall: float, timeout: float, errors: bytes) -> str:
-    if wall >= timeout:
+def _reason(done: Run, timeout: float) -> str:
+    if done.wall >= timeout:
         return f"more than {timeout:.0f} s"
-    lines = [line for line in errors.decode(errors="replace").splitlines() if line.strip()]
-    return f"exit {code}: {lines[-1].strip()[:100]}" if lines else f"exit {code}"
+    lines = [line for line in done.errors.splitlines() if line.strip()]
+    return f"exit {done.code}: {lines[-1].strip()[:100]}" if lines else f"exit {done.code}"
 
 
 def paired(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import onnx
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[], object]
@@ -18,8 +20,12 @@ LOSS = 1.02
 _WARM_UP, _SHORT, _RESAMPLED = 3, 0.002, 2000
 
 
+class CannotRunError(Exception):
+    """The runtime rejects the model; the message has its reason."""
+
+
 class Race(NamedTuple):
-    """Seconds of each model, round by round; the first is the baseline."""
+    """Seconds of one run of each model, round by round; the first model is the baseline."""
 
     times: dict[str, list[float]]
 
@@ -33,6 +39,11 @@ class Race(NamedTuple):
         """Return the median of the ratios."""
         return float(np.median(self.ratios(name)))
 
+    def quartiles(self, name: str) -> tuple[float, float]:
+        """Return the lower and the upper quartile of the ratios."""
+        ratios = sorted(self.ratios(name).tolist())
+        return ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+
     def lower_bound(self, name: str) -> float:
         """Return the lower bound of the median ratio: 95 of 100 bootstrap samples are above it."""
         ratios, draw = self.ratios(name), np.random.default_rng(0)
@@ -44,20 +55,50 @@ class Race(NamedTuple):
         return self.lower_bound(name) > LOSS
 
 
-def onnxruntime_run(path: Path, feeds: Mapping[str, Array], threads: int) -> Run:
-    """Return a function that runs the model in onnxruntime with its default optimisation."""
+def random_feeds(model: onnx.ModelProto, seed: int = 0) -> dict[str, Array]:
+    """Draw normal numbers for every input; a dynamic dim is 1."""
+    draw = np.random.default_rng(seed)
+    initializers = {tensor.name for tensor in model.graph.initializer}
+    feeds = {}
+    for value in model.graph.input:
+        if value.name not in initializers:
+            kind = value.type.tensor_type
+            dims = [dim.dim_value or 1 for dim in kind.shape.dim]
+            feeds[value.name] = draw.normal(size=dims).astype(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
+    return feeds
+
+
+def session(model: onnx.ModelProto | Path, threads: int = 1, *, optimized: bool = True) -> Any:
+    """Open a session in onnxruntime, with its default optimisation or without.
+
+    Raises:
+        CannotRunError: The runtime rejects the model.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    wanted = {value.name for value in session.get_inputs()}
+    if not optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    source = str(model) if isinstance(model, Path) else model.SerializeToString()
+    try:
+        return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its exceptions have no base class of their own
+        raise CannotRunError(str(error)) from error
+
+
+def onnxruntime_run(
+    model: onnx.ModelProto | Path, feeds: Mapping[str, Array], threads: int = 1, *, optimized: bool = True
+) -> Run:
+    """Return a function that runs the model in onnxruntime; ``feeds`` may have more than its inputs."""
+    opened = session(model, threads, optimized=optimized)
+    wanted = {value.name for value in opened.get_inputs()}
     chosen = {name: array for name, array in feeds.items() if name in wanted}
-    return lambda: session.run(None, chosen)
+    return lambda: opened.run(None, chosen)
 
 
-def openvino_run(path: Path, feeds: Mapping[str, Array], threads: int) -> Run:
+def openvino_run(path: Path, feeds: Mapping[str, Array], threads: int = 1) -> Run:
     """Return a function that runs the model in OpenVINO on the CPU, in float32."""
     import openvino
 
@@ -75,10 +116,13 @@ RUNTIMES: dict[str, Callable[[Path, Mapping[str, Array], int], Run]] = {
 }
 
 
-def race(runs: Mapping[str, Run], rounds: int, seconds: float) -> Race:
-    """Run each model in turn, in an order drawn anew each round, until ``rounds`` or ``seconds`` are over."""
+def race(runs: Mapping[str, Run], rounds: int, seconds: float = inf) -> Race:
+    """Run each model in turn, in an order drawn anew each round, until ``rounds`` or ``seconds`` are over.
+
+    A few runs of each come first and do not count. A model that takes less than 2 ms runs several times in a round.
+    """
     coin, names = random.Random(0), list(runs)
-    repeats = max(1, int(_SHORT / max(_timed(runs[names[0]], _WARM_UP) / _WARM_UP, 1e-6)))
+    repeats = max(1, int(_SHORT / max(_timed(runs[names[0]], _WARM_UP), 1e-6)))
     for name in names[1:]:
         _timed(runs[name], _WARM_UP)
     times: dict[str, list[float]] = {name: [] for name in names}
@@ -89,6 +133,13 @@ def race(runs: Mapping[str, Run], rounds: int, seconds: float) -> Race:
         if turn >= _WARM_UP and time.perf_counter() > until:
             break
     return Race(times)
+
+
+def compare(before: onnx.ModelProto, after: onnx.ModelProto, rounds: int, *, optimized: bool) -> Race:
+    """Race a model ``before`` and ``after`` a rewrite in onnxruntime on one thread, on random inputs."""
+    feeds, models = random_feeds(before), {"before": before, "after": after}
+    runs = {name: onnxruntime_run(model, feeds, optimized=optimized) for name, model in models.items()}
+    return race(runs, rounds)
 
 
 def losers(load: Callable[[], Mapping[str, Run]], rounds: int, seconds: float) -> tuple[Race, Sequence[str]]:
@@ -108,7 +159,8 @@ def losers(load: Callable[[], Mapping[str, Run]], rounds: int, seconds: float) -
 
 
 def _timed(run: Run, repeats: int) -> float:
+    """Return the mean seconds of one run."""
     started = time.perf_counter()
     for _ in range(repeats):
         run()
-    return time.perf_counter() - started
+    return (time.perf_counter() - started) / repeats

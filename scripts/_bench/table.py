@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
@@ -14,6 +15,29 @@ from _bench.measure import Series
 _MIB = 2**20
 _PACKAGES = ("numpy", "onnx", "onnxruntime", "onnx-ir", "onnxscript", "onnxsim", "onnxslim", "onnxoptimizer")
 _COLUMNS = ("", "wall s", "cpu s", "peak MiB", "cpu: bnfold / this", "(min .. max)", "BN left", "ulps W", "ulps b")
+
+
+def head(columns: Sequence[str]) -> str:
+    """Return the two lines that begin a Markdown table."""
+    return f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
+
+
+def nine_tenths(numbers: Sequence[float]) -> float:
+    """Return a number that nine tenths of the numbers are below."""
+    return sorted(numbers)[min(len(numbers) - 1, int(0.9 * len(numbers)))]
+
+
+DISTRIBUTION: dict[str, Callable[[Sequence[float]], float]] = {
+    "median": median,
+    "nine tenths": nine_tenths,
+    "worst": max,
+}
+"""What describes many measurements, where large ones are bad."""
+
+
+def distribution(numbers: Sequence[float], form: str) -> str:
+    """Return it in words; ``form`` is the format of a number."""
+    return ", ".join(f"{name} {find(numbers):{form}}" for name, find in DISTRIBUTION.items())
 
 
 def ratios(ours: Series, theirs: Series) -> list[float]:

@@ -46,12 +46,12 @@ def tools_for(case: Case, against: Path | None, *, verified: bool = False) -> li
     checkouts = {"bnfold": ROOT} | ({f"bnfold in {against.name}": against} if against else {})
     if case.job == "start":
         bare = Tool("python", lambda *_: [sys.executable, "-c", "pass"], rewrites=False)
-        return [*(_bnfold(name, path, "--help") for name, path in checkouts.items()), bare]
-    bnfolds = [_bnfold(name, path, case.job, "--no-verify", "--quiet") for name, path in checkouts.items()]
+        return [*(bnfold(name, path, "--help") for name, path in checkouts.items()), bare]
+    bnfolds = [bnfold(name, path, case.job, "--no-verify", "--quiet") for name, path in checkouts.items()]
     if verified and case.job == "optimize":
-        bnfolds += [_bnfold("bnfold, verified", ROOT, case.job, "--quiet")]
-        bnfolds += [_bnfold("bnfold, local", ROOT, case.job, "--quiet", "--verify", "local")]
-    return [*bnfolds, Tool("cp", _copy, rewrites=False), *_peers(case)]
+        bnfolds += [bnfold("bnfold, verified", ROOT, case.job, "--quiet")]
+        bnfolds += [bnfold("bnfold, local", ROOT, case.job, "--quiet", "--verify", "local")]
+    return [*bnfolds, Tool("cp", _copy, rewrites=False), *map(peer, _PEERS_OF.get(case.job, ()))]
 
 
 def packages_of(cases: Iterable[Case], wanted: Collection[str] | None) -> list[str]:
@@ -61,10 +61,12 @@ def packages_of(cases: Iterable[Case], wanted: Collection[str] | None) -> list[s
     return [name for name in names if wanted is None or name in wanted]
 
 
-def _bnfold(name: str, checkout: Path, *words: str) -> Tool:
+def bnfold(name: str, checkout: Path, *words: str) -> Tool:
+    """Return the ``bnfold`` of a checkout: its command and options are ``words``."""
+
     def command(source: Path, out: Path) -> list[str]:
         files = [] if words == ("--help",) else [str(source), str(out)]
-        return [sys.executable, "-c", _BNFOLD, *words, *files]
+        return [sys.executable, "-c", _BNFOLD, words[0], *files, *words[1:]]
 
     return Tool(name, command, rewrites=words != ("--help",), environment={"PYTHONPATH": str(checkout)})
 
@@ -75,11 +77,9 @@ def _copy(source: Path, out: Path) -> list[str]:
     return ["cp", *flags, *(str(path) for path in sorted(source.parent.iterdir())), str(out.parent)]
 
 
-def _peers(case: Case) -> list[Tool]:
-    return [_peer(name) for name in _PEERS_OF.get(case.job, ())]
+def peer(name: str) -> Tool:
+    """Return another tool by its name in `peers.py`."""
 
-
-def _peer(name: str) -> Tool:
     def command(source: Path, out: Path) -> list[str]:
         return [sys.executable, str(_PEERS), name, str(source), str(out)]
 

@@ -12,7 +12,7 @@ from fuzz import channels as drawn
 from fuzz import judge
 
 import bnfold
-from bnfold import ir
+from bnfold import channels, ir
 from bnfold.pipeline import passes
 from bnfold.report.events import Report
 from bnfold.settings import Options
@@ -311,6 +311,27 @@ def test_a_split(opset: int) -> None:
     assert "Split" in {node.op_type for node in result.graph.node}
 
 
+@pytest.mark.parametrize(("opset", "attributes"), [(11, {}), (13, {}), (18, {"num_outputs": 3})])
+def test_a_split_loses_what_nothing_reads(opset: int, attributes: dict[str, int]) -> None:
+    """A constant takes the place of the middle part, whose channels need not be computed any more."""
+    net = Net(opset=opset)
+    x = net.node("Conv", net.input(2, 3, 6, 6), filters(net, 48, 3, 1, 1, dead=slice(16, 32)), net.const(48))
+    one, gate, other = net.nodes_of("Split", x, outputs=3, axis=1, **attributes)
+    gated = net.node("Mul", net.node("Tanh", one), net.node("Sigmoid", gate))
+    ends = last(net, gated), last(net, net.node("Tanh", other))
+    result, report = optimized(net, *ends)
+    assert rows(report) == [("Sigmoid", 16, 0), ("Conv", 48, 32)]
+    assert [len(node.output) for node in result.graph.node if node.op_type == "Split"] == [2]
+
+
+def test_a_split_without_channels() -> None:
+    """One part has none: they stay as they are."""
+    net = Net()
+    parts = net.nodes_of("Split", net.node("Relu", first(net)), net.ints(0, 16), outputs=2, axis=1)
+    _, report = optimized(net, last(net, net.node("Concat", *parts, axis=1)))
+    assert rows(report) == []
+
+
 def test_a_layer_of_constants_is_one() -> None:
     """A residual branch whose last layer is dead; what it adds is put in its place."""
     net = Net()
@@ -320,6 +341,48 @@ def test_a_layer_of_constants_is_one() -> None:
     result, report = optimized(net, net.node("Relu", net.node("Add", x, branch)))
     assert rows(report) == [("Conv", 4, 0)]
     assert [node.op_type for node in result.graph.node].count("Conv") == 1
+
+
+@pytest.mark.parametrize("kind", ["padded", "gate", "groups", "ConvTranspose", "Gemm", "MatMul"])
+def test_a_layer_that_reads_only_constants_is_one(kind: str) -> None:
+    """The first layer of a branch is dead; the second one, which is not, makes constants of its own."""
+    net = Net()
+    x = net.node("Relu", net.node("Conv", net.input(2, 3, 6, 6), net.const(16, 3, 1, 1)))
+    if kind in ("padded", "gate", "groups", "ConvTranspose"):
+        dead = net.node("Conv", x, net.const(value=np.zeros((8, 16, 1, 1))), net.const(value=-np.ones(8)))
+        branch = net.node("Relu" if kind in ("padded", "ConvTranspose") else "Sigmoid", dead)
+        if kind == "ConvTranspose":
+            branch = net.node(kind, branch, net.const(8, 16, 1, 1), net.const(16))
+        else:
+            size, group = 3 if kind == "padded" else 1, 2 if kind == "groups" else 1
+            kernel = net.const(16, 8 // group, size, size)
+            branch = net.node("Conv", branch, kernel, net.const(16), pads=[size // 2] * 4, group=group)
+        y = net.node("Mul" if kind == "gate" else "Add", x, branch)
+    else:
+        x = net.node("ReduceMean", x, axes=[2, 3], keepdims=0)
+        dead = net.node(kind, x, net.const(value=np.zeros((16, 8))))
+        branch = net.node(kind, net.node("Sigmoid", dead), net.const(8, 16))
+        y = net.node("Add", x, branch)
+    result, report = optimized(net, net.node("Tanh", y))
+    assert [row.after for row in report.channels] == [0]
+    assert [node.op_type for node in result.graph.node if node.op_type in ("Conv", "Gemm", "MatMul", kind)] == ["Conv"]
+
+
+@pytest.mark.parametrize(("op_type", "opset", "slot", "goes"), [
+    ("Min", 7, 0, False), ("Sum", 7, 1, False), ("Min", 8, 0, True), ("Add", 7, 0, True),
+    ("PRelu", 17, 0, False), ("PRelu", 17, 1, True),
+])  # fmt: skip
+def test_a_constant_takes_the_place_only_of_an_operand_that_is_broadcast(
+    op_type: str, opset: int, slot: int, goes: bool
+) -> None:
+    net = Net(opset=opset)
+    x = net.input(2, 3, 6, 6)
+    dead = net.node("Conv", x, net.const(value=np.zeros((8, 3, 1, 1))), net.const(8))
+    operands = [net.node("Tanh", net.node("Conv", x, net.const(8, 3, 1, 1)))]
+    operands.insert(slot, dead)
+    result, report = optimized(net, net.node(op_type, *operands))
+    assert rows(report) == ([("Conv", 8, 0)] if goes else [])
+    assert len([node for node in result.graph.node if node.op_type == "Conv"]) == 2 - goes
 
 
 def test_a_concat_loses_an_operand() -> None:
@@ -356,6 +419,15 @@ def test_a_name_leaves_it_out() -> None:
     assert not report.channels
 
 
+def test_a_layer_that_is_not_followed_changes_nothing() -> None:
+    """Its bias is computed: nothing goes, and the pass says so, or it would be run again."""
+    net = Net()
+    x = net.input(1, 3, 4, 4)
+    bias = net.node("Identity", net.input(16))
+    model = ir.load(net.model(last(net, net.node("Conv", x, filters(net, 16, 3, 1, 1), bias))))
+    assert not channels.remove_channels(model, Report(), frozenset())
+
+
 def test_what_is_not_finite_is_no_constant() -> None:
     """A scale of 0 times a weight that is infinite is NaN, and stays."""
     net = Net(dtype=np.float32)
@@ -376,6 +448,28 @@ def test_the_report_and_the_verdict() -> None:
         {"name": "Conv_4", "graph": "", "operator": "Conv", "before": 16, "after": 8}
     ]
     assert "dead-channels" in {row.rewrite.name for row in result.report.rewrites}
+
+
+def test_equalizing_comes_last() -> None:
+    """Behind a channel that leaves, an affine folds: one run does what two would, also if channels are equalized."""
+    proto, _ = drawn.draw(1670)
+    options = Options(target_opset="keep", equalize=True, exchange="always")
+    model = ir.load(proto)
+    assert passes.rewrite(model, options).channels
+    assert not passes.rewrite(ir.load(saved(model)), options).channels
+
+
+@pytest.mark.parametrize("opset", [9, 17])
+def test_sizes_are_known_behind_what_is_removed(opset: int) -> None:
+    """A shift folds into the Add that takes a constant over, at once; the file says the size of no value."""
+    net = Net(opset=opset)
+    x = net.input(2, 3, 4, 5)
+    image = net.node("Sub", net.const(4, 5), net.node("Conv", x, net.const(8, 3, 1, 1)))
+    dead = net.node("Conv", x, filters(net, 16, 3, 1, 1), net.const(16))
+    x = net.node("Transpose", net.node("Concat", image, net.node("Relu", dead), axis=1), perm=[0, 2, 3, 1])
+    _, report = optimized(net, net.node("Softmax", net.node("MatMul", x, net.const(24, 4)), axis=3))
+    assert rows(report) == [("Conv", 16, 8)]
+    assert "constant arithmetic folded: Sub_5" in report.notes
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -286,7 +286,7 @@ run()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.large
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_folder_leaves_no_temporary_files(folder: Path, sent: signal.Signals, code: int) -> None:

@@ -20,6 +20,7 @@ def rows(corpus: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file, delimiter="\t"))
 
 
+@pytest.mark.large
 def test_every_real_model_upgrades_and_every_withdrawn_draft_is_named(corpus: Path) -> None:
     blocked = {}
     for row in rows(corpus):
@@ -36,7 +37,7 @@ def test_every_real_model_upgrades_and_every_withdrawn_draft_is_named(corpus: Pa
     assert len(blocked) == 8
 
 
-@pytest.mark.slow
+@pytest.mark.large
 def test_no_batchnorm_of_an_older_form_is_left(corpus: Path) -> None:
     for row in rows(corpus):
         model = ir.load(corpus / row["path"])

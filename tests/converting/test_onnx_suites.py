@@ -24,7 +24,7 @@ REFUSED = {
 """Models that no opset allows, those with a type that the target withdrew, and one stored without its data."""
 
 
-@pytest.mark.slow
+@pytest.mark.large
 @pytest.mark.skipif(not SOURCE, reason="BNFOLD_ONNX_SOURCE names no unpacked source of the installed onnx")
 def test_conversions_of_onnx_itself(tmp_path: Path) -> None:
     stored = tmp_path / "stored"

@@ -14,7 +14,6 @@ from bnfold.report.events import Report
 from bnfold.report.reasons import Reason
 from bnfold.semantics import Policy
 from bnfold.verification import verify
-from tests.conftest import TAKES_MINUTES
 from tests.corpus import models
 from tests.decomposing.cases import OPERATORS
 
@@ -31,11 +30,11 @@ def upgraded(path: Path) -> ir.Model | None:
     return model
 
 
-@pytest.mark.slow
+@pytest.mark.large
 def test_nothing_is_left(corpus: Path) -> None:
     remaining: dict[str, list[str]] = {}
     done = 0
-    for path in models(corpus):
+    for path in models(corpus, everything=True):
         model = upgraded(path)
         if model is None:
             continue
@@ -50,11 +49,11 @@ def test_nothing_is_left(corpus: Path) -> None:
     assert len(remaining) <= 4, remaining
 
 
-@TAKES_MINUTES
+@pytest.mark.large
 def test_every_changed_part_is_verified(corpus: Path) -> None:
     failed: dict[str, str] = {}
     verified = 0
-    for path in models(corpus):
+    for path in models(corpus, everything=True):
         before, after = upgraded(path), upgraded(path)
         if before is None or after is None:
             continue

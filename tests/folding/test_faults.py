@@ -172,7 +172,7 @@ def mostly_quantised(b: VariedBuilder, array: Array, hint: str = "w") -> str:
     return quantised(b, array) if is_chosen else Builder.weight(b, array, hint)
 
 
-@pytest.mark.slow
+@pytest.mark.large
 @pytest.mark.no_cover  # takes twice as long measured, and reaches no branch that other tests do not reach
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:

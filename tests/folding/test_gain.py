@@ -12,9 +12,11 @@ from onnx import TensorProto, helper
 
 import bnfold
 from bnfold import ir
-from bnfold.folding import gain
+from bnfold.edits.apply import apply_edits
+from bnfold.edits.edit import ExtraAdd
+from bnfold.folding import SizeBudget, gain
 from bnfold.settings import Options
-from tests.folding.nets import Folded, Net, folded
+from tests.folding.nets import Folded, Net, folded, saved
 
 Build = Callable[[Net, str], str]
 
@@ -54,6 +56,20 @@ def test_always() -> None:
     assert result.ops == ["Add", "Conv"]
     assert [event.verdict for event in result.report.batchnorms] == ["exchanged"]
     assert result.report.normalizations[0].where == "1 replaced by an Add"
+
+
+@pytest.mark.parametrize("behind_a_node", [False, True])
+def test_an_add_that_several_share_stands_in_front_of_them_all(behind_a_node: bool) -> None:
+    """Also if the one that asks first comes last."""
+    net = Net()
+    x = net.input(2, 4, 6, 8)
+    x = net.node("Relu", x) if behind_a_node else x
+    model = ir.load(net.model(padded(net, x), padded(net, x)))
+    adds = [ExtraAdd(node, 0, np.ones((1, 4, 1, 1)), TensorProto.DOUBLE, "before") for node in model.nodes()
+            if node.is_op("Conv")]  # fmt: skip
+    apply_edits(adds[::-1], SizeBudget(0))
+    assert [node.op_type for node in model.nodes()] == ["Relu"] * behind_a_node + ["Add", "Conv", "Conv"]
+    onnx.checker.check_model(saved(model))
 
 
 ELSEWHERE: dict[str, Build] = {

@@ -338,8 +338,12 @@ def calling(names: list[str], times: int) -> list[onnx.FunctionProto]:
 
 @pytest.mark.parametrize(
     ("names", "times"),
-    [(["A", "A"], 1), (["A", "B", "A"], 1), ([f"F{i}" for i in range(1500)], 1), ([f"F{i}" for i in range(40)], 2)],
-    ids=["recursive", "mutually recursive", "1,500 deep", "2⁴⁰ calls"],
+    [
+        pytest.param(["A", "A"], 1, id="recursive"),
+        pytest.param(["A", "B", "A"], 1, id="mutually recursive"),
+        pytest.param([f"F{i}" for i in range(1500)], 1, id="1,500 deep", marks=pytest.mark.large),
+        pytest.param([f"F{i}" for i in range(40)], 2, id="2⁴⁰ calls"),
+    ],
 )
 def test_functions_that_call_without_end(names: list[str], times: int, tmp_path: Path) -> None:
     """Shape inference and inliner of onnx overflow the stack or never come back.

@@ -52,7 +52,7 @@ def check(before: onnx.ModelProto, after: onnx.ModelProto) -> set[str]:
     return added
 
 
-@pytest.mark.slow
+@pytest.mark.large
 @pytest.mark.parametrize("way", WAYS)
 def test_new_nodes_of_real_models_have_names_of_their_own(corpus: Path, way: str) -> None:
     """Each model goes one of the ways: all of them would take minutes."""

@@ -12,7 +12,6 @@ from onnx import helper, numpy_helper
 
 import bnfold
 from bnfold.errors import BnfoldError
-from tests.conftest import LARGE
 from tests.corpus import models
 
 UNVERIFIED = bnfold.VerifyOptions(depth="none")
@@ -29,11 +28,12 @@ def assert_settled(source: Path | onnx.ModelProto, opset: Any) -> onnx.ModelProt
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="no corpus here")
+@pytest.mark.large
 @pytest.mark.parametrize("opset", [None, 9, "keep"])
 def test_real_networks(opset: Any) -> None:
     count = 0
     for path in models(CORPUS):
-        if path.stat().st_size > MOST_BYTES and not LARGE:
+        if path.stat().st_size > MOST_BYTES:
             continue
         try:
             assert_settled(path, opset)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
-from tests.conftest import TAKES_MINUTES
 from tests.corpus import models
 from tests.reference.models import Array
 
@@ -60,9 +60,9 @@ def attempt(path: Path, sizes: Sequence[tuple[int, int]]) -> dict[str, Any]:
     raise error or AssertionError
 
 
-@TAKES_MINUTES
+@pytest.mark.large
 def test_every_real_model_evaluates_or_is_refused_for_a_known_reason(corpus: Path) -> None:
-    paths = list(models(corpus, "net", "net-noweights", "exporter-op", "fixture"))
+    paths = list(models(corpus, "net", "net-noweights", "exporter-op", "fixture", everything=True))
     unexpected: list[str] = []
     for path in paths:
         reason = next((reason for mark, reason in REFUSALS.items() if mark in str(path)), None)

@@ -60,7 +60,7 @@ def test_everything_recorded_from_pytorch(stored: list[Case]) -> None:
 
 
 @pytest.mark.no_cover  # takes twice as long measured, and reaches no branch that other tests do not reach
-@pytest.mark.slow
+@pytest.mark.large
 def test_everything_the_package_computes_for_operators_with_a_kernel(nodes: list[Case]) -> None:
     ours = {op for domain, op, _ in registered() if not domain}
     wrong: list[str] = []
@@ -75,7 +75,7 @@ def test_everything_the_package_computes_for_operators_with_a_kernel(nodes: list
     assert compared > 1300
 
 
-@pytest.mark.slow
+@pytest.mark.large
 @pytest.mark.parametrize(
     "op", ["BatchNormalization", "InstanceNormalization", "GroupNormalization", "Conv", "ConvTranspose", "Gemm"]
 )

@@ -166,7 +166,6 @@ def grow(seed: int) -> tuple[onnx.ModelProto, np.ndarray, Any]:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), x, result
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 def test_random_graphs(block: int) -> None:
     for seed in range(block * GRAPHS // 10, (block + 1) * GRAPHS // 10):

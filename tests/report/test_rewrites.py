@@ -19,7 +19,7 @@ from bnfold.errors import BnfoldError
 from bnfold.report import rewrites
 from bnfold.report.reasons import Reason
 from bnfold.report.rewrites import NAMED, SIMPLIFYING, Rewrite
-from tests.conftest import ROOT, TAKES_MINUTES
+from tests.conftest import ROOT
 from tests.reference.recorded import node_cases
 from tests.simplifying.small import model, simplified
 
@@ -296,7 +296,7 @@ def conversions(proto: onnx.ModelProto, fed: dict[str, Any], target: int) -> Ite
         before = after
 
 
-@TAKES_MINUTES
+@pytest.mark.large
 def test_conversions_that_say_bit_for_bit_are() -> None:
     """The tests of onnx's own nodes, converted down and up again."""
     left = dict.fromkeys(KINDS, MOST)

@@ -13,7 +13,6 @@ from tests.report.html import webdriver
 from tests.report.html.reports import broken, failing_report, report
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(not webdriver.available(), reason="no chromium with chromedriver"),
 ]
 SHOWN = "[...document.querySelectorAll('.row')].filter(row => !row.hidden)"

@@ -85,7 +85,6 @@ def thousand(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 1600])
 def test_a_link_draws_one_of_a_thousand_differences(width: int, window: webdriver.Page, thousand: Path) -> None:
     window.open(thousand, width=width, dark=width == 360, fragment="#d999")
@@ -95,7 +94,6 @@ def test_a_link_draws_one_of_a_thousand_differences(width: int, window: webdrive
     assert window.log() == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_a_thousand_differences_are_told_and_a_hundred_opened(
     dark: bool, window: webdriver.Page, thousand: Path
@@ -114,7 +112,6 @@ def test_a_thousand_differences_are_told_and_a_hundred_opened(
     assert window.complaints() == []
 
 
-@pytest.mark.slow
 def test_no_column_is_out_of_sight_on_a_telephone(window: webdriver.Page, tmp_path: Path) -> None:
     old, new = (network(name) for name in ("resnet_opset6.onnx", "dense.onnx"))
     new.graph.output[0].name = new.graph.node[-1].output[0] = "save_infer_model/scale_0.tmp_1"

@@ -287,9 +287,10 @@ def test_branches_are_not_looked_into_for_what_is_made_twice() -> None:
     assert [cut.outputs for cut in changes(model(body, {}), model(body.replace("(a, b)", "(a, a)"), {}))] == [("y",)]
 
 
-def test_what_is_made_twice_is_looked_for_in_a_few_steps_only() -> None:
-    """Two chains through a diamond each have as many ways as there are numbers."""
-    steps = 600
+def test_what_is_made_twice_is_looked_for_in_a_few_steps_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two chains of diamonds have 2 to the power of 60 ways; those of twice the length need more than 100 steps."""
+    monkeypatch.setattr(comparing, "_MANY", 100)
+    steps = 60
     chains = " ".join(f"{side}{n} = Add ({side}{n - 1}, {side}{n - 1})" for n in range(1, steps) for side in "ab")
     head = "(float[N,3] x) => (float[N,3] y)"
     before = f"{head} {{ a0 = Relu (x) b0 = Relu (x) {chains} y = Mul (a{steps - 1}, b{steps - 1}) }}"

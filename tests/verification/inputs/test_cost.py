@@ -10,40 +10,60 @@ from bnfold.verification.inputs.cost import estimate, estimate_pair, memory_ther
 from bnfold.verification.inputs.sized import sized
 from tests.verification.graphs import model
 
-CONV = "(float[N,8,H,W] x) => (float[N,16,P,Q] y) { y = Conv <group = 2> (x, W) }"
-WEIGHT = {"W": np.ones((16, 4, 3, 3))}
+CHANNELS, FILTERS, GROUPS, KERNEL = 8, 16, 2, 3
+CONV = f"(float[N,{CHANNELS},H,W] x) => (float[N,{FILTERS},P,Q] y) {{ y = Conv <group = {GROUPS}> (x, W) }}"
+WEIGHT = {"W": np.ones((FILTERS, CHANNELS // GROUPS, KERNEL, KERNEL))}
+BATCH, HEIGHT, WIDTH = 2, 34, 50
+IMAGES = (BATCH, CHANNELS, HEIGHT, WIDTH)
+RESULTS = BATCH * FILTERS * (HEIGHT - KERNEL + 1) * (WIDTH - KERNEL + 1)
+CONV_PRODUCTS = RESULTS * KERNEL * KERNEL * CHANNELS // GROUPS
 
 
 def test_products_of_a_convolution_are_counted() -> None:
-    cost = estimate(sized(ir.load(model(CONV, WEIGHT)), {"x": (2, 8, 34, 50)}))
-    products = 2 * 16 * 32 * 48 * 4 * 9
-    assert products / PRODUCTS_A_SECOND < cost.seconds < 3 * products / PRODUCTS_A_SECOND + NODE_SECONDS
-    assert cost.memory >= 8 * 2 * 16 * 32 * 48
+    cost = estimate(sized(ir.load(model(CONV, WEIGHT)), {"x": IMAGES}))
+    expected = CONV_PRODUCTS / PRODUCTS_A_SECOND
+    assert expected < cost.seconds < 3 * expected + NODE_SECONDS
+    assert cost.memory >= np.dtype(np.float64).itemsize * RESULTS
 
 
-def test_products_of_other_operators_are_counted() -> None:
-    matmul = ir.load(model("(float[N,K] x) => (float[N,M] y) { y = MatMul (x, W) }", {"W": np.ones((300, 400))}))
-    assert estimate(sized(matmul, {"x": (500, 300)})).seconds > 500 * 300 * 400 / PRODUCTS_A_SECOND
-    turned = "(float[N,8,H,W] x) => (float[N,4,P,Q] y) { y = ConvTranspose <strides = [2,2]> (x, W) }"
-    transposed = ir.load(model(turned, {"W": np.ones((8, 4, 2, 2))}))
-    assert estimate(sized(transposed, {"x": (1, 8, 20, 20)})).seconds > 8 * 20 * 20 * 4 * 4 / PRODUCTS_A_SECOND
+def test_products_of_a_matmul_are_counted() -> None:
+    rows, inner, columns = 500, 300, 400
+    weights = {"W": np.ones((inner, columns))}
+    matmul = ir.load(model("(float[N,K] x) => (float[N,M] y) { y = MatMul (x, W) }", weights))
+    assert estimate(sized(matmul, {"x": (rows, inner)})).seconds > rows * inner * columns / PRODUCTS_A_SECOND
+
+
+def test_products_of_a_transposed_convolution_are_counted() -> None:
+    """Every element of the input meets the whole kernel of each of the filters."""
+    filters, kernel, side = 4, 2, 20
+    body = f"(float[N,{CHANNELS},H,W] x) => (float[N,{filters},P,Q] y) {{ y = ConvTranspose <strides = [2,2]> (x, W) }}"
+    transposed = ir.load(model(body, {"W": np.ones((CHANNELS, filters, kernel, kernel))}))
+    elements = CHANNELS * side * side
+    cost = estimate(sized(transposed, {"x": (1, CHANNELS, side, side)}))
+    assert cost.seconds > elements * filters * kernel * kernel / PRODUCTS_A_SECOND
 
 
 def test_products_of_recurrent_operators_are_counted_for_each_step() -> None:
-    body = "(float[N,2,30] x) => (float[M,1,2,40] y) { y = LSTM <hidden_size = 40> (x, w, r) }"
-    lstm = ir.load(model(body, {"w": np.ones((1, 160, 30)), "r": np.ones((1, 160, 40))}))
-    assert estimate(sized(lstm, {"x": (500, 2, 30)})).seconds > 500 * 2 * 160 * 70 / PRODUCTS_A_SECOND
-    assert estimate(sized(lstm, {"x": (500, 2, 30)})).seconds < 2 * 500 * 2 * 160 * 70 / PRODUCTS_A_SECOND + 1e-3
+    steps, batch, features, hidden = 500, 2, 30, 40
+    gates = 4 * hidden
+    head = f"(float[N,{batch},{features}] x) => (float[M,1,{batch},{hidden}] y)"
+    weights = {"w": np.ones((1, gates, features)), "r": np.ones((1, gates, hidden))}
+    lstm = ir.load(model(f"{head} {{ y = LSTM <hidden_size = {hidden}> (x, w, r) }}", weights))
+    products = steps * batch * gates * (features + hidden)
+    seconds = estimate(sized(lstm, {"x": (steps, batch, features)})).seconds
+    assert products / PRODUCTS_A_SECOND < seconds < 2 * products / PRODUCTS_A_SECOND + 1e-3
 
 
 def test_what_inference_does_not_know_costs_what_took_its_place_does() -> None:
-    head = "(float[N,8,H,W] x) => (float[N,16,P,Q] y)"
-    old = model(f"{head} {{ c = Crop <border = [1, 1, 1, 1]> (x)  y = Conv <group = 2> (c, W) }}", WEIGHT, opset=8)
-    new = model(f"{head} {{ c = Relu (x)  y = Conv <group = 2> (c, W) }}", WEIGHT)
-    shapes = {"x": (2, 8, 34, 50)}
+    old = model(
+        CONV.replace("y = Conv", "c = Crop <border = [1, 1, 1, 1]> (x) y = Conv").replace("(x, W)", "(c, W)"),
+        WEIGHT,
+        opset=8,
+    )
+    new = model(CONV.replace("y = Conv", "c = Relu (x) y = Conv").replace("(x, W)", "(c, W)"), WEIGHT)
+    shapes = {"x": IMAGES}
     before, after = sized(ir.load(old), shapes), ir.load(new)
-    products = 2 * 16 * 32 * 48 * 4 * 9
-    assert estimate(before).seconds < products / PRODUCTS_A_SECOND < estimate_pair(before, after, shapes).seconds
+    assert estimate(before).seconds < CONV_PRODUCTS / PRODUCTS_A_SECOND < estimate_pair(before, after, shapes).seconds
 
 
 def test_the_model_is_left_alone() -> None:

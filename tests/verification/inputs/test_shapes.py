@@ -34,13 +34,14 @@ def attempts(body: str, weights: dict[str, Any], *names: str) -> list[dict[str, 
 
 
 def test_regions_are_small_and_unlike_before_they_are_as_declared() -> None:
-    first, *_, last = attempts(
-        "(float[1,6,56,56] x) => (float[a,b,c,d] y) { y = Conv (x, W) }", {"W": np.ones((4, 6, 5, 5))}, "x"
-    )
-    assert first["x"][1] == 6
-    assert len({*first["x"][2:]}) == 2
-    assert all(5 < size < 20 for size in first["x"][2:])
-    assert last["x"] == (1, 6, 56, 56)
+    channels, side, kernel = 6, 56, 5
+    body = f"(float[1,{channels},{side},{side}] x) => (float[a,b,c,d] y) {{ y = Conv (x, W) }}"
+    first, *_, last = attempts(body, {"W": np.ones((4, channels, kernel, kernel))}, "x")
+    _, first_channels, height, width = first["x"]
+    assert first_channels == channels
+    assert height != width
+    assert all(kernel < size < side / 2 for size in (height, width))
+    assert last["x"] == (1, channels, side, side)
 
 
 def test_windows_fit_one_after_the_other() -> None:
@@ -52,8 +53,14 @@ def test_windows_fit_one_after_the_other() -> None:
     )
     first = attempts(body, {"W": np.ones((3, 3, 5, 5))}, "x")[0]["x"]
     for side in first[2:]:
-        after_conv = (side - 9) // 2 + 1
-        assert ((after_conv - 3) // 2 + 1) - 4 + 1 >= 1
+        after_conv = windows(side, kernel=5, stride=2, dilation=2)
+        after_max = windows(after_conv, kernel=3, stride=2)
+        assert windows(after_max, kernel=4) >= 1
+
+
+def windows(side: int, *, kernel: int, stride: int = 1, dilation: int = 1) -> int:
+    """How many windows fit into a side."""
+    return (side - dilation * (kernel - 1) - 1) // stride + 1
 
 
 def test_what_strides_skip_is_tried_at_odd_sizes_too() -> None:
@@ -109,10 +116,13 @@ def test_declared_shapes_acquit_if_they_leave_no_choice(shape: str, forced: bool
 
 
 def test_only_what_weights_dictate_is_fixed_in_a_region() -> None:
-    body = "(float[2,6,56,8] x) => (float[a,b,c,d] y) { t = Transpose <perm = [0,1,3,2]> (x)  y = MatMul (t, W) }"
-    for sizes in attempts(body, {"W": np.ones((56, 4))}, "x"):
-        assert sizes["x"][1:3] == (6, 56)
-    assert attempts(body, {"W": np.ones((56, 4))}, "x")[0]["x"][3] < 8
+    """The channels, and the axis that the product sums over, which a Transpose puts last."""
+    channels, summed, free = 6, 56, 8
+    head = f"(float[2,{channels},{summed},{free}] x) => (float[a,b,c,d] y)"
+    body = f"{head} {{ t = Transpose <perm = [0,1,3,2]> (x)  y = MatMul (t, W) }}"
+    tried = [sizes["x"] for sizes in attempts(body, {"W": np.ones((summed, 4))}, "x")]
+    assert all(shape[1:3] == (channels, summed) for shape in tried)
+    assert tried[0][3] < free
 
 
 def test_sizes_at_which_a_reshape_loses_elements_do_not_fit() -> None:

@@ -89,15 +89,18 @@ def test_inputs_are_as_large_as_what_they_meet(
 
 
 def test_guessed_sizes_do_not_decide_where_a_rewrite_relies_on_the_declared_ones() -> None:
-    head = "(float[N,4,8,8] x, float[N,4,4,4] g) => (float[N,4,4,4] y) "
+    """A window of the declared size of the image is a global one; at any other size of it the two differ."""
+    channels, side = 6, 4
+    image, halved = f"float[N,{channels},{2 * side},{2 * side}]", f"float[N,{channels},{side},{side}]"
+    head = f"({image} x, {halved} g) => ({halved} y)"
     nodes = """{
-        a = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [2, 2]> (x, W)
+        a = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (x, W)
         c = NODE
         y = Mul (c, g)
     }"""
-    weights: Weights = {"W": single(numbers(2).normal(size=(4, 4, 3, 3)))}
+    weights: Weights = {"W": single(numbers(2).normal(size=(channels, channels, 3, 3)))}
     before = model(head + nodes.replace("NODE", "GlobalAveragePool (a)"), weights)
-    after = model(head + nodes.replace("NODE", "AveragePool <kernel_shape = [4, 4]> (a)"), weights)
+    after = model(head + nodes.replace("NODE", f"AveragePool <kernel_shape = [{side}, {side}]> (a)"), weights)
     (row,) = check(before, after, ir.Cut("", ("x", "g"), ("y",), "fold"))
     assert row.status == "verified", row.note
 
@@ -133,8 +136,9 @@ def test_sizes_in_the_proportion_that_is_declared_fit_before_the_whole_model_is_
     assert (3, 4, 6, 8) in tried
 
 
-def _at_levels(*shapes: str) -> Trial | None:
-    """Return what is tried of inputs of these shapes, if all their sizes but channels are open."""
+def _at_levels(*declared: tuple[int, int]) -> Trial | None:
+    """Return the trial of inputs that have four channels and declare these heights and widths."""
+    shapes = [f"N,4,{height},{width}" for height, width in declared]
     inputs = ", ".join(f"float[{shape}] x{place}" for place, shape in enumerate(shapes))
     pool = "y = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x0)"
     read = ir.load(model(f"({inputs}) => (float[a,b,c,d] y) {{ {pool} }}", {}))
@@ -143,18 +147,26 @@ def _at_levels(*shapes: str) -> Trial | None:
 
 
 def test_sizes_at_levels_are_rounded_either_way_beside_multiples() -> None:
-    found = _at_levels("N,4,15,40", "N,4,8,20", "N,4,4,10")
+    """Each level halves the one before, and rounds up or down as the declared sizes do."""
+    found = _at_levels((15, 40), (8, 20), (4, 10))
     assert found is not None
-    assert [*found.shapes.values()] == [(3, 4, 12, 16), (3, 4, 6, 8), (3, 4, 3, 4)]
-    single_row, up, down = found.others
-    assert single_row["x0"] == (1, 4, 12, 16)
-    assert [*up.values()] == [(3, 4, 11, 15), (3, 4, 6, 8), (3, 4, 3, 4)]
-    assert [*down.values()] == [(3, 4, 13, 17), (3, 4, 6, 8), (3, 4, 3, 4)]
+    full, half, quarter = (12, 16), (6, 8), (3, 4)
+
+    def sides(trial: dict[str, tuple[int, ...]]) -> list[tuple[int, ...]]:
+        return [shape[2:] for shape in trial.values()]
+
+    assert sides(found.shapes) == [full, half, quarter]
+    single_row, one_less, one_more = found.others
+    assert (len(single_row), single_row["x0"]) == (3, (1, 4, *full))
+    assert sides(one_less) == [tuple(side - 1 for side in full), half, quarter]
+    assert sides(one_more) == [tuple(side + 1 for side in full), half, quarter]
 
 
-@pytest.mark.parametrize("shapes", [("N,4,16,16", "N,4,16,16"), ("N,4,16,16", "N,4,9,9"), ("N,4,99,99", "N,4,3,3")])
-def test_sizes_that_are_alike_or_in_no_proportion_are_not_levels(shapes: tuple[str, ...]) -> None:
-    assert _at_levels(*shapes) is None
+@pytest.mark.parametrize(
+    ("sides", "others"), [(16, 16), (16, 9), (99, 3)], ids=["alike", "in no proportion", "too far from each other"]
+)
+def test_sizes_that_are_alike_or_in_no_proportion_are_not_levels(sides: int, others: int) -> None:
+    assert _at_levels((sides, sides), (others, others)) is None
 
 
 @pytest.mark.parametrize(("mask", "status"), [("m", "verified"), ("n", "failed")])

@@ -138,10 +138,17 @@ def _tried(body: str, weights: Weights) -> list[tuple[int, ...]]:
 
 
 def test_windows_that_reach_far_slide_over_rows_that_are_no_longer_than_declared() -> None:
-    far = "(float[N,64,65000] x) => (float[N,1,P] y) { y = Conv <dilations = [32768]> (x, W) }"
-    assert _tried(far, {"W": np.ones((1, 64, 3))}) == [(1, 64, 65000), (2, 64, 65000)]
-    wide = far.replace("64,65000", "640,65000")
-    assert _tried(wide, {"W": np.ones((1, 640, 3))}) == []
+    """A row is declared shorter than the window. With ten times as many channels it is too large to be fed."""
+    dilation, taps = 32768, 3
+    length = 65000
+    assert length < (taps - 1) * dilation + 1
+
+    def tried(channels: int) -> list[tuple[int, ...]]:
+        head = f"(float[N,{channels},{length}] x) => (float[N,1,P] y)"
+        return _tried(f"{head} {{ y = Conv <dilations = [{dilation}]> (x, W) }}", {"W": np.ones((1, channels, taps))})
+
+    assert tried(64) == [(1, 64, length), (2, 64, length)]
+    assert tried(640) == []
 
 
 @pytest.mark.parametrize(("factor", "status"), [(1.0, "verified"), (1 + 1e-4, "failed")])

@@ -303,13 +303,17 @@ def test_an_output_without_elements_acquits_nobody(start: int, status: str, note
 
 def test_the_one_batch_that_a_reshape_takes_is_found() -> None:
     """At other sizes than the declared ones some other batch may fit it, too, and mixes up what is a channel."""
-    weight, scale = single(numbers(31).normal(size=(7, 1, 1, 1, 1))), along(np.arange(1.0, 8.0), 1, 4)
-    weights = {"W": weight, "s": scale, "dims": np.array([6, 7, 2, 1, 3])}
-    head = "(float[N,7,2,3] x) => (float[A,7,2,1,3] y)"
-    before = model(f"{head} {{ a = Mul (x, s)  r = Reshape (a, dims)  y = Conv <group = 7> (r, W) }}", weights)
+    batch, channels, height, width = 6, 7, 2, 3
+    scale = np.arange(1.0, channels + 1)
+    weight = single(numbers(31).normal(size=(channels, 1, 1, 1, 1)))
+    dims = np.array([batch, channels, height, 1, width])
+    weights = {"W": weight, "s": along(scale, 1, 4), "dims": dims}
+    head = f"(float[N,{channels},{height},{width}] x) => (float[A,{channels},{height},1,{width}] y)"
+    conv = f"Conv <group = {channels}> (r, W)"
+    before = model(f"{head} {{ a = Mul (x, s)  r = Reshape (a, dims)  y = {conv} }}", weights)
     after, wrong = (
-        model(f"{head} {{ r = Reshape (x, dims)  y = Conv <group = 7> (r, W) }}", {**weights, "W": folded})
-        for folded in (weight * np.arange(1.0, 8.0, dtype=np.float32).reshape(7, 1, 1, 1, 1), weight)
+        model(f"{head} {{ r = Reshape (x, dims)  y = {conv} }}", {**weights, "W": folded})
+        for folded in (single(weight * along(scale, 0, 5)), weight)
     )
     cut = ir.Cut("", ("x",), ("y",), "fold")
     assert [check(before, side, cut)[0].status for side in (after, wrong)] == ["verified", "failed"]
@@ -566,10 +570,11 @@ def test_a_table_that_the_rewritten_model_takes_whole_tells_no_size() -> None:
 def test_sizes_at_which_a_region_makes_much_of_little_are_left_out(
     most: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch larger than the 361 that operators are told would make 378 million elements.
+    """A batch larger than the sides that an operator names would make hundreds of millions of elements.
 
     Two rows are compared; if they make very many elements and show all faults, no other sizes are.
     """
+    channels, filters, side, grown_side = 4, 8, 9, 361
     monkeypatch.setattr("bnfold.verification.subgraphs.verifier.LARGEST_HELD", most)
     batches: list[int] = []
     attempt = SubgraphPair.attempt
@@ -579,12 +584,12 @@ def test_sizes_at_which_a_region_makes_much_of_little_are_left_out(
         return attempt(subgraphs, feeds, numbers, guessed=guessed)
 
     monkeypatch.setattr(SubgraphPair, "attempt", counted)
-    head = "(float[N,4,9,9] x) => (float[N,8,U,V] y)"
-    grown = "ConvTranspose <strides = [2, 2], output_shape = [361, 361]>"
+    head = f"(float[N,{channels},{side},{side}] x) => (float[N,{filters},U,V] y)"
+    grown = f"ConvTranspose <strides = [2, 2], output_shape = [{grown_side}, {grown_side}]>"
     cut_out = "Slice (c, starts, ends, axes)"
     rng = numbers(0)
-    weight, stats = rng.normal(0.0, 1.0, (4, 8, 3, 3)), statistics(rng, 8)
-    places = {"starts": np.array([1, 1]), "ends": np.array([360, 360]), "axes": np.array([2, 3])}
+    weight, stats = rng.normal(0.0, 1.0, (channels, filters, 3, 3)), statistics(rng, filters)
+    places = {"starts": np.array([1, 1]), "ends": np.full(2, grown_side - 1), "axes": np.array([2, 3])}
     s, t = affine(stats)
     before = f"{head} {{ c = {grown} (x, W)  d = {cut_out}  y = {BN} (d, scale, B, mean, var) }}"
     after = f"{head} {{ c = {grown} (x, W, b)  y = {cut_out} }}"
