@@ -51,7 +51,7 @@ def up(op_types: str, *versions: int) -> Register:
 
 
 def up_unchanged(op_types: str, *versions: int) -> None:
-    """Register that a node of the version before is one of ``versions`` as it stands: somebody has read both texts.
+    """Register that a node of the version before is one of ``versions`` as it stands, by the texts of both.
 
     Operators that are read by meaning need it, because the schemas are not believed for them.
     """

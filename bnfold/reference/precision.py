@@ -55,7 +55,7 @@ def admitted(value: Datum, precision: Precision) -> Datum:
 
 
 def jittered(value: Datum, rng: np.random.Generator) -> Datum:
-    """Return floats of which two thirds are moved to a neighbour of their type.
+    """Return the value with two thirds of its floats moved to a neighbour of their type.
 
     Whole numbers stay, which may be sizes or masks. If all others moved, the sum of two would have an even last digit
     before and after, and halving it would never round.

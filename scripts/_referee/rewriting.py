@@ -189,16 +189,16 @@ def _end_runtime() -> None:
         helper.end()
 
 
-def _borrow_runtime() -> None:
+def _share_runtime() -> None:
     """Ask the runtime of the process that forked this one. If it dies, this process asks a new one of its own.
 
     bnfold itself never asks the runtime of another process, for two may ask at once. Here one waits for the other.
     """
     helpers: Any = importlib.import_module(_HELPERS)
-    borrowed = helpers._idle.get(os.getppid(), [])  # noqa: SLF001 - see above
-    for helper in borrowed:
+    shared = helpers._idle.get(os.getppid(), [])  # noqa: SLF001 - see above
+    for helper in shared:
         helper.answers = 1  # what has answered before may have died of that
-    helpers._idle[os.getpid()] = borrowed  # noqa: SLF001 - see above
+    helpers._idle[os.getpid()] = shared  # noqa: SLF001 - see above
 
 
 def findings(
@@ -250,7 +250,7 @@ def _with(
     trial: Trial,
 ) -> list[Made]:
     """Run the tasks; those with another result again, with verification. This is a process of its own."""
-    _borrow_runtime()
+    _share_runtime()
     serving.alter(trees, "bnfold")
     made: list[Made] = []
     verified, spent = 0, 0.0

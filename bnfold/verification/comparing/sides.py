@@ -143,7 +143,7 @@ def explained(
 ) -> SideResult:
     """Compare the first round of draws, and more as long as those may explain a difference.
 
-    ``is_in_doubt`` is told how many rounds there were.
+    ``is_in_doubt`` also gets the number of rounds so far.
     """
     drawn: list[Draws] = []
     for draws in rounds:
