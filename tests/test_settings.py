@@ -133,6 +133,7 @@ def test_equal_settings_have_equal_text() -> None:
         "tolerance": None,
         "explain": None,
         "save": None,
+        "frozen": False,
     }
 
 
