@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Container, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -116,12 +117,20 @@ def is_for_types(node: ast.If) -> bool:
     return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """The syntax tree of a file, which no test changes."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def parsed(path: Path) -> ast.Module:
     """The code of a module; without what the errors name for type checkers only, such as the `Outcome` that one has."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    if home(path) == "errors":
-        tree.body = [node for node in tree.body if not (isinstance(node, ast.If) and is_for_types(node))]
-    return tree
+    tree = tree_of(path)
+    if home(path) != "errors":
+        return tree
+    body = [node for node in tree.body if not (isinstance(node, ast.If) and is_for_types(node))]
+    return ast.Module(body, type_ignores=[])
 
 
 def rooms_imported(tree: ast.AST) -> Iterator[str]:
@@ -158,7 +167,7 @@ def test_verification_believes_no_more_than_is_listed() -> None:
     for path in modules():
         if home(path) != "verification":
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bnfold.analysis"):
                 names = {alias.name for alias in node.names}
                 taken.setdefault(str(node.module).removeprefix("bnfold."), set()).update(names)
@@ -185,7 +194,7 @@ def test_coverage_has_one_door() -> None:
         (path.relative_to(PACKAGE).as_posix(), node.module)
         for path in modules()
         if inside not in path.parents
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bnfold.verification.coverage.")
     }
     assert taken == set()
@@ -196,7 +205,7 @@ def test_who_compares_otherwise_takes_few_names_from_the_engine(client: str) -> 
     taken = {
         (node.module, alias.name)
         for path in sorted((PACKAGE / client).glob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bnfold.verification")
         for alias in node.names
     } - {("bnfold.verification", "Verdict")}
@@ -260,8 +269,7 @@ def test_the_library_prints_nothing() -> None:
     loud = {
         path.relative_to(PACKAGE).as_posix(): lines
         for path in modules()
-        if (lines := speaks(ast.parse(path.read_text(encoding="utf-8"))))
-        and path.relative_to(PACKAGE).as_posix() not in SPEAKING
+        if (lines := speaks(tree_of(path))) and path.relative_to(PACKAGE).as_posix() not in SPEAKING
     }
     assert loud == {}
 
@@ -280,7 +288,7 @@ COMMANDS = {"bnfold.api", "bnfold.cli.commands", "bnfold.__main__"}
 
 def definitions(kind: type[ast.AST]) -> Iterator[tuple[str, Path]]:
     for path in modules():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, kind):
                 yield node.name, path.relative_to(PACKAGE)  # type: ignore[attr-defined] # classes and functions have one
 
@@ -293,7 +301,7 @@ def test_names_of_classes_and_of_types_are_unique() -> None:
     """A name of a type is a class, or a name in capitals and small letters that a module gives to another type."""
     places: dict[str, list[Path]] = {}
     for path in modules():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in tree_of(path).body:
             names = [node.name] if isinstance(node, ast.ClassDef) else []
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             names += [target.id for target in targets if isinstance(target, ast.Name)]
@@ -313,7 +321,7 @@ def test_functions_of_modules_say_what_they_find_or_run() -> None:
     vague = {
         (module, node.name)
         for path in modules()
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for node in tree_of(path).body
         if isinstance(node, ast.FunctionDef)
         and node.name in VAGUE
         and (module := ".".join(path.relative_to(ROOT).with_suffix("").parts)) not in COMMANDS

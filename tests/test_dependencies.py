@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import MODELS
 from tests.machine import unmeasured
 
-pytestmark = pytest.mark.measures_children
+pytestmark = pytest.mark.large
 
 CORE = {"numpy", "onnx", "ml_dtypes"}
 LATER = {

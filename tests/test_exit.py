@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.measures_children
+pytestmark = pytest.mark.large
 MODEL = str(Path(__file__).parents[1] / "models" / "resnet_opset6.onnx")
 AT_ONCE = "from bnfold.__main__ import run"
 PLAINLY = "from bnfold.cli.commands import main as run"

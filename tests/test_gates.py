@@ -18,7 +18,7 @@ from tests import documents
 from tests.conftest import MODELS, ROOT
 from tests.test_action import step
 
-pytestmark = pytest.mark.measures_children
+pytestmark = pytest.mark.large
 
 HEAD = '<ir_version: 8, opset_import: ["" : 13, "elsewhere" : 1]> g (float[2,3] data) => (float[2,3] y)'
 SOUND = f"{HEAD} <float[3] w = {{1.5, 2.5, 3.7}}> {{ h = Mul (data, w)  y = Relu (h) }}"

@@ -23,7 +23,7 @@ from tests.ir.build import read
 from tests.machine import bnfold, content, file_system, here, refused, unmeasured
 
 resource = pytest.importorskip("resource", reason="no limits on this system")
-pytestmark = pytest.mark.measures_children
+pytestmark = pytest.mark.large
 
 MODEL = MODELS / "resnet_opset6.onnx"
 QUICK = VerifyOptions(depth="none")
@@ -374,7 +374,6 @@ def sparse(folder: Path, megabytes: int) -> Path:
         pytest.param(
             4096,
             marks=[
-                pytest.mark.large,
                 pytest.mark.skipif("CI" in os.environ, reason="writes 4 GB"),
             ],
         ),

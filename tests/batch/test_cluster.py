@@ -37,7 +37,7 @@ from tests.servers import ftp
 
 distributed = pytest.importorskip("distributed")
 psutil = pytest.importorskip("psutil")
-pytestmark = pytest.mark.measures_children
+pytestmark = pytest.mark.large
 
 MODEL_NAMES = ("bn9", "mlp", "external", "bn14")
 
@@ -88,7 +88,6 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-@pytest.mark.large
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_a_killed_workers_model_is_done_by_another(workers: Any, shelf: Path, tmp_path: Path) -> None:
     killer = Killer({("RETR", "external.onnx.data"): 1, ("STOR", ".mlp.onnx."): 1})
@@ -111,7 +110,6 @@ def test_a_killed_workers_model_is_done_by_another(workers: Any, shelf: Path, tm
     assert document["counts"] == {"failed": 1, "unchecked": len(MODEL_NAMES)}
 
 
-@pytest.mark.large
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_a_model_that_kills_every_worker_does_not_stop_the_rest(workers: Any, shelf: Path) -> None:
     killer = Killer({("RETR", "mlp.onnx"): 100})

@@ -257,6 +257,7 @@ def test_values_are_forgotten_after_their_last_reader() -> None:
     assert max(alive) == 2  # the node's input and its output
 
 
+@pytest.mark.large
 def test_forty_thousand_nodes() -> None:
     model = chain(40_000)
     np.testing.assert_array_equal(reference.evaluate(model, {"v0": X})["v40000"], X)

@@ -296,6 +296,7 @@ def cases() -> Iterator[Case]:
     yield from node_cases()
 
 
+@pytest.mark.large
 def test_shapes_are_those_of_every_recorded_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """No legal node is refused, and what is said of a result is so."""
     results: dict[str, Any] = {}
