@@ -23,7 +23,7 @@ from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.from_constants import are_one_constant
 from bnfold.verification.changes.inlined import with_common_functions
 from bnfold.verification.changes.unchanged import unchanged
-from bnfold.verification.claims import Evidence, Experiment
+from bnfold.verification.claims import Evidence, Experiment, Numbers
 from bnfold.verification.codes import FAILED, MEANINGS, Code
 from bnfold.verification.remedies import DIFFERENCES, Remedies
 from bnfold.verification.subgraphs.sides import sides_of
@@ -39,10 +39,22 @@ _MOST_RUNS = 8
 _FEW = 6
 """Names in a list."""
 
-_KINDS = {"normal": "ordinary", "at mean": "near-mean"}
-"""The kinds of numbers that are called otherwise here."""
+_DRAWN: Mapping[Numbers, str] = {
+    "normal": "ordinary",
+    "large": "large",
+    "tiny": "tiny",
+    "constant": "constant",
+    "at mean": "near-mean",
+    "drawn": "random",
+}
+"""The kinds of numbers that are drawn, in words …"""
 
-_OTHER_KINDS = {"recorded": "the recorded inputs", "as in an equal part": "the inputs of an equal part"}
+_TAKEN: Mapping[Numbers, str] = {
+    "zeros": "numbers with zeros among them",
+    "recorded": "the recorded inputs",
+    "as in an equal part": "the inputs of an equal part",
+}
+"""… and what else the inputs may be."""
 _WHOLE = {"whole": "the whole models in float64", "runtime": "the whole models in a runtime"}
 _NEXT = "  next: "
 _IS: Mapping[How, str] = {
@@ -462,10 +474,10 @@ def _runs(row: Evidence) -> Iterator[str]:
         yield f"other sizes: {len(left)} more comparisons, of which {agreed} agree"
 
 
-def _numbers(kinds: Sequence[str]) -> str:
+def _numbers(kinds: Sequence[Numbers]) -> str:
     """Return the kinds of numbers in words: ordinary, large and tiny numbers."""
-    others = [*dict.fromkeys(_OTHER_KINDS[kind] for kind in kinds if kind in _OTHER_KINDS)]
-    drawn = [*dict.fromkeys(_KINDS.get(kind, kind) for kind in kinds if kind not in _OTHER_KINDS)]
+    others = [*dict.fromkeys(_TAKEN[kind] for kind in kinds if kind in _TAKEN)]
+    drawn = [*dict.fromkeys(_DRAWN[kind] for kind in kinds if kind in _DRAWN)]
     return _and([*([f"{_and(drawn)} numbers"] if drawn else []), *others])
 
 

@@ -142,7 +142,7 @@ def _compare_whole(
     except Broken as finding:
         fed = [] if finding.feeds is None else [finding.feeds]
         shapes = [{name: shape_of(array) for name, array in feeds.items()} for feeds in fed]
-        runs = tuple(Experiment(each, "drawn", finding.why.code, note=finding.why.text) for each in shapes)
+        runs = tuple(Experiment(each, finding.numbers, finding.why.code, note=finding.why.text) for each in shapes)
         request.ledger.enter(about_whole(request.outputs, "failed", finding.why, runs), fed)
         return _unless_empty(request, verdict_of(request, "failed", finding.why, "float64"))
     parts = asked.parts if whole is None else None
@@ -241,7 +241,7 @@ def _whole(request: Request, draws: PerturbedWeights, *, differed: bool) -> tupl
     else:
         why = whole.fault or whole.doubt or Why(Code.TESTED, sentences.agree(whole.rows, len(whole.seen)))
         status: EvidenceStatus = "failed" if whole.fault else "skipped" if whole.doubt else "verified"
-        feeds = [sample.feeds for sample in whole.seen]
+        feeds = [sample.feeds for sample in (*whole.seen, *whole.zeros)]
         request.ledger.enter(about_whole(request.outputs, status, why, whole.experiments), feeds)
         return whole, None
     request.ledger.enter(about_whole(request.outputs, "skipped", obstacle))

@@ -17,7 +17,7 @@ from bnfold.errors import BadSetting, BnfoldError, OutputError, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.reference.shapes import state_types
 from bnfold.verification.changes.extract import Subgraph
-from bnfold.verification.claims import Evidence, Feeds
+from bnfold.verification.claims import Evidence, Feeds, Numbers
 from bnfold.verification.codes import FAILED, MEANINGS, Code
 from bnfold.verification.explaining import ComparedModels
 from bnfold.verification.inputs.candidates import candidates
@@ -113,12 +113,12 @@ def _saved(claim: Evidence, models: ComparedModels, request: Request, folder: Pa
 
 
 def _write(claim: Evidence, models: ComparedModels, request: Request, new: Path, folder: Path) -> str:
-    feeds = _decisive(claim, request.ledger.feeds(claim))
+    numbers, feeds = _decisive(claim, request.ledger.feeds(claim))
     if claim.prover == "part":
         sides = models.parts(claim)
         if sides is None:
             raise Unsupported(f"the part that makes {claim.outputs[0]!r} cannot be cut out of both models")
-        pair, feeds = _pair(sides, claim, request, feeds)
+        pair, feeds = _pair(sides, claim, request, feeds, numbers)
     else:
         pair = [request.before, request.after]
         feeds = feeds if feeds is not None else _drawn(request.before, request)
@@ -166,23 +166,28 @@ def _readme(claim: Evidence, request: Request, *, has_inputs: bool, is_large: bo
     ]
 
 
-def _decisive(claim: Evidence, feeds: Sequence[Feeds]) -> Feeds | None:
-    """Return the inputs of the experiment that decided: the first that found what the claim says, or else a fault."""
+def _decisive(claim: Evidence, feeds: Sequence[Feeds]) -> tuple[Numbers, Feeds | None]:
+    """Return the inputs of the experiment that decided, and what they are; none if none were kept.
+
+    It is the first that found what the claim says, or else a fault.
+    """
     runs = [*zip(claim.experiments, feeds, strict=False)]
     wanted = [run for run in runs if run[0].found in FAILED] if claim.status != "verified" else []
     wanted = [run for run in wanted if run[0].note == claim.note] or wanted
     wanted = wanted or [run for run in runs if run[0].found in (claim.code, Code.TESTED)] or runs
-    return wanted[0][1] if wanted else None
+    return (wanted[0][0].numbers, wanted[0][1]) if wanted else ("drawn", None)
 
 
 def _pair(
-    sides: tuple[Subgraph, Subgraph], claim: Evidence, request: Request, feeds: Feeds | None
+    sides: tuple[Subgraph, Subgraph], claim: Evidence, request: Request, feeds: Feeds | None, numbers: Numbers
 ) -> tuple[list[ir.Model], Feeds | None]:
     """Return both parts as models of one interface, and inputs for them."""
     old, new = sides
     fed = {**new.inputs, **old.inputs}
-    if feeds is not None and feeds.keys() != fed.keys():  # recorded of an equal part, under the names there
+    if feeds is not None and numbers == "as in an equal part":  # under the names there
         feeds = dict(zip(fed, feeds.values(), strict=True)) if len(feeds) == len(fed) else None
+    if feeds is not None and feeds.keys() != fed.keys():  # with other numbers for a default, or for indices
+        feeds = None
     inputs = [
         _info(name, _type(name, value.type, feeds[name] if feeds is not None else None)) for name, value in fed.items()
     ]

@@ -11,6 +11,8 @@ from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.reference.operators import HIDING, WEIGHTED
 from bnfold.verification.changes.partly import may_have_pole
+from bnfold.verification.claims import Why
+from bnfold.verification.codes import Code
 from bnfold.verification.inputs.drawing import DrawnFeeds
 
 _SHARE = 1 / 3
@@ -37,8 +39,17 @@ def signs_differ(old: Iterable[Array], new: Iterable[Array]) -> bool:
     return any(one.shape == other.shape and bool(_exchanged(one, other).any()) for one, other in pairs)
 
 
+def at_zeros(zero: float) -> Why:
+    """Return the reason that results differ where zeros of one sign are fed, and not where the others are."""
+    return Why(Code.ZERO_SIGN, f"differs at a zero of the other sign: where {zero} is fed")
+
+
 def _exchanged(one: Array, other: Array) -> Array:
     return np.asarray((one == 0) & (other == 0) & (np.signbit(one) != np.signbit(other)))
+
+
+ZEROS = 0.0, -0.0
+"""Both of them."""
 
 
 def with_zeros(feeds: DrawnFeeds, names: Iterable[str], zero: float) -> DrawnFeeds:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bnfold.ir.elements import Array, type_name
-from bnfold.verification.claims import Experiment, Feeds, Why
+from bnfold.verification.claims import Experiment, Feeds, Numbers, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.sentences import differs
 from bnfold.verification.tolerance.compare import ROUNDS, Difference, compare_values, distance, magnitude, shape_of
@@ -166,7 +166,7 @@ def first_fault(found: Sequence[Compared]) -> Compared | None:
     return max((item for item in found if (item.name, item.is_output) == (first.name, first.is_output)), key=_severity)
 
 
-def experiments(found: Sequence[Compared], fed: Sequence[tuple[Feeds, str]]) -> tuple[Experiment, ...]:
+def experiments(found: Sequence[Compared], fed: Sequence[tuple[Feeds, Numbers]]) -> tuple[Experiment, ...]:
     """Return what was run, for the ledger: of each sample, the value that differs most.
 
     ``fed`` has the inputs of each sample, and the kind of their numbers.

@@ -10,6 +10,7 @@ import numpy as np
 
 from bnfold.ir.elements import Array
 from bnfold.reference import Misfit
+from bnfold.verification.claims import Numbers
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.adjusting import choosing, with_flags_turned
 from bnfold.verification.inputs.choices import Choice
@@ -30,8 +31,8 @@ class Sample:
     expected: Mapping[str, Array]
     recorded: Mapping[str, Array] = field(default_factory=dict)
     is_hollow: bool = False
-    numbers: str = "recorded"
-    """The kind of numbers that were drawn."""
+    numbers: Numbers = "recorded"
+    """What the inputs are."""
 
 
 def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, signed: bool = False) -> Sample:
@@ -81,5 +82,5 @@ def _has_nan(array: object) -> bool:
 def evaluated(request: Request, pair: ModelPair, run: Recorded, index: int) -> Sample:
     """Return a sample with these feeds, the original evaluated on them."""
     expected = pair.expect(run.feeds)
-    numbers = "recorded" if request.checks.data is not None else SAMPLE_KINDS[index % len(SAMPLE_KINDS)]
+    numbers: Numbers = "recorded" if request.checks.data is not None else SAMPLE_KINDS[index % len(SAMPLE_KINDS)]
     return Sample(run.feeds, expected, run.outputs, pair.has_empty, numbers)

@@ -27,8 +27,8 @@ from bnfold.reference.operators import DRAWING
 from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
 from bnfold.verification.changes.renamed import verdict_on_names
+from bnfold.verification.claims import Numbers, Why, about_whole
 from bnfold.verification.claims import Status as EvidenceStatus
-from bnfold.verification.claims import Why, about_whole
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import UNSEEN, Compared, experiments, first_fault, output_rows
 from bnfold.verification.comparing.sides import explained
@@ -102,7 +102,7 @@ def judge_within(request: Request) -> Verdict:
     why = doubt or Why(Code.TESTED, sentences.agree_within(rows, count, where, asked))
     if fault is not None:
         why = Why(Code.DIFFERS, f"{fault.sentence}; {where}, {sentences.number_of(count)}")
-    kind = "normal" if request.checks.data is None else "recorded"
+    kind: Numbers = "normal" if request.checks.data is None else "recorded"
     runs = experiments(found, [(feeds, kind) for feeds in results.feeds])
     state: EvidenceStatus = "skipped" if status == "unverified" else status
     request.ledger.enter(about_whole(request.outputs, state, why, runs, "runtime"), results.feeds)

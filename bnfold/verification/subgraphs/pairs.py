@@ -13,7 +13,7 @@ import numpy as np
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import Array
-from bnfold.verification.claims import Experiment, Runs, Why
+from bnfold.verification.claims import Experiment, Numbers, Runs, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import largest_difference
 from bnfold.verification.comparing.sides import EvaluateSide, ModelRun, ModelRuns, SideResults, explained
@@ -80,7 +80,7 @@ class SubgraphPair:
         if not keep_usual:
             self.usual.clear()
 
-    def attempt(self, feeds: DrawnFeeds, numbers: str, *, guessed: bool) -> TrialResult:
+    def attempt(self, feeds: DrawnFeeds, numbers: Numbers, *, guessed: bool) -> TrialResult:
         """Compare the results on some activations; ``guessed`` says that their shapes are assumed.
 
         ``numbers`` is their kind.

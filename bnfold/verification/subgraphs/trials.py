@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bnfold.verification.claims import Why
+from bnfold.verification.claims import Evidence, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.drawing import DrawnFeeds
@@ -23,7 +23,8 @@ class NotCompared(NamedTuple):
 
     ``is_same`` says that it was compared, and agreed, perhaps ``at_some_sizes`` only; ``is_coarse``, that the results
     differ, by no more than rounding the new weights may cause and by too much to call them equal; ``is_misfit``, that
-    the original does not run at these sizes, or on these numbers; ``may_fit``, that other flags may fit.
+    the original does not run at these sizes, or on these numbers; ``may_fit``, that other flags may fit. ``behind`` is
+    the evidence on a value computed from the results, where that has decided.
     """
 
     why: Why
@@ -33,6 +34,7 @@ class NotCompared(NamedTuple):
     is_coarse: bool = False
     is_misfit: bool = False
     may_fit: bool = False
+    behind: Evidence | None = None
 
 
 TrialResult = Difference | NotCompared
