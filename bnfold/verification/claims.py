@@ -16,10 +16,11 @@ from bnfold.verification.codes import Code
 
 Status = Literal["verified", "failed", "skipped"]
 Prover = Literal["interface", "part", "whole", "runtime", "checker"]
+"""What was asked: what the models state of inputs and outputs, a comparison, or what onnx says of the model."""
 SampleKind = Literal["normal", "large", "tiny", "constant", "at mean"]
 """How the numbers of a sample are drawn."""
 
-Numbers = Literal[SampleKind, "drawn", "zeros", "recorded", "as in an equal part"]
+NumberKind = Literal[SampleKind, "drawn", "zeros", "recorded", "as in an equal part"]
 """The numbers of an experiment: drawn as one kind, or somehow; with zeros among them; or those of others."""
 
 EvidenceDatum = str | int | float
@@ -64,7 +65,7 @@ class Experiment:
     """
 
     shapes: Mapping[str, tuple[int, ...]]
-    numbers: Numbers
+    numbers: NumberKind
     found: Code
     relative: float = 0.0
     allowed: float = 0.0
@@ -185,7 +186,7 @@ class Ledger:
         found = evidence.status, evidence.code, evidence.note
         log.debug(__name__, "%s: %s: %s [%s] %s", evidence.prover, claim, *found)
         for run in evidence.experiments:
-            log.debug(__name__, "  %s, at %s: %s %s", run.numbers, dict(run.shapes), run.found, run.note)
+            log.debug(__name__, "  inputs (%s) at %s: %s %s", run.numbers, dict(run.shapes), run.found, run.note)
         return evidence
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bnfold import reference
 from bnfold.errors import BadInput
-from bnfold.verification.claims import Feeds, Numbers, Why
+from bnfold.verification.claims import Feeds, NumberKind, Why
 from bnfold.verification.codes import Code
 
 
@@ -23,7 +23,7 @@ class Impossible(Obstacle):
 class Broken(Obstacle):
     """The rewritten model does not run where the original does: on ``feeds``, which are of the kind ``numbers``."""
 
-    def __init__(self, why: Why, feeds: Feeds | None = None, numbers: Numbers = "drawn") -> None:
+    def __init__(self, why: Why, feeds: Feeds | None = None, numbers: NumberKind = "drawn") -> None:
         super().__init__(why)
         self.feeds, self.numbers = feeds, numbers
 

@@ -68,7 +68,7 @@ class Remedies:
 
     def _body(self, row: Evidence | None) -> str:
         """Return the branch or body that the claim is about; that on the whole models is about what changed."""
-        if row is None or row.prover == "part":
+        if row is None or row.prover not in ("whole", "runtime"):
             return row.graph if row is not None else ""
         graphs = {part.graph for part in self.verdict.ledger if part.prover == "part"}
         return graphs.pop() if len(graphs) == 1 else ""

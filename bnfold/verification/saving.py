@@ -17,7 +17,7 @@ from bnfold.errors import BadSetting, BnfoldError, OutputError, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.reference.shapes import state_types
 from bnfold.verification.changes.extract import Subgraph
-from bnfold.verification.claims import Evidence, Feeds, Numbers
+from bnfold.verification.claims import Evidence, Feeds, NumberKind
 from bnfold.verification.codes import FAILED, MEANINGS, Code
 from bnfold.verification.explaining import ComparedModels
 from bnfold.verification.inputs.candidates import candidates
@@ -28,6 +28,9 @@ BEFORE, AFTER, INPUTS, README = "before.onnx", "after.onnx", "inputs.npz", "READ
 _FILES = {BEFORE, AFTER, INPUTS, README}
 _DATA = {f"{name}.data" for name in (BEFORE, AFTER)}
 _HEAD = "Two models that bnfold compared"
+
+_COMPARISONS = ("part", "whole", "runtime")
+"""The provers whose claims inputs show."""
 
 _LARGEST = 16 << 20
 """Bytes of weights up to which whole models are copied."""
@@ -73,7 +76,7 @@ def save(verdict: Verdict, models: ComparedModels, request: Request, folder: Pat
     Raises:
         OutputError: The folder cannot be written.
     """
-    claims = [claim for each in verdict.explanation for claim in each.claims]
+    claims = [claim for each in verdict.explanation for claim in each.claims if claim.prover in _COMPARISONS]
     claim = next((row for row in claims if request.checks.explain or row.status != "verified"), None)
     if claim is None:
         return nothing_saved(verdict)
@@ -166,7 +169,7 @@ def _readme(claim: Evidence, request: Request, *, has_inputs: bool, is_large: bo
     ]
 
 
-def _decisive(claim: Evidence, feeds: Sequence[Feeds]) -> tuple[Numbers, Feeds | None]:
+def _decisive(claim: Evidence, feeds: Sequence[Feeds]) -> tuple[NumberKind, Feeds | None]:
     """Return the inputs of the experiment that decided, and what they are; none if none were kept.
 
     It is the first that found what the claim says, or else a fault.
@@ -179,7 +182,7 @@ def _decisive(claim: Evidence, feeds: Sequence[Feeds]) -> tuple[Numbers, Feeds |
 
 
 def _pair(
-    sides: tuple[Subgraph, Subgraph], claim: Evidence, request: Request, feeds: Feeds | None, numbers: Numbers
+    sides: tuple[Subgraph, Subgraph], claim: Evidence, request: Request, feeds: Feeds | None, numbers: NumberKind
 ) -> tuple[list[ir.Model], Feeds | None]:
     """Return both parts as models of one interface, and inputs for them."""
     old, new = sides

@@ -13,7 +13,7 @@ from bnfold import ir
 from bnfold.errors import BadSetting
 from bnfold.settings import VerifyOptions
 from bnfold.verification import Code, Explained, Verdict, explained, explaining, verify
-from bnfold.verification.claims import Numbers
+from bnfold.verification.claims import NumberKind
 from bnfold.verification.codes import WORDS
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS
 from bnfold.verification.verdict import How
@@ -305,7 +305,7 @@ def test_a_zero_of_the_other_sign_is_under_both_words() -> None:
 
 
 def test_every_kind_of_numbers_has_words() -> None:
-    kinds = get_args(Numbers)
+    kinds = get_args(NumberKind)
     assert {*SAMPLE_KINDS, "recorded"} < {*kinds}
     for kind in kinds:
         assert explaining._numbers([kind]).removesuffix(" numbers")

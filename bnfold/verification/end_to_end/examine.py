@@ -111,7 +111,7 @@ class Whole:
         return any(item.difference.fault for item in compared)
 
 
-def examine_whole(request: Request, draws: PerturbedWeights, *, differs: bool = False) -> Whole:
+def examine_whole(request: Request, draws: PerturbedWeights, *, differs: bool) -> Whole:
     """Compare the whole models; if a part ``differs``, first on numbers that most faults show on at once.
 
     Raises Impossible if they cannot be fed or run, or not in time. Raises Broken if only the original can be run.
@@ -171,8 +171,8 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
     if faults[test] is not None and pair.misfit:  # a model that never ran was not broken by a rewrite
         raise Impossible(Why(Code.NO_FIT, pair.misfit))
     where = fault or fault_at_zeros
-    return Whole(
-        rows=rows,
+    return replace(
+        _whole(request, pair, drawn, seen, rows, where),
         fault=faults[test],
         test=test,
         doubt=_why(Code.HIDDEN, ignores_inputs(pair, drawn))
@@ -181,12 +181,7 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
         opinion=evidence.opinion,
         witnesses=(*evidence.rows, *recorded(request, pair, samples)),
         notes=(*_notes(pair), *_flipped(rows), *evidence.notes, *hazards(request.after)),
-        fed=compared_inputs(request, pair, seen),
-        pair=pair,
-        seen=tuple(seen),
-        another=drawn.another,
         zeros=tuple(zeros),
-        location=Location(where.name, "", where.difference.relative) if where is not None else None,
         experiments=_experiments([*seen, *zeros], [*compared, *at_either]),
     )
 
@@ -232,20 +227,32 @@ def _at_once(request: Request, pair: ModelPair, drawn: Samples) -> Whole | None:
     if fault is None:
         return None
     rows = _end_to_end(pair, [tiny], output_rows(compared))
+    whole = _whole(request, pair, drawn, [tiny], rows, fault)
+    return replace(whole, fault=_difference(fault, rows), experiments=_experiments([tiny], compared))
+
+
+def _whole(
+    request: Request,
+    pair: ModelPair,
+    drawn: Samples,
+    seen: Sequence[Sample],
+    rows: tuple[OutputRow, ...],
+    where: Compared | None,
+) -> Whole:
+    """Return the result of comparing these samples in float64, with the value that differs, if any."""
     return Whole(
         rows=rows,
-        fault=_difference(fault, rows),
+        fault=None,
         test="float64",
         doubt=None,
         opinion=TAKEN,
         witnesses=(),
         notes=(*_notes(pair), *_flipped(rows)),
-        fed=compared_inputs(request, pair, [tiny]),
+        fed=compared_inputs(request, pair, seen),
         pair=pair,
-        seen=(tiny,),
+        seen=tuple(seen),
         another=drawn.another,
-        location=Location(fault.name, "", fault.difference.relative),
-        experiments=_experiments([tiny], compared),
+        location=Location(where.name, "", where.difference.relative) if where is not None else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Whole models in a runtime, once each: the guard against parts that were cut out wrongly.
+"""Whole models in a runtime: the guard against parts that were cut out wrongly.
 
 Both compute in storage precision, so they differ. How far rounding takes them is measured: the original runs once more
 with what the rewrite replaced moved by a unit in the last place.
@@ -30,7 +30,7 @@ from bnfold.verification.comparing.sizes import original_at, sizes_of_original
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, opinion_of
 from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Choice, ChosenShapes
-from bnfold.verification.inputs.cost import Cost, estimate_pair, memory_there_is, session_seconds
+from bnfold.verification.inputs.cost import Cost, estimate_pair, fits_memory, session_seconds
 from bnfold.verification.inputs.drawing import DrawnFeeds, random_feeds
 from bnfold.verification.inputs.sized import fitted, sized
 from bnfold.verification.request import RUNTIME_SHARE, Request
@@ -212,7 +212,7 @@ class _Size(NamedTuple):
     @property
     def seconds(self) -> float:
         """Seconds that the check takes; infinite if memory does not suffice."""
-        if max(self.cost.memory, self.choice.elements * 8) > memory_there_is():
+        if not fits_memory(self.choice.elements, self.cost):
             return math.inf
         return _RUNS * (self.cost.seconds / _FASTER + session_seconds(self.choice.model))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -57,10 +57,16 @@ def by_size(found: TrialResult) -> TrialResult:
     return found._replace(by_size=True) if isinstance(found, Difference) else found
 
 
+def equal_on(tried: Sequence[tuple[DrawnFeeds, bool, TrialResult]]) -> Iterator[tuple[DrawnFeeds, bool]]:
+    """Yield the inputs on which the results were equal, in order, and whether their sizes are guessed."""
+    yield from (
+        (feeds, guessed) for feeds, guessed, found in tried if isinstance(found, Difference) and not fails(found)
+    )
+
+
 def passed(tried: Sequence[tuple[DrawnFeeds, bool, TrialResult]]) -> list[ChosenShapes]:
     """Return the shapes at which the results were equal, in order."""
-    equal = (feeds for feeds, _, found in tried if isinstance(found, Difference) and not fails(found))
-    return [{name: array.shape for name, array in feeds.items()} for feeds in equal]
+    return [{name: array.shape for name, array in feeds.items()} for feeds, _ in equal_on(tried)]
 
 
 def samples_needed(shapes: Mapping[str, tuple[int, ...]], first: TrialResult, *, only_moves: bool) -> int:

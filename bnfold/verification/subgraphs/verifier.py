@@ -19,6 +19,7 @@ from bnfold.verification.changes.enlarged import up_to_poles
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import bodies_run
 from bnfold.verification.changes.partly import known_of
+from bnfold.verification.changes.unscaled import unscaled
 from bnfold.verification.changes.zeros import ZEROS, at_zeros, makes_zeros, signs_differ, signs_may_show, with_zeros
 from bnfold.verification.claims import Evidence, Runs, Why
 from bnfold.verification.codes import Code
@@ -52,10 +53,17 @@ from bnfold.verification.subgraphs.shapes import (
     subgraph_shapes,
 )
 from bnfold.verification.subgraphs.sides import from_measured, is_constant, proven_outside, sides_of
-from bnfold.verification.subgraphs.trials import NotCompared, SubgraphTrials, TrialResult, by_size, fails, passed
+from bnfold.verification.subgraphs.trials import (
+    NotCompared,
+    SubgraphTrials,
+    TrialResult,
+    by_size,
+    equal_on,
+    fails,
+    passed,
+)
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
-from bnfold.verification.unscaled import unscaled
 
 EVALUATIONS = 20  # of a region, more or less
 
@@ -332,11 +340,7 @@ class SubgraphVerifier:
         sides = [side.subgraph.nodes for side in (subgraphs.old, subgraphs.new)]
         if not signs_may_show(*sides):
             return self._at_poles_behind(subgraphs, fed) if all(map(makes_zeros, sides)) else None
-        usual, guessed = next(
-            (feeds, guessed)
-            for feeds, guessed, found in subgraphs.tried
-            if isinstance(found, Difference) and not fails(found)
-        )
+        usual, guessed = next(equal_on(subgraphs.tried))
         from_callers = [name for name, value in fed.items() if value.is_input and value.graph.parent is None]
         for names in (from_callers, [*fed]):
             feeds = [with_zeros(usual, names, zero) for zero in ZEROS]
@@ -352,11 +356,11 @@ class SubgraphVerifier:
     def _at_poles_behind(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> NotCompared | None:
         """Say why equal results do not count: they are zeros of other signs, which a pole behind the part shows.
 
-        The results themselves are no failure: nobody can see a difference between them. What the pole makes is one.
+        The results themselves are no failure, for the zeros are equal. What the pole makes of them is one.
         """
         if not known_of(self.request.before).has_poles:
             return None
-        usual = next(feeds for feeds, _, found in subgraphs.tried if isinstance(found, Difference) and not fails(found))
+        usual, _ = next(equal_on(subgraphs.tried))
         runs = (subgraphs.fed(with_zeros(usual, fed, zero)) for zero in ZEROS)
         if not any(signs_differ(run.old().values(), run.new().values()) for run in runs):
             return None
