@@ -45,6 +45,8 @@ def _as_loaded(request: Request, verdict: Verdict, opinion: RuntimeOpinion) -> V
     kind, text = opinion
     if opinion.is_refusal:
         is_excused = kind == "too old" and request.chose_version
+        if is_excused and verdict.status == "unverified":
+            return replace(verdict, reason=f"{verdict.reason.removesuffix('.')}; {text}")
         return lowered(verdict, "unverified" if is_excused else "failed", Why(opinion.code, text), "runtime")
     if invalid := new_error(request.before, request.after):
         is_failed = invalid.is_certain and kind != "taken"

@@ -336,7 +336,8 @@ class SubgraphVerifier:
             found = [subgraphs.attempt(each, "zeros", guessed=guessed) for each in feeds]
             compared = [each for each in found if isinstance(each, Difference)]
             if len(compared) == len(found) and fails(found[0]) != fails(found[1]):
-                why = Why(Code.ZERO_SIGN, "differs at a zero of the other sign")
+                sign = "0.0" if fails(found[0]) else "-0.0"
+                why = Why(Code.ZERO_SIGN, f"differs at a zero of the other sign: where {sign} is fed")
                 worst = max(compared, key=lambda difference: difference.excess)
                 is_certain = names is from_callers
                 return worst._replace(fault=why.text, code=why.code) if is_certain else NotCompared(why, is_same=True)
