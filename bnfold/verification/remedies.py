@@ -57,7 +57,8 @@ class Remedies:
             return f"give recorded inputs that reach {body} with {self._data}; if no input does, it has no effect"
         if code in _NEEDS_INPUTS:
             value = f" that change value {row.outputs[0]!r}" if row is not None and row.prover == "part" else ""
-            return f"give recorded inputs{value} with {self._data}"
+            look = "; if none do, look at what has changed with bnfold diff" if code is Code.HIDDEN else ""
+            return f"give recorded inputs{value} with {self._data}{look}"
         if code in _NEEDS_SIZES:
             return self._give_sizes(code)
         if code in _NEEDS_WHOLE and self.checks.depth == "full":
@@ -95,7 +96,8 @@ class Remedies:
         if self._dynamic:
             return f"give sizes that the model takes with {self._sizes}, or recorded inputs with {self._data}"
         if code in (Code.NO_FIT, Code.EMPTY):
-            return f"give recorded inputs with {self._data}"
+            mend = "; if the original runs on none, mend it first" if code is Code.NO_FIT else ""
+            return f"give recorded inputs with {self._data}{mend}"
         runtime = self.checks.runtime if self.checks.runtime != "none" else "a runtime"
         return f"compare both models on your own inputs in {runtime}, on a machine that has the time and memory"
 

@@ -14,10 +14,10 @@ WEIGHTS = {"zero": np.array(0.0), "one": np.array(1.0)}
 DEPTHS: list[Depth] = ["auto", "full", "local"]
 
 
-def compared(before: str, after: str, depth: Depth) -> Verdict:
+def compared(before: str, after: str, depth: Depth, samples: int = 1) -> Verdict:
     head = "(float[N,4] x) => (float[N,4] y)"
     old, new = (ir.load(model(f"{head} {{ {text} }}", WEIGHTS)) for text in (before, after))
-    return verify(old, new, depth=depth, runtime="none")
+    return verify(old, new, depth=depth, runtime="none", samples=samples)
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
@@ -54,6 +54,15 @@ def test_which_zero_is_the_larger_one_is_left_open(depth: Depth) -> None:
     assert (
         compared("s = Relu (x)  y = Reciprocal (s)", "s = Max (zero, x)  y = Reciprocal (s)", depth).status != "failed"
     )
+
+
+@pytest.mark.parametrize("samples", [1, 8])
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_zero_that_only_some_runtimes_make_leaves_a_doubt(depth: Depth, samples: int) -> None:
+    """The Relu of -0.0 is 0.0 in float64 here, and -0.0 in onnxruntime, of which a pole makes another number."""
+    added = "r = Relu (x)  s = Add (r, zero)  q = Reciprocal (s)  y = Sign (q)"
+    left_out = "r = Relu (x)  q = Reciprocal (r)  y = Sign (q)"
+    assert compared(added, left_out, depth, samples=samples).status == "unverified"
 
 
 def test_zeros_are_at_the_same_places() -> None:
