@@ -32,6 +32,7 @@ from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Choice, ChosenShapes
 from bnfold.verification.inputs.cost import Cost, estimate_pair, fits_memory, session_seconds
 from bnfold.verification.inputs.drawing import DrawnFeeds, random_feeds
+from bnfold.verification.inputs.shapes import is_resized
 from bnfold.verification.inputs.sized import fitted, sized
 from bnfold.verification.request import RUNTIME_SHARE, Request
 from bnfold.verification.runtimes.helpers import RuntimeSample
@@ -240,11 +241,11 @@ def _sizes(request: Request) -> list[_Size]:
         }
     if shapes == usual.shapes:
         return [first]
-    is_resized = _is_resized(request.before, shapes)
-    if not is_resized and first.seconds < _MUCH_TIME:
+    has_declared = not _is_resized(request.before, shapes)
+    if has_declared and first.seconds < _MUCH_TIME:
         return [_Size(Choice(shapes, usual.model), first.cost), first]
     smaller = fitted(request.before, shapes)
-    if smaller is None or (is_resized and fitted(request.after, shapes) is None):
+    if smaller is None or (not has_declared and fitted(request.after, shapes) is None):
         return [first]
     return [_size(request, Choice(shapes, smaller)), first]
 
@@ -354,9 +355,5 @@ def _apart(one: Array, other: Array) -> float:
 
 
 def _is_resized(model: ir.Model, shapes: ChosenShapes) -> bool:
-    """Whether a size is not the declared one."""
-    return any(
-        isinstance(dim, int) and 0 < dim != size
-        for name, shape in shapes.items()
-        for dim, size in zip(model.graph.values[name].shape or (), shape, strict=False)
-    )
+    """Whether an input has another size than it declares."""
+    return any(is_resized(model.graph.values[name].shape or (), shape) for name, shape in shapes.items())

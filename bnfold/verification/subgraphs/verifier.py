@@ -6,7 +6,7 @@ model of any size is checked in time linear in its rewrites.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain, cycle, islice
@@ -189,12 +189,18 @@ class SubgraphVerifier:
     def _compare_sides(self, cut: ir.Cut, sides: tuple[Subgraph, Subgraph], hidden: Collection[str]) -> TrialResult:
         claimed = self._shapes.claimed(cut.graph)
         is_known = not any(value.name in claimed for side in sides for value in side.fed)
-        key = signature(cut.graph, sides) if is_known and not hidden else None
+        may_repeat = is_known and not hidden and not self._zeros_may_show(sides)
+        key = signature(cut.graph, sides) if may_repeat else None
         if key is None:
             return self._compare_alone(cut, *sides, hidden)
         known = self._compared_in_full.get(key)
         found = repeated(known, sides, self._runs) if known is not None else None
         return found if found is not None else self._compare_alone(cut, *sides, hidden, key)
+
+    def _zeros_may_show(self, sides: Sequence[Subgraph]) -> bool:
+        """Whether a pole, inside or behind the part, may show the signs of its zeros: an equal part may have none."""
+        groups = [side.nodes for side in sides]
+        return signs_may_show(*groups) or (known_of(self.request.before).has_poles and all(map(makes_zeros, groups)))
 
     def _at_other_defaults(self, cut: ir.Cut, hidden: Collection[str]) -> NotCompared | None:
         """Say why equal results do not count: with other numbers for inputs whose default changed, they are not."""
