@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+import numpy as np
 
 from bnfold import ir
 from bnfold.errors import BnfoldError
+from bnfold.reference.operators import COMPARING
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.inputs.adjusting import choosing, smaller, with_flags_turned
@@ -15,6 +19,10 @@ from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.shapes import fed_shapes, lacks_rank, subgraph_shapes, updates_of
 from bnfold.verification.subgraphs.trials import MOST_SAMPLES, NotCompared, TrialResult, fails, passed, samples_needed
 from bnfold.verification.tolerance.compare import Difference
+from bnfold.verification.tolerance.floats import is_float_array
+
+_BESIDE = (0.03, -0.03, 0.002, -0.002)
+"""How far a number is put from the one that it is compared with, beside its size: for large changes and small ones."""
 
 _DEAR = 0.02
 """Counted seconds of a sample beyond which one is enough at sizes that are not the first."""
@@ -73,11 +81,37 @@ def _attempt(
         feeds = smaller(inputs, feeds)
         latest = subgraphs.attempt(feeds, numbers, guessed=guessed)
         subgraphs.tried.append((feeds, guessed, latest))
-    for turned in with_flags_turned(feeds) if isinstance(latest, Difference) and not fails(latest) else ():
+    if not isinstance(latest, Difference) or fails(latest):
+        return latest
+    beside = _beside_what_is_compared(subgraphs, feeds) if sample < len(SAMPLE_KINDS) else ()  # once of each kind
+    for turned in chain(with_flags_turned(feeds), beside):
         found = subgraphs.attempt(turned, numbers, guessed=guessed)
         if fails(found) or (isinstance(found, NotCompared) and found.only_after):
             return found
     return latest
+
+
+def _beside_what_is_compared(subgraphs: SubgraphPair, feeds: DrawnFeeds) -> Iterator[DrawnFeeds]:
+    """Yield the feeds with a single float on either side of the number that the original part compares it with.
+
+    The comparison of two numbers has one result a sample: of numbers that are drawn apart, few show a small change.
+    """
+    for node in subgraphs.old.subgraph.nodes:
+        names = [value.name for value in node.inputs if value is not None] if node.has_trait(COMPARING) else []
+        own = next((name for name in names if name in feeds and _is_single(feeds[name])), None)
+        if own is None or len(set(names)) < len(names):
+            continue
+        (other,) = (name for name in names if name != own)
+        number = feeds[other] if other in feeds else subgraphs.fed(feeds).old([other])[other]
+        if not _is_single(number):
+            continue
+        for step in _BESIDE:
+            place = number + step * (1 + np.abs(number))
+            yield {**feeds, own: np.full_like(feeds[own], place.reshape(()))}
+
+
+def _is_single(array: object) -> bool:
+    return is_float_array(array) and array.size == 1
 
 
 def drawn(subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: ChosenShapes, sample: int) -> DrawnFeeds:

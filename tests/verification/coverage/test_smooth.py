@@ -285,3 +285,20 @@ def test_a_lost_saturation_of_small_floats_is_not_verified(depth: Depth) -> None
         proto.opset_import[0].version, proto.ir_version = 21, 10
     assert status(old, old, depth) == "verified"
     assert status(old, new, depth) != "verified"
+
+
+SCALE = np.array(1.02)
+
+
+@pytest.mark.parametrize("between", ["Tanh (m)", "Mul (m, c)", "Ceil (m)"])
+@pytest.mark.parametrize("compare", ["Greater", "Less"])
+def test_what_stands_in_front_of_a_comparison_of_two_numbers_has_to_show(compare: str, between: str) -> None:
+    """Of numbers that are drawn apart, hardly any two are compared otherwise behind a Tanh."""
+    head = "(float[N,4] x, float threshold) => (float[N,4] y)"
+    then = "then_branch = t () => (float[N,4] p) { p = Exp (x) }, else_branch = e () => (float[N,4] q) { q = Neg (x) }"
+    old, new = (
+        model(f"{head} {{ m = ReduceMax <keepdims = 0> (x)  {nodes}, threshold)  y = If (b) <{then}> }}", {"c": SCALE})
+        for nodes in (f"b = {compare} (m", f"h = {between}  b = {compare} (h")
+    )
+    assert status(old, new, "local") == "failed"
+    assert status(old, old, "local") == "verified"
