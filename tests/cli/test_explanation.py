@@ -211,3 +211,11 @@ def test_old_words_options_and_withdrawn_operators_are_explained(word: str, text
 def test_a_withdrawn_operator_that_is_misspelt_is_known() -> None:
     assert "did you mean" in run("ImageScalar").stderr
     assert "ImageScaler" in run("ImageScalar").stderr
+
+
+def test_a_verdict_and_its_notes_may_be_copied_from_the_output() -> None:
+    verdict = run("verified without an independent runtime")
+    assert verdict.exit_code == 0
+    assert "No runtime such as onnxruntime ran the whole result" in together(verdict.stdout)
+    for note in ("no runtime ran the whole models", "The whole models were not compared:"):
+        assert run(note).stdout == verdict.stdout

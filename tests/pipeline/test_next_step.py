@@ -235,7 +235,8 @@ def test_an_opset_that_the_runtime_takes_is_named(tmp_path: Path) -> None:
 
 def test_a_runtime_that_is_too_old_for_what_a_command_made_has_found_no_difference(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(OLD), source := tmp_path / "in.onnx")
-    tool = "import bnfold, sys; bnfold.convert(*sys.argv[1:], target_opset='lowest', verify=bnfold.VerifyOptions(depth='none'))"
+    tool = "import bnfold, sys; not_verified = bnfold.VerifyOptions(depth='none')\n"
+    tool += "bnfold.convert(*sys.argv[1:], target_opset='lowest', verify=not_verified)"
     command = [sys.executable, "-c", tool, "{input}", "{output}"]
     result = CliRunner().invoke(main, ["run", str(source), str(tmp_path / "out.onnx"), "--", *command])
     assert result.exit_code == 3, result.stderr

@@ -114,7 +114,7 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
     elif request.checks.runtime == "none" or not request.once(_is_changed):  # no part can be wrong
         yield Guard
     elif values := [*chain(*discontinuous_inputs(request.before, request.after))]:
-        yield lambda: Guard(left_out=Why(Code.COARSE, _jumps(request.after, values[0])))
+        yield lambda: Guard(left_out=Why(Code.COARSE, _why_rounding_decides(request.after, values[0])))
     elif _weight_bytes(request.before) > _MOST_BYTES:
         reason = "a runtime would load more than 1 GB of weights; --verify full runs whole models"
         yield lambda: Guard(left_out=Why(Code.MEMORY, reason))
@@ -182,7 +182,7 @@ def _started(plan: _Plan) -> Iterator[Callable[[], _Answers]]:
         yield wait
 
 
-def _jumps(model: ir.Model, name: str) -> str:
+def _why_rounding_decides(model: ir.Model, name: str) -> str:
     """Return why results in a runtime show nothing, with the discontinuous node that reads the value of this name."""
     reads = ((node, map(node.input, discontinuous_slots(node))) for node in model.nodes())
     readers = [node for node, values in reads if any(value is not None and value.name == name for value in values)]
@@ -193,9 +193,13 @@ def _jumps(model: ir.Model, name: str) -> str:
 
 
 def _not_measured(spread: RuntimeResult | None) -> str:
-    """Return why nothing tells how far rounding the new weights moves the outputs."""
+    """Return why it is unknown how far rounding the new weights moves the outputs."""
     what = "how far rounding the new weights moves the outputs in a runtime could not be measured"
-    return f"{what}: {spread.error}" if spread is not None else f"{what}, for the original has no small weight that was replaced"
+    return (
+        f"{what}: {spread.error}"
+        if spread is not None
+        else f"{what}, for the original has no small weight that was replaced"
+    )
 
 
 def _too_long(seconds: float) -> Why:
@@ -339,6 +343,7 @@ def _silent(reason: str) -> Why:
 def _compared(row: RuntimeRow, old: RuntimeSample, new: RuntimeSample, moved: RuntimeSample | None) -> Guard:
     """Return the worst output. Every output has to agree; one that does not react to the weights proves nothing."""
     relative = allowed = 0.0
+    least = math.inf
     reacts = moved is None
     for name in old:
         if old[name].dtype != new[name].dtype or old[name].shape != new[name].shape:
@@ -353,10 +358,10 @@ def _compared(row: RuntimeRow, old: RuntimeSample, new: RuntimeSample, moved: Ru
         if found > most:
             return Guard(row, fault=Why(Code.DIFFERS, sentences.differs(f"output {name!r}", found, most)))
         reacts = reacts or spread > 0
-        relative, allowed = max(relative, found), max(allowed, most)
+        relative, allowed, least = max(relative, found), max(allowed, most), min(least, unit)
     if allowed > BLIND or not reacts:
         return Guard(row, left_out=_silent("the outputs in a runtime would not show a weight that is wrong"))
-    return Guard(replace(row, notes=(sentences.runtime_agrees(relative, allowed),)))
+    return Guard(replace(row, notes=(sentences.runtime_agrees(relative, allowed, least),)))
 
 
 def _apart(one: Array, other: Array) -> float:

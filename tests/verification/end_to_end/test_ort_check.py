@@ -286,3 +286,11 @@ def test_how_far_a_runtime_may_take_the_models_apart(found: float, spread: float
         "differs": weighed.fault is not None,
         "shows nothing": weighed.left_out is not None,
     }[ends], weighed
+
+
+@pytest.mark.parametrize(("found", "said"), [(3.4e-19, "to less than one rounding"), (3e-7, "to 3.0e-07 (rounding")])
+def test_no_agreement_is_told_that_the_type_cannot_show(found: float, said: str) -> None:
+    old, new = ({"y": np.array([1.0, share], np.float32)} for share in (0.0, found))
+    witness = ort_check._compared(RuntimeRow("a runtime", True, True, True), old, new, None).witness
+    assert witness is not None
+    assert witness.notes[0].startswith(f"outputs agree {said}")
