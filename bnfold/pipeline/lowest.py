@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 from bnfold import converting, ir
 from bnfold.errors import BnfoldError, Unsupported
@@ -27,6 +28,8 @@ def find_lowest(run: PassContext, *, above: int = 0) -> int:
 def next_step(run: PassContext, target: int) -> str:
     """Say what a user can do whose model cannot be converted to ``target``; each step was tried, and works."""
     own = run.model.opset("")
+    if run.options.ml_opset is not None and not _obstacle(_without_ml_opset(run), target):
+        return f"--ml-opset {run.options.ml_opset} is in the way, and without it --opset {target} gets there"
     if target < own:
         steps = [_reachable("lowest", find_lowest(run, above=target), own)]
     else:
@@ -38,6 +41,10 @@ def next_step(run: PassContext, target: int) -> str:
         if len(words) == len(edits) and not _obstacle(trial, target):
             return "; ".join([" and ".join(words), *steps])
     return steps[0]
+
+
+def _without_ml_opset(run: PassContext) -> PassContext:
+    return replace(run, options=replace(run.options, ml_opset=None))
 
 
 def _reachable(kind: str, opset: int, own: int) -> str:

@@ -43,10 +43,8 @@ def as_declared(request: Request, whole: Whole | None, verdict: Verdict, opinion
 def _as_loaded(request: Request, verdict: Verdict, opinion: RuntimeOpinion) -> Verdict:
     """Return the verdict in the light of a runtime's opinion, and of what onnx says of the rewritten model."""
     kind, text = opinion
-    if opinion.is_refusal:
-        is_excused = kind == "too old" and request.chose_version
-        if is_excused and verdict.status == "unverified":
-            return replace(verdict, reason=f"{verdict.reason.removesuffix('.')}; {text}")
+    is_excused = kind == "too old" and request.chose_version
+    if opinion.is_refusal and not (is_excused and verdict.status == "unverified"):
         return lowered(verdict, "unverified" if is_excused else "failed", Why(opinion.code, text), "runtime")
     if invalid := new_error(request.before, request.after):
         is_failed = invalid.is_certain and kind != "taken"
@@ -58,7 +56,7 @@ def _as_loaded(request: Request, verdict: Verdict, opinion: RuntimeOpinion) -> V
     if kind == "not looked" and text:
         note = f"{request.checks.runtime} did not look at the rewritten model: {text}"
         return replace(verdict, notes=(*verdict.notes, note))
-    if kind == "neither":
+    if kind in ("neither", "too old"):
         return replace(verdict, reason=f"{verdict.reason.removesuffix('.')}; {text}")
     if kind == "doubt" and verdict.verified:
         return lowered(verdict, "unverified", Why(opinion.code, text), "runtime")

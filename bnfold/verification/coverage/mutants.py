@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir
+from bnfold.errors import brief
 from bnfold.ir.elements import Array
 from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.ir.tensor import TP
@@ -314,5 +315,5 @@ def _are_alike(one: tuple[ir.Value, ir.Tensor], other: tuple[ir.Value, ir.Tensor
 
 def _of_attribute(side: int, node: ir.Node, name: str, setting: Any, *, sizes: bool = False) -> Mutant:
     value = next(value for value in node.outputs if value is not None)
-    what = f"attribute {name!r} of {node.op_type} {node.label!r}"
+    what = f"attribute {name!r} of {node.op_type} {node.label!r} (as {brief(str(setting), 60)})"
     return Mutant(side, what, value, attribute=name, setting=setting, sizes=sizes)

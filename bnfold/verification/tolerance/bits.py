@@ -34,7 +34,7 @@ def _filled_with(tensor: ir.Tensor) -> Array | None:
     if array is None or not array.size:
         return None
     is_one = all(step == 0 or dim == 1 for step, dim in zip(array.strides, array.shape, strict=True))
-    return array[tuple(slice(1) for _ in array.shape)].reshape(1) if is_one else None
+    return array[(..., *(slice(1) for _ in array.shape))].reshape(1) if is_one else None  # an array also of one text
 
 
 def _pieces(tensor: ir.Tensor) -> Iterator[Array]:

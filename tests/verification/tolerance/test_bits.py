@@ -78,6 +78,8 @@ def test_rows_that_repeat_are_no_fill() -> None:
 def test_words_and_nothing_at_all() -> None:
     assert same(fill("a", object, (3,)), constant_of(np.array(["a"] * 3, object)))
     assert not same(fill("a", object, (3,)), constant_of(np.array(["a", "a", "b"], object)))
+    assert same(constant_of(np.array("a", object)), constant_of(np.array("a", object)))
+    assert not same(constant_of(np.array("a", object)), constant_of(np.array("b", object)))
     assert same(fill(1, dims=(0, 3)), constant_of(np.zeros((0, 3), np.float32)))
 
 
