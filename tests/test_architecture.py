@@ -80,7 +80,6 @@ IN_VERIFICATION = (
     *(
         "trial",
         "end_to_end",
-        "unscaled",
         "subgraphs",
         "parts",
         "conclusion",

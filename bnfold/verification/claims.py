@@ -16,6 +16,13 @@ from bnfold.verification.codes import Code
 
 Status = Literal["verified", "failed", "skipped"]
 Prover = Literal["interface", "part", "whole", "runtime", "checker"]
+"""What was asked: what the models state of inputs and outputs, a comparison, or what onnx says of the model."""
+SampleKind = Literal["normal", "large", "tiny", "constant", "at mean"]
+"""How the numbers of a sample are drawn."""
+
+NumberKind = Literal[SampleKind, "drawn", "zeros", "recorded", "as in an equal part"]
+"""The numbers of an experiment: drawn as one kind, or somehow; with zeros among them; or those of others."""
+
 EvidenceDatum = str | int | float
 Feeds = Mapping[str, Any]
 """Arrays by the names of the values that they are fed to."""
@@ -48,7 +55,8 @@ class Experiment:
 
     Attributes:
         shapes: The shape of each input.
-        numbers: The kind of numbers that were drawn, or ``recorded``.
+        numbers: What the inputs were: numbers drawn as one of five kinds; just ``drawn``, if by a runtime's comparison;
+            drawn with ``zeros`` of one sign among them; ``recorded``; or ``as in an equal part``.
         found: ``tested`` if the results agree, else the code of what was found instead.
         relative: The largest difference, in units of the largest element of the result.
         allowed: What rounding the new weights explains, in the same units.
@@ -57,7 +65,7 @@ class Experiment:
     """
 
     shapes: Mapping[str, tuple[int, ...]]
-    numbers: str
+    numbers: NumberKind
     found: Code
     relative: float = 0.0
     allowed: float = 0.0
@@ -159,27 +167,30 @@ class Ledger:
     def __init__(self, *, keeps: bool = False) -> None:
         self.keeps = keeps
         self._entries: list[Evidence] = []
-        self._feeds: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Sequence[Feeds]] = {}
+        self._feeds: list[tuple[Evidence, Sequence[Feeds]]] = []
 
     def __iter__(self) -> Iterator[Evidence]:
         return iter(self._entries)
 
     def feeds(self, evidence: Evidence) -> Sequence[Feeds]:
-        """Return what the experiments of a claim were fed, in their order; nothing if that was not kept."""
-        return self._feeds.get(_key(evidence), ())
+        """Return what the experiments of this evidence were fed, in their order; nothing if that was not kept."""
+        of_same = (feeds for entry, feeds in reversed(self._feeds) if _are_of_same(entry, evidence))
+        return next(of_same, ())
 
     def enter(self, evidence: Evidence, feeds: Sequence[Feeds] = ()) -> Evidence:
         """Add evidence, and log it; return it. ``feeds`` are the inputs of its experiments."""
         self._entries.append(evidence)
         if self.keeps:
-            self._feeds[_key(evidence)] = tuple(feeds)
+            self._feeds.append((evidence, tuple(feeds)))
         claim = f"{evidence.label} in {evidence.graph}" if evidence.graph else evidence.label
         found = evidence.status, evidence.code, evidence.note
         log.debug(__name__, "%s: %s: %s [%s] %s", evidence.prover, claim, *found)
         for run in evidence.experiments:
-            log.debug(__name__, "  %s numbers at %s: %s %s", run.numbers, dict(run.shapes), run.found, run.note)
+            log.debug(__name__, "  inputs (%s) at %s: %s %s", run.numbers, dict(run.shapes), run.found, run.note)
         return evidence
 
 
-def _key(evidence: Evidence) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    return evidence.graph, evidence.outputs, evidence.boundary
+def _are_of_same(one: Evidence, other: Evidence) -> bool:
+    """Whether evidence is on the same claim, from the same experiments: what was concluded may have changed since."""
+    names = [(each.graph, each.outputs, each.boundary, each.experiments) for each in (one, other)]
+    return names[0] == names[1]

@@ -174,9 +174,10 @@ MEANINGS: dict[Code, CodeText] = {
 VERIFIED = (Code.SAME, Code.CONSTANT, Code.TESTED, Code.IN_WHOLE)
 FAILED = (
     *(Code.DIFFERS, Code.NOT_EQUAL, Code.OTHER_FORM, Code.DOES_NOT_RUN),
-    *(Code.INTERFACE, Code.INVALID, Code.REFUSED, Code.LESS_PRECISE),
+    *(Code.INTERFACE, Code.INVALID, Code.REFUSED, Code.LESS_PRECISE, Code.ZERO_SIGN),
 )
-UNVERIFIED = tuple(code for code in Code if code not in (*VERIFIED, *FAILED))
+UNVERIFIED = tuple(code for code in Code if code not in (*VERIFIED, *FAILED) or code is Code.ZERO_SIGN)
+"""A zero of the other sign, which only a part can be fed, is no failure; fed by callers, it is one."""
 
 
 class Word(NamedTuple):

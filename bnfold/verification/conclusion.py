@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bnfold.verification import sentences
 from bnfold.verification.changes.interface import idle_inputs, narrowed, unlisted, unproven_promise, unread
 from bnfold.verification.changes.validity import new_error
-from bnfold.verification.claims import Evidence, Why
+from bnfold.verification.claims import Evidence, Prover, Why, about_whole
 from bnfold.verification.codes import Code
 from bnfold.verification.end_to_end.runtime_rejects import RuntimeOpinion
 from bnfold.verification.parts import Parts
@@ -30,13 +30,13 @@ def as_declared(request: Request, whole: Whole | None, verdict: Verdict, opinion
     model, promises an output shape without proof, or ignores an input.
     """
     if fault := narrowed(request.before, request.after):
-        return lowered(verdict, "failed", Why(Code.INTERFACE, fault), "interface")
+        return _as_stated(request, verdict, "failed", Why(Code.INTERFACE, fault))
     is_open = whole is None or whole.doubt is not None
     if verdict.verified and is_open and (reason := unproven_promise(request.before, request.after)):
-        verdict = lowered(verdict, "unverified", Why(Code.PROMISE, reason), "interface")
+        verdict = _as_stated(request, verdict, "unverified", Why(Code.PROMISE, reason))
     verdict = _as_loaded(request, verdict, opinion())
     if verdict.verified and (reason := _ignored(request, whole.fed if whole is not None else ())):
-        return lowered(verdict, "unverified", Why(Code.UNFED, reason), "interface")
+        return _as_stated(request, verdict, "unverified", Why(Code.UNFED, reason))
     return verdict
 
 
@@ -52,7 +52,7 @@ def _as_loaded(request: Request, verdict: Verdict, opinion: RuntimeOpinion) -> V
             original = "the original is" if invalid.is_certain else "whether the original is cannot be told"
             reason = f"the rewritten model is no valid ONNX, and {original}: {invalid.text}"
             why = Why(Code.INVALID if invalid.is_certain else Code.UNCERTAIN, reason)
-            return lowered(verdict, "failed" if is_failed else "unverified", why, "interface")
+            return _as_stated(request, verdict, "failed" if is_failed else "unverified", why, "checker")
     if kind == "not looked" and text:
         note = f"{request.checks.runtime} did not look at the rewritten model: {text}"
         return replace(verdict, notes=(*verdict.notes, note))
@@ -61,6 +61,19 @@ def _as_loaded(request: Request, verdict: Verdict, opinion: RuntimeOpinion) -> V
     if kind == "doubt" and verdict.verified:
         return lowered(verdict, "unverified", Why(opinion.code, text), "runtime")
     return verdict
+
+
+def enter_stated(request: Request, status: VerdictStatus, why: Why, prover: Prover) -> None:
+    """Enter in the ledger what follows from what the models state, or from what onnx says of the rewritten one."""
+    request.ledger.enter(about_whole(request.outputs, "failed" if status == "failed" else "skipped", why, (), prover))
+
+
+def _as_stated(
+    request: Request, verdict: Verdict, status: VerdictStatus, why: Why, prover: Prover = "interface"
+) -> Verdict:
+    """Lower the verdict for that, with its evidence in the ledger."""
+    enter_stated(request, status, why, prover)
+    return lowered(verdict, status, why, "interface")
 
 
 def lowered(verdict: Verdict, status: VerdictStatus, why: Why, decided_by: str) -> Verdict:

@@ -23,13 +23,13 @@ from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.changes.from_constants import are_one_constant
 from bnfold.verification.changes.inlined import with_common_functions
 from bnfold.verification.changes.unchanged import unchanged
-from bnfold.verification.claims import Evidence, Experiment
+from bnfold.verification.changes.unscaled import unscaled
+from bnfold.verification.claims import Evidence, Experiment, NumberKind
 from bnfold.verification.codes import FAILED, MEANINGS, Code
 from bnfold.verification.remedies import DIFFERENCES, Remedies
 from bnfold.verification.subgraphs.sides import sides_of
 from bnfold.verification.subgraphs.trials import NotCompared
 from bnfold.verification.tolerance.bits import same
-from bnfold.verification.unscaled import unscaled
 from bnfold.verification.verdict import Explained, How, Verdict
 
 _MOST = 10
@@ -39,11 +39,24 @@ _MOST_RUNS = 8
 _FEW = 6
 """Names in a list."""
 
-_KINDS = {"normal": "ordinary", "at mean": "near-mean"}
-"""The kinds of numbers that are called otherwise here."""
+_DRAWN: Mapping[NumberKind, str] = {
+    "normal": "ordinary",
+    "large": "large",
+    "tiny": "tiny",
+    "constant": "constant",
+    "at mean": "near-mean",
+    "drawn": "random",
+}
+"""The kinds of numbers that are drawn, in words …"""
 
-_OTHER_KINDS = {"recorded": "the recorded inputs", "as in an equal part": "the inputs of an equal part"}
+_TAKEN: Mapping[NumberKind, str] = {
+    "zeros": "numbers with zeros among them",
+    "recorded": "the recorded inputs",
+    "as in an equal part": "the inputs of an equal part",
+}
+"""… and what else the inputs may be."""
 _WHOLE = {"whole": "the whole models in float64", "runtime": "the whole models in a runtime"}
+_STATED = {"interface": "inputs and outputs", "checker": "what onnx says of the rewritten model"}
 _NEXT = "  next: "
 _IS: Mapping[How, str] = {
     "same": "is right",
@@ -181,7 +194,7 @@ class _Explainer:
     def overview(self) -> Iterator[Explained]:
         """Explain the verdict, and then each claim that is open or differs; if none is, of the first few."""
         verdict = self._verdict
-        code = verdict.code or Code.NOT_ASKED
+        code = verdict.code
         counts = Counter(_how(row) for row in self._claims if row.prover == "part")
         listed = [_counted(counts)] if counts else []
         listed += [f"{_WHOLE[row.prover]} {_ARE[_how(row)]}" for row in self._claims if row.prover in _WHOLE]
@@ -261,13 +274,13 @@ class _Explainer:
 
     def _by_whole(self, path: str, name: str, head: Sequence[str]) -> Iterator[Explained]:
         """Explain a value that no part has: the whole models decide, if they were compared."""
-        whole = next((row for row in self._claims if row.prover != "part"), None)
+        whole = next((row for row in self._claims if row.prover in _WHOLE), None)
         if whole is not None:
             claim = self._explained(name, whole)
             yield replace(claim, graph=path, lines=(*head, "  so the whole models decide:", *claim.lines))
             return
         verdict = self._verdict
-        code = verdict.code or Code.NOT_ASKED
+        code = verdict.code
         lines = [*head, f"  it was not compared: {verdict.reason}", *self._next(code)]
         yield Explained(name, path, _WORDS[_status(verdict)], code, tuple(lines), ())
 
@@ -358,7 +371,7 @@ class _Explainer:
 
     def _explained(self, name: str, row: Evidence, more: Sequence[str] = ()) -> Explained:
         where = f" in {row.graph}" if row.graph else ""
-        what = _names(row.outputs, quoted=False) if row.prover == "part" else _WHOLE[row.prover]
+        what = _names(row.outputs, quoted=False) if row.prover == "part" else {**_WHOLE, **_STATED}[row.prover]
         lines = [f"{what}{where}: {_how(row)} [{row.code}]: {self._meaning(row.code)}", *more]
         if row.prover == "part":
             lines.append(f"  where: {row.label}")
@@ -441,9 +454,7 @@ def _counted(counts: Mapping[How, int]) -> str:
 
 
 def _how(row: Evidence) -> How:
-    if row.status == "verified" and row.code in (Code.SAME, Code.CONSTANT):
-        return "same" if row.code is Code.SAME else "constant"
-    return _WORDS[row.status]
+    return "constant" if row.code is Code.CONSTANT and row.status == "verified" else _WORDS[row.status]
 
 
 def _runs(row: Evidence) -> Iterator[str]:
@@ -462,10 +473,10 @@ def _runs(row: Evidence) -> Iterator[str]:
         yield f"other sizes: {len(left)} more comparisons, of which {agreed} agree"
 
 
-def _numbers(kinds: Sequence[str]) -> str:
+def _numbers(kinds: Sequence[NumberKind]) -> str:
     """Return the kinds of numbers in words: ordinary, large and tiny numbers."""
-    others = [*dict.fromkeys(_OTHER_KINDS[kind] for kind in kinds if kind in _OTHER_KINDS)]
-    drawn = [*dict.fromkeys(_KINDS.get(kind, kind) for kind in kinds if kind not in _OTHER_KINDS)]
+    others = [*dict.fromkeys(_TAKEN[kind] for kind in kinds if kind in _TAKEN)]
+    drawn = [*dict.fromkeys(_DRAWN[kind] for kind in kinds if kind in _DRAWN)]
     return _and([*([f"{_and(drawn)} numbers"] if drawn else []), *others])
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from bnfold import reference
 from bnfold.errors import BadInput
-from bnfold.verification.claims import Feeds, Why
+from bnfold.verification.claims import Feeds, NumberKind, Why
 from bnfold.verification.codes import Code
 
 
 class Obstacle(Exception):
-    """Ends an experiment; ``why`` is the reason, and ``feeds`` are the inputs on which it showed, if any."""
+    """Ends an experiment; ``why`` is the reason."""
 
-    def __init__(self, why: Why, feeds: Feeds | None = None) -> None:
+    def __init__(self, why: Why) -> None:
         super().__init__(why.text)
-        self.why, self.feeds = why, feeds
+        self.why = why
 
 
 class Impossible(Obstacle):
@@ -21,7 +21,11 @@ class Impossible(Obstacle):
 
 
 class Broken(Obstacle):
-    """The rewritten model does not run where the original does."""
+    """The rewritten model does not run where the original does: on ``feeds``, which are of the kind ``numbers``."""
+
+    def __init__(self, why: Why, feeds: Feeds | None = None, numbers: NumberKind = "drawn") -> None:
+        super().__init__(why)
+        self.feeds, self.numbers = feeds, numbers
 
 
 def not_run(error: Exception, what: str = "") -> Why:

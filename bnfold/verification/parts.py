@@ -47,7 +47,7 @@ class Parts(NamedTuple):
         return self.announced + self.others
 
 
-def check_parts(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool = False) -> Parts:
+def check_parts(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool) -> Parts:
     """Compare each part; if the whole models differ, stop at the first part that differs.
 
     If they agree, or if they are compared next (``is_first``), stop at the first change that stays open: what comes

@@ -13,7 +13,7 @@ from bnfold.verification import sentences
 from bnfold.verification.changes.control_flow import in_one_form
 from bnfold.verification.changes.inlined import with_common_functions
 from bnfold.verification.changes.interface import flaw, interface_fault
-from bnfold.verification.claims import Evidence, Experiment, Why, about_whole
+from bnfold.verification.claims import Evidence, Experiment, Prover, Why, about_whole
 from bnfold.verification.claims import Status as EvidenceStatus
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import original_in_one_form
@@ -22,6 +22,7 @@ from bnfold.verification.conclusion import (
     as_declared,
     by_parts,
     conclude,
+    enter_stated,
     first_failed,
     kind_of_part,
     lowered,
@@ -64,11 +65,12 @@ class NeedsFullComparison(NamedTuple):
 def judge(request: Request) -> Verdict:
     """Run the tests that the request's depth asks for, and decide.
 
-    First the interface: inputs, outputs, and what is missing. Depth ``auto`` compares each changed part in float64 and
-    the whole models in a runtime (`_compare_parts_and_runtime`). Only if that does not decide, it compares the whole
-    models in float64 (`_compare_whole`). Depth ``full`` begins with the whole models in float64, ``local`` compares
-    parts alone. With a tolerance, the outputs of the whole models are compared in a runtime, and nothing else. All of
-    it ends at the limit on the clock.
+    First the interface: inputs, outputs, and what is missing. Depth ``auto`` begins with the whole models in float64 if
+    they are small (`_compare_whole`). It compares larger ones in a runtime and each changed part in float64
+    (`_compare_parts_and_runtime`), and the whole models in float64 if that does not decide. Depth ``full`` begins with
+    the whole models in float64, ``local`` compares parts alone. With a tolerance, the outputs of the whole models are
+    compared in a runtime. At any depth, what the models state, and whether a runtime loads the result, may lower the
+    verdict in the end. All of it ends at the limit on the clock.
     """
     try:
         with ends_at(request.clock.end):
@@ -97,11 +99,11 @@ def _judged(request: Request) -> Verdict:
     _next(request, "inputs and outputs", "they cost nothing to compare")
     fault = interface_fault(request.before, request.after, any_float=is_within)
     if fault:
-        return verdict_of(request, "failed", Why(Code.INTERFACE, fault), "interface")
+        return _stated(request, "failed", Why(Code.INTERFACE, fault), "interface")
     if missing := flaw(request.after):
         status: VerdictStatus = "unverified" if flaw(request.before) else "failed"
         why = Why(Code.INVALID, f"the rewritten model cannot be computed: {missing}")
-        return verdict_of(request, status, why, "interface")
+        return _stated(request, status, why, "checker")
     if is_within:
         from bnfold.verification.end_to_end.within import judge_within
 
@@ -115,6 +117,12 @@ def _judged(request: Request) -> Verdict:
     with start_opinion(request) as opinion:
         layered = _compare_parts_and_runtime(request, draws, subgraphs, opinion)
         return layered if isinstance(layered, Verdict) else _compare_whole(request, draws, subgraphs, opinion, layered)
+
+
+def _stated(request: Request, status: VerdictStatus, why: Why, prover: Prover) -> Verdict:
+    """Return the verdict on what the models state, with its evidence in the ledger: nothing is computed."""
+    enter_stated(request, status, why, prover)
+    return verdict_of(request, status, why, "interface")
 
 
 def _next(request: Request, what: str, why: str) -> None:
@@ -142,7 +150,7 @@ def _compare_whole(
     except Broken as finding:
         fed = [] if finding.feeds is None else [finding.feeds]
         shapes = [{name: shape_of(array) for name, array in feeds.items()} for feeds in fed]
-        runs = tuple(Experiment(each, "drawn", finding.why.code, note=finding.why.text) for each in shapes)
+        runs = tuple(Experiment(each, finding.numbers, finding.why.code, note=finding.why.text) for each in shapes)
         request.ledger.enter(about_whole(request.outputs, "failed", finding.why, runs), fed)
         return _unless_empty(request, verdict_of(request, "failed", finding.why, "float64"))
     parts = asked.parts if whole is None else None
@@ -243,7 +251,7 @@ def _whole(request: Request, draws: PerturbedWeights, *, differed: bool) -> tupl
     else:
         why = whole.fault or whole.doubt or Why(Code.TESTED, sentences.agree(whole.rows, len(whole.seen)))
         status: EvidenceStatus = "failed" if whole.fault else "skipped" if whole.doubt else "verified"
-        feeds = [sample.feeds for sample in whole.seen]
+        feeds = [sample.feeds for sample in (*whole.seen, *whole.zeros)]
         request.ledger.enter(about_whole(request.outputs, status, why, whole.experiments), feeds)
         return whole, None
     request.ledger.enter(about_whole(request.outputs, "skipped", obstacle))

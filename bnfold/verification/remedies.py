@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bnfold import ir
 from bnfold.settings import VerifyOptions
 from bnfold.verification.claims import Evidence
-from bnfold.verification.codes import FAILED, MEANINGS, VERIFIED, Code
+from bnfold.verification.codes import FAILED, MEANINGS, UNVERIFIED, VERIFIED, Code
 from bnfold.verification.verdict import Verdict
 
 DIFFERENCES = (Code.DIFFERS, Code.NOT_EQUAL, Code.OTHER_FORM, Code.DOES_NOT_RUN, Code.LESS_PRECISE)
@@ -43,7 +43,7 @@ class Remedies:
         """Return what a caller can do about a claim, or with no ``row`` about the verdict; empty if nothing."""
         if code in VERIFIED or (row is not None and row.status == "verified"):
             return ""
-        if code in FAILED or (row is None and self.verdict.status == "failed"):
+        if (code in FAILED and code not in UNVERIFIED) or (row is None and self.verdict.status == "failed"):
             return self._reproduce(code, row)
         if code is None:
             return _OWN_RUNTIME
@@ -69,7 +69,7 @@ class Remedies:
 
     def _body(self, row: Evidence | None) -> str:
         """Return the branch or body that the claim is about; that on the whole models is about what changed."""
-        if row is None or row.prover == "part":
+        if row is None or row.prover not in ("whole", "runtime"):
             return row.graph if row is not None else ""
         graphs = {part.graph for part in self.verdict.ledger if part.prover == "part"}
         return graphs.pop() if len(graphs) == 1 else ""

@@ -62,11 +62,6 @@ class Clock:
         self.seconds: dict[str, float] = {}
 
     @property
-    def spent(self) -> float:
-        """Seconds since it was started."""
-        return time.monotonic() - self._start
-
-    @property
     def left(self) -> float:
         """Seconds until the limit; never below a tenth, so that a limit stays a limit."""
         return max(0.1, self.end - time.monotonic())

@@ -17,7 +17,7 @@ from bnfold.errors import BadSetting, BnfoldError, OutputError, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.reference.shapes import state_types
 from bnfold.verification.changes.extract import Subgraph
-from bnfold.verification.claims import Evidence, Feeds
+from bnfold.verification.claims import Evidence, Feeds, NumberKind
 from bnfold.verification.codes import FAILED, MEANINGS, Code
 from bnfold.verification.explaining import ComparedModels
 from bnfold.verification.inputs.candidates import candidates
@@ -28,6 +28,9 @@ BEFORE, AFTER, INPUTS, README = "before.onnx", "after.onnx", "inputs.npz", "READ
 _FILES = {BEFORE, AFTER, INPUTS, README}
 _DATA = {f"{name}.data" for name in (BEFORE, AFTER)}
 _HEAD = "Two models that bnfold compared"
+
+_COMPARISONS = ("part", "whole", "runtime")
+"""The provers whose claims inputs show."""
 
 _LARGEST = 16 << 20
 """Bytes of weights up to which whole models are copied."""
@@ -73,7 +76,7 @@ def save(verdict: Verdict, models: ComparedModels, request: Request, folder: Pat
     Raises:
         OutputError: The folder cannot be written.
     """
-    claims = [claim for each in verdict.explanation for claim in each.claims]
+    claims = [claim for each in verdict.explanation for claim in each.claims if claim.prover in _COMPARISONS]
     claim = next((row for row in claims if request.checks.explain or row.status != "verified"), None)
     if claim is None:
         return nothing_saved(verdict)
@@ -113,12 +116,12 @@ def _saved(claim: Evidence, models: ComparedModels, request: Request, folder: Pa
 
 
 def _write(claim: Evidence, models: ComparedModels, request: Request, new: Path, folder: Path) -> str:
-    feeds = _decisive(claim, request.ledger.feeds(claim))
+    numbers, feeds = _decisive(claim, request.ledger.feeds(claim))
     if claim.prover == "part":
         sides = models.parts(claim)
         if sides is None:
             raise Unsupported(f"the part that makes {claim.outputs[0]!r} cannot be cut out of both models")
-        pair, feeds = _pair(sides, claim, request, feeds)
+        pair, feeds = _pair(sides, claim, request, feeds, numbers)
     else:
         pair = [request.before, request.after]
         feeds = feeds if feeds is not None else _drawn(request.before, request)
@@ -166,23 +169,28 @@ def _readme(claim: Evidence, request: Request, *, has_inputs: bool, is_large: bo
     ]
 
 
-def _decisive(claim: Evidence, feeds: Sequence[Feeds]) -> Feeds | None:
-    """Return the inputs of the experiment that decided: the first that found what the claim says, or else a fault."""
+def _decisive(claim: Evidence, feeds: Sequence[Feeds]) -> tuple[NumberKind, Feeds | None]:
+    """Return the inputs of the experiment that decided, and what they are; none if none were kept.
+
+    It is the first that found what the claim says, or else a fault.
+    """
     runs = [*zip(claim.experiments, feeds, strict=False)]
     wanted = [run for run in runs if run[0].found in FAILED] if claim.status != "verified" else []
     wanted = [run for run in wanted if run[0].note == claim.note] or wanted
     wanted = wanted or [run for run in runs if run[0].found in (claim.code, Code.TESTED)] or runs
-    return wanted[0][1] if wanted else None
+    return (wanted[0][0].numbers, wanted[0][1]) if wanted else ("drawn", None)
 
 
 def _pair(
-    sides: tuple[Subgraph, Subgraph], claim: Evidence, request: Request, feeds: Feeds | None
+    sides: tuple[Subgraph, Subgraph], claim: Evidence, request: Request, feeds: Feeds | None, numbers: NumberKind
 ) -> tuple[list[ir.Model], Feeds | None]:
     """Return both parts as models of one interface, and inputs for them."""
     old, new = sides
     fed = {**new.inputs, **old.inputs}
-    if feeds is not None and feeds.keys() != fed.keys():  # recorded of an equal part, under the names there
+    if feeds is not None and numbers == "as in an equal part":  # under the names there
         feeds = dict(zip(fed, feeds.values(), strict=True)) if len(feeds) == len(fed) else None
+    if feeds is not None and feeds.keys() != fed.keys():  # with other numbers for a default, or for indices
+        feeds = None
     inputs = [
         _info(name, _type(name, value.type, feeds[name] if feeds is not None else None)) for name, value in fed.items()
     ]

@@ -17,7 +17,7 @@ from bnfold.ir.value import Known, written
 from bnfold.reference import Refusal, ShapeTrial
 from bnfold.verification.as_read import as_read
 from bnfold.verification.inputs.choices import ChosenShapes, choices
-from bnfold.verification.inputs.cost import estimate, memory_there_is, session_seconds
+from bnfold.verification.inputs.cost import estimate, fits_memory, session_seconds
 from bnfold.verification.inputs.drawing import known_sizes, random_feeds
 from bnfold.verification.inputs.shapes import elements, open_places
 from bnfold.verification.inputs.sized import sized
@@ -142,7 +142,7 @@ class FixedSizes:
         if shapes is not None:
             at = sized(model, shapes)
             cost = estimate(at)
-            if cost.seconds > _LARGEST_RUN or max(cost.memory, elements(shapes) * 8) > memory_there_is():
+            if cost.seconds > _LARGEST_RUN or not fits_memory(elements(shapes), cost):
                 return None
             samples = [random_feeds(at, shapes, 0, sample)]
         found = RuntimeProcess(self.runtime).run(as_read(model, model.path, self.policy), samples, _RUNTIME_SECONDS)

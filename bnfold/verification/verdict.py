@@ -137,12 +137,14 @@ class Explained:
 class Verdict:
     """``verified``: a test that covers every change passed. ``failed``: a difference that rounding cannot explain.
 
-    ``unverified``: neither the whole model nor each changed part could be compared; ``reason`` says why. A model that
-    cannot be run as a whole is still ``verified`` if every changed part was compared and the rest was shown to be
-    identical. ``decided_by`` names the test: ``interface``, ``float64`` (whole models, by the reference evaluator),
-    ``storage precision`` (the error of a runtime against float64 grew), ``local`` (each changed part separately),
-    ``tolerance`` (whole models, within the tolerance that was asked for), ``runtime`` (what it says of loading the
-    rewritten model) or ``nothing``.
+    ``unverified``: no difference was found that counts, but something is open: a part that could not be compared, an
+    input that was not fed, an output shape that is promised without proof, or a doubt about the rewritten model in a
+    runtime; ``reason`` says which. A model that cannot be run as a whole is still ``verified`` if every changed part
+    was compared and the rest was shown to be identical. ``decided_by`` names the test: ``structure`` (the models differ
+    in nothing but names), ``interface``, ``float64`` (whole models, by the reference evaluator), ``storage precision``
+    (the error of a runtime against float64 grew), ``local`` (each changed part separately), ``tolerance`` (whole
+    models, within the tolerance that was asked for), ``runtime`` (what it says of loading the rewritten model) or
+    ``nothing``.
 
     Attributes:
         status: ``verified``, ``unverified`` or ``failed``.

@@ -145,8 +145,9 @@ def test_convert_folds_nothing(tmp_path: Path) -> None:
 
 def test_a_version_of_another_domain_that_is_in_the_way_is_named() -> None:
     text = """<ir_version: 10, opset_import: ["" : 21, "ai.onnx.ml" : 5]> g (double[N, 2] x) => (double[N, 1] y) {
-        y = ai.onnx.ml.TreeEnsemble <n_targets = 1, nodes_featureids = [0], nodes_falseleafs = [1], nodes_falsenodeids = [1],
-            nodes_trueleafs = [1], nodes_truenodeids = [0], tree_roots = [0], leaf_targetids = [0, 0],
+        y = ai.onnx.ml.TreeEnsemble <n_targets = 1, nodes_featureids = [0], nodes_falseleafs = [1],
+            nodes_falsenodeids = [1], nodes_trueleafs = [1], nodes_truenodeids = [0], tree_roots = [0],
+            leaf_targetids = [0, 0],
             nodes_modes = uint8[1] {0}, nodes_splits = double[1] {0.5}, leaf_weights = double[2] {1, 2}> (x) }"""
     proto = onnx.parser.parse_model(text)
     with pytest.raises(ConversionBlocked, match="ml_opset=3 is in the way, and without it target_opset=13 gets there"):

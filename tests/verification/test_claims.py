@@ -83,7 +83,7 @@ def test_every_step_is_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> No
     ]  # fmt: skip
     assert any(line.startswith("the whole models would take ") for line in lines)
     assert any(line.startswith("part: Mul y: skipped [fault-hidden] ") for line in lines)
-    assert sum(line.startswith("  normal numbers at {'a': ") for line in lines) > 1
+    assert sum(line.startswith("  inputs (normal) at {'a': ") for line in lines) > 1
     assert lines[-1].startswith("unverified, decided by nothing [fault-hidden]: ")
 
 
@@ -110,3 +110,31 @@ def test_a_hostile_name_in_the_log_is_escaped(caplog: pytest.LogCaptureFixture) 
 
 
 _HOSTILE = "(float[N,3] x) => (float[N,3] y) { a = Mul(x, k)  y = Relu(a) }"
+
+
+@pytest.mark.parametrize(
+    ("after", "prover", "code"),
+    [
+        ("(float[N,3] x) => (float[N,3] z) { z = Exp (x) }", "interface", Code.INTERFACE),
+        ("(float[N,3] x, float[N,3] w) => (float[N,3] y) { y = Add (x, w) }", "interface", Code.INTERFACE),
+        ("(float[N,3] x) => (float[N,3] y) { y = Add (x, nowhere) }", "checker", Code.INVALID),
+    ],
+)
+def test_what_models_state_is_evidence_too(after: str, prover: str, code: Code) -> None:
+    before = ir.load(model("(float[N,3] x) => (float[N,3] y) { y = Exp (x) }", {}))
+    verdict = verify(before, ir.load(model(after, {})), runtime="none", explain="")
+    assert (verdict.status, verdict.code, verdict.decided_by) == ("failed", code, "interface")
+    [row] = verdict.ledger
+    assert (row.prover, row.status, row.code, row.note) == (prover, "failed", code, verdict.reason)
+    assert verdict.reason in str(verdict.explanation[1])
+
+
+def test_inputs_of_the_same_claim_are_told_apart_by_its_experiments() -> None:
+    """A claim may be looked at twice, the second time on other inputs."""
+    ledger = Ledger(keeps=True)
+    rows = []
+    for size in (2, 3):
+        run = Experiment({"x": (size,)}, "normal", Code.TESTED)
+        rows.append(ledger.enter(Evidence("Exp y", "", ("y",), "verified", experiments=(run,)), [{"x": np.ones(size)}]))
+    assert [len(ledger.feeds(row)[0]["x"]) for row in rows] == [2, 3]
+    assert len(ledger.feeds(rows[0].opened(Why(Code.HIDDEN, "concluded later")))[0]["x"]) == 2

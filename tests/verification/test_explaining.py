@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import onnx
@@ -12,7 +12,10 @@ import pytest
 from bnfold import ir
 from bnfold.errors import BadSetting
 from bnfold.settings import VerifyOptions
-from bnfold.verification import Code, Explained, Verdict, explained, verify
+from bnfold.verification import Code, Explained, Verdict, explained, explaining, verify
+from bnfold.verification.claims import NumberKind
+from bnfold.verification.codes import WORDS
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS
 from bnfold.verification.verdict import How
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
@@ -278,3 +281,43 @@ def test_a_value_of_a_function_that_one_model_inlined_is_explained_where_parts_w
     found = verify(before, after, depth="local", runtime="none", explain="h")
     assert found.status == "failed"
     assert "only the original has it" not in text(found)
+
+
+@pytest.mark.parametrize("depth", ["full", "local"])
+def test_the_experiment_at_zeros_is_listed(depth: str) -> None:
+    body = "(float[N,4] x) => (float[N,4] y) {{ {} y = Reciprocal ({}) }}"
+    before, after = (
+        model(body.format("s = Add (x, zero)", "s"), {"zero": np.array(0.0)}),
+        model(body.format("", "x"), {}),
+    )
+    found = verdict_on(before, after, depth=depth)
+    assert (found.status, found.code) == ("failed", Code.ZERO_SIGN)
+    assert "differs at a zero of the other sign: where -0.0 is fed" in found.reason
+    lines = [line for line in text(found).splitlines() if "numbers with zeros among them" in line]
+    assert any("are equal" in line for line in lines), "at 0.0"
+    assert any("are equal" not in line and "agree to" not in line for line in lines), "at -0.0"
+    assert [run.numbers for run in found.ledger[-1].experiments].count("zeros") >= 2
+
+
+def test_a_zero_of_the_other_sign_is_under_both_words() -> None:
+    """Fed by callers, it is a failure; fed to a part alone, callers may never feed it."""
+    assert {word for word, each in WORDS.items() if Code.ZERO_SIGN in each.codes} == {"failed", "unverified"}
+
+
+def test_every_kind_of_numbers_has_words() -> None:
+    kinds = get_args(NumberKind)
+    assert {*SAMPLE_KINDS, "recorded"} < {*kinds}
+    for kind in kinds:
+        assert explaining._numbers([kind]).removesuffix(" numbers")
+        assert explaining._numbers([kind]) not in (kind, f"{kind} numbers") or kind in ("large", "tiny", "constant")
+
+
+def test_recorded_inputs_on_which_the_result_does_not_run(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x=single(np.ones((2, 3))))
+    head = "(float[N,M] x) => (float[N,M] y)"
+    before = model(f"{head} {{ y = Exp (x) }}", {})
+    after = model(f"{head} {{ a = Add (x, z)  y = Exp (a) }}", {"z": single(np.zeros((1, 4)))})
+    found = verdict_on(before, after, data=tmp_path / "data.npz", depth="full")
+    assert (found.status, found.code) == ("failed", Code.DOES_NOT_RUN)
+    assert [run.numbers for row in found.ledger if row.prover == "whole" for run in row.experiments] == ["recorded"]
+    assert "on the recorded inputs" in text(found)

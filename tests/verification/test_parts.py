@@ -44,11 +44,12 @@ def found(monkeypatch: pytest.MonkeyPatch, **rows: Status) -> list[str]:
     compared: list[str] = []
     real = SubgraphVerifier._checked
 
-    def checked(self: SubgraphVerifier, cut: ir.Cut, hidden: Any) -> Evidence:
+    def checked(self: SubgraphVerifier, cut: ir.Cut, hidden: Any) -> tuple[Evidence, None]:
         compared.append(cut.outputs[0])
-        row = real(self, cut, hidden)
+        row, _ = real(self, cut, hidden)
         status = rows.get(cut.outputs[0], row.status)
-        return Evidence(cut.label, "", cut.outputs, status, note="" if status == "verified" else "set by the test")
+        note = "" if status == "verified" else "set by the test"
+        return Evidence(cut.label, "", cut.outputs, status, note=note), None
 
     monkeypatch.setattr(SubgraphVerifier, "_checked", checked)
     return compared

@@ -192,3 +192,48 @@ def test_nothing_half_written_is_left(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(OutputError, match="part: cannot be written: No space left on device"):
         saved(FAULTS["mul"], tmp_path / "part")
     assert list(tmp_path.iterdir()) == []
+
+
+MEASURED = of(
+    """(float[N,3,8,8] x) => (float[N,3,8,8] y)
+    { u = Relu (x)  t = Conv (x, W)  s = Shape (t)  v = Mul (u, k)  y = Reshape (v, s) }""",
+    W=single(np.ones((3, 3, 1, 1))),
+)
+
+
+def test_the_boundary_is_that_of_the_comparison(tmp_path: Path) -> None:
+    """What a part only measures is fed as well; a rewrite does not name it."""
+    cuts = [ir.Cut("", ("u",), ("y",), "fold v")]
+    found = saved((MEASURED(k=single(2)), MEASURED(k=single(3))), tmp_path / "part", depth="local", cuts=cuts)
+    row = found.local[0]
+    assert sorted(row.boundary) == ["t", "u"]
+    assert "from: 't', 'u'" in text(found)
+    with np.load(tmp_path / "part" / "inputs.npz") as arrays:
+        assert sorted(arrays) == ["t", "u"]
+        assert {arrays[name].shape for name in arrays} == {row.experiments[0].shapes["t"]}
+    assert "not equal" in shown(tmp_path / "part")
+    files = [tmp_path / "part" / f"{side}.onnx" for side in ("before", "after")]
+    assert verify(*files, data=tmp_path / "part" / "inputs.npz", runtime="none").status == "failed"
+
+
+@pytest.mark.parametrize("between", ["Sqrt", "Identity", "Neg"])
+def test_a_pole_behind_a_part_is_what_shows_the_fault(between: str, tmp_path: Path) -> None:
+    body = "(float[N,4] x) => (float[N,4] y) {{ {} q = {} ({})  y = Reciprocal (q) }}"
+    before = model(body.format("s = Add (x, zero)", between, "s"), {"zero": np.array(0.0)})
+    after = model(body.format("", between, "x"), {})
+    found = saved((before, after), tmp_path / "part", depth="local")
+    assert (found.status, found.code) == ("failed", "other-zero")
+    assert found.localised is not None
+    assert found.localised.tensor == "y"
+    assert found.reason == f"{between} q: value 'y': differs at a zero of the other sign: where -0.0 is fed"
+    assert "not equal" in shown(tmp_path / "part")
+    asked = verify(ir.load(before), ir.load(after), depth="local", runtime="none", explain="q")
+    assert "q: a value inside a part that was compared" in text(asked)
+
+
+def test_zeros_that_decide_are_saved(tmp_path: Path) -> None:
+    body = "(float[N,4] x) => (float[N,4] y) {{ {} y = Reciprocal ({}) }}"
+    pair = model(body.format("s = Add (x, zero)", "s"), {"zero": np.array(0.0)}), model(body.format("", "x"), {})
+    found = saved(pair, tmp_path / "whole", depth="full", explain="y")
+    assert (found.status, found.code) == ("failed", "other-zero")
+    assert "not equal" in shown(tmp_path / "whole")

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import onnx
 
 from bnfold import ir, reference
+from bnfold.ir.messages import FunctionKey, function_key
 from bnfold.reference.schedule import captured
 from bnfold.verification.changes.extract import constant_of, producer_of_elements, walk
 from bnfold.verification.changes.unchanged import same_value, signature, unchanged
@@ -22,16 +23,22 @@ _T = onnx.TensorProto
 
 def uncovered(before: ir.Model, after: ir.Model, cuts_done: Sequence[ir.Cut]) -> Iterator[ir.Cut]:
     """Yield cuts around all changes that the given cuts do not contain."""
-    old, new = ({graph.path: graph for graph in model.graphs()} for model in (before, after))
+    pairs = graph_pairs(before, after)
     covered: dict[str, set[ir.Node]] = {}
     for cut in cuts_done:
-        covered.setdefault(cut.graph, set()).update(_inside(new.get(cut.graph), cut))
-    calls = _changed_functions(before, after)
+        graph = pairs[cut.graph][1] if cut.graph in pairs else None
+        covered.setdefault(cut.graph, set()).update(_inside(graph, cut))
+    calls = changed_functions(before, after)
     with reference.keeping_constants(before), reference.keeping_constants(after):
-        pairs = {path: (old[path], graph) for path, graph in new.items() if path in old}
         stops = stops_of(pairs.values())
         for path, (original, graph) in pairs.items():  # any other graph belongs to a node that has changed itself
             yield from _changed(graph, original, covered.get(path, set()), calls, stops)
+
+
+def graph_pairs(before: ir.Model, after: ir.Model) -> dict[str, tuple[ir.Graph, ir.Graph]]:
+    """Return the graphs of both models that have one path, by that path."""
+    originals = {graph.path: graph for graph in before.graphs()}
+    return {graph.path: (originals[graph.path], graph) for graph in after.graphs() if graph.path in originals}
 
 
 def with_changes(before: ir.Model, after: ir.Model, cuts: Iterable[ir.Cut]) -> list[ir.Cut]:
@@ -87,18 +94,10 @@ def _read_nodes(graph: ir.Graph) -> dict[ir.Node, None]:
     return {node: None for node in graph.nodes if node in read}
 
 
-def _changed_functions(before: ir.Model, after: ir.Model) -> set[tuple[str, str]]:
-    """Return domain and name of functions with a changed signature, and of those that only one model has."""
-    old, new = (
-        {(function.path, *_key(function)): signature(function) for function in model.functions}
-        for model in (before, after)
-    )
-    return {key[1:] for key in {*old, *new} if old.get(key) != new.get(key)}
-
-
-def _key(function: ir.Graph) -> tuple[str, str]:
-    domain, name = function.proto.domain, function.proto.name
-    return "" if domain == "ai.onnx" else domain, name
+def changed_functions(before: ir.Model, after: ir.Model) -> set[FunctionKey]:
+    """Return the functions that have no counterpart of the same signature in the other model."""
+    old, new = ({function_key(graph.proto): signature(graph) for graph in each.functions} for each in (before, after))
+    return {key for key in {*old, *new} if old.get(key) != new.get(key)}
 
 
 def _inside(graph: ir.Graph | None, cut: ir.Cut) -> set[ir.Node]:
@@ -162,7 +161,7 @@ def _changed(
     graph: ir.Graph,
     original: ir.Graph,
     covered: Collection[ir.Node],
-    calls: Collection[tuple[str, str]],
+    calls: Collection[FunctionKey],
     stops: Sequence[set[ir.Value]],
 ) -> Iterator[ir.Cut]:
     """Yield cuts around the changed nodes of a graph.
@@ -176,7 +175,7 @@ def _changed(
         names = [value.name for value in node.outputs if value is not None]
         made = [name for name in names if name in common and original.values[name].producer is not None]
         old = original.values[made[0]].producer if made else None
-        is_renewed = (node.domain, node.op_type) in calls
+        is_renewed = function_key(node.proto) in calls
         if old is None or len(made) < len(names) or is_renewed or not unchanged(old, node):
             # The outputs of a body, or of a recurrent operator, share one cut, so that it runs only once.
             is_long = node.subgraphs or node.is_op("LSTM", "GRU", "RNN")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from bnfold import ir
 from bnfold.reference.operators import BLIND_TO_ZERO_SIGN
-from bnfold.verification.changes.boundaries import around, is_activation, stops_of, visible
+from bnfold.verification.changes.boundaries import around, graph_pairs, is_activation, stops_of, visible
 from bnfold.verification.changes.extract import constant_of, walk
 from bnfold.verification.changes.partly import may_have_pole
 
@@ -24,8 +24,7 @@ def beyond(before: ir.Model, after: ir.Model, failed: Sequence[ir.Cut]) -> list[
     """
     if not failed:
         return []
-    originals = {graph.path: graph for graph in before.graphs()}
-    pairs = {graph.path: (originals[graph.path], graph) for graph in after.graphs() if graph.path in originals}
+    pairs = graph_pairs(before, after)
     hidden: dict[str, None] = {}
     values: list[ir.Value] = []
     shown: dict[tuple[str, str], None] = {}
@@ -67,8 +66,7 @@ def up_to_poles(before: ir.Model, after: ir.Model, cut: ir.Cut, inside: Collecti
 
     It begins where the part does, whose values ``inside`` may differ.
     """
-    originals = {graph.path: graph for graph in before.graphs()}
-    pairs = {graph.path: (originals[graph.path], graph) for graph in after.graphs() if graph.path in originals}
+    pairs = graph_pairs(before, after)
     if cut.graph not in pairs:
         return []
     original, graph = pairs[cut.graph]

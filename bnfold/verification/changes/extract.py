@@ -18,7 +18,7 @@ from bnfold.ir.elements import Array
 from bnfold.ir.sparse import dense
 from bnfold.ir.tensor import InMemory
 from bnfold.reference.attributes import sparse_of
-from bnfold.reference.operators import REARRANGING
+from bnfold.reference.operators import DRAWING, REARRANGING
 from bnfold.reference.schedule import read_by
 from bnfold.verification.tolerance.floats import is_float
 
@@ -99,6 +99,11 @@ class Subgraph:
         proto.graph.node.extend(node.proto for node in self.nodes)
         proto.graph.output.extend(map(_info, self.outputs))
         return ir.Model(proto, source.payloads)
+
+
+def draws(node: ir.Node) -> bool:
+    """Whether a node may draw random numbers."""
+    return node.has_trait(DRAWING) or node.is_op("Dropout")
 
 
 def fed_apart(old: Subgraph, new: Subgraph, boundaries: Collection[str]) -> set[str]:

@@ -17,9 +17,9 @@ from bnfold.ir.index import graphs_of
 from bnfold.ir.messages import FunctionKey, function_key, nested_nodes
 from bnfold.reference.dispatch import definition
 from bnfold.reference.shapes import state_types
+from bnfold.verification.changes.boundaries import changed_functions
 from bnfold.verification.changes.moved_names import exchangeable
 from bnfold.verification.changes.new_names import new_names, rename
-from bnfold.verification.changes.unchanged import signature
 
 _MARK = "__inlined"
 """Ends the names of values that were inside functions of the original, until they get others."""
@@ -51,9 +51,8 @@ def with_common_functions(before: ir.Model, after: ir.Model) -> tuple[ir.Model, 
 
 
 def _changed(before: ir.Model, after: ir.Model) -> set[FunctionKey]:
-    """Return the functions that have no counterpart of the same signature, and those that call one of these."""
-    old, new = ({function_key(graph.proto): signature(graph) for graph in each.functions} for each in (before, after))
-    found = {key for key in {*old, *new} if old.get(key) != new.get(key)}
+    """Return the functions that differ between the models, and those that call one of these."""
+    found = changed_functions(before, after)
     functions = [function for model in (before, after) for function in model.proto.functions]
     while found and (callers := {function_key(each) for each in functions if _calls(each, found)} - found):
         found |= callers

@@ -15,7 +15,7 @@ from bnfold.verification.tolerance.bits import same
 from bnfold.verification.tolerance.floats import is_float
 
 
-def with_original_names(before: ir.Model, after: ir.Model, *, by_others: bool = True) -> ir.Model:
+def with_original_names(before: ir.Model, after: ir.Model, *, by_others: bool) -> ir.Model:
     """Return the rewritten model with the original's names for what it computes in the same way under new ones.
 
     Values of the main graph that consumers read in the same places get theirs as well. Only names that mean one value

@@ -14,9 +14,8 @@ import onnx
 from bnfold import ir
 from bnfold.ir.messages import nested_graphs
 from bnfold.reference.dispatch import meaning
-from bnfold.reference.operators import DRAWING
 from bnfold.verification.changes.copies import copied
-from bnfold.verification.changes.extract import constant_of
+from bnfold.verification.changes.extract import constant_of, draws
 from bnfold.verification.changes.from_constants import are_one_constant, fixed
 from bnfold.verification.changes.unchanged import is_same_function, meaningful_attributes
 
@@ -61,8 +60,7 @@ def new_names(before: ir.Graph, after: ir.Graph, around: Mapping[str, str] | Non
 
 def _is_matched(node: ir.Node) -> bool:
     """Whether a node computes, and is known to do so: two draws may be each other, a function another one."""
-    draws = node.has_trait(DRAWING) or node.is_op("Dropout")
-    return not (draws or node.is_call) and constant_of(node.output(0)) is None
+    return not (draws(node) or node.is_call) and constant_of(node.output(0)) is None
 
 
 def _key(node: ir.Node, names: Mapping[str, str] | None) -> Hashable:

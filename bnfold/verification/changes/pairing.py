@@ -7,7 +7,7 @@ from functools import partial
 
 from bnfold import ir, reference
 from bnfold.ir.elements import FLOATS
-from bnfold.ir.messages import nested_nodes
+from bnfold.verification.changes.new_names import rename
 
 
 def paired(before: ir.Model, after: ir.Model, *, any_float: bool = False) -> tuple[ir.Model, list[str]]:
@@ -30,7 +30,7 @@ def paired(before: ir.Model, after: ir.Model, *, any_float: bool = False) -> tup
             names |= found
     if not names or not _are_free(after, names):
         return after, []
-    return _renamed(after, names), notes
+    return after.clone(lambda proto: rename(proto.graph, names)), notes
 
 
 def _pairs(old: Sequence[ir.Value], new: Sequence[ir.Value], any_float: bool) -> Iterator[tuple[str, str]]:
@@ -61,15 +61,3 @@ def _are_free(model: ir.Model, names: Mapping[str, str]) -> bool:
     return not taken.intersection(names.values()) and not any(
         value.name in names for graph in inner for value in graph.inputs
     )
-
-
-def _renamed(model: ir.Model, names: Mapping[str, str]) -> ir.Model:
-    copy = model.clone()
-    graph = copy.proto.graph
-    for node in nested_nodes(graph.node):
-        node.input[:] = [names.get(name, name) for name in node.input]
-        node.output[:] = [names.get(name, name) for name in node.output]
-    for info in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
-        info.name = names.get(info.name, info.name)
-    copy.reindex()
-    return copy

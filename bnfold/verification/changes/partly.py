@@ -16,10 +16,10 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.reference.constants import kept
-from bnfold.reference.operators import BROADCASTING, CHOOSING, DRAWING, KEEPS_SHAPE, REARRANGING, SINGULAR
+from bnfold.reference.operators import BROADCASTING, CHOOSING, KEEPS_SHAPE, REARRANGING, SINGULAR
 from bnfold.reference.shapes import ShapeWalk
 from bnfold.reference.sizing import Sizes
-from bnfold.verification.changes.extract import Subgraph
+from bnfold.verification.changes.extract import Subgraph, draws
 
 _FEW = 64
 """Nodes that a value may be computed by, beyond those that are known."""
@@ -224,9 +224,8 @@ def _is_exact(elements: Array) -> bool:
 
 def is_plain(node: ir.Node) -> bool:
     """Whether a node has one output that only its inputs decide about."""
-    draws = node.has_trait(DRAWING) or node.is_op("Dropout")
     has_one = sum(value is not None for value in node.outputs) == 1 and bool(node.inputs)
-    return has_one and not (node.domain or node.subgraphs or node.has_references or node.is_call or draws)
+    return has_one and not (node.domain or node.subgraphs or node.has_references or node.is_call or draws(node))
 
 
 def _run(node: ir.Node, fed: Mapping[ir.Value, Array]) -> Array:

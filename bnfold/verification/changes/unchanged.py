@@ -13,9 +13,8 @@ from bnfold.ir.node import attribute_value
 from bnfold.ir.time_limit import look_at_clock
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
-from bnfold.reference.operators import DRAWING
 from bnfold.verification.changes.copies import copied
-from bnfold.verification.changes.extract import constant_of
+from bnfold.verification.changes.extract import constant_of, draws
 from bnfold.verification.changes.from_constants import are_one_constant, fixed
 from bnfold.verification.changes.states import is_left_out
 from bnfold.verification.changes.targets import is_asked_for
@@ -117,8 +116,7 @@ def _are_alike(one: ir.Node, other: ir.Node) -> bool:
 
 def _is_repeatable(node: ir.Node) -> bool:
     """Whether a node is certain to produce equal results from equal inputs whenever it runs."""
-    draws = node.has_trait(DRAWING) or node.is_op("Dropout")
-    return not (node.domain or node.subgraphs or node.is_call or draws)
+    return not (node.domain or node.subgraphs or node.is_call or draws(node))
 
 
 def same_value(old: ir.Value | None, new: ir.Value | None) -> bool:

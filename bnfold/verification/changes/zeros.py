@@ -11,7 +11,10 @@ from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.reference.operators import HIDING, WEIGHTED
 from bnfold.verification.changes.partly import may_have_pole
+from bnfold.verification.claims import Why
+from bnfold.verification.codes import Code
 from bnfold.verification.inputs.drawing import DrawnFeeds
+from bnfold.verification.tolerance.floats import is_float_array
 
 _SHARE = 1 / 3
 """Of the numbers that become zeros."""
@@ -33,17 +36,26 @@ def makes_zeros(nodes: Collection[ir.Node]) -> bool:
 
 def signs_differ(old: Iterable[Array], new: Iterable[Array]) -> bool:
     """Whether zeros of the results have other signs."""
-    pairs = [(one, other) for one, other in zip(old, new, strict=True) if _is_float(one) and _is_float(other)]
+    pairs = [(one, other) for one, other in zip(old, new, strict=True) if is_float_array(one) and is_float_array(other)]
     return any(one.shape == other.shape and bool(_exchanged(one, other).any()) for one, other in pairs)
+
+
+def at_zeros(zero: float) -> Why:
+    """Return the reason that results differ where zeros of one sign are fed, and not where the others are."""
+    return Why(Code.ZERO_SIGN, f"differs at a zero of the other sign: where {zero} is fed")
 
 
 def _exchanged(one: Array, other: Array) -> Array:
     return np.asarray((one == 0) & (other == 0) & (np.signbit(one) != np.signbit(other)))
 
 
+ZEROS = 0.0, -0.0
+"""Both of them."""
+
+
 def with_zeros(feeds: DrawnFeeds, names: Iterable[str], zero: float) -> DrawnFeeds:
     """Return feeds with such zeros at some places of the floats of these names; the places are always the same."""
-    return {**feeds, **{name: _with_zeros(feeds[name], zero) for name in names if _is_float(feeds[name])}}
+    return {**feeds, **{name: _with_zeros(feeds[name], zero) for name in names if is_float_array(feeds[name])}}
 
 
 def _with_zeros(array: Array, zero: float) -> Array:
@@ -51,7 +63,3 @@ def _with_zeros(array: Array, zero: float) -> Array:
     places = np.random.default_rng(array.size).permutation(array.size)[: max(1, round(array.size * _SHARE))]
     found.reshape(-1)[places] = zero
     return found
-
-
-def _is_float(array: object) -> bool:
-    return isinstance(array, np.ndarray) and array.dtype.kind == "f" and array.size > 0

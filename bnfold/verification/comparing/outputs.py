@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from bnfold.ir.elements import Array, type_name
-from bnfold.verification.claims import Experiment, Feeds, Why
+from bnfold.verification.claims import Experiment, Feeds, NumberKind, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.sentences import differs
 from bnfold.verification.tolerance.compare import ROUNDS, Difference, compare_values, distance, magnitude, shape_of
-from bnfold.verification.tolerance.floats import float_type
+from bnfold.verification.tolerance.floats import float_type, is_float_array
 from bnfold.verification.verdict import OutputRow
 
 BLIND = 1e-3
@@ -139,14 +137,14 @@ def _response(actual: Any, draws: Sequence[Any]) -> float | None:
     """
     if not draws:
         return None
-    if not isinstance(actual, np.ndarray) or actual.dtype.kind != "f":
+    if not is_float_array(actual):
         return 0.0
     moves = (distance(actual, draw).max(initial=0.0) for draw in draws if draw.shape == actual.shape)
     largest, scale = float(max(moves, default=0.0)), magnitude(actual)
     return largest / scale if scale > 0 else 0.0
 
 
-def inconclusive(found: Iterable[Compared], exceeds: Callable[[Compared], bool] = Compared.exceeds) -> Why | None:
+def inconclusive(found: Iterable[Compared], exceeds: Callable[[Compared], bool]) -> Why | None:
     """Say why agreement proves nothing: outputs that do not react, or noise so large that it would hide a fault."""
     found = [*found]
     if not any(item.reacts for item in found):
@@ -166,7 +164,7 @@ def first_fault(found: Sequence[Compared]) -> Compared | None:
     return max((item for item in found if (item.name, item.is_output) == (first.name, first.is_output)), key=_severity)
 
 
-def experiments(found: Sequence[Compared], fed: Sequence[tuple[Feeds, str]]) -> tuple[Experiment, ...]:
+def experiments(found: Sequence[Compared], fed: Sequence[tuple[Feeds, NumberKind]]) -> tuple[Experiment, ...]:
     """Return what was run, for the ledger: of each sample, the value that differs most.
 
     ``fed`` has the inputs of each sample, and the kind of their numbers.

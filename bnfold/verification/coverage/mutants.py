@@ -237,9 +237,7 @@ class _Side:
                 what = f"what {node.op_type} {node.label!r} is for"
                 yield from (Mutant(self.number, what, value, change) for value in node.outputs if value)
 
-    def _of_constant(
-        self, value: ir.Value, tensor: ir.Tensor, was: Array | None, *, sizes: bool = False
-    ) -> Iterator[Mutant]:
+    def _of_constant(self, value: ir.Value, tensor: ir.Tensor, was: Array | None, *, sizes: bool) -> Iterator[Mutant]:
         """Change each number that differs from its old one, ``was``, or each number if that is None.
 
         Few numbers are changed one at a time, many in shares.

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from bnfold import ir
 from bnfold.ir.elements import Array
-from bnfold.reference.operators import DRAWING
 from bnfold.reference.schedule import read_by
+from bnfold.verification.changes.extract import draws
 
 NearbyResults = Mapping[str, Array]
 """Values by name."""
@@ -51,8 +51,7 @@ class Nearby:
         self._behind = {value: found for value in values if (found := _behind(value, side.model)) is not None}
         known = {read.name: None for nodes in self._behind.values() for read in _read(nodes)}
         size = sum(getattr(array, "size", 0) for array in side.feeds.values())
-        draws = any(node.has_trait(DRAWING) or node.is_op("Dropout") for node in side.model.nodes())
-        if draws or len(self._behind) < _FEWEST or size * len(known) > _MOST:
+        if any(map(draws, side.model.nodes())) or len(self._behind) < _FEWEST or size * len(known) > _MOST:
             self._behind = {}
         self._known = side([*known], known={}) if self._behind and known else {}
 

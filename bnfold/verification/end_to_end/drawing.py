@@ -10,6 +10,7 @@ import numpy as np
 
 from bnfold.ir.elements import Array
 from bnfold.reference import Misfit
+from bnfold.verification.claims import NumberKind
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.adjusting import choosing, with_flags_turned
 from bnfold.verification.inputs.choices import Choice
@@ -17,6 +18,7 @@ from bnfold.verification.inputs.data import Recorded
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, DrawnFeeds, is_of_both_signs, random_feeds
 from bnfold.verification.inputs.shapes import is_static
 from bnfold.verification.request import Request
+from bnfold.verification.tolerance.floats import is_float_array
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,8 @@ class Sample:
     expected: Mapping[str, Array]
     recorded: Mapping[str, Array] = field(default_factory=dict)
     is_hollow: bool = False
-    numbers: str = "recorded"
-    """The kind of numbers that were drawn."""
+    numbers: NumberKind = "recorded"
+    """What the inputs are."""
 
 
 def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, signed: bool = False) -> Sample:
@@ -75,11 +77,11 @@ def drawn_in_range(
 
 
 def _has_nan(array: object) -> bool:
-    return isinstance(array, np.ndarray) and array.dtype.kind == "f" and bool(np.isnan(array).any())
+    return is_float_array(array) and bool(np.isnan(array).any())
 
 
 def evaluated(request: Request, pair: ModelPair, run: Recorded, index: int) -> Sample:
     """Return a sample with these feeds, the original evaluated on them."""
     expected = pair.expect(run.feeds)
-    numbers = "recorded" if request.checks.data is not None else SAMPLE_KINDS[index % len(SAMPLE_KINDS)]
+    numbers: NumberKind = "recorded" if request.checks.data is not None else SAMPLE_KINDS[index % len(SAMPLE_KINDS)]
     return Sample(run.feeds, expected, run.outputs, pair.has_empty, numbers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from bnfold import reference
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import FLOATS, type_name
 from bnfold.verification.changes.interface import broken_promise, contradicted, declared_otherwise
-from bnfold.verification.changes.zeros import signs_may_show, with_zeros
+from bnfold.verification.changes.zeros import ZEROS, at_zeros, signs_may_show, with_zeros
 from bnfold.verification.claims import Experiment, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import Compared, experiments, first_fault, inconclusive, output_rows
@@ -54,7 +55,7 @@ class Whole:
     ``fault`` is the difference that the ``test`` found, if any; ``doubt`` is why a pass does not count, if so.
     ``location`` is the first compared value that differs in float64. ``opinion`` is the runtime's on the rewritten
     model. ``fed`` are the inputs that were given values; they include an input with a default if it was also given
-    other values.
+    other values. ``seen`` are the samples that were compared, and ``zeros`` those with zeros of either sign.
     """
 
     rows: tuple[OutputRow, ...]
@@ -70,6 +71,7 @@ class Whole:
     another: Callable[..., Sample] | None
     location: Location | None
     experiments: tuple[Experiment, ...] = ()
+    zeros: tuple[Sample, ...] = ()
     _kept: list[Comparison] = field(default_factory=list)
 
     def needs(self, coverage: Coverage) -> float:
@@ -109,7 +111,7 @@ class Whole:
         return any(item.difference.fault for item in compared)
 
 
-def examine_whole(request: Request, draws: PerturbedWeights, *, differs: bool = False) -> Whole:
+def examine_whole(request: Request, draws: PerturbedWeights, *, differs: bool) -> Whole:
     """Compare the whole models; if a part ``differs``, first on numbers that most faults show on at once.
 
     Raises Impossible if they cannot be fed or run, or not in time. Raises Broken if only the original can be run.
@@ -158,17 +160,19 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
         with request.clock.phase("referee"):
             rows = evidence.fill(_end_to_end(pair, samples[: request.checks.samples], output_rows(compared)))
     fault = first_fault(compared)
-    sign = _at_zeros(request, pair, drawn) if fault is None else ""
+    zeros, at_either = _at_zeros(request, pair, drawn, len(seen)) if fault is None else ([], [])
+    fault_at_zeros = first_fault(at_either)
     faults = {
-        "float64": _why(Code.ZERO_SIGN, sign) or (_difference(fault, rows) if fault is not None else None),
+        "float64": _difference(fault, rows) if fault is not None else _sign_of(fault_at_zeros, len(seen)),
         "storage precision": _why(Code.LESS_PRECISE, evidence.fault.sentence if evidence.fault is not None else ""),
         "interface": _why(Code.INTERFACE, _about_shapes(broken_promise, request, pair, seen)),
     }
     test = next((test for test, found in faults.items() if found is not None), "float64")
     if faults[test] is not None and pair.misfit:  # a model that never ran was not broken by a rewrite
         raise Impossible(Why(Code.NO_FIT, pair.misfit))
-    return Whole(
-        rows=rows,
+    where = fault or fault_at_zeros
+    return replace(
+        _whole(request, pair, drawn, seen, rows, where),
         fault=faults[test],
         test=test,
         doubt=_why(Code.HIDDEN, ignores_inputs(pair, drawn))
@@ -177,32 +181,40 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
         opinion=evidence.opinion,
         witnesses=(*evidence.rows, *recorded(request, pair, samples)),
         notes=(*_notes(pair), *_flipped(rows), *evidence.notes, *hazards(request.after)),
-        fed=compared_inputs(request, pair, seen),
-        pair=pair,
-        seen=tuple(seen),
-        another=drawn.another,
-        location=Location(fault.name, "", fault.difference.relative) if fault is not None else None,
-        experiments=_experiments(seen, compared),
+        zeros=tuple(zeros),
+        experiments=_experiments([*seen, *zeros], [*compared, *at_either]),
     )
 
 
-def _at_zeros(request: Request, pair: ModelPair, drawn: Samples) -> str:
-    """Return a sentence about an output that differs at zeros of one sign only; else empty."""
+def _at_zeros(
+    request: Request, pair: ModelPair, drawn: Samples, index: int
+) -> tuple[Sequence[Sample], Sequence[Compared]]:
+    """Compare at zeros of either sign; the samples are counted from ``index``.
+
+    There are none if no zero shows its sign, or if the models differ at both: then it is not the sign that differs.
+    """
     sides = [[*model.nodes()] for model in (request.before, request.after)]
     if drawn.another is None or pair.misfit or not signs_may_show(*sides):
-        return ""
-    found: list[Compared | None] = []
-    for zero in (0.0, -0.0):
+        return [], []
+    samples: list[Sample] = []
+    compared: list[list[Compared]] = []
+    for number, zero in enumerate(ZEROS, index):
         feeds = with_zeros(drawn.chosen[0].feeds, drawn.chosen[0].feeds, zero)
         try:
-            sample = evaluated(request, pair, Recorded(feeds), 0)
-            found.append(first_fault(pair.compare(sample.feeds, sample.expected, 0)))
+            sample = replace(evaluated(request, pair, Recorded(feeds), 0), numbers="zeros")
+            compared.append(pair.compare(sample.feeds, sample.expected, number))
         except Unsupported:  # they take no zeros
-            return ""
-    faults = [item for item in found if item is not None]
-    if len(faults) != 1:
-        return ""
-    return f"{'output' if faults[0].is_output else 'value'} {faults[0].name!r} differs at a zero of the other sign"
+            return [], []
+        samples.append(sample)
+    return ([], []) if all(map(first_fault, compared)) else (samples, [*chain.from_iterable(compared)])
+
+
+def _sign_of(fault: Compared | None, index: int) -> Why | None:
+    """Return how the models differ, if they do at zeros of one sign; the samples are counted from ``index``."""
+    if fault is None:
+        return None
+    why = at_zeros(ZEROS[fault.sample - index])
+    return why.said(f"{'output' if fault.is_output else 'value'} {fault.name!r} {why}")
 
 
 def _at_once(request: Request, pair: ModelPair, drawn: Samples) -> Whole | None:
@@ -215,20 +227,32 @@ def _at_once(request: Request, pair: ModelPair, drawn: Samples) -> Whole | None:
     if fault is None:
         return None
     rows = _end_to_end(pair, [tiny], output_rows(compared))
+    whole = _whole(request, pair, drawn, [tiny], rows, fault)
+    return replace(whole, fault=_difference(fault, rows), experiments=_experiments([tiny], compared))
+
+
+def _whole(
+    request: Request,
+    pair: ModelPair,
+    drawn: Samples,
+    seen: Sequence[Sample],
+    rows: tuple[OutputRow, ...],
+    where: Compared | None,
+) -> Whole:
+    """Return the result of comparing these samples in float64, with the value that differs, if any."""
     return Whole(
         rows=rows,
-        fault=_difference(fault, rows),
+        fault=None,
         test="float64",
         doubt=None,
         opinion=TAKEN,
         witnesses=(),
         notes=(*_notes(pair), *_flipped(rows)),
-        fed=compared_inputs(request, pair, [tiny]),
+        fed=compared_inputs(request, pair, seen),
         pair=pair,
-        seen=(tiny,),
+        seen=tuple(seen),
         another=drawn.another,
-        location=Location(fault.name, "", fault.difference.relative),
-        experiments=_experiments([tiny], compared),
+        location=Location(where.name, "", where.difference.relative) if where is not None else None,
     )
 
 
@@ -316,7 +340,7 @@ def _compare(request: Request, pair: ModelPair, sample: Sample, index: int) -> l
         if doubt := _guess_contradicted(request, pair, sample):
             raise Impossible(Why(Code.ASSUMED_SIZES, doubt)) from error
         reason = f"the rewritten model does not run on what the original takes: {error}"
-        raise Broken(Why(Code.DOES_NOT_RUN, reason), sample.feeds) from error
+        raise Broken(Why(Code.DOES_NOT_RUN, reason), sample.feeds, sample.numbers) from error
     except Unsupported as error:
         raise Impossible(not_run(error, "the rewritten model cannot be run")) from error
 

@@ -1,4 +1,4 @@
-"""Whole models in a runtime, once each: the guard against parts that were cut out wrongly.
+"""Whole models in a runtime: the guard against parts that were cut out wrongly.
 
 Both compute in storage precision, so they differ. How far rounding takes them is measured: the original runs once more
 with what the rewrite replaced moved by a unit in the last place.
@@ -30,8 +30,9 @@ from bnfold.verification.comparing.sizes import original_at, sizes_of_original
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, opinion_of
 from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Choice, ChosenShapes
-from bnfold.verification.inputs.cost import Cost, estimate_pair, memory_there_is, session_seconds
+from bnfold.verification.inputs.cost import Cost, estimate_pair, fits_memory, session_seconds
 from bnfold.verification.inputs.drawing import DrawnFeeds, random_feeds
+from bnfold.verification.inputs.shapes import is_resized
 from bnfold.verification.inputs.sized import fitted, sized
 from bnfold.verification.request import RUNTIME_SHARE, Request
 from bnfold.verification.runtimes.helpers import RuntimeSample
@@ -231,7 +232,7 @@ class _Size(NamedTuple):
     @property
     def seconds(self) -> float:
         """Seconds that the check takes; infinite if memory does not suffice."""
-        if max(self.cost.memory, self.choice.elements * 8) > memory_there_is():
+        if not fits_memory(self.choice.elements, self.cost):
             return math.inf
         return _RUNS * (self.cost.seconds / _FASTER + session_seconds(self.choice.model))
 
@@ -259,11 +260,11 @@ def _sizes(request: Request) -> list[_Size]:
         }
     if shapes == usual.shapes:
         return [first]
-    is_resized = _is_resized(request.before, shapes)
-    if not is_resized and first.seconds < _MUCH_TIME:
+    has_declared = not _is_resized(request.before, shapes)
+    if has_declared and first.seconds < _MUCH_TIME:
         return [_Size(Choice(shapes, usual.model), first.cost), first]
     smaller = fitted(request.before, shapes)
-    if smaller is None or (is_resized and fitted(request.after, shapes) is None):
+    if smaller is None or (not has_declared and fitted(request.after, shapes) is None):
         return [first]
     return [_size(request, Choice(shapes, smaller)), first]
 
@@ -374,9 +375,5 @@ def _apart(one: Array, other: Array) -> float:
 
 
 def _is_resized(model: ir.Model, shapes: ChosenShapes) -> bool:
-    """Whether a size is not the declared one."""
-    return any(
-        isinstance(dim, int) and 0 < dim != size
-        for name, shape in shapes.items()
-        for dim, size in zip(model.graph.values[name].shape or (), shape, strict=False)
-    )
+    """Whether an input has another size than it declares."""
+    return any(is_resized(model.graph.values[name].shape or (), shape) for name, shape in shapes.items())

@@ -8,8 +8,6 @@ from copy import copy
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from bnfold import ir, reference
 from bnfold.ir.elements import Array
 from bnfold.reference.shapes import state_types
@@ -18,6 +16,7 @@ from bnfold.verification.comparing.sides import EvaluateSide, ModelRun, ModelRun
 from bnfold.verification.coverage import Comparison
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.tolerance.discontinuities import discontinuous_inputs, lacks_types, substitute
+from bnfold.verification.tolerance.floats import is_float_array
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 
 FEW = 100_000
@@ -93,7 +92,7 @@ class ModelPair:
         noise = reference.Noise()
         expected = self._run(self.before, feeds, names, observer=self._look, later=bool(self.misfit), noise=noise)
         self.drawn |= noise.drawn.keys()
-        self.pinned = [name for name in self.watched if _is_float(expected[name])]
+        self.pinned = [name for name in self.watched if is_float_array(expected[name])]
         return expected
 
     def _look(self, _: str, value: Any) -> None:
@@ -174,7 +173,3 @@ class ModelPair:
     ) -> Compared:
         dtype = self.before.graph.values[name].dtype or self.after.graph.values[name].dtype
         return compared(name, sample, expected, actual, rounds, dtype, is_output=name in self.outputs)
-
-
-def _is_float(value: object) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind == "f"

@@ -18,7 +18,7 @@ from bnfold.verification.end_to_end.drawing import Sample, drawn, drawn_in_range
 from bnfold.verification.end_to_end.further import EVALUATIONS, NO_TIME, more_numbers, other_defaults, other_sizes
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.choices import Choice, choices
-from bnfold.verification.inputs.cost import estimate, estimate_pair, memory_there_is
+from bnfold.verification.inputs.cost import estimate, estimate_pair, fits_memory, input_bytes
 from bnfold.verification.inputs.data import load_data
 from bnfold.verification.inputs.drawing import (
     CannotFeed,
@@ -41,8 +41,6 @@ _SURPRISE = 20
 
 _LONG = 5.0
 """An evaluation may take so many seconds, whatever its estimate is."""
-
-_FLOAT64 = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +185,9 @@ def _open_inputs(request: Request) -> list[str]:
 
 
 def _check_cost(request: Request, pair: ModelPair, choice: Choice, samples: int) -> None:
-    if (size := choice.elements * _FLOAT64) > memory_there_is():
-        raise Impossible(Why(Code.MEMORY, f"the inputs alone would take about {size >> 30} GiB of memory"))
+    if not fits_memory(choice.elements):
+        size = input_bytes(choice.elements) >> 30
+        raise Impossible(Why(Code.MEMORY, f"the inputs alone would take about {size} GiB of memory"))
     cost = estimate_pair(choice.model, request.after, choice.shapes)
     seconds = cost.seconds * EVALUATIONS * samples
     pair.patience = max(_LONG, _SURPRISE * cost.seconds) if request.checks.depth == "auto" else math.inf
@@ -197,7 +196,7 @@ def _check_cost(request: Request, pair: ModelPair, choice: Choice, samples: int)
     is_limited = request.checks.depth != "full"
     if is_limited and seconds > request.clock.budget:
         raise Impossible(request.clock.too_long(seconds))
-    if is_limited and cost.memory > memory_there_is():
+    if is_limited and not fits_memory(choice.elements, cost):
         reason = f"running the models would take about {cost.memory >> 30} GiB of memory"
         raise Impossible(Why(Code.MEMORY, reason))
     request.count_work(seconds)

@@ -27,8 +27,8 @@ from bnfold.reference.operators import DRAWING
 from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
 from bnfold.verification.changes.renamed import verdict_on_names
+from bnfold.verification.claims import NumberKind, Why, about_whole
 from bnfold.verification.claims import Status as EvidenceStatus
-from bnfold.verification.claims import Why, about_whole
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import UNSEEN, Compared, experiments, first_fault, output_rows
 from bnfold.verification.comparing.sides import explained
@@ -37,7 +37,7 @@ from bnfold.verification.end_to_end.further import FEW, NO_TIME
 from bnfold.verification.end_to_end.runtime_check import OWN, run_own
 from bnfold.verification.end_to_end.runtime_rejects import opinion_of
 from bnfold.verification.inputs.choices import Choice
-from bnfold.verification.inputs.cost import estimate, memory_there_is
+from bnfold.verification.inputs.cost import estimate, fits_memory
 from bnfold.verification.inputs.data import load_data
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, CannotFeed, DrawnFeeds, random_feeds
 from bnfold.verification.obstacles import Broken, Impossible, not_run
@@ -102,7 +102,7 @@ def judge_within(request: Request) -> Verdict:
     why = doubt or Why(Code.TESTED, sentences.agree_within(rows, count, where, asked))
     if fault is not None:
         why = Why(Code.DIFFERS, f"{fault.sentence}; {where}, {sentences.number_of(count)}")
-    kind = "normal" if request.checks.data is None else "recorded"
+    kind: NumberKind = "normal" if request.checks.data is None else "recorded"
     runs = experiments(found, [(feeds, kind) for feeds in results.feeds])
     state: EvidenceStatus = "skipped" if status == "unverified" else status
     request.ledger.enter(about_whole(request.outputs, state, why, runs, "runtime"), results.feeds)
@@ -175,7 +175,7 @@ def _feeds(request: Request) -> Iterator[list[DrawnFeeds]]:
         raise Impossible(not_run(error)) from error
     for choice in choices:
         look_at_clock()
-        if choice.elements * _FLOAT64 <= memory_there_is():
+        if fits_memory(choice.elements):
             numbers = range(0, _ORDINARY * _count(request, choice), _ORDINARY)
             yield [random_feeds(choice.model, choice.shapes, request.checks.seed, number) for number in numbers]
 

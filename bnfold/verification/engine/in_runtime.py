@@ -22,7 +22,7 @@ from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.settings import VerifyOptions
 from bnfold.settings.progress import Progress
-from bnfold.verification.claims import Why, about_whole
+from bnfold.verification.claims import NumberKind, Why, about_whole
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import (
     Compared,
@@ -207,7 +207,7 @@ class RuntimePair(ABC):
         row = RuntimeRow(actual.runtime, None, ran_before=True, ran_after=True)
         decided, seed = "nothing" if status == "unverified" else "storage precision", self.checks.seed
         rows, samples = output_rows(found), len(self.feeds)
-        kind = "drawn" if self.checks.data is None else "recorded"
+        kind: NumberKind = "drawn" if self.checks.data is None else "recorded"
         runs = experiments(found, [(feeds, kind) for feeds in self.feeds])
         whole = about_whole(names, "skipped" if status == "unverified" else status, why, runs, "runtime")
         return Verdict(

@@ -66,11 +66,21 @@ def session_seconds(*models: ir.Model) -> float:
 
 
 def memory_there_is() -> int:
-    """Return bytes of main memory; infinite if the system does not report it."""
+    """Return bytes of main memory; more than any machine has if the system does not report it."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return sys.maxsize
+
+
+def fits_memory(elements: int, cost: Cost | None = None) -> bool:
+    """Whether main memory holds inputs of so many elements, and what a run on them is estimated to take."""
+    return max(input_bytes(elements), cost.memory if cost is not None else 0) <= memory_there_is()
+
+
+def input_bytes(elements: int) -> int:
+    """Return the bytes of so many elements in float64."""
+    return 8 * elements
 
 
 def _products(node: ir.Node, made: int) -> int:

@@ -14,6 +14,7 @@ from bnfold import ir, reference
 from bnfold.errors import BadInput, BadSetting
 from bnfold.ir.elements import Array
 from bnfold.ir.value import Known
+from bnfold.verification.claims import SampleKind
 from bnfold.verification.inputs.domains import InputShapeOf, declared_shape, legal
 from bnfold.verification.inputs.integers import small_integers
 from bnfold.verification.inputs.learned import drawn_for_learned
@@ -25,7 +26,7 @@ from bnfold.verification.tolerance.floats import float_type, is_float
 DrawnFeeds = dict[str, Array]
 _T = onnx.TensorProto
 
-SAMPLE_KINDS = ("normal", "large", "tiny", "constant", "at mean")
+SAMPLE_KINDS: tuple[SampleKind, ...] = ("normal", "large", "tiny", "constant", "at mean")
 """What the activations of the first, second … sample are drawn as; after the last it begins anew, mirrored.
 
 Of few numbers a sum might by chance be negative in all samples, and hide what only positive ones show.

@@ -12,7 +12,7 @@ _NARROW = (TP.INT8, TP.INT16, TP.INT32, TP.UINT8, TP.UINT16, TP.UINT32)
 _SIGNED = (TP.INT8, TP.INT16, TP.INT32, TP.INT64)
 
 
-def small_integers(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, *, signed: bool = False) -> Array:
+def small_integers(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, *, signed: bool) -> Array:
     """Draw small integers, of both signs if ``signed`` or if consumers take any sign, as those that make floats do.
 
     If ``signed``, one is too large for a narrower type that they are cast to.

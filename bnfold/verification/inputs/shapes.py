@@ -193,6 +193,11 @@ def other_sizings(bound: int) -> tuple[tuple[Sizing, ...], ...]:
     )
 
 
+def is_resized(declared: Known, shape: Sequence[int]) -> bool:
+    """Whether a size is not the declared one; 0 is what exporters write for an unknown size."""
+    return any(isinstance(dim, int) and 0 < dim != size for dim, size in zip(declared, shape, strict=False))
+
+
 def is_static(values: Iterable[ir.Value]) -> bool:
     """Whether all sizes are declared."""
     shapes = [value.shape for value in values]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -13,9 +14,7 @@ from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.registered.table import LIBRARIES
 from bnfold.settings import VerifyOptions
-from bnfold.verification.inputs.data import load_data
-from bnfold.verification.inputs.drawing import CannotFeed, input_shapes, random_feeds
-from bnfold.verification.inputs.shapes import sizings
+from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.runtimes import helpers
 
 TimedInputs = Sequence[Mapping[str, Array]]
@@ -71,17 +70,7 @@ def measure(before: Path, after: Path, checks: VerifyOptions, *, seconds: float 
 
 def feeds_for(before: Path, checks: VerifyOptions) -> TimedInputs:
     """Return inputs to try one after the other: the recorded ones, or random ones of several sizes."""
-    model = ir.load(before)
-    if checks.data is not None:
-        return [load_data(checks.data, model)[0].feeds]
-    shapes: list[dict[str, tuple[int, ...]]] = []
-    for sizing in sizings():
-        chosen = input_shapes(model, sizing, checks.inputs)
-        if chosen not in shapes:
-            shapes.append(chosen)
-    if not shapes:
-        raise CannotFeed("no sizes are known for its inputs")
-    return [random_feeds(model, chosen, checks.seed, 0) for chosen in shapes]
+    return [samples[0] for samples in candidates(ir.load(before), replace(checks, samples=1))]
 
 
 def _ask(before: Path, after: Path, feeds: Mapping[str, Array], seconds: float, limit: float) -> Latency:

@@ -130,7 +130,7 @@ _WARM_UP, _LEAST, _MOST = 3, 5, 500
 
 
 def time_onnxruntime(
-    paths: Sequence[str], sample: WorkerSample, seconds: float, libraries: Sequence[str] = ()
+    paths: Sequence[str], sample: WorkerSample, seconds: float, libraries: Sequence[str]
 ) -> tuple[str, list[list[float]]]:
     """Run two models in turns as a deployer would, on one thread; return the seconds of each run, pair by pair."""
     import onnxruntime

@@ -13,7 +13,7 @@ import numpy as np
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import Array
-from bnfold.verification.claims import Experiment, Runs, Why
+from bnfold.verification.claims import Experiment, NumberKind, Runs, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import largest_difference
 from bnfold.verification.comparing.sides import EvaluateSide, ModelRun, ModelRuns, SideResults, explained
@@ -32,7 +32,7 @@ from bnfold.verification.tolerance.compare import (
     shape_of,
     size_of,
 )
-from bnfold.verification.tolerance.floats import float_type
+from bnfold.verification.tolerance.floats import float_type, is_float_array
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 
 _LARGE = 1 << 18
@@ -80,7 +80,7 @@ class SubgraphPair:
         if not keep_usual:
             self.usual.clear()
 
-    def attempt(self, feeds: DrawnFeeds, numbers: str, *, guessed: bool) -> TrialResult:
+    def attempt(self, feeds: DrawnFeeds, numbers: NumberKind, *, guessed: bool) -> TrialResult:
         """Compare the results on some activations; ``guessed`` says that their shapes are assumed.
 
         ``numbers`` is their kind.
@@ -109,7 +109,7 @@ class SubgraphPair:
             reason = "with assumed input shapes, the rewritten part has another output shape"
             return NotCompared(Why(Code.ASSUMED_SIZES, reason), only_after=True)
         for name, array in expected.items():
-            self.usual.setdefault(name, magnitude(array) if _is_floats(array) else 0.0)
+            self.usual.setdefault(name, magnitude(array) if is_float_array(array) else 0.0)
         found = self._measured(sides, expected, actual)
         is_equal = isinstance(found, Difference) and found.excess <= 1
         if is_equal:
@@ -123,7 +123,7 @@ class SubgraphPair:
 
     def _note_finite(self, results: SideResults) -> None:
         for name, array in results.items():
-            if _is_floats(array):
+            if is_float_array(array):
                 known = self.finite.get(name)
                 finite = np.isfinite(array)
                 self.finite[name] = finite | known if known is not None and known.shape == finite.shape else finite
@@ -160,7 +160,7 @@ class SubgraphPair:
         try:
             expected = sides.old(noise=noise)
         except Unsupported as error:
-            misfit, floats = isinstance(error, reference.Misfit), all(map(_is_floats, sides.old.feeds.values()))
+            misfit, floats = isinstance(error, reference.Misfit), all(map(is_float_array, sides.old.feeds.values()))
             why = not_run(error, "the original part cannot be run")
             return NotCompared(why, is_misfit=misfit and floats, may_fit=misfit and not floats)
         if guessed and not all(self._has_declared_rank(name, result) for name, result in expected.items()):
@@ -192,7 +192,7 @@ class SubgraphPair:
         Other integers may mean something else.
         """
         shapes = tuple(map(shape_of, feeds.values()))
-        if self.is_known_to_react or shapes in self.reacting or not any(map(_is_floats, feeds.values())):
+        if self.is_known_to_react or shapes in self.reacting or not any(map(is_float_array, feeds.values())):
             return True
         large = (array for array in expected.values() if _shape(array) and array.size > _LARGE)
         if any(len(array) > 1 and _differ_much(array[0], array[1]) for array in large):
@@ -271,7 +271,7 @@ class SubgraphPair:
         unit = min(float_type(self._dtype(name)).roundoff, float_type(None).roundoff)
         made = [result[name] for result in results]
         return len(set(map(shape_of, made))) == 1 and all(
-            _is_floats(array) and np.isfinite(array).all() and magnitude(array) <= unit * self.usual.get(name, 0.0)
+            is_float_array(array) and np.isfinite(array).all() and magnitude(array) <= unit * self.usual.get(name, 0.0)
             for array in made
         )
 
@@ -308,7 +308,7 @@ class SubgraphPair:
 
 def _other(array: Array) -> Array:
     """Return other floats, in reversed order and scaled; other types stay."""
-    return array.reshape(-1)[::-1].reshape(array.shape) * 1.5 if _is_floats(array) else array
+    return array.reshape(-1)[::-1].reshape(array.shape) * 1.5 if is_float_array(array) else array
 
 
 def _differ_much(one: Array, other: Array) -> bool:
@@ -328,10 +328,6 @@ def _reaches_everywhere(finite: Array) -> bool:
         return True
     others = (tuple(other for other in range(finite.ndim) if other != axis) for axis in range(finite.ndim))
     return all(bool(finite.any(axis=axes).all()) for axes in others)
-
-
-def _is_floats(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind == "f"
 
 
 def _shape(value: object) -> object:

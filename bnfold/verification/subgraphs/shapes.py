@@ -18,7 +18,7 @@ from bnfold.verification.inputs.bounds import BEYOND, chooses_by_sizes, depend_o
 from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.domains import InputShapeOf
 from bnfold.verification.inputs.learned import ROWS, branches_by_features
-from bnfold.verification.inputs.shapes import elements
+from bnfold.verification.inputs.shapes import elements, is_resized
 from bnfold.verification.subgraphs.opened import BATCH, concrete, inferred_of, of_few_rows, one_axis_longer, opened
 from bnfold.verification.subgraphs.rows import mixes_rows
 from bnfold.verification.subgraphs.windows import has_strides, reach_of
@@ -188,12 +188,7 @@ def lacks_rank(inputs: Mapping[str, ir.Value]) -> bool:
 
 def has_guesses(inputs: Mapping[str, ir.Value], shapes: ChosenShapes) -> bool:
     """Whether the rank of an input is unknown, or a size is not the declared one."""
-    return any(
-        known is None
-        or any(isinstance(dim, int) and dim != size for dim, size in zip(known, shapes[name], strict=True))
-        for name, value in inputs.items()
-        for known in [_known(value)]
-    )
+    return any(value.shape is None or is_resized(value.shape, shapes[name]) for name, value in inputs.items())
 
 
 def says_more(value: ir.Value, others: Mapping[str, ir.Value]) -> bool:

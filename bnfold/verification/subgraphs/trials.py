@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bnfold.verification.claims import Why
+from bnfold.verification.claims import Evidence, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.drawing import DrawnFeeds
@@ -23,7 +23,8 @@ class NotCompared(NamedTuple):
 
     ``is_same`` says that it was compared, and agreed, perhaps ``at_some_sizes`` only; ``is_coarse``, that the results
     differ, by no more than rounding the new weights may cause and by too much to call them equal; ``is_misfit``, that
-    the original does not run at these sizes, or on these numbers; ``may_fit``, that other flags may fit.
+    the original does not run at these sizes, or on these numbers; ``may_fit``, that other flags may fit. ``behind`` is
+    the evidence on a value computed from the results, where that has decided.
     """
 
     why: Why
@@ -33,6 +34,7 @@ class NotCompared(NamedTuple):
     is_coarse: bool = False
     is_misfit: bool = False
     may_fit: bool = False
+    behind: Evidence | None = None
 
 
 TrialResult = Difference | NotCompared
@@ -55,10 +57,16 @@ def by_size(found: TrialResult) -> TrialResult:
     return found._replace(by_size=True) if isinstance(found, Difference) else found
 
 
+def equal_on(tried: Sequence[tuple[DrawnFeeds, bool, TrialResult]]) -> Iterator[tuple[DrawnFeeds, bool]]:
+    """Yield the inputs on which the results were equal, in order, and whether their sizes are guessed."""
+    yield from (
+        (feeds, guessed) for feeds, guessed, found in tried if isinstance(found, Difference) and not fails(found)
+    )
+
+
 def passed(tried: Sequence[tuple[DrawnFeeds, bool, TrialResult]]) -> list[ChosenShapes]:
     """Return the shapes at which the results were equal, in order."""
-    equal = (feeds for feeds, _, found in tried if isinstance(found, Difference) and not fails(found))
-    return [{name: array.shape for name, array in feeds.items()} for feeds in equal]
+    return [{name: array.shape for name, array in feeds.items()} for feeds, _ in equal_on(tried)]
 
 
 def samples_needed(shapes: Mapping[str, tuple[int, ...]], first: TrialResult, *, only_moves: bool) -> int:

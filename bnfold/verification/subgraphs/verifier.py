@@ -6,8 +6,7 @@ model of any size is checked in time linear in its rewrites.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain, cycle, islice
@@ -20,7 +19,8 @@ from bnfold.verification.changes.enlarged import up_to_poles
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import bodies_run
 from bnfold.verification.changes.partly import known_of
-from bnfold.verification.changes.zeros import makes_zeros, signs_differ, signs_may_show, with_zeros
+from bnfold.verification.changes.unscaled import unscaled
+from bnfold.verification.changes.zeros import ZEROS, at_zeros, makes_zeros, signs_differ, signs_may_show, with_zeros
 from bnfold.verification.claims import Evidence, Runs, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sides import evaluator
@@ -53,10 +53,17 @@ from bnfold.verification.subgraphs.shapes import (
     subgraph_shapes,
 )
 from bnfold.verification.subgraphs.sides import from_measured, is_constant, proven_outside, sides_of
-from bnfold.verification.subgraphs.trials import NotCompared, SubgraphTrials, TrialResult, by_size, fails, passed
+from bnfold.verification.subgraphs.trials import (
+    NotCompared,
+    SubgraphTrials,
+    TrialResult,
+    by_size,
+    equal_on,
+    fails,
+    passed,
+)
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
-from bnfold.verification.unscaled import unscaled
 
 EVALUATIONS = 20  # of a region, more or less
 
@@ -109,6 +116,8 @@ class SubgraphVerifier:
         """What was run for the claim that is looked at."""
         self._coverage: Coverage | None = None
         """The possible faults that its results have to show."""
+        self._boundary: tuple[str, ...] = ()
+        """The values that both sides of it are computed from."""
         self._evaluate = evaluator(request.policy, request.clock)
         self._defaults = changed_defaults(before, after)
         old, new = ({value.name for value in model.overridable_inputs()} for model in (before, after))
@@ -119,14 +128,16 @@ class SubgraphVerifier:
         """Compare the two regions of a cut; ``hidden`` are values that differ inside it, and have to show."""
         key = cut, frozenset(hidden)
         if key not in self._rows:
-            outer = self._runs, self._coverage  # of the claim that rests on this one, if any
-            self._runs, self._coverage = Runs(self.request.ledger.keeps), None
-            row = self._checked(cut, hidden)
-            self._rows[key] = self.request.ledger.enter(row, self._runs.feeds)
-            self._runs, self._coverage = outer
+            outer = self._runs, self._coverage, self._boundary  # of the claim that rests on this one, if any
+            self._runs, self._coverage, self._boundary = Runs(self.request.ledger.keeps), None, cut.inputs
+            row, behind = self._checked(cut, hidden)
+            row = self.request.ledger.enter(row, self._runs.feeds)
+            self._rows[key] = row if behind is None else behind
+            self._runs, self._coverage, self._boundary = outer
         return self._rows[key]
 
-    def _checked(self, cut: ir.Cut, hidden: Collection[str]) -> Evidence:
+    def _checked(self, cut: ir.Cut, hidden: Collection[str]) -> tuple[Evidence, Evidence | None]:
+        """Return the evidence on the values of the cut, and that on a value behind it, if that decides instead."""
         try:
             found = NotCompared(self._clock.over()) if self._clock.is_over else self._compare(cut, hidden)
         except reference.OutOfTime as error:
@@ -136,18 +147,19 @@ class SubgraphVerifier:
         except BnfoldError as error:
             found = NotCompared(not_run(error))
         runs = tuple(self._runs.experiments)
-        row = Evidence(cut.label, cut.graph, cut.outputs, "verified", boundary=cut.inputs, experiments=runs)
+        row = Evidence(cut.label, cut.graph, cut.outputs, "verified", boundary=self._boundary, experiments=runs)
         if (coverage := self._coverage) is not None:
             row = replace(row, faults=coverage.known)
             if coverage.uncovered and (isinstance(found, NotCompared) or fails(found)):
                 row = replace(row, hidden=coverage.uncovered, example=coverage.example)
         if isinstance(found, NotCompared):
-            return replace(row.opened(found.why), is_same=found.is_same, at_some_sizes=found.at_some_sizes)
+            row = replace(row.opened(found.why), is_same=found.is_same, at_some_sizes=found.at_some_sizes)
+            return row, found.behind
         if fails(found):
             row = replace(row, status="failed", code=found.code, note=found.fault, at_some_sizes=found.by_size)
         elif not runs:
             row = replace(row, code=Code.CONSTANT)
-        return replace(row, relative=found.relative, allowed=found.allowed)
+        return replace(row, relative=found.relative, allowed=found.allowed), None
 
     def coverage(self, cut: ir.Cut, seconds: float) -> Coverage:
         """Return what comparing whole models has to show of a cut. Raises Unsupported if one does not have it."""
@@ -164,6 +176,7 @@ class SubgraphVerifier:
         sides = sides_of(self._graphs, cut, self._defaults)
         if isinstance(sides, NotCompared):
             return sides
+        self._boundary = tuple({**sides[0].inputs, **sides[1].inputs})
         unknown = reference.unknown_operator(chain.from_iterable(_nested(side.nodes) for side in sides))
         if unknown is not None:  # which is known before any sizes are looked for
             return NotCompared(not_run(unknown, "the original part cannot be run"))
@@ -176,12 +189,18 @@ class SubgraphVerifier:
     def _compare_sides(self, cut: ir.Cut, sides: tuple[Subgraph, Subgraph], hidden: Collection[str]) -> TrialResult:
         claimed = self._shapes.claimed(cut.graph)
         is_known = not any(value.name in claimed for side in sides for value in side.fed)
-        key = signature(cut.graph, sides) if is_known and not hidden else None
+        may_repeat = is_known and not hidden and not self._zeros_may_show(sides)
+        key = signature(cut.graph, sides) if may_repeat else None
         if key is None:
             return self._compare_alone(cut, *sides, hidden)
         known = self._compared_in_full.get(key)
         found = repeated(known, sides, self._runs) if known is not None else None
         return found if found is not None else self._compare_alone(cut, *sides, hidden, key)
+
+    def _zeros_may_show(self, sides: Sequence[Subgraph]) -> bool:
+        """Whether a pole, inside or behind the part, may show the signs of its zeros: an equal part may have none."""
+        groups = [side.nodes for side in sides]
+        return signs_may_show(*groups) or (known_of(self.request.before).has_poles and all(map(makes_zeros, groups)))
 
     def _at_other_defaults(self, cut: ir.Cut, hidden: Collection[str]) -> NotCompared | None:
         """Say why equal results do not count: with other numbers for inputs whose default changed, they are not."""
@@ -288,7 +307,9 @@ class SubgraphVerifier:
         if not names or not all(self.check(claim).status == "verified" for claim in claims):
             return doubt
         found = self._compare_alone(cut, old.fed_with(names), new.fed_with(names), hidden)
-        return found if fails(found) or (isinstance(found, Difference) and not coverage.mutants) else doubt
+        if isinstance(found, NotCompared):
+            return found if found.behind is not None else doubt
+        return found if fails(found) or not coverage.mutants else doubt
 
     def _agree_inside(self, subgraphs: SubgraphPair, hidden: Collection[str]) -> bool:
         """Whether the parts agree, and show every fault, if values inside are compared as well."""
@@ -325,40 +346,39 @@ class SubgraphVerifier:
         sides = [side.subgraph.nodes for side in (subgraphs.old, subgraphs.new)]
         if not signs_may_show(*sides):
             return self._at_poles_behind(subgraphs, fed) if all(map(makes_zeros, sides)) else None
-        usual, guessed = next(
-            (feeds, guessed)
-            for feeds, guessed, found in subgraphs.tried
-            if isinstance(found, Difference) and not fails(found)
-        )
+        usual, guessed = next(equal_on(subgraphs.tried))
         from_callers = [name for name, value in fed.items() if value.is_input and value.graph.parent is None]
         for names in (from_callers, [*fed]):
-            feeds = [with_zeros(usual, names, zero) for zero in (0.0, -0.0)]
+            feeds = [with_zeros(usual, names, zero) for zero in ZEROS]
             found = [subgraphs.attempt(each, "zeros", guessed=guessed) for each in feeds]
             compared = [each for each in found if isinstance(each, Difference)]
             if len(compared) == len(found) and fails(found[0]) != fails(found[1]):
-                sign = "0.0" if fails(found[0]) else "-0.0"
-                why = Why(Code.ZERO_SIGN, f"differs at a zero of the other sign: where {sign} is fed")
+                why = at_zeros(ZEROS[0] if fails(found[0]) else ZEROS[1])
                 worst = max(compared, key=lambda difference: difference.excess)
                 is_certain = names is from_callers
                 return worst._replace(fault=why.text, code=why.code) if is_certain else NotCompared(why, is_same=True)
         return None
 
-    def _at_poles_behind(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> TrialResult | None:
-        """Return the finding at zeros if the results are zeros of other signs, which a pole behind the part shows."""
+    def _at_poles_behind(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> NotCompared | None:
+        """Say why equal results do not count: they are zeros of other signs, which a pole behind the part shows.
+
+        The results themselves are no failure, for the zeros are equal. What the pole makes of them is one.
+        """
         if not known_of(self.request.before).has_poles:
             return None
-        usual = next(feeds for feeds, _, found in subgraphs.tried if isinstance(found, Difference) and not fails(found))
-        runs = (subgraphs.fed(with_zeros(usual, fed, zero)) for zero in (0.0, -0.0))
+        usual, _ = next(equal_on(subgraphs.tried))
+        runs = (subgraphs.fed(with_zeros(usual, fed, zero)) for zero in ZEROS)
         if not any(signs_differ(run.old().values(), run.new().values()) for run in runs):
             return None
         nodes = subgraphs.nodes
         inside = {value.name for node in nodes for value in node.outputs if value is not None}
         models = self.request.before, self.request.after
-        rows = (self.check(cut) for cut in up_to_poles(*models, subgraphs.cut, inside))
+        behind = (cut._replace(label=subgraphs.cut.label) for cut in up_to_poles(*models, subgraphs.cut, inside))
+        rows = (self.check(cut) for cut in behind)
         row = next((row for row in rows if row.code is Code.ZERO_SIGN), None)
-        if row is not None and row.status == "failed":
-            return Difference(excess=math.inf, fault=row.note, code=row.code)
-        return None if row is None else NotCompared(row.why, is_same=True)
+        if row is None:
+            return None
+        return NotCompared(row.why, is_same=True, behind=row if row.status == "failed" else None)
 
     def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> NotCompared | None:
         """Return why equal results do not count if only the rewritten model states the sizes; it may be wrong."""

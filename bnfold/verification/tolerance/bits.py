@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,8 @@ def _filled_with(tensor: ir.Tensor) -> Array | None:
     if array is None or not array.size:
         return None
     is_one = all(step == 0 or dim == 1 for step, dim in zip(array.strides, array.shape, strict=True))
-    return array[(..., *(slice(1) for _ in array.shape))].reshape(1) if is_one else None  # an array also of one text
+    first: tuple[Any, ...] = (..., *(slice(1) for _ in array.shape))  # an array also of one text
+    return array[first].reshape(1) if is_one else None
 
 
 def _pieces(tensor: ir.Tensor) -> Iterator[Array]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 import onnx
+
+from bnfold.ir.elements import Array
 
 F64 = npt.NDArray[np.float64]
 _T = onnx.TensorProto
@@ -59,6 +61,11 @@ HALVES = frozenset({_T.FLOAT16, _T.BFLOAT16})
 def is_float(dtype: int | None) -> bool:
     """Whether the onnx data type is a float of any width."""
     return dtype in FLOAT_TYPES
+
+
+def is_float_array(value: object) -> TypeGuard[Array]:
+    """Whether it is an array of floats, of a type that numpy has itself."""
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f"
 
 
 def ulps(delta: F64, size: F64, scale: float, kind: FloatType) -> float:

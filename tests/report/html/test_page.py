@@ -206,10 +206,10 @@ def test_a_model_without_batchnormalization_has_simplifications_and_no_empty_pan
 
 @pytest.mark.parametrize("node", ["Mul (b, c)  d = Add (a, c)", "Add (b, c)  d = Mul (a, c)"])
 def test_arithmetic_in_the_place_of_a_batchnorm_has_a_card(node: str) -> None:
-    text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[2, 4] x) => (float[2, 3] y) <float[4] c = {{1, 2, 3, 4}}> {{
-        b = Relu (x)  a = {node}  y = MatMul (d, w) }}"""
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[2, 4] x) => (float[2, 3] y)
+        <float[4] c = {{1, 2, 3, 4}}> {{ b = Relu (x)  a = {node}  y = MatMul (d, w) }}"""
     proto = onnx.parser.parse_model(text)
     proto.graph.initializer.append(onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [4, 3], [*range(12)]))
     text = render([bnfold.optimize(proto).to_json()])
     assert "constant arithmetic in the place of a BatchNormalization" in text
-    assert "scale = γ / √(var + ε)" not in text
+    assert "scale = γ / √(var + ε)" not in text  # noqa: RUF001

@@ -60,7 +60,7 @@ def test_a_fold_under_the_name_of_the_convolution_is_verified(depth: Depth) -> N
 
 
 def test_the_value_gets_the_original_s_name() -> None:
-    renamed = with_original_names(ir.load(_original()), ir.load(_folded(SCALE)))
+    renamed = with_original_names(ir.load(_original()), ir.load(_folded(SCALE)), by_others=True)
     assert [[value.name for value in node.outputs if value] for node in renamed.graph.nodes] == [
         ["n"],
         ["r"],
@@ -77,7 +77,7 @@ def test_names_stay_where_consumers_disagree_or_others_read_the_value() -> None:
         assert [*node.input] == [old]
         node.input[0] = new
         model = ir.load(after)
-        assert with_original_names(ir.load(_original()), model) is model
+        assert with_original_names(ir.load(_original()), model, by_others=True) is model
         assert not bnfold.verify(_original(), after).verified
 
 

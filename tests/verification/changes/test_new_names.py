@@ -25,7 +25,7 @@ def renamed(before: str, after: str, more: Weights | None = None) -> dict[str, s
     """Return the names that nodes of the second model got, by those that they had."""
     weights = {**WEIGHTS, **(more or {})}
     old, new = (ir.load(model(f"{HEAD} {{ {text} }}", weights)) for text in (before, after))
-    given = with_original_names(old, new)
+    given = with_original_names(old, new, by_others=True)
     names = [[node.proto.output[0] for node in each.nodes()] for each in (new, given)]
     return {name: other for name, other in zip(*names, strict=True) if name != other}
 
@@ -143,10 +143,15 @@ def test_what_follows_an_output_gets_its_names() -> None:
     for named, expected in (("z = Sub (x, two)", ["z", "a", "b", "y"]), ("z = Add (x, one)", ["z", "a", "b", "y"])):
         texts = before, text.format(named)
         old, new = (ir.load(model(f"{head} {{ {each} }}", WEIGHTS)) for each in texts)
-        assert [node.proto.output[0] for node in with_original_names(old, new).nodes()] == expected
+        assert [node.proto.output[0] for node in with_original_names(old, new, by_others=True).nodes()] == expected
     hidden = head.replace(", float[N,3] z", "")
     old, new = (ir.load(model(f"{hidden} {{ {each} }}", WEIGHTS)) for each in (before, text.format("z = Sub (x, two)")))
-    assert [node.proto.output[0] for node in with_original_names(old, new).nodes()] == ["z", "p", "q", "y"]
+    assert [node.proto.output[0] for node in with_original_names(old, new, by_others=True).nodes()] == [
+        "z",
+        "p",
+        "q",
+        "y",
+    ]
 
 
 def test_a_comparison_does_not_show_the_sign_of_a_zero() -> None:

@@ -75,3 +75,14 @@ def test_a_tool_that_renames_inputs_is_still_undone(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, [*command, "{input}"])
     assert result.exit_code in (1, 2, 3)
     assert not (tmp_path / "o.onnx").exists()
+
+
+def test_a_branch_that_hands_out_an_outer_value_is_paired() -> None:
+    def branching(x: str) -> onnx.ModelProto:
+        nodes = f"""w = If (c) <then_branch = g1 () => (float[n, 3] {x}) {{ }},
+            else_branch = g2 () => (float[n, 3] b) {{ b = Neg ({x}) }}>  y = Exp (w)"""
+        graph = f"g (float[n, 3] {x}, bool c) => (float[n, 3] y) {{ {nodes} }}"
+        return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 15]> {graph}')
+
+    verdict = bnfold.verify(branching("x"), branching("input_0"), options=QUICK)
+    assert verdict, verdict.reason

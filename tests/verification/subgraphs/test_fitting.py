@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 from bnfold import ir
+from bnfold.verification.claims import NumberKind
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.subgraphs import fitting
 from bnfold.verification.subgraphs.levels import at_levels
@@ -121,7 +122,7 @@ def test_sizes_in_the_proportion_that_is_declared_fit_before_the_whole_model_is_
         monkeypatch.setattr(fitting, "_fitting", lambda *_: pytest.fail("the whole model was asked"))
     attempt = SubgraphPair.attempt
 
-    def noted(self: SubgraphPair, feeds: DrawnFeeds, numbers: str, *, guessed: bool) -> TrialResult:
+    def noted(self: SubgraphPair, feeds: DrawnFeeds, numbers: NumberKind, *, guessed: bool) -> TrialResult:
         tried.append(feeds["a"].shape)
         return attempt(self, feeds, numbers, guessed=guessed)
 
