@@ -101,7 +101,9 @@ def conversion(report: Report, *, verbose: bool = False) -> Iterator[str]:
             f"; {len(changed_rows) - len(shown)} more operators (--verbose)" if len(shown) < len(changed_rows) else ""
         )
         as_is = sum(row["as_is"] for row in rows)
-        yield f"converted: {'; '.join(map(_converted, shown))}{more}; {as_is} node{'s' * (as_is != 1)} as is"
+        met, left = as_is + sum(row["respelled"] for row in rows), report.after.nodes
+        later = f" (counted before the last rewrites, which left {left} of all nodes)" if met > left else ""
+        yield f"converted: {'; '.join(map(_converted, shown))}{more}; {as_is} node{'s' * (as_is != 1)} as is{later}"
     if report.lowest is not None:
         why = f"; {report.lowest['below']}" if report.lowest["below"] else ""
         yield f"lowest opset for this model: {report.lowest['opset']}{why}"

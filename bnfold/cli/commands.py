@@ -85,7 +85,7 @@ def fold(args: Invocation) -> None:
     **ONE_JOB,
 )
 def upgrade(args: Invocation) -> None:
-    """Change the opset of the model IN (upgrade, or downgrade), and nothing else.
+    """Change the opset of the model IN (upgrade, or downgrade), and nothing that this does not need.
 
     The result is verified. IN may also be several files, a folder or a quoted pattern; OUT is then a folder.
     """
@@ -101,9 +101,10 @@ def upgrade(args: Invocation) -> None:
     **ONE_JOB,
 )
 def convert(args: Invocation) -> None:
-    """Convert the model IN to another opset or IR version (downgrade or upgrade), and change nothing else.
+    """Convert the model IN to another opset or IR version (downgrade or upgrade).
 
-    The result is verified. IN may also be several files, a folder or a quoted pattern; OUT is then a folder.
+    Nothing else changes, but for the rewrites that a lower opset needs; the output names them. The result is verified.
+    IN may also be several files, a folder or a quoted pattern; OUT is then a folder.
     """
     if args.options.target_opset is None:
         options = args.options

@@ -12,8 +12,10 @@ NEEDS = (
     ("an older IR version", "convert IN OUT --ir-version 8"),
     ("no BatchNormalization (NPU)", "optimize IN OUT --decompose remaining"),
     ("fixed input or batch sizes", "optimize IN OUT --fix-shapes x=1,3,8,8"),
+    ("weights that do not grow", "optimize IN OUT --max-growth 0"),
     ("leave one rewrite out", "optimize IN OUT --disable NAME"),
     ("compare two models", "verify BEFORE AFTER"),
+    ("compare folders, by name", "verify BEFORE/ AFTER/"),
     ("float16 tolerance", "verify BEFORE AFTER --tolerance float16"),
     ("int8 tolerance", "verify BEFORE AFTER --tolerance 0.05"),
     ("compare on your own inputs", "verify BEFORE AFTER --data inputs.npz"),
@@ -37,6 +39,6 @@ COMMON = frozenset({
     "target_opset", "ir_version", "fix_shapes", "decompose", "assert_none", "as_is", "disable", "simplify", "depth",
     "no_verify", "require_verified", "tolerance", "inputs", "data", "explain", "values", "report", "as_json",
     "output_format", "in_place", "dry_run", "external_data", "quiet", "verbose", "jobs", "exclude",
-    "runtime", "latency", "overridable", "frozen",
+    "runtime", "latency", "overridable", "frozen", "max_growth",
 })  # fmt: skip
 """Options that ``--help`` lists; ``--help-all`` lists all of them."""

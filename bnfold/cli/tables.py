@@ -76,7 +76,7 @@ def batchnorms(rows: Sequence[Mapping[str, Any]], *, stderr: bool = False) -> No
         if row["reason"]:
             where = f"{sentence(row['reason']['text'], row['reason']['detail'])} [{row['reason']['code']}]"
         decided = "".join(f"; {text}" for text in row.get("policies", ()))
-        cells = [in_words(str(row[name])) for name in kind]
+        cells = [in_words(str(row[name] or "-")) for name in kind]  # arithmetic has no version
         cells += [_range((row["affine"] or {}).get(name)) for name in spreads]
         _add(table, _name(row["graph"], row["name"]), *cells, *((state(row), where + decided) if is_decided else ()))
     _show(table, stderr=stderr)

@@ -343,6 +343,7 @@ def batch_summary(
         from bnfold.cli import tables
 
         told = ", ".join(f"{counts[status]} {status}" for status in ORDER if counts[status])
+        told += _verified_before([result.is_verified for result in results if result.status == "skipped"])
         say(f"{told}; {tables.in_total(results, seconds)}")
         if counts["unverified"] and not is_refused:
             say(f"  {UNVERIFIED}", WARNING)
@@ -351,6 +352,13 @@ def batch_summary(
         _offenders(offenders, len(results), remedy)
     if left := known - len(results):
         say(f"{INTERRUPTED}; {left} of {known} models are not done", WARNING)
+
+
+def _verified_before(skipped: Sequence[bool]) -> str:
+    """Return how many of the models that were skipped, the last that are counted, an earlier run has verified."""
+    if not any(skipped):
+        return ""
+    return " (verified before)" if all(skipped) else f" ({sum(skipped)} verified before)"
 
 
 def _doubts(results: Sequence[FileResult], *, is_refused: bool) -> None:

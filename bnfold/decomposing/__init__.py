@@ -82,7 +82,7 @@ def _why(node: ir.Node, facts: Facts, policy: Policy) -> str:
         recipe(node, facts, policy, "mul_add")
     except Declined as refusal:
         return str(refusal)
-    return "decomposing it was not asked for"
+    return "decomposing it was not asked for (--decompose remaining)"
 
 
 def _nodes(model: ir.Model, operators: frozenset[str]) -> list[ir.Node]:

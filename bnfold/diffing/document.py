@@ -26,6 +26,9 @@ MAX_DRAWN = 1500
 MOST = 3
 """Nodes or constants that one line names."""
 
+_LISTED = "weights listed as inputs"
+"""IR version 3 wants all of them there; callers cannot feed one, so that it is no interface."""
+
 Rows = list[dict[str, str]]
 
 
@@ -123,6 +126,8 @@ def _compared(
     for name, pair in _unlike(old["opsets"], new["opsets"]):
         (interface if name in used else notes).append(_row(f"opset {name}", pair))
     interface += [_row(f"function {name}", pair) for name, pair in _unlike(old["functions"], new["functions"])]
+    listed = [{_LISTED: sum(map(_is_weight, model.graph.inputs))} for model in (before, after)]
+    notes += [_row(name, pair) for name, pair in _unlike(*listed)]
     notes += [_row(name, pair) for name, pair in _unlike(old["metadata"], new["metadata"])]
     notes += [_row(name, pair) for name, pair in found.versions()]
     differences = [

@@ -145,8 +145,11 @@ def _given(model: ir.Model, match: Matching, feeds: dict[str, Array]) -> dict[st
     ):
         lone = {"A": feeds.keys() - names.keys(), "B": missing}
         told = [f"only {side} takes {', '.join(sorted(each))}" for side, each in lone.items() if each]
+        there = {new: old for old, new in names.items()}
         sizes = [name for name, array in given.items() if not model.graph.values[name].takes(np.shape(array))]
-        told += [f"B takes other sizes of {', '.join(sizes)}"] if sizes else []
+        alike = [name for name in sizes if there[name] == name]
+        told += [f"B takes other sizes of {', '.join(alike)}"] if alike else []
+        told += [f"B's {name} takes other sizes than A's {there[name]}" for name in sizes if name not in alike]
         raise BnfoldError("; ".join(["the models have other inputs", *told]))
     return given
 

@@ -158,7 +158,7 @@ class Onnx:
             frozen=checks.frozen or (report is not None and bool(report.frozen)),
             fixed=options.fix_shapes,
             policy=options.policy,
-            chose_version=not is_rewrite or options.names_version,
+            chose_version=report is None or options.names_version,  # without a report, another program made it
             progress=progress,
             by_position=not is_rewrite,
         )

@@ -188,7 +188,9 @@ def _advised(
             return Tried(kind.verify(outcome.source, model, candidate.checks, None, outcome.options, outcome.report))
         other = again(options=replace(candidate.options or outcome.options, simplify=()), trial=candidate.checks)
         assert other.verdict is not None, "it was asked for"
-        return Tried(other.verdict, other.report.after.nodes - outcome.report.after.nodes)
+        opset = other.report.opset_after
+        more_nodes = other.report.after.nodes - outcome.report.after.nodes
+        return Tried(other.verdict, more_nodes, opset if opset != outcome.report.opset_after else None)
 
     is_onnx = kind is formats.ONNX
     before = kind.load(outcome.source) if is_onnx else None

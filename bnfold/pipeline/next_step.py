@@ -55,10 +55,11 @@ class Candidate(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """What became of a trial: its verdict, and how many nodes its result has more."""
+    """What became of a trial: its verdict, how many nodes its result has more, and its opset if that is another one."""
 
     verdict: Verdict
     more_nodes: int = 0
+    other_opset: int | None = None
 
 
 TryCandidate = Callable[[Candidate], Tried]
@@ -122,7 +123,8 @@ def _step_if_verified(case: Case, candidate: Candidate, until: float) -> NextSte
     seconds = f"{max(time.monotonic() - started, 0.1):.1f} s"
     more = tried.more_nodes
     nodes = f"{more} node{'s' if more != 1 else ''} more, " if more > 0 else ""
-    cost = f"{nodes}{seconds}"
+    is_said = tried.other_opset is None or "--opset" in candidate.words
+    cost = f"{nodes}{seconds}" if is_said else f"with opset {tried.other_opset}, {nodes}{seconds}"
     return NextStep(f"{shlex.join(candidate.words)} {candidate.effect} ({cost})", candidate.words, tried=True)
 
 
@@ -224,6 +226,8 @@ def _candidates(case: Case) -> Iterator[Candidate]:
         "frozen": _frozen,
     }
     first = _FIRST.get(case.verdict.code, ())
+    if first is _NUMBERS and case.options is not None and case.options.target_opset == "lowest":
+        first = ("options", *first)  # an opset that is a little higher costs nothing
     order = _FAILED if case.verdict.status == "failed" else dict.fromkeys((*first, *ways))
     for way in order:
         yield from ways[way](case)
@@ -350,12 +354,15 @@ def _other_options(case: Case) -> Iterator[Candidate]:
         if choice != options.overridable:
             other = replace(options, overridable=choice)  # type: ignore[arg-type] # two of its choices
             yield Candidate(("--overridable", choice), "verifies it", case.checks, other)
-    if code is Code.TOO_OLD:
-        if isinstance(options.ir_version, int):
-            yield Candidate(("--ir-version", "auto"), "verifies it", case.checks, replace(options, ir_version="auto"))
-        if isinstance(options.target_opset, int):
-            other = replace(options, target_opset="latest")
-            yield Candidate(("--opset", "latest"), "verifies it", case.checks, other)
+    is_too_old = code is Code.TOO_OLD
+    if is_too_old and isinstance(options.ir_version, int):
+        yield Candidate(("--ir-version", "auto"), "verifies it", case.checks, replace(options, ir_version="auto"))
+    if case.report is not None and (options.target_opset == "lowest" or is_too_old):
+        for opset in range(case.report.opset_after + 1, case.report.opset_before + 1):
+            other = replace(options, target_opset=opset)
+            yield Candidate(("--opset", str(opset)), "verifies it", case.checks, other)
+    if is_too_old and isinstance(options.target_opset, int):
+        yield Candidate(("--opset", "latest"), "verifies it", case.checks, replace(options, target_opset="latest"))
 
 
 def _without_rewrites(case: Case) -> Iterator[Candidate]:

@@ -263,9 +263,9 @@ def forbidden(count: int, operators: frozenset[str]) -> str:
     """Say that nodes of ``operators`` remain although none should."""
     one = count == 1
     plural = "" if one else "s"
-    what = (
-        f"{next(iter(operators))}{plural}" if len(operators) == 1 else f"node{plural} of {', '.join(sorted(operators))}"
-    )
+    name = next(iter(operators), "")
+    has_plural = len(operators) == 1 and (one or not name.endswith(("s", "x", "y", "h")))  # no Identitys
+    what = f"{name}{plural}" if has_plural else f"node{plural} of {', '.join(sorted(operators))}"
     return f"{count} {what} remain{'s' if one else ''}, and --assert-none forbids {'it' if one else 'them'}"
 
 

@@ -380,8 +380,8 @@ class _Explainer:
             lines += self._earlier(row)
         lines += [f"  on {line}" for line in _runs(row)]
         if row.faults and row.status != "failed":
-            count = "none of them" if row.hidden == row.faults else f"not all of them ({row.hidden} are left)"
-            hidden = f"{count} would show in these results; one is in {row.example}"
+            count = "none of them" if row.hidden == row.faults else f"{row.faults - row.hidden} of them"
+            hidden = f"{count} would show in these results; one that would not is in {row.example}"
             shown = "each would show in these results, or in values inside"
             looked = f"{row.faults} possible fault{'s' * (row.faults != 1)} (a wrong weight, attribute, size, …)"
             lines.append(f"  tried as well: {looked}; {hidden if row.hidden else shown}")

@@ -229,7 +229,9 @@ def _by_runtime(request: Request, found: Guard) -> Evidence:
     if (why := found.doubt or found.left_out) is not None:
         return about("skipped", why)
     if found.witness is None:
-        return about("skipped", Why(Code.NOT_ASKED, "no runtime was asked"))
+        is_asked = request.checks.runtime != "none"
+        reason = "none is needed, as nothing that is computed has changed" if is_asked else "no runtime was asked"
+        return about("skipped", Why(Code.NOT_ASKED, reason))
     return about("verified", Why(Code.TESTED, f"{found.witness.witness}: {'; '.join(found.witness.notes)}"))
 
 

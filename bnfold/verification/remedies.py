@@ -105,6 +105,8 @@ class Remedies:
         """Say how to reproduce a difference that no option mends."""
         if code is Code.DIFFERS and self.checks.tolerance is not None:
             return "give a larger --tolerance, if an error of this size will do"
+        if code is Code.TOO_OLD:
+            return _lowercase(MEANINGS[code].remedy)
         if code is Code.INTERFACE and not self.is_own:
             return "compare models of one interface: the same names, types and shapes of inputs and outputs"
         if code in (Code.INTERFACE, Code.INVALID, Code.REFUSED):

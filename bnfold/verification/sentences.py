@@ -72,10 +72,15 @@ def parts_agree(count: int, kind: str, whole: str = "") -> str:
     return f"{checked}, and the rest is unchanged"
 
 
-def runtime_agrees(relative: float, allowed: float) -> str:
-    """Return how well the outputs of two models agree in a runtime."""
+def runtime_agrees(relative: float, allowed: float, unit: float) -> str:
+    """Return how well the outputs of two models agree in a runtime; ``unit`` is one rounding of their type.
+
+    What is less than that is no accuracy of either model: the elements that differ are small beside the largest one.
+    """
     if not relative:
         return "outputs are identical"
+    if relative < unit:
+        return f"outputs agree to less than one rounding of their largest number (rounding allows {allowed:.1e})"
     return f"outputs agree to {relative:.1e} (rounding allows {allowed:.1e})"
 
 

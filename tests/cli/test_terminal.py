@@ -8,6 +8,7 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -246,6 +247,22 @@ def test_a_folder_in_a_pipe_is_a_line_a_model_with_figures_the_doubtful_first(
     assert f"{sums}, 1.1 → 1.0 MB, 2:20" in told.err.splitlines()
 
 
+@pytest.mark.parametrize(
+    ("verified", "said"),
+    [
+        ([True, True], "2 skipped (verified before); "),
+        ([True, False], "2 skipped (1 verified before); "),
+        ([False], "1 skipped; "),
+    ],
+)
+def test_what_an_earlier_run_found_of_those_skipped_is_said(
+    verified: list[bool], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [FileResult(f"{place}.onnx", "o", "skipped", is_verified=each) for place, each in enumerate(verified)]
+    terminal.batch_summary(rows, table=True)
+    assert capsys.readouterr().err.startswith(said)
+
+
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_folder_on_a_terminal_fits_it(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -319,3 +336,18 @@ def test_the_table_of_a_folder_has_a_column_for_an_opset_that_changes(
     (row,) = (row for row in json.loads(Path("r.json").read_text(encoding="utf-8"))["models"] if "bn9" in str(row))
     assert row["counts"]["opset"] == {"before": 9, "after": 16}
     assert "opset" not in CliRunner().invoke(main, ["fold", "models", "kept", "--no-verify"]).stdout
+
+
+def test_arithmetic_has_no_version(capsys: pytest.CaptureFixture[str]) -> None:
+    from bnfold.cli import tables
+
+    row: dict[str, Any] = {"graph": "", "into": [], "reason": None, "verdict": "kept", "affine": None}
+    norms = [
+        {**row, "name": "n", "version": 15, "mode": "inference"},
+        {**row, "name": "a", "version": 0, "mode": "spelled-out"},
+    ]
+    tables.batchnorms(norms)
+    assert [line.split()[1:3] for line in capsys.readouterr().out.splitlines()[1:]] == [
+        ["15", "inference"],
+        ["-", "affine"],
+    ]

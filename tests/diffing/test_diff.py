@@ -254,7 +254,15 @@ def test_values_that_cannot_be_compared_say_why() -> None:
     new.graph.input.append(helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [1, 4]))
     other = model(node("Relu", "x", "y"))
     other.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 5
-    for each, why in ((new, "only B takes z"), (other, "B takes other sizes of x")):
+    renamed = model(node("Relu", "z", "y"))
+    renamed.graph.input[0].CopyFrom(other.graph.input[0])
+    renamed.graph.input[0].name = "z"
+    reasons = (
+        (new, "only B takes z"),
+        (other, "B takes other sizes of x"),
+        (renamed, "B's z takes other sizes than A's x"),
+    )
+    for each, why in reasons:
         assert diff(old, each, values=True)["values"]["reason"] == f"the models have other inputs; {why}"
 
 
@@ -301,3 +309,16 @@ def test_constants_of_every_kind() -> None:
     assert told(np.array([0.0]), np.array([-0.0])) == "k: other bits, equal values"
     assert told(np.array(["a"], object), np.array(["b"], object)) == "k: other values"
     assert told(np.array([1.0, 2.0]), np.array([1.0])) == "k: double[2] → double[1]"
+
+
+def test_weights_that_ir_version_3_lists_are_counted_and_make_no_difference() -> None:
+    old = onnx.parser.parse_model(
+        """<ir_version: 3, opset_import: ["": 9]> g (float[2] x, float[2] w) => (float[2] y)
+        <float[2] w = {1, 2}> { y = Add (x, w) }"""
+    )
+    new = onnx.ModelProto.FromString(old.SerializeToString())
+    new.ir_version = 8
+    del new.graph.input[1]
+    document = diff(old, new)
+    assert {"what": "weights listed as inputs", "before": "1", "after": "0"} in document["metadata"]
+    assert document["equal"]

@@ -218,6 +218,46 @@ def test_a_command_whose_result_is_refused_ends_in_it(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, [*given, *step, "--", *command]).exit_code == 0
 
 
+OLD = '<ir_version: 8, opset_import: ["" : 13]> g (float[2,3] x) => (float[2,3] y) { n = Neg (x)  y = Relu (n) }'
+
+
+def test_an_opset_that_the_runtime_takes_is_named(tmp_path: Path) -> None:
+    """No release of onnxruntime has the operators of opset 1, to which these can be converted."""
+    onnx.save(onnx.parser.parse_model(OLD), source := tmp_path / "in.onnx")
+    given = ["convert", str(source), str(tmp_path / "out.onnx"), "--require-verified", "--opset"]
+    result = CliRunner().invoke(main, [*given, "lowest"])
+    assert result.exit_code == 3
+    option, opset = words(told(result))
+    assert option == "--opset"
+    assert CliRunner().invoke(main, [*given, opset]).exit_code == 0
+    assert CliRunner().invoke(main, [*given, str(int(opset) - 1)]).exit_code == 3
+
+
+def test_a_runtime_that_is_too_old_for_what_a_command_made_has_found_no_difference(tmp_path: Path) -> None:
+    onnx.save(onnx.parser.parse_model(OLD), source := tmp_path / "in.onnx")
+    tool = "import bnfold, sys; not_verified = bnfold.VerifyOptions(depth='none')\n"
+    tool += "bnfold.convert(*sys.argv[1:], target_opset='lowest', verify=not_verified)"
+    command = [sys.executable, "-c", tool, "{input}", "{output}"]
+    result = CliRunner().invoke(main, ["run", str(source), str(tmp_path / "out.onnx"), "--", *command])
+    assert result.exit_code == 3, result.stderr
+    assert "unverified: onnxruntime" in result.stderr
+    assert told(result) == "use a runtime that has it, or convert to another --opset"
+
+
+def test_a_trial_says_that_its_opset_is_another_one() -> None:
+    proto = onnx.parser.parse_model(BODY)
+    report = bnfold.optimize(proto, verify=VerifyOptions(depth="none")).report
+    verdict = Verdict("unverified", "", "nothing", code=Code.RANDOM)
+
+    def attempt(_: next_step.Candidate) -> Tried:
+        return Tried(replace(verdict, status="verified"), 2, 11)
+
+    case = Case(verdict, VerifyOptions(), attempt, ir.load(proto), None, Options(), report)
+    step = next_step.next_step(case)
+    assert step is not None
+    assert "verifies the rest (with opset 11, 2 nodes more, " in step.text
+
+
 BODY = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,2,4,4] x) => (float[1,2,4,4] y)
     <float[2,2,1,1] w = {1,2,3,4}, float[2] s = {2,3}, float[2] b = {1,2}>
     { i = Identity (x) c = Conv (i, w) n = BatchNormalization (c, s, b, b, s) y = Elu (n) }"""
@@ -481,6 +521,14 @@ def test_a_file_that_is_wrong_is_no_difference_to_reproduce(code: Code, status: 
     own = next_step.next_step(Case(verdict, VerifyOptions(), no_help, ir.load(proto), options=Options()))
     assert own is not None
     assert own.text.startswith("--keep-failed FILE saves the result")
+
+
+def test_a_result_that_a_runtime_is_too_old_for_is_no_difference_to_reproduce() -> None:
+    verdict = Verdict("failed", "", "runtime", code=Code.TOO_OLD)
+    proto = model(DENSE, {"w": W})
+    step = next_step.next_step(Case(verdict, VerifyOptions(), no_help, ir.load(proto), ir.load(proto)))
+    assert step is not None
+    assert step.text == "use a runtime that has it, or convert to another --opset"
 
 
 def test_a_part_that_differs_in_models_that_agree_is_to_be_explained() -> None:

@@ -19,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 import bnfold
 from bnfold.errors import BadInput, Unsupported, VerificationFailed
 from bnfold.ir.storage.source import FileSource
+from bnfold.pipeline.outcome import forbidden
 from tests.conftest import MODELS
 from tests.machine import unmeasured
 from tests.pipeline.test_job import overflowing
@@ -264,3 +265,16 @@ def test_what_is_no_model_is_told() -> None:
     for source in (None, 3, Other(), onnx.TensorProto()):
         with pytest.raises(TypeError, match=r"onnx_ir.Model or torch.onnx.ONNXProgram is wanted"):
             bnfold.optimize(source)
+
+
+@pytest.mark.parametrize(
+    ("count", "operators", "said"),
+    [
+        (1, {"Identity"}, "1 Identity remains, and --assert-none forbids it"),
+        (3, {"Identity"}, "3 nodes of Identity remain, and --assert-none forbids them"),
+        (2, {"BatchNormalization"}, "2 BatchNormalizations remain, and --assert-none forbids them"),
+        (2, {"Relu", "Abs"}, "2 nodes of Abs, Relu remain, and --assert-none forbids them"),
+    ],
+)
+def test_what_remains_is_counted_in_words(count: int, operators: set[str], said: str) -> None:
+    assert forbidden(count, frozenset(operators)) == said

@@ -208,7 +208,7 @@ def test_a_fault_that_does_not_show_is_named_with_what_would_show_it() -> None:
     found = verdict_on(before, after)
     assert found.status == "unverified"
     assert "2 possible faults" in text(found)
-    assert "none of them would show in these results; one is in element 0 of 'lo'" in text(found)
+    assert "none of them would show in these results; one that would not is in element 0 of 'lo'" in text(found)
     assert "next: give recorded inputs that change value 'y' with --data (an .npz file with x (N,3))" in text(found)
 
 

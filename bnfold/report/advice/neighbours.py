@@ -165,8 +165,8 @@ NEIGHBOURS: dict[Reason, Advice] = {
         "one operator on as many elements too. Runtimes are no faster with it; many are slower, because they fuse a "
         "BatchNormalization with the Relu behind it. An Add on fewer elements, behind a pooling or a stride, is put "
         "there by default. The same reason stands where nothing reads the result.",
-        "Usually nothing: there is nothing to save here. If your target knows no BatchNormalization, --exchange always "
-        "puts the Add there.",
+        "Usually nothing: there is nothing to save here. If your target knows no BatchNormalization, --decompose "
+        "remaining puts the Add there.",
         model(
             "(float[1,2,4,4] x) => (float[1,2,4,4] y)",
             norm("x", "n"),

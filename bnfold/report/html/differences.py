@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bnfold.errors import printable
@@ -22,9 +22,18 @@ def tally(document: Mapping[str, Any]) -> str:
     many = f"1 node{aside} is the same" if same == 1 else f"{same} nodes{aside} are the same"
     if count:
         return f"{many}, {count} difference{'s' * (count != 1)}"
-    return f"{many}; " + (
-        "nothing differs but names and metadata" if document["equal"] else "only the interface or an opset differs"
-    )
+    is_other = document["before"]["constant_nodes"] != document["after"]["constant_nodes"]
+    constants = ["the nodes that make constants"] if is_other else []
+    if document["equal"]:
+        return f"{many}; nothing differs but {_in_words(['names', 'metadata', *constants])}"
+    rows = [row["what"].partition(" ")[0] for row in document["interface"]]
+    kinds = {"opset": "an opset", "function": "a function"}
+    what = [*dict.fromkeys(kinds.get(row, "the interface") for row in rows), *constants]
+    return f"{many}; only {_in_words(what)} differ{'s' * (len(what) == 1 and not constants)}"
+
+
+def _in_words(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def headline(document: Mapping[str, Any]) -> tuple[str, str]:

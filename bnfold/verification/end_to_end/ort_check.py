@@ -39,7 +39,7 @@ from bnfold.verification.runtimes.helpers import RuntimeSample
 from bnfold.verification.runtimes.runtime import RuntimeResult, RuntimeSource, run_until, stored
 from bnfold.verification.runtimes.threads import in_background
 from bnfold.verification.tolerance.compare import pattern_fault
-from bnfold.verification.tolerance.discontinuities import discontinuous_inputs
+from bnfold.verification.tolerance.discontinuities import discontinuous_inputs, discontinuous_slots
 from bnfold.verification.tolerance.floats import HALVES
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.tolerance.storage import LEAST, SLACK
@@ -114,9 +114,8 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
         yield None
     elif request.checks.runtime == "none" or not request.once(_is_changed):  # no part can be wrong
         yield Guard
-    elif any(discontinuous_inputs(request.before, request.after)):  # rounding may change what follows by any amount
-        reason = "results of discontinuous operators (Round, ArgMax, …) differ in a runtime"
-        yield lambda: Guard(left_out=Why(Code.COARSE, reason))
+    elif values := [*chain(*discontinuous_inputs(request.before, request.after))]:
+        yield lambda: Guard(left_out=Why(Code.COARSE, _why_rounding_decides(request.after, values[0])))
     elif _weight_bytes(request.before) > _MOST_BYTES:
         reason = "a runtime would load more than 1 GB of weights; --verify full runs whole models"
         yield lambda: Guard(left_out=Why(Code.MEMORY, reason))
@@ -182,6 +181,26 @@ def _started(plan: _Plan) -> Iterator[Callable[[], _Answers]]:
         in_background(plan._replace(sides=(before, after)).run) as wait,
     ):
         yield wait
+
+
+def _why_rounding_decides(model: ir.Model, name: str) -> str:
+    """Return why results in a runtime show nothing, with the discontinuous node that reads the value of this name."""
+    reads = ((node, map(node.input, discontinuous_slots(node))) for node in model.nodes())
+    readers = [node for node, values in reads if any(value is not None and value.name == name for value in values)]
+    return (
+        f"a runtime's rounding may decide what {readers[0].op_type} {readers[0].label} makes of {name!r}, so its "
+        "results show nothing"
+    )
+
+
+def _not_measured(spread: RuntimeResult | None) -> str:
+    """Return why it is unknown how far rounding the new weights moves the outputs."""
+    what = "how far rounding the new weights moves the outputs in a runtime could not be measured"
+    return (
+        f"{what}: {spread.error}"
+        if spread is not None
+        else f"{what}, for the original has no small weight that was replaced"
+    )
 
 
 def _too_long(seconds: float) -> Why:
@@ -301,7 +320,7 @@ def _weighed(request: Request, answers: _Answers, has_new: bool) -> Guard:
         at_declared = not _is_resized(request.before, answers.shapes)
         return _not_run(row, opinion_of(before, after), at_declared=at_declared)
     if has_new and (spread is None or not spread.ran):
-        return Guard(row, left_out=_silent("nothing shows what rounding does to the whole models"))
+        return Guard(row, left_out=_silent(_not_measured(spread)))
     old, new = before.results[0], after.results[0]
     outputs = [value.name for value in request.before.graph.outputs]
     if {*old} != {*outputs} or {*new} != {*outputs}:
@@ -325,6 +344,7 @@ def _silent(reason: str) -> Why:
 def _compared(row: RuntimeRow, old: RuntimeSample, new: RuntimeSample, moved: RuntimeSample | None) -> Guard:
     """Return the worst output. Every output has to agree; one that does not react to the weights proves nothing."""
     relative = allowed = 0.0
+    least = math.inf
     reacts = moved is None
     for name in old:
         if old[name].dtype != new[name].dtype or old[name].shape != new[name].shape:
@@ -339,10 +359,10 @@ def _compared(row: RuntimeRow, old: RuntimeSample, new: RuntimeSample, moved: Ru
         if found > most:
             return Guard(row, fault=Why(Code.DIFFERS, sentences.differs(f"output {name!r}", found, most)))
         reacts = reacts or spread > 0
-        relative, allowed = max(relative, found), max(allowed, most)
+        relative, allowed, least = max(relative, found), max(allowed, most), min(least, unit)
     if allowed > BLIND or not reacts:
         return Guard(row, left_out=_silent("the outputs in a runtime would not show a weight that is wrong"))
-    return Guard(replace(row, notes=(sentences.runtime_agrees(relative, allowed),)))
+    return Guard(replace(row, notes=(sentences.runtime_agrees(relative, allowed, least),)))
 
 
 def _apart(one: Array, other: Array) -> float:

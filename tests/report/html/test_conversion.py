@@ -1,6 +1,7 @@
 """What a conversion did is in the table, in the JSON document and on the page."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -29,6 +30,12 @@ def test_each_of_the_three_shows_all_of_it(tmp_path: Path) -> None:
     assert "ReduceMean 1 converted" in table
     assert "1 node as is" in table
     assert "lowest opset for this model: 6; cannot convert opset 18 to 5: LayerNormalization" in table
+
+    assert "counted before" not in table
+    outcome.report.after = replace(outcome.report.after, operators={"Relu": 1})
+    assert "1 node as is (counted before the last rewrites, which left 1 of all nodes)" in "".join(
+        before_after.conversion(outcome.report)
+    )
 
     page = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", render([document])))
     assert "18 → 6 opset" in page

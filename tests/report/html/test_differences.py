@@ -7,6 +7,7 @@ import zlib
 from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_few_differences_stand_in_the_page() -> None:
     assert "Error along the depth" in text
 
 
-def told(same: int, count: int = 0, constants: int = 0, **others: bool) -> str:
+def told(same: int, count: int = 0, constants: int = 0, **others: Any) -> str:
     sides = {side: {"constant_nodes": constants} for side in ("before", "after")}
     return differences.tally({**sides, "same": same, "differences": [{}] * count, **others})
 
@@ -41,7 +42,14 @@ def test_how_much_differs_is_told() -> None:
     assert told(1, 1) == "1 node is the same, 1 difference"
     assert told(0, 2) == "0 nodes are the same, 2 differences"
     assert told(2, equal=True) == "2 nodes are the same; nothing differs but names and metadata"
-    assert told(2, equal=False) == "2 nodes are the same; only the interface or an opset differs"
+    rows = [{"what": what} for what in ("opset ai.onnx", "opset my", "input x", "order of the outputs")]
+    assert told(2, equal=False, interface=rows[:2]) == "2 nodes are the same; only an opset differs"
+    assert told(2, equal=False, interface=rows) == "2 nodes are the same; only an opset and the interface differ"
+    sides: dict[str, Any] = {"before": {"constant_nodes": 3}, "after": {"constant_nodes": 0}}
+    same = "2 nodes, constants aside, are the same"
+    constants = "the nodes that make constants"
+    assert told(2, equal=False, interface=rows[:1], **sides) == f"{same}; only an opset and {constants} differ"
+    assert told(2, equal=True, **sides) == f"{same}; nothing differs but names, metadata and {constants}"
     assert told(2, 1, constants=3) == "2 nodes, constants aside, are the same, 1 difference"
     assert told(2, equal=True, same_bytes=True) == "the files are equal, byte for byte"
 

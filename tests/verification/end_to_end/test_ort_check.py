@@ -73,7 +73,7 @@ def test_parts_and_a_runtime_make_a_verdict() -> None:
     assert verdict.summary.endswith(row.notes[0])
 
 
-def test_weights_that_are_stored_under_another_name_were_not_rounded() -> None:
+def test_weights_that_are_stored_under_another_name_were_not_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Too large to be moved a little, but nothing has to show what rounding them would do."""
     weight = single(numbers(3).normal(size=(300, 300)))
     text = "(float[2,300] x) => (float[2,300] y) {{ s = Sqrt (u) u = Abs (x) {} r = Relu (c) y = Neg (r) }}"
@@ -84,6 +84,9 @@ def test_weights_that_are_stored_under_another_name_were_not_rounded() -> None:
     assert verify(before, after).reason == "nothing that is computed has changed"
     verdict = verify(before, swapped)
     assert (verdict.status, verdict.decided_by, verdict.outputs) == ("verified", "local", ())
+    new = ir.load(model(text.format("a = MatMul (s, V)  c = Add (a, a)"), {"V": single(weight * np.float32(1.0001))}))
+    monkeypatch.setattr(judge, "check_parts", lambda *_: Parts())
+    assert "how far rounding the new weights moves the outputs in a runtime could not" in verify(before, new).notes[0]
 
 
 def test_what_parts_miss_the_whole_shows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +122,9 @@ def test_a_part_that_is_wrong_is_found() -> None:
 def test_what_a_runtime_cannot_show_is_no_doubt_about_parts(tail: str) -> None:
     verdict = verify(*pair(tail))
     assert (verdict.status, verdict.decided_by, verdict.outputs) == ("verified", "local", ())
+    if "Floor" in tail:
+        note = "the whole models were not compared: a runtime's rounding may decide what Floor f makes of 'r'"
+        assert verdict.notes[0].startswith(note)
     assert verify(*pair(tail, error=1e-3)).status == "failed"
 
 
@@ -212,6 +218,8 @@ def test_where_nothing_has_changed_nothing_is_run(monkeypatch: pytest.MonkeyPatc
     after.proto.graph.node[0].name = "another"
     verdict = verify(before, after)
     assert (verdict.status, verdict.reason, shapes) == ("verified", "nothing that is computed has changed", [])
+    (row,) = (row for row in verdict.ledger if row.prover == "runtime")
+    assert row.note == "none is needed, as nothing that is computed has changed"
 
 
 def test_what_takes_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,3 +286,11 @@ def test_how_far_a_runtime_may_take_the_models_apart(found: float, spread: float
         "differs": weighed.fault is not None,
         "shows nothing": weighed.left_out is not None,
     }[ends], weighed
+
+
+@pytest.mark.parametrize(("found", "said"), [(3.4e-19, "to less than one rounding"), (3e-7, "to 3.0e-07 (rounding")])
+def test_no_agreement_is_told_that_the_type_cannot_show(found: float, said: str) -> None:
+    old, new = ({"y": np.array([1.0, share], np.float32)} for share in (0.0, found))
+    witness = ort_check._compared(RuntimeRow("a runtime", True, True, True), old, new, None).witness
+    assert witness is not None
+    assert witness.notes[0].startswith(f"outputs agree {said}")
