@@ -503,7 +503,7 @@ def _gemm(node: _Node) -> Sequence[Shape]:
 
 @_rule("Einsum")
 def _einsum(node: _Node) -> Sequence[Shape]:
-    text = node.attr("equation").replace(" ", "")
+    text = (node.attr("equation") or "").replace(" ", "")
     terms, arrow, made = text.partition("->")
     if not arrow or "." in text:
         return []

@@ -77,3 +77,24 @@ def test_a_reshape_that_cannot_run_alone_is_no_doubt_where_it_means_the_same() -
     verdict = bnfold.convert(onnx.parser.parse_model(text), opset=13).verdict
     assert verdict is not None
     assert verdict.verified, verdict.reason
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        'Einsum <equation = "ij->ji"> (z)',
+        "Concat <axis = 0> (z, z)",
+        "Cast <to = 1> (z)",
+        "MaxPool <kernel_shape = [2]> (u)",
+        "DepthToSpace <blocksize = 2> (w)",
+        "LpPool <kernel_shape = [2]> (u)",
+    ],
+)
+def test_a_required_attribute_that_is_missing_is_a_fault(node: str) -> None:
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[N,8] x, float[1,1,N] u, float[1,4,N,2] w) => (float[] y)
+        {{ z = Relu (x)  y = {node} }}"""
+    before = onnx.parser.parse_model(text)
+    after = onnx.ModelProto.FromString(before.SerializeToString())
+    del after.graph.node[1].attribute[:]
+    for depth in ("auto", "local"):
+        assert verify(ir.load(before), ir.load(after), depth=depth, runtime="none").status == "failed"
