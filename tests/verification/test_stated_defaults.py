@@ -91,7 +91,8 @@ def test_a_reshape_that_cannot_run_alone_is_no_doubt_where_it_means_the_same() -
     ],
 )
 def test_a_required_attribute_that_is_missing_is_a_fault(node: str) -> None:
-    text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[N,8] x, float[1,1,N] u, float[1,4,N,2] w) => (float[] y)
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,8] x, float[1,1,N] u, float[1,4,N,2] w) => (float[] y)
         {{ z = Relu (x)  y = {node} }}"""
     before = onnx.parser.parse_model(text)
     after = onnx.ModelProto.FromString(before.SerializeToString())
