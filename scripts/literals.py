@@ -58,8 +58,8 @@ COST = {
     },
     "end_to_end/pair.py": {"_KEPT"},
     "end_to_end/runtime_rejects.py": {"_MOST_BYTES", "_SIZES"},
-    "end_to_end/samples.py": {"_FLOAT64", "_LONG", "_LOOSE_SECONDS", "_SURPRISE"},
-    "end_to_end/within.py": {"_FLOAT64", "_MOST_SAMPLES", "_SIZES"},
+    "end_to_end/samples.py": {"_LONG", "_LOOSE_SECONDS", "_SURPRISE"},
+    "end_to_end/within.py": {"_MOST_SAMPLES", "_SIZES"},
 }  # fmt: skip
 """Constants that say what a run may cost, or what is tried: time, memory, sizes of blocks, numbers of attempts.
 
