@@ -157,9 +157,10 @@ def test_whole_models_at_few_sizes_do_not_overrule_a_part_that_differs(
     seen = [SimpleNamespace(feeds={"x": np.zeros((rows, 3))}) for rows in sizes]
     coverage = SimpleNamespace(uncovered=0)
     clock = SimpleNamespace(budget=1.0)
-    verifier = SimpleNamespace(request=SimpleNamespace(clock=clock), coverage=lambda *_: coverage)
+    before = ir.load(model("(float[N,3] x) => (float[N,3] y) { a = Relu (x)  y = Relu (a) }", {}))
+    verifier = SimpleNamespace(request=SimpleNamespace(clock=clock, before=before), coverage=lambda *_: coverage)
     whole = SimpleNamespace(seen=seen, needs=lambda _: 0.0, observe=lambda _: None)
-    row = Evidence("a part", "", ("y",), status, 1.0, 0.0, "differs", at_some_sizes=by_size)
+    row = Evidence("a part", "", ("y",), status, 1.0, 0.0, "differs", at_some_sizes=by_size, boundary=("a",))
     found: Any = parts._in_whole
     assert found(verifier, None, row, whole).status == ("skipped" if stays else "verified")
 

@@ -302,3 +302,14 @@ def test_what_stands_in_front_of_a_comparison_of_two_numbers_has_to_show(compare
     )
     assert status(old, new, "local") == "failed"
     assert status(old, old, "local") == "verified"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_what_differs_on_inputs_of_the_model_is_not_overruled_by_samples_that_agree(depth: Depth) -> None:
+    """Few samples of a number between tanh(s) and s lie on either side of the threshold."""
+    head = "(float s, float[N,4] x) => (float[N,4] y)"
+    old, new = (
+        model(f"{head} {{ n = Neg (x)  {nodes}  y = Where (b, x, n) }}", {"c": np.array(0.4)})
+        for nodes in ("b = Greater (s, c)", "t = Tanh (s)  b = Greater (t, c)")
+    )
+    assert status(old, new, depth) != "verified"
