@@ -55,6 +55,11 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
+def enumerated(words: Sequence[str]) -> str:
+    """Return words as a sentence lists them: *a, b and c*."""
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
+
+
 def brief(text: str, most: int = 400) -> str:
     """Return ``text`` on one line of at most ``most`` characters, cut in the middle: what is printed fits a screen."""
     text = printable(text)

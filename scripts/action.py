@@ -105,9 +105,7 @@ def too_old(document: Mapping[str, Any], environment: Mapping[str, str]) -> str:
         return ""
     from bnfold.cli.project import project
 
-    (wanted,) = (
-        [environment["LEAST_OPSET"]] if environment.get("LEAST_OPSET") else project().settings.get("target_opset", [""])
-    )
+    wanted = environment.get("LEAST_OPSET") or project().settings.get("target_opset", [""])[0]
     least = int(wanted) if wanted.isdecimal() else 1
     if document["opset"]["before"] >= least:
         return ""

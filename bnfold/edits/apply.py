@@ -143,10 +143,7 @@ def _add_constant(edit: ExtraAdd, served: str, *, is_shared: bool) -> Node:
     """
     node, slot, value = edit.node, edit.slot, edit.value
     assert value is not None, "an extra add stands beside a value that is there"
-    graph, first, producer = node.graph, node, None
-    if is_shared:
-        graph, producer = value.graph, value.producer
-        first = graph.nodes[0]
+    graph = value.graph if is_shared else node.graph
     fresh = graph.fresh(f"{value.name}_{'unshifted' if edit.side == 'behind' else 'shifted'}")
     if (kind := value.type) is not None:
         graph.types[fresh.name] = kind
@@ -156,7 +153,10 @@ def _add_constant(edit: ExtraAdd, served: str, *, is_shared: bool) -> Node:
     name = graph.model.fresh_node_name(f"{served or value.name}_shift")
     if edit.side == "behind":
         return graph.insert("Add", (fresh, held), (value,), after=node, name=name)
-    before = first if producer is None else None
-    added = graph.insert("Add", (value, held), (fresh,), before=before, after=producer, name=name)
+    if is_shared and value.producer is not None:
+        added = graph.insert("Add", (value, held), (fresh,), after=value.producer, name=name)
+    else:
+        first = graph.nodes[0] if is_shared else node
+        added = graph.insert("Add", (value, held), (fresh,), before=first, name=name)
     node.set_input(slot, fresh)
     return added

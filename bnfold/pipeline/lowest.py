@@ -13,7 +13,7 @@ from bnfold.ir.value import written
 from bnfold.pipeline import clearing, overridable
 from bnfold.pipeline.context import PassContext
 from bnfold.report.events import Report
-from bnfold.settings import Policy
+from bnfold.settings import Options, Policy
 
 
 def find_lowest(run: PassContext, *, above: int = 0) -> int:
@@ -28,8 +28,9 @@ def find_lowest(run: PassContext, *, above: int = 0) -> int:
 def next_step(run: PassContext, target: int) -> str:
     """Say what a user can do whose model cannot be converted to ``target``; each step was tried, and works."""
     own = run.model.opset("")
-    if run.options.ml_opset is not None and not _obstacle(_without_ml_opset(run), target):
-        return f"--ml-opset {run.options.ml_opset} is in the way, and without it --opset {target} gets there"
+    asked = _of_other_domains(run.options)
+    if asked and not _obstacle(replace(run, options=replace(run.options, ml_opset=None, domain_opsets={})), target):
+        return f"{' and '.join(asked)} is in the way, and without it --opset {target} gets there"
     if target < own:
         steps = [_reachable("lowest", find_lowest(run, above=target), own)]
     else:
@@ -43,8 +44,10 @@ def next_step(run: PassContext, target: int) -> str:
     return steps[0]
 
 
-def _without_ml_opset(run: PassContext) -> PassContext:
-    return replace(run, options=replace(run.options, ml_opset=None))
+def _of_other_domains(options: Options) -> list[str]:
+    """Return the options that ask for versions of other domains."""
+    ml = [] if options.ml_opset is None else [f"--ml-opset {options.ml_opset}"]
+    return [*ml, *(f"--domain-opset {domain}={version}" for domain, version in options.domain_opsets.items())]
 
 
 def _reachable(kind: str, opset: int, own: int) -> str:

@@ -40,6 +40,7 @@ _HOLDERS = {
 }
 """What takes a field: empty for keywords of the functions themselves."""
 _SHAPES = ("inputs", "fix_shapes")
+_MAPPINGS = (*_SHAPES, "domain_opsets")
 _SETS = ("only", "excluded", "disable", "decompose_ops")
 _BARE = ("values", "frozen", "in_place", "force_inference", "group_norm", "all_affines", "merge_branches", "equalize")
 _FLAG = re.compile(
@@ -114,10 +115,11 @@ def _joined(run: Sequence[_Stated]) -> str:
 
 def _literal(name: str, value: str) -> str:
     """Return a value as Python writes it; ``…`` for what a caller has to choose."""
-    if name in _SHAPES and "=" in value:
-        key, _, dims = value.replace("'", "").rpartition("=")
-        sizes = dims.split(",")
-        return f"{{{_quoted(key)}: ({', '.join(sizes)}{',' * (len(sizes) == 1)})}}"
+    if name in _MAPPINGS and "=" in value:
+        key, _, content = value.replace("'", "").rpartition("=")
+        sizes = content.split(",")
+        shape = f"({', '.join(sizes)}{',' * (len(sizes) == 1)})"
+        return f"{{{_quoted(key)}: {shape if name in _SHAPES else content}}}"
     value = value.strip("'")
     if name in _SETS:
         return f"{{{', '.join(_quoted(each) for each in value.split(','))}}}"

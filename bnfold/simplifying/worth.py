@@ -39,7 +39,7 @@ def worth_storing(
 ) -> tuple[list[ResultGroup], bool]:
     """Return the results that the budget allows, and whether these are all.
 
-    Weights that several results share count once. ResultGroup that add bytes have to wait until the model ``can_grow``.
+    Weights that several results share count once. Groups that add bytes have to wait until the model ``can_grow``.
     With a limit, those that cost least for each operator come first.
     """
     is_limited = budget.limit is not None

@@ -11,7 +11,7 @@ from itertools import chain
 from operator import itemgetter
 
 from bnfold import ir, reference
-from bnfold.errors import BadSetting, BnfoldError
+from bnfold.errors import BadSetting, BnfoldError, enumerated
 from bnfold.ir.cut import SelectedValue, ValueMaps
 from bnfold.ir.value import written
 from bnfold.reference import callers_word
@@ -477,11 +477,7 @@ def _numbers(kinds: Sequence[NumberKind]) -> str:
     """Return the kinds of numbers in words: ordinary, large and tiny numbers."""
     others = [*dict.fromkeys(_TAKEN[kind] for kind in kinds if kind in _TAKEN)]
     drawn = [*dict.fromkeys(_DRAWN[kind] for kind in kinds if kind in _DRAWN)]
-    return _and([*([f"{_and(drawn)} numbers"] if drawn else []), *others])
-
-
-def _and(words: Sequence[str]) -> str:
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
+    return enumerated([*([f"{enumerated(drawn)} numbers"] if drawn else []), *others])
 
 
 def _found(run: Experiment, *, has_numbers: bool) -> str:

@@ -112,6 +112,14 @@ def test_a_version_that_is_not_there_is_an_error(wanted: int, text: str) -> None
 
 
 @pytest.mark.usefixtures("versions")
+def test_a_version_that_is_in_the_way_of_an_opset_is_named() -> None:
+    text = 'domain_opsets={"com.acme": 7} is in the way, and without it target_opset=11 gets there'
+    with pytest.raises(ConversionBlocked, match=r"not registered for version 7") as caught:
+        bnfold.convert(acme.model(), domain_opsets={"com.acme": 7}, opset=11)
+    assert text in str(caught.value)
+
+
+@pytest.mark.usefixtures("versions")
 def test_a_step_that_is_missing_is_an_error() -> None:
     newest = bnfold.convert(acme.model(), domain_opsets={"com.acme": 4}).to_proto()
     with pytest.raises(ConversionBlocked, match="registered without downgrade= between versions 2 and 4"):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from bnfold.errors import printable
+from bnfold.errors import enumerated, printable
 from bnfold.report.events import map_texts
 from bnfold.report.html import markdown
 from bnfold.report.html.model_page import packed
@@ -25,15 +25,11 @@ def tally(document: Mapping[str, Any]) -> str:
     is_other = document["before"]["constant_nodes"] != document["after"]["constant_nodes"]
     constants = ["the nodes that make constants"] if is_other else []
     if document["equal"]:
-        return f"{many}; nothing differs but {_in_words(['names', 'metadata', *constants])}"
+        return f"{many}; nothing differs but {enumerated(['names', 'metadata', *constants])}"
     rows = [row["what"].partition(" ")[0] for row in document["interface"]]
     kinds = {"opset": "an opset", "function": "a function"}
     what = [*dict.fromkeys(kinds.get(row, "the interface") for row in rows), *constants]
-    return f"{many}; only {_in_words(what)} differ{'s' * (len(what) == 1 and not constants)}"
-
-
-def _in_words(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return f"{many}; only {enumerated(what)} differ{'s' * (len(what) == 1 and not constants)}"
 
 
 def headline(document: Mapping[str, Any]) -> tuple[str, str]:
