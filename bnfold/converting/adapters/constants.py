@@ -55,8 +55,8 @@ def spread(conversion: NodeConversion) -> None:
     conversion.become("Expand", [conversion.constant(element, "element"), conversion.input(0)])
 
 
-_LARGEST_EYE = 1 << 20
-"""Elements of a matrix that is stored where a node made it."""
+LARGEST = 1 << 20
+"""Elements that are stored where a node made them."""
 
 
 @down("EyeLike", 9)
@@ -67,7 +67,7 @@ def stored_eye(conversion: NodeConversion) -> None:
         raise Inexpressible("makes a matrix of unknown sizes")
     kind, diagonal = int(conversion.take("dtype", 0)) or conversion.dtype(data), int(conversion.take("k", 0))
     rows, columns = (int(size) for size in sizes)
-    if rows * columns > _LARGEST_EYE:
+    if rows * columns > LARGEST:
         raise Inexpressible(f"makes a matrix of {rows} by {columns}, too large to be stored")
     eye = np.eye(rows, columns, diagonal).astype(numeric_type(kind))
     conversion.become("Identity", [conversion.constant(eye, "eye")])

@@ -14,7 +14,7 @@ from bnfold.converting.context import Inexpressible
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.converting.registry import up
 
-_REDUCTIONS = " ".join(sorted(REDUCING - {"ReduceSum"}))
+REDUCTIONS = " ".join(sorted(REDUCING - {"ReduceSum"}))
 """Reductions whose axes are an input from opset 18 on; those of ReduceSum are one from 13 on."""
 
 
@@ -32,7 +32,7 @@ def moved(name: str, missing: str, conversion: NodeConversion) -> None:
         raise Inexpressible(missing)
 
 
-up(_REDUCTIONS, 18)(partial(moved, "axes", ""))
+up(REDUCTIONS, 18)(partial(moved, "axes", ""))
 up("ReduceSum Squeeze", 13)(partial(moved, "axes", ""))
 up("Reshape", 5)(partial(moved, "shape", "has no shape"))
 up("Split", 13)(partial(moved, "split", ""))

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from bnfold import ir
+from bnfold.converting.adapters.constants import LARGEST
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import INT64_MAX, NodeConversion
 from bnfold.converting.registry import down
@@ -127,16 +128,12 @@ def whole_shape(conversion: NodeConversion) -> None:
     conversion.become("Slice", [shape, first, last, conversion.ints([0], "axis")])
 
 
-_LARGEST = 1 << 20
-"""Elements that are stored where a node made them."""
-
-
 @down("Expand", 8)
 def repeated(conversion: NodeConversion) -> None:
     """Write Expand as Tile, if all sizes are known; one number is stored as often as it is repeated."""
     data, wanted = conversion.input(0), tuple(conversion.numbers(conversion.input(1), "its shape"))
     own, tensor = conversion.shape(data), conversion.known(data)
-    if tensor is not None and tensor.size == 1 and 0 <= math.prod(wanted) <= _LARGEST:
+    if tensor is not None and tensor.size == 1 and 0 <= math.prod(wanted) <= LARGEST:
         filled = np.full(_together(tensor.dims, wanted), tensor.numpy().reshape(()))
         conversion.become("Identity", [conversion.constant(filled, "filled")])
         return

@@ -13,15 +13,13 @@ import numpy as np
 import onnx
 
 from bnfold import ir
-from bnfold.analysis.traits import REDUCING
 from bnfold.converting.adapters import computed, element_types, indexing, places
+from bnfold.converting.adapters.inputs import REDUCTIONS
 from bnfold.converting.context import Inexpressible, numeric_type
 from bnfold.converting.node_conversion import NodeConversion
 from bnfold.converting.registry import down
 
 TP = onnx.TensorProto
-_REDUCTIONS = " ".join(sorted(REDUCING - {"ReduceSum"}))
-"""Reductions whose axes are an input from opset 18 on; those of ReduceSum are one from 13 on."""
 
 
 def reduced(conversion: NodeConversion, axes: ir.Value) -> None:
@@ -118,7 +116,7 @@ down("Squeeze Unsqueeze", 13)(partial(ints, "axes"))
 down("Reshape", 5)(partial(ints, "shape"))
 
 
-@down(_REDUCTIONS, 18)
+@down(REDUCTIONS, 18)
 @down("ReduceSum", 13)
 def reduced_axes(conversion: NodeConversion) -> None:
     """Convert Reduce* 18 → 13, ReduceSum 13 → 11: ``axes`` becomes an attribute.
