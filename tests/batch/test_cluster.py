@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -42,12 +42,25 @@ pytestmark = pytest.mark.large
 MODEL_NAMES = ("bn9", "mlp", "external", "bn14")
 
 
-@pytest.fixture(scope="module")
-def workers() -> Iterator[Any]:
+@contextmanager
+def three_processes() -> Iterator[Any]:
     """Three processes; a killed one is replaced, as on most clusters."""
     with distributed.LocalCluster(
         n_workers=3, threads_per_worker=1, dashboard_address=":0", silence_logs=50, host="127.0.0.1"
     ) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Any]:
+    with three_processes() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def mortals() -> Iterator[Any]:
+    """The cluster of tests that kill: while a process is replaced, a model that it wrote may be told as skipped."""
+    with three_processes() as made:
         yield made
 
 
@@ -89,11 +102,11 @@ def run(*arguments: object) -> Result:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-def test_a_killed_workers_model_is_done_by_another(workers: Any, shelf: Path, tmp_path: Path) -> None:
+def test_a_killed_workers_model_is_done_by_another(mortals: Any, shelf: Path, tmp_path: Path) -> None:
     killer = Killer({("RETR", "external.onnx.data"): 1, ("STOR", ".mlp.onnx."): 1})
     report = tmp_path / "all.json"
     with ftp(shelf, killer) as url:
-        command = ("optimize", f"{url}/in/**/*.onnx", f"{url}/out", "--scheduler", workers.scheduler_address)
+        command = ("optimize", f"{url}/in/**/*.onnx", f"{url}/out", "--scheduler", mortals.scheduler_address)
         result = run(*command, "--no-verify", "--report", report)
         assert len(set(killer.killed)) == 2
         assert f"1 failed, {len(MODEL_NAMES)} unchecked" in result.stderr
@@ -111,11 +124,11 @@ def test_a_killed_workers_model_is_done_by_another(workers: Any, shelf: Path, tm
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-def test_a_model_that_kills_every_worker_does_not_stop_the_rest(workers: Any, shelf: Path) -> None:
+def test_a_model_that_kills_every_worker_does_not_stop_the_rest(mortals: Any, shelf: Path) -> None:
     killer = Killer({("RETR", "mlp.onnx"): 100})
     with ftp(shelf, killer) as url:
         result = run(
-            "fold", f"{url}/in/deeper/[bm]*.onnx", f"{url}/out", "--no-verify", "--scheduler", workers.scheduler_address
+            "fold", f"{url}/in/deeper/[bm]*.onnx", f"{url}/out", "--no-verify", "--scheduler", mortals.scheduler_address
         )
     assert result.exit_code == 1
     assert "1 failed" in result.stderr
@@ -127,10 +140,6 @@ def test_a_model_that_kills_every_worker_does_not_stop_the_rest(workers: Any, sh
 
 @pytest.mark.usefixtures("shelf")
 def test_plain_paths_that_all_workers_see(workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not workers.scheduler.workers:  # on a busy machine, none may have come back after the test before
-        workers.scale(0)
-        workers.scale(3)
-        workers.wait_for_workers(1, timeout=60)
     monkeypatch.chdir(tmp_path)  # where no worker stands
     result = run("optimize", "shelf/in/*/bn*.onnx", "out", "--scheduler", workers.scheduler_address, "--json")
     assert result.exit_code == 0, result.stderr
