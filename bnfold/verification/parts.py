@@ -11,7 +11,7 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import uncovered, with_changes
-from bnfold.verification.changes.enlarged import apart, beyond, deepened, widened
+from bnfold.verification.changes.enlarged import apart, beyond, further_back
 from bnfold.verification.claims import Evidence, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import UNSEEN
@@ -28,6 +28,8 @@ _SIZES = 3
 _AT_FEW_SIZES = Why(
     Code.SOME_SIZES, "it differs at some sizes, and there was time to compare the whole models at one or two only"
 )
+_GOING_BACK = 1 / 12
+"""Share of the budget for comparing parts that differ from values further back."""
 _LOOKING = "finding out whether the whole models would show each fault in it"
 
 
@@ -109,7 +111,9 @@ def _looked_into(
     kinds: set[str] = set()
     for number, cut in enumerate(cuts, 1):
         for single in apart(cut) if verifier.check(cut).status == "failed" else [cut]:
-            used, row = _at_other_cuts(verifier, single)
+            used, row = single, verifier.check(single)
+            if row.status == "failed":
+                used, row = _from_further_back(verifier, single, row)
             # Where one part stays open, the result is unverified, whatever is found out about the others.
             if whole is not None and row.status == "skipped" and "skipped" not in kinds:
                 row = _in_whole(verifier, used, row, whole)
@@ -126,19 +130,24 @@ def _stays_open(kinds: Collection[str]) -> bool:
     return "skipped" in kinds and "failed" not in kinds
 
 
-def _at_other_cuts(verifier: SubgraphVerifier, cut: ir.Cut) -> tuple[ir.Cut, Evidence]:
-    """Compare a change; if it is not equal, at a wider cut, and if it differs there, at a deeper one."""
-    before, after = verifier.request.before, verifier.request.after
-    row = verifier.check(cut)
-    if verifier.request.clock.is_over:
-        return cut, row
-    if row.status != "verified" and (wider := widened(before, cut)) != cut:
-        cut, row = wider, verifier.check(wider)
-    if row.status == "failed" and (deeper := deepened(before, after, cut)) != cut:
-        again = verifier.check(deeper)
-        if again.status == "verified":
-            return deeper, again
-    return cut, row
+def _from_further_back(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence) -> tuple[ir.Cut, Evidence]:
+    """Compare a part that differs from values further back: its own are drawn, and the model may never make those.
+
+    It is equal if it is from there, and a fault would show. If one would not, it is open. It differs where values that
+    callers feed show it, or bnfold cannot go back that far.
+    """
+    request, found, last = verifier.request, row, 0.0
+    for further in further_back(request.before, request.after, cut):
+        if verifier.going_back + 2 * last > _GOING_BACK * request.clock.budget:  # what is further back takes longer
+            return cut, row
+        begun = request.clock.work.seconds
+        again = verifier.check(further, hidden=further.outputs)
+        last = request.clock.work.seconds - begun
+        verifier.going_back += last
+        if again.status == "verified" or (again.status == "failed" and _stays(request.before, again)):
+            return further, again
+        found = again if again.code is Code.HIDDEN and again.is_same else row
+    return cut, row if found is row else row.opened(found.why)
 
 
 def _others(verifier: SubgraphVerifier, found: list[tuple[ir.Cut, Evidence]], whole: Whole | None) -> list[Evidence]:
@@ -149,7 +158,7 @@ def _others(verifier: SubgraphVerifier, found: list[tuple[ir.Cut, Evidence]], wh
     """
     before, after = verifier.request.before, verifier.request.after
     failed = [cut for cut, row in found if row.status == "failed"]
-    behind = [widened(before, cut) for cut in beyond(before, after, failed)]
+    behind = beyond(before, after, failed)
     larger = [verifier.check(cut, hidden=[name for cut in failed for name in cut.outputs]) for cut in behind]
     if larger and all(row.status == "verified" or row.is_same for row in larger):
         kept = [(cut, row) for cut, row in found if row.status != "failed"]

@@ -14,11 +14,12 @@ from itertools import chain, cycle, islice
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.time_limit import LimitStruck
+from bnfold.reference.operators import READS_VALUES
 from bnfold.verification.changes.boundaries import changed_defaults
 from bnfold.verification.changes.enlarged import up_to_poles
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import bodies_run
-from bnfold.verification.changes.partly import known_of
+from bnfold.verification.changes.partly import known_of, may_have_pole
 from bnfold.verification.changes.unscaled import unscaled
 from bnfold.verification.changes.zeros import ZEROS, at_zeros, makes_zeros, signs_differ, signs_may_show, with_zeros
 from bnfold.verification.claims import Evidence, Runs, Why
@@ -32,6 +33,8 @@ from bnfold.verification.coverage import (
     indices_into,
     only_moves,
 )
+from bnfold.verification.inputs.adjusting import far
+from bnfold.verification.inputs.bounds import follow_from_sizes
 from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, DrawnFeeds
 from bnfold.verification.inputs.shapes import elements, is_static
@@ -54,6 +57,7 @@ from bnfold.verification.subgraphs.shapes import (
 )
 from bnfold.verification.subgraphs.sides import from_measured, is_constant, proven_outside, sides_of
 from bnfold.verification.subgraphs.trials import (
+    MOST_SAMPLES,
     NotCompared,
     SubgraphTrials,
     TrialResult,
@@ -95,6 +99,25 @@ def _nested(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
             waiting += [graph.nodes for graph in graphs]
 
 
+def _at_far_numbers(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Difference | None:
+    """Return a difference on numbers that are much larger or smaller than drawn ones, or all of one sign.
+
+    So are zeros, away from poles. Nothing is tried where numbers decide on sizes, or how often something runs.
+    """
+    if any(node.subgraphs or not follow_from_sizes(_read_for_sizes(node)) for node in subgraphs.nodes):
+        return None
+    usual, guessed = next(equal_on(subgraphs.tried))
+    others = far(fed, usual, with_zeros=not any(map(may_have_pole, subgraphs.nodes)))
+    found = (subgraphs.attempt(feeds, "far", guessed=guessed) for feeds in others)
+    return next((each for each in found if isinstance(each, Difference) and fails(each)), None)
+
+
+def _read_for_sizes(node: ir.Node) -> Iterator[ir.Value]:
+    """Yield inputs whose numbers may decide on sizes."""
+    if node.has_trait(READS_VALUES):
+        yield from filter(None, node.inputs if node.is_op("ConstantOfShape", "Range") else node.inputs[1:])
+
+
 class SubgraphVerifier:
     """Two models, indexed once for any number of cuts, with perturbed copies that separate rounding from faults.
 
@@ -110,6 +133,8 @@ class SubgraphVerifier:
         self._rows: dict[tuple[ir.Cut, frozenset[str]], Evidence] = {}
         self.further: dict[tuple[ir.Cut, ...], list[ir.Cut]] = {}
         """Changes outside some cuts, which are looked for once."""
+        self.going_back = 0.0
+        """Counted seconds of comparing parts that differ from values further back."""
         self._compared_in_full: dict[Hashable, SubgraphPair | None] = {}
         self._draws = draws
         self._runs = Runs()
@@ -228,6 +253,7 @@ class SubgraphVerifier:
         self._coverage = coverage if self._coverage is None else self._coverage
         first, second = (runnable(side, side.stored) for side in (old, new))
         samples, moves = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1, only_moves(old, new)
+        samples = MOST_SAMPLES if hidden else samples
         seed, factors = self.request.checks.seed, {} if wider is None else wider.factors
         reacts = self._compared_in_full.get(key) is not None and not can_stand_in((old, new))
         common = coverage, self._draws, self._evaluate, seed, factors, samples, moves
@@ -263,7 +289,7 @@ class SubgraphVerifier:
         coverage.close(conclusive if own else 0, is_static=is_static(fed.values()))
         outcome = equal or attempts.outcome()
         passes = isinstance(outcome, Difference) and not fails(outcome)
-        if passes and (doubt := self._doubt(subgraphs, fed, own=own)):
+        if passes and (doubt := self._doubt(subgraphs, fed, hidden, own=own)):
             return doubt
         self._keep(key if equal is not None else None, subgraphs)
         if passes and coverage.uncovered and not agree_inside():
@@ -332,14 +358,17 @@ class SubgraphVerifier:
         found = self._compare_alone(wider.cut, wider.old, wider.new, hidden, wider=wider)
         return found if isinstance(found, Difference) and not fails(found) else None
 
-    def _doubt(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], *, own: bool) -> TrialResult | None:
-        """Return why equal results do not count, or a difference at zeros.
+    def _doubt(
+        self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], hidden: Collection[str], *, own: bool
+    ) -> TrialResult | None:
+        """Return why equal results do not count, or a difference on zeros or far numbers.
 
         Without ``own``, only the rewritten model states the sizes.
         """
         doubt = None if own else self._at_unclaimed_sizes(subgraphs, fed)
         doubt = doubt or at_other_ranks(subgraphs, fed) or self._at_further_sizes(subgraphs, fed)
-        return doubt or self._at_zeros(subgraphs, fed)
+        far_away = _at_far_numbers(subgraphs, fed) if hidden and doubt is None else None
+        return doubt or far_away or self._at_zeros(subgraphs, fed)
 
     def _at_zeros(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> TrialResult | None:
         """Return the finding if results differ at zeros of one sign only. Callers feed those that inputs have."""
