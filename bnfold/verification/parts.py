@@ -28,7 +28,7 @@ _SIZES = 3
 _AT_FEW_SIZES = Why(
     Code.SOME_SIZES, "it differs at some sizes, and there was time to compare the whole models at one or two only"
 )
-_GOING_BACK = 1 / 12
+_GOING_BACK = 1 / 30
 """Share of the budget for comparing parts that differ from values further back."""
 _LOOKING = "finding out whether the whole models would show each fault in it"
 
@@ -76,7 +76,8 @@ def _compared(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool) -
         is_decided = whole is not None and whole.fault is None and whole.doubt in (None, UNSEEN)
         decided = whole if is_decided else None
         stops = is_first or (decided is not None and decided.doubt is None)
-        found = _looked_into(verifier, further, decided, stops=stops)
+        goes_back = not is_first and (whole is None or whole.fault is None)
+        found = _looked_into(verifier, further, decided, stops=stops, goes_back=goes_back)
         if stops and _stays_open({row.status for _, row in found}):
             return Parts(tuple(announced), tuple(row for _, row in found), are_all=False)
         return Parts(tuple(announced), tuple(_others(verifier, found, decided)))
@@ -100,24 +101,24 @@ def _rows(verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], phase: str) -> lis
 
 
 def _looked_into(
-    verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], whole: Whole | None, *, stops: bool
+    verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], whole: Whole | None, *, stops: bool, goes_back: bool
 ) -> list[tuple[ir.Cut, Evidence]]:
     """Compare changes that no rewrite announced, if it ``stops``, up to the first that stays open.
 
-    A part may agree only on the values that occur in the model, or not be comparable. It counts as equal if the whole
-    models agree and would show a fault in it.
+    A part may agree only on the values that occur in the model. So comparing it ``goes_back`` to what computes those,
+    unless the whole models come first, or differ. It also counts as equal if they agree and would show a fault in it.
     """
     found: list[tuple[ir.Cut, Evidence]] = []
     kinds: set[str] = set()
     for number, cut in enumerate(cuts, 1):
         for single in apart(cut) if verifier.check(cut).status == "failed" else [cut]:
-            used, row = single, verifier.check(single)
-            if row.status == "failed":
-                used, row = _from_further_back(verifier, single, row)
+            row = verifier.check(single)
+            if row.status == "failed" and goes_back:
+                row = _from_further_back(verifier, single, row)
             # Where one part stays open, the result is unverified, whatever is found out about the others.
             if whole is not None and row.status == "skipped" and "skipped" not in kinds:
-                row = _in_whole(verifier, used, row, whole)
-            found.append((used, row))
+                row = _in_whole(verifier, single, row, whole)
+            found.append((single, row))
             kinds.add(row.status)
         verifier.request.tell_parts("changes", number, len(cuts))
         if stops and _stays_open(kinds):
@@ -130,24 +131,27 @@ def _stays_open(kinds: Collection[str]) -> bool:
     return "skipped" in kinds and "failed" not in kinds
 
 
-def _from_further_back(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence) -> tuple[ir.Cut, Evidence]:
+def _from_further_back(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence) -> Evidence:
     """Compare a part that differs from values further back: its own are drawn, and the model may never make those.
 
-    It is equal if it is from there, and a fault would show. If one would not, it is open. It differs where values that
-    callers feed show it, or bnfold cannot go back that far.
+    It is equal if it is from there, and a fault would show; where one would not, it is open. It differs where values
+    that callers feed show it, and where bnfold cannot go back that far.
     """
     request, found, last = verifier.request, row, 0.0
     for further in further_back(request.before, request.after, cut):
         if verifier.going_back + 2 * last > _GOING_BACK * request.clock.budget:  # what is further back takes longer
-            return cut, row
+            break
         begun = request.clock.work.seconds
-        again = verifier.check(further, hidden=further.outputs)
+        again = verifier.check(further, nearer=cut)
         last = request.clock.work.seconds - begun
         verifier.going_back += last
         if again.status == "verified" or (again.status == "failed" and _stays(request.before, again)):
-            return further, again
-        found = again if again.code is Code.HIDDEN and again.is_same else row
-    return cut, row if found is row else row.opened(found.why)
+            return again
+        if again.status == "failed":
+            found = row
+        elif again.code is Code.HIDDEN and again.is_same:
+            found = again
+    return found
 
 
 def _others(verifier: SubgraphVerifier, found: list[tuple[ir.Cut, Evidence]], whole: Whole | None) -> list[Evidence]:

@@ -14,12 +14,11 @@ from itertools import chain, cycle, islice
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.time_limit import LimitStruck
-from bnfold.reference.operators import READS_VALUES
 from bnfold.verification.changes.boundaries import changed_defaults
 from bnfold.verification.changes.enlarged import up_to_poles
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import bodies_run
-from bnfold.verification.changes.partly import known_of, may_have_pole
+from bnfold.verification.changes.partly import known_of
 from bnfold.verification.changes.unscaled import unscaled
 from bnfold.verification.changes.zeros import ZEROS, at_zeros, makes_zeros, signs_differ, signs_may_show, with_zeros
 from bnfold.verification.claims import Evidence, Runs, Why
@@ -33,8 +32,7 @@ from bnfold.verification.coverage import (
     indices_into,
     only_moves,
 )
-from bnfold.verification.inputs.adjusting import far
-from bnfold.verification.inputs.bounds import follow_from_sizes
+from bnfold.verification.coverage.record import SECONDS
 from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, DrawnFeeds
 from bnfold.verification.inputs.shapes import elements, is_static
@@ -44,6 +42,7 @@ from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import doubled, nearby, sizes_in_turn
 from bnfold.verification.subgraphs.further import beyond_bounds, deciding_shapes, further_shapes
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
+from bnfold.verification.subgraphs.nearer import comes_close, far_numbers
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.repeated import MOST, can_stand_in, repeatable, repeated, signature
 from bnfold.verification.subgraphs.runnable import LARGEST_HELD, runnable, takes_long
@@ -99,25 +98,6 @@ def _nested(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
             waiting += [graph.nodes for graph in graphs]
 
 
-def _at_far_numbers(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Difference | None:
-    """Return a difference on numbers that are much larger or smaller than drawn ones, or all of one sign.
-
-    So are zeros, away from poles. Nothing is tried where numbers decide on sizes, or how often something runs.
-    """
-    if any(node.subgraphs or not follow_from_sizes(_read_for_sizes(node)) for node in subgraphs.nodes):
-        return None
-    usual, guessed = next(equal_on(subgraphs.tried))
-    others = far(fed, usual, with_zeros=not any(map(may_have_pole, subgraphs.nodes)))
-    found = (subgraphs.attempt(feeds, "far", guessed=guessed) for feeds in others)
-    return next((each for each in found if isinstance(each, Difference) and fails(each)), None)
-
-
-def _read_for_sizes(node: ir.Node) -> Iterator[ir.Value]:
-    """Yield inputs whose numbers may decide on sizes."""
-    if node.has_trait(READS_VALUES):
-        yield from filter(None, node.inputs if node.is_op("ConstantOfShape", "Range") else node.inputs[1:])
-
-
 class SubgraphVerifier:
     """Two models, indexed once for any number of cuts, with perturbed copies that separate rounding from faults.
 
@@ -130,7 +110,7 @@ class SubgraphVerifier:
         self._shapes = SharedShapes(before, after)
         self._graphs = self._shapes.graphs
         self._clock = request.clock
-        self._rows: dict[tuple[ir.Cut, frozenset[str]], Evidence] = {}
+        self._rows: dict[tuple[ir.Cut, frozenset[str], ir.Cut | None], Evidence] = {}
         self.further: dict[tuple[ir.Cut, ...], list[ir.Cut]] = {}
         """Changes outside some cuts, which are looked for once."""
         self.going_back = 0.0
@@ -143,22 +123,29 @@ class SubgraphVerifier:
         """The possible faults that its results have to show."""
         self._boundary: tuple[str, ...] = ()
         """The values that both sides of it are computed from."""
+        self._nearer: ir.Cut | None = None
+        """The cut inside it that differs on numbers that were drawn for it, if it is compared for that reason."""
         self._evaluate = evaluator(request.policy, request.clock)
         self._defaults = changed_defaults(before, after)
         old, new = ({value.name for value in model.overridable_inputs()} for model in (before, after))
         self._moved = self._defaults & old & new
         """Those of them that callers may override in both models."""
 
-    def check(self, cut: ir.Cut, *, hidden: Collection[str] = ()) -> Evidence:
-        """Compare the two regions of a cut; ``hidden`` are values that differ inside it, and have to show."""
-        key = cut, frozenset(hidden)
+    def check(self, cut: ir.Cut, *, hidden: Collection[str] = (), nearer: ir.Cut | None = None) -> Evidence:
+        """Compare the two regions of a cut; ``hidden`` are values that differ inside it, and have to show.
+
+        It may begin further back than a ``nearer`` one that differs on numbers that were drawn for it. Then a fault in
+        that has to show, on numbers of every kind, and what is computed for it has to come close to where it differs.
+        """
+        key = cut, frozenset(hidden), nearer
         if key not in self._rows:
-            outer = self._runs, self._coverage, self._boundary  # of the claim that rests on this one, if any
+            outer = self._runs, self._coverage, self._boundary, self._nearer  # of the claim that rests on this, if any
             self._runs, self._coverage, self._boundary = Runs(self.request.ledger.keeps), None, cut.inputs
+            self._nearer = nearer
             row, behind = self._checked(cut, hidden)
             row = self.request.ledger.enter(row, self._runs.feeds)
             self._rows[key] = row if behind is None else behind
-            self._runs, self._coverage, self._boundary = outer
+            self._runs, self._coverage, self._boundary, self._nearer = outer
         return self._rows[key]
 
     def _checked(self, cut: ir.Cut, hidden: Collection[str]) -> tuple[Evidence, Evidence | None]:
@@ -214,7 +201,7 @@ class SubgraphVerifier:
     def _compare_sides(self, cut: ir.Cut, sides: tuple[Subgraph, Subgraph], hidden: Collection[str]) -> TrialResult:
         claimed = self._shapes.claimed(cut.graph)
         is_known = not any(value.name in claimed for side in sides for value in side.fed)
-        may_repeat = is_known and not hidden and not self._zeros_may_show(sides)
+        may_repeat = is_known and not (hidden or self._nearer) and not self._zeros_may_show(sides)
         key = signature(cut.graph, sides) if may_repeat else None
         if key is None:
             return self._compare_alone(cut, *sides, hidden)
@@ -249,14 +236,12 @@ class SubgraphVerifier:
     ) -> TrialResult:
         # The rewritten model has a newer opset, for which inference finds more sizes.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if says_more(value, new.inputs)}}
-        coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
+        coverage, samples = self._asked_for(cut, old, new, hidden)
         self._coverage = coverage if self._coverage is None else self._coverage
         first, second = (runnable(side, side.stored) for side in (old, new))
-        samples, moves = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1, only_moves(old, new)
-        samples = MOST_SAMPLES if hidden else samples
         seed, factors = self.request.checks.seed, {} if wider is None else wider.factors
         reacts = self._compared_in_full.get(key) is not None and not can_stand_in((old, new))
-        common = coverage, self._draws, self._evaluate, seed, factors, samples, moves
+        common = coverage, self._draws, self._evaluate, seed, factors, samples, only_moves(old, new)
         subgraphs = SubgraphPair(cut, first, second, *common, is_known_to_react=reacts, runs=self._runs)
         if wider is None and (inside := self._found_inside_first(subgraphs, fed, hidden)) is not None:
             return inside
@@ -289,12 +274,19 @@ class SubgraphVerifier:
         coverage.close(conclusive if own else 0, is_static=is_static(fed.values()))
         outcome = equal or attempts.outcome()
         passes = isinstance(outcome, Difference) and not fails(outcome)
-        if passes and (doubt := self._doubt(subgraphs, fed, hidden, own=own)):
+        if passes and (doubt := self._doubt(subgraphs, fed, own=own)):
             return doubt
         self._keep(key if equal is not None else None, subgraphs)
         if passes and coverage.uncovered and not agree_inside():
             return self._at_rows_drawn(cut, old, new, coverage, hidden)
         return outcome
+
+    def _asked_for(self, cut: ir.Cut, old: Subgraph, new: Subgraph, hidden: Collection[str]) -> tuple[Coverage, int]:
+        """Return what the results of two parts have to show, and on how many samples."""
+        if self._nearer is not None:
+            return self.coverage(self._nearer, SECONDS), MOST_SAMPLES
+        coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
+        return coverage, len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1
 
     def _keep(self, key: Hashable, subgraphs: SubgraphPair) -> None:
         """Keep what equal parts can reuse of a comparison, if there is a key for them."""
@@ -358,17 +350,37 @@ class SubgraphVerifier:
         found = self._compare_alone(wider.cut, wider.old, wider.new, hidden, wider=wider)
         return found if isinstance(found, Difference) and not fails(found) else None
 
-    def _doubt(
-        self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], hidden: Collection[str], *, own: bool
-    ) -> TrialResult | None:
-        """Return why equal results do not count, or a difference on zeros or far numbers.
+    def _doubt(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], *, own: bool) -> TrialResult | None:
+        """Return why equal results do not count, or a difference at zeros, or on far numbers.
 
         Without ``own``, only the rewritten model states the sizes.
         """
         doubt = None if own else self._at_unclaimed_sizes(subgraphs, fed)
         doubt = doubt or at_other_ranks(subgraphs, fed) or self._at_further_sizes(subgraphs, fed)
-        far_away = _at_far_numbers(subgraphs, fed) if hidden and doubt is None else None
-        return doubt or far_away or self._at_zeros(subgraphs, fed)
+        close = None if doubt or self._nearer is None else self._not_close(subgraphs, fed, self._nearer)
+        return doubt or close or self._at_zeros(subgraphs, fed)
+
+    def _not_close(
+        self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], nearer: ir.Cut
+    ) -> Difference | NotCompared | None:
+        """Return a difference on far numbers, or why equal results do not count: none is close to differing.
+
+        What is computed for the part at the ``nearer`` cut has to be such that, moved a little, it makes it differ.
+        """
+        usual, guessed = next(equal_on(subgraphs.tried))
+        others = far_numbers(subgraphs, fed, usual)
+        for feeds in others:
+            if isinstance(found := subgraphs.attempt(feeds, "far", guessed=guessed), Difference) and fails(found):
+                return found
+        sides = sides_of(self._graphs, nearer, self._defaults)
+        assert not isinstance(sides, NotCompared), "it was compared"
+        old, new = (runnable(side, side.stored) for side in sides)
+        part = SubgraphPair(nearer, old, new, Coverage(()), self._draws, self._evaluate, self.request.checks.seed)
+        if comes_close(part, subgraphs, [*(feeds for feeds, _ in equal_on(subgraphs.tried)), *others]):
+            return None
+        names = ", ".join(map(repr, {**sides[0].inputs, **sides[1].inputs}))
+        reason = f"it differs on numbers drawn for {names}, and what the model computes there never comes close to them"
+        return NotCompared(Why(Code.HIDDEN, reason), is_same=True)
 
     def _at_zeros(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> TrialResult | None:
         """Return the finding if results differ at zeros of one sign only. Callers feed those that inputs have."""

@@ -1,0 +1,74 @@
+"""What a part that differs on drawn numbers is fed where the model computes it: does that come close to differing?
+
+Parts that agree on all that was computed for them may do so because values there have a range, as behind a Sigmoid, or
+because what was tried happens to stay away from where they differ. In the first case some of it is at the edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from bnfold import ir
+from bnfold.errors import BnfoldError
+from bnfold.reference.operators import READS_VALUES
+from bnfold.verification.changes.partly import may_have_pole
+from bnfold.verification.coverage.record import STEP
+from bnfold.verification.inputs.adjusting import far
+from bnfold.verification.inputs.bounds import follow_from_sizes
+from bnfold.verification.inputs.drawing import DrawnFeeds
+from bnfold.verification.subgraphs.pairs import SubgraphPair
+from bnfold.verification.subgraphs.trials import fails
+from bnfold.verification.tolerance.compare import magnitude
+from bnfold.verification.tolerance.floats import is_float_array
+
+
+def far_numbers(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], usual: DrawnFeeds) -> list[DrawnFeeds]:
+    """Return feeds that are much larger or smaller than ``usual`` ones, all of one sign, or zeros, away from poles.
+
+    There are none where numbers decide on sizes, or how often something runs.
+    """
+    if any(node.subgraphs or not follow_from_sizes(_read_for_sizes(node)) for node in subgraphs.nodes):
+        return []
+    return [*far(fed, usual, with_zeros=not any(map(may_have_pole, subgraphs.nodes)))]
+
+
+def _read_for_sizes(node: ir.Node) -> Iterator[ir.Value]:
+    """Yield inputs whose numbers may decide on sizes."""
+    if node.has_trait(READS_VALUES):
+        yield from filter(None, node.inputs if node.is_op("ConstantOfShape", "Range") else node.inputs[1:])
+
+
+def comes_close(part: SubgraphPair, wider: SubgraphPair, tried: Sequence[DrawnFeeds]) -> bool:
+    """Whether the part differs, for what ``wider`` computes of some feeds, if each number is moved a little."""
+    fed = {name for side in (part.old, part.new) for name in side.subgraph.inputs}
+    return any(
+        fails(part.attempt(_moved(computed, turn), "drawn", guessed=False))
+        for feeds in tried
+        if (computed := _computed(wider, feeds, fed)) is not None
+        for turn in (1, -1)
+    )
+
+
+def _computed(wider: SubgraphPair, feeds: DrawnFeeds, names: set[str]) -> DrawnFeeds | None:
+    """Return values inside a part, by its original nodes where those compute them; None where some are not finite."""
+    found = {name: feeds[name] for name in names & feeds.keys()}
+    runs = wider.fed(feeds)
+    try:
+        for run, side in ((runs.old, wider.old), (runs.new, wider.new)):
+            made = {value.name for node in side.subgraph.nodes for value in node.outputs if value is not None}
+            found.update(run(sorted((names - found.keys()) & made)))
+    except BnfoldError:
+        return None
+    is_finite = all(np.isfinite(array).all() for array in found.values() if is_float_array(array))
+    return found if is_finite and found.keys() == names else None
+
+
+def _moved(feeds: DrawnFeeds, turn: int) -> DrawnFeeds:
+    rng = np.random.default_rng(len(feeds))
+    signs = {name: rng.choice([-turn, turn], size=np.shape(array)) for name, array in sorted(feeds.items())}
+    return {
+        name: array + STEP * (magnitude(array) or 1.0) * signs[name] if is_float_array(array) else array
+        for name, array in feeds.items()
+    }
