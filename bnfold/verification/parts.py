@@ -113,7 +113,7 @@ def _looked_into(
     for number, cut in enumerate(cuts, 1):
         for single in apart(cut) if verifier.check(cut).status == "failed" else [cut]:
             row = verifier.check(single)
-            if row.status == "failed" and goes_back:
+            if goes_back and (row.status == "failed" or row.code is Code.HIDDEN):
                 row = _from_further_back(verifier, single, row)
             # Where one part stays open, the result is unverified, whatever is found out about the others.
             if whole is not None and row.status == "skipped" and "skipped" not in kinds:
@@ -163,7 +163,9 @@ def _others(verifier: SubgraphVerifier, found: list[tuple[ir.Cut, Evidence]], wh
     before, after = verifier.request.before, verifier.request.after
     failed = [cut for cut, row in found if row.status == "failed"]
     behind = beyond(before, after, failed)
-    larger = [verifier.check(cut, hidden=[name for cut in failed for name in cut.outputs]) for cut in behind]
+    certain = {(cut.graph, cut.outputs): row for cut, row in found if _stays(before, row)}
+    hidden = [name for cut in failed for name in cut.outputs]
+    larger = [certain.get((cut.graph, cut.outputs)) or verifier.check(cut, hidden=hidden) for cut in behind]
     if larger and all(row.status == "verified" or row.is_same for row in larger):
         kept = [(cut, row) for cut, row in found if row.status != "failed"]
     else:
