@@ -60,8 +60,11 @@ def far(inputs: Mapping[str, ir.Value], feeds: DrawnFeeds, *, with_zeros: bool) 
         if not factor and not with_zeros:
             continue
         yield {
-            name: np.clip(factor * (np.abs(array) if has_one_sign else array), -largest[name], largest[name])
-            if name in largest
-            else array
+            name: _scaled(array, factor, largest[name], has_one_sign=has_one_sign) if name in largest else array
             for name, array in feeds.items()
         }
+
+
+def _scaled(array: Array, factor: float, largest: float, *, has_one_sign: bool) -> Array:
+    numbers = factor * (np.abs(array) if has_one_sign else array).astype(np.float64)
+    return np.asarray(np.clip(numbers, -largest, largest), array.dtype)

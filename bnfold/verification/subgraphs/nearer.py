@@ -14,13 +14,12 @@ from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.reference.operators import READS_VALUES
 from bnfold.verification.changes.partly import may_have_pole
-from bnfold.verification.coverage.record import STEP
+from bnfold.verification.coverage.moves import nudge
 from bnfold.verification.inputs.adjusting import far
 from bnfold.verification.inputs.bounds import follow_from_sizes
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.trials import fails
-from bnfold.verification.tolerance.compare import magnitude
 from bnfold.verification.tolerance.floats import is_float_array
 
 
@@ -66,9 +65,10 @@ def _computed(wider: SubgraphPair, feeds: DrawnFeeds, names: set[str]) -> DrawnF
 
 
 def _moved(feeds: DrawnFeeds, turn: int) -> DrawnFeeds:
+    """Move each float up or down, by a small share of it; a zero, by that of the largest one."""
     rng = np.random.default_rng(len(feeds))
     signs = {name: rng.choice([-turn, turn], size=np.shape(array)) for name, array in sorted(feeds.items())}
     return {
-        name: array + STEP * (magnitude(array) or 1.0) * signs[name] if is_float_array(array) else array
+        name: array + signs[name] * (nudge(array) - array) if is_float_array(array) else array
         for name, array in feeds.items()
     }
