@@ -11,7 +11,7 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import uncovered, with_changes
-from bnfold.verification.changes.enlarged import apart, beyond, further_back
+from bnfold.verification.changes.enlarged import apart, beyond, further_back, jumps
 from bnfold.verification.claims import Evidence, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import UNSEEN
@@ -30,6 +30,8 @@ _AT_FEW_SIZES = Why(
 )
 _GOING_BACK = 1 / 30
 """Share of the budget for comparing parts that differ from values further back."""
+_FIRST = 1 / 600
+"""The same before the whole models, which may be cheaper."""
 _LOOKING = "finding out whether the whole models would show each fault in it"
 
 
@@ -76,8 +78,8 @@ def _compared(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool) -
         is_decided = whole is not None and whole.fault is None and whole.doubt in (None, UNSEEN)
         decided = whole if is_decided else None
         stops = is_first or (decided is not None and decided.doubt is None)
-        goes_back = not is_first and (whole is None or whole.fault is None)
-        found = _looked_into(verifier, further, decided, stops=stops, goes_back=goes_back)
+        share = 0.0 if whole is not None and whole.fault is not None else _FIRST if is_first else _GOING_BACK
+        found = _looked_into(verifier, further, decided, stops=stops, share=share)
         if stops and _stays_open({row.status for _, row in found}):
             return Parts(tuple(announced), tuple(row for _, row in found), are_all=False)
         return Parts(tuple(announced), tuple(_others(verifier, found, decided)))
@@ -101,20 +103,20 @@ def _rows(verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], phase: str) -> lis
 
 
 def _looked_into(
-    verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], whole: Whole | None, *, stops: bool, goes_back: bool
+    verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], whole: Whole | None, *, stops: bool, share: float
 ) -> list[tuple[ir.Cut, Evidence]]:
     """Compare changes that no rewrite announced, if it ``stops``, up to the first that stays open.
 
-    A part may agree only on the values that occur in the model. So comparing it ``goes_back`` to what computes those,
-    unless the whole models come first, or differ. It also counts as equal if they agree and would show a fault in it.
+    A part may agree only on the values that occur in the model. So it is compared from values further back, as far as a
+    ``share`` of the budget goes. It also counts as equal if the whole models agree and would show a fault in it.
     """
     found: list[tuple[ir.Cut, Evidence]] = []
     kinds: set[str] = set()
     for number, cut in enumerate(cuts, 1):
         for single in apart(cut) if verifier.check(cut).status == "failed" else [cut]:
             row = verifier.check(single)
-            if goes_back and (row.status == "failed" or row.code is Code.HIDDEN):
-                row = _from_further_back(verifier, single, row)
+            if row.status == "failed" or row.code is Code.HIDDEN:
+                row = _from_further_back(verifier, single, row, share)
             # Where one part stays open, the result is unverified, whatever is found out about the others.
             if whole is not None and row.status == "skipped" and "skipped" not in kinds:
                 row = _in_whole(verifier, single, row, whole)
@@ -131,15 +133,16 @@ def _stays_open(kinds: Collection[str]) -> bool:
     return "skipped" in kinds and "failed" not in kinds
 
 
-def _from_further_back(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence) -> Evidence:
+def _from_further_back(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence, share: float) -> Evidence:
     """Compare a part that differs from values further back: its own are drawn, and the model may never make those.
 
-    It is equal if it is from there, and a fault would show; where one would not, it is open. It differs where values
-    that callers feed show it, and where bnfold cannot go back that far.
+    It is equal if it is from there, and a fault would show. Where one would not, it is open, unless something inside
+    jumps: few inputs say little of what that makes. It differs where values that callers feed show it, and where bnfold
+    cannot go back that far.
     """
     request, found, last = verifier.request, row, 0.0
     for further in further_back(request.before, request.after, cut):
-        if verifier.going_back + 2 * last > _GOING_BACK * request.clock.budget:  # what is further back takes longer
+        if verifier.going_back + 2 * last >= share * request.clock.budget:  # what is further back takes longer
             break
         begun = request.clock.work.seconds
         again = verifier.check(further, nearer=cut)
@@ -149,7 +152,7 @@ def _from_further_back(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence) -
             return again
         if again.status == "failed":
             found = row
-        elif again.code is Code.HIDDEN and again.is_same:
+        elif again.code is Code.HIDDEN and again.is_same and not jumps(request.before, request.after, further):
             found = again
     return found
 

@@ -7,7 +7,10 @@ from collections.abc import Collection, Iterator, Sequence
 from bnfold import ir
 from bnfold.reference.operators import BLIND_TO_ZERO_SIGN
 from bnfold.verification.changes.boundaries import around, graph_pairs, is_activation, stops_of, visible
+from bnfold.verification.changes.extract import walk
 from bnfold.verification.changes.partly import may_have_pole
+from bnfold.verification.tolerance.discontinuities import discontinuous_slots
+from bnfold.verification.tolerance.floats import is_float
 
 _NEARBY = 256
 """Values behind a part that may be zeros of another sign, beyond which no pole is looked for."""
@@ -108,6 +111,18 @@ def further_back(before: ir.Model, after: ir.Model, cut: ir.Cut) -> Iterator[ir.
         if further.inputs == cut.inputs:
             return
         yield (cut := further)
+
+
+def jumps(before: ir.Model, after: ir.Model, cut: ir.Cut) -> bool:
+    """Whether something inside a cut, in either model, jumps with the floats that it reads."""
+    for model in (before, after):
+        side = next(graph for graph in model.graphs() if graph.path == cut.graph)
+        stops = {value for name in cut.inputs if (value := visible(side, name)) is not None}
+        for node in walk([side.values[name] for name in cut.outputs], stops)[0]:
+            read = [node.input(slot) for slot in discontinuous_slots(node)]
+            if any(value is not None and is_float(value.dtype) for value in read):
+                return True
+    return False
 
 
 def _outwards(original: ir.Graph, graph: ir.Graph) -> Iterator[tuple[ir.Graph, ir.Graph]]:

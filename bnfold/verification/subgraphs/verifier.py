@@ -26,13 +26,13 @@ from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import (
     Coverage,
+    cover_nearer,
     cover_part,
     cover_whole,
     differ_in_kind,
     indices_into,
     only_moves,
 )
-from bnfold.verification.coverage.record import SECONDS
 from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, DrawnFeeds
 from bnfold.verification.inputs.shapes import elements, is_static
@@ -284,7 +284,10 @@ class SubgraphVerifier:
     def _asked_for(self, cut: ir.Cut, old: Subgraph, new: Subgraph, hidden: Collection[str]) -> tuple[Coverage, int]:
         """Return what the results of two parts have to show, and on how many samples."""
         if self._nearer is not None:
-            return self.coverage(self._nearer, SECONDS), MOST_SAMPLES
+            nearer = sides_of(self._graphs, self._nearer, self._defaults)
+            if isinstance(nearer, NotCompared):
+                raise Unsupported(nearer.why.text)
+            return cover_nearer(nearer, old, new, self._clock.work), MOST_SAMPLES
         coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
         return coverage, len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1
 

@@ -162,13 +162,26 @@ def test_a_number_that_nothing_reads_is_no_evidence() -> None:
         assert found.status != "verified"
 
 
-def test_where_it_costs_too_much_it_still_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("share", "boundaries"), [(0.0, {("s",)}), (1e-12, {("s",), ("t",)})])
+def test_where_it_costs_too_much_it_still_differs(
+    share: float, boundaries: set[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a step took is known behind it; the next one takes longer."""
     pair = without(f"{PLAIN} t = Sigmoid (a) s = Mul (t, two)", "Relu (s)")
-    monkeypatch.setattr(parts, "_GOING_BACK", 0.0)
+    monkeypatch.setattr(parts, "_GOING_BACK", share)
     found = verdict(*pair)
     assert found.status == "failed"
-    boundaries = {row.boundary for row in found.ledger}
-    assert boundaries == {("s",), ("t",)}, "the first step says what the others cost"
+    assert {row.boundary for row in found.ledger} == boundaries
+
+
+def test_behind_a_jump_agreement_says_nothing() -> None:
+    """One of three hundred numbers would have to be the largest."""
+    front = "(float[300] x) => (float[1] y) <int64[1] place = {7}> {{ h = Hardmax <axis = 0> (x) {} }}"
+    before, after = (
+        ir.load(model(front.format("{7}", text), {}))
+        for text in ("y = Gather (h, place)", "n = Neg (h) y = Gather (n, place)")
+    )
+    assert verify(before, after, depth="local", runtime="none").status == "failed"
 
 
 def test_at_some_step_it_agrees_by_chance_and_differs_behind() -> None:
