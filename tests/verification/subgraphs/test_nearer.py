@@ -176,9 +176,9 @@ def test_where_it_costs_too_much_it_still_differs(
 
 def test_behind_a_jump_agreement_says_nothing() -> None:
     """One of three hundred numbers would have to be the largest."""
-    front = "(float[300] x) => (float[1] y) <int64[1] place = {7}> {{ h = Hardmax <axis = 0> (x) {} }}"
+    front = "(float[300] x) => (float[1] y) {{ h = Hardmax <axis = 0> (x) {} }}"
     before, after = (
-        ir.load(model(front.format("{7}", text), {}))
+        ir.load(model(front.format(text), {"place": np.array([7])}))
         for text in ("y = Gather (h, place)", "n = Neg (h) y = Gather (n, place)")
     )
     assert verify(before, after, depth="local", runtime="none").status == "failed"
