@@ -63,10 +63,6 @@ BELIEVED = {
     "analysis.shapes.undeclared": {
         "contradicted_types": "excuses an output that declared another type than a sequence's elements have",
     },
-    "analysis.shapes.unification": {
-        "UnifiedDims": "suggests sizes of inputs and boundaries that operators may fit together at",
-        "learn_shapes": "suggests sizes of inner values that agree with each other",
-    },
 }
 """What verification still takes from what rewriting concludes: suggestions of sizes at which models and parts are run.
 

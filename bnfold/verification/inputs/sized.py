@@ -12,11 +12,11 @@ import onnx
 
 from bnfold import ir
 from bnfold.analysis.shapes.computed import infer_what_is_computed
-from bnfold.analysis.shapes.unification import UnifiedDims, learn_shapes
 from bnfold.errors import Unsupported
 from bnfold.ir.types import filled, forget_shapes, is_inferred
 from bnfold.ir.value import Known, shape_of
 from bnfold.reference.shapes import state_types
+from bnfold.verification.inputs.unification import UnifiedDims, learn_shapes
 
 MANY_NODES = 20_000
 """Beyond this, even inferring shapes is not worth its time."""
