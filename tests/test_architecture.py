@@ -60,9 +60,6 @@ APART = {
 }
 BELIEVED = {
     "analysis.shapes.computed": {"infer_what_is_computed": "suggests sizes of inner values, at sizes of the inputs"},
-    "analysis.shapes.undeclared": {
-        "contradicted_types": "excuses an output that declared another type than a sequence's elements have",
-    },
 }
 """What verification still takes from what rewriting concludes: suggestions of sizes at which models and parts are run.
 

@@ -65,6 +65,8 @@ class ShapeWalk:
         self._functions = {function_key(function.proto): function for function in model.functions}
         self._shapes: dict[ir.Value, Shape] = {}
         self._types: dict[ir.Value, int | None] = {}
+        self._elements: dict[ir.Value | None, int | None] = {}
+        """Of sequences, the type of the tensors' elements."""
         self._items: dict[ir.Value, Array | None] = {}
         self._given: dict[str, str | None] = {}
         self._fresh = count()
@@ -135,6 +137,7 @@ class ShapeWalk:
             (name, dim if isinstance(dim, str) else None) for name, dim in given if isinstance(name, str)
         )
         self._note(value, None if dims is None else named, kind.tensor_type.elem_type or None)
+        self._elements[value] = kind.sequence_type.elem_type.tensor_type.elem_type or None
 
     def _store(self, value: ir.Value) -> None:
         """Take a weight as it is stored; of any other value that was not followed, nothing is known."""
@@ -165,6 +168,7 @@ class ShapeWalk:
                     self._note(value, shape, types[slot] if slot < len(types) else None)
                     self._items.pop(value, None)  # those of another call
             with suppress(*_DAMAGED):
+                self._follow_elements(node)
                 self._follow_items(node)
 
     def _made(self, node: ir.Node) -> tuple[Sequence[Shape], Sequence[int | None]]:
@@ -249,6 +253,7 @@ class ShapeWalk:
                 given = node.input(place)
                 is_state = place < states
                 self._note(value, None, self.dtype(given) if is_state or node.is_op("Scan") else None)
+                self._elements[value] = self._elements.get(given)
 
     def _common(self, shapes: Sequence[Shape], made: ir.Value | None) -> Shape:
         """Return what the branches of an If have in common, but for those of a rank that ends every run."""
@@ -291,8 +296,22 @@ class ShapeWalk:
             if alike.get(name) is None:
                 alike[name] = self.dtype(value)
         names = [known.output_types[min(slot, len(known.output_types) - 1)] for slot in range(len(node.outputs))]
+        if node.is_op("ConcatFromSequence", "SequenceAt"):
+            alike["T"] = self._elements.get(node.input(0))
         single = _single_types(domain, op_type, known.version)
         return [single.get(name, alike.get(name)) for name in names]
+
+    def _follow_elements(self, node: ir.Node) -> None:
+        """Note the type of the elements of a sequence: that of its first tensor, or of the sequence that it was."""
+        if node.is_op("SequenceEmpty"):
+            self._elements[node.output(0)] = node.attr("dtype", TP.FLOAT)
+        elif node.is_op(*_SEQUENCES) or (node.subgraphs and not node.domain):
+            for slot, value in enumerate(node.outputs):
+                ends: list[ir.Value | None] = [body.outputs[slot + node.is_op("Loop")] for body in node.bodies]
+                sources = ends or [node.input(0)]
+                types = {self._elements.get(source) or self.dtype(source) for source in sources}
+                if value is not None and self.dtype(value) is None and len(types) == 1:
+                    self._elements[value] = types.pop()
 
     # -- integers
 
@@ -361,6 +380,7 @@ class ShapeWalk:
         return made
 
 
+_SEQUENCES = ("Identity", "SequenceConstruct", "SequenceErase", "SequenceInsert", "SplitToSequence")
 _STAND_IN = 5
 """In the place of a number that is not known."""
 _MOVED = (MOVING | CHOOSING | {"Cast", "Identity"}) - {"Pad"}
