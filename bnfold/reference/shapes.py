@@ -29,7 +29,7 @@ from bnfold.reference.dispatch import definition
 from bnfold.reference.operators import BROADCASTING, CHOOSING, MOVING
 from bnfold.reference.ranks import nodes_run, ranks_taken
 from bnfold.reference.registered import said_types
-from bnfold.reference.sizing import Shape, SymbolicSize, results
+from bnfold.reference.sizing import DoNotFit, Shape, SymbolicSize, results
 from bnfold.registered.types import ValueType
 
 _FEW = 64
@@ -47,18 +47,26 @@ _STATING = frozenset({"Cast", "Constant", "ConstantOfShape", "EyeLike", "RandomN
 """Operators with an attribute that states the element type."""
 
 
-def state_types(model: ir.Model) -> None:
-    """Give the values of a model the types that follow, as far as it declares none. Its messages stay as they are."""
+def state_types(model: ir.Model) -> ir.Node | None:
+    """Give the values of a model the types that follow, as far as it declares none. Its messages stay as they are.
+
+    Returns the first node of the main graph that cannot run at the sizes of what it reads, if there is one.
+    """
     shapes = kept(model, ShapeWalk)
     for graph in model.graphs():
         for value in graph.values.values():
             kind = shapes.type_of(value) if value.producer is not None else None
             if kind is not None:
                 graph.types[value.name] = filled(graph.types.get(value.name), kind)
+    return shapes.misfit
 
 
 class ShapeWalk:
-    """What follows of the values of a model's main graph, and of the bodies in it."""
+    """What follows of the values of a model's main graph, and of the bodies in it.
+
+    Attributes:
+        misfit: The first node of the main graph that cannot run at the sizes of what it reads; None if there is none.
+    """
 
     def __init__(self, model: ir.Model) -> None:
         self._model = model
@@ -69,6 +77,7 @@ class ShapeWalk:
         """Of sequences, the type of the tensors' elements."""
         self._items: dict[ir.Value, Array | None] = {}
         self._given: dict[str, str | None] = {}
+        self.misfit: ir.Node | None = None
         self._fresh = count()
         self._left, self._depth = _MOST_NODES, 0
         declared = {info.name: info.type for info in model.proto.graph.input}
@@ -186,8 +195,13 @@ class ShapeWalk:
         if held is not None and len(node.outputs) == 1:
             return [held.dims], [held.dtype]
         types, shapes = self._result_types(node), list[Shape]()
-        with suppress(*_DAMAGED):
+        try:
             shapes.extend(results(node, self))
+        except DoNotFit:
+            if not self._depth:
+                self.misfit = self.misfit or node
+        except _DAMAGED:
+            pass
         return shapes, types
 
     def _said(self, dim: int | str | None, named: dict[str, str]) -> SymbolicSize:
