@@ -174,7 +174,7 @@ def test_where_it_costs_too_much_it_still_differs(
     assert {row.boundary for row in found.ledger} == boundaries
 
 
-def test_behind_a_jump_agreement_says_nothing() -> None:
+def test_behind_a_discontinuity_agreement_says_nothing() -> None:
     """One of three hundred numbers would have to be the largest."""
     front = "(float[300] x) => (float[1] y) {{ h = Hardmax <axis = 0> (x) {} }}"
     before, after = (
