@@ -39,7 +39,7 @@ class Sample:
 def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, signed: bool = False) -> Sample:
     """Return the sample of that number at the chosen sizes."""
     feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, index, signed=signed)
-    feeds = choosing(choice.model.required_inputs(), feeds, pair.rows, index)
+    feeds = choosing(choice.model.required_inputs(), feeds, pair.draws.rows, index)
     try:
         return evaluated(request, pair, Recorded(feeds), index)
     except Misfit:

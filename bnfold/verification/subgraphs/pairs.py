@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from bnfold.ir.elements import Array
 from bnfold.verification.claims import Experiment, NumberKind, Runs, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import largest_difference
-from bnfold.verification.comparing.sides import EvaluateSide, ModelRun, ModelRuns, SideResults, explained
+from bnfold.verification.comparing.sides import EvaluateSide, ModelRun, ModelRuns, SideResults
 from bnfold.verification.coverage import Coverage
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.obstacles import not_run
@@ -37,8 +36,6 @@ from bnfold.verification.tolerance.rounding import PerturbedWeights
 
 _LARGE = 1 << 18
 """Elements of results that are not computed once more."""
-GROUPS = 3
-"""New weights are disturbed in so many groups, one after the other, so that a weight and a bias cannot cancel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +135,10 @@ class SubgraphPair:
     def fed(self, feeds: DrawnFeeds) -> ModelRuns:
         """Return both parts with the activations that they are fed."""
         old, new = (
-            ModelRun(one.subgraph.model, feeds, self.cut.outputs, partial(self._run, one))
+            ModelRun(one.subgraph.model, feeds, self.cut.outputs, partial(self._run, one), one.names)
             for one in (self.old, self.new)
         )
-        return ModelRuns(
-            old,
-            new,
-            lambda number: self.draws.of(new.model, GROUPS, number, self.new.names),
-            lambda: self.draws.removed.of(old.model, GROUPS, 0, self.old.names),
-        )
+        return ModelRuns(old, new, self.draws)
 
     def _find(self, subgraph: ir.Model, value: ir.Value) -> ir.Value:
         """Return a value of the part; one that was captured from an outer graph is in the main graph."""
@@ -212,7 +204,8 @@ class SubgraphPair:
         found = self._worst(expected, actual, ())
         if found.excess <= 1:  # within the smallest tolerance
             return found
-        found = self._explained(sides, expected, actual)
+        worst = partial(self._worst, expected, actual)
+        found = sides.explained(expected, actual, worst, Difference.is_in_doubt, lambda found: found.excess <= 1)
         if found.excess > 1:
             return found
         coarse = next((name for name in self.cut.outputs if self._is_coarse(name, sides, expected, actual)), None)
@@ -220,17 +213,6 @@ class SubgraphPair:
             return found
         reason = f"rounding the new weights changes {coarse!r} too much to compare it"
         return NotCompared(Why(Code.COARSE, reason), is_coarse=True)
-
-    def _explained(self, sides: ModelRuns, expected: SideResults, actual: SideResults) -> Difference:
-        """Compare the results beside what rounding does to them; mostly, one perturbed share of the weights will do."""
-        rounds = sides.rounds(expected, actual)
-        worst = partial(self._worst, expected, actual)
-        drawn: list[SideResults] = []
-        for draw in next(rounds):
-            drawn.append(draw)
-            if (found := worst([drawn])).excess <= 1:
-                return found
-        return explained(chain([drawn], map(list, rounds)), worst, Difference.is_in_doubt)
 
     def _dtype(self, name: str) -> int | None:
         return self.old.subgraph.outputs[self.cut.outputs.index(name)].dtype
