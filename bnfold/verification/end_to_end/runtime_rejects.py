@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
-from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -16,17 +15,15 @@ from bnfold.errors import BnfoldError
 from bnfold.verification.changes.boundaries import changed_unseen
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import sizes_of_original
+from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.inputs.cost import session_seconds
-from bnfold.verification.inputs.drawing import DrawnFeeds, random_feeds
+from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.request import RUNTIME_SHARE, Request
 from bnfold.verification.runtimes.runtime import RuntimeResult, RuntimeSource, run_until, stored
 from bnfold.verification.runtimes.threads import in_background
 
 Ask = Callable[[RuntimeSource, Sequence[DrawnFeeds]], RuntimeResult]
 """Runs a model on samples, or opens it if there are none."""
-
-_SIZES = 16
-"""At which a runtime may be asked to run models whose sizes are open."""
 
 _MOST_BYTES = 1 << 30
 """Of a file that a runtime would read whole."""
@@ -120,8 +117,8 @@ def _samples(request: Request) -> Iterator[Sequence[DrawnFeeds]]:
     """Yield one input at each of the first sizes to try; nothing to feed if there are none."""
     sizes = 0
     with suppress(BnfoldError):
-        for choice in islice(sizes_of_original(request)[1], _SIZES):
-            yield [random_feeds(choice.model, choice.shapes, request.checks.seed, 0)]
+        for feeds, *_ in candidates(request.before, request.checks, sizes_of_original(request)[1], lambda _: [0]):
+            yield [feeds]
             sizes += 1
     if not sizes:
         yield ()

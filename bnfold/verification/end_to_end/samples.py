@@ -17,17 +17,12 @@ from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.end_to_end.drawing import Sample, drawn, drawn_in_range, evaluated
 from bnfold.verification.end_to_end.further import EVALUATIONS, NO_TIME, more_numbers, other_defaults, other_sizes
 from bnfold.verification.end_to_end.pair import ModelPair
+from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.inputs.choices import Choice, choices
 from bnfold.verification.inputs.cost import estimate, estimate_pair, fits_memory, input_bytes
 from bnfold.verification.inputs.data import load_data
-from bnfold.verification.inputs.drawing import (
-    CannotFeed,
-    input_shapes,
-    known_sizes,
-    random_feeds,
-)
+from bnfold.verification.inputs.drawing import CannotFeed, known_sizes
 from bnfold.verification.inputs.relaxed import loosened
-from bnfold.verification.inputs.shapes import sizings
 from bnfold.verification.inputs.sized import sized
 from bnfold.verification.obstacles import Impossible, not_run
 from bnfold.verification.request import Request
@@ -144,10 +139,8 @@ def _runs_elsewhere(request: Request) -> bool:
     """
     if request.checks.runtime == "none":
         return False
-    feeds = random_feeds(
-        request.before, input_shapes(request.before, sizings()[0], request.checks.inputs), request.checks.seed, 0
-    )
-    return RuntimeProcess(request.checks.runtime).run(request.sources[0], [feeds], request.clock.left).ran
+    feeds = next(candidates(request.before, request.checks, sizes_of_original(request)[1], lambda _: [0]), [])
+    return RuntimeProcess(request.checks.runtime).run(request.sources[0], feeds, request.clock.left).ran
 
 
 def _drawn_samples(request: Request, pair: ModelPair, known: Mapping[str, Known], choice: Choice) -> Samples:

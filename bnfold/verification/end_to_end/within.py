@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from itertools import islice, takewhile
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -36,10 +36,10 @@ from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.end_to_end.further import FEW, NO_TIME
 from bnfold.verification.end_to_end.runtime_check import OWN, run_own
 from bnfold.verification.end_to_end.runtime_rejects import opinion_of
+from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.inputs.choices import Choice
-from bnfold.verification.inputs.cost import estimate, fits_memory
-from bnfold.verification.inputs.data import load_data
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, CannotFeed, DrawnFeeds, random_feeds
+from bnfold.verification.inputs.cost import estimate
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, CannotFeed, DrawnFeeds
 from bnfold.verification.obstacles import Broken, Impossible, not_run
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.helpers import RuntimeSample
@@ -59,9 +59,6 @@ _FLOAT64 = 8
 
 _MOST_SAMPLES = 10
 """Samples that are drawn of a model with few numbers."""
-
-_SIZES = 16
-"""Choices of dynamic sizes that are tried until the original runs."""
 
 _ORDINARY = 2 * len(SAMPLE_KINDS)
 """The distance between the numbers of two samples of ordinary numbers."""
@@ -166,18 +163,16 @@ def _run_in_runtime(request: Request, model: ir.Model, feeds: Sequence[DrawnFeed
 
 def _feeds(request: Request) -> Iterator[list[DrawnFeeds]]:
     """Yield the recorded inputs, or samples of ordinary numbers at one choice of dynamic sizes after the other."""
-    if request.checks.data is not None:
-        yield [run.feeds for run in load_data(request.checks.data, request.before)]
-        return
     try:
-        choices = islice(sizes_of_original(request)[1], _SIZES)
+        sizes = sizes_of_original(request)[1] if request.checks.data is None else ()
     except CannotFeed as error:
         raise Impossible(not_run(error)) from error
-    for choice in choices:
-        look_at_clock()
-        if fits_memory(choice.elements):
-            numbers = range(0, _ORDINARY * _count(request, choice), _ORDINARY)
-            yield [random_feeds(choice.model, choice.shapes, request.checks.seed, number) for number in numbers]
+    yield from candidates(
+        request.before,
+        request.checks,
+        sizes,
+        lambda choice: range(0, _ORDINARY * _count(request, choice), _ORDINARY),
+    )
 
 
 def _count(request: Request, choice: Choice) -> int:
