@@ -52,14 +52,13 @@ COST = {
     },
     "inputs/cost.py": {"HELD", "_SESSION_SECONDS"},
     "end_to_end/examine.py": {"_MANY"},
-    "end_to_end/further.py": {"EVALUATIONS", "FEW", "NO_TIME", "_LITTLE_TIME", "_MOST_SAMPLES"},
+    "end_to_end/further.py": {"EVALUATIONS", "FEW", "_LITTLE_TIME"},
     "end_to_end/ort_check.py": {
         "LITTLE_TIME", "_FASTER", "_MOST_BYTES", "_MUCH_TIME", "_RUNS", "_SIDES", "_SMALL", "_USUAL", "_WORTH_LESS",
     },
     "end_to_end/pair.py": {"_KEPT"},
-    "end_to_end/runtime_rejects.py": {"_MOST_BYTES", "_SIZES"},
+    "end_to_end/runtime_rejects.py": {"_MOST_BYTES"},
     "end_to_end/samples.py": {"_LONG", "_LOOSE_SECONDS", "_SURPRISE"},
-    "end_to_end/within.py": {"_MOST_SAMPLES", "_SIZES"},
 }  # fmt: skip
 """Constants that say what a run may cost, or what is tried: time, memory, sizes of blocks, numbers of attempts.
 

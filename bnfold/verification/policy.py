@@ -31,7 +31,7 @@ from bnfold.verification.conclusion import (
     verdict_of,
 )
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, start_opinion
-from bnfold.verification.obstacles import Broken, Impossible
+from bnfold.verification.obstacles import Broken, NotCompared
 from bnfold.verification.parts import Parts, check_parts, cut_off
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
@@ -244,7 +244,7 @@ def _whole(request: Request, draws: PerturbedWeights, *, differed: bool) -> tupl
     try:
         look_at_clock()
         whole = examine_whole(request, draws, differs=differed)
-    except Impossible as reason:
+    except NotCompared as reason:
         obstacle = reason.why
     except LimitStruck:
         obstacle = request.clock.over()

@@ -28,7 +28,7 @@ from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion
 from bnfold.verification.end_to_end.samples import Samples, choose_samples
 from bnfold.verification.inputs.data import Recorded
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS
-from bnfold.verification.obstacles import Broken, Impossible, not_run
+from bnfold.verification.obstacles import Broken, NotCompared, not_run
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.hazards import hazards
 from bnfold.verification.tolerance.compare import ROUNDING_FACTOR, Difference, compare_values, shape_of
@@ -114,14 +114,14 @@ class Whole:
 def examine_whole(request: Request, draws: PerturbedWeights, *, differs: bool) -> Whole:
     """Compare the whole models; if a part ``differs``, first on numbers that most faults show on at once.
 
-    Raises Impossible if they cannot be fed or run, or not in time. Raises Broken if only the original can be run.
+    Raises NotCompared if they cannot be fed or run, or not in time. Raises Broken if only the original can be run.
     """
     try:
         return _examine(request, draws, differs=differs)
     except reference.OutOfTime as error:
-        raise Impossible(_with_more_time(request, error)) from error
+        raise NotCompared(_with_more_time(request, error)) from error
     except MemoryError as error:
-        raise Impossible(Why(Code.MEMORY, "there is not enough memory to run the models")) from error
+        raise NotCompared(Why(Code.MEMORY, "there is not enough memory to run the models")) from error
     finally:
         request.clock.work.tell = None
 
@@ -169,7 +169,7 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
     }
     test = next((test for test, found in faults.items() if found is not None), "float64")
     if faults[test] is not None and pair.misfit:  # a model that never ran was not broken by a rewrite
-        raise Impossible(Why(Code.NO_FIT, pair.misfit))
+        raise NotCompared(Why(Code.NO_FIT, pair.misfit))
     where = fault or fault_at_zeros
     return replace(
         _whole(request, pair, drawn, seen, rows, where),
@@ -333,16 +333,16 @@ def _compare(request: Request, pair: ModelPair, sample: Sample, index: int) -> l
     try:
         return pair.compare(sample.feeds, sample.expected, index)
     except reference.Random as error:
-        raise Impossible(not_run(error, "the rewritten model draws random numbers")) from error
+        raise NotCompared(not_run(error, "the rewritten model draws random numbers")) from error
     except reference.Misfit as error:
         if pair.misfit:
-            raise Impossible(Why(Code.NO_FIT, pair.misfit)) from error
+            raise NotCompared(Why(Code.NO_FIT, pair.misfit)) from error
         if doubt := _guess_contradicted(request, pair, sample):
-            raise Impossible(Why(Code.ASSUMED_SIZES, doubt)) from error
+            raise NotCompared(Why(Code.ASSUMED_SIZES, doubt)) from error
         reason = f"the rewritten model does not run on what the original takes: {error}"
         raise Broken(Why(Code.DOES_NOT_RUN, reason), sample.feeds, sample.numbers) from error
     except Unsupported as error:
-        raise Impossible(not_run(error, "the rewritten model cannot be run")) from error
+        raise NotCompared(not_run(error, "the rewritten model cannot be run")) from error
 
 
 def _guess_contradicted(request: Request, pair: ModelPair, sample: Sample) -> str:

@@ -22,7 +22,7 @@ from bnfold.verification.inputs.bounds import size_changes
 from bnfold.verification.inputs.choices import Choice, apart, further_choices, inferred_sizes, turns_for, united
 from bnfold.verification.inputs.cost import estimate, least_seconds
 from bnfold.verification.inputs.data import Recorded
-from bnfold.verification.inputs.drawing import CROSSED, FLAT, SAMPLE_KINDS, random_value
+from bnfold.verification.inputs.drawing import CROSSED, FLAT, NO_TIME, SAMPLE_KINDS, random_value, samples_for
 from bnfold.verification.inputs.roles import role
 from bnfold.verification.inputs.sized import sized
 from bnfold.verification.request import Request
@@ -34,10 +34,6 @@ T = TypeVar("T")
 FEW = 1024
 """Elements of its smallest input and output that a model should be tried on, where it takes no time."""
 
-_MOST_SAMPLES = 2 * len(SAMPLE_KINDS)
-NO_TIME = 0.2
-"""Seconds for all samples beyond those that were asked for."""
-
 _LITTLE_TIME = 0.25
 """Of what the first sample takes: for other sizes; as much again where operators changed that depend on them."""
 
@@ -48,19 +44,16 @@ EVALUATIONS = 3
 def more_numbers(request: Request, choice: Choice, first: Sample) -> Iterator[int]:
     """Return more samples than requested if an input or an output has very few numbers.
 
-    All of them might be negative before a Relu, or hide behind the largest. Flat samples are left out: their variance
+    Flat samples are left out: their variance
     is roundoff, which differs between the two models.
     """
     made = (size_of(first.expected[value.name]) for value in request.before.graph.outputs)
-    smallest = min([*map(math.prod, choice.shapes.values()), *made], default=FEW)
-    wanted = min(_MOST_SAMPLES, FEW // max(smallest, 1))
-    if wanted <= request.checks.samples:
-        return iter(())
-    affordable = int(NO_TIME / (EVALUATIONS * max(estimate(choice.model).seconds, 1e-6)))
+    sizes = [*map(math.prod, choice.shapes.values()), *made]
+    wanted = samples_for(sizes, FEW, EVALUATIONS * estimate(choice.model).seconds)
     others = (
         number for number in count(request.checks.samples) if SAMPLE_KINDS[number % len(SAMPLE_KINDS)] not in FLAT
     )
-    return islice(others, max(0, min(wanted, affordable) - request.checks.samples))
+    return islice(others, max(0, wanted - request.checks.samples))
 
 
 def other_sizes(

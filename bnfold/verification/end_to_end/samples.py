@@ -15,16 +15,16 @@ from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.end_to_end.drawing import Sample, drawn, drawn_in_range, evaluated
-from bnfold.verification.end_to_end.further import EVALUATIONS, NO_TIME, more_numbers, other_defaults, other_sizes
+from bnfold.verification.end_to_end.further import EVALUATIONS, more_numbers, other_defaults, other_sizes
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.inputs.choices import Choice, choices
 from bnfold.verification.inputs.cost import estimate, estimate_pair, fits_memory, input_bytes
 from bnfold.verification.inputs.data import load_data
-from bnfold.verification.inputs.drawing import CannotFeed, known_sizes
+from bnfold.verification.inputs.drawing import NO_TIME, CannotFeed, known_sizes
 from bnfold.verification.inputs.relaxed import loosened
 from bnfold.verification.inputs.sized import sized
-from bnfold.verification.obstacles import Impossible, not_run
+from bnfold.verification.obstacles import NotCompared, not_run
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeProcess
 
@@ -55,7 +55,7 @@ class Samples:
 def choose_samples(request: Request, pair: ModelPair) -> Samples:
     """Return recorded or random samples, with the original evaluated on each of them.
 
-    Raises Impossible if the original cannot be fed, or cannot be evaluated on anything that was tried.
+    Raises NotCompared if the original cannot be fed, or cannot be evaluated on anything that was tried.
     """
     if request.checks.data is not None:
         runs = load_data(request.checks.data, request.before)
@@ -66,7 +66,7 @@ def choose_samples(request: Request, pair: ModelPair) -> Samples:
         except (reference.Misfit, reference.TooShort):  # the inputs do not fit
             raise
         except Unsupported as error:
-            raise Impossible(not_run(error, "the original model cannot be run")) from error
+            raise NotCompared(not_run(error, "the original model cannot be run")) from error
         return Samples(chosen, None, other_defaults(request, pair, chosen[0]))
     found = _fitting(request, pair, request.before)
     if isinstance(found, Samples):
@@ -78,11 +78,11 @@ def choose_samples(request: Request, pair: ModelPair) -> Samples:
         return adjusted
     pair.misfit = _hint(request, found)
     for model in _looser(request):
-        with suppress(Impossible):
+        with suppress(NotCompared):
             samples = _fitting(request, pair, model, until)
             if isinstance(samples, Samples):
                 return samples
-    raise Impossible(Why(Code.NO_FIT, pair.misfit)) from found
+    raise NotCompared(Why(Code.NO_FIT, pair.misfit)) from found
 
 
 def _fitting(
@@ -95,22 +95,22 @@ def _fitting(
     try:
         known, tried = _sizes(request, model)
     except CannotFeed as error:
-        raise Impossible(not_run(error)) from error
+        raise NotCompared(not_run(error)) from error
     misfit: Unsupported | None = None
     for choice in tried:
         if request.clock.work.seconds > until:
             break
         if request.clock.is_over:
-            raise Impossible(request.clock.over())
+            raise NotCompared(request.clock.over())
         try:
             _check_cost(request, pair, choice, request.checks.samples)
             return _drawn_samples(request, pair, known, choice)
         except (reference.Misfit, reference.TooShort) as error:
             misfit = error
         except reference.Random as error:
-            raise Impossible(not_run(error, "the original draws random numbers")) from error
+            raise NotCompared(not_run(error, "the original draws random numbers")) from error
         except (Unsupported, BadInput) as error:
-            raise Impossible(not_run(error, "the original model cannot be run")) from error
+            raise NotCompared(not_run(error, "the original model cannot be run")) from error
     return misfit
 
 
@@ -180,7 +180,7 @@ def _open_inputs(request: Request) -> list[str]:
 def _check_cost(request: Request, pair: ModelPair, choice: Choice, samples: int) -> None:
     if not fits_memory(choice.elements):
         size = input_bytes(choice.elements) >> 30
-        raise Impossible(Why(Code.MEMORY, f"the inputs alone would take about {size} GiB of memory"))
+        raise NotCompared(Why(Code.MEMORY, f"the inputs alone would take about {size} GiB of memory"))
     cost = estimate_pair(choice.model, request.after, choice.shapes)
     seconds = cost.seconds * EVALUATIONS * samples
     pair.patience = max(_LONG, _SURPRISE * cost.seconds) if request.checks.depth == "auto" else math.inf
@@ -188,8 +188,8 @@ def _check_cost(request: Request, pair: ModelPair, choice: Choice, samples: int)
     log.debug(__name__, "the whole models at %s would take %s", dict(choice.shapes), price)
     is_limited = request.checks.depth != "full"
     if is_limited and seconds > request.clock.budget:
-        raise Impossible(request.clock.too_long(seconds))
+        raise NotCompared(request.clock.too_long(seconds))
     if is_limited and not fits_memory(choice.elements, cost):
         reason = f"running the models would take about {cost.memory >> 30} GiB of memory"
-        raise Impossible(Why(Code.MEMORY, reason))
+        raise NotCompared(Why(Code.MEMORY, reason))
     request.count_work(seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,12 @@ Of few numbers a sum might by chance be negative in all samples, and hide what o
 """
 
 
-_MOST_KINDS = 2 * len(SAMPLE_KINDS)
+MOST_SAMPLES = 2 * len(SAMPLE_KINDS)
+"""Samples of few numbers: of every kind at most twice."""
+
+NO_TIME = 0.2
+"""Counted seconds for all samples beyond those that were asked for."""
+
 CROSSED = len(SAMPLE_KINDS) + SAMPLE_KINDS.index("tiny")
 """The sample in which the lower bound of a Clip is above the upper one."""
 
@@ -42,6 +47,15 @@ FLAT = ("constant", "at mean")
 
 _MOST_DRAWN = 1_048_573
 """Numbers after which they repeat: a prime, so that no two rows or channels are alike."""
+
+
+def samples_for(sizes: Iterable[int], few: int, seconds: float = 0.0) -> int:
+    """Return how many samples to draw: more than one if something has fewer than ``few`` elements, and it is quick.
+
+    All of few numbers may be negative in front of a Relu, or hide behind the largest. A sample takes ``seconds``.
+    """
+    affordable = int(NO_TIME / max(seconds, 1e-6))
+    return max(1, min(MOST_SAMPLES, few // max(min(sizes, default=few), 1), affordable))
 
 
 class CannotFeed(BadInput):
@@ -170,7 +184,7 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
     """
     numbers = rng.standard_normal(min(math.prod(shape), _MOST_DRAWN))
     purpose, kind = role(value), SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
-    crossing = -1000.0 if sample % _MOST_KINDS == CROSSED else 1.0  # further than a constant bound beside it may be
+    crossing = -1000.0 if sample % MOST_SAMPLES == CROSSED else 1.0  # further than a constant bound beside it may be
     if kind == "tiny" and purpose == "data" and (bound := computed_bound(value)):
         purpose, crossing = bound, math.copysign(1000.0, crossing)  # beyond all that is bounded, on either side
     is_data = purpose == "data" or is_of_both_signs(value, sample)

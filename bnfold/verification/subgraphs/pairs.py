@@ -18,9 +18,9 @@ from bnfold.verification.comparing.outputs import largest_difference
 from bnfold.verification.comparing.sides import EvaluateSide, ModelRun, ModelRuns, SideResults
 from bnfold.verification.coverage import Coverage
 from bnfold.verification.inputs.drawing import DrawnFeeds
-from bnfold.verification.obstacles import not_run
+from bnfold.verification.obstacles import NotCompared, not_run
 from bnfold.verification.subgraphs.runnable import Runnable
-from bnfold.verification.subgraphs.trials import NotCompared, TrialResult
+from bnfold.verification.subgraphs.trials import TrialResult
 from bnfold.verification.tolerance.compare import (
     EXACT,
     FLOOR,
@@ -152,9 +152,7 @@ class SubgraphPair:
         try:
             expected = sides.old(noise=noise)
         except Unsupported as error:
-            misfit, floats = isinstance(error, reference.Misfit), all(map(is_float_array, sides.old.feeds.values()))
-            why = not_run(error, "the original part cannot be run")
-            return NotCompared(why, is_misfit=misfit and floats, may_fit=misfit and not floats)
+            return NotCompared(not_run(error, "the original part cannot be run"))
         if guessed and not all(self._has_declared_rank(name, result) for name, result in expected.items()):
             return NotCompared(
                 Why(Code.ASSUMED_SIZES, "assumed input shapes give outputs of another rank than declared")
@@ -212,7 +210,7 @@ class SubgraphPair:
         if coarse is None:
             return found
         reason = f"rounding the new weights changes {coarse!r} too much to compare it"
-        return NotCompared(Why(Code.COARSE, reason), is_coarse=True)
+        return NotCompared(Why(Code.COARSE, reason))
 
     def _dtype(self, name: str) -> int | None:
         return self.old.subgraph.outputs[self.cut.outputs.index(name)].dtype

@@ -98,7 +98,7 @@ def test_what_parts_miss_the_whole_shows(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_difference_that_nobody_explains_is_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     def out_of_time(*_: object, **__: object) -> None:
-        raise judge.Impossible(Why(Code.TIME, "it takes too long"))
+        raise judge.NotCompared(Why(Code.TIME, "it takes too long"))
 
     monkeypatch.setattr(judge, "check_parts", lambda *_: Parts())
     monkeypatch.setattr(examine, "examine_whole", out_of_time)
