@@ -45,6 +45,11 @@ class Broken(Obstacle):
         self.feeds, self.numbers = feeds, numbers
 
 
+def silent(reason: str) -> Why:
+    """Return why a runtime shows nothing."""
+    return Why(Code.RUNTIME_SILENT, reason)
+
+
 def not_run(error: Exception, what: str = "") -> Why:
     """Return why ``what`` cannot be run, from the error that says so."""
     text = f"{what}: {error}" if what else str(error)

@@ -180,7 +180,7 @@ def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
     """
     if request.cuts or verdict.decided_by == "interface":
         return verdict
-    from bnfold.verification.end_to_end.empty import agree_as_declared
+    from bnfold.verification.end_to_end.examine import agree_as_declared
 
     if not agree_as_declared(request):
         return verdict

@@ -31,8 +31,8 @@ from bnfold.ir.elements import Array
 from bnfold.report.events import Report
 from bnfold.settings import Options, OutputOptions, VerifyOptions
 from bnfold.settings.progress import Progress
-from bnfold.verification import Code, Verdict, Why
-from bnfold.verification.engine import NotCompared, RuntimePair, RuntimeResult
+from bnfold.verification import Verdict
+from bnfold.verification.engine import RuntimePair, RuntimeResult
 
 HINT = "openvino, which runs these models, is not installed: pip install openvino"
 
@@ -85,10 +85,9 @@ class _IrPair(RuntimePair):
 
     def start(self) -> None:
         if self.checks.runtime == "none":
-            reason = "only OpenVINO can run these models, and --runtime none leaves it out"
-            raise NotCompared(Why(Code.RUNTIME_SILENT, reason))
+            self.stop("only OpenVINO can run these models, and --runtime none leaves it out")
         if find_spec(self.runtime) is None:
-            raise NotCompared(Why(Code.RUNTIME_SILENT, HINT))
+            self.stop(HINT)
         self._old, self._new = read_document(self._before), read_document(self._after)
         self._made = new_weights(self._old, self._new)
 

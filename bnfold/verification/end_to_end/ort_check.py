@@ -34,6 +34,7 @@ from bnfold.verification.inputs.cost import Cost, estimate_pair, fits_memory, se
 from bnfold.verification.inputs.drawing import DrawnFeeds, random_feeds
 from bnfold.verification.inputs.shapes import is_resized
 from bnfold.verification.inputs.sized import fitted, sized
+from bnfold.verification.obstacles import silent
 from bnfold.verification.request import RUNTIME_SHARE, Request
 from bnfold.verification.runtimes.helpers import RuntimeSample
 from bnfold.verification.runtimes.runtime import RuntimeResult, RuntimeSource, run_until, stored
@@ -315,16 +316,16 @@ def _weighed(request: Request, answers: _Answers, has_new: bool) -> Guard:
     _, before, after, spread = answers
     row = RuntimeRow(before.runtime, None, before.ran, after.ran, tuple(filter(None, (before.error, after.error))))
     if not before.ran:
-        return Guard(row, left_out=_silent(f"{before.runtime} does not run the original: {before.error}"))
+        return Guard(row, left_out=silent(f"{before.runtime} does not run the original: {before.error}"))
     if not after.ran:
         at_declared = not _is_resized(request.before, answers.shapes)
         return _not_run(row, opinion_of(before, after), at_declared=at_declared)
     if has_new and (spread is None or not spread.ran):
-        return Guard(row, left_out=_silent(_not_measured(spread)))
+        return Guard(row, left_out=silent(_not_measured(spread)))
     old, new = before.results[0], after.results[0]
     outputs = [value.name for value in request.before.graph.outputs]
     if {*old} != {*outputs} or {*new} != {*outputs}:
-        return Guard(row, left_out=_silent("an output is no tensor"))
+        return Guard(row, left_out=silent("an output is no tensor"))
     if fault := broken_promise(request.before, request.after, {name: new[name].shape for name in outputs}):
         return Guard(row, doubt=Why(Code.INTERFACE, fault))
     return _compared(row, old, new, spread.results[0] if spread is not None else None)
@@ -333,12 +334,8 @@ def _weighed(request: Request, answers: _Answers, has_new: bool) -> Guard:
 def _not_run(row: RuntimeRow, opinion: RuntimeOpinion, *, at_declared: bool) -> Guard:
     """Return the result where only the original ran; at other sizes than declared, that shows nothing by itself."""
     if opinion.kind == "not looked":
-        return Guard(row, left_out=_silent(f"{row.witness} did not look at the rewritten model: {opinion.text}"))
+        return Guard(row, left_out=silent(f"{row.witness} did not look at the rewritten model: {opinion.text}"))
     return Guard(row, doubt=Why(opinion.code, opinion.text), opinion=opinion if at_declared else TAKEN)
-
-
-def _silent(reason: str) -> Why:
-    return Why(Code.RUNTIME_SILENT, reason)
 
 
 def _compared(row: RuntimeRow, old: RuntimeSample, new: RuntimeSample, moved: RuntimeSample | None) -> Guard:
@@ -350,7 +347,7 @@ def _compared(row: RuntimeRow, old: RuntimeSample, new: RuntimeSample, moved: Ru
         if old[name].dtype != new[name].dtype or old[name].shape != new[name].shape:
             return Guard(row, doubt=Why(Code.DIFFERS, f"output {name!r} has another type or shape"))
         if old[name].dtype.kind != "f":
-            return Guard(row, left_out=_silent(f"output {name!r} is no float"))
+            return Guard(row, left_out=silent(f"output {name!r} is no float"))
         if pattern := pattern_fault(old[name], new[name]):
             return Guard(row, fault=Why(Code.DIFFERS, f"output {name!r}: {pattern}"))
         found, spread = (0.0 if other is None else _apart(old[name], other[name]) for other in (new, moved))
@@ -361,7 +358,7 @@ def _compared(row: RuntimeRow, old: RuntimeSample, new: RuntimeSample, moved: Ru
         reacts = reacts or spread > 0
         relative, allowed, least = max(relative, found), max(allowed, most), min(least, unit)
     if allowed > BLIND or not reacts:
-        return Guard(row, left_out=_silent("the outputs in a runtime would not show a weight that is wrong"))
+        return Guard(row, left_out=silent("the outputs in a runtime would not show a weight that is wrong"))
     return Guard(replace(row, notes=(sentences.runtime_agrees(relative, allowed, least),)))
 
 

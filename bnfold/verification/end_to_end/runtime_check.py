@@ -12,9 +12,9 @@ from bnfold.ir.elements import Array
 from bnfold.verification.as_read import is_forced
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sides import JITTERS
-from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, opinion_of, session_too_long
+from bnfold.verification.end_to_end.samples import Sample
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.runtime import RuntimeResult, run_until, stored

@@ -33,14 +33,14 @@ from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import UNSEEN, Compared, experiments, first_fault, output_rows
 from bnfold.verification.comparing.sides import explained
 from bnfold.verification.comparing.sizes import sizes_of_original
-from bnfold.verification.end_to_end.further import FEW
 from bnfold.verification.end_to_end.runtime_check import OWN, run_own
 from bnfold.verification.end_to_end.runtime_rejects import opinion_of
+from bnfold.verification.end_to_end.samples import FEW
 from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.cost import estimate
 from bnfold.verification.inputs.drawing import MOST_SAMPLES, CannotFeed, DrawnFeeds, samples_for
-from bnfold.verification.obstacles import Broken, NotCompared, not_run
+from bnfold.verification.obstacles import Broken, NotCompared, not_run, silent
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.helpers import RuntimeSample
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
@@ -191,7 +191,7 @@ def _run_after(request: Request, run: RunModel, feeds: Sequence[DrawnFeeds], bef
         raise Broken(Why(Code.REFUSED, opinion.text))
     if opinion.kind == "not looked":
         reason = f"{before.runtime} runs the original, but did not run the rewritten model: {after.error}"
-        raise NotCompared(Why(Code.RUNTIME_SILENT, reason))
+        raise NotCompared(silent(reason))
     code = Code.TOO_OLD if opinion.kind == "too old" else Code.DOUBT
     raise NotCompared(Why(code, f"{opinion.text} (--runtime none compares both in bnfold's own kernels)"))
 
@@ -261,7 +261,7 @@ def _moved(request: Request, results: Results, dtype: int, number: int) -> Seque
     again = results.run(copy, results.feeds)
     if not again.ran:
         reason = f"{again.runtime} does not run the original with its weights moved: {again.error}"
-        raise NotCompared(Why(Code.RUNTIME_SILENT, reason))
+        raise NotCompared(silent(reason))
     return again.results
 
 

@@ -4,13 +4,12 @@
 from the rooms beside this one.
 """
 
-from bnfold.verification.changes.pairing import paired
+from bnfold.verification.changes.new_names import paired
 from bnfold.verification.comparing.outputs import Compared
 from bnfold.verification.engine.beside import Beside
 from bnfold.verification.engine.in_runtime import RuntimePair
 from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.inputs.drawing import random_value
-from bnfold.verification.obstacles import NotCompared
 from bnfold.verification.runtimes.runtime import RuntimeResult
 from bnfold.verification.runtimes.threads import one_thread
 from bnfold.verification.tolerance.floats import float_type
@@ -19,7 +18,6 @@ from bnfold.verification.tolerance.rounding import disturb, is_short
 __all__ = [
     "Beside",
     "Compared",
-    "NotCompared",
     "RuntimePair",
     "RuntimeResult",
     "candidates",

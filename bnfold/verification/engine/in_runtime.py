@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import onnx
@@ -37,7 +37,7 @@ from bnfold.verification.comparing.sides import explained
 from bnfold.verification.explaining import ComparedModels, with_explanation
 from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.inputs.drawing import CannotFeed, DrawnFeeds
-from bnfold.verification.obstacles import Broken, NotCompared, Obstacle, not_run
+from bnfold.verification.obstacles import Broken, NotCompared, Obstacle, not_run, silent
 from bnfold.verification.request import Clock
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.sentences import agree
@@ -113,6 +113,11 @@ class RuntimePair(ABC):
     def unreached(self, actual: RuntimeResult) -> str:
         """Return the part with new constants that no run enters; empty if there is none."""
 
+    @staticmethod
+    def stop(reason: str) -> NoReturn:
+        """Raise NotCompared for this reason."""
+        raise NotCompared(silent(reason))
+
     def run(self, path: Path, feeds: Sequence[DrawnFeeds] | None = None) -> RuntimeResult:
         """Run a file on `feeds`, or on others, within the time that is left."""
         return RuntimeProcess(self.runtime).run(path, self.feeds if feeds is None else feeds, self.clock.left)
@@ -121,7 +126,7 @@ class RuntimePair(ABC):
         """Run a changed copy of a model that ran. Raises NotCompared if it does not."""
         found = self.run(path, feeds)
         if not found.ran:
-            raise _silent(f"{self.label} does not run the model once more: {found.error}")
+            self.stop(f"{self.label} does not run the model once more: {found.error}")
         return found
 
     def verify(self, progress: Progress) -> Verdict:
@@ -158,7 +163,7 @@ class RuntimePair(ABC):
             if found.ran:
                 return found
             error = found.error
-        raise _silent(f"{self.label} does not run the original: {error}")
+        self.stop(f"{self.label} does not run the original: {error}")
 
     def _compare(self, expected: RuntimeResult, progress: Progress) -> Verdict:
         progress("original", 1, 3)
@@ -229,7 +234,7 @@ class RuntimePair(ABC):
             for name in truth:
                 measured = errors([truth], [given], name)
                 if measured is not None and not agrees(measured, dtypes[name]):
-                    raise _silent(
+                    self.stop(
                         f"output {name!r} of the original differs in {self.label} from float64 by "
                         f"{measured.largest:.2g} of its largest value, so {self.label} cannot show whether the two "
                         "models agree"
@@ -266,12 +271,8 @@ def _compared(
     item = compared(name, index, expected, actual, draws, dtype, new=int(rounds[0][0].ran))
     wavers = any(not np.array_equal(draw[name], actual) for group in draws for draw in group)
     if item.difference.fault and dtype not in FLOAT_TYPES and wavers:
-        raise _silent(f"output {name!r} jumps: rounding alone changes which elements it picks")
+        RuntimePair.stop(f"output {name!r} jumps: rounding alone changes which elements it picks")
     return item
-
-
-def _silent(reason: str) -> NotCompared:
-    return NotCompared(Why(Code.RUNTIME_SILENT, reason))
 
 
 def _shifted(actual: Any, expected: Any, draw: Any, growth: float) -> Array:

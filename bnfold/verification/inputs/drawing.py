@@ -12,11 +12,10 @@ import onnx
 
 from bnfold import ir, reference
 from bnfold.errors import BadInput, BadSetting
-from bnfold.ir.elements import Array
+from bnfold.ir.elements import TP, Array
 from bnfold.ir.value import Known
 from bnfold.verification.claims import SampleKind
 from bnfold.verification.inputs.domains import InputShapeOf, declared_shape, legal
-from bnfold.verification.inputs.integers import small_integers
 from bnfold.verification.inputs.learned import drawn_for_learned
 from bnfold.verification.inputs.roles import computed_bound, is_positive_for_some, role
 from bnfold.verification.inputs.shapes import Sizing
@@ -274,3 +273,31 @@ _DATA: dict[str, Callable[[Array], Array]] = {
     "constant": _constant_channels,
     "at mean": _every_second_flat,
 }
+
+
+_NARROW = (TP.INT8, TP.INT16, TP.INT32, TP.UINT8, TP.UINT16, TP.UINT32)
+_SIGNED = (TP.INT8, TP.INT16, TP.INT32, TP.INT64)
+
+
+def small_integers(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, *, signed: bool) -> Array:
+    """Draw small integers, of both signs if ``signed`` or if consumers take any sign, as those that make floats do.
+
+    If ``signed``, one is too large for a narrower type that they are cast to.
+    """
+    takes_any = signed or (bool(value.uses) and all(_takes_any_sign(node) for node, _ in value.uses))
+    lowest = -8 if takes_any and value.dtype in _SIGNED else 0
+    found = np.asarray(rng.integers(lowest, 9, size=shape))
+    if signed and value.dtype == TP.INT64 and any(_narrows(node) for node, _ in value.uses):
+        found.reshape(-1)[:1] += 1 << 40
+    return found
+
+
+def _narrows(node: ir.Node) -> bool:
+    return node.is_op("Cast") and not node.has_references and node.attr("to", 0) in _NARROW
+
+
+def _takes_any_sign(node: ir.Node) -> bool:
+    if not node.is_op("Cast"):
+        return node.is_op("Abs", "Sign", "Relu")
+    target = None if node.has_references else node.attr("to", 0)
+    return target in ("FLOAT", "DOUBLE", "FLOAT16") or (isinstance(target, int) and is_float(target))

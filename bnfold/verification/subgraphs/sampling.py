@@ -17,8 +17,7 @@ from bnfold.verification.inputs.adjusting import choosing, smaller, with_flags_t
 from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.drawing import MOST_SAMPLES, SAMPLE_KINDS, DrawnFeeds, random_value, samples_for
 from bnfold.verification.obstacles import NotCompared
-from bnfold.verification.subgraphs.pairs import SubgraphPair
-from bnfold.verification.subgraphs.runnable import FEW
+from bnfold.verification.subgraphs.pairs import FEW, SubgraphPair
 from bnfold.verification.subgraphs.shapes import fed_shapes, lacks_rank, subgraph_shapes, updates_of
 from bnfold.verification.subgraphs.trials import TrialResult, fails, passed
 from bnfold.verification.tolerance.compare import Difference

@@ -41,9 +41,8 @@ from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import doubled, nearby, sizes_in_turn
 from bnfold.verification.subgraphs.further import beyond_bounds, deciding_shapes, further_shapes
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
-from bnfold.verification.subgraphs.pairs import SubgraphPair
+from bnfold.verification.subgraphs.pairs import LARGEST_HELD, SubgraphPair, runnable, takes_long
 from bnfold.verification.subgraphs.repeated import MOST, can_stand_in, repeatable, repeated, signature
-from bnfold.verification.subgraphs.runnable import LARGEST_HELD, runnable, takes_long
 from bnfold.verification.subgraphs.sampling import at_other_ranks, drawn, sampled
 from bnfold.verification.subgraphs.shapes import (
     Trial,

@@ -8,7 +8,7 @@ import pytest
 from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.comparing import sizes
-from bnfold.verification.end_to_end import further
+from bnfold.verification.end_to_end import samples
 from bnfold.verification.inputs import choices as module
 from bnfold.verification.inputs import drawing
 from tests.verification.graphs import model
@@ -42,7 +42,7 @@ def test_what_has_no_defaults_is_not_followed_for_them(monkeypatch: pytest.Monke
     def never(*_: object) -> None:
         raise AssertionError("nobody needs it")
 
-    monkeypatch.setattr(further, "sized", never)
+    monkeypatch.setattr(samples, "sized", never)
     text = "(float[N,3] x) => (float[N,4] y) {{ a = {} (x)  y = MatMul (a, W) }}"
     weights = {"W": np.arange(12.0).reshape(3, 4)}
     old, new = (ir.load(model(text.format(name), weights)) for name in ("Identity", "Abs"))
@@ -105,7 +105,7 @@ def test_no_sizes_are_inferred_that_would_take_too_long(monkeypatch: pytest.Monk
     assert verify(old, new).decided_by == "float64"
     assert inferred
     inferred.clear()
-    monkeypatch.setattr(further, "NO_TIME", 0.0)
-    monkeypatch.setattr(further, "_LITTLE_TIME", -1.0)
+    monkeypatch.setattr(samples, "NO_TIME", 0.0)
+    monkeypatch.setattr(samples, "_LITTLE_TIME", -1.0)
     assert verify(old, new).decided_by == "float64"
     assert not inferred

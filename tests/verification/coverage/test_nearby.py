@@ -11,7 +11,7 @@ import pytest
 
 from bnfold import ir, reference
 from bnfold.ir.elements import Array
-from bnfold.verification.coverage.nearby import Nearby
+from bnfold.verification.coverage.record import Nearby
 from tests.verification.graphs import model, numbers
 
 TEXT = (

@@ -9,7 +9,7 @@ import numpy as np
 
 from bnfold import ir, reference
 from bnfold.verification.coverage import Comparison, Coverage, same_place
-from bnfold.verification.coverage.values import nudged
+from bnfold.verification.coverage.mutants import nudged
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from tests.verification.graphs import Array, model
 
