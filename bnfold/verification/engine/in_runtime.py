@@ -163,7 +163,7 @@ class RuntimePair(ABC):
             if found.ran:
                 return found
             error = found.error
-        self.stop(f"{self.label} does not run the original: {error}")
+        return self.stop(f"{self.label} does not run the original: {error}")
 
     def _compare(self, expected: RuntimeResult, progress: Progress) -> Verdict:
         progress("original", 1, 3)
