@@ -101,14 +101,9 @@ def _declared(value: ir.Value, given: Sequence[int] | None) -> Known | None:
 def random_feeds(
     model: ir.Model, shapes: Mapping[str, tuple[int, ...]], seed: int, sample: int, *, signed: bool = False
 ) -> DrawnFeeds:
-    """Return a value for every required input, of the shapes that `input_shapes` chose.
-
-    ``signed`` as in `random_value`.
-    """
-    return {
-        value.name: random_value(value, shapes[value.name], seed, sample, signed=signed)
-        for value in model.required_inputs()
-    }
+    """Return a value for every required input, of the shapes that were chosen. ``signed`` as in `random_value`."""
+    inputs = model.required_inputs()
+    return {value.name: random_value(value, shapes[value.name], seed, sample, signed=signed) for value in inputs}
 
 
 def random_value(

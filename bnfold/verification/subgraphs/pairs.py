@@ -17,9 +17,9 @@ from bnfold.errors import Unsupported
 from bnfold.ir.elements import Array
 from bnfold.reference.precision import widen
 from bnfold.verification.changes.extract import Subgraph
-from bnfold.verification.claims import Experiment, NumberKind, Runs, Why
+from bnfold.verification.claims import NumberKind, Runs, Why
 from bnfold.verification.codes import Code
-from bnfold.verification.comparing.outputs import largest_difference
+from bnfold.verification.comparing.outputs import experiment, largest_difference
 from bnfold.verification.comparing.sides import EvaluateSide, ModelRun, ModelRuns, SideResults
 from bnfold.verification.coverage import Coverage
 from bnfold.verification.inputs.cost import estimate
@@ -89,14 +89,8 @@ class SubgraphPair:
         ``numbers`` is their kind.
         """
         found = self._compared(feeds, guessed=guessed)
-        shapes = {name: shape_of(array) for name, array in feeds.items()}
-        if isinstance(found, NotCompared):
-            run = Experiment(shapes, numbers, found.why.code, note=found.why.text, hidden=self.coverage.uncovered)
-        else:
-            code = found.code if found.excess > 1 else Code.TESTED
-            how_far = found.relative, found.allowed, self.coverage.uncovered
-            run = Experiment(shapes, numbers, code, *how_far, found.fault)
-        self.runs.add(run, feeds)
+        why = found.why if isinstance(found, NotCompared) else found
+        self.runs.add(experiment(feeds, numbers, why, self.coverage.uncovered), feeds)
         return found
 
     def _compared(self, feeds: DrawnFeeds, *, guessed: bool) -> TrialResult:

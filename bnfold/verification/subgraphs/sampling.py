@@ -80,7 +80,7 @@ def _number_of_samples(
     """
     made = [first.elements] if isinstance(first, Difference) else []
     are_floats = all(is_float(value.dtype) for value in inputs.values())
-    most = _MISFITS if _does_not_fit(first) and are_floats else 1 if subgraphs.only_moves else MOST_SAMPLES
+    most = 1 if subgraphs.only_moves else _MISFITS if _does_not_fit(first) and are_floats else MOST_SAMPLES
     return min(most, samples_for([*map(math.prod, shapes.values()), *made], FEW))
 
 
