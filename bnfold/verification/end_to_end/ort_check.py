@@ -28,10 +28,10 @@ from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import original_at, sizes_of_original
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, opinion_of
 from bnfold.verification.inputs.bounds import size_changes
-from bnfold.verification.inputs.choices import Choice, ChosenShapes
+from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.cost import MOST_BYTES, Cost, estimate_pair, fits_memory, session_seconds
 from bnfold.verification.inputs.drawing import DrawnFeeds, random_feeds
-from bnfold.verification.inputs.shapes import is_resized
+from bnfold.verification.inputs.shapes import ChosenShapes, is_resized
 from bnfold.verification.inputs.sized import fitted, sized
 from bnfold.verification.obstacles import silent
 from bnfold.verification.request import RUNTIME_SHARE, Request

@@ -6,7 +6,7 @@ If a part is fed values from several levels of a network, nodes outside the part
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache
 from itertools import tee
@@ -15,13 +15,13 @@ from typing import NamedTuple
 from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.value import Known
-from bnfold.reference.operators import BROADCASTING, KEEPS_SHAPE, RESHAPING
+from bnfold.reference.operators import BROADCASTING, KEEPS_SHAPE
 from bnfold.verification.changes.boundaries import visible
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.inputs.bounds import kinds_of, size_changes
-from bnfold.verification.inputs.choices import Choice, ChosenShapes, other_choices, turns_for
-from bnfold.verification.inputs.shapes import elements, sizings
+from bnfold.verification.inputs.choices import Choice, other_choices, turns_for
+from bnfold.verification.inputs.shapes import ChosenShapes, elements, sizings
 from bnfold.verification.inputs.sized import fitted, sized
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.shapes import (
@@ -154,45 +154,6 @@ def _fitting(request: Request, path: str, fed: Mapping[str, ir.Value], nodes: Se
         found = [other for other in known if other is not None] or [_with_batch(shapes, factor) for factor in (0, 2)]
         small = (other for other in found if elements(other) <= LARGEST_OTHER)
         yield Trial(shapes, passing_is_conclusive=False, others=tuple(small))
-
-
-def nearby(usual: ChosenShapes, known: Mapping[str, Known | None]) -> Iterator[ChosenShapes]:
-    """Yield shapes with one open axis of what is ``known`` one smaller, or twice as large.
-
-    A smaller one fits a table with more rows than are read; a Reshape may accept multiples only.
-    """
-    for name, dims in known.items():
-        shape = usual[name]
-        for axis, size in enumerate(shape):
-            for other in (size - 1, 2 * size) if dims is None or not isinstance(dims[axis], int) else ():
-                shapes = {**usual, name: (*shape[:axis], other, *shape[axis + 1 :])}
-                if other and may_be_fed_at(shapes):
-                    yield shapes
-
-
-def doubled(
-    passed: Sequence[ChosenShapes], known: Mapping[str, Known | None], nodes: Iterable[ir.Node]
-) -> Iterator[ChosenShapes]:
-    """Yield the first shapes with a dynamic size twice as large that was the same in all: a Reshape may take multiples.
-
-    Axes of one name are one size. One without a name may depend on other inputs, if there are some, and sizes inside a
-    network on what makes them.
-    """
-    if known.keys() != passed[0].keys() or not any(node.has_trait(RESHAPING) for node in nodes):
-        return
-    places: dict[str, list[tuple[str, int]]] = {}
-    for name, dims in known.items():
-        for axis, dim in enumerate(dims or ()):
-            if isinstance(dim, str) or (not dim and len(known) == 1):
-                places.setdefault(dim or f"{name} {axis}", []).append((name, axis))
-    for open_ in places.values():
-        if len({shapes[name][axis] for shapes in passed for name, axis in open_}) == 1:
-            grown = {name: [*shape] for name, shape in passed[0].items()}
-            for name, axis in open_:
-                grown[name][axis] *= 2
-            shapes = {name: tuple(shape) for name, shape in grown.items()}
-            if may_be_fed_at(shapes):
-                yield shapes
 
 
 def _with_batch(shapes: ChosenShapes, factor: int) -> ChosenShapes:

@@ -14,8 +14,8 @@ from bnfold.reference.operators import COMPARING
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.inputs.adjusting import choosing, smaller, with_flags_turned
-from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.drawing import MOST_SAMPLES, SAMPLE_KINDS, DrawnFeeds, random_value, samples_for
+from bnfold.verification.inputs.shapes import ChosenShapes
 from bnfold.verification.obstacles import NotCompared
 from bnfold.verification.subgraphs.pairs import FEW, SubgraphPair
 from bnfold.verification.subgraphs.shapes import fed_shapes, lacks_rank, subgraph_shapes, updates_of

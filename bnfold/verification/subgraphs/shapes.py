@@ -20,10 +20,9 @@ from bnfold.reference.operators import BROADCASTING, KEEPS_SHAPE, RESHAPING, WIN
 from bnfold.reference.sizing import SymbolicSize
 from bnfold.verification.changes.extract import constant_of
 from bnfold.verification.inputs.bounds import BEYOND, chooses_by_sizes, depend_on_sizes, largest_bound
-from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.domains import InputShapeOf
 from bnfold.verification.inputs.learned import ROWS, branches_by_features
-from bnfold.verification.inputs.shapes import elements, is_resized
+from bnfold.verification.inputs.shapes import ChosenShapes, elements, is_resized
 
 LARGEST_FEED = 1 << 23
 """Elements of activations that a region may be fed; with more, even a region is no small matter."""

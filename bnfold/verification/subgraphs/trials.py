@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
-from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.drawing import DrawnFeeds
+from bnfold.verification.inputs.shapes import ChosenShapes
 from bnfold.verification.obstacles import NotCompared
 from bnfold.verification.subgraphs.shapes import Trial
 from bnfold.verification.tolerance.compare import Difference

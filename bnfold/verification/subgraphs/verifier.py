@@ -32,14 +32,13 @@ from bnfold.verification.coverage import (
     indices_into,
     only_moves,
 )
-from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, DrawnFeeds
-from bnfold.verification.inputs.shapes import elements, is_static
+from bnfold.verification.inputs.shapes import ChosenShapes, elements, is_static
 from bnfold.verification.inputs.sized import SharedShapes, fitted
 from bnfold.verification.obstacles import NotCompared, not_run
 from bnfold.verification.request import Request
-from bnfold.verification.subgraphs.fitting import doubled, nearby, sizes_in_turn
-from bnfold.verification.subgraphs.further import beyond_bounds, deciding_shapes, further_shapes
+from bnfold.verification.subgraphs.fitting import sizes_in_turn
+from bnfold.verification.subgraphs.further import beyond_bounds, deciding_shapes, doubled, further_shapes, nearby
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
 from bnfold.verification.subgraphs.pairs import LARGEST_HELD, SubgraphPair, runnable, takes_long
 from bnfold.verification.subgraphs.repeated import MOST, can_stand_in, repeatable, repeated, signature
