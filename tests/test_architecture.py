@@ -76,7 +76,7 @@ A name goes as soon as nothing takes it: the aim is that none is left.
 """
 IN_VERIFICATION = (
     *("codes", "claims", "verdict", "sentences", "as_read", "obstacles", "request"),
-    *("tolerance", "inputs", "changes", "coverage", "comparing", "runtimes"),
+    *("tolerance", "inputs", "changes", "comparing", "coverage", "runtimes"),
     *(
         "trial",
         "end_to_end",

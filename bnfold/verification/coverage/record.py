@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,10 +23,8 @@ from bnfold.errors import Unsupported
 from bnfold.ir.elements import TP, Array
 from bnfold.reference.schedule import read_by
 from bnfold.verification.changes.extract import draws
+from bnfold.verification.comparing.sides import ModelRun, SideResults
 from bnfold.verification.tolerance.compare import compare_values
-
-NearbyResults = Mapping[str, Array]
-"""Values by name."""
 
 _FEWEST = 4
 """Mutants for which computing the values once is worth it."""
@@ -35,30 +33,10 @@ _MOST = 1 << 24
 """Elements that may be kept, as far as their number follows from what the part is fed."""
 
 
-class Run(Protocol):
-    """A model and what it is fed; called, it gives values by their names, or those of a changed copy.
-
-    What is ``known`` of its values is not computed.
-    """
-
-    @property
-    def model(self) -> ir.Model: ...
-
-    @property
-    def feeds(self) -> Mapping[str, Any]: ...
-
-    @property
-    def names(self) -> Sequence[str]: ...
-
-    def __call__(
-        self, names: Sequence[str] | None = None, *, model: ir.Model | None = None, **options: Any
-    ) -> NearbyResults: ...
-
-
 class Nearby:
     """One model of a comparison, run with changes to single values. What few ``values`` need is not kept."""
 
-    def __init__(self, side: Run, values: Iterable[ir.Value]) -> None:
+    def __init__(self, side: ModelRun, values: Iterable[ir.Value]) -> None:
         self._side = side
         self._behind = {value: found for value in values if (found := _behind(value, side.model)) is not None}
         known = {read.name: None for nodes in self._behind.values() for read in _read(nodes)}
@@ -67,7 +45,7 @@ class Nearby:
             self._behind = {}
         self._known = side([*known], known={}) if self._behind and known else {}
 
-    def __call__(self, changes: Mapping[ir.Value, Callable[[Any], Any]]) -> NearbyResults:
+    def __call__(self, changes: Mapping[ir.Value, Callable[[Any], Any]]) -> SideResults:
         """Return the results that the changes may have an effect on."""
         value = next(iter(changes), None)
         nodes = self._behind.get(value) if value is not None and len(changes) == 1 else None
@@ -186,7 +164,7 @@ class Mutant(NamedTuple):
         return copy, {own: self.change}
 
 
-Comparison = tuple[Sequence[Run], Sequence[NearbyResults]]
+Comparison = tuple[Sequence[ModelRun], Sequence[SideResults]]
 """Both models, and their equal results."""
 
 
@@ -262,14 +240,14 @@ class Coverage:
         self.mutants = [m for m in left if not (m.sizes and enough)]
         self.tables = [table for table in self.tables if not (table.sizes and enough and is_static)]
 
-    def observe(self, sides: Sequence[Run], find: Find, results: Sequence[NearbyResults]) -> None:
+    def observe(self, sides: Sequence[ModelRun], find: Find, results: Sequence[SideResults]) -> None:
         """Compare mutants with the equal ``results`` of the two models, and note what was chosen from tables."""
         run = partial(_run, sides, find, nearby=[self._nearby(place, side, find) for place, side in enumerate(sides)])
         self._until = min(self._until, self.work.seconds + self.seconds)
         self.mutants = [left for mutant in self.mutants for left in self._unseen(mutant, run, results[mutant.side])]
         self._read(sides, find)
 
-    def _nearby(self, place: int, side: Run, find: Find) -> Nearby:
+    def _nearby(self, place: int, side: ModelRun, find: Find) -> Nearby:
         """Return the runs of one model with the values changed that its mutants change."""
         own = (it for it in self.mutants if it.side == place and not (it.attribute or it.is_apart or it.is_idle))
         values: dict[ir.Value, None] = {}
@@ -294,15 +272,13 @@ class Coverage:
         for sides, _ in compared() if self.uncovered else ():
             self._read(sides, find)
 
-    def _read(self, sides: Sequence[Run], find: Find) -> None:
+    def _read(self, sides: Sequence[ModelRun], find: Find) -> None:
         for table in self.tables:
             model = sides[table.side].model
             if table.unread.any() and find(model, table.chosen).graph is model.graph:  # in bodies it is not observed
                 table.read(_chosen(table, sides[table.side], find))
 
-    def _unseen(
-        self, mutant: Mutant, run: Callable[[Mutant], NearbyResults], results: NearbyResults
-    ) -> Iterator[Mutant]:
+    def _unseen(self, mutant: Mutant, run: Callable[[Mutant], SideResults], results: SideResults) -> Iterator[Mutant]:
         if self.is_over:
             yield mutant._replace(poison=None)
         elif not _shows(mutant, run, results):
@@ -319,7 +295,7 @@ def same_place(model: ir.Model, value: ir.Value) -> ir.Value:
     return values[value.name]
 
 
-def _run(sides: Sequence[Run], find: Find, mutant: Mutant, nearby: Sequence[Nearby] = ()) -> NearbyResults:
+def _run(sides: Sequence[ModelRun], find: Find, mutant: Mutant, nearby: Sequence[Nearby] = ()) -> SideResults:
     """Return the results of a mutant; those that it cannot change may be missing."""
     side, other = sides[mutant.side], sides[1 - mutant.side]
     model, altered = mutant.of(side.model, find, lambda name: other([name])[name])
@@ -328,13 +304,13 @@ def _run(sides: Sequence[Run], find: Find, mutant: Mutant, nearby: Sequence[Near
     return side(model=model, altered=altered)
 
 
-def _chosen(table: Table, side: Run, find: Find) -> Array:
+def _chosen(table: Table, side: ModelRun, find: Find) -> Array:
     """Return what is chosen of the marks that stand for the table's numbers."""
     name = table.chosen.name
     return side([name], altered={find(side.model, table.value): reference.Substitute(table.marks)})[name]
 
 
-def _apart(mutant: Mutant, run: Callable[[Mutant], NearbyResults], results: NearbyResults) -> Mutant:
+def _apart(mutant: Mutant, run: Callable[[Mutant], SideResults], results: SideResults) -> Mutant:
     """Return the mutant with the uses at which no change alone has shown, and whether changes of all uses cancel."""
     apart = [mutant._replace(uses=(use,), is_apart=True) for use in mutant.uses]
     left = tuple(use for each, use in zip(apart, mutant.uses, strict=True) if not _shows(each, run, results))
@@ -352,7 +328,7 @@ def _replaced(mutant: Mutant, number: int, array: Array) -> Array:
     return np.where(moved != array, np.asarray(number).astype(moved.dtype), moved)
 
 
-def _shows(mutant: Mutant, run: Callable[[Mutant], NearbyResults], results: NearbyResults) -> bool:
+def _shows(mutant: Mutant, run: Callable[[Mutant], SideResults], results: SideResults) -> bool:
     try:
         changed = run(mutant)
     except reference.Misfit:
