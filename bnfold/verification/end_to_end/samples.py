@@ -28,11 +28,10 @@ from bnfold.verification.comparing.sizes import original_in_one_form, sizes_of_o
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.adjusting import choosing, with_flags_turned
 from bnfold.verification.inputs.bounds import size_changes
-from bnfold.verification.inputs.candidates import candidates
+from bnfold.verification.inputs.candidates import candidates, sizes_of
 from bnfold.verification.inputs.choices import (
     Choice,
     apart,
-    choices,
     further_choices,
     inferred_sizes,
     turns_for,
@@ -48,7 +47,6 @@ from bnfold.verification.inputs.drawing import (
     CannotFeed,
     DrawnFeeds,
     is_of_both_signs,
-    known_sizes,
     random_feeds,
     random_value,
     samples_for,
@@ -63,6 +61,17 @@ from bnfold.verification.runtimes.runtime import RuntimeProcess
 from bnfold.verification.tolerance.compare import size_of
 from bnfold.verification.tolerance.floats import is_float, is_float_array
 
+T = TypeVar("T")
+
+FEW = 1024
+"""Elements of its smallest input and output that a model should be tried on, where it takes no time."""
+
+_LITTLE_TIME = 0.25
+"""Of what the first sample takes: for other sizes; as much again where operators changed that depend on them."""
+
+EVALUATIONS = 3
+"""Of each sample: the original, the rewritten model, and that once more with its new weights disturbed."""
+
 _LOOSE_SECONDS = 5.0
 """Counted seconds for sizes that contradict the declared ones; most of them do not fit either."""
 
@@ -71,6 +80,21 @@ _SURPRISE = 20
 
 _LONG = 5.0
 """An evaluation may take so many seconds, whatever its estimate is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One set of inputs, the original's results in float64, and the recorded outputs.
+
+    It ``is_hollow`` if a value inside has no elements.
+    """
+
+    feeds: DrawnFeeds
+    expected: Mapping[str, Array]
+    recorded: Mapping[str, Array] = field(default_factory=dict)
+    is_hollow: bool = False
+    numbers: NumberKind = "recorded"
+    """What the inputs are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +152,7 @@ def _fitting(
     After ``until``, in counted seconds, no more are tried.
     """
     try:
-        known, tried = _sizes(request, model)
+        known, tried = sizes_of_original(request) if model is request.before else sizes_of(model, request.checks)
     except CannotFeed as error:
         raise NotCompared(not_run(error)) from error
     misfit: Unsupported | None = None
@@ -147,13 +171,6 @@ def _fitting(
         except (Unsupported, BadInput) as error:
             raise NotCompared(not_run(error, "the original model cannot be run")) from error
     return misfit
-
-
-def _sizes(request: Request, model: ir.Model) -> tuple[Mapping[str, Known], Iterator[Choice]]:
-    if model is request.before:
-        return sizes_of_original(request)
-    known, followed = known_sizes(model, request.checks.inputs)
-    return known, choices(model, known, followed)
 
 
 def _looser(request: Request) -> Iterator[ir.Model]:
@@ -230,21 +247,6 @@ def _check_cost(request: Request, pair: ModelPair, choice: Choice, samples: int)
     request.count_work(seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One set of inputs, the original's results in float64, and the recorded outputs.
-
-    It ``is_hollow`` if a value inside has no elements.
-    """
-
-    feeds: DrawnFeeds
-    expected: Mapping[str, Array]
-    recorded: Mapping[str, Array] = field(default_factory=dict)
-    is_hollow: bool = False
-    numbers: NumberKind = "recorded"
-    """What the inputs are."""
-
-
 def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, signed: bool = False) -> Sample:
     """Return the sample of that number at the chosen sizes."""
     feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, index, signed=signed)
@@ -296,23 +298,10 @@ def evaluated(request: Request, pair: ModelPair, run: Recorded, index: int) -> S
     return Sample(run.feeds, expected, run.outputs, pair.has_empty, numbers)
 
 
-T = TypeVar("T")
-
-FEW = 1024
-"""Elements of its smallest input and output that a model should be tried on, where it takes no time."""
-
-_LITTLE_TIME = 0.25
-"""Of what the first sample takes: for other sizes; as much again where operators changed that depend on them."""
-
-EVALUATIONS = 3
-"""Of each sample: the original, the rewritten model, and that once more with its new weights disturbed."""
-
-
 def more_numbers(request: Request, choice: Choice, first: Sample) -> Iterator[int]:
     """Return more samples than requested if an input or an output has very few numbers.
 
-    Flat samples are left out: their variance
-    is roundoff, which differs between the two models.
+    Flat samples are left out: their variance is roundoff, which differs between the two models.
     """
     made = (size_of(first.expected[value.name]) for value in request.before.graph.outputs)
     sizes = [*map(math.prod, choice.shapes.values()), *made]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 from bnfold import ir
 from bnfold.ir.time_limit import look_at_clock
+from bnfold.ir.value import Known
 from bnfold.settings import VerifyOptions
 from bnfold.verification.inputs.choices import Choice, choices
 from bnfold.verification.inputs.cost import fits_memory
@@ -15,6 +16,15 @@ from bnfold.verification.inputs.drawing import DrawnFeeds, known_sizes, random_f
 
 _SIZES = 16
 """Choices of dynamic sizes that are tried until the model runs."""
+
+
+def sizes_of(model: ir.Model, checks: VerifyOptions) -> tuple[Mapping[str, Known], Iterator[Choice]]:
+    """Return the shapes of a model's inputs as far as they are known, and the choices that these leave.
+
+    Raises as `known_sizes`.
+    """
+    known, followed = known_sizes(model, checks.inputs)
+    return known, choices(model, known, followed)
 
 
 def candidates(
@@ -31,7 +41,7 @@ def candidates(
     if checks.data is not None:
         yield [run.feeds for run in load_data(checks.data, model)]
         return
-    for choice in islice(choices(model, *known_sizes(model, checks.inputs)) if sizes is None else sizes, _SIZES):
+    for choice in islice(sizes_of(model, checks)[1] if sizes is None else sizes, _SIZES):
         look_at_clock()
         if fits_memory(choice.elements):
             drawn = range(checks.samples) if numbers is None else numbers(choice)

@@ -7,10 +7,9 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import verify
-from bnfold.verification.comparing import sizes
 from bnfold.verification.end_to_end import samples
+from bnfold.verification.inputs import candidates, drawing
 from bnfold.verification.inputs import choices as module
-from bnfold.verification.inputs import drawing
 from tests.verification.graphs import model
 
 
@@ -27,8 +26,8 @@ def test_who_runs_the_original_first_finds_the_sizes_for_all(monkeypatch: pytest
         asked.append("choices")
         return choices(one, *known)
 
-    monkeypatch.setattr(sizes, "known_sizes", watched)
-    monkeypatch.setattr(sizes, "choices", chosen)
+    monkeypatch.setattr(candidates, "known_sizes", watched)
+    monkeypatch.setattr(candidates, "choices", chosen)
     text = "(float[N,3] x) => (float[N,4] y) {{ a = {} (x)  y = MatMul (a, W) }}"
     old, new = (
         ir.load(model(text.format(name), {"W": np.arange(12.0).reshape(3, 4)})) for name in ("LeakyRelu", "Relu")
@@ -82,7 +81,7 @@ def test_sizes_are_sought_where_branches_are_decided(monkeypatch: pytest.MonkeyP
         found.append([node.op_type for node in one.graph.nodes])
         return module.choices(one, *known)
 
-    monkeypatch.setattr(sizes, "choices", chosen)
+    monkeypatch.setattr(candidates, "choices", chosen)
     head = "(float[N,3] x)"
     old = ir.load(model(DECIDED.format(head, "Relu"), {}))
     new = ir.load(model(f"{head} => (float[N,P] y) {{ y = Relu (x) }}", {}))
