@@ -1,6 +1,7 @@
 """Compare each output of two models: whether it agrees, whether that proves anything, and its row in the report.
 
-Agreement proves something only if the results react to the new weights, and by no more than rounding ever causes.
+This serves visibility: agreement proves something only if the results react to the new weights, and by no more than
+rounding ever causes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Whether what was compared would show a fault in each thing that differs: mutation testing of the comparison.
 
-Equal results prove nothing about what they do not depend on: a row that no index chose, a bound that nothing reached,
-sizes that happen to be the same. So each thing that differs (`mutants`) is changed in one of the two models, alone, and
-some result has to change with it.
+This serves visibility. Equal results prove nothing about what they do not depend on: a row that no index chose, a bound
+that nothing reached, sizes that happen to be the same. So each thing that differs (`mutants`) is changed in one of the
+two models, alone, and some result has to change with it.
 
 Only what depends on the changed value is computed anew. All else is computed once for all mutants of a comparison.
 """

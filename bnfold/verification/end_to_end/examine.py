@@ -19,14 +19,14 @@ from bnfold.verification.claims import Experiment, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import Compared, experiments, first_fault, inconclusive, output_rows
 from bnfold.verification.comparing.sides import evaluator
+from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.coverage import Comparison, Coverage, same_place
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.end_to_end.runtime_check import evaluate_runtimes, recorded, start_runtimes
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion
 from bnfold.verification.end_to_end.samples import EVALUATIONS, Sample, Samples, choose_samples, evaluated
 from bnfold.verification.inputs.data import Recorded
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, input_shapes, random_feeds
-from bnfold.verification.inputs.shapes import sizings
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, random_feeds
 from bnfold.verification.obstacles import Broken, NotCompared, not_run
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.hazards import hazards
@@ -188,7 +188,7 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
 def _at_zeros(
     request: Request, pair: ModelPair, drawn: Samples, index: int
 ) -> tuple[Sequence[Sample], Sequence[Compared]]:
-    """Compare at zeros of either sign; the samples are counted from ``index``.
+    """Compare at zeros of either sign, which serves poles; the samples are counted from ``index``.
 
     There are none if no zero shows its sign, or if the models differ at both: then it is not the sign that differs.
     """
@@ -415,7 +415,7 @@ def _depends(pair: ModelPair, sample: Sample, name: str) -> bool:
 
 
 def ignores_inputs(pair: ModelPair, drawn: Samples) -> str:
-    """Return a sentence if no output depends on the inputs; else empty.
+    """Return a sentence if no output depends on the inputs; else empty. This serves visibility.
 
     At assumed sizes, only padding and biases may be left. If an output has few numbers, a Hardmax may turn any input
     into zeros.
@@ -446,21 +446,23 @@ def _same_outputs(pair: ModelPair, one: Sample, other: Sample) -> bool:
 
 
 def agree_as_declared(request: Request) -> bool:
-    """Whether a size is declared as 0, and both models agree at that size."""
+    """Whether a size is declared as 0, and both models agree at that size.
+
+    This serves sizes: some mean the 0, and some exporters write it for a dynamic size.
+    """
     model = request.before
     declared = {value.name: declared_shape(value.type) for value in model.required_inputs()}
     if not any(0 in (shape or ()) for shape in declared.values()):
         return False
-    outputs = [value.name for value in model.graph.outputs]
-    evaluate = evaluator(request.policy, request.clock)
+    draws = PerturbedWeights(model, request.after)
+    pair = ModelPair(model, request.after, draws, evaluator(request.policy, request.clock))
     try:
-        open_ones = input_shapes(model, sizings()[0], request.checks.inputs)
-        shapes = {name: _emptied(shape, declared[name]) for name, shape in open_ones.items()}
+        usual = next(sizes_of_original(request)[1]).shapes
+        shapes = {name: _emptied(shape, declared[name]) for name, shape in usual.items()}
         feeds = random_feeds(model, shapes, request.checks.seed, 0)
-        old, new = (evaluate(side, feeds, outputs, noise=reference.Noise()) for side in (model, request.after))
+        return first_fault(pair.compare(feeds, pair.expect(feeds), 0)) is None
     except BnfoldError:
         return False
-    return all(compare_values(old[name], new[name], (), None, by_channel=False).excess <= 1 for name in outputs)
 
 
 def _emptied(shape: tuple[int, ...], declared: tuple[object, ...] | None) -> tuple[int, ...]:

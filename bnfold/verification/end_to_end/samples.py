@@ -263,7 +263,7 @@ def drawn(request: Request, pair: ModelPair, choice: Choice, index: int, *, sign
 
 
 def turned(request: Request, pair: ModelPair, feeds: DrawnFeeds, index: int) -> Iterator[Sample]:
-    """Yield samples with single flags turned, in every combination that the original takes."""
+    """Yield samples with single flags turned, in every combination that the original takes: each may choose a piece."""
     for run in with_flags_turned(feeds):
         with suppress(Misfit):
             yield evaluated(request, pair, Recorded(run), index)
@@ -315,7 +315,10 @@ def more_numbers(request: Request, choice: Choice, first: Sample) -> Iterator[in
 def other_sizes(
     request: Request, pair: ModelPair, known: Mapping[str, Known], main: Choice
 ) -> Iterator[tuple[Choice, Sample]]:
-    """Yield a sample of each kind of other sizes that the original takes, as long as that takes little time."""
+    """Yield a sample of each kind of other sizes that the original takes, as long as that takes little time.
+
+    This serves integers and sizes.
+    """
     told = inferred_sizes(
         {value.name: request.checks.inputs.get(value.name, value.shape) for value in request.before.required_inputs()},
         known,

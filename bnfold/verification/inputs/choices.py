@@ -1,4 +1,7 @@
-"""Choose input sizes at which a model is tried: first sizes that fit together, then others that may reveal a fault."""
+"""Choose input sizes at which a model is tried: first sizes that fit together, then others that may reveal a fault.
+
+This serves integers and sizes: what depends on a size has to differ between two of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Other shapes that callers may feed to a part than those that it is compared at first."""
+"""Other shapes that callers may feed to a part than those that it is compared at first.
+
+All of them serve integers and sizes: two operators may agree at one size and differ at another.
+"""
 
 from __future__ import annotations
 

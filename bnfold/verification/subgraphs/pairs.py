@@ -128,7 +128,7 @@ class SubgraphPair:
     def never_finite(self) -> str | None:
         """Return the name of a result with a channel (or another position on an axis) that was never finite; else None.
 
-        A wrong weight does not show in NaN.
+        This serves special values: a wrong weight does not show in NaN.
         """
         return next((name for name, finite in self.finite.items() if not _reaches_everywhere(finite)), None)
 
@@ -179,7 +179,7 @@ class SubgraphPair:
     def _reacts(self, feeds: DrawnFeeds, expected: SideResults) -> bool:
         """Whether other activations of these shapes give other results; the statistics of one element do not.
 
-        Other integers may mean something else.
+        This serves visibility. Other integers may mean something else.
         """
         shapes = tuple(map(shape_of, feeds.values()))
         if self.is_known_to_react or shapes in self.reacting or not any(map(is_float_array, feeds.values())):
