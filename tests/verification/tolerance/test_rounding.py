@@ -8,6 +8,7 @@ import onnx
 import pytest
 
 from bnfold import analysis, ir
+from bnfold.verification.tolerance import rounding
 from bnfold.verification.tolerance.rounding import PerturbedWeights, disturb
 from tests.verification.graphs import model
 
@@ -125,6 +126,15 @@ def test_groups_disturb_every_weight_once_and_rounds_in_other_ways() -> None:
         for value, change in one.items()
     )
     assert draws.of(before, 0) != []
+
+
+def test_many_weights_are_moved_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few may cancel each other, as a weight and a bias: they are moved one after the other."""
+    before, after = ir.load(model(BODY, weights(0))), ir.load(model(BODY, weights(1)))
+    few = PerturbedWeights(before, after).of(after, 0)
+    monkeypatch.setattr(rounding, "_FEW", sum(value.tensor.size for share in few for value in share if value.tensor))
+    (share,) = PerturbedWeights(before, after).of(after, 0)
+    assert {*share} == {value for each in few for value in each}
 
 
 def _held(value: ir.Value) -> np.ndarray[Any, Any]:
