@@ -30,6 +30,13 @@ _OWN_RUNTIME = "compare the result in your own runtime"
 _FEW = 6
 """Names in a list."""
 
+_T = onnx.TensorProto
+
+_HALVES = {_T.FLOAT16: "float16", _T.BFLOAT16: "bfloat16"}
+
+_QUANTIZED = re.compile("uantize|QLinear|Integer|^QGemm|^QAttention|NBits")
+"""Operators on quantized numbers, of any domain."""
+
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
@@ -168,12 +175,6 @@ def _operator_missing(code: Code, row: Evidence) -> str:
 
 def _lowercase(text: str) -> str:
     return f"{text[:1].lower()}{text[1:].removesuffix('.')}"
-
-
-_T = onnx.TensorProto
-_HALVES = {_T.FLOAT16: "float16", _T.BFLOAT16: "bfloat16"}
-_QUANTIZED = re.compile("uantize|QLinear|Integer|^QGemm|^QAttention|NBits")
-"""Operators on quantized numbers, of any domain."""
 
 
 def narrower_type(before: ir.Model, after: ir.Model) -> str:

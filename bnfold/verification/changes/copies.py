@@ -46,6 +46,15 @@ OPERATIONS: Mapping[str, NeutralOperation] = {
 _FEW = 2
 """Distinct elements that a neutral constant may have: zeros of both signs."""
 
+_MOST = 1 << 10
+"""Elements of a constant that is looked at, so that no large weight is read for it."""
+
+_FAR = 64
+"""How many copies in a row are followed back."""
+
+_TRAINS_BY_INPUT = 12
+"""The first version of Dropout that has an input for training mode."""
+
 
 def leaves_all(node: ir.Node, slot: int, others: Mapping[int, Array], dtype: int | None, *, signs: bool) -> bool:
     """Whether a node returns whatever it reads at ``slot``, beside constants at its other places.
@@ -112,16 +121,6 @@ def _end(numbers: Array, place: int) -> Array:
     """Return the bound of a Clip that says none: the end of the type, which is no infinity."""
     kept = numbers[np.isfinite(numbers)] if numbers.dtype.kind not in "biu" else numbers
     return np.array([kept.min() if place == 1 else kept.max()], numbers.dtype)
-
-
-_MOST = 1 << 10
-"""Elements of a constant that is looked at, so that no large weight is read for it."""
-
-_FAR = 64
-"""How many copies in a row are followed back."""
-
-_TRAINS_BY_INPUT = 12
-"""The first version of Dropout that has an input for training mode."""
 
 
 def copied(value: ir.Value | None) -> ir.Value | None:

@@ -29,6 +29,8 @@ DeclaredShape = Sequence[Dim] | None
 
 _FLOAT_NAMES = frozenset(map(type_name, FLOATS))
 
+_OPSET = re.compile(r"domain_version of \d+")
+
 
 def interface_fault(before: ir.Model, after: ir.Model, *, any_float: bool = False) -> str:
     """Return one sentence that says why no feeds and results can be compared; empty where they can.
@@ -334,9 +336,6 @@ def new_error(before: ir.Model, after: ir.Model) -> NewError | None:
     known = inference_errors(before)
     fresh = [error for error in errors if _text(error) not in map(_text, known)]
     return NewError(fresh[0], is_certain=not known and _is_inferred(before)) if fresh else None
-
-
-_OPSET = re.compile(r"domain_version of \d+")
 
 
 def _outline(error: str) -> str:

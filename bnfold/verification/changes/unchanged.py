@@ -26,6 +26,24 @@ from bnfold.verification.tolerance.bits import same
 _MANY = 1024
 """Pairs of values that are visited to find out whether two values are computed in the same way."""
 
+_FAR = 64
+"""How many such nodes in a row are followed back."""
+
+_STATES = {"RNN": (5,), "GRU": (5,), "LSTM": (5, 6), "DynamicQuantizeLSTM": (5, 6)}
+"""The inputs that hold a state: initial_h, and of an LSTM initial_c."""
+
+_RANK = 3
+"""Of a state: directions, batch, hidden units."""
+
+_FEW = 32
+"""Nodes that are visited to find out what a state is made of."""
+
+_MOST_BYTES = 1 << 20
+"""Bytes of a stored state that is read."""
+
+_KEEPS_ZEROS = MOVING - {"Pad"} | {"Cast", "Identity"}
+"""Operators that make zeros of zeros."""
+
 
 def unchanged(old: ir.Node, new: ir.Node) -> bool:
     """Whether two nodes produce equal values under the same names; the nodes of bodies are compared separately.
@@ -248,10 +266,6 @@ def _same_operator(old: ir.Node, new: ir.Node) -> bool:
     )
 
 
-_FAR = 64
-"""How many such nodes in a row are followed back."""
-
-
 def is_asked_for(old: ir.Node, new: ir.Node, are_equal: Callable[[ir.Value, ir.Value | None], bool]) -> bool:
     """Whether a Reshape of the rewritten model asks for the shape that is proven of the original's result.
 
@@ -322,18 +336,6 @@ def _moves_ones(node: ir.Node) -> bool:
     if dims is None or node.has_references:
         return False
     return moves_ones(node.attr("perm", [*reversed(range(len(dims)))]), dims)
-
-
-_STATES = {"RNN": (5,), "GRU": (5,), "LSTM": (5, 6), "DynamicQuantizeLSTM": (5, 6)}
-"""The inputs that hold a state: initial_h, and of an LSTM initial_c."""
-_RANK = 3
-"""Of a state: directions, batch, hidden units."""
-_FEW = 32
-"""Nodes that are visited to find out what a state is made of."""
-_MOST_BYTES = 1 << 20
-"""Bytes of a stored state that is read."""
-_KEEPS_ZEROS = MOVING - {"Pad"} | {"Cast", "Identity"}
-"""Operators that make zeros of zeros."""
 
 
 def is_left_out(old: ir.Node, new: ir.Node, slot: int) -> bool:

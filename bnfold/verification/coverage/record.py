@@ -32,6 +32,24 @@ _FEWEST = 4
 _MOST = 1 << 24
 """Elements that may be kept, as far as their number follows from what the part is fed."""
 
+STEP = 2.0**-10
+"""How far a float is moved, relative to its size, unless the other model says where to. A result has to move by this
+share of its tolerance: then a number that is wrong altogether moves it beyond."""
+
+SECONDS = 5.0
+"""Of counted work, for all mutants of one comparison."""
+
+_PART = 0.5
+"""Of a run, which a mutant of a size or place takes."""
+
+_OTHERS = (1, 2, 3, 5, 7, -3)
+"""Other numbers for those that a mutant changes: sizes and places that occur, and one that is counted from the end."""
+
+Find = Callable[[ir.Model, ir.Value], ir.Value]
+
+Comparison = tuple[Sequence[ModelRun], Sequence[SideResults]]
+"""Both models, and their equal results."""
+
 
 class Nearby:
     """One model of a comparison, run with changes to single values. What few ``values`` need is not kept."""
@@ -90,22 +108,6 @@ def _read(nodes: Collection[ir.Node]) -> Iterator[ir.Value]:
                 yield value
 
 
-STEP = 2.0**-10
-"""How far a float is moved, relative to its size, unless the other model says where to. A result has to move by this
-share of its tolerance: then a number that is wrong altogether moves it beyond."""
-
-SECONDS = 5.0
-"""Of counted work, for all mutants of one comparison."""
-
-_PART = 0.5
-"""Of a run, which a mutant of a size or place takes."""
-
-_OTHERS = (1, 2, 3, 5, 7, -3)
-"""Other numbers for those that a mutant changes: sizes and places that occur, and one that is counted from the end."""
-
-Find = Callable[[ir.Model, ir.Value], ir.Value]
-
-
 class Mutant(NamedTuple):
     """One of the two models (``side``) with one change.
 
@@ -162,10 +164,6 @@ class Mutant(NamedTuple):
         node.graph.insert("Identity", [node.input(slot)], [own], before=node)
         node.set_input(slot, own)
         return copy, {own: self.change}
-
-
-Comparison = tuple[Sequence[ModelRun], Sequence[SideResults]]
-"""Both models, and their equal results."""
 
 
 @dataclass(slots=True)

@@ -51,6 +51,10 @@ FLAT = ("constant", "at mean")
 _MOST_DRAWN = 1_048_573
 """Numbers after which they repeat: a prime, so that no two rows or channels are alike."""
 
+_NARROW = (TP.INT8, TP.INT16, TP.INT32, TP.UINT8, TP.UINT16, TP.UINT32)
+
+_SIGNED = (TP.INT8, TP.INT16, TP.INT32, TP.INT64)
+
 
 def samples_for(sizes: Iterable[int], few: int, seconds: float = 0.0) -> int:
     """Return how many samples to draw: more than one if something has fewer than ``few`` elements, and it is quick.
@@ -272,10 +276,6 @@ _DATA: dict[str, Callable[[Array], Array]] = {
     "constant": _constant_channels,
     "at mean": _every_second_flat,
 }
-
-
-_NARROW = (TP.INT8, TP.INT16, TP.INT32, TP.UINT8, TP.UINT16, TP.UINT32)
-_SIGNED = (TP.INT8, TP.INT16, TP.INT32, TP.INT64)
 
 
 def small_integers(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, *, signed: bool) -> Array:

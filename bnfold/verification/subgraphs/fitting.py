@@ -44,6 +44,11 @@ _LARGE = 128
 
 FittedGraphs = dict[str, ir.Graph]
 
+_LEAST = 3
+
+_LARGEST_RATIO = 8
+"""Beyond, what the whole model makes of small images is as small."""
+
 
 class SizedGraphs(NamedTuple):
     """The graphs of the original by path, at its ``main`` sizes, and at ``others`` that may reveal a difference."""
@@ -231,11 +236,6 @@ def _group(request: Request, known: Mapping[str, Known], main: Choice) -> SizedG
 
 def _by_path(choice: Choice) -> FittedGraphs:
     return {graph.path: graph for graph in choice.model.graphs()}
-
-
-_LEAST = 3
-_LARGEST_RATIO = 8
-"""Beyond, what the whole model makes of small images is as small."""
 
 
 class _Levels(NamedTuple):

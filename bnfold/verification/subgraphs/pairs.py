@@ -43,6 +43,14 @@ from bnfold.verification.tolerance.rounding import PerturbedWeights
 _LARGE = 1 << 18
 """Elements of results that are not computed once more."""
 
+LARGEST_HELD = 10 << 20
+"""Elements of a weight that is held in float64, in 80 MB; larger ones are read anew for each evaluation."""
+
+REGION_SECONDS = 1.0
+"""Counted, for one evaluation of a region at sizes that are not usual."""
+
+FEW = 128
+
 
 @dataclass(frozen=True, slots=True)
 class SubgraphPair:
@@ -313,16 +321,6 @@ def _reaches_everywhere(finite: Array) -> bool:
 def _shape(value: object) -> object:
     """Return the shape of an array; None for a sequence or nothing."""
     return getattr(value, "shape", None)
-
-
-LARGEST_HELD = 10 << 20
-"""Elements of a weight that is held in float64, in 80 MB; larger ones are read anew for each evaluation."""
-
-
-REGION_SECONDS = 1.0
-"""Counted, for one evaluation of a region at sizes that are not usual."""
-
-FEW = 128
 
 
 @dataclass(frozen=True, slots=True)

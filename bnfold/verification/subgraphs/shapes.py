@@ -50,6 +50,13 @@ _NEW_BATCH = 10
 
 _GUESSED_RANKS = (4, 3, 2, 1, 5)
 
+BATCH = 3
+
+_FREE_BATCH = "batch"
+
+_MANY = 1 << 16
+"""Elements of activations beyond which axis 1 is opened where channels are the last."""
+
 
 class Trial(NamedTuple):
     """Shapes to try, and whether equal results at them are conclusive.
@@ -250,14 +257,6 @@ def _reads_places(nodes: Sequence[ir.Node]) -> bool:
         value for node in nodes for value in node.inputs if value is not None and reference.constant(value) is not None
     )
     return any(value.dtype in (TensorProto.INT64, TensorProto.INT32) for value in stored)
-
-
-BATCH = 3
-
-_FREE_BATCH = "batch"
-
-_MANY = 1 << 16
-"""Elements of activations beyond which axis 1 is opened where channels are the last."""
 
 
 def opened(
