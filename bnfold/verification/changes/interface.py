@@ -10,7 +10,6 @@ from typing import NamedTuple
 import onnx
 
 from bnfold import ir
-from bnfold.analysis.shapes.undeclared import contradicted_types
 from bnfold.errors import MalformedModel
 from bnfold.ir.checking import checker_error, inference_errors
 from bnfold.ir.elements import FLOATS, type_name
@@ -242,8 +241,6 @@ def _output_fault(name: str, before: ir.Model, after: ir.Model, any_float: bool)
     fault = _type_fault(f"output {name!r}", old, new, any_float)
     value = before.graph.values[name]
     made = ShapeWalk(before).dtype(value) if fault and old is not None else None
-    if made is None and fault and old is not None:  # elements of sequences have types of their own
-        made = contradicted_types(before).get(value)
     if old is None or made is None:
         return fault
     kept = deepcopy(old)

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from onnx import TensorProto
 
 from bnfold import ir, reference
-from bnfold.analysis.shapes.unification import UnifiedDims
 from bnfold.ir.value import Known
 from bnfold.reference.operators import BROADCASTING, KEEPS_SHAPE, RESHAPING, WINDOWED
 from bnfold.reference.sizing import SymbolicSize
@@ -23,6 +22,7 @@ from bnfold.verification.inputs.bounds import BEYOND, chooses_by_sizes, depend_o
 from bnfold.verification.inputs.domains import InputShapeOf
 from bnfold.verification.inputs.learned import ROWS, branches_by_features
 from bnfold.verification.inputs.shapes import ChosenShapes, elements, is_resized
+from bnfold.verification.inputs.unification import UnifiedDims
 
 LARGEST_FEED = 1 << 23
 """Elements of activations that a region may be fed; with more, even a region is no small matter."""
