@@ -80,11 +80,15 @@ class ModelRun(NamedTuple):
 
 
 class ModelRuns(NamedTuple):
-    """Two models beside each other, whole or parts of them, and what perturbs the weights that only one of them has."""
+    """Two models beside each other, whole or parts of them, and what perturbs the weights that only one of them has.
+
+    They are moved in so many ``groups``, one after the other. None is as many as whole models can afford.
+    """
 
     old: ModelRun
     new: ModelRun
     draws: PerturbedWeights
+    groups: int | None = None
 
     def explained(
         self,
@@ -117,7 +121,7 @@ class ModelRuns(NamedTuple):
         removed weights perturbed. The latter are applied to the results of the rewritten model.
         """
         for number in range(ROUNDS):
-            moved = self.draws.of(self.new.model, number, self.new.weights)
+            moved = self.draws.of(self.new.model, number, self.new.weights, self.groups)
             yield (self.new(altered=altered) for altered in moved)
         jittered = (that_run(self.old(jitter=seed) for seed in range(JITTERS)), LARGEST_ERROR)
         without = (that_run(self.old(altered=altered) for altered in self._errs()), LARGEST_MOVE)
@@ -133,7 +137,7 @@ class ModelRuns(NamedTuple):
     @property
     def removed(self) -> list[reference.Alterations]:
         """What moves each group of the weights that only the original has."""
-        return self.draws.removed.of(self.old.model, 0, self.old.weights)
+        return self.draws.removed.of(self.old.model, 0, self.old.weights, self.groups)
 
     def _errs(self) -> list[reference.Alterations]:
         """Return perturbations of the original: removed weights moved, and computed constants rounded at every node.

@@ -40,6 +40,9 @@ from bnfold.verification.tolerance.compare import (
 from bnfold.verification.tolerance.floats import float_type, is_float_array
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 
+_GROUPS = 3
+"""Weights of a part are moved in so many groups: with two, four of the smallest seeded faults are explained away."""
+
 _LARGE = 1 << 18
 """Elements of results that are not computed once more."""
 
@@ -146,7 +149,7 @@ class SubgraphPair:
             ModelRun(one.subgraph.model, feeds, self.cut.outputs, partial(self._run, one), one.names)
             for one in (self.old, self.new)
         )
-        return ModelRuns(old, new, self.draws)
+        return ModelRuns(old, new, self.draws, _GROUPS)
 
     def _find(self, subgraph: ir.Model, value: ir.Value) -> ir.Value:
         """Return a value of the part; one that was captured from an outer graph is in the main graph."""

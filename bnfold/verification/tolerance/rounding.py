@@ -140,17 +140,19 @@ class PerturbedWeights:
         }
 
     def of(
-        self, model: ir.Model, round_number: int, names: Mapping[str, str] | None = None
+        self, model: ir.Model, round_number: int, names: Mapping[str, str] | None = None, groups: int | None = None
     ) -> list[reference.Alterations]:
         """Return, for the rewritten model, a copy or a region, what moves each group of its new weights.
 
-        Another round disturbs the same groups in other directions. The main graph of a region holds weights that came
-        from any graph of the model; ``names`` has those that they have there, where they are others.
+        There are so many ``groups``, or else two, and one of many weights. Another round disturbs the same groups in
+        other directions. The main graph of a region holds weights that came from any graph of the model; ``names`` has
+        those that they have there, where they are others.
         """
         named = [(value, (names or {}).get(value.name, value.name)) for value in _values(model)]
         pairs = [(value, self._home(value.graph.path, name)) for value, name in named]
         found = [(value, key) for value, key in pairs if self.is_new(*key) and is_rounded(value)]
-        groups = 2 if sum(self._stored[key].size for _, key in found) < _FEW else 1
+        if groups is None:
+            groups = 2 if sum(self._stored[key].size for _, key in found) < _FEW else 1
         shares = [dict(found[share::groups]) for share in range(groups)]
         return [{value: self._mover(key, round_number) for value, key in share.items()} for share in shares if share]
 
