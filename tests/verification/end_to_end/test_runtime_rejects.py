@@ -13,6 +13,7 @@ from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.end_to_end import runtime_rejects
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, opinion_of
+from bnfold.verification.runtimes import runtime
 from bnfold.verification.runtimes.runtime import RuntimeObstacle, RuntimeProcess, RuntimeResult
 from tests.verification.graphs import model
 
@@ -67,7 +68,7 @@ def answering(patch: pytest.MonkeyPatch, before: RuntimeResult, after: RuntimeRe
         results = ({"y": -np.maximum(each["x"], 0)} for each in samples)
         return answer._replace(results=tuple(results) if answer.ran else ())
 
-    patch.setattr(runtime_rejects, "stored", nullcontext)
+    patch.setattr(runtime, "stored", nullcontext)
     patch.setattr(RuntimeProcess, "run", run)
     return old, new
 
@@ -123,7 +124,7 @@ def test_a_version_that_the_caller_named_is_no_fault_of_the_model(
 def test_what_would_cost_much_is_not_opened_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = answering(monkeypatch, failed("no kernel"), failed("no such type"))
     with monkeypatch.context() as patch:
-        patch.setattr(runtime_rejects, "_MOST_BYTES", -1)
+        patch.setattr(runtime_rejects, "MOST_BYTES", -1)
         verdict = verify(*pair, depth="local")
     assert verdict.verified
     assert "onnxruntime did not look at the rewritten model: it has more than 1 GB of weights" in verdict.notes
