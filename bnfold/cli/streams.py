@@ -24,7 +24,7 @@ def fill_closed() -> None:
 def keep_stdout() -> None:
     """Keep standard output for what bnfold prints; send what libraries write to it, such as onnx, to standard error."""
     stream = sys.stdout
-    if not isinstance(stream, TextIOWrapper):  # closed by the parent, or taken over by who calls us
+    if not isinstance(stream, TextIOWrapper):  # the parent closed it, or a caller replaced it
         return
     stream.flush()
     binary = os.fdopen(os.dup(1), "wb")
