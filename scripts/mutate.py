@@ -40,7 +40,18 @@ from _referee import altering, rewriting, tasks
 from _referee.altering import Alteration
 from _referee.rewriting import Baseline, Finding
 
-ROOMS = ("analysis", "converting", "decomposing", "equalize", "folding", "ir", "semantics", "simplifying")
+ROOMS = (
+    "analysis",
+    "channels",
+    "converting",
+    "decomposing",
+    "edits",
+    "equalize",
+    "folding",
+    "ir",
+    "semantics",
+    "simplifying",
+)
 KINDS = (
     "compare", "sign", "constant+1", "constant-1", "not", "guard", "and", "or", "filter", "operands", "axes",
 )  # fmt: skip

@@ -30,7 +30,7 @@ TABLES = (
     "semantics/",
     "converting/adapters/",
     "simplifying/",
-    "analysis/shapes/rules.py",
+    "verification/inputs/dims.py",
     "analysis/shapes/propagation.py",  # of onnx's own inference
     "analysis/shapes/arithmetic.py",
     "verification/inputs/roles.py",  # what verification thinks of values is its own

@@ -29,7 +29,7 @@ from bnfold.reference.dispatch import definition
 from bnfold.reference.operators import BROADCASTING, CHOOSING, MOVING
 from bnfold.reference.ranks import nodes_run, ranks_taken
 from bnfold.reference.registered import said_types
-from bnfold.reference.sizing import Shape, SymbolicSize, results
+from bnfold.reference.sizing import DoNotFit, Shape, SymbolicSize, results
 from bnfold.registered.types import ValueType
 
 _FEW = 64
@@ -47,26 +47,37 @@ _STATING = frozenset({"Cast", "Constant", "ConstantOfShape", "EyeLike", "RandomN
 """Operators with an attribute that states the element type."""
 
 
-def state_types(model: ir.Model) -> None:
-    """Give the values of a model the types that follow, as far as it declares none. Its messages stay as they are."""
+def state_types(model: ir.Model) -> ir.Node | None:
+    """Give the values of a model the types that follow, as far as it declares none. Its messages stay as they are.
+
+    Returns the first node of the main graph that cannot run at the sizes of what it reads, if there is one.
+    """
     shapes = kept(model, ShapeWalk)
     for graph in model.graphs():
         for value in graph.values.values():
             kind = shapes.type_of(value) if value.producer is not None else None
             if kind is not None:
                 graph.types[value.name] = filled(graph.types.get(value.name), kind)
+    return shapes.misfit
 
 
 class ShapeWalk:
-    """What follows of the values of a model's main graph, and of the bodies in it."""
+    """What follows of the values of a model's main graph, and of the bodies in it.
+
+    Attributes:
+        misfit: The first node of the main graph that cannot run at the sizes of what it reads; None if there is none.
+    """
 
     def __init__(self, model: ir.Model) -> None:
         self._model = model
         self._functions = {function_key(function.proto): function for function in model.functions}
         self._shapes: dict[ir.Value, Shape] = {}
         self._types: dict[ir.Value, int | None] = {}
+        self._elements: dict[ir.Value | None, int | None] = {}
+        """Of sequences, the type of the tensors' elements."""
         self._items: dict[ir.Value, Array | None] = {}
         self._given: dict[str, str | None] = {}
+        self.misfit: ir.Node | None = None
         self._fresh = count()
         self._left, self._depth = _MOST_NODES, 0
         declared = {info.name: info.type for info in model.proto.graph.input}
@@ -135,6 +146,7 @@ class ShapeWalk:
             (name, dim if isinstance(dim, str) else None) for name, dim in given if isinstance(name, str)
         )
         self._note(value, None if dims is None else named, kind.tensor_type.elem_type or None)
+        self._elements[value] = kind.sequence_type.elem_type.tensor_type.elem_type or None
 
     def _store(self, value: ir.Value) -> None:
         """Take a weight as it is stored; of any other value that was not followed, nothing is known."""
@@ -165,6 +177,7 @@ class ShapeWalk:
                     self._note(value, shape, types[slot] if slot < len(types) else None)
                     self._items.pop(value, None)  # those of another call
             with suppress(*_DAMAGED):
+                self._follow_elements(node)
                 self._follow_items(node)
 
     def _made(self, node: ir.Node) -> tuple[Sequence[Shape], Sequence[int | None]]:
@@ -182,8 +195,13 @@ class ShapeWalk:
         if held is not None and len(node.outputs) == 1:
             return [held.dims], [held.dtype]
         types, shapes = self._result_types(node), list[Shape]()
-        with suppress(*_DAMAGED):
+        try:
             shapes.extend(results(node, self))
+        except DoNotFit:
+            if not self._depth:
+                self.misfit = self.misfit or node
+        except _DAMAGED:
+            pass
         return shapes, types
 
     def _said(self, dim: int | str | None, named: dict[str, str]) -> SymbolicSize:
@@ -249,6 +267,7 @@ class ShapeWalk:
                 given = node.input(place)
                 is_state = place < states
                 self._note(value, None, self.dtype(given) if is_state or node.is_op("Scan") else None)
+                self._elements[value] = self._elements.get(given)
 
     def _common(self, shapes: Sequence[Shape], made: ir.Value | None) -> Shape:
         """Return what the branches of an If have in common, but for those of a rank that ends every run."""
@@ -291,8 +310,22 @@ class ShapeWalk:
             if alike.get(name) is None:
                 alike[name] = self.dtype(value)
         names = [known.output_types[min(slot, len(known.output_types) - 1)] for slot in range(len(node.outputs))]
+        if node.is_op("ConcatFromSequence", "SequenceAt"):
+            alike["T"] = self._elements.get(node.input(0))
         single = _single_types(domain, op_type, known.version)
         return [single.get(name, alike.get(name)) for name in names]
+
+    def _follow_elements(self, node: ir.Node) -> None:
+        """Note the type of the elements of a sequence: that of its first tensor, or of the sequence that it was."""
+        if node.is_op("SequenceEmpty"):
+            self._elements[node.output(0)] = node.attr("dtype", TP.FLOAT)
+        elif node.is_op(*_SEQUENCES) or (node.subgraphs and not node.domain):
+            for slot, value in enumerate(node.outputs):
+                ends: list[ir.Value | None] = [body.outputs[slot + node.is_op("Loop")] for body in node.bodies]
+                sources = ends or [node.input(0)]
+                types = {self._elements.get(source) or self.dtype(source) for source in sources}
+                if value is not None and self.dtype(value) is None and len(types) == 1:
+                    self._elements[value] = types.pop()
 
     # -- integers
 
@@ -361,6 +394,7 @@ class ShapeWalk:
         return made
 
 
+_SEQUENCES = ("Identity", "SequenceConstruct", "SequenceErase", "SequenceInsert", "SplitToSequence")
 _STAND_IN = 5
 """In the place of a number that is not known."""
 _MOVED = (MOVING | CHOOSING | {"Cast", "Identity"}) - {"Pad"}

@@ -21,6 +21,10 @@ Shape = Sizes | None
 """The sizes of a tensor; None if not even the rank is known."""
 
 
+class DoNotFit(ValueError):
+    """The sizes that a node reads fit together in no run."""
+
+
 class KnownShape(Protocol):
     """What is known of the values that a node reads."""
 
@@ -85,7 +89,11 @@ _RULES: dict[str, SizingRule] = {}
 
 
 def results(node: ir.Node, known: KnownShape) -> Sequence[Shape]:
-    """Return the shapes of a node's outputs. Raises ValueError, IndexError, TypeError or BnfoldError if none follow."""
+    """Return the shapes of a node's outputs.
+
+    Raises DoNotFit if no run takes the sizes that it reads, another ValueError, IndexError, TypeError or BnfoldError if
+    none follow.
+    """
     name = node.op_type if not node.domain else f"{node.domain}:{node.op_type}"
     rule = _RULES.get(name)
     read = _Node(node, known)
@@ -141,7 +149,7 @@ def _one_size(node: _Node, sizes: Sequence[SymbolicSize]) -> SymbolicSize:
     numbers = {size for size in sizes if isinstance(size, int) and size != 1}
     names = {size for size in sizes if isinstance(size, str)}
     if len(numbers) > 1:
-        raise ValueError("sizes that do not fit")
+        raise DoNotFit("sizes that do not fit")
     if numbers:
         return numbers.pop()
     if len(names) > 1:
@@ -153,7 +161,7 @@ def _same(sizes: Sequence[SymbolicSize]) -> SymbolicSize:
     """Return the size that these are, which every run needs to be equal."""
     numbers = {size for size in sizes if isinstance(size, int)}
     if len(numbers) > 1:
-        raise ValueError("sizes that do not fit")
+        raise DoNotFit("sizes that do not fit")
     return numbers.pop() if numbers else sizes[0]
 
 
@@ -261,7 +269,7 @@ def _reshaped(node: _Node) -> Sequence[Shape]:
         others = [*sizes[:place], *sizes[place + 1 :]]
         sizes[place] = node.known.fresh() if None in target else _left_over(node, dims, others)
     if dims is not None and _all_ints((*dims, *sizes)) and _number(dims) != _number(sizes):
-        raise ValueError("other elements than there are")
+        raise DoNotFit("other elements than there are")
     return [tuple(sizes)]
 
 
@@ -272,6 +280,8 @@ def _left_over(node: _Node, dims: Shape, others: Sequence[SymbolicSize]) -> Symb
     names = Counter(size for size in dims if isinstance(size, str))
     used = Counter(size for size in others if isinstance(size, str))
     whole, rest = divmod(_number(dims), _number(others))
+    if rest and not names and not used:
+        raise DoNotFit("other elements than there are")
     if not used <= names or rest:
         return node.known.fresh()
     left = [*(names - used).elements()]
@@ -567,7 +577,7 @@ def _steps(size: SymbolicSize, more: int, stride: int, end: int | None) -> Symbo
     if isinstance(size, str):
         return size if stride == 1 and not more else None
     if size + more < 1:
-        raise ValueError("no window fits")
+        raise DoNotFit("no window fits")
     steps = (size + more - 1) // stride if end is None else -(-(size + more - 1) // stride)
     return steps + 1 if end is None or steps * stride < end else None
 

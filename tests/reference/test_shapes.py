@@ -328,3 +328,44 @@ def test_types_are_stated_where_a_file_states_none() -> None:
     assert [loaded.graph.values[name].dtype for name in "ayk"] == [TP.FLOAT, TP.FLOAT16, TP.INT64]
     assert [loaded.graph.values[name].shape for name in "ayk"] == [("batch", 3), ("N", 3), (2,)]
     assert [info.name for info in loaded.proto.graph.value_info] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("body", "dtype"),
+    [
+        ("(float[2] x) => (float16 y) { s = SplitToSequence (x) y = SequenceAt (s, i) }", TP.FLOAT),
+        (
+            """(double[2] x) => (float16 y) { s = SequenceConstruct (x, x) e = SequenceErase (s, i)
+               f = SequenceInsert (e, x) g = Identity (f) z = SequenceAt (g, i) y = Neg (z) }""",
+            TP.DOUBLE,
+        ),
+        ("(seq(double[2]) s) => (float16 y) { y = ConcatFromSequence <axis = 0> (s) }", TP.DOUBLE),
+        ("(float[2] x) => (float16 y) { s = SequenceEmpty <dtype = 11> () y = SequenceAt (s, i) }", TP.DOUBLE),
+        ("(double[2] x) => (double y) { s = SequenceEmpty () y = SequenceAt (s, i) }", TP.FLOAT),
+        (
+            """(float[2] x, bool k) => (float16 y) { s = SplitToSequence (x)
+               r = If (k) <then_branch = a () => (seq(float[1]) p) { p = Identity (s) },
+                           else_branch = b () => (seq(float[1]) q) { q = SequenceErase (s, i) }>
+               y = SequenceAt (r, i) }""",
+            TP.FLOAT,
+        ),
+        (
+            """(float[2] x, double[2] z, bool k) => (float16 y) {
+               r = If (k) <then_branch = a () => (seq(float[1]) p) { p = SequenceConstruct (x) },
+                           else_branch = b () => (seq(float[1]) q) { q = SequenceConstruct (z) }>
+               y = SequenceAt (r, i) }""",
+            None,
+        ),
+        (
+            """(float[2] x, int64 n, bool k) => (float16 y) { s = SequenceConstruct (x)
+               r = Loop (n, k, s) <body = b (int64 j, bool c, seq(float[2]) a) => (bool d, seq(float[2]) q)
+                                          { d = Identity (c) q = SequenceInsert (a, x) }>
+               y = SequenceAt (r, i) }""",
+            TP.FLOAT,
+        ),
+        ("(float[2] x) => (float16 y) { s = Other (x) y = SequenceAt (s, i) }", None),
+    ],
+)
+def test_types_of_the_elements_of_sequences(body: str, dtype: int | None) -> None:
+    graph = ir.load(model(body, {"i": np.array(0)})).graph
+    assert ShapeWalk(graph.model).dtype(graph.values["y"]) == dtype

@@ -26,11 +26,11 @@ _ROUNDS = 8
 """Inferences; each may find sizes that others follow from."""
 
 
-def infer_what_is_computed(model: Model, *, strict: bool = False) -> None:
+def infer_what_is_computed(model: Model) -> None:
     """Give values types as `infer_shapes` does, and again where what they are computed from is known by then."""
     known: dict[Value, InMemory] = {}
     for _ in range(_ROUNDS):
-        infer_shapes(model, strict=strict, known=known)
+        infer_shapes(model, known=known)
         more = _computed(model)
         if more.keys() <= known.keys():
             break

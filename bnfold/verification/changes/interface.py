@@ -8,7 +8,6 @@ from copy import deepcopy
 import onnx
 
 from bnfold import ir
-from bnfold.analysis.shapes.undeclared import contradicted_types
 from bnfold.errors import MalformedModel
 from bnfold.ir.elements import FLOATS, type_name
 from bnfold.ir.value import Dim, shape_of
@@ -236,8 +235,6 @@ def _output_fault(name: str, before: ir.Model, after: ir.Model, any_float: bool)
     fault = _type_fault(f"output {name!r}", old, new, any_float)
     value = before.graph.values[name]
     made = ShapeWalk(before).dtype(value) if fault and old is not None else None
-    if made is None and fault and old is not None:  # elements of sequences have types of their own
-        made = contradicted_types(before).get(value)
     if old is None or made is None:
         return fault
     kept = deepcopy(old)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -11,12 +10,14 @@ from typing import NamedTuple
 import onnx
 
 from bnfold import ir
-from bnfold.analysis.shapes.computed import infer_what_is_computed
-from bnfold.analysis.shapes.unification import UnifiedDims, learn_shapes
 from bnfold.errors import Unsupported
+from bnfold.ir.inferable import graph_pairs, inference_input, is_damaged
+from bnfold.ir.shown import shown_to_onnx
+from bnfold.ir.time_limit import look_at_clock
 from bnfold.ir.types import filled, forget_shapes, is_inferred
 from bnfold.ir.value import Known, shape_of
 from bnfold.reference.shapes import state_types
+from bnfold.verification.inputs.unification import UnifiedDims, learn_shapes
 
 MANY_NODES = 20_000
 """Beyond this, even inferring shapes is not worth its time."""
@@ -29,14 +30,46 @@ _LARGEST = 2**63 - 1
 def sized(model: ir.Model, shapes: Mapping[str, Known | None], *, strict: bool = False) -> ir.Model:
     """Return a copy whose inputs have these shapes, as far as they are known, and all else what follows from them.
 
-    Raises Unsupported if ``strict`` and operators are known not to fit together at these sizes.
+    The reference's walk follows them first, and onnx's inference where that knows nothing. Raises Unsupported if
+    ``strict`` and operators are known not to fit together at these sizes.
     """
     copy = model.clone(partial(_state, shapes))
-    if len(copy.graph.nodes) <= MANY_NODES:
-        infer_what_is_computed(copy, strict=strict)
-    if strict and any(map(_loses_elements, copy.graph.nodes)):
-        raise Unsupported("a Reshape would make more or fewer elements than there are")
+    if len(copy.graph.nodes) > MANY_NODES:
+        return copy
+    misfit = state_types(copy)
+    if strict and misfit is not None:
+        raise Unsupported(f"{misfit.label} cannot run at the sizes of what it reads")
+    proto = _with_types(copy)
+    if proto is not None:
+        for graph, message in graph_pairs(copy, _inferred(proto, strict=strict).graph):
+            for info in (*message.value_info, *message.output):
+                graph.types[info.name] = filled(graph.types.get(info.name), info.type)
+    elif strict and any(map(is_damaged, copy.graph.values.values())):
+        raise Unsupported("shape inference fails: the dims of a tensor do not fit its bytes")
     return copy
+
+
+def _with_types(model: ir.Model) -> onnx.ModelProto | None:
+    """Return the model as onnx's inference can read it, with the types that are known; None if it cannot."""
+    proto = inference_input(model)
+    for graph, message in graph_pairs(model, proto.graph) if proto is not None else ():
+        made = {value.name for value in graph.values.values() if value.producer is not None}
+        types = ((name, kind) for name, kind in graph.types.items() if name in made)
+        message.value_info.extend(onnx.helper.make_value_info(name, kind) for name, kind in types)
+    return proto
+
+
+def _inferred(proto: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
+    """Return it with the types that onnx infers; as it is if onnx gives up. Raises Unsupported if ``strict``."""
+    look_at_clock()
+    try:
+        with shown_to_onnx(proto):
+            return onnx.shape_inference.infer_shapes(proto, strict_mode=strict)
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
+        if not strict:
+            return proto
+        first = str(error).split("\n", 1)[0].removeprefix("[ShapeInferenceError] Inference error(s): ")
+        raise Unsupported(f"shape inference fails: {first}") from error
 
 
 def _state(shapes: Mapping[str, Known | None], proto: onnx.ModelProto) -> None:
@@ -53,13 +86,6 @@ def _state(shapes: Mapping[str, Known | None], proto: onnx.ModelProto) -> None:
             info.type.tensor_type.shape.dim.add(**size)
     forget_shapes(proto.graph.output)
     del proto.graph.value_info[:]
-
-
-def _loses_elements(node: ir.Node) -> bool:
-    """Whether elements are lost, which inference does not look at."""
-    shapes = [value.shape for value in (node.input(0), node.output(0)) if value is not None and value.shape is not None]
-    sizes = [[dim for dim in shape if isinstance(dim, int)] for shape in shapes if node.is_op("Reshape")]
-    return sorted(map(len, sizes)) == sorted(map(len, shapes)) and len(set(map(math.prod, sizes))) > 1
 
 
 def fitted(model: ir.Model, shapes: Mapping[str, Known | None]) -> ir.Model | None:

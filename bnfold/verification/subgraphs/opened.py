@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 
 from bnfold import ir
-from bnfold.analysis.shapes.unification import UnifiedDims
 from bnfold.ir.value import Known
 from bnfold.reference.operators import RESHAPING
 from bnfold.reference.sizing import SymbolicSize
 from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.shapes import elements
+from bnfold.verification.inputs.unification import UnifiedDims
 from bnfold.verification.subgraphs.windows import reach_of
 
 BATCH = 3

@@ -323,3 +323,12 @@ def test_a_dead_node_of_a_body_reads_nothing() -> None:
     old, new = (ir.load(model(text, {"k": np.array([1.0])})) for text in (before, after))
     assert unread(old, new, ()) == ["k"]
     assert verify(old, new, runtime="none").status != "verified"
+
+
+def test_a_false_type_of_a_sequences_element_may_be_corrected() -> None:
+    body = "(float[2] x) => (float16[1] y) { s = SplitToSequence (x) y = SequenceAt (s, i) }"
+    before, after, other = (
+        ir.load(model(body.replace("float16", kind), {"i": np.array(0)})) for kind in ("float16", "float", "double")
+    )
+    assert interface_fault(before, after) == ""
+    assert "was of type float and is of type double" in interface_fault(before, other)

@@ -12,14 +12,13 @@ from contextlib import suppress
 
 import onnx
 
-from bnfold import ir
-from bnfold.analysis.constants import constant, evaluated_once
-from bnfold.analysis.shapes.rules import KnownDim, Term, terms, widest
-from bnfold.analysis.traits import READS_VALUES, REARRANGING
+from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.ir.inferable import is_damaged
 from bnfold.ir.types import filled, is_inferred
 from bnfold.ir.value import Known
+from bnfold.reference.operators import READS_VALUES, REARRANGING
+from bnfold.verification.inputs.dims import KnownDim, Term, terms, widest
 
 _MOST_ROUNDS = 8
 _ILL_FORMED = (BnfoldError, ValueError, TypeError, IndexError, KeyError, AttributeError)
@@ -65,7 +64,7 @@ class UnifiedDims:
         if is_damaged(value):
             return None
         shape = value.shape if self._declared or value.is_initializer else None
-        held = constant(value) if shape is None else None
+        held = reference.constant(value) if shape is None else None
         return held.dims if held is not None else shape
 
     def tell(self, value: ir.Value | None, shape: Known) -> None:
@@ -197,7 +196,7 @@ class UnifiedDims:
 def learn_shapes(model: ir.Model) -> None:
     """Fill in types that the operators' rules determine beyond inference; the file's annotations stay."""
     dims = UnifiedDims()
-    with evaluated_once(model):
+    with reference.keeping_constants(model):
         dims.follow([*model.nodes()])
         told = {value: dims.of(value) for graph in model.graphs() for value in graph.values.values()}
     for value, shape in told.items():

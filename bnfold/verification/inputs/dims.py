@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from bnfold import ir
-from bnfold.analysis.constants import constant
-from bnfold.analysis.traits import BROADCASTING, KEEPS_SHAPE
+from bnfold import ir, reference
+from bnfold.reference.operators import BROADCASTING, KEEPS_SHAPE
 
 KnownDim = int | str
 Letter = int | str
@@ -100,7 +99,7 @@ def _placed(node: ir.Node, slot: int, shape: list[KnownDim] | None, rank: int) -
 
 def _expand(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
     """Yield the result; a dim of the data that is open may be 1 or what is wanted (`widest`)."""
-    own, held = shape_of(node.input(0)), constant(node.input(1))
+    own, held = shape_of(node.input(0)), reference.constant(node.input(1))
     if own is None or held is None:
         return
     target = held.numpy().tolist()
@@ -118,7 +117,7 @@ def _expand(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
 
 def widest(node: ir.Node, rank: int) -> list[int | None]:
     """Return the largest dims of data of that rank that an Expand takes; None where any size will do."""
-    held = constant(node.input(1)) if node.is_op("Expand") else None
+    held = reference.constant(node.input(1)) if node.is_op("Expand") else None
     target = held.numpy().tolist() if held is not None else []
     return [size if size > 1 else None for size in _last(rank, target)]
 
@@ -205,7 +204,7 @@ def _parts(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
     whole, parts, axis = node.output(0), node.inputs, node.attr("axis", 1)
     sizes: Sequence[Letter] = _axes(len(parts), "part")
     if node.is_op("Split"):
-        whole, parts, axis, held = node.input(0), node.outputs, node.attr("axis", 0), constant(node.input(1))
+        whole, parts, axis, held = node.input(0), node.outputs, node.attr("axis", 0), reference.constant(node.input(1))
         sizes = held.numpy().tolist() if held is not None else node.attr("split", _axes(len(parts), "part"))
     if rank := _rank(shape_of, whole, *parts):
         before, behind = _axes(axis % rank), _axes(rank)[axis % rank + 1 :]
@@ -220,7 +219,7 @@ def _transpose(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
 
 
 def _reshape(node: ir.Node, shape_of: DimsOf) -> Iterator[Term]:
-    held = constant(node.input(1))
+    held = reference.constant(node.input(1))
     target = held.numpy().tolist() if held is not None else node.attr("shape")
     if target is not None and not node.attr("allowzero", 0):
         data = _axes(_rank(shape_of, node.input(0)))

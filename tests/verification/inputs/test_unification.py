@@ -9,8 +9,8 @@ import pytest
 
 import bnfold
 from bnfold import analysis, ir
-from bnfold.analysis.shapes.unification import UnifiedDims, learn_shapes
 from bnfold.verification.inputs.sized import fitted, followed
+from bnfold.verification.inputs.unification import UnifiedDims, learn_shapes
 from tests.verification.graphs import model
 
 Shape = list[int | str | None]
