@@ -24,14 +24,14 @@ WORDS: Mapping[showing.Truth, Judgement] = {
 def judge(original: Path, right: Path | None, result: Path, drawn: Mapping[str, Array]) -> Judgement:
     """Compare the result with the original; where that does not decide, with the ``right`` result, if there is one.
 
-    What says of the right result that it is wrong as well decides nothing, and nothing decides where a model makes much
-    of one rounding.
+    What says of the right result that it is wrong as well decides nothing. Nothing decides where a model makes much of
+    one rounding; and that a result loads nowhere is no news where the original loads nowhere either.
     """
     for before in filter(None, (original, right)):
         feeds = drawn or draw_feeds(before)
         for look in (_in_onnxruntime, _in_onnx):
             judgement = look(before, result, feeds)
-            if judgement == "amplified":
+            if judgement == "amplified" or (judgement == "loads nowhere" and not _loads(original)):
                 return "unclear"
             if judgement == "right" or (
                 judgement != "unclear" and (right is None or look(before, right, feeds) != judgement)
@@ -52,8 +52,7 @@ def _in_onnxruntime(before: Path, after: Path, feeds: Mapping[str, Array]) -> Ju
 
 def _in_onnx(before: Path, after: Path, feeds: Mapping[str, Array]) -> Judgement | Literal["amplified"]:
     """Judge by onnx's checker and its evaluator: these know operators and types that onnxruntime does not."""
-    is_valid, is_still = (not isinstance(attempt(_checker(path)), Exception) for path in (before, after))
-    if is_valid and not is_still and runtime.opened(after) is None:
+    if _is_valid(before) and not _loads(after):
         return "loads nowhere"
     expected, found = (attempt(_evaluator(path, feeds)) for path in (before, after))
     if isinstance(expected, Exception) or isinstance(found, Exception):  # it lacks operators
@@ -86,8 +85,13 @@ def _runner(path: Path) -> Callable[[dict[str, Array]], Sequence[Any]]:
     return lambda fed: session.run(None, fed)
 
 
-def _checker(path: Path) -> Any:
-    return lambda: onnx.checker.check_model(str(path), full_check=True)
+def _loads(path: Path) -> bool:
+    return _is_valid(path) or runtime.opened(path) is not None
+
+
+def _is_valid(path: Path) -> bool:
+    """Whether onnx's checker takes the model."""
+    return not isinstance(attempt(partial(onnx.checker.check_model, str(path), full_check=True)), Exception)
 
 
 def _evaluator(path: Path, feeds: Mapping[str, Array]) -> Any:
