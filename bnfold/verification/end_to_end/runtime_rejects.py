@@ -30,7 +30,8 @@ class RuntimeOpinion(NamedTuple):
 
     ``refused``: the runtime takes the original only. ``too old``: the same, but for an opset, an IR version or an
     operator that the runtime does not have. ``neither``: it takes neither model, for the same reason. ``doubt``: it
-    takes neither, for different reasons, or it crashed. ``not looked``, without a text: no runtime was asked for.
+    takes neither, for different reasons, or it crashed, or it opens the original but cannot run it. ``not looked``,
+    without a text: no runtime was asked for.
     """
 
     kind: Literal["taken", "refused", "too old", "neither", "doubt", "not looked"] = "taken"
@@ -66,9 +67,11 @@ def start_opinion(request: Request) -> Iterator[Callable[[], RuntimeOpinion]]:
         yield lambda: RuntimeOpinion("not looked", costly)
     elif request.checks.depth == "local" and not changed():
         with beside(request.sources, lambda before, after: _opinion(ask, before, after, [()])) as wait:
-            yield wait
+            yield lambda: _unless_original_fails(request, ask, wait())
     else:
-        yield lambda: _opinion(ask, *request.sources, _samples(request) if changed() else [()])
+        yield lambda: _unless_original_fails(
+            request, ask, _opinion(ask, *request.sources, _samples(request) if changed() else [()])
+        )
 
 
 def _too_costly(request: Request) -> str:
@@ -103,6 +106,22 @@ def _opinion(
     if opinion.kind in ("neither", "doubt") and samples:  # these inputs may be what it does not take
         return _opinion(ask, before, after, [()])
     return opinion
+
+
+def _unless_original_fails(request: Request, ask: Ask, opinion: RuntimeOpinion) -> RuntimeOpinion:
+    """Lower a refusal to a doubt if the runtime opens the original, but can run it at none of its sizes.
+
+    Such models contradict themselves. What a rewrite stores may show that as early as when the result is opened.
+    """
+    if opinion.kind != "refused":
+        return opinion
+    original: RuntimeResult | None = None
+    for samples in _samples(request):
+        original = ask(request.sources[0], samples)
+        if not samples or original.ran or original.obstacle == "not looked":
+            return opinion
+    assert original is not None, "there is one set of samples, if an empty one"
+    return RuntimeOpinion("doubt", f"{opinion.text}; the original cannot be run either: {original.error}")
 
 
 def _samples(request: Request) -> Iterator[Sequence[DrawnFeeds]]:

@@ -100,6 +100,35 @@ def test_the_verdict_follows_the_opinion(
     assert words in verdict.reason
 
 
+@pytest.mark.parametrize(
+    ("of_original", "status", "words"),
+    [
+        (failed("sizes 4 and 5"), "unverified", "no such type; the original cannot be run either: sizes 4 and 5"),
+        (failed("took longer", "not looked"), "failed", "but not the rewritten model: no such type"),
+        (RAN, "failed", "but not the rewritten model: no such type"),
+    ],
+)
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_model_that_a_runtime_opens_and_cannot_run_is_lost_by_no_rewrite(
+    monkeypatch: pytest.MonkeyPatch,
+    of_original: RuntimeResult,
+    status: str,
+    words: str,
+    depth: Literal["auto", "full", "local"],
+) -> None:
+    """Sizes that contradict each other may show when the result is opened, and in the original only when it runs."""
+    old, new = answering(monkeypatch, RAN, failed("no such type"))
+    run = RuntimeProcess.run
+
+    def run_or_open(self: RuntimeProcess, asked: Any, samples: Sequence[Any], *rest: Any) -> RuntimeResult:
+        return of_original if asked is old and samples and samples[0] else run(self, asked, samples, *rest)
+
+    monkeypatch.setattr(RuntimeProcess, "run", run_or_open)
+    verdict = verify(old, new, depth=depth)
+    assert verdict.status == status, verdict
+    assert words in verdict.reason
+
+
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("why", ["took longer than 5 s", "was killed (SIGKILL)", "Failed to allocate memory"])
 def test_a_runtime_that_could_not_look_refuses_nothing(
