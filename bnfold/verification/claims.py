@@ -20,8 +20,8 @@ Prover = Literal["interface", "part", "whole", "runtime", "checker"]
 SampleKind = Literal["normal", "large", "tiny", "constant", "at mean"]
 """How the numbers of a sample are drawn."""
 
-NumberKind = Literal[SampleKind, "drawn", "zeros", "recorded", "as in an equal part"]
-"""The numbers of an experiment: drawn as one kind, or somehow; with zeros among them; or those of others."""
+NumberKind = Literal[SampleKind, "drawn", "zeros", "far", "recorded", "as in an equal part"]
+"""The numbers of an experiment: drawn as one kind, or somehow; with zeros among them; far from those; or others'."""
 
 EvidenceDatum = str | int | float
 Feeds = Mapping[str, Any]
@@ -56,7 +56,7 @@ class Experiment:
     Attributes:
         shapes: The shape of each input.
         numbers: What the inputs were: numbers drawn as one of five kinds; just ``drawn``, if by a runtime's comparison;
-            drawn with ``zeros`` of one sign among them; ``recorded``; or ``as in an equal part``.
+            drawn with ``zeros`` of one sign among them; ``far`` from those; ``recorded``; or ``as in an equal part``.
         found: ``tested`` if the results agree, else the code of what was found instead.
         relative: The largest difference, in units of the largest element of the result.
         allowed: What rounding the new weights explains, in the same units.

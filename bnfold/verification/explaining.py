@@ -51,6 +51,7 @@ _DRAWN: Mapping[NumberKind, str] = {
 
 _TAKEN: Mapping[NumberKind, str] = {
     "zeros": "numbers with zeros among them",
+    "far": "numbers far from those, all of one sign, or zeros",
     "recorded": "the recorded inputs",
     "as in an equal part": "the inputs of an equal part",
 }

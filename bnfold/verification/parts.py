@@ -11,7 +11,7 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import uncovered, with_changes
-from bnfold.verification.changes.enlarged import apart, beyond, deepened, widened
+from bnfold.verification.changes.enlarged import apart, beyond, further_back, jumps
 from bnfold.verification.claims import Evidence, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import UNSEEN
@@ -28,6 +28,10 @@ _SIZES = 3
 _AT_FEW_SIZES = Why(
     Code.SOME_SIZES, "it differs at some sizes, and there was time to compare the whole models at one or two only"
 )
+_GOING_BACK = 1 / 30
+"""Share of the budget for comparing parts that differ from values further back."""
+_FIRST = 1 / 600
+"""The same before the whole models, which may be cheaper."""
 _LOOKING = "finding out whether the whole models would show each fault in it"
 
 
@@ -74,7 +78,8 @@ def _compared(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool) -
         is_decided = whole is not None and whole.fault is None and whole.doubt in (None, UNSEEN)
         decided = whole if is_decided else None
         stops = is_first or (decided is not None and decided.doubt is None)
-        found = _looked_into(verifier, further, decided, stops=stops)
+        share = 0.0 if whole is not None and whole.fault is not None else _FIRST if is_first else _GOING_BACK
+        found = _looked_into(verifier, further, decided, stops=stops, share=share)
         if stops and _stays_open({row.status for _, row in found}):
             return Parts(tuple(announced), tuple(row for _, row in found), are_all=False)
         return Parts(tuple(announced), tuple(_others(verifier, found, decided)))
@@ -98,22 +103,24 @@ def _rows(verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], phase: str) -> lis
 
 
 def _looked_into(
-    verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], whole: Whole | None, *, stops: bool
+    verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], whole: Whole | None, *, stops: bool, share: float
 ) -> list[tuple[ir.Cut, Evidence]]:
     """Compare changes that no rewrite announced, if it ``stops``, up to the first that stays open.
 
-    A part may agree only on the values that occur in the model, or not be comparable. It counts as equal if the whole
-    models agree and would show a fault in it.
+    A part may agree only on the values that occur in the model. So it is compared from values further back, as far as a
+    ``share`` of the budget goes. It also counts as equal if the whole models agree and would show a fault in it.
     """
     found: list[tuple[ir.Cut, Evidence]] = []
     kinds: set[str] = set()
     for number, cut in enumerate(cuts, 1):
         for single in apart(cut) if verifier.check(cut).status == "failed" else [cut]:
-            used, row = _at_other_cuts(verifier, single)
+            row = verifier.check(single)
+            if row.status == "failed" or row.code is Code.HIDDEN:
+                row = _from_further_back(verifier, single, row, share)
             # Where one part stays open, the result is unverified, whatever is found out about the others.
             if whole is not None and row.status == "skipped" and "skipped" not in kinds:
-                row = _in_whole(verifier, used, row, whole)
-            found.append((used, row))
+                row = _in_whole(verifier, single, row, whole)
+            found.append((single, row))
             kinds.add(row.status)
         verifier.request.tell_parts("changes", number, len(cuts))
         if stops and _stays_open(kinds):
@@ -126,19 +133,28 @@ def _stays_open(kinds: Collection[str]) -> bool:
     return "skipped" in kinds and "failed" not in kinds
 
 
-def _at_other_cuts(verifier: SubgraphVerifier, cut: ir.Cut) -> tuple[ir.Cut, Evidence]:
-    """Compare a change; if it is not equal, at a wider cut, and if it differs there, at a deeper one."""
-    before, after = verifier.request.before, verifier.request.after
-    row = verifier.check(cut)
-    if verifier.request.clock.is_over:
-        return cut, row
-    if row.status != "verified" and (wider := widened(before, cut)) != cut:
-        cut, row = wider, verifier.check(wider)
-    if row.status == "failed" and (deeper := deepened(before, after, cut)) != cut:
-        again = verifier.check(deeper)
-        if again.status == "verified":
-            return deeper, again
-    return cut, row
+def _from_further_back(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence, share: float) -> Evidence:
+    """Compare a part that differs from values further back: its own are drawn, and the model may never make those.
+
+    It is equal if it is from there, and a fault would show. Where one would not, it is open, unless something inside
+    jumps: few inputs say little of what that makes. It differs where values that callers feed show it, and where bnfold
+    cannot go back that far.
+    """
+    request, found, last = verifier.request, row, 0.0
+    for further in further_back(request.before, request.after, cut):
+        if verifier.going_back + 2 * last >= share * request.clock.budget:  # what is further back takes longer
+            break
+        begun = request.clock.work.seconds
+        again = verifier.check(further, nearer=cut)
+        last = request.clock.work.seconds - begun
+        verifier.going_back += last
+        if again.status == "verified" or (again.status == "failed" and _stays(request.before, again)):
+            return again
+        if again.status == "failed":
+            found = row
+        elif again.code is Code.HIDDEN and again.is_same and not jumps(request.before, request.after, further):
+            found = again
+    return found
 
 
 def _others(verifier: SubgraphVerifier, found: list[tuple[ir.Cut, Evidence]], whole: Whole | None) -> list[Evidence]:
@@ -149,8 +165,10 @@ def _others(verifier: SubgraphVerifier, found: list[tuple[ir.Cut, Evidence]], wh
     """
     before, after = verifier.request.before, verifier.request.after
     failed = [cut for cut, row in found if row.status == "failed"]
-    behind = [widened(before, cut) for cut in beyond(before, after, failed)]
-    larger = [verifier.check(cut, hidden=[name for cut in failed for name in cut.outputs]) for cut in behind]
+    behind = beyond(before, after, failed)
+    certain = {(cut.graph, cut.outputs): row for cut, row in found if _stays(before, row)}
+    hidden = [name for cut in failed for name in cut.outputs]
+    larger = [certain.get((cut.graph, cut.outputs)) or verifier.check(cut, hidden=hidden) for cut in behind]
     if larger and all(row.status == "verified" or row.is_same for row in larger):
         kept = [(cut, row) for cut, row in found if row.status != "failed"]
     else:

@@ -152,7 +152,7 @@ def _compare_whole(
         runs = tuple(experiment(feeds, finding.numbers, finding.why) for feeds in fed)
         request.ledger.enter(about_whole(request.outputs, "failed", finding.why, runs), fed)
         return _unless_empty(request, verdict_of(request, "failed", finding.why, "float64"))
-    parts = asked.parts if whole is None else None
+    parts = asked.parts if whole is None and not asked.differed else None
     if parts is None:
         why = obstacle or (whole and (whole.fault or whole.doubt)) or "for changes that the whole models do not show"
         _next(request, "each change in float64", str(why))

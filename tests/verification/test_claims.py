@@ -19,7 +19,7 @@ AFTER = "(float[N,3] x) => (float[N,4] y) { q = MatMul(x, V)  a = Add(q, k)  y =
 def clipped() -> tuple[ir.Model, ir.Model]:
     """A Clip far outside what is drawn, and the model without it."""
     weights = {"V": np.ones((3, 4), np.float32), "k": single(1e-3), "z": single(1)}
-    bounds = {"lo": single(-1e6), "hi": single(1e6)}
+    bounds = {"lo": single(-1e12), "hi": single(1e12)}
     return ir.load(model(BEFORE, weights | bounds)), ir.load(model(AFTER, weights))
 
 

@@ -19,6 +19,7 @@ from bnfold.verification.coverage.tables import indices_into, tables
 __all__ = [
     "Comparison",
     "Coverage",
+    "cover_nearer",
     "cover_part",
     "cover_whole",
     "differ_in_kind",
@@ -39,6 +40,14 @@ def cover_part(
     mutants = Mutants(old, new, are_compared=not hidden)
     found = [*mutants.found, *all_taken_over(old, new, hidden, compared)]
     return Coverage(found, tables(old, new), work, follows_from_structure=mutants.follow_from_structure)
+
+
+def cover_nearer(nearer: tuple[Subgraph, Subgraph], old: Subgraph, new: Subgraph, work: reference.Work) -> Coverage:
+    """Return what comparing two parts has to show of those that are ``nearer`` to their results, and of their tables.
+
+    These were compared on drawn numbers, and differ. So everything has to show, whether it is smooth or not.
+    """
+    return Coverage(Mutants(*nearer, are_compared=False).found, tables(old, new), work)
 
 
 def cover_whole(

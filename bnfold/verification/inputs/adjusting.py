@@ -11,6 +11,10 @@ from bnfold import ir
 from bnfold.ir.elements import Array
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.inputs.roles import role, uses
+from bnfold.verification.tolerance.floats import float_type, is_float
+
+_FAR = 2.0**20
+"""How many times as large, or as small, as usual ones numbers are that no drawn ones reach."""
 
 _MOST_FLAGS = 3
 
@@ -47,3 +51,20 @@ def smaller(inputs: Mapping[str, ir.Value], feeds: DrawnFeeds) -> DrawnFeeds:
         name: array / array.dtype.type(_SMALLER) if array.dtype.kind == "f" and role(inputs[name]) == "data" else array
         for name, array in feeds.items()
     }
+
+
+def far(inputs: Mapping[str, ir.Value], feeds: DrawnFeeds, *, with_zeros: bool) -> Iterator[DrawnFeeds]:
+    """Yield the feeds with floats that are far larger, far smaller, all of one sign, or, ``with_zeros``, zeros."""
+    largest = {name: float_type(value.dtype).largest for name, value in inputs.items() if is_float(value.dtype)}
+    for factor, has_one_sign in ((_FAR, False), (1 / _FAR, False), (_FAR, True), (-_FAR, True), (0.0, True)):
+        if not factor and not with_zeros:
+            continue
+        yield {
+            name: _scaled(array, factor, largest[name], has_one_sign=has_one_sign) if name in largest else array
+            for name, array in feeds.items()
+        }
+
+
+def _scaled(array: Array, factor: float, largest: float, *, has_one_sign: bool) -> Array:
+    numbers = factor * (np.abs(array) if has_one_sign else array).astype(np.float64)
+    return np.asarray(np.clip(numbers, -largest, largest), array.dtype)

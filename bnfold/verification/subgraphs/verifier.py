@@ -26,13 +26,14 @@ from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import (
     Coverage,
+    cover_nearer,
     cover_part,
     cover_whole,
     differ_in_kind,
     indices_into,
     only_moves,
 )
-from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, DrawnFeeds
+from bnfold.verification.inputs.drawing import FLAT, MOST_SAMPLES, SAMPLE_KINDS, DrawnFeeds
 from bnfold.verification.inputs.shapes import ChosenShapes, elements, is_static
 from bnfold.verification.inputs.sized import SharedShapes, fitted
 from bnfold.verification.obstacles import NotCompared, not_run
@@ -40,6 +41,7 @@ from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import sizes_in_turn
 from bnfold.verification.subgraphs.further import beyond_bounds, deciding_shapes, doubled, further_shapes, nearby
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
+from bnfold.verification.subgraphs.nearer import comes_close, far_numbers
 from bnfold.verification.subgraphs.pairs import LARGEST_HELD, SubgraphPair, runnable, takes_long
 from bnfold.verification.subgraphs.repeated import MOST, can_stand_in, repeatable, repeated, signature
 from bnfold.verification.subgraphs.sampling import at_other_ranks, drawn, sampled
@@ -104,9 +106,11 @@ class SubgraphVerifier:
         self._shapes = SharedShapes(before, after)
         self._graphs = self._shapes.graphs
         self._clock = request.clock
-        self._rows: dict[tuple[ir.Cut, frozenset[str]], Evidence] = {}
+        self._rows: dict[tuple[ir.Cut, frozenset[str], ir.Cut | None], Evidence] = {}
         self.further: dict[tuple[ir.Cut, ...], list[ir.Cut]] = {}
         """Changes outside some cuts, which are looked for once."""
+        self.going_back = 0.0
+        """Counted seconds of comparing parts that differ from values further back."""
         self._compared_in_full: dict[Hashable, SubgraphPair | None] = {}
         self._draws = draws
         self._runs = Runs()
@@ -115,22 +119,29 @@ class SubgraphVerifier:
         """The possible faults that its results have to show."""
         self._boundary: tuple[str, ...] = ()
         """The values that both sides of it are computed from."""
+        self._nearer: ir.Cut | None = None
+        """The cut inside it that differs on numbers that were drawn for it, if it is compared for that reason."""
         self._evaluate = evaluator(request.policy, request.clock)
         self._defaults = changed_defaults(before, after)
         old, new = ({value.name for value in model.overridable_inputs()} for model in (before, after))
         self._moved = self._defaults & old & new
         """Those of them that callers may override in both models."""
 
-    def check(self, cut: ir.Cut, *, hidden: Collection[str] = ()) -> Evidence:
-        """Compare the two regions of a cut; ``hidden`` are values that differ inside it, and have to show."""
-        key = cut, frozenset(hidden)
+    def check(self, cut: ir.Cut, *, hidden: Collection[str] = (), nearer: ir.Cut | None = None) -> Evidence:
+        """Compare the two regions of a cut; ``hidden`` are values that differ inside it, and have to show.
+
+        It may begin further back than a ``nearer`` one that differs on numbers that were drawn for it. Then a fault in
+        that has to show, on numbers of every kind, and what is computed for it has to come close to where it differs.
+        """
+        key = cut, frozenset(hidden), nearer
         if key not in self._rows:
-            outer = self._runs, self._coverage, self._boundary  # of the claim that rests on this one, if any
+            outer = self._runs, self._coverage, self._boundary, self._nearer  # of the claim that rests on this, if any
             self._runs, self._coverage, self._boundary = Runs(self.request.ledger.keeps), None, cut.inputs
+            self._nearer = nearer
             row, behind = self._checked(cut, hidden)
             row = self.request.ledger.enter(row, self._runs.feeds)
             self._rows[key] = row if behind is None else behind
-            self._runs, self._coverage, self._boundary = outer
+            self._runs, self._coverage, self._boundary, self._nearer = outer
         return self._rows[key]
 
     def _checked(self, cut: ir.Cut, hidden: Collection[str]) -> tuple[Evidence, Evidence | None]:
@@ -186,7 +197,7 @@ class SubgraphVerifier:
     def _compare_sides(self, cut: ir.Cut, sides: tuple[Subgraph, Subgraph], hidden: Collection[str]) -> TrialResult:
         claimed = self._shapes.claimed(cut.graph)
         is_known = not any(value.name in claimed for side in sides for value in side.fed)
-        may_repeat = is_known and not hidden and not self._zeros_may_show(sides)
+        may_repeat = is_known and not (hidden or self._nearer) and not self._zeros_may_show(sides)
         key = signature(cut.graph, sides) if may_repeat else None
         if key is None:
             return self._compare_alone(cut, *sides, hidden)
@@ -221,13 +232,12 @@ class SubgraphVerifier:
     ) -> TrialResult:
         # The rewritten model has a newer opset, for which inference finds more sizes.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if says_more(value, new.inputs)}}
-        coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
+        coverage, samples = self._asked_for(cut, old, new, hidden)
         self._coverage = coverage if self._coverage is None else self._coverage
         first, second = (runnable(side, side.stored) for side in (old, new))
-        samples, moves = len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1, only_moves(old, new)
         seed, factors = self.request.checks.seed, {} if wider is None else wider.factors
         reacts = self._compared_in_full.get(key) is not None and not can_stand_in((old, new))
-        common = coverage, self._draws, self._evaluate, seed, factors, samples, moves
+        common = coverage, self._draws, self._evaluate, seed, factors, samples, only_moves(old, new)
         subgraphs = SubgraphPair(cut, first, second, *common, is_known_to_react=reacts, runs=self._runs)
         if wider is None and (inside := self._found_inside_first(subgraphs, fed, hidden)) is not None:
             return inside
@@ -266,6 +276,16 @@ class SubgraphVerifier:
         if passes and coverage.uncovered and not agree_inside():
             return self._at_rows_drawn(cut, old, new, coverage, hidden)
         return outcome
+
+    def _asked_for(self, cut: ir.Cut, old: Subgraph, new: Subgraph, hidden: Collection[str]) -> tuple[Coverage, int]:
+        """Return what the results of two parts have to show, and on how many samples."""
+        if self._nearer is not None:
+            nearer = sides_of(self._graphs, self._nearer, self._defaults)
+            if isinstance(nearer, NotCompared):
+                raise Unsupported(nearer.why.text)
+            return cover_nearer(nearer, old, new, self._clock.work), MOST_SAMPLES
+        coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
+        return coverage, len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1
 
     def _keep(self, key: Hashable, subgraphs: SubgraphPair) -> None:
         """Keep what equal parts can reuse of a comparison, if there is a key for them."""
@@ -330,13 +350,37 @@ class SubgraphVerifier:
         return found if isinstance(found, Difference) and not fails(found) else None
 
     def _doubt(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], *, own: bool) -> TrialResult | None:
-        """Return why equal results do not count, or a difference at zeros.
+        """Return why equal results do not count, or a difference at zeros, or on far numbers.
 
         Without ``own``, only the rewritten model states the sizes.
         """
         doubt = None if own else self._at_unclaimed_sizes(subgraphs, fed)
         doubt = doubt or at_other_ranks(subgraphs, fed) or self._at_further_sizes(subgraphs, fed)
-        return doubt or self._at_zeros(subgraphs, fed)
+        close = None if doubt or self._nearer is None else self._not_close(subgraphs, fed, self._nearer)
+        return doubt or close or self._at_zeros(subgraphs, fed)
+
+    def _not_close(
+        self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], nearer: ir.Cut
+    ) -> Difference | NotCompared | None:
+        """Return a difference on far numbers, or why equal results do not count: none is close to differing.
+
+        What is computed for the part at the ``nearer`` cut has to be such that, moved a little, it makes it differ.
+        """
+        usual, guessed = next(equal_on(subgraphs.tried))
+        others = far_numbers(subgraphs, fed, usual)
+        for feeds in others:
+            if isinstance(found := subgraphs.attempt(feeds, "far", guessed=guessed), Difference) and fails(found):
+                return found
+        sides = sides_of(self._graphs, nearer, self._defaults)
+        if isinstance(sides, NotCompared) or self.check(nearer).status != "failed":
+            return None
+        old, new = (runnable(side, side.stored) for side in sides)
+        part = SubgraphPair(nearer, old, new, Coverage(()), self._draws, self._evaluate, self.request.checks.seed)
+        if comes_close(part, subgraphs, [*(feeds for feeds, _ in equal_on(subgraphs.tried)), *others]):
+            return None
+        names = ", ".join(map(repr, {**sides[0].inputs, **sides[1].inputs}))
+        reason = f"it differs on numbers drawn for {names}, and what the model computes there never comes close to them"
+        return NotCompared(Why(Code.HIDDEN, reason), is_same=True)
 
     def _at_zeros(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> TrialResult | None:
         """Return the finding if results differ at zeros of one sign only. Callers feed those that inputs have."""

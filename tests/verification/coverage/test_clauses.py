@@ -78,7 +78,7 @@ def test_a_value_that_is_hidden_inside_has_to_show(depth: Depth) -> None:
         model(f"(float[N,3] x) => (float[N,3] y) {{ a = {node} (x)  {gate} }}", {"far": np.array(1e5)})
         for node in ("Abs", "Identity")
     )
-    assert status(before, after, depth) == "unverified"
+    assert status(before, after, depth) != "verified"
 
 
 @pytest.mark.parametrize("depth", ["auto", "full"])
