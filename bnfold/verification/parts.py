@@ -11,7 +11,7 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import uncovered, with_changes
-from bnfold.verification.changes.enlarged import apart, beyond, further_back, jumps
+from bnfold.verification.changes.enlarged import apart, beyond, further_back, jumps, widened
 from bnfold.verification.claims import Evidence, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import UNSEEN
@@ -114,13 +114,13 @@ def _looked_into(
     kinds: set[str] = set()
     for number, cut in enumerate(cuts, 1):
         for single in apart(cut) if verifier.check(cut).status == "failed" else [cut]:
-            row = verifier.check(single)
+            used, row = _compared_once(verifier, single)
             if row.status == "failed" or row.code is Code.HIDDEN:
-                row = _from_further_back(verifier, single, row, share)
+                row = _from_further_back(verifier, used, row, share)
             # Where one part stays open, the result is unverified, whatever is found out about the others.
             if whole is not None and row.status == "skipped" and "skipped" not in kinds:
-                row = _in_whole(verifier, single, row, whole)
-            found.append((single, row))
+                row = _in_whole(verifier, used, row, whole)
+            found.append((used, row))
             kinds.add(row.status)
         verifier.request.tell_parts("changes", number, len(cuts))
         if stops and _stays_open(kinds):
@@ -131,6 +131,14 @@ def _looked_into(
 def _stays_open(kinds: Collection[str]) -> bool:
     """Whether, by the kinds of rows, a change cannot be compared, and none differs, which would decide."""
     return "skipped" in kinds and "failed" not in kinds
+
+
+def _compared_once(verifier: SubgraphVerifier, cut: ir.Cut) -> tuple[ir.Cut, Evidence]:
+    """Compare a change; if it is not equal, without values at its boundary that depend on others there."""
+    row = verifier.check(cut)
+    if row.status != "verified" and (wider := widened(verifier.request.before, cut)) != cut:
+        return wider, verifier.check(wider)
+    return cut, row
 
 
 def _from_further_back(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence, share: float) -> Evidence:
@@ -165,7 +173,7 @@ def _others(verifier: SubgraphVerifier, found: list[tuple[ir.Cut, Evidence]], wh
     """
     before, after = verifier.request.before, verifier.request.after
     failed = [cut for cut, row in found if row.status == "failed"]
-    behind = beyond(before, after, failed)
+    behind = [widened(before, cut) for cut in beyond(before, after, failed)]
     certain = {(cut.graph, cut.outputs): row for cut, row in found if _stays(before, row)}
     hidden = [name for cut in failed for name in cut.outputs]
     larger = [certain.get((cut.graph, cut.outputs)) or verifier.check(cut, hidden=hidden) for cut in behind]

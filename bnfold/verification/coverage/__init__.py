@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from bnfold import ir, reference
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.coverage.effects import read_for_sizes
+from bnfold.verification.coverage.moves import nudge
 from bnfold.verification.coverage.mutants import Mutants, all_taken_over, nudged
 from bnfold.verification.coverage.record import Comparison, Coverage, same_place
 from bnfold.verification.coverage.smooth import differ_in_kind, only_moves
@@ -24,6 +25,7 @@ __all__ = [
     "cover_whole",
     "differ_in_kind",
     "indices_into",
+    "nudge",
     "only_moves",
     "read_for_sizes",
     "same_place",

@@ -16,7 +16,7 @@ from bnfold.ir.elements import Array
 from bnfold.reference.operators import READS_VALUES
 from bnfold.verification.changes.partly import may_have_pole
 from bnfold.verification.comparing.sides import SideResults
-from bnfold.verification.coverage.moves import nudge
+from bnfold.verification.coverage import nudge
 from bnfold.verification.inputs.adjusting import far
 from bnfold.verification.inputs.bounds import follow_from_sizes
 from bnfold.verification.inputs.drawing import DrawnFeeds
