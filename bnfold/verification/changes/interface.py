@@ -79,7 +79,7 @@ def declared_shapes(infos: Iterable[onnx.ValueInfoProto]) -> dict[str, DeclaredS
 
 
 def flaw(model: ir.Model) -> str:
-    """Return what makes a model invalid for any runtime: a value without a producer, a circle, a missing operand."""
+    """Return what makes a model invalid for any runtime: a missing value, operand or result, or a circle."""
     for graph in model.graph.subgraphs():
         try:
             schedule(graph, [value for value in graph.outputs if value.graph is graph], ())
@@ -94,6 +94,9 @@ def flaw(model: ir.Model) -> str:
             known = definition(node.domain, node.op_type, graph.opset(node.domain))
             if known is not None and any(need and not node.input(index) for index, need in enumerate(known.required)):
                 return f"node {node.label!r} ({node.op_type}) lacks a required input"
+            outputs = zip(node.outputs, known.named if known is not None else (), strict=False)
+            if any(is_named and value is None for value, is_named in outputs):
+                return f"node {node.label!r} ({node.op_type}) has no name for a required output"
     return ""
 
 
