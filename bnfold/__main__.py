@@ -22,6 +22,7 @@ What is imported stays, and so do the models: to look through them takes a tenth
 def run() -> None:
     """Run the console command."""
     streams.fill_closed()
+    streams.keep_stdout()
     streams.escape_unencodable()
     gc.set_threshold(MOST_UNSEEN)
     signal.signal(signal.SIGTERM, _terminate)

@@ -17,10 +17,11 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from _environment import CORPUS, require_models  # first, for its message to users of another Python
 
@@ -82,7 +83,7 @@ def _races(
     if "bnfold" not in files:
         return
     try:
-        inputs = timing.feeds_for(path, VerifyOptions())
+        inputs = [*timing.feeds_for(path, VerifyOptions())]
     except BnfoldError as error:
         print(f"{path.name}: {error}", file=sys.stderr)
         return
@@ -94,7 +95,9 @@ def _races(
                 yield runtime, threads, race, list(losers)
 
 
-def _runs(files: dict[str, Path], inputs: timing.TimedInputs, runtime: str, threads: int) -> dict[str, racing.Run]:
+def _runs(
+    files: dict[str, Path], inputs: Sequence[Mapping[str, Any]], runtime: str, threads: int
+) -> dict[str, racing.Run]:
     """Return functions that run each file, on the first inputs that the original takes."""
     make, trouble = racing.RUNTIMES[runtime], ""
     for feeds in inputs:

@@ -43,23 +43,19 @@ COST = {
     "tolerance/rounding.py": {"_BLOCK"},
     "coverage/learned.py": {"_MOST"},
     "coverage/mutants.py": {"_MOST_SLICES"},
-    "coverage/nearby.py": {"_FEWEST", "_MOST"},
-    "coverage/record.py": {"SECONDS", "_OTHERS", "_PART"},
+    "coverage/record.py": {"SECONDS", "_FEWEST", "_MOST", "_OTHERS", "_PART"},
     "request.py": {"LONG", "RUNTIME_SHARE", "_BUSY", "_EARLY", "_QUICK", "_STEPS"},
     "trial.py": {
-        "_CHEAP_RUN", "_HINT_SECONDS", "_LARGEST_RUN", "_LIMIT_SECONDS", "_MOST_ASKED", "_MOST_BYTES",
+        "_CHEAP_RUN", "_HINT_SECONDS", "_LARGEST_RUN", "_LIMIT_SECONDS", "_MOST_ASKED",
         "_MOST_ELSEWHERE", "_MOST_OPEN", "_MOST_SIZES", "_RUNTIME_SECONDS", "_USUAL",
     },
-    "inputs/cost.py": {"HELD", "_SESSION_SECONDS"},
+    "inputs/cost.py": {"HELD", "MOST_BYTES", "_SESSION_SECONDS"},
     "end_to_end/examine.py": {"_MANY"},
-    "end_to_end/further.py": {"EVALUATIONS", "FEW", "NO_TIME", "_LITTLE_TIME", "_MOST_SAMPLES"},
     "end_to_end/ort_check.py": {
-        "LITTLE_TIME", "_FASTER", "_MOST_BYTES", "_MUCH_TIME", "_RUNS", "_SIDES", "_SMALL", "_USUAL", "_WORTH_LESS",
+        "LITTLE_TIME", "_FASTER", "_MUCH_TIME", "_RUNS", "_SIDES", "_SMALL", "_USUAL", "_WORTH_LESS",
     },
     "end_to_end/pair.py": {"_KEPT"},
-    "end_to_end/runtime_rejects.py": {"_MOST_BYTES", "_SIZES"},
-    "end_to_end/samples.py": {"_LONG", "_LOOSE_SECONDS", "_SURPRISE"},
-    "end_to_end/within.py": {"_MOST_SAMPLES", "_SIZES"},
+    "end_to_end/samples.py": {"EVALUATIONS", "FEW", "_LITTLE_TIME", "_LONG", "_LOOSE_SECONDS", "_SURPRISE"},
 }  # fmt: skip
 """Constants that say what a run may cost, or what is tried: time, memory, sizes of blocks, numbers of attempts.
 

@@ -3,7 +3,8 @@
 
 The networks are those of a folder with an INDEX.tsv (one of each kind, by the names below, or all), and any files that
 are named. Every tool works on every network in a process of its own, with a time limit, and so does the whole of
-`bnfold optimize --simplify`, which verifies each step. Time is processor time, the least affected by other work on the
+`bnfold optimize --simplify`, which verifies each step. With --after, five of them work on what bnfold leaves, and what
+cannot be verified counts as nothing removed. Time is processor time, the least affected by other work on the
 machine. Needs the peers: `.venv/bin/pip install -e .[peers]`, then `.venv/bin/python scripts/simplify_table.py`.
 """
 
@@ -14,6 +15,7 @@ import json
 import resource
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,12 +25,22 @@ from _environment import CORPUS, ROOT, require_files  # first, for its message t
 # isort: split
 from _bench import measure, tools
 
+import bnfold
 from bnfold import ir
 from bnfold.errors import BnfoldError
 from bnfold.pipeline import external_tools
 from bnfold.report import totals
 
 PEERS = ("onnxslim", "onnxsim", "onnxscript")
+AFTER = ("onnxruntime", "onnxslim", "onnxscript", "onnxsim", "onnxoptimizer")
+"""The tools of --after."""
+WORDS = {
+    "onnxscript": "import sys, onnx_ir, onnxscript.optimizer as o; m = onnx_ir.load(sys.argv[1]); "
+    "o.optimize(m); onnx_ir.save(m, sys.argv[2])",
+    "onnxsim": "import sys, onnx, onnxsim; onnx.save(onnxsim.simplify(onnx.load(sys.argv[1]))[0], sys.argv[2])",
+    "onnxoptimizer": "import sys, onnx, onnxoptimizer as o; onnx.save(o.optimize(onnx.load(sys.argv[1])), sys.argv[2])",
+}
+"""The tools as they come, but for those that are steps of --simplify as they come."""
 CHOSEN = (
     "mnist_cnn.", "Plankton.d497", "RFB-320.34cd", "slim-320.e9ad", "train_input_640", "Human_To_Cat_High",
     "model.93f1", "human2cat", "mobilenet.4dee", "pfld", "conv2d_small_mp_keras", "three_layer_bn_keras.504e",
@@ -45,11 +57,14 @@ def main() -> int:
     parser.add_argument("--corpus", type=Path, default=CORPUS, metavar="DIR", help="a folder with an INDEX.tsv")
     parser.add_argument("--only", default="", metavar="TEXT", help="networks whose path contains TEXT")
     parser.add_argument("--all", action="store_true", help="every network of the folder")
+    parser.add_argument("--after", action="store_true", help="what each tool removes after bnfold")
     parser.add_argument("--runs", type=int, default=3, metavar="N", help="of which the median is the time (3)")
     parser.add_argument("--timeout", type=float, default=300, metavar="S", help="seconds for one tool (300)")
     arguments = parser.parse_args()
     listed = [*_listed(arguments.corpus, everything=arguments.all), *arguments.files]
     networks = require_files(listed, sought=f"network in {arguments.corpus / 'INDEX.tsv'}", only=arguments.only)
+    if arguments.after:
+        return _print_after(networks, arguments.timeout)
     print("| network | before |", " | ".join(PEERS), "| bnfold --simplify | verdict | time / tools |")
     print("|---|---|", "---|" * len(PEERS), "---|---|---|", sep="")
     best = 0
@@ -80,24 +95,22 @@ def _row(path: Path, timeout: float, runs: int) -> tuple[str, bool]:
     cells = [text for text, _ in alone.values()]
     known = [int(text) for text in cells if text.isdigit()]  # a model that onnx's checker rejects is no result
     before = totals.count(ir.load(path)).nodes
-    name = f"{path.name.split('__')[-1].rsplit('.', 2)[0]}" if path.name != "model.onnx" else path.parent.name
     if ours is None:
-        return f"| {name} | {before} | {' | '.join(cells)} | error | | |", False
+        return f"| {_name(path)} | {before} | {' | '.join(cells)} | error | | |", False
     nodes, verdict, *_ = ours
     seconds, own_seconds = (median(float(one[place]) for one in again if one is not None) for place in (2, 3))
     ratio = seconds / (own_seconds + median(script))
-    row = f"| {name} | {before} | {' | '.join(cells)} | {nodes} | {verdict} | {ratio:.2f} |"
+    row = f"| {_name(path)} | {before} | {' | '.join(cells)} | {nodes} | {verdict} | {ratio:.2f} |"
     return row, nodes <= min(known, default=nodes)
+
+
+def _name(path: Path) -> str:
+    return f"{path.name.split('__')[-1].rsplit('.', 2)[0]}" if path.name != "model.onnx" else path.parent.name
 
 
 def _alone(tool: str, path: Path, timeout: float) -> tuple[str, float]:
     """Return the nodes that a tool leaves by itself (onnxscript as it comes), and its seconds."""
-    words = {"onnxscript": "import sys, onnx_ir, onnxscript.optimizer as o; m = onnx_ir.load(sys.argv[1]); "
-             "o.optimize(m); onnx_ir.save(m, sys.argv[2])"}  # fmt: skip
-    started = _spent()
-    step = external_tools.simplifier(tool)
-    if tool in words:
-        step = external_tools.command([sys.executable, "-c", words[tool], "{input}", "{output}"])
+    started, step = _spent(), _step(tool)
     with tempfile.TemporaryDirectory() as folder:
         try:
             told = str(totals.count(step.run(ir.load(path), Path(folder), timeout)).nodes)
@@ -107,6 +120,46 @@ def _alone(tool: str, path: Path, timeout: float) -> tuple[str, float]:
                 f"{totals.count(ir.load(Path(folder) / external_tools.OUTPUT)).nodes}, invalid" if is_there else "crash"
             )
     return told, _spent() - started
+
+
+def _step(tool: str) -> external_tools.ExternalTool:
+    if tool not in WORDS:
+        return external_tools.simplifier(tool)
+    return external_tools.command([sys.executable, "-c", WORDS[tool], "{input}", "{output}"])
+
+
+def _print_after(networks: list[Path], timeout: float) -> int:
+    """Print what each tool removes from bnfold's results, and what no other one removes; return 0."""
+    print("| network | bnfold |", " | ".join(AFTER), "|")
+    print("|---|---|", "---|" * len(AFTER), sep="")
+    total = {tool: Counter[str]() for tool in AFTER}
+    for path in networks:
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "out.onnx"
+            if _run(path, out, timeout, "--all-affines") is None:
+                continue
+            nodes = totals.count(ir.load(out)).nodes
+            left = {tool: _left_after(tool, out, timeout) for tool in AFTER}
+        print("|", _name(path), "|", nodes, "|", " | ".join(map(str, left.values())), "|", flush=True)
+        less = {tool: nodes - count if isinstance(count, int) else 0 for tool, count in left.items()}
+        for tool, removed in less.items():
+            others = max(0, *(less[other] for other in AFTER if other != tool))
+            total[tool].update(removed=max(removed, 0), added=max(-removed, 0), alone=max(removed - others, 0))
+            total[tool].update(fewer_in=removed > 0, more_in=removed < 0, undone=isinstance(left[tool], str))
+    for tool, counts in total.items():
+        print(f"{tool}:", ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items()))
+    return 0
+
+
+def _left_after(tool: str, out: Path, timeout: float) -> int | str:
+    """Return the nodes that a tool leaves of bnfold's result, or why that does not count."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            nodes = totals.count(_step(tool).run(ir.load(out), Path(folder), timeout)).nodes
+            verdict = bnfold.verify(out, Path(folder) / external_tools.OUTPUT)
+        except (external_tools.StepFailed, BnfoldError):
+            return "crash"
+    return nodes if verdict.verified else verdict.status
 
 
 def _simplified(path: Path, timeout: float) -> tuple[int, str, float, float] | None:

@@ -60,7 +60,7 @@ APART = {  # neither takes anything that rewriting concluded
 }
 IN_VERIFICATION = (
     *("codes", "claims", "verdict", "sentences", "as_read", "obstacles", "request"),
-    *("tolerance", "inputs", "changes", "coverage", "comparing", "runtimes"),
+    *("tolerance", "inputs", "changes", "comparing", "coverage", "runtimes"),
     *(
         "trial",
         "end_to_end",

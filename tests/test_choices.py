@@ -72,9 +72,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "runtime": (Case("bn15.onnx"),),
     "output_format": (Case("dense.onnx", command=("inspect", "IN")),),
 }
-NEEDS = {
-    "onnxslim": "onnxslim", "onnxsim": "onnxsim", "onnxoptimizer": "onnxoptimizer", "openvino": "openvino",
-}  # fmt: skip
+NEEDS = {"onnxslim": "onnxslim", "openvino": "openvino"}
 FLAGS = {"depth": "--verify"}
 
 

@@ -152,7 +152,7 @@ def test_the_shell_completes_commands_options_values_and_files(shell: str) -> No
     assert any("optimize" in word for word in completions("bnfold opt", shell))
     assert any("--decompose-form" in word for word in completions("bnfold optimize --deco", shell))
     assert any("depthwise_conv" in word for word in completions("bnfold optimize --decompose-form de", shell))
-    assert any("onnxslim" in word for word in completions("bnfold optimize --simplify onnxsim,onnxs", shell))
+    assert any("onnxslim" in word for word in completions("bnfold optimize --simplify onnxruntime,onnxs", shell))
     assert any("latest" in word for word in completions("bnfold upgrade --opset la", shell))
     assert any("ConvTranspose" in word for word in completions("bnfold fold --except ConvT", shell))
     assert any("Relu,Sigmoid" in word for word in completions("bnfold inspect --assert-none Relu,Sigm", shell))

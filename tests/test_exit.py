@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 
 pytestmark = pytest.mark.large
@@ -33,6 +34,21 @@ def test_everything_is_written_to_a_file(tmp_path: Path) -> None:
     with (tmp_path / "report.json").open("w") as stream:
         subprocess.run(command("inspect", "--json", MODEL), stdout=stream, check=True)
     assert json.loads((tmp_path / "report.json").read_text())["batchnorms"]
+
+
+def test_what_libraries_print_does_not_mix_with_results(tmp_path: Path) -> None:
+    """The checker of onnx writes a warning to standard output about operators that were once called experimental."""
+    node = onnx.helper.make_node("ATen", ["x"], ["y"])
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy")
+    graph = onnx.helper.make_graph([node], "one", [x], [y])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 11)], ir_version=7)
+    path = tmp_path / "aten.onnx"
+    onnx.save(model, path)
+    report = done("optimize", "--opset", "keep", "--json", str(path), str(tmp_path / "out.onnx"))
+    assert json.loads(report.stdout)["schema"] == "bnfold-report/1"
+    assert "experimental ops: ATen" in report.stderr
+    result = subprocess.run(command("optimize", "--opset", "keep", str(path), "-"), capture_output=True, check=True)
+    assert onnx.load_from_string(result.stdout).graph.node[0].op_type == "ATen"
 
 
 @pytest.mark.parametrize(("given", "threads"), [("", "1"), ("2", "2")])

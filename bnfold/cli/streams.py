@@ -21,6 +21,19 @@ def fill_closed() -> None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - as early as this, and for good
 
 
+def keep_stdout() -> None:
+    """Keep standard output for what bnfold prints; send what libraries write to it, such as onnx, to standard error."""
+    stream = sys.stdout
+    if not isinstance(stream, TextIOWrapper):  # the parent closed it, or a caller replaced it
+        return
+    stream.flush()
+    binary = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    sys.stdout = TextIOWrapper(
+        binary, encoding=stream.encoding, errors=stream.errors, line_buffering=stream.line_buffering
+    )
+
+
 def escape_unencodable() -> None:
     """Print what a stream's encoding has no sign for in ASCII: a pipe on Windows knows no arrow."""
     codecs.register_error("bnfold", _in_ascii)

@@ -64,8 +64,8 @@ def _are_of(values: Sequence[ir.Value | None], slots: TypedSlots, types: Types) 
 def _passage(op_type: str, version: int, target: int) -> Passage | None:
     """Return what a node has to have to stand as it is; None if its version or its values have to be looked at."""
     older = version_at(op_type, target)
-    if older is None or target < _BROADCASTS_SINCE:
-        return None
+    if older is None or older > version or target < _BROADCASTS_SINCE:
+        return None  # one that is newer than the last living version says that the target withdrew the operator
     path = [step for step in versions_of(op_type) if older <= step <= version]
     if any(steps.has_to_adapt(op_type, newer) for newer in path[1:]):
         return None

@@ -95,12 +95,19 @@ def way_down(op_type: str, version: int) -> Literal["unchanged", "rewritten", "d
 
 
 @cache
+def has_meaning(op_type: str, opset: int) -> bool:
+    """Whether an operator is in force at ``opset``, or begins later: it was not withdrawn before."""
+    version = version_at(op_type, opset)
+    return version is None or not schema_of(op_type, version).deprecated
+
+
+@cache
 def living_version(op_type: str, opset: int) -> int | None:
     """Return the version of ``op_type`` in force at ``opset``.
 
     If the operator was withdrawn before, it is the last version with a meaning: some exporters wrote it all the same.
     """
     version = version_at(op_type, opset)
-    if version is None or not schema_of(op_type, version).deprecated:
+    if version is None or has_meaning(op_type, opset):
         return version
     return max((older for older in versions_of(op_type) if older < version), default=version)

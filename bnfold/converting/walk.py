@@ -146,7 +146,7 @@ class GraphConverter:
         """Bring a node over its operator's version steps."""
         if (meant := self._meant(node, version)) != version:
             self._adapt(node, meant, None)
-        elif opset > self.context.target:
+        elif opset > self.context.target and steps.has_meaning(node.op_type, self.context.target):
             self._lower(node, opset)
         elif not steps.is_compatible(node.op_type, version, self.context.target):
             self._adapt(node, version, None)

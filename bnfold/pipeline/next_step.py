@@ -26,10 +26,9 @@ from bnfold.report.rewrites import NAMED
 from bnfold.settings import Options, VerifyOptions
 from bnfold.settings.progress import Progress
 from bnfold.verification import Code, Evidence, NextStep, Verdict
-from bnfold.verification.changes.narrower import narrower_type
 from bnfold.verification.inputs.drawing import input_shapes
 from bnfold.verification.inputs.shapes import Sizing, sizings
-from bnfold.verification.remedies import Remedies, is_dynamic
+from bnfold.verification.remedies import Remedies, is_dynamic, narrower_type
 from bnfold.verification.request import budget_of
 
 SHARE = 1 / 6

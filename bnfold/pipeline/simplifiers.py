@@ -43,71 +43,10 @@ def _run_onnxscript(source: str, out: str) -> None:
 
     model = onnx_ir.load(source)
     optimizer.optimize_ir(model, output_size_limit=_MOST, should_fold=is_small)
-    if [node for node in onnx_ir.traversal.RecursiveGraphIterator(model.graph) if _settle_target(node)]:
-        common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
-        common.RemoveUnusedNodesPass()(model)
     common.DeduplicateHashedInitializersPass()(model)
     common.CommonSubexpressionEliminationPass()(model)
     beside = _data_beside(source, out)
     onnx_ir.save(model, out, **({"external_data": beside} if beside else {}))
-
-
-def _settle_target(node: Any) -> bool:
-    """Whether the sizes to which a Reshape brings its input are stored now, those that are computed as 0 or -1.
-
-    0 is what the input has at the same place, -1 what all other sizes leave.
-    """
-    made = node.inputs[1].producer() if node.op_type == "Reshape" and len(node.inputs) > 1 else None
-    if node.domain or made is None or made.op_type != "Concat" or "allowzero" in node.attributes:
-        return False
-    sizes: list[Any] = []
-    for part in made.inputs:
-        sizes += [_size(part)] if _stored(part) is None else _stored(part).tolist()
-    target = [size if isinstance(size, int) else _kept(node.inputs[0], place, size) for place, size in enumerate(sizes)]
-    if target.count(None) == 1 and all(size is None or size > 0 for size in target):
-        target = [size or -1 for size in target]
-    settled = [size for size in target if size is not None]
-    if len(settled) == len(target):
-        _store_target(node, settled)
-    return len(settled) == len(target)
-
-
-def _store_target(node: Any, target: list[int]) -> None:
-    import onnx_ir
-
-    constant = onnx_ir.node("Constant", [], {"value_ints": target})
-    node.graph.insert_before(node, constant)
-    node.replace_input_with(1, constant.outputs[0])
-    if (shape := node.inputs[0].shape) is not None:  # which later ones may refer to
-        dims = [shape[place] if size == 0 else size for place, size in enumerate(target)]
-        node.outputs[0].shape = onnx_ir.Shape([None if dim == -1 else dim for dim in dims])
-
-
-def _stored(value: Any) -> Any:
-    """Return the numbers of a constant that no caller overrides, else nothing."""
-    return None if value is None or value.const_value is None or value.is_graph_input() else value.const_value.numpy()
-
-
-def _size(part: Any) -> tuple[Any, int] | None:
-    """Return the value whose size is part of a target, and its axis from the front; None for anything else."""
-    producer = part.producer()
-    if producer is not None and producer.op_type == "Unsqueeze":
-        producer = producer.inputs[0].producer()
-    if producer is None or producer.op_type != "Gather":
-        return None
-    shape, place = producer.inputs[0].producer(), _stored(producer.inputs[1])
-    if shape is None or shape.op_type != "Shape" or shape.attributes or place is None:
-        return None
-    return (shape.inputs[0], place.item()) if place.size == 1 and place.item() >= 0 else None
-
-
-def _kept(data: Any, place: int, size: tuple[Any, int] | None) -> int | None:
-    """Return 0 where a size is that of the input at the same place."""
-    if size is None:
-        return None
-    dims = [one.shape[axis] if one.shape and axis < len(one.shape) else None for one, axis in ((data, place), size)]
-    known, other = (getattr(dim, "value", dim) for dim in dims)
-    return 0 if size == (data, place) or (known is not None and known == other) else None
 
 
 def _run_onnxruntime(source: str, out: str) -> None:
@@ -140,25 +79,9 @@ def _run_onnxslim(source: str, out: str) -> None:
     onnx.save(onnxslim.slim(onnx.load(source)), out)
 
 
-def _run_onnxsim(source: str, out: str) -> None:
-    import onnx
-    import onnxsim
-
-    onnx.save(onnxsim.simplify(onnx.load(source))[0], out)
-
-
-def _run_onnxoptimizer(source: str, out: str) -> None:
-    import onnx
-    import onnxoptimizer
-
-    onnx.save(onnxoptimizer.optimize(onnx.load(source)), out)
-
-
 TOOLS: dict[str, Callable[[str, str], None]] = {
     "onnxscript": _run_onnxscript,
     "onnxslim": _run_onnxslim,
-    "onnxsim": _run_onnxsim,
-    "onnxoptimizer": _run_onnxoptimizer,
     "onnxruntime": _run_onnxruntime,
 }
 """Each by its defaults, but for the first."""

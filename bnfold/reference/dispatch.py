@@ -48,11 +48,15 @@ from bnfold.settings import Policy
 
 
 class Definition(NamedTuple):
-    """What onnx's schema says of an operator at some opset: its version, defaults, and the type variables it uses."""
+    """What onnx's schema says of an operator at some opset: its version, defaults, and the type variables it uses.
+
+    Each input that is ``required`` is given, and each output that is ``named`` has a name.
+    """
 
     version: int
     defaults: Mapping[str, Attribute]
     required: tuple[bool, ...]
+    named: tuple[bool, ...]
     most: int
     input_types: tuple[str, ...]
     output_types: tuple[str, ...]
@@ -74,7 +78,7 @@ def definition(domain: str, op: str, opset: int) -> Definition | None:
         while schema.deprecated and onnx.defs.has(op, schema.since_version - 1, domain):
             schema = onnx.defs.get_schema(op, schema.since_version - 1, domain)
     except onnx.defs.SchemaError:
-        return Definition(NO_SCHEMA, defaults_without_schema(domain, op), (), sys.maxsize, (), (), {}, frozenset())
+        return Definition(NO_SCHEMA, defaults_without_schema(domain, op), (), (), sys.maxsize, (), (), {}, frozenset())
     defaults = {
         name: attribute_value(attribute.default_value)
         for name, attribute in schema.attributes.items()
@@ -82,10 +86,12 @@ def definition(domain: str, op: str, opset: int) -> Definition | None:
     }
     names = [tuple(parameter.type_str for parameter in group) for group in (schema.inputs, schema.outputs)]
     single = onnx.defs.OpSchema.FormalParameterOption.Single
-    required = tuple(parameter.option == single for parameter in schema.inputs)
+    required, named = (
+        tuple(parameter.option == single for parameter in group) for group in (schema.inputs, schema.outputs)
+    )
     needed = frozenset(name for name, attribute in schema.attributes.items() if attribute.required)
     return Definition(
-        schema.since_version, defaults, required, schema.max_input, names[0], names[1], types(schema), needed
+        schema.since_version, defaults, required, named, schema.max_input, names[0], names[1], types(schema), needed
     )
 
 

@@ -56,181 +56,213 @@ def statement(rounds: str) -> str:
 _SUM = "runtimes add the numbers of a sum in another order"
 _WEIGHTS = "each new weight is computed in float64 and rounded once"
 
-IDENTITY = Rewrite("remove-identity", "Identity", "An Identity is left out.")
-DROPOUT = Rewrite("inference-dropout", "Dropout of inference", "A Dropout that is not in training mode is left out.")
-CAST_TO_OWN = Rewrite("cast-to-own-type", "Cast to its own type", "A Cast to the type that its input has is left out.")
-CAST_PAIR = Rewrite(
+SIMPLIFYING: list[Rewrite] = []
+"""What leaves fewer nodes."""
+FOLDING: list[Rewrite] = []
+"""What changes weights, or writes a normalization in another way."""
+
+
+def _simplifies(name: str, title: str, what: str, rounds: str = "") -> Rewrite:
+    """Register a rewrite that leaves fewer nodes."""
+    SIMPLIFYING.append(Rewrite(name, title, what, rounds))
+    return SIMPLIFYING[-1]
+
+
+def _folds(name: str, title: str, what: str, rounds: str = "") -> Rewrite:
+    """Register a rewrite that changes weights, or writes a normalization in another way."""
+    FOLDING.append(Rewrite(name, title, what, rounds))
+    return FOLDING[-1]
+
+
+IDENTITY = _simplifies("remove-identity", "Identity", "An Identity is left out.")
+DROPOUT = _simplifies(
+    "inference-dropout", "Dropout of inference", "A Dropout that is not in training mode is left out."
+)
+CAST_TO_OWN = _simplifies(
+    "cast-to-own-type", "Cast to its own type", "A Cast to the type that its input has is left out."
+)
+CAST_PAIR = _simplifies(
     "cast-pair", "Cast pair", "Two Casts go, the first to a type that has every number, the second back."
 )
-CAST_AFTER_CAST = Rewrite(
+CAST_AFTER_CAST = _simplifies(
     "cast-after-cast", "Cast after another", "Two Casts become one, if the first loses no number."
 )
-CAST_LIKE = Rewrite("castlike-cast", "CastLike → Cast", "A CastLike becomes a Cast, if the type is known.")
-FILL_CAST = Rewrite(
+CAST_LIKE = _simplifies("castlike-cast", "CastLike → Cast", "A CastLike becomes a Cast, if the type is known.")
+FILL_CAST = _simplifies(
     "fill-cast",
     "ConstantOfShape + Cast → ConstantOfShape",
     "A ConstantOfShape makes the type to which a Cast brings it, if that type has the number.",
 )
-BOUNDS = Rewrite(
+BOUNDS = _simplifies(
     "bounds-clip",
     "Clip of two bounds",
     "Two of Relu, Clip, Max and Min, one from below and one from above, are one Clip.",
 )
-NEUTRAL = Rewrite("neutral-operand", "{} without effect", "Arithmetic goes whose constant returns the other operand.")
-WHERE = Rewrite(
+NEUTRAL = _simplifies(
+    "neutral-operand", "{} without effect", "Arithmetic goes whose constant returns the other operand."
+)
+WHERE = _simplifies(
     "where-one-side", "Where without effect", "A Where that takes all elements from one operand is left out."
 )
-ALONE = Rewrite("single-operand", "{} without effect", "Concat, Sum, Mean, Max, Min or Split of one value is left out.")
-SLICE_ALL = Rewrite("slice-all", "Slice without effect", "A Slice that takes everything is left out.")
-PAD_NOTHING = Rewrite("pad-nothing", "Pad without effect", "A Pad that adds nothing is left out.")
-SAME_SHAPE = Rewrite("same-shape", "{} without effect", "Reshape and the like go, if the shape is the one before.")
-EXPAND_NOTHING = Rewrite("expand-nothing", "{} without effect", "An Expand or Tile that repeats nothing is left out.")
-TRANSPOSE_NOTHING = Rewrite(
+ALONE = _simplifies(
+    "single-operand", "{} without effect", "Concat, Sum, Mean, Max, Min or Split of one value is left out."
+)
+SLICE_ALL = _simplifies("slice-all", "Slice without effect", "A Slice that takes everything is left out.")
+PAD_NOTHING = _simplifies("pad-nothing", "Pad without effect", "A Pad that adds nothing is left out.")
+SAME_SHAPE = _simplifies("same-shape", "{} without effect", "Reshape and the like go, if the shape is the one before.")
+EXPAND_NOTHING = _simplifies(
+    "expand-nothing", "{} without effect", "An Expand or Tile that repeats nothing is left out."
+)
+TRANSPOSE_NOTHING = _simplifies(
     "transpose-nothing", "Transpose without effect", "A Transpose that moves no axis is left out."
 )
-SIZE_KNOWN = Rewrite(
+SIZE_KNOWN = _simplifies(
     "size-known", "{} size known", "The target of a Reshape or Expand is stored, as far as it is known."
 )
-RESHAPE_PAIR = Rewrite(
+RESHAPE_PAIR = _simplifies(
     "reshape-pair", "Reshape pair", "Reshapes in a row go, if the last one restores the first shape."
 )
-RESHAPE_AFTER_RESHAPE = Rewrite("reshape-after-reshape", "Reshape after another", "Two Reshapes in a row become one.")
-SQUEEZE_PAIR = Rewrite("squeeze-pair", "{} pair", "Two Squeezes, or two Unsqueezes, in a row become one.")
-TRANSPOSE_PAIR = Rewrite("transpose-pair", "Transpose pair", "Two Transposes go, if the second undoes the first.")
-TRANSPOSE_AFTER_TRANSPOSE = Rewrite(
+RESHAPE_AFTER_RESHAPE = _simplifies(
+    "reshape-after-reshape", "Reshape after another", "Two Reshapes in a row become one."
+)
+SQUEEZE_PAIR = _simplifies("squeeze-pair", "{} pair", "Two Squeezes, or two Unsqueezes, in a row become one.")
+TRANSPOSE_PAIR = _simplifies("transpose-pair", "Transpose pair", "Two Transposes go, if the second undoes the first.")
+TRANSPOSE_AFTER_TRANSPOSE = _simplifies(
     "transpose-after-transpose", "Transpose after another", "Two Transposes in a row become one."
 )
-JOINED_AXES = Rewrite(
+JOINED_AXES = _simplifies(
     "transpose-joined-axes",
     "Transpose of joined axes",
     "A Reshape that joins axes, a Transpose, and a Reshape that parts them again become one Transpose.",
 )
-SLICE_AFTER_SLICE = Rewrite("slice-after-slice", "Slice after another", "Two Slices in a row become one.")
-PICKED = Rewrite(
+SLICE_AFTER_SLICE = _simplifies("slice-after-slice", "Slice after another", "Two Slices in a row become one.")
+PICKED = _simplifies(
     "pick-one", "{} + {} → Gather", "One element along an axis, whose axis goes or comes behind it, is one Gather."
 )
-CONCAT_AFTER_CONCAT = Rewrite("concat-after-concat", "Concat after another", "Two Concats along one axis become one.")
-STACKED = Rewrite(
+CONCAT_AFTER_CONCAT = _simplifies(
+    "concat-after-concat", "Concat after another", "Two Concats along one axis become one."
+)
+STACKED = _simplifies(
     "unsqueeze-concat",
     "Unsqueeze + Concat → Concat + Reshape",
     "Values that each get the axis along which they are joined are joined first; one Reshape parts the axis.",
 )
-EMPTY_OPERAND = Rewrite("empty-operand", "empty operand of Concat", "A Concat loses constants that have no elements.")
-REDUCTION_AXES = Rewrite(
+EMPTY_OPERAND = _simplifies(
+    "empty-operand", "empty operand of Concat", "A Concat loses constants that have no elements."
+)
+REDUCTION_AXES = _simplifies(
     "reduction-axes", "{0} + {1} → {0}", "A reduction keeps its axes, or drops them, as the node behind it does."
 )
-EXPAND_BROADCAST = Rewrite(
+EXPAND_BROADCAST = _simplifies(
     "expand-broadcast", "Expand before {}", "An Expand goes before an operator that broadcasts to the same shape."
 )
-ZERO_STATES = Rewrite("zero-states", "{} from zeros", "An RNN, GRU or LSTM loses initial states that are zero.")
-DUPLICATE = Rewrite("duplicate-node", "duplicate node", "Of two equal nodes with equal inputs one is left out.")
-IF_DECIDED = Rewrite("if-decided", "If decided", "An If whose condition is known becomes the branch that it takes.")
-SHAPE_STORED = Rewrite("known-integers", "shape computation known", "Integers that follow from known sizes are stored.")
-UNREAD_NODE = Rewrite("unread-node", "unread node", "A node whose outputs nothing reads is left out.")
-UNREAD_RESULT = Rewrite(
+ZERO_STATES = _simplifies("zero-states", "{} from zeros", "An RNN, GRU or LSTM loses initial states that are zero.")
+DUPLICATE = _simplifies("duplicate-node", "duplicate node", "Of two equal nodes with equal inputs one is left out.")
+IF_DECIDED = _simplifies("if-decided", "If decided", "An If whose condition is known becomes the branch that it takes.")
+SHAPE_STORED = _simplifies(
+    "known-integers", "shape computation known", "Integers that follow from known sizes are stored."
+)
+UNREAD_NODE = _simplifies("unread-node", "unread node", "A node whose outputs nothing reads is left out.")
+UNREAD_RESULT = _simplifies(
     "unread-result",
     "unread result of {}",
     "Results of If, Loop, Scan and functions that nothing reads go, with what only they need in the bodies.",
 )
-UNREAD_WEIGHT = Rewrite("unread-weight", "unread weight", "A weight that nothing reads is left out.")
-CONSTANT_STORED = Rewrite("constant-node", "Constant → initializer", "A Constant node becomes an initializer.")
-RESULT_STORED = Rewrite(
+UNREAD_WEIGHT = _simplifies("unread-weight", "unread weight", "A weight that nothing reads is left out.")
+CONSTANT_STORED = _simplifies("constant-node", "Constant → initializer", "A Constant node becomes an initializer.")
+RESULT_STORED = _simplifies(
     "constant-result",
     "result of constants stored",
     "What is computed from constants only is stored.",
     "it is computed in float64 and rounded once, where a runtime rounds at every step",
 )
-EXPAND_MATMUL = Rewrite(
+EXPAND_MATMUL = _simplifies(
     "expand-matmul",
     "Expand + MatMul → MatMul",
     "An Expand goes whose result a MatMul would broadcast anyway.",
     _SUM,
 )
-MATMUL_RESHAPED = Rewrite(
+MATMUL_RESHAPED = _simplifies(
     "matmul-reshaped",
     "{} + MatMul → MatMul",
     "A MatMul by a matrix takes the axes in front as they are: what joins them, and parts them behind it, goes.",
     _SUM,
 )
-MATMUL_ADD = Rewrite("matmul-add-gemm", "MatMul + Add → Gemm", "A MatMul and the Add of a bias become one Gemm.", _SUM)
-CONVOLUTION_ADD = Rewrite(
+MATMUL_ADD = _simplifies(
+    "matmul-add-gemm", "MatMul + Add → Gemm", "A MatMul and the Add of a bias become one Gemm.", _SUM
+)
+CONVOLUTION_ADD = _simplifies(
     "conv-add-bias", "{0} + Add → {0}", "What is added behind a Conv or ConvTranspose becomes its bias.", _SUM
 )
-PAD_CONV = Rewrite(
+PAD_CONV = _simplifies(
     "pad-conv",
     "Pad + Conv → Conv",
     "A Conv takes over the zeros that a Pad puts around its input.",
     "runtimes compute a padded convolution in another order",
 )
-PAD_POOL = Rewrite(
+PAD_POOL = _simplifies(
     "pad-pool",
     "Pad + {0} → {0}",
     "A MaxPool or AveragePool takes over what a Pad puts around its input.",
     "runtimes compute a padded average in another order",
 )
-GROUP_NORM = Rewrite(
+GROUP_NORM = _simplifies(
     "group-normalization",
     "GroupNormalization",
     "Reshape, InstanceNormalization, Reshape, Mul and Add become one GroupNormalization.",
     "its factors are multiplied, and its sums added, in another order",
 )
 
-SIMPLIFYING = tuple(each for each in [*globals().values()] if isinstance(each, Rewrite))
-"""What leaves fewer nodes: the rewrites above."""
-
-FOLD = Rewrite(
+FOLD = _folds(
     "batchnorm-fold",
     "BatchNormalization folded",
     "The scale and shift of a BatchNormalization go into weights near it; with --exchange, an Add may stay.",
     _WEIGHTS,
 )
-ARITHMETIC_FOLD = Rewrite(
+ARITHMETIC_FOLD = _folds(
     "arithmetic-fold",
     "constant arithmetic folded",
     "Mul, Div, Add, Sub and Neg by constants go into weights.",
     _WEIGHTS,
 )
-MERGE = Rewrite("branch-merge", "branches merged", "Parallel convolutions that are added up become one.", _WEIGHTS)
-PRODUCTS = Rewrite("product-merge", "products merged", "Two matrix products in a row become one.", _WEIGHTS)
-SPLIT = Rewrite(
+MERGE = _folds("branch-merge", "branches merged", "Parallel convolutions that are added up become one.", _WEIGHTS)
+PRODUCTS = _folds("product-merge", "products merged", "Two matrix products in a row become one.", _WEIGHTS)
+SPLIT = _folds(
     "batchnorm-split",
     "BatchNormalization behind Concat split",
     "The channels that a weight in front of a Concat can take are folded; a smaller BatchNormalization stays.",
     _WEIGHTS,
 )
-DEAD_SHIFT = Rewrite(
+DEAD_SHIFT = _folds(
     "dead-shift",
     "bias without effect",
     "A bias goes that an InstanceNormalization behind it subtracts again.",
     "a mean is subtracted that has the bias in it, and its sum is rounded",
 )
-INSTANCE = Rewrite(
+INSTANCE = _folds(
     "training-instancenorm",
     "BatchNormalization → InstanceNormalization",
     "A BatchNormalization in training mode between two Reshapes becomes the InstanceNormalization that it is.",
     _SUM,
 )
-EQUALIZE = Rewrite(
+EQUALIZE = _folds(
     "equalize-channels",
     "channels equalized",
     "A factor for each channel goes into one layer, and its inverse into the next.",
     _WEIGHTS,
 )
-CHANNELS = Rewrite(
+CHANNELS = _folds(
     "dead-channels",
     "channels removed",
     "Channels go that are constant, or that every weight which reads them multiplies by zero.",
     "it is equal for finite values, and what a channel added to a sum is in a bias",
 )
-DECOMPOSE = Rewrite(
+DECOMPOSE = _folds(
     "decompose-normalization",
     "{} decomposed",
     "A BatchNormalization or InstanceNormalization is written in primitive operators.",
     "each of the operators rounds its result",
 )
-
-FOLDING = tuple(each for each in [*globals().values()] if isinstance(each, Rewrite) and each not in SIMPLIFYING)
-"""What changes weights, or writes a normalization in another way."""
 
 NAMED = {rewrite.name: rewrite for rewrite in (*SIMPLIFYING, *FOLDING)}
 """All rewrites but conversions, which are named after their operator."""

@@ -230,13 +230,13 @@ class Options(Checked):
             '``always`` is for targets that know no BatchNormalization. ``decompose="remaining"`` includes it.',
         ),
     )
-    simplify: Sequence[Literal["onnxscript", "onnxslim", "onnxsim", "onnxoptimizer", "onnxruntime"]] = field(
+    simplify: Sequence[Literal["onnxscript", "onnxslim", "onnxruntime"]] = field(
         default=(),
         metadata=about(
             "Run other optimisers after bnfold: onnxscript's, or those you name; undo steps that fail verification; "
             "includes --all-affines.",
-            "onnxslim, onnxsim, onnxoptimizer or onnxruntime, where installed, one after the other. A step that "
-            "crashes, takes too long or changes what the model computes is undone.",
+            "onnxslim or onnxruntime, where installed, one after the other. A step that crashes, takes too long or "
+            "changes what the model computes is undone.",
         ),
     )
     step_seconds: int = field(
@@ -252,6 +252,7 @@ class Options(Checked):
         if opset != SAME:
             given = {"opset": opset} if self.target_opset is None else {"opset": opset, SAME: self.target_opset}
             object.__setattr__(self, SAME, with_one_name(given)[SAME])
+        _check_tools(self.simplify)
         Checked.__post_init__(self)
         _check_rewrites(self.disable)
         for tool in self.simplify:
@@ -351,6 +352,20 @@ def with_one_name(fields: Mapping[str, Any]) -> dict[str, Any]:
         problem = f"{opset!r} and target_opset={chosen[SAME]!r} contradict each other: they are two names of one option"
         raise BadSetting("opset", problem)
     return chosen
+
+
+GONE_TOOLS = {"onnxsim": "onnxsim", "onnxoptimizer": "python -m onnxoptimizer"}
+"""Simplifiers that were steps once, and removed next to nothing after bnfold; and the command of each."""
+
+
+def _check_tools(tools: object) -> None:
+    """Raise BadSetting for a simplifier that is a step no more."""
+    for name, command in GONE_TOOLS.items():
+        if isinstance(tools, Sequence) and name in map(str, tools):
+            problem = (
+                f"{name} is a step no more; `bnfold run IN OUT -- {command} {{input}} {{output}}` runs it, verified"
+            )
+            raise BadSetting("simplify", problem)
 
 
 def simplified(options: Options, tools: bool | str | Sequence[str]) -> Options:

@@ -21,8 +21,7 @@ from bnfold.ir.fixing import fix_inputs
 from bnfold.ir.value import written
 from bnfold.settings import VerifyOptions
 from bnfold.settings.progress import Progress
-from bnfold.verification.changes.moved_names import with_original_names
-from bnfold.verification.changes.pairing import paired
+from bnfold.verification.changes.new_names import paired, with_original_names
 from bnfold.verification.changes.renamed import verdict_on_names
 from bnfold.verification.claims import Evidence, Experiment, Ledger, Why
 from bnfold.verification.codes import Code

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bnfold.verification import sentences
-from bnfold.verification.changes.interface import idle_inputs, narrowed, unlisted, unproven_promise, unread
-from bnfold.verification.changes.validity import new_error
+from bnfold.verification.changes.interface import idle_inputs, narrowed, new_error, unlisted, unproven_promise, unread
 from bnfold.verification.claims import Evidence, Prover, Why, about_whole
 from bnfold.verification.codes import Code
 from bnfold.verification.end_to_end.runtime_rejects import RuntimeOpinion

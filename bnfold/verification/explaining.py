@@ -26,9 +26,9 @@ from bnfold.verification.changes.unchanged import unchanged
 from bnfold.verification.changes.unscaled import unscaled
 from bnfold.verification.claims import Evidence, Experiment, NumberKind
 from bnfold.verification.codes import FAILED, MEANINGS, Code
+from bnfold.verification.obstacles import NotCompared
 from bnfold.verification.remedies import DIFFERENCES, Remedies
 from bnfold.verification.subgraphs.sides import sides_of
-from bnfold.verification.subgraphs.trials import NotCompared
 from bnfold.verification.tolerance.bits import same
 from bnfold.verification.verdict import Explained, How, Verdict
 

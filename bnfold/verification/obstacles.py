@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bnfold import reference
 from bnfold.errors import BadInput
-from bnfold.verification.claims import Feeds, NumberKind, Why
+from bnfold.verification.claims import Evidence, Feeds, NumberKind, Why
 from bnfold.verification.codes import Code
 
 
@@ -16,8 +16,25 @@ class Obstacle(Exception):
         self.why = why
 
 
-class Impossible(Obstacle):
-    """The whole models cannot be compared."""
+class NotCompared(Obstacle):
+    """An experiment, of parts or of whole models, that could not be made, or that shows nothing, and why.
+
+    A part returns it, for other inputs may do; ``only_after`` says that the original part ran. ``is_same`` says that it
+    was compared, and agreed, perhaps ``at_some_sizes`` only. ``behind`` is the evidence on a value computed from the
+    results, where that has decided.
+    """
+
+    def __init__(
+        self,
+        why: Why,
+        *,
+        only_after: bool = False,
+        is_same: bool = False,
+        at_some_sizes: bool = False,
+        behind: Evidence | None = None,
+    ) -> None:
+        super().__init__(why)
+        self.only_after, self.is_same, self.at_some_sizes, self.behind = only_after, is_same, at_some_sizes, behind
 
 
 class Broken(Obstacle):
@@ -26,6 +43,11 @@ class Broken(Obstacle):
     def __init__(self, why: Why, feeds: Feeds | None = None, numbers: NumberKind = "drawn") -> None:
         super().__init__(why)
         self.feeds, self.numbers = feeds, numbers
+
+
+def silent(reason: str) -> Why:
+    """Return why a runtime shows nothing."""
+    return Why(Code.RUNTIME_SILENT, reason)
 
 
 def not_run(error: Exception, what: str = "") -> Why:

@@ -13,9 +13,10 @@ from bnfold.verification import sentences
 from bnfold.verification.changes.control_flow import in_one_form
 from bnfold.verification.changes.inlined import with_common_functions
 from bnfold.verification.changes.interface import flaw, interface_fault
-from bnfold.verification.claims import Evidence, Experiment, Prover, Why, about_whole
+from bnfold.verification.claims import Evidence, Prover, Why, about_whole
 from bnfold.verification.claims import Status as EvidenceStatus
 from bnfold.verification.codes import Code
+from bnfold.verification.comparing.outputs import experiment
 from bnfold.verification.comparing.sizes import original_in_one_form
 from bnfold.verification.conclusion import (
     Opinion,
@@ -31,11 +32,10 @@ from bnfold.verification.conclusion import (
     verdict_of,
 )
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, start_opinion
-from bnfold.verification.obstacles import Broken, Impossible
+from bnfold.verification.obstacles import Broken, NotCompared
 from bnfold.verification.parts import Parts, check_parts, cut_off
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
-from bnfold.verification.tolerance.compare import shape_of
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from bnfold.verification.verdict import Verdict, VerdictStatus
 
@@ -149,8 +149,7 @@ def _compare_whole(
         whole, obstacle = _whole(request, draws, differed=asked.differed)
     except Broken as finding:
         fed = [] if finding.feeds is None else [finding.feeds]
-        shapes = [{name: shape_of(array) for name, array in feeds.items()} for feeds in fed]
-        runs = tuple(Experiment(each, finding.numbers, finding.why.code, note=finding.why.text) for each in shapes)
+        runs = tuple(experiment(feeds, finding.numbers, finding.why) for feeds in fed)
         request.ledger.enter(about_whole(request.outputs, "failed", finding.why, runs), fed)
         return _unless_empty(request, verdict_of(request, "failed", finding.why, "float64"))
     parts = asked.parts if whole is None and not asked.differed else None
@@ -180,7 +179,7 @@ def _unless_empty(request: Request, verdict: Verdict) -> Verdict:
     """
     if request.cuts or verdict.decided_by == "interface":
         return verdict
-    from bnfold.verification.end_to_end.empty import agree_as_declared
+    from bnfold.verification.end_to_end.examine import agree_as_declared
 
     if not agree_as_declared(request):
         return verdict
@@ -244,7 +243,7 @@ def _whole(request: Request, draws: PerturbedWeights, *, differed: bool) -> tupl
     try:
         look_at_clock()
         whole = examine_whole(request, draws, differs=differed)
-    except Impossible as reason:
+    except NotCompared as reason:
         obstacle = reason.why
     except LimitStruck:
         obstacle = request.clock.over()

@@ -16,10 +16,10 @@ from bnfold.errors import BadInput, BnfoldError, Unsupported
 from bnfold.ir.value import Known, written
 from bnfold.reference import Refusal, ShapeTrial
 from bnfold.verification.as_read import as_read
-from bnfold.verification.inputs.choices import ChosenShapes, choices
-from bnfold.verification.inputs.cost import estimate, fits_memory, session_seconds
+from bnfold.verification.inputs.choices import choices
+from bnfold.verification.inputs.cost import MOST_BYTES, estimate, fits_memory, session_seconds
 from bnfold.verification.inputs.drawing import known_sizes, random_feeds
-from bnfold.verification.inputs.shapes import elements, open_places
+from bnfold.verification.inputs.shapes import ChosenShapes, elements, open_places, resized
 from bnfold.verification.inputs.sized import sized
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 
@@ -44,8 +44,6 @@ _LARGEST_RUN = 20.0
 
 _CHEAP_RUN = 1.0
 """The same for a model that no kernel refuses: verification left the runtime out for its cost."""
-
-_MOST_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +134,7 @@ class FixedSizes:
         model = self.original
         if self.runtime != "onnxruntime" or session_seconds(model) > _RUNTIME_SECONDS / 10:
             return None
-        if model.parameter_bytes() > _MOST_BYTES:
+        if model.parameter_bytes() > MOST_BYTES:
             return None
         samples = []
         if shapes is not None:
@@ -179,10 +177,7 @@ class FixedSizes:
             if shapes[name][axis] not in (0, size)
         ]
         for _, places, size in sorted(changes, key=itemgetter(0)):
-            changed = {name: [*shape] for name, shape in shapes.items()}
-            for name, axis in places:
-                changed[name][axis] = size
-            yield {name: tuple(shape) for name, shape in changed.items()}
+            yield resized(shapes, dict.fromkeys(places, size))
 
     def _refused(self, why: str, other: ChosenShapes, *, is_open: bool = False) -> BadInput:
         """Return the error, with sizes at which the model runs, if some were found."""

@@ -275,8 +275,8 @@ def _file(made: Made, folder: Path) -> Path | None:
     number, runtime, result = made
     if result.how in ("refused", "crash"):
         return None
-    written = folder / str(number) / runtime / "out.onnx"
-    return written if written.is_file() and result.how != "failed" else folder / str(number) / "out.onnx"
+    places = [folder / str(number) / runtime, folder / str(number)][result.how == "failed" :]
+    return next((file for place in places if (file := place / "out.onnx").is_file()), None)
 
 
 def _judged(files: Mapping[Result, Path], tasks: Sequence[Task], right: Baseline) -> dict[Result, str]:

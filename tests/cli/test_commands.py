@@ -244,7 +244,7 @@ def test_require_verified_holds_for_each_model_of_many(secret: Path, out: Path) 
 
 
 def test_require_verified_is_about_the_end_of_a_chain(secret: Path, out: Path) -> None:
-    result = run("optimize", secret, out, "--simplify", "--no-verify", "--require-verified")
+    result = run("optimize", secret, out, "--simplify", "onnxruntime", "--no-verify", "--require-verified")
     assert result.exit_code == 3
     assert not out.exists()
 

@@ -13,6 +13,7 @@ from bnfold.analysis.shapes.stepwise import Types
 from bnfold.converting import as_is, convert, downgrade, walk
 from bnfold.converting.context import ConversionContext
 from bnfold.converting.node_conversion import NodeConversion
+from bnfold.errors import ConversionBlocked
 from bnfold.ir.schemas import version_at
 from bnfold.semantics import Policy
 
@@ -62,6 +63,29 @@ def test_what_stands_is_what_the_steps_down_leave_alone(text: Text, name: str, t
     assert node.proto.SerializeToString() == before
     assert not conversion.added
     assert not conversion.replaced
+
+
+WITHDRAWN = {
+    "Upsample": "s = Constant <value = float[2] {1, 2}> () y = Upsample (x, s)",
+    "Scatter": "i = Constant <value = int64[1, 1] {1}> () u = Neg (x) y = Scatter (x, i, u)",
+}
+
+
+@pytest.mark.parametrize("op_type", WITHDRAWN)
+def test_operators_that_the_target_withdrew_are_replaced_on_the_way_down(text: Text, op_type: str) -> None:
+    """Some exporters write them at opsets that know them no more."""
+    proto = onnx.parser.parse_model(text(18, "float[2, 3] x", WITHDRAWN[op_type], outputs="y"))
+    for target, kept in ((13, False), (9, True)):
+        model = ir.load(proto)
+        convert(model, target)
+        assert (op_type in {node.op_type for node in model.graph.nodes}) == kept
+
+
+def test_a_withdrawn_operator_without_what_it_needs_is_refused(text: Text) -> None:
+    proto = onnx.parser.parse_model(text(18, "float[2, 3] x, float[2] s", "y = Relu (x)", outputs="y"))
+    proto.graph.node[0].CopyFrom(onnx.helper.make_node("Upsample", ["x", "", "s"], ["y"]))
+    with pytest.raises(ConversionBlocked, match="Upsample"):
+        convert(ir.load(proto), 13)
 
 
 def test_nothing_is_inferred_unless_a_step_asks(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from bnfold.interop.pytorch.run import optimize as optimize_export
 from bnfold.passes import FoldBatchNormPass
 from bnfold.pipeline import external_tools
 from bnfold.settings import Options, VerifyOptions
+from bnfold.settings.rewriting import GONE_TOOLS
 from tests.pipeline import programs
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -71,7 +72,7 @@ def test_what_folding_leaves_is_simplified_and_each_step_verified(source: Path, 
 
 
 def test_it_works_in_memory_and_without_verification() -> None:
-    outcome = bnfold.optimize(programs.model(), simplify=["onnxscript"], verify=QUICK)
+    outcome = bnfold.optimize(programs.model(), simplify=["onnxruntime"], verify=QUICK)
     assert operators(outcome.to_proto()) == ["Conv", "Relu", "Reshape", "Neg"]
     assert [row.status for row in outcome.steps] == ["not verified", "not verified"]
 
@@ -101,7 +102,7 @@ def test_a_step_that_fails_is_rolled_back_and_the_next_is_taken(
     monkeypatch.setattr("bnfold.settings.rewriting.find_spec", lambda _: True)
     fake(monkeypatch, onnxslim=programs.FAULTS[fault])
     out = tmp_path / "out.onnx"
-    tools: Any = ("onnxslim",) if fault == "a hang" else ("onnxslim", "onnxscript")
+    tools: Any = ("onnxslim",) if fault == "a hang" else ("onnxslim", "onnxruntime")
     options = Options(simplify=tools, step_seconds=2 if fault == "a hang" else 600)
     outcome = bnfold.optimize(source, out, options=options)
     _, broken, *others = outcome.steps
@@ -142,7 +143,7 @@ def test_weights_beyond_one_file_go_through_a_data_file(
     monkeypatch.setattr(external_tools, "ONE_FILE", 100)
     model = onnx.load(source)
     onnx.save(model, source, save_as_external_data=True, location="in.onnx.data", size_threshold=0)
-    outcome = bnfold.optimize(source, tmp_path / "out.onnx", simplify=["onnxslim", "onnxscript"])
+    outcome = bnfold.optimize(source, tmp_path / "out.onnx", simplify=["onnxslim", "onnxruntime"])
     assert [row.status for row in outcome.steps] == ["verified", "skipped", "verified"]
     assert "2 GB" in outcome.steps[1].reason
     with pytest.raises(Unsupported, match="name an output"):
@@ -153,8 +154,7 @@ def test_batchnorms_that_a_step_removes_are_told_apart(source: Path, monkeypatch
     fake(monkeypatch, onnxscript=programs.HARMLESS)
     kept = bnfold.optimize(source, options=Options(fold=False, simplify=("onnxscript",)))
     assert [event.verdict for event in kept.report.batchnorms] == ["kept"]
-    monkeypatch.undo()
-    gone = bnfold.optimize(source, options=Options(fold=False, simplify=("onnxscript",)))
+    gone = bnfold.optimize(source, options=Options(fold=False, simplify=("onnxruntime",)))
     assert [event.verdict for event in gone.report.batchnorms] == ["removed"]
     assert gone.report.left == gone.report.after.batchnorms == 0
     rows = gone.to_json()
@@ -165,10 +165,14 @@ def test_batchnorms_that_a_step_removes_are_told_apart(source: Path, monkeypatch
 def test_the_report_fits_its_schema(source: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads((Path(bnfold.__file__).parent / "report" / "report.schema.json").read_text(encoding="utf-8"))
-    jsonschema.validate(bnfold.optimize(source, simplify=True).to_json(), schema)
+    jsonschema.validate(bnfold.optimize(source, simplify=["onnxruntime"]).to_json(), schema)
 
 
-def test_the_command_line_takes_a_list_or_nothing(source: Path, tmp_path: Path) -> None:
+def test_the_command_line_takes_a_list_or_nothing(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake(monkeypatch, onnxscript=programs.HARMLESS)
+
     def run(*words: str) -> Any:
         return CliRunner().invoke(main, ["optimize", str(source), str(tmp_path / "out.onnx"), *words])
 
@@ -181,7 +185,8 @@ def test_the_command_line_takes_a_list_or_nothing(source: Path, tmp_path: Path) 
     assert [row["name"] for row in json.loads(again.stdout)["steps"]] == ["bnfold", "onnxscript", "onnxscript"]
 
 
-def test_folders_and_replacing_the_input(source: Path, tmp_path: Path) -> None:
+def test_folders_and_replacing_the_input(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(monkeypatch, onnxscript=programs.HARMLESS)
     result = CliRunner().invoke(main, ["optimize", str(tmp_path), str(tmp_path / "out"), "--simplify", "--jobs", "1"])
     assert result.exit_code == 0, result.stderr
     assert operators(onnx.load(tmp_path / "out" / "in.onnx")) == ["Conv", "Relu", "Reshape", "Neg"]
@@ -194,15 +199,34 @@ def test_what_cannot_be_simplified_says_so(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(BadInput, match="simplify=… is about ONNX"):
         bnfold.optimize(tmp_path / "model.xml", tmp_path / "out.xml", simplify=True)
     monkeypatch.setattr("bnfold.settings.rewriting.find_spec", lambda _: None)
-    with pytest.raises(BadSetting, match="onnxsim is not installed"):
-        Options(simplify=("onnxsim",))
+    with pytest.raises(BadSetting, match="onnxslim is not installed"):
+        Options(simplify=("onnxslim",))
     monkeypatch.undo()
     with pytest.raises(ValueError, match="FoldBatchNormPass decides simplify by itself"):
         FoldBatchNormPass(Options(simplify=("onnxscript",)))
 
 
-def test_an_exported_file_is_simplified_as_well(source: Path) -> None:
-    assert operators(optimize_export(source, simplify=True).to_proto()) == ["Conv", "Relu", "Reshape", "Neg"]
+@pytest.mark.parametrize("tool", GONE_TOOLS)
+def test_a_simplifier_that_is_a_step_no_more_says_what_to_type(tool: str, source: Path) -> None:
+    with pytest.raises(BadSetting, match=f"simplify: {tool} is a step no more; `bnfold run IN OUT -- .*{tool} "):
+        bnfold.optimize(source, simplify=["onnxscript", tool])
+    result = CliRunner().invoke(main, ["optimize", str(source), "out.onnx", "--simplify", f"onnxscript,{tool}"])
+    assert result.exit_code == 2
+    assert f"{tool} is a step no more; `bnfold run IN OUT -- " in result.stderr
+    assert not Path("out.onnx").exists()
+
+
+@pytest.mark.parametrize("wrong", [3, "onnxslim,", ["onnxslimm"], [None]])
+def test_what_is_no_simplifier_is_named(wrong: Any) -> None:
+    with pytest.raises(BadSetting, match=r"^simplify: "):
+        Options(simplify=wrong)
+
+
+def test_an_exported_file_is_simplified_as_well(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(monkeypatch, onnxscript=programs.FAULTS["an error"])
+    outcome = optimize_export(source, simplify=True)
+    assert operators(outcome.to_proto()) == ["Conv", "Relu", "Reshape", "Neg"]
+    assert any(note.startswith("onnxscript rolled back: ") for note in outcome.report.notes)
 
 
 def overflowing() -> onnx.ModelProto:
@@ -247,9 +271,9 @@ def _model(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-TOOLS = ("onnxscript", "onnxslim", "onnxsim", "onnxoptimizer", "onnxruntime")
+TOOLS = ("onnxscript", "onnxslim", "onnxruntime")
 WRONG = {*((overflowing, tool) for tool in TOOLS), (equal_sizes, "onnxslim"), (names_taken, "onnxslim")}
-"""Seen with onnxscript 0.7.2, onnxslim 0.1.98, onnxsim 0.8.1, onnxoptimizer 0.4.2, onnxruntime 1.32.0."""
+"""Seen with onnxscript 0.7.2, onnxslim 0.1.98, onnxruntime 1.32.0."""
 
 
 @pytest.mark.parametrize("tool", TOOLS)

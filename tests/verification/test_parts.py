@@ -106,7 +106,7 @@ def test_where_the_whole_models_cannot_be_compared_all_parts_are(
     y: Status, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def out_of_time(*_: object, **__: object) -> None:
-        raise policy.Impossible(Why(Code.TIME, "it takes too long"))
+        raise policy.NotCompared(Why(Code.TIME, "it takes too long"))
 
     found(monkeypatch, b="skipped", y=y)
     monkeypatch.setattr(examine, "examine_whole", out_of_time)

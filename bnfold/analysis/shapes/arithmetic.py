@@ -32,6 +32,7 @@ from bnfold.analysis.shapes.items import (
 from bnfold.analysis.shapes.products import factors, is_product, multiplied, product, replaced
 from bnfold.analysis.shapes.proven import proven_types
 from bnfold.analysis.shapes.ties import tied_type
+from bnfold.analysis.traits import MOVING
 from bnfold.errors import BnfoldError
 from bnfold.ir.elements import TP
 from bnfold.ir.model import Model
@@ -345,5 +346,5 @@ _RULES: dict[str, ItemRule] = {
     "Or": _of_two(disjunction, frozenset({TP.BOOL})),
     "Not": _negated,
 }
-_FOLLOWED = _RULES.keys() | {"Identity", "Gather", "Slice", "ConstantOfShape", "Expand", "Tile", "Split"}
+_FOLLOWED = _RULES.keys() | MOVING | {"Identity", "ConstantOfShape"}
 """Those without a rule of their own move items."""

@@ -23,7 +23,6 @@ _WIDER: dict[int, tuple[int, ...]] = {
     TP.BFLOAT16: (TP.FLOAT,),
 }
 """Types that hold every number of a type, and in the same order."""
-_BFLOAT16_SINCE = 13
 
 
 def in_wider_type(conversion: NodeConversion, version: int | None) -> None:
@@ -39,7 +38,7 @@ def in_wider_type(conversion: NodeConversion, version: int | None) -> None:
     if kind == TP.INT64 and _is_exact_in_double(conversion, data):
         wider = (TP.DOUBLE,)
     wide = next((dtype for dtype in wider if f"tensor({type_name(dtype)})" in places_of[0].types), None)
-    if wide is None or (kind == TP.BFLOAT16 and target < _BFLOAT16_SINCE):
+    if wide is None:
         return
     schema = schema_of(node.op_type, version)
     tie = schema.inputs[0].type_str

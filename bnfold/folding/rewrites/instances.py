@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from bnfold import analysis, ir
+from bnfold.edits.apply import apply_edits
+from bnfold.edits.edit import Bypass, Edit, Replace, SetConstant
+from bnfold.edits.size_budget import SizeBudget
 from bnfold.folding import facts, shapes
 from bnfold.folding.context import Change, FoldContext
 from bnfold.ir.tensor import TP, Array, InMemory, Tensor
@@ -83,8 +85,8 @@ def _plan(run: FoldContext, node: ir.Node) -> Change | None:
         raise _declined(node, f"{OPERATOR} is excluded")
     if any(value is not None and not value.is_unread for value in norm.outputs[1:]):
         raise _declined(node, f"statistics of {facts.where(node)} are read")
-    source, flat, made = before.input(0), before.output(0), after.output(0)
-    if source is None or flat is None or made is None or before.has_references or after.has_references:
+    source, flat = before.input(0), before.output(0)
+    if source is None or flat is None or after.output(0) is None or before.has_references or after.has_references:
         raise _declined(before, f"{facts.where(before)} cannot be read")
     scale, bias = (analysis.constant(value) for value in norm.inputs[1:3])
     if scale is None or bias is None:
@@ -94,40 +96,35 @@ def _plan(run: FoldContext, node: ir.Node) -> Change | None:
     restoring = _restores(source, after)
     if not restoring and not _is_independent(after):
         raise _declined(after, f"{facts.where(after)} copies sizes of what it reads")
-    parameters = [("scale", _of_one(node, scale, channels)), ("bias", _of_one(node, bias, channels))]
+    parameters = _of_one(node, scale, channels), _of_one(node, bias, channels)
+    restored = [Bypass(after, (node.outputs[0],), renames=True)] if restoring else []
+    edits = [*_edits(node, source, parameters), *restored]
     event, passed = run.events[node], (before.label, after.label)
 
-    def tell(added: list[ir.Node]) -> None:
-        event.fold("stay", (added[0].label,), (OPERATOR,), passed)
+    def tell(_added: list[ir.Node]) -> None:
+        event.fold("stay", (node.label,), (OPERATOR,), passed)
         run.report.notes.append(f"{event.name} was an {OPERATOR}, written as a BatchNormalization in training mode")
 
     cut = run.cut_around((before, node, after), f"{node.label} as {OPERATOR}")
-    return Change(INSTANCE, cut, partial(_apply, before, node, after, parameters, restoring=restoring), tell)
+    return Change(INSTANCE, cut, partial(_apply, node, edits, run.budget), tell)
 
 
-def _apply(
-    before: ir.Node,
-    node: ir.Node,
-    after: ir.Node,
-    parameters: Sequence[tuple[str, Tensor]],
-    *,
-    restoring: bool,
-) -> tuple[list[str], list[ir.Node]]:
-    """Replace the nodes, ``after`` where it is ``restoring`` the shape. Returns names that go, and the new node."""
-    graph, source, made = node.graph, before.inputs[0], after.outputs[0]
-    assert made is not None, "it was looked at"
+def _edits(node: ir.Node, source: ir.Value, parameters: Sequence[Tensor]) -> list[Edit]:
+    """Return the edits after which the node normalises ``source``."""
+    attrs = {"epsilon": batchnorm_semantics.epsilon(node)} if node.has_attr("epsilon") else {}
+    constants = [SetConstant(node, slot, tensor) for slot, tensor in enumerate(parameters, 1)]
+    return [Replace(node, OPERATOR, (source, *node.inputs[1:3]), attrs), *constants]
+
+
+def _apply(node: ir.Node, edits: Sequence[Edit], budget: SizeBudget) -> tuple[list[str], list[ir.Node]]:
+    """Edit the graph. Returns names of values that are gone, or have the shape of what is normalised now."""
     gone = [value.name for value in node.outputs if value is not None]
-    stored = [graph.add_constant(f"{node.label}_{hint}", tensor) for hint, tensor in parameters]
-    stated: dict[str, Any] = {"epsilon": batchnorm_semantics.epsilon(node)} if node.has_attr("epsilon") else {}
-    hint, name = f"{made.name}_normalised", graph.model.fresh_node_name(OPERATOR)
-    new = graph.insert(OPERATOR, (source, *stored), (hint,), before=after, name=name, **stated)
-    if restoring:
-        graph.remove(after)
-        new.set_output(0, made)
-    else:
-        after.set_input(0, new.outputs[0])
-    graph.remove(node)
-    return gone, [new]
+    made = node.outputs[0]
+    apply_edits(edits, budget)
+    if made is node.outputs[0] and made is not None:  # a Reshape behind it stays
+        node.graph.forget_type(made)
+        node.graph.rename(made, node.graph.model.fresh_name(f"{made.name}_normalised"))
+    return gone, []
 
 
 def _declined(node: ir.Node, detail: str) -> Declined:

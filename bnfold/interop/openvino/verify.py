@@ -32,7 +32,7 @@ from bnfold.report.events import Report
 from bnfold.settings import Options, OutputOptions, VerifyOptions
 from bnfold.settings.progress import Progress
 from bnfold.verification import Verdict
-from bnfold.verification.engine import RuntimePair, RuntimeResult, Undecided
+from bnfold.verification.engine import RuntimePair, RuntimeResult
 
 HINT = "openvino, which runs these models, is not installed: pip install openvino"
 
@@ -85,9 +85,9 @@ class _IrPair(RuntimePair):
 
     def start(self) -> None:
         if self.checks.runtime == "none":
-            raise Undecided("only OpenVINO can run these models, and --runtime none leaves it out")
+            self.stop("only OpenVINO can run these models, and --runtime none leaves it out")
         if find_spec(self.runtime) is None:
-            raise Undecided(HINT)
+            self.stop(HINT)
         self._old, self._new = read_document(self._before), read_document(self._after)
         self._made = new_weights(self._old, self._new)
 

@@ -22,7 +22,7 @@ def explain(before: ir.Model, after: ir.Model, report: Report, policy: Policy) -
     each event, in the report's order, to be merged into its row) and ``scales``.
     """
     after.sync()
-    views = neighbourhood.Views(before, after, report.cuts)
+    views = neighbourhood.Views(before, after, report.cuts, report.renamed)
     rows: list[dict[str, Any]] = []
     seen = []
     for event in report.batchnorms:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,9 +36,12 @@ class Neighbourhood:
 class Views:
     """Both models, with a way from a BatchNormalization to the rewrite that took it."""
 
-    def __init__(self, before: ir.Model, after: ir.Model, cuts: Sequence[ir.Cut]) -> None:
+    def __init__(
+        self, before: ir.Model, after: ir.Model, cuts: Sequence[ir.Cut], renamed: Mapping[str, str] | None = None
+    ) -> None:
         self._before = {graph.path: graph for graph in before.graphs()}
         self._after = {graph.path: graph for graph in after.graphs()}
+        self._renamed = renamed or {}
         self._cuts: dict[ir.Node, ir.Cut] = {}
         for cut in cuts:  # a later rewrite of the same node is the one that matters
             for node in between(self._before.get(cut.graph), cut):
@@ -66,7 +69,7 @@ class Views:
         add_context(before)
         changed = Neighbourhood()
         inside = between(after, cut)
-        changed.add((inner for inner in inside if inner.label in event.into), "home")
+        changed.add((inner for inner in inside if self._took_over(inner, event, cut)), "home")
         changed.add(
             (inner for inner in inside if inner.is_op("BatchNormalization") and _makes(inner, event)), "batchnorm"
         )
@@ -75,6 +78,16 @@ class Views:
             _add_boundary(changed, after, cut)
         add_context(changed)
         return {"before": to_json(before), "after": to_json(changed)}
+
+    def _took_over(self, node: ir.Node, event: BatchNormEvent, cut: ir.Cut) -> bool:
+        """Whether a node of the model after took the affine.
+
+        One without a name is called after its output, which a fold upward may have renamed, or made that of the row.
+        """
+        if node.label in event.into or node.label in [self._renamed.get(name) for name in event.into]:
+            return True
+        is_nameless = not node.name and event.direction == "up"
+        return is_nameless and node.op_type in event.operators and node.label in cut.outputs
 
 
 def between(graph: ir.Graph | None, cut: ir.Cut) -> list[ir.Node]:

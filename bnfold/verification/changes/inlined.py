@@ -18,8 +18,7 @@ from bnfold.ir.messages import FunctionKey, function_key, nested_nodes
 from bnfold.reference.dispatch import definition
 from bnfold.reference.shapes import state_types
 from bnfold.verification.changes.boundaries import changed_functions
-from bnfold.verification.changes.moved_names import exchangeable
-from bnfold.verification.changes.new_names import new_names, rename
+from bnfold.verification.changes.new_names import exchangeable, new_names, rename
 
 _MARK = "__inlined"
 """Ends the names of values that were inside functions of the original, until they get others."""

@@ -1,15 +1,19 @@
-"""Compare the interfaces of two models: inputs and outputs by name, order, type and shape."""
+"""Compare what two models state: inputs and outputs by name, order, type and shape, and what onnx has against each."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from typing import NamedTuple
 
 import onnx
 
 from bnfold import ir
 from bnfold.errors import MalformedModel
+from bnfold.ir.checking import checker_error, inference_errors
 from bnfold.ir.elements import FLOATS, type_name
+from bnfold.ir.schemas import schema_of, version_at
 from bnfold.ir.value import Dim, shape_of
 from bnfold.reference.attributes import sparse_of
 from bnfold.reference.dispatch import definition
@@ -23,6 +27,8 @@ from bnfold.verification.sentences import listed
 DeclaredShape = Sequence[Dim] | None
 
 _FLOAT_NAMES = frozenset(map(type_name, FLOATS))
+
+_OPSET = re.compile(r"domain_version of \d+")
 
 
 def interface_fault(before: ir.Model, after: ir.Model, *, any_float: bool = False) -> str:
@@ -73,7 +79,7 @@ def declared_shapes(infos: Iterable[onnx.ValueInfoProto]) -> dict[str, DeclaredS
 
 
 def flaw(model: ir.Model) -> str:
-    """Return what makes a model invalid for any runtime: a value without a producer, a circle, a missing operand."""
+    """Return what makes a model invalid for any runtime: a missing value, operand or result, or a circle."""
     for graph in model.graph.subgraphs():
         try:
             schedule(graph, [value for value in graph.outputs if value.graph is graph], ())
@@ -88,6 +94,9 @@ def flaw(model: ir.Model) -> str:
             known = definition(node.domain, node.op_type, graph.opset(node.domain))
             if known is not None and any(need and not node.input(index) for index, need in enumerate(known.required)):
                 return f"node {node.label!r} ({node.op_type}) lacks a required input"
+            outputs = zip(node.outputs, known.named if known is not None else (), strict=False)
+            if any(is_named and value is None for value, is_named in outputs):
+                return f"node {node.label!r} ({node.op_type}) has no name for a required output"
     return ""
 
 
@@ -299,3 +308,51 @@ def _admits(old: DeclaredShape, new: DeclaredShape) -> bool:
 
 def _written(shape: DeclaredShape) -> str:
     return str(list(shape)) if shape is not None else "of any rank"
+
+
+class NewError(NamedTuple):
+    """What onnx says of the rewritten model only.
+
+    ``is_certain``: it would have said it of the original. It says nothing about operators for which it has no rules.
+    """
+
+    text: str
+    is_certain: bool
+
+
+def new_error(before: ir.Model, after: ir.Model) -> NewError | None:
+    """Return what onnx's rules for types, its checker or its strict inference say of ``after`` only.
+
+    Types must be inferred.
+    """
+    if (error := ill_typed(after)) and not ill_typed(before):
+        return NewError(error, is_certain=_is_inferred(before))
+    if error := checker_error(after):
+        own = checker_error(before, after.proto.ir_version)
+        return NewError(error, is_certain=not own) if _outline(error) != _outline(own) else None
+    errors = inference_errors(after)
+    if not errors:
+        return None
+    known = inference_errors(before)
+    fresh = [error for error in errors if _text(error) not in map(_text, known)]
+    return NewError(fresh[0], is_certain=not known and _is_inferred(before)) if fresh else None
+
+
+def _outline(error: str) -> str:
+    """Return an error without the opset, which a rewrite changes."""
+    return _OPSET.sub("", error)
+
+
+def _text(error: str) -> str:
+    """Return an error without the operator and its name, which a rewrite changes."""
+    return error.rpartition("): ")[2]
+
+
+def _is_inferred(model: ir.Model) -> bool:
+    """Whether onnx has inference for all operators: a model's faults behind one that it has none for do not show."""
+    return all(map(_has_inference, model.nodes()))
+
+
+def _has_inference(node: ir.Node) -> bool:
+    version = None if node.domain else version_at(node.op_type, node.graph.opset())
+    return version is not None and bool(schema_of(node.op_type, version).has_type_and_shape_inference_function)

@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
+import numpy as np
 import onnx
 
-from bnfold import ir
+from bnfold import ir, reference
+from bnfold.ir.elements import FLOATS
 from bnfold.ir.node import attribute_value
 from bnfold.ir.time_limit import look_at_clock
+from bnfold.ir.value import Dim, Dims, moves_ones
 from bnfold.reference.dispatch import definition, meaning
 from bnfold.reference.legal import MEANINGLESS
+from bnfold.reference.operators import MOVING, RESHAPING
 from bnfold.verification.changes.copies import copied
 from bnfold.verification.changes.extract import constant_of, draws
-from bnfold.verification.changes.from_constants import are_one_constant, fixed
-from bnfold.verification.changes.states import is_left_out
-from bnfold.verification.changes.targets import is_asked_for
+from bnfold.verification.changes.from_constants import are_one_constant, filled, fixed
+from bnfold.verification.changes.partly import Partly, known_of
 from bnfold.verification.tolerance.bits import same
 
 _MANY = 1024
 """Pairs of values that are visited to find out whether two values are computed in the same way."""
+
+_FAR = 64
+"""How many such nodes in a row are followed back."""
+
+_STATES = {"RNN": (5,), "GRU": (5,), "LSTM": (5, 6), "DynamicQuantizeLSTM": (5, 6)}
+"""The inputs that hold a state: initial_h, and of an LSTM initial_c."""
+
+_RANK = 3
+"""Of a state: directions, batch, hidden units."""
+
+_FEW = 32
+"""Nodes that are visited to find out what a state is made of."""
+
+_MOST_BYTES = 1 << 20
+"""Bytes of a stored state that is read."""
+
+_KEEPS_ZEROS = MOVING - {"Pad"} | {"Cast", "Identity"}
+"""Operators that make zeros of zeros."""
 
 
 def unchanged(old: ir.Node, new: ir.Node) -> bool:
@@ -243,3 +264,130 @@ def _same_operator(old: ir.Node, new: ir.Node) -> bool:
         and getattr(old.proto, "overload", "") == getattr(new.proto, "overload", "")
         and all(one[name] == other[name] for name in shared)
     )
+
+
+def is_asked_for(old: ir.Node, new: ir.Node, are_equal: Callable[[ir.Value, ir.Value | None], bool]) -> bool:
+    """Whether a Reshape of the rewritten model asks for the shape that is proven of the original's result.
+
+    It reads what the original's node reads, or what that is made from by such nodes; ``are_equal`` compares values. One
+    size may be open. It is what the others leave of the elements, in both models.
+    """
+    made, target = old.output(0), fixed(new.input(1)) if new.is_op("Reshape") else None
+    if not old.has_trait(RESHAPING) or made is None or target is None or old.has_references or new.has_references:
+        return False
+    known, goals = known_of(old.graph.model), target.numpy().reshape(-1).tolist()
+    dims = _proven(old, made)
+    if dims is None or len(dims) != len(goals) or goals.count(-1) > 1:
+        return False
+    if -1 in goals and 0 in goals and not _is_open(old, goals.index(-1)):
+        return False  # of no elements, it would not be known how many are left
+    data = next((value for value in _in_order(old.input(0)) if are_equal(value, new.input(0))), None)
+    if data is None:
+        return False
+    sizes = _asked(goals, () if new.attr("allowzero", 0) else known.dims(data) or ())
+    return all(goal == -1 or goal == dim is not None for goal, dim in zip(sizes, dims, strict=True))
+
+
+def _proven(node: ir.Node, made: ir.Value) -> Dims | None:
+    """Return the sizes of a result, as inferred, or as the target of a Reshape states them."""
+    known = known_of(node.graph.model)
+    dims, target = known.dims(made), _target(node)
+    if target is None or (dims is not None and len(dims) != target.elements.size):
+        return dims
+    stated = np.where(target.unknown, 0, target.elements).tolist()
+    return tuple(size if size > 0 else dim for size, dim in zip(stated, dims or [None] * len(stated), strict=True))
+
+
+def _target(node: ir.Node) -> Partly | None:
+    """Return what is known of the target of a Reshape."""
+    stated = node.input(1) if node.is_op("Reshape") else None  # up to opset 4, it is an attribute
+    found = known_of(node.graph.model).of(stated) if stated is not None else None
+    return found if found is not None and found.elements.ndim == 1 else None
+
+
+def _asked(goals: Sequence[int], given: Dims) -> Iterator[int | str | None]:
+    """Yield the sizes of a target; 0 stands for the size that is ``given`` on this axis, None for one not known."""
+    for goal, size in zip_longest(goals, given[: len(goals)]):
+        yield size if goal == 0 else goal
+
+
+def _is_open(node: ir.Node, axis: int) -> bool:
+    """Whether a Reshape leaves the size of an axis to be inferred as well."""
+    target = _target(node)
+    return target is not None and not target.unknown[axis] and target.elements[axis] == -1
+
+
+def _in_order(value: ir.Value | None) -> Iterator[ir.Value]:
+    """Yield the value, and those whose elements it has in the same order, through any number of nodes."""
+    for _ in range(_FAR):
+        if value is None:
+            return
+        yield value
+        producer = value.producer
+        if producer is None or not (producer.has_trait(RESHAPING) or _moves_ones(producer)):
+            return
+        value = producer.input(0)
+
+
+def _moves_ones(node: ir.Node) -> bool:
+    """Whether a node is a Transpose that moves only axes of one element."""
+    source = node.input(0) if node.is_op("Transpose") else None
+    dims = known_of(node.graph.model).dims(source) if source is not None else None
+    if dims is None or node.has_references:
+        return False
+    return moves_ones(node.attr("perm", [*reversed(range(len(dims)))]), dims)
+
+
+def is_left_out(old: ir.Node, new: ir.Node, slot: int) -> bool:
+    """Whether ``new`` has no input at ``slot``, and ``old`` has a state of zeros there.
+
+    A state that only ``new`` has is compared by running it: its sizes may be wrong. A state of other sizes than the
+    operator's makes every run fail. So it is none, if its sizes are known to differ.
+    """
+    state = old.input(slot)
+    is_state = slot in _STATES.get(old.op_type, ()) and old.is_known and not (old.has_references or old.is_call)
+    if state is None or new.input(slot) is not None or not is_state or old.attr("layout", 0) or not _is_zero(state):
+        return False
+    known = known_of(old.graph.model)
+    steps, recurrence, dims = (
+        None if value is None else known.dims(value) for value in (old.input(0), old.input(2), state)
+    )
+    if dims is None or recurrence is None or len(dims) != _RANK or len(recurrence) != _RANK:
+        return False
+    hidden = old.attr("hidden_size", None if old.domain else recurrence[2])
+    batch = steps[1] if steps is not None and len(steps) == _RANK else None
+    return all(map(_may_be_equal, dims, (recurrence[0], batch, hidden)))
+
+
+def _is_zero(state: ir.Value) -> bool:
+    """Whether every element is 0 in every run, at whatever size. A number of the other sign, -0, is none."""
+    waiting, seen = [state], {state}
+    while waiting:
+        value = waiting.pop()
+        node = value.producer
+        if value.stored_bytes > _MOST_BYTES:
+            return False
+        if (held := reference.constant(value)) is not None:
+            if held.dtype not in FLOATS or any(held.numpy().tobytes()):
+                return False
+        elif node is None or node.domain or node.has_references or node.is_call or len(seen) > _FEW:
+            return False
+        elif node.is_op("ConstantOfShape"):
+            fill = filled(node, ())
+            if fill is None or any(fill.numpy().tobytes()):
+                return False
+        elif node.has_trait(_KEEPS_ZEROS):
+            sources = [source for source in node.inputs[: None if node.is_op("Concat") else 1] if source is not None]
+            waiting += [source for source in sources if source not in seen]
+            seen.update(sources)
+        else:
+            return False
+    return True
+
+
+def _may_be_equal(one: Dim, other: Dim) -> bool:
+    """Whether two sizes may be equal in each run.
+
+    The name of an input's size has a colon. Of a size that inference names, nothing is known.
+    """
+    return one == other or any(size is None or (isinstance(size, str) and ":" not in size) for size in (one, other))

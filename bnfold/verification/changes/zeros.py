@@ -1,4 +1,4 @@
-"""Zeros of both signs: 1 / x is another number for each, and only a pole shows which of them it was."""
+"""Zeros of both signs, which serve poles: 1 / x is another number for each, and nothing else shows which it was."""
 
 from __future__ import annotations
 

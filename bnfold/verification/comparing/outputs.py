@@ -1,6 +1,7 @@
 """Compare each output of two models: whether it agrees, whether that proves anything, and its row in the report.
 
-Agreement proves something only if the results react to the new weights, and by no more than rounding ever causes.
+This serves visibility: agreement proves something only if the results react to the new weights, and by no more than
+rounding ever causes.
 """
 
 from __future__ import annotations
@@ -164,6 +165,15 @@ def first_fault(found: Sequence[Compared]) -> Compared | None:
     return max((item for item in found if (item.name, item.is_output) == (first.name, first.is_output)), key=_severity)
 
 
+def experiment(feeds: Feeds, numbers: NumberKind, found: Difference | Why, hidden: int = 0) -> Experiment:
+    """Return one run of both sides, for the ledger: how the results differ, or why there are none."""
+    shapes = {name: shape_of(array) for name, array in feeds.items()}
+    if isinstance(found, Why):
+        return Experiment(shapes, numbers, found.code, hidden=hidden, note=found.text)
+    code = found.code if found.fault else Code.TESTED
+    return Experiment(shapes, numbers, code, found.relative, found.allowed, hidden, found.fault)
+
+
 def experiments(found: Sequence[Compared], fed: Sequence[tuple[Feeds, NumberKind]]) -> tuple[Experiment, ...]:
     """Return what was run, for the ledger: of each sample, the value that differs most.
 
@@ -173,13 +183,11 @@ def experiments(found: Sequence[Compared], fed: Sequence[tuple[Feeds, NumberKind
     for item in found:
         if item.sample not in worst or _severity(item) > _severity(worst[item.sample]):
             worst[item.sample] = item
-    runs = []
-    for number, item in sorted(worst.items()):
-        feeds, numbers = fed[number]
-        shapes = {name: shape_of(array) for name, array in feeds.items()}
-        code, note = (item.difference.code, item.sentence) if item.difference.fault else (Code.TESTED, "")
-        runs.append(Experiment(shapes, numbers, code, item.difference.relative, item.difference.allowed, note=note))
-    return tuple(runs)
+    said = {
+        number: item.difference._replace(fault=item.sentence) if item.difference.fault else item.difference
+        for number, item in sorted(worst.items())
+    }
+    return tuple(experiment(*fed[number], difference) for number, difference in said.items())
 
 
 def output_rows(found: Sequence[Compared]) -> tuple[OutputRow, ...]:

@@ -24,6 +24,7 @@ from bnfold.verification.changes.extract import computed_constants
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.request import Clock
 from bnfold.verification.tolerance.compare import ROUNDS, magnitude
+from bnfold.verification.tolerance.rounding import PerturbedWeights
 
 SideResults = dict[str, Array]
 EvaluateSide = Callable[..., SideResults]
@@ -60,12 +61,16 @@ def evaluator(
 
 
 class ModelRun(NamedTuple):
-    """A model and what it is fed; called, it gives the values ``names``."""
+    """A model and what it is fed; called, it gives the values ``names``.
+
+    A part with equal nodes can stand in for another one: ``weights`` has the names that its weights have there.
+    """
 
     model: ir.Model
     feeds: DrawnFeeds
     names: Sequence[str]
     evaluate: EvaluateSide
+    weights: Mapping[str, str] | None = None
 
     def __call__(
         self, names: Sequence[str] | None = None, *, model: ir.Model | None = None, **options: Any
@@ -75,12 +80,15 @@ class ModelRun(NamedTuple):
 
 
 class ModelRuns(NamedTuple):
-    """Two models beside each other, what disturbs the new weights of one, and what disturbs those that are removed."""
+    """Two models beside each other, whole or parts of them, and what perturbs the weights that only one of them has.
+
+    They are moved in so many ``groups``, one after the other. None is as many as whole models can afford.
+    """
 
     old: ModelRun
     new: ModelRun
-    moved: Callable[[int], Sequence[reference.Alterations]]
-    removed: Callable[[], Sequence[reference.Alterations]]
+    draws: PerturbedWeights
+    groups: int | None = None
 
     def explained(
         self,
@@ -88,9 +96,18 @@ class ModelRuns(NamedTuple):
         actual: Mapping[str, Array],
         compare: Callable[[Sequence[Sequence[SideResults]]], SideResult],
         is_in_doubt: Callable[[SideResult, int], bool],
+        is_enough: Callable[[SideResult], bool] | None,
     ) -> SideResult:
-        """Return the results compared beside what rounding does to them."""
-        return explained(map(list, self.rounds(expected, actual)), compare, is_in_doubt)
+        """Return the results compared beside what rounding does to them.
+
+        Mostly, one perturbed group of weights ``is_enough``; None if a whole round is wanted.
+        """
+        rounds, drawn = self.rounds(expected, actual), list[SideResults]()
+        for draw in next(rounds):
+            drawn.append(draw)
+            if is_enough is not None and is_enough(found := compare([drawn])):
+                return found
+        return explained(chain([drawn], map(list, rounds)), compare, is_in_doubt)
 
     def rounds(self, expected: Mapping[str, Array], actual: Mapping[str, Array]) -> Iterator[Iterator[SideResults]]:
         """Yield what rounding does to the new model's results: `ROUNDS` draws of its weights, then all other errors.
@@ -101,10 +118,11 @@ class ModelRuns(NamedTuple):
         A rewrite may keep digits that the original loses, for instance those of a shift that a normaliser cancels. It
         may also lose digits as the original would, in weights that were computed in their own type from numbers that
         cancel. So the last round has jittered evaluations of both models, and results of the original with its
-        ``removed`` weights perturbed. The latter are applied to the results of the rewritten model.
+        removed weights perturbed. The latter are applied to the results of the rewritten model.
         """
         for number in range(ROUNDS):
-            yield (self.new(altered=altered) for altered in self.moved(number))
+            moved = self.draws.of(self.new.model, number, self.new.weights, self.groups)
+            yield (self.new(altered=altered) for altered in moved)
         jittered = (that_run(self.old(jitter=seed) for seed in range(JITTERS)), LARGEST_ERROR)
         without = (that_run(self.old(altered=altered) for altered in self._errs()), LARGEST_MOVE)
         yield chain(
@@ -116,13 +134,18 @@ class ModelRuns(NamedTuple):
             ),
         )
 
+    @property
+    def removed(self) -> list[reference.Alterations]:
+        """What moves each group of the weights that only the original has."""
+        return self.draws.removed.of(self.old.model, 0, self.old.weights, self.groups)
+
     def _errs(self) -> list[reference.Alterations]:
         """Return perturbations of the original: removed weights moved, and computed constants rounded at every node.
 
         The rewritten model may store a constant as a runtime computed it, with its rounding. A normaliser of few
         numbers amplifies that.
         """
-        moves = [*self.removed()]
+        moves = self.removed
         if constants := computed_constants(self.old.model, self.old.feeds):
             names = [value.name for value in constants]
             copy = self.old.model.clone()  # what is kept of the model's own runs is of another precision

@@ -9,8 +9,8 @@ from itertools import tee
 from bnfold import ir
 from bnfold.ir.value import Known
 from bnfold.verification.changes.control_flow import in_one_form
-from bnfold.verification.inputs.choices import Choice, choices
-from bnfold.verification.inputs.drawing import known_sizes
+from bnfold.verification.inputs.candidates import sizes_of
+from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.sized import sized
 from bnfold.verification.request import Request
 
@@ -26,9 +26,8 @@ def sizes_of_original(request: Request) -> tuple[Mapping[str, Known], Iterator[C
 
 def _sizes(request: Request) -> tuple[Mapping[str, Known], Iterator[Choice]]:
     """Do as above; the choices are found on demand, and every copy begins with the first."""
-    model = original_in_one_form(request)
-    known, followed = known_sizes(model, request.checks.inputs)
-    (kept,) = tee(choices(model, known, followed), 1)
+    known, found = sizes_of(original_in_one_form(request), request.checks)
+    (kept,) = tee(found, 1)
     return known, kept
 
 

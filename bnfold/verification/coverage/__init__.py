@@ -12,11 +12,10 @@ from bnfold import ir, reference
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.coverage.effects import read_for_sizes
 from bnfold.verification.coverage.moves import nudge
-from bnfold.verification.coverage.mutants import Mutants
+from bnfold.verification.coverage.mutants import Mutants, all_taken_over, nudged
 from bnfold.verification.coverage.record import Comparison, Coverage, same_place
 from bnfold.verification.coverage.smooth import differ_in_kind, only_moves
 from bnfold.verification.coverage.tables import indices_into, tables
-from bnfold.verification.coverage.values import all_taken_over, nudged
 
 __all__ = [
     "Comparison",

@@ -1,14 +1,16 @@
 """Whether what was compared would show a fault in each thing that differs: mutation testing of the comparison.
 
-Equal results prove nothing about what they do not depend on: a row that no index chose, a bound that nothing reached,
-sizes that happen to be the same. So each thing that differs (`mutants`) is changed in one of the two models, alone, and
-some result has to change with it.
+This serves visibility. Equal results prove nothing about what they do not depend on: a row that no index chose, a bound
+that nothing reached, sizes that happen to be the same. So each thing that differs (`mutants`) is changed in one of the
+two models, alone, and some result has to change with it.
+
+Only what depends on the changed value is computed anew. All else is computed once for all mutants of a comparison.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,8 +21,16 @@ import numpy as np
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import TP, Array
-from bnfold.verification.coverage.nearby import Nearby, NearbyResults, Run
+from bnfold.reference.schedule import read_by
+from bnfold.verification.changes.extract import draws
+from bnfold.verification.comparing.sides import ModelRun, SideResults
 from bnfold.verification.tolerance.compare import compare_values
+
+_FEWEST = 4
+"""Mutants for which computing the values once is worth it."""
+
+_MOST = 1 << 24
+"""Elements that may be kept, as far as their number follows from what the part is fed."""
 
 STEP = 2.0**-10
 """How far a float is moved, relative to its size, unless the other model says where to. A result has to move by this
@@ -36,6 +46,66 @@ _OTHERS = (1, 2, 3, 5, 7, -3)
 """Other numbers for those that a mutant changes: sizes and places that occur, and one that is counted from the end."""
 
 Find = Callable[[ir.Model, ir.Value], ir.Value]
+
+Comparison = tuple[Sequence[ModelRun], Sequence[SideResults]]
+"""Both models, and their equal results."""
+
+
+class Nearby:
+    """One model of a comparison, run with changes to single values. What few ``values`` need is not kept."""
+
+    def __init__(self, side: ModelRun, values: Iterable[ir.Value]) -> None:
+        self._side = side
+        self._behind = {value: found for value in values if (found := _behind(value, side.model)) is not None}
+        known = {read.name: None for nodes in self._behind.values() for read in _read(nodes)}
+        size = sum(getattr(array, "size", 0) for array in side.feeds.values())
+        if any(map(draws, side.model.nodes())) or len(self._behind) < _FEWEST or size * len(known) > _MOST:
+            self._behind = {}
+        self._known = side([*known], known={}) if self._behind and known else {}
+
+    def __call__(self, changes: Mapping[ir.Value, Callable[[Any], Any]]) -> SideResults:
+        """Return the results that the changes may have an effect on."""
+        value = next(iter(changes), None)
+        nodes = self._behind.get(value) if value is not None and len(changes) == 1 else None
+        if nodes is None or value is None:
+            return self._side(altered=changes)
+        made = {result.name for node in nodes for result in node.outputs if result is not None}
+        names = [name for name in self._side.names if name in made or name == value.name]
+        if not names:
+            return {}
+        known = {read.name: self._known[read.name] for read in _read(nodes)}
+        return self._side(names, altered=changes, known=known)
+
+
+def _behind(value: ir.Value, model: ir.Model) -> Collection[ir.Node] | None:
+    """Return the nodes of the main graph that compute a value, and that depend on it; None if it is of a body."""
+    if value.graph is not model.graph:
+        return None
+    found = {value.producer: None} if value.producer is not None else {}
+    waiting = [value]
+    while waiting:
+        for reader in waiting.pop().consumers:
+            node = _in_main_graph(reader, model)
+            if node is None:
+                return None
+            if node not in found:
+                found[node] = None
+                waiting += [made for made in node.outputs if made is not None]
+    return found
+
+
+def _in_main_graph(node: ir.Node | None, model: ir.Model) -> ir.Node | None:
+    while node is not None and node.graph is not model.graph:
+        node = node.graph.parent
+    return node
+
+
+def _read(nodes: Collection[ir.Node]) -> Iterator[ir.Value]:
+    """Yield the computed values that these nodes read, and do not compute."""
+    for node in nodes:
+        for value in read_by(node):
+            if value.producer is not None and value.producer not in nodes:
+                yield value
 
 
 class Mutant(NamedTuple):
@@ -94,10 +164,6 @@ class Mutant(NamedTuple):
         node.graph.insert("Identity", [node.input(slot)], [own], before=node)
         node.set_input(slot, own)
         return copy, {own: self.change}
-
-
-Comparison = tuple[Sequence[Run], Sequence[NearbyResults]]
-"""Both models, and their equal results."""
 
 
 @dataclass(slots=True)
@@ -172,14 +238,14 @@ class Coverage:
         self.mutants = [m for m in left if not (m.sizes and enough)]
         self.tables = [table for table in self.tables if not (table.sizes and enough and is_static)]
 
-    def observe(self, sides: Sequence[Run], find: Find, results: Sequence[NearbyResults]) -> None:
+    def observe(self, sides: Sequence[ModelRun], find: Find, results: Sequence[SideResults]) -> None:
         """Compare mutants with the equal ``results`` of the two models, and note what was chosen from tables."""
         run = partial(_run, sides, find, nearby=[self._nearby(place, side, find) for place, side in enumerate(sides)])
         self._until = min(self._until, self.work.seconds + self.seconds)
         self.mutants = [left for mutant in self.mutants for left in self._unseen(mutant, run, results[mutant.side])]
         self._read(sides, find)
 
-    def _nearby(self, place: int, side: Run, find: Find) -> Nearby:
+    def _nearby(self, place: int, side: ModelRun, find: Find) -> Nearby:
         """Return the runs of one model with the values changed that its mutants change."""
         own = (it for it in self.mutants if it.side == place and not (it.attribute or it.is_apart or it.is_idle))
         values: dict[ir.Value, None] = {}
@@ -204,15 +270,13 @@ class Coverage:
         for sides, _ in compared() if self.uncovered else ():
             self._read(sides, find)
 
-    def _read(self, sides: Sequence[Run], find: Find) -> None:
+    def _read(self, sides: Sequence[ModelRun], find: Find) -> None:
         for table in self.tables:
             model = sides[table.side].model
             if table.unread.any() and find(model, table.chosen).graph is model.graph:  # in bodies it is not observed
                 table.read(_chosen(table, sides[table.side], find))
 
-    def _unseen(
-        self, mutant: Mutant, run: Callable[[Mutant], NearbyResults], results: NearbyResults
-    ) -> Iterator[Mutant]:
+    def _unseen(self, mutant: Mutant, run: Callable[[Mutant], SideResults], results: SideResults) -> Iterator[Mutant]:
         if self.is_over:
             yield mutant._replace(poison=None)
         elif not _shows(mutant, run, results):
@@ -229,7 +293,7 @@ def same_place(model: ir.Model, value: ir.Value) -> ir.Value:
     return values[value.name]
 
 
-def _run(sides: Sequence[Run], find: Find, mutant: Mutant, nearby: Sequence[Nearby] = ()) -> NearbyResults:
+def _run(sides: Sequence[ModelRun], find: Find, mutant: Mutant, nearby: Sequence[Nearby] = ()) -> SideResults:
     """Return the results of a mutant; those that it cannot change may be missing."""
     side, other = sides[mutant.side], sides[1 - mutant.side]
     model, altered = mutant.of(side.model, find, lambda name: other([name])[name])
@@ -238,13 +302,13 @@ def _run(sides: Sequence[Run], find: Find, mutant: Mutant, nearby: Sequence[Near
     return side(model=model, altered=altered)
 
 
-def _chosen(table: Table, side: Run, find: Find) -> Array:
+def _chosen(table: Table, side: ModelRun, find: Find) -> Array:
     """Return what is chosen of the marks that stand for the table's numbers."""
     name = table.chosen.name
     return side([name], altered={find(side.model, table.value): reference.Substitute(table.marks)})[name]
 
 
-def _apart(mutant: Mutant, run: Callable[[Mutant], NearbyResults], results: NearbyResults) -> Mutant:
+def _apart(mutant: Mutant, run: Callable[[Mutant], SideResults], results: SideResults) -> Mutant:
     """Return the mutant with the uses at which no change alone has shown, and whether changes of all uses cancel."""
     apart = [mutant._replace(uses=(use,), is_apart=True) for use in mutant.uses]
     left = tuple(use for each, use in zip(apart, mutant.uses, strict=True) if not _shows(each, run, results))
@@ -262,7 +326,7 @@ def _replaced(mutant: Mutant, number: int, array: Array) -> Array:
     return np.where(moved != array, np.asarray(number).astype(moved.dtype), moved)
 
 
-def _shows(mutant: Mutant, run: Callable[[Mutant], NearbyResults], results: NearbyResults) -> bool:
+def _shows(mutant: Mutant, run: Callable[[Mutant], SideResults], results: SideResults) -> bool:
     try:
         changed = run(mutant)
     except reference.Misfit:

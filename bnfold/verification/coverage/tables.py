@@ -1,4 +1,7 @@
-"""Find tables that are read at computed indices: equal results prove nothing about rows that were never read."""
+"""Find tables that are read at computed indices: equal results prove nothing about rows that were never read.
+
+This serves integers: an index chooses what is read, and each row has to be chosen once.
+"""
 
 from __future__ import annotations
 

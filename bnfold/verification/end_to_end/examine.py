@@ -10,25 +10,24 @@ from itertools import chain
 import numpy as np
 
 from bnfold import reference
-from bnfold.errors import Unsupported
+from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.elements import FLOATS, type_name
-from bnfold.verification.changes.interface import broken_promise, contradicted, declared_otherwise
+from bnfold.ir.value import shape_of as declared_shape
+from bnfold.verification.changes.interface import broken_promise, contradicted, declared_otherwise, unread
 from bnfold.verification.changes.zeros import ZEROS, at_zeros, signs_may_show, with_zeros
 from bnfold.verification.claims import Experiment, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import Compared, experiments, first_fault, inconclusive, output_rows
 from bnfold.verification.comparing.sides import evaluator
+from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.coverage import Comparison, Coverage, same_place
-from bnfold.verification.end_to_end.drawing import Sample, evaluated
-from bnfold.verification.end_to_end.further import EVALUATIONS
 from bnfold.verification.end_to_end.pair import ModelPair
-from bnfold.verification.end_to_end.reactions import another, compared_inputs, ignores_inputs
 from bnfold.verification.end_to_end.runtime_check import evaluate_runtimes, recorded, start_runtimes
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion
-from bnfold.verification.end_to_end.samples import Samples, choose_samples
+from bnfold.verification.end_to_end.samples import EVALUATIONS, Sample, Samples, choose_samples, evaluated
 from bnfold.verification.inputs.data import Recorded
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS
-from bnfold.verification.obstacles import Broken, Impossible, not_run
+from bnfold.verification.inputs.drawing import SAMPLE_KINDS, random_feeds
+from bnfold.verification.obstacles import Broken, NotCompared, not_run
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.hazards import hazards
 from bnfold.verification.tolerance.compare import ROUNDING_FACTOR, Difference, compare_values, shape_of
@@ -114,14 +113,14 @@ class Whole:
 def examine_whole(request: Request, draws: PerturbedWeights, *, differs: bool) -> Whole:
     """Compare the whole models; if a part ``differs``, first on numbers that most faults show on at once.
 
-    Raises Impossible if they cannot be fed or run, or not in time. Raises Broken if only the original can be run.
+    Raises NotCompared if they cannot be fed or run, or not in time. Raises Broken if only the original can be run.
     """
     try:
         return _examine(request, draws, differs=differs)
     except reference.OutOfTime as error:
-        raise Impossible(_with_more_time(request, error)) from error
+        raise NotCompared(_with_more_time(request, error)) from error
     except MemoryError as error:
-        raise Impossible(Why(Code.MEMORY, "there is not enough memory to run the models")) from error
+        raise NotCompared(Why(Code.MEMORY, "there is not enough memory to run the models")) from error
     finally:
         request.clock.work.tell = None
 
@@ -169,7 +168,7 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
     }
     test = next((test for test, found in faults.items() if found is not None), "float64")
     if faults[test] is not None and pair.misfit:  # a model that never ran was not broken by a rewrite
-        raise Impossible(Why(Code.NO_FIT, pair.misfit))
+        raise NotCompared(Why(Code.NO_FIT, pair.misfit))
     where = fault or fault_at_zeros
     return replace(
         _whole(request, pair, drawn, seen, rows, where),
@@ -189,7 +188,7 @@ def _examine(request: Request, draws: PerturbedWeights, *, differs: bool) -> Who
 def _at_zeros(
     request: Request, pair: ModelPair, drawn: Samples, index: int
 ) -> tuple[Sequence[Sample], Sequence[Compared]]:
-    """Compare at zeros of either sign; the samples are counted from ``index``.
+    """Compare at zeros of either sign, which serves poles; the samples are counted from ``index``.
 
     There are none if no zero shows its sign, or if the models differ at both: then it is not the sign that differs.
     """
@@ -333,16 +332,16 @@ def _compare(request: Request, pair: ModelPair, sample: Sample, index: int) -> l
     try:
         return pair.compare(sample.feeds, sample.expected, index)
     except reference.Random as error:
-        raise Impossible(not_run(error, "the rewritten model draws random numbers")) from error
+        raise NotCompared(not_run(error, "the rewritten model draws random numbers")) from error
     except reference.Misfit as error:
         if pair.misfit:
-            raise Impossible(Why(Code.NO_FIT, pair.misfit)) from error
+            raise NotCompared(Why(Code.NO_FIT, pair.misfit)) from error
         if doubt := _guess_contradicted(request, pair, sample):
-            raise Impossible(Why(Code.ASSUMED_SIZES, doubt)) from error
+            raise NotCompared(Why(Code.ASSUMED_SIZES, doubt)) from error
         reason = f"the rewritten model does not run on what the original takes: {error}"
         raise Broken(Why(Code.DOES_NOT_RUN, reason), sample.feeds, sample.numbers) from error
     except Unsupported as error:
-        raise Impossible(not_run(error, "the rewritten model cannot be run")) from error
+        raise NotCompared(not_run(error, "the rewritten model cannot be run")) from error
 
 
 def _guess_contradicted(request: Request, pair: ModelPair, sample: Sample) -> str:
@@ -393,3 +392,79 @@ def _notes(pair: ModelPair) -> list[str]:
             f"{len(pair.unpinnable)}"
         )
     return notes
+
+
+def compared_inputs(request: Request, pair: ModelPair, seen: Sequence[Sample]) -> frozenset[str]:
+    """Return the inputs that samples fed. Of those that only the original reads, its results have to depend on them."""
+    fed = frozenset(name for sample in seen for name in sample.feeds)
+    idle = (
+        name
+        for name in unread(request.before, request.after, ())
+        if not any(_depends(pair, sample, name) for sample in seen if name in sample.feeds)
+    )
+    return fed - frozenset(idle)
+
+
+def _depends(pair: ModelPair, sample: Sample, name: str) -> bool:
+    """Whether the original has other results without this input, at its default."""
+    rest = {other: array for other, array in sample.feeds.items() if other != name}
+    try:
+        return not _same_outputs(pair, sample, replace(sample, expected=pair.expect(rest)))
+    except Unsupported:
+        return False
+
+
+def ignores_inputs(pair: ModelPair, drawn: Samples) -> str:
+    """Return a sentence if no output depends on the inputs; else empty. This serves visibility.
+
+    At assumed sizes, only padding and biases may be left. If an output has few numbers, a Hardmax may turn any input
+    into zeros.
+    """
+    first, *others = drawn.chosen
+    if drawn.another is None or not first.feeds:
+        return ""
+    if not others and first.is_hollow:
+        if (other := another(drawn, len(drawn.chosen))) is None:
+            return "the original runs on no second sample, so no output was seen to depend on the inputs"
+        others = [other]
+    if others and all(_same_outputs(pair, first, other) for other in others):
+        return "no output depends on the inputs at the tested shapes"
+    return ""
+
+
+def another(drawn: Samples, number: int) -> Sample | None:
+    """Return a further sample; None if there is none on which the original runs."""
+    try:
+        return drawn.another(number) if drawn.another is not None else None
+    except Unsupported:
+        return None
+
+
+def _same_outputs(pair: ModelPair, one: Sample, other: Sample) -> bool:
+    pairs = ((one.expected[name], other.expected[name]) for name in pair.outputs)
+    return all(compare_values(first, second, (), None, by_channel=False).excess == 0 for first, second in pairs)
+
+
+def agree_as_declared(request: Request) -> bool:
+    """Whether a size is declared as 0, and both models agree at that size.
+
+    This serves sizes: some mean the 0, and some exporters write it for a dynamic size.
+    """
+    model = request.before
+    declared = {value.name: declared_shape(value.type) for value in model.required_inputs()}
+    if not any(0 in (shape or ()) for shape in declared.values()):
+        return False
+    draws = PerturbedWeights(model, request.after)
+    pair = ModelPair(model, request.after, draws, evaluator(request.policy, request.clock))
+    try:
+        usual = next(sizes_of_original(request)[1]).shapes
+        shapes = {name: _emptied(shape, declared[name]) for name, shape in usual.items()}
+        feeds = random_feeds(model, shapes, request.checks.seed, 0)
+        return first_fault(pair.compare(feeds, pair.expect(feeds), 0)) is None
+    except BnfoldError:
+        return False
+
+
+def _emptied(shape: tuple[int, ...], declared: tuple[object, ...] | None) -> tuple[int, ...]:
+    """Return the shape with the sizes of 0 that are declared; as it is where not even the rank is."""
+    return tuple(0 if known == 0 else dim for dim, known in zip(shape, declared or shape, strict=True))

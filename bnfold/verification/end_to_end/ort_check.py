@@ -18,7 +18,6 @@ import numpy as np
 
 from bnfold import ir, log
 from bnfold.errors import BadInput, Unsupported
-from bnfold.ir.elements import Array
 from bnfold.ir.time_limit import LimitStruck, look_at_clock
 from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
@@ -29,16 +28,16 @@ from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import original_at, sizes_of_original
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, opinion_of
 from bnfold.verification.inputs.bounds import size_changes
-from bnfold.verification.inputs.choices import Choice, ChosenShapes
-from bnfold.verification.inputs.cost import Cost, estimate_pair, fits_memory, session_seconds
+from bnfold.verification.inputs.choices import Choice
+from bnfold.verification.inputs.cost import MOST_BYTES, Cost, estimate_pair, fits_memory, session_seconds
 from bnfold.verification.inputs.drawing import DrawnFeeds, random_feeds
-from bnfold.verification.inputs.shapes import is_resized
+from bnfold.verification.inputs.shapes import ChosenShapes, is_resized
 from bnfold.verification.inputs.sized import fitted, sized
+from bnfold.verification.obstacles import silent
 from bnfold.verification.request import RUNTIME_SHARE, Request
 from bnfold.verification.runtimes.helpers import RuntimeSample
-from bnfold.verification.runtimes.runtime import RuntimeResult, RuntimeSource, run_until, stored
-from bnfold.verification.runtimes.threads import in_background
-from bnfold.verification.tolerance.compare import pattern_fault
+from bnfold.verification.runtimes.runtime import RuntimeResult, RuntimeSource, beside, run_until
+from bnfold.verification.tolerance.compare import compare_values, pattern_fault
 from bnfold.verification.tolerance.discontinuities import discontinuous_inputs, discontinuous_slots
 from bnfold.verification.tolerance.floats import HALVES
 from bnfold.verification.tolerance.rounding import PerturbedWeights
@@ -65,9 +64,6 @@ _FASTER = 10
 
 _SMALL = 1 << 16
 """Elements up to which a weight is moved; those of one channel move all that it makes."""
-
-_MOST_BYTES = 1 << 30
-"""Of weights, which a runtime loads whole."""
 
 BLIND = 1e-4
 """Of the scale. Where rounding explains more, a weight that is wrong by a thousandth would not show."""
@@ -116,7 +112,7 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
         yield Guard
     elif values := [*chain(*discontinuous_inputs(request.before, request.after))]:
         yield lambda: Guard(left_out=Why(Code.COARSE, _why_rounding_decides(request.after, values[0])))
-    elif _weight_bytes(request.before) > _MOST_BYTES:
+    elif request.before.parameter_bytes() > MOST_BYTES:
         reason = "a runtime would load more than 1 GB of weights; --verify full runs whole models"
         yield lambda: Guard(left_out=Why(Code.MEMORY, reason))
     else:
@@ -126,32 +122,34 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
         has_new = not draws.removed.are_renamed
         plans = [partial(_planned, request, choice, moved) for choice in affordable]
         with ExitStack() as first:
-            begun = first.enter_context(_started(plans[0]())) if plans else None
+            begun = None
+            if plans:
+                plan, sources = plans[0]()
+                begun = first.enter_context(beside(sources, plan.run))
             yield partial(_guard, request, begun, plans[1:], has_new, unless_run)
 
 
 class _Plan(NamedTuple):
-    """One run of both models in a runtime, and of the original with its weights moved: all that a thread is given.
-
-    ``sides`` are the models, in memory or as files; a text says why there is no file.
-    """
+    """One run of both models in a runtime, and of the original with its weights moved: all that a thread is given."""
 
     runtime: str
-    sides: tuple[RuntimeSource, RuntimeSource]
     feeds: DrawnFeeds
     moved: DrawnFeeds
     end: float
     shapes: ChosenShapes
 
-    def run(self) -> _Answers:
+    def run(self, old: RuntimeSource, new: RuntimeSource) -> _Answers:
         """Run both models, and if both run, the original with its weights moved."""
-        before, after = map(self._run, self.sides)
-        have_run = before.ran and after.ran
-        spread = self._run(self.sides[0], self.moved) if have_run and self.moved else None
+        before, after = self._run(old), self._run(new)
+        spread = self._run(old, self.moved) if before.ran and after.ran and self.moved else None
         return _Answers(self.shapes, before, after, spread)
 
     def _run(self, side: RuntimeSource, moved: DrawnFeeds | None = None) -> RuntimeResult:
         return run_until(self.end, self.runtime, side, [self.feeds], moved)
+
+
+_Planned = tuple[_Plan, tuple[RuntimeSource, RuntimeSource]]
+"""A plan, and the models to run."""
 
 
 class _Answers(NamedTuple):
@@ -163,24 +161,13 @@ class _Answers(NamedTuple):
     spread: RuntimeResult | None
 
 
-def _planned(request: Request, choice: Choice, moved: DrawnFeeds) -> _Plan:
+def _planned(request: Request, choice: Choice, moved: DrawnFeeds) -> _Planned:
     feeds = random_feeds(choice.model, choice.shapes, request.checks.seed, 0)
     sides = request.sources
     if _is_resized(request.before, choice.shapes):
         resized = original_at(request, choice), sized(request.after, choice.shapes)
         sides = as_read(resized[0], None, request.policy), as_read(resized[1], None, request.policy)
-    return _Plan(request.checks.runtime, sides, feeds, moved, request.clock.end, choice.shapes)
-
-
-@contextmanager
-def _started(plan: _Plan) -> Iterator[Callable[[], _Answers]]:
-    """Run a plan beside other work; it is given files, for others go on to work with the models."""
-    with (
-        stored(plan.sides[0]) as before,
-        stored(plan.sides[1]) as after,
-        in_background(plan._replace(sides=(before, after)).run) as wait,
-    ):
-        yield wait
+    return _Plan(request.checks.runtime, feeds, moved, request.clock.end, choice.shapes), sides
 
 
 def _why_rounding_decides(model: ir.Model, name: str) -> str:
@@ -212,11 +199,6 @@ def _is_changed(request: Request) -> bool:
     if request.cuts or size_changes(request.before, request.after):
         return True
     return any(True for _ in uncovered(request.before, request.after, ()))
-
-
-def _weight_bytes(model: ir.Model) -> int:
-    tensors = (value.tensor for graph in model.graphs() for value in graph.values.values())
-    return sum(tensor.nbytes for tensor in tensors if tensor is not None)
 
 
 def _is_asked(request: Request) -> bool:
@@ -288,7 +270,7 @@ def _is_narrower(request: Request, model: ir.Model) -> bool:
 def _guard(
     request: Request,
     begun: Callable[[], _Answers] | None,
-    others: Sequence[Callable[[], _Plan]],
+    others: Sequence[Callable[[], _Planned]],
     has_new: bool,
     unless_run: Guard,
 ) -> Guard:
@@ -299,7 +281,8 @@ def _guard(
     """
     found = unless_run
     try:
-        for answers in chain([begun()] if begun is not None else [], (plan().run() for plan in others)):
+        later = (plan.run(*sources) for plan, sources in (make() for make in others))
+        for answers in chain([begun()] if begun is not None else [], later):
             look_at_clock()
             found = _weighed(request, answers, has_new)
             has_run = found.witness is None or found.witness.ran_before
@@ -315,16 +298,16 @@ def _weighed(request: Request, answers: _Answers, has_new: bool) -> Guard:
     _, before, after, spread = answers
     row = RuntimeRow(before.runtime, None, before.ran, after.ran, tuple(filter(None, (before.error, after.error))))
     if not before.ran:
-        return Guard(row, left_out=_silent(f"{before.runtime} does not run the original: {before.error}"))
+        return Guard(row, left_out=silent(f"{before.runtime} does not run the original: {before.error}"))
     if not after.ran:
         at_declared = not _is_resized(request.before, answers.shapes)
         return _not_run(row, opinion_of(before, after), at_declared=at_declared)
     if has_new and (spread is None or not spread.ran):
-        return Guard(row, left_out=_silent(_not_measured(spread)))
+        return Guard(row, left_out=silent(_not_measured(spread)))
     old, new = before.results[0], after.results[0]
     outputs = [value.name for value in request.before.graph.outputs]
     if {*old} != {*outputs} or {*new} != {*outputs}:
-        return Guard(row, left_out=_silent("an output is no tensor"))
+        return Guard(row, left_out=silent("an output is no tensor"))
     if fault := broken_promise(request.before, request.after, {name: new[name].shape for name in outputs}):
         return Guard(row, doubt=Why(Code.INTERFACE, fault))
     return _compared(row, old, new, spread.results[0] if spread is not None else None)
@@ -333,12 +316,8 @@ def _weighed(request: Request, answers: _Answers, has_new: bool) -> Guard:
 def _not_run(row: RuntimeRow, opinion: RuntimeOpinion, *, at_declared: bool) -> Guard:
     """Return the result where only the original ran; at other sizes than declared, that shows nothing by itself."""
     if opinion.kind == "not looked":
-        return Guard(row, left_out=_silent(f"{row.witness} did not look at the rewritten model: {opinion.text}"))
+        return Guard(row, left_out=silent(f"{row.witness} did not look at the rewritten model: {opinion.text}"))
     return Guard(row, doubt=Why(opinion.code, opinion.text), opinion=opinion if at_declared else TAKEN)
-
-
-def _silent(reason: str) -> Why:
-    return Why(Code.RUNTIME_SILENT, reason)
 
 
 def _compared(row: RuntimeRow, old: RuntimeSample, new: RuntimeSample, moved: RuntimeSample | None) -> Guard:
@@ -350,10 +329,13 @@ def _compared(row: RuntimeRow, old: RuntimeSample, new: RuntimeSample, moved: Ru
         if old[name].dtype != new[name].dtype or old[name].shape != new[name].shape:
             return Guard(row, doubt=Why(Code.DIFFERS, f"output {name!r} has another type or shape"))
         if old[name].dtype.kind != "f":
-            return Guard(row, left_out=_silent(f"output {name!r} is no float"))
+            return Guard(row, left_out=silent(f"output {name!r} is no float"))
         if pattern := pattern_fault(old[name], new[name]):
             return Guard(row, fault=Why(Code.DIFFERS, f"output {name!r}: {pattern}"))
-        found, spread = (0.0 if other is None else _apart(old[name], other[name]) for other in (new, moved))
+        found, spread = (
+            0.0 if other is None else compare_values(old[name], other[name], (), None, by_channel=True).relative
+            for other in (new, moved)
+        )
         unit = float(np.finfo(old[name].dtype).eps) / 2
         most = _SPREAD * spread + max(SLACK * unit, LEAST)
         if found > most:
@@ -361,17 +343,8 @@ def _compared(row: RuntimeRow, old: RuntimeSample, new: RuntimeSample, moved: Ru
         reacts = reacts or spread > 0
         relative, allowed, least = max(relative, found), max(allowed, most), min(least, unit)
     if allowed > BLIND or not reacts:
-        return Guard(row, left_out=_silent("the outputs in a runtime would not show a weight that is wrong"))
+        return Guard(row, left_out=silent("the outputs in a runtime would not show a weight that is wrong"))
     return Guard(replace(row, notes=(sentences.runtime_agrees(relative, allowed, least),)))
-
-
-def _apart(one: Array, other: Array) -> float:
-    """Return the largest difference of finite elements, relative to the largest of them."""
-    finite = np.isfinite(one) & np.isfinite(other)
-    wide = [np.where(finite, array, 0.0).astype(np.float64) for array in (one, other)]
-    scale = float(np.abs(wide[0]).max(initial=0.0))
-    largest = float(np.abs(wide[0] - wide[1]).max(initial=0.0))
-    return largest / scale if scale > 0 else float(largest > 0)
 
 
 def _is_resized(model: ir.Model, shapes: ChosenShapes) -> bool:

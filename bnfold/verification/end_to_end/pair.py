@@ -19,9 +19,6 @@ from bnfold.verification.tolerance.discontinuities import discontinuous_inputs, 
 from bnfold.verification.tolerance.floats import is_float_array
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 
-FEW = 100_000
-"""Fewer new weights (elements) than this are disturbed in two groups, because few can cancel each other."""
-
 _KEPT = 1 << 23
 """Elements of a model's weights that are widened once for all runs, in 64 MB."""
 
@@ -46,8 +43,7 @@ class ModelPair:
         """Whether all sizes were tried, so that other flags have to be."""
         self.drawn: set[str] = set()
         """Names of the random values that the original draws."""
-        self._sources = draws
-        self.rows = draws.rows
+        self.draws = draws
         self.patience = math.inf
         """The longest that an evaluation may take, in counted seconds."""
         self._prepared: dict[tuple[ir.Model, frozenset[str]], reference.Prepared] = {}
@@ -71,15 +67,6 @@ class ModelPair:
         other.pinned = [name for name in self.pinned if name not in names]
         other.unpinnable = [*self.unpinnable, *names]
         return other
-
-    @property
-    def groups(self) -> int:
-        """The number of groups in which the new weights are disturbed."""
-        return 2 if self._sources.elements < FEW else 1
-
-    def round(self, model: ir.Model, number: int) -> list[reference.Alterations]:
-        """Return the perturbations of the new weights of a (copy of the) rewritten model; ``number`` is the seed."""
-        return self._sources.of(model, self.groups, number)
 
     def expect(self, feeds: DrawnFeeds) -> dict[str, Array]:
         """Evaluate the original: outputs and watched values.
@@ -106,16 +93,16 @@ class ModelPair:
         def compare(drawn: Sequence[Sequence[SideResults]]) -> list[Compared]:
             return [self._compared(name, sample, expected[name], actual[name], drawn) for name in actual]
 
-        if self._has_reacted:
-            found = compare([[]])
-            if all(item.difference.excess <= 1 for item in found):
-                return found  # within the smallest tolerance
-
         def is_in_doubt(found: Sequence[Compared], rounds: int) -> bool:
             return any(item.is_in_doubt(rounds) for item in found)
 
-        found = pair.explained(expected, actual, compare, is_in_doubt)
-        self._has_reacted = any(item.reacts for item in found)
+        def agrees(found: Sequence[Compared]) -> bool:
+            return all(item.difference.excess <= 1 for item in found)
+
+        if self._has_reacted and agrees(found := compare([[]])):
+            return found  # within the smallest tolerance
+        found = pair.explained(expected, actual, compare, is_in_doubt, agrees if self._has_reacted else None)
+        self._has_reacted = self._has_reacted or any(item.reacts for item in found)
         return found
 
     def end_to_end(self, feeds: DrawnFeeds) -> SideResults:
@@ -124,8 +111,8 @@ class ModelPair:
 
     def with_removed_moved(self, feeds: DrawnFeeds) -> list[SideResults]:
         """Return the original's outputs once for each group of removed weights, with that group moved."""
-        altered = self._sources.removed.of(self.before, self.groups, 0)
         run = partial(self._run, self.before, feeds, self.outputs, later=bool(self.misfit))
+        altered = self.draws.removed.of(self.before, 0)
         return that_run(run(altered=each, noise=reference.Noise(self.drawn)) for each in altered)
 
     def _run(self, model: ir.Model, feeds: DrawnFeeds, names: Sequence[str], /, **options: Any) -> SideResults:
@@ -148,8 +135,7 @@ class ModelPair:
         return ModelRuns(
             ModelRun(self.before, feeds, names, partial(self._run, later=bool(self.misfit))),
             ModelRun(self._acting, {**feeds, **replaced}, names, self._run),
-            partial(self.round, self._acting),
-            lambda: self._sources.removed.of(self.before, self.groups, 0),
+            self.draws,
         )
 
     def seconds(self, work: reference.Work, feeds: DrawnFeeds, expected: Mapping[str, Array]) -> list[float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from bnfold import ir, reference
 from bnfold.errors import BnfoldError
@@ -12,13 +13,12 @@ from bnfold.ir.elements import Array
 from bnfold.verification.as_read import is_forced
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sides import JITTERS
-from bnfold.verification.end_to_end.drawing import Sample
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, opinion_of, session_too_long
+from bnfold.verification.end_to_end.samples import Sample
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.request import Request
-from bnfold.verification.runtimes.runtime import RuntimeResult, run_until, stored
-from bnfold.verification.runtimes.threads import in_background
+from bnfold.verification.runtimes.runtime import RuntimeResult, beside, run_until
 from bnfold.verification.tolerance.floats import HALVES
 from bnfold.verification.tolerance.storage import PrecisionLoss, StorageErrors, agrees, errors, growth_fault
 from bnfold.verification.verdict import OutputRow, RuntimeRow
@@ -76,13 +76,12 @@ def start_runtimes(request: Request, samples: Sequence[Sample]) -> Iterator[Call
         yield lambda: (silent, silent)
         return
     feeds, runtime, end = [sample.feeds for sample in samples], request.checks.runtime, request.clock.end
-    with stored(request.sources[0]) as before, stored(request.sources[1]) as after:
 
-        def run() -> Answers:
-            return run_until(end, runtime, before, feeds), run_until(end, runtime, after, feeds)
+    def run(before: Path | str, after: Path | str) -> Answers:
+        return run_until(end, runtime, before, feeds), run_until(end, runtime, after, feeds)
 
-        with in_background(run) as wait:
-            yield wait  # another processor evaluates in float64 meanwhile
+    with beside(request.sources, run) as wait:
+        yield wait  # another processor evaluates in float64 meanwhile
 
 
 def evaluate_runtimes(

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
-from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -16,20 +15,14 @@ from bnfold.errors import BnfoldError
 from bnfold.verification.changes.boundaries import changed_unseen
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import sizes_of_original
-from bnfold.verification.inputs.cost import session_seconds
-from bnfold.verification.inputs.drawing import DrawnFeeds, random_feeds
+from bnfold.verification.inputs.candidates import candidates
+from bnfold.verification.inputs.cost import MOST_BYTES, session_seconds
+from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.request import RUNTIME_SHARE, Request
-from bnfold.verification.runtimes.runtime import RuntimeResult, RuntimeSource, run_until, stored
-from bnfold.verification.runtimes.threads import in_background
+from bnfold.verification.runtimes.runtime import RuntimeResult, RuntimeSource, beside, run_until
 
 Ask = Callable[[RuntimeSource, Sequence[DrawnFeeds]], RuntimeResult]
 """Runs a model on samples, or opens it if there are none."""
-
-_SIZES = 16
-"""At which a runtime may be asked to run models whose sizes are open."""
-
-_MOST_BYTES = 1 << 30
-"""Of a file that a runtime would read whole."""
 
 
 class RuntimeOpinion(NamedTuple):
@@ -37,7 +30,8 @@ class RuntimeOpinion(NamedTuple):
 
     ``refused``: the runtime takes the original only. ``too old``: the same, but for an opset, an IR version or an
     operator that the runtime does not have. ``neither``: it takes neither model, for the same reason. ``doubt``: it
-    takes neither, for different reasons, or it crashed. ``not looked``, without a text: no runtime was asked for.
+    takes neither, for different reasons, or it crashed, or it opens the original but cannot run it. ``not looked``,
+    without a text: no runtime was asked for.
     """
 
     kind: Literal["taken", "refused", "too old", "neither", "doubt", "not looked"] = "taken"
@@ -72,14 +66,12 @@ def start_opinion(request: Request) -> Iterator[Callable[[], RuntimeOpinion]]:
     elif costly := _too_costly(request):
         yield lambda: RuntimeOpinion("not looked", costly)
     elif request.checks.depth == "local" and not changed():
-        with (
-            stored(request.sources[0]) as before,
-            stored(request.sources[1]) as after,
-            in_background(partial(_opinion, ask, before, after, [()])) as wait,
-        ):
-            yield wait
+        with beside(request.sources, lambda before, after: _opinion(ask, before, after, [()])) as wait:
+            yield lambda: _unless_original_fails(request, ask, wait())
     else:
-        yield lambda: _opinion(ask, *request.sources, _samples(request) if changed() else [()])
+        yield lambda: _unless_original_fails(
+            request, ask, _opinion(ask, *request.sources, _samples(request) if changed() else [()])
+        )
 
 
 def _too_costly(request: Request) -> str:
@@ -88,7 +80,7 @@ def _too_costly(request: Request) -> str:
         return f"opening a model of {len(request.after.graph.nodes)} nodes takes about {seconds:.0f} s"
     after = request.sources[1]
     size = after.stat().st_size if isinstance(after, Path) else after.parameter_bytes()
-    return "it has more than 1 GB of weights" if size > _MOST_BYTES else ""
+    return "it has more than 1 GB of weights" if size > MOST_BYTES else ""
 
 
 def _asked(request: Request) -> Ask:
@@ -116,12 +108,28 @@ def _opinion(
     return opinion
 
 
+def _unless_original_fails(request: Request, ask: Ask, opinion: RuntimeOpinion) -> RuntimeOpinion:
+    """Lower a refusal to a doubt if the runtime opens the original, but can run it at none of its sizes.
+
+    Such models contradict themselves. What a rewrite stores may show that as early as when the result is opened.
+    """
+    if opinion.kind != "refused":
+        return opinion
+    original: RuntimeResult | None = None
+    for samples in _samples(request):
+        original = ask(request.sources[0], samples)
+        if not samples or original.ran or original.obstacle == "not looked":
+            return opinion
+    assert original is not None, "there is one set of samples, if an empty one"
+    return RuntimeOpinion("doubt", f"{opinion.text}; the original cannot be run either: {original.error}")
+
+
 def _samples(request: Request) -> Iterator[Sequence[DrawnFeeds]]:
     """Yield one input at each of the first sizes to try; nothing to feed if there are none."""
     sizes = 0
     with suppress(BnfoldError):
-        for choice in islice(sizes_of_original(request)[1], _SIZES):
-            yield [random_feeds(choice.model, choice.shapes, request.checks.seed, 0)]
+        for feeds, *_ in candidates(request.before, request.checks, sizes_of_original(request)[1], lambda _: [0]):
+            yield [feeds]
             sizes += 1
     if not sizes:
         yield ()

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from itertools import islice, takewhile
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -33,14 +33,14 @@ from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import UNSEEN, Compared, experiments, first_fault, output_rows
 from bnfold.verification.comparing.sides import explained
 from bnfold.verification.comparing.sizes import sizes_of_original
-from bnfold.verification.end_to_end.further import FEW, NO_TIME
 from bnfold.verification.end_to_end.runtime_check import OWN, run_own
 from bnfold.verification.end_to_end.runtime_rejects import opinion_of
+from bnfold.verification.end_to_end.samples import FEW
+from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.inputs.choices import Choice
-from bnfold.verification.inputs.cost import estimate, fits_memory
-from bnfold.verification.inputs.data import load_data
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, CannotFeed, DrawnFeeds, random_feeds
-from bnfold.verification.obstacles import Broken, Impossible, not_run
+from bnfold.verification.inputs.cost import estimate
+from bnfold.verification.inputs.drawing import MOST_SAMPLES, CannotFeed, DrawnFeeds, samples_for
+from bnfold.verification.obstacles import Broken, NotCompared, not_run, silent
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.helpers import RuntimeSample
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
@@ -56,15 +56,6 @@ ROUNDINGS = 8
 """Roundings of a type, of the scale, that it explains at least."""
 
 _FLOAT64 = 8
-
-_MOST_SAMPLES = 10
-"""Samples that are drawn of a model with few numbers."""
-
-_SIZES = 16
-"""Choices of dynamic sizes that are tried until the original runs."""
-
-_ORDINARY = 2 * len(SAMPLE_KINDS)
-"""The distance between the numbers of two samples of ordinary numbers."""
 
 RunModel = Callable[[ir.Model, Sequence[DrawnFeeds]], RuntimeResult]
 """Runs a model on samples."""
@@ -90,7 +81,7 @@ def judge_within(request: Request) -> Verdict:
         with request.clock.phase("witness"):
             results = _results(request)
             found, doubt = _compared(request, results, asked)
-    except (Impossible, Broken) as obstacle:
+    except (NotCompared, Broken) as obstacle:
         why, seconds = obstacle.why, dict(request.clock.seconds)
         is_broken = isinstance(obstacle, Broken)
         request.ledger.enter(about_whole(request.outputs, "failed" if is_broken else "skipped", why, prover="runtime"))
@@ -127,11 +118,11 @@ def _row(row: OutputRow) -> OutputRow:
 def _results(request: Request) -> Results:
     """Run both models: in the runtime if it runs the original, else by bnfold's own kernels.
 
-    Raises Impossible if there is nothing to compare, Broken if only the original runs on what it takes.
+    Raises NotCompared if there is nothing to compare, Broken if only the original runs on what it takes.
     """
     for model in (request.before, request.after):
         if random := next((node for node in model.nodes() if node.is_op(*DRAWING)), None):
-            raise Impossible(Why(Code.RANDOM, f"node {random.label!r} ({random.op_type}) draws random numbers"))
+            raise NotCompared(Why(Code.RANDOM, f"node {random.label!r} ({random.op_type}) draws random numbers"))
     note = ""
     for run in _ways_to_run(request):
         error = "no sizes are known at which the original runs"
@@ -143,12 +134,12 @@ def _results(request: Request) -> Results:
                 after = _run_after(request, run, feeds, before)
                 return Results(before, after, run, feeds, (note,) if note else ())
             if request.clock.is_over:
-                raise Impossible(request.clock.over())
+                raise NotCompared(request.clock.over())
             error = f"{before.runtime} does not run the original: {before.error}"
             if not run(request.before, []).ran:  # nor at other sizes
                 break
         note = error
-    raise Impossible(Why(Code.NO_FIT, note))
+    raise NotCompared(Why(Code.NO_FIT, note))
 
 
 def _ways_to_run(request: Request) -> Iterator[RunModel]:
@@ -166,50 +157,43 @@ def _run_in_runtime(request: Request, model: ir.Model, feeds: Sequence[DrawnFeed
 
 def _feeds(request: Request) -> Iterator[list[DrawnFeeds]]:
     """Yield the recorded inputs, or samples of ordinary numbers at one choice of dynamic sizes after the other."""
-    if request.checks.data is not None:
-        yield [run.feeds for run in load_data(request.checks.data, request.before)]
-        return
     try:
-        choices = islice(sizes_of_original(request)[1], _SIZES)
+        sizes = sizes_of_original(request)[1] if request.checks.data is None else ()
     except CannotFeed as error:
-        raise Impossible(not_run(error)) from error
-    for choice in choices:
-        look_at_clock()
-        if fits_memory(choice.elements):
-            numbers = range(0, _ORDINARY * _count(request, choice), _ORDINARY)
-            yield [random_feeds(choice.model, choice.shapes, request.checks.seed, number) for number in numbers]
+        raise NotCompared(not_run(error)) from error
+    yield from candidates(
+        request.before,
+        request.checks,
+        sizes,
+        lambda choice: range(0, MOST_SAMPLES * _count(request, choice), MOST_SAMPLES),  # ordinary ones,
+    )
 
 
 def _count(request: Request, choice: Choice) -> int:
-    """Return how many samples to draw: more than were asked for if an input or output has few numbers, and it is quick.
-
-    All of few numbers might be negative in front of a Relu.
-    """
+    """Return how many samples to draw: more than were asked for if an input or output has few numbers."""
     shapes = [*choice.shapes.values(), *(value.shape or () for value in choice.model.graph.outputs)]
     sizes = [math.prod(dim if isinstance(dim, int) else 1 for dim in shape) for shape in shapes]
-    wanted = min(_MOST_SAMPLES, FEW // max(min(sizes, default=FEW), 1))
-    affordable = int(NO_TIME / max(estimate(choice.model).seconds, 1e-6))
-    return max(request.checks.samples, min(wanted, affordable))
+    return max(request.checks.samples, samples_for(sizes, FEW, estimate(choice.model).seconds))
 
 
 def _run_after(request: Request, run: RunModel, feeds: Sequence[DrawnFeeds], before: RuntimeResult) -> RuntimeResult:
     """Run the second model on the same inputs, in the float types that it takes.
 
-    Raises Broken if it is refused, and Impossible if what runs it is too old or does not look at it.
+    Raises Broken if it is refused, and NotCompared if what runs it is too old or does not look at it.
     """
     after = run(request.after, [_cast(request.after, sample) for sample in feeds])
     if after.ran:
         return after
     if request.clock.is_over:
-        raise Impossible(request.clock.over())
+        raise NotCompared(request.clock.over())
     opinion = opinion_of(before, after)
     if opinion.kind == "refused":
         raise Broken(Why(Code.REFUSED, opinion.text))
     if opinion.kind == "not looked":
         reason = f"{before.runtime} runs the original, but did not run the rewritten model: {after.error}"
-        raise Impossible(Why(Code.RUNTIME_SILENT, reason))
+        raise NotCompared(silent(reason))
     code = Code.TOO_OLD if opinion.kind == "too old" else Code.DOUBT
-    raise Impossible(Why(code, f"{opinion.text} (--runtime none compares both in bnfold's own kernels)"))
+    raise NotCompared(Why(code, f"{opinion.text} (--runtime none compares both in bnfold's own kernels)"))
 
 
 def _cast(model: ir.Model, feeds: DrawnFeeds) -> DrawnFeeds:
@@ -229,7 +213,7 @@ def _compared(request: Request, results: Results, asked: float | str) -> tuple[l
     outputs = [value.name for value in request.before.graph.outputs]
     for answers in (results.before.results, results.after.results):
         if missing := [name for name in outputs if any(not isinstance(each.get(name), np.ndarray) for each in answers)]:
-            raise Impossible(Why(Code.NOT_COMPUTED, f"output {missing[0]!r} is no tensor"))
+            raise NotCompared(Why(Code.NOT_COMPUTED, f"output {missing[0]!r} is no tensor"))
 
     def compare(draws: Sequence[Sequence[RuntimeSample]]) -> list[Compared]:
         pairs = zip(results.before.results, results.after.results, strict=True)
@@ -277,7 +261,7 @@ def _moved(request: Request, results: Results, dtype: int, number: int) -> Seque
     again = results.run(copy, results.feeds)
     if not again.ran:
         reason = f"{again.runtime} does not run the original with its weights moved: {again.error}"
-        raise Impossible(Why(Code.RUNTIME_SILENT, reason))
+        raise NotCompared(silent(reason))
     return again.results
 
 

@@ -4,10 +4,10 @@
 from the rooms beside this one.
 """
 
-from bnfold.verification.changes.pairing import paired
+from bnfold.verification.changes.new_names import paired
 from bnfold.verification.comparing.outputs import Compared
 from bnfold.verification.engine.beside import Beside
-from bnfold.verification.engine.in_runtime import RuntimePair, Undecided
+from bnfold.verification.engine.in_runtime import RuntimePair
 from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.inputs.drawing import random_value
 from bnfold.verification.runtimes.runtime import RuntimeResult
@@ -20,7 +20,6 @@ __all__ = [
     "Compared",
     "RuntimePair",
     "RuntimeResult",
-    "Undecided",
     "candidates",
     "disturb",
     "float_type",

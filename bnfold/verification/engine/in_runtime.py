@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import onnx
@@ -37,6 +37,7 @@ from bnfold.verification.comparing.sides import explained
 from bnfold.verification.explaining import ComparedModels, with_explanation
 from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.inputs.drawing import CannotFeed, DrawnFeeds
+from bnfold.verification.obstacles import Broken, NotCompared, Obstacle, not_run, silent
 from bnfold.verification.request import Clock
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
 from bnfold.verification.sentences import agree
@@ -51,22 +52,6 @@ COARSEST = 2.0**-5
 RuntimeResults = Sequence[Mapping[str, Array]]
 Round = tuple[RuntimeResult, RuntimeResult]
 """What runs gave with the new constants moved, and those of the original with its own and the inputs moved."""
-
-
-class Undecided(Exception):
-    """The two cannot be compared; the message says why."""
-
-    def __init__(self, message: str, code: Code = Code.RUNTIME_SILENT) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class _Fault(Exception):
-    """The two differ in a way that no tolerance concerns."""
-
-    def __init__(self, message: str, code: Code) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class RuntimePair(ABC):
@@ -90,7 +75,7 @@ class RuntimePair(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start to compare. Raises Undecided if they cannot be run at all."""
+        """Start to compare. Raises NotCompared if they cannot be run at all."""
 
     @abstractmethod
     def before(self) -> RuntimeResult:
@@ -128,15 +113,20 @@ class RuntimePair(ABC):
     def unreached(self, actual: RuntimeResult) -> str:
         """Return the part with new constants that no run enters; empty if there is none."""
 
+    @staticmethod
+    def stop(reason: str) -> NoReturn:
+        """Raise NotCompared for this reason."""
+        raise NotCompared(silent(reason))
+
     def run(self, path: Path, feeds: Sequence[DrawnFeeds] | None = None) -> RuntimeResult:
         """Run a file on `feeds`, or on others, within the time that is left."""
         return RuntimeProcess(self.runtime).run(path, self.feeds if feeds is None else feeds, self.clock.left)
 
     def run_again(self, path: Path, feeds: Sequence[DrawnFeeds]) -> RuntimeResult:
-        """Run a changed copy of a model that ran. Raises Undecided if it does not."""
+        """Run a changed copy of a model that ran. Raises NotCompared if it does not."""
         found = self.run(path, feeds)
         if not found.ran:
-            raise Undecided(f"{self.label} does not run the model once more: {found.error}")
+            self.stop(f"{self.label} does not run the model once more: {found.error}")
         return found
 
     def verify(self, progress: Progress) -> Verdict:
@@ -154,15 +144,15 @@ class RuntimePair(ABC):
             with self.clock.phase("runtime"):
                 self.start()
                 return self._compare(self._run_original(), progress)
-        except (Undecided, CannotFeed) as reason:
-            status, text, test = "unverified", str(reason), "nothing"
-            code = reason.code if isinstance(reason, Undecided) else Code.NO_FIT
-        except _Fault as finding:
-            status, text, test, code = "failed", str(finding), "interface", finding.code
+        except CannotFeed as error:
+            status, why = "unverified", not_run(error)
+        except Obstacle as obstacle:
+            status, why = "failed" if isinstance(obstacle, Broken) else "unverified", obstacle.why
+        test = "interface" if status == "failed" else "nothing"
         outputs = [value.name for value in self.model.graph.outputs]
-        row = about_whole(outputs, "failed" if status == "failed" else "skipped", Why(code, text), prover="runtime")
+        row = about_whole(outputs, "failed" if status == "failed" else "skipped", why, prover="runtime")
         seed, seconds = self.checks.seed, self.clock.seconds
-        return Verdict(status, text, test, seed=seed, seconds=seconds, code=code, ledger=(row,))
+        return Verdict(status, why.text, test, seed=seed, seconds=seconds, code=why.code, ledger=(row,))
 
     def _run_original(self) -> RuntimeResult:
         """Choose the first inputs that the original takes."""
@@ -173,17 +163,18 @@ class RuntimePair(ABC):
             if found.ran:
                 return found
             error = found.error
-        raise Undecided(f"{self.label} does not run the original: {error}")
+        return self.stop(f"{self.label} does not run the original: {error}")
 
     def _compare(self, expected: RuntimeResult, progress: Progress) -> Verdict:
         progress("original", 1, 3)
         actual = self.after()
         if not actual.ran:
-            raise _Fault(f"{self.label} runs the original, but not the rewritten model: {actual.error}", Code.REFUSED)
+            reason = f"{self.label} runs the original, but not the rewritten model: {actual.error}"
+            raise Broken(Why(Code.REFUSED, reason))
         progress("rewritten", 2, 3)
         missing = sorted(expected.results[0].keys() ^ actual.results[0].keys())
         if missing:
-            raise _Fault(f"the two models have different outputs: {missing}", Code.INTERFACE)
+            raise Broken(Why(Code.INTERFACE, f"the two models have different outputs: {missing}"))
         names, growth = self.names(expected.results[0]), self.growth()
         found = explained(
             (self._round(number) for number in range(ROUNDS)),
@@ -197,11 +188,8 @@ class RuntimePair(ABC):
         progress("disturbed", 3, 3)
         status, why = self._decide(found)
         if status == "verified" and (part := self.unreached(actual)):
-            raise Undecided(
-                f"no output reacts to the new constants of {part} on these inputs; give inputs that reach them "
-                "with --data, or draw more with --samples",
-                Code.NO_REACTION,
-            )
+            reason = f"no output reacts to the new constants of {part} on these inputs; give inputs that reach them "
+            raise NotCompared(Why(Code.NO_REACTION, f"{reason}with --data, or draw more with --samples"))
         if status == "failed":
             self._check_runtime(expected, found)
         row = RuntimeRow(actual.runtime, None, ran_before=True, ran_after=True)
@@ -231,7 +219,7 @@ class RuntimePair(ABC):
         return "verified", Why(Code.TESTED, agree(output_rows(found), len({item.sample for item in found}), self.label))
 
     def _check_runtime(self, expected: RuntimeResult, found: Sequence[Compared]) -> None:
-        """Raise Undecided if the runtime does not compute the *original* as float64 does.
+        """Raise NotCompared if the runtime does not compute the *original* as float64 does.
 
         It has errors of its own (OpenVINO 2026.4: a ReduceMean that drops axes, with a Multiply for each channel behind
         it), and what a runtime gets wrong in two ways is no evidence. If the reference evaluator lacks an operator,
@@ -246,7 +234,7 @@ class RuntimePair(ABC):
             for name in truth:
                 measured = errors([truth], [given], name)
                 if measured is not None and not agrees(measured, dtypes[name]):
-                    raise Undecided(
+                    self.stop(
                         f"output {name!r} of the original differs in {self.label} from float64 by "
                         f"{measured.largest:.2g} of its largest value, so {self.label} cannot show whether the two "
                         "models agree"
@@ -269,7 +257,7 @@ def _compared(
 
     A unit on every product shows what rounding the products does, not what rounding their sums does: that is more by
     ``growth``.
-    Raises Undecided if no number differs, but which elements were picked.
+    Raises NotCompared if no number differs, but which elements were picked.
     """
     expected, actual = before[index][name], after[index][name]
     draws = [
@@ -283,7 +271,7 @@ def _compared(
     item = compared(name, index, expected, actual, draws, dtype, new=int(rounds[0][0].ran))
     wavers = any(not np.array_equal(draw[name], actual) for group in draws for draw in group)
     if item.difference.fault and dtype not in FLOAT_TYPES and wavers:
-        raise Undecided(f"output {name!r} jumps: rounding alone changes which elements it picks")
+        RuntimePair.stop(f"output {name!r} jumps: rounding alone changes which elements it picks")
     return item
 
 

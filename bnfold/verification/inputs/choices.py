@@ -1,4 +1,7 @@
-"""Choose input sizes at which a model is tried: first sizes that fit together, then others that may reveal a fault."""
+"""Choose input sizes at which a model is tried: first sizes that fit together, then others that may reveal a fault.
+
+This serves integers and sizes: what depends on a size has to differ between two of them.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from bnfold import ir
 from bnfold.ir.value import Known
 from bnfold.verification.inputs.bounds import MOST_BOUND, Kinds, bounds, kinds_of
 from bnfold.verification.inputs.shapes import (
+    ChosenShapes,
     Places,
     Sizing,
     elements,
@@ -23,12 +27,12 @@ from bnfold.verification.inputs.shapes import (
     open_places,
     other_sizings,
     paired_sizings,
+    resized,
     searched_sizings,
     sizings,
 )
 from bnfold.verification.inputs.sized import MANY_NODES, fitted, sized
 
-ChosenShapes = dict[str, tuple[int, ...]]
 _LARGEST_GUESS = 1 << 25
 """Elements of all inputs beyond which a second choice of dynamic sizes takes more time than it is worth."""
 
@@ -148,18 +152,18 @@ def further_choices(
 
     ``inferred`` are the axes that `inferred_sizes` returns. Each inference of shapes takes one of the ``turns``.
     """
-    resized = partial(_resized, model, main, turns)
+    at_sizes = partial(_resized, model, main, turns)
     # A broadcast operand may have size 1 on any such axis.
-    yield from (resized(places, lambda _: 1) for places in inferred[:_MOST_NARROWED])
+    yield from (at_sizes(places, lambda _: 1) for places in inferred[:_MOST_NARROWED])
     open_ = open_places(known)[:_MOST_NARROWED]
     for places in open_:
         name, axis = places[0]
         if changed or main.shapes[name][axis] == 1:  # at size 1 a sum equals a mean
             larger = (lambda size: size + 1, lambda size: 2 * size)  # a Reshape may accept multiples only
-            yield chain.from_iterable(resized(places, change) for change in larger)
+            yield chain.from_iterable(at_sizes(places, change) for change in larger)
     yield from other_choices(model, known, main, changed, turns)
     if changed:  # an Expand may accept size 1, although inference does not say so
-        yield from (resized(places, lambda _: 1) for places in open_ if places not in inferred)
+        yield from (at_sizes(places, lambda _: 1) for places in open_ if places not in inferred)
         yield from (_with(model, main, sizes, turns) for sizes in islice(_exchanged(main, open_), _MOST_NARROWED))
 
 
@@ -189,11 +193,8 @@ def _resized(
 def _with(
     model: ir.Model, main: Choice, sizes: Mapping[tuple[str, int], int], turns: Iterator[int]
 ) -> Iterator[Choice]:
-    shapes = {name: [*shape] for name, shape in main.shapes.items()}
-    for (name, axis), size in sizes.items():
-        shapes[name][axis] = size
     has_turn = next(turns, None) is not None
-    choice = _choice(model, {name: tuple(shape) for name, shape in shapes.items()}) if has_turn else None
+    choice = _choice(model, resized(main.shapes, sizes)) if has_turn else None
     return iter(() if choice is None else (choice,))
 
 
@@ -229,10 +230,10 @@ def apart(
     The first sizes may have been too large for a table, and need not be equal: one is larger. What has size 1 may be
     stretched.
     """
-    resized = partial(_resized, model, main, turns)
+    at_sizes = partial(_resized, model, main, turns)
     open_ = open_places(known)[:_MOST_NARROWED]
-    yield chain.from_iterable(resized(places, lambda size: size + 1) for places in open_)
-    yield from (resized(places, lambda _: 1) for places in open_)
+    yield chain.from_iterable(at_sizes(places, lambda size: size + 1) for places in open_)
+    yield from (at_sizes(places, lambda _: 1) for places in open_)
 
 
 def _distinct(

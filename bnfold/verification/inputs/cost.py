@@ -16,6 +16,9 @@ from bnfold.verification.inputs.sized import MANY_NODES, sized
 _SESSION_SECONDS = 1.6e-7
 """Building an onnxruntime session takes about this times the square of the number of nodes, optimisation off."""
 
+MOST_BYTES = 1 << 30
+"""Of weights, up to which a runtime is asked: it loads them whole."""
+
 HELD = 6
 """Arrays of the size of the largest activation that may be alive at once, as float64."""
 

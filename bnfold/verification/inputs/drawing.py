@@ -1,10 +1,14 @@
-"""Draw values to feed: seeded, of another kind for each sample, and accepted by the operators that read them."""
+"""Draw values to feed: seeded, of another kind for each sample, and accepted by the operators that read them.
+
+Ordinary numbers show what is analytic. Large ones serve pieces, on either side of each, and special values: they may
+overflow. Tiny ones serve visibility and bounds, constant ones ties of jumps, and flat ones poles: a variance of zero.
+"""
 
 from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +16,10 @@ import onnx
 
 from bnfold import ir, reference
 from bnfold.errors import BadInput, BadSetting
-from bnfold.ir.elements import Array
+from bnfold.ir.elements import TP, Array
 from bnfold.ir.value import Known
 from bnfold.verification.claims import SampleKind
 from bnfold.verification.inputs.domains import InputShapeOf, declared_shape, legal
-from bnfold.verification.inputs.integers import small_integers
 from bnfold.verification.inputs.learned import drawn_for_learned
 from bnfold.verification.inputs.roles import computed_bound, is_positive_for_some, role
 from bnfold.verification.inputs.shapes import Sizing
@@ -33,7 +36,12 @@ Of few numbers a sum might by chance be negative in all samples, and hide what o
 """
 
 
-_MOST_KINDS = 2 * len(SAMPLE_KINDS)
+MOST_SAMPLES = 2 * len(SAMPLE_KINDS)
+"""Samples of few numbers: of every kind at most twice."""
+
+NO_TIME = 0.2
+"""Counted seconds for all samples beyond those that were asked for."""
+
 CROSSED = len(SAMPLE_KINDS) + SAMPLE_KINDS.index("tiny")
 """The sample in which the lower bound of a Clip is above the upper one."""
 
@@ -42,6 +50,19 @@ FLAT = ("constant", "at mean")
 
 _MOST_DRAWN = 1_048_573
 """Numbers after which they repeat: a prime, so that no two rows or channels are alike."""
+
+_NARROW = (TP.INT8, TP.INT16, TP.INT32, TP.UINT8, TP.UINT16, TP.UINT32)
+
+_SIGNED = (TP.INT8, TP.INT16, TP.INT32, TP.INT64)
+
+
+def samples_for(sizes: Iterable[int], few: int, seconds: float = 0.0) -> int:
+    """Return how many samples to draw: more than one if something has fewer than ``few`` elements, and it is quick.
+
+    All of few numbers may be negative in front of a Relu, or hide behind the largest. A sample takes ``seconds``.
+    """
+    affordable = int(NO_TIME / max(seconds, 1e-6))
+    return max(1, min(MOST_SAMPLES, few // max(min(sizes, default=few), 1), affordable))
 
 
 class CannotFeed(BadInput):
@@ -88,14 +109,9 @@ def _declared(value: ir.Value, given: Sequence[int] | None) -> Known | None:
 def random_feeds(
     model: ir.Model, shapes: Mapping[str, tuple[int, ...]], seed: int, sample: int, *, signed: bool = False
 ) -> DrawnFeeds:
-    """Return a value for every required input, of the shapes that `input_shapes` chose.
-
-    ``signed`` as in `random_value`.
-    """
-    return {
-        value.name: random_value(value, shapes[value.name], seed, sample, signed=signed)
-        for value in model.required_inputs()
-    }
+    """Return a value for every required input, of the shapes that were chosen. ``signed`` as in `random_value`."""
+    inputs = model.required_inputs()
+    return {value.name: random_value(value, shapes[value.name], seed, sample, signed=signed) for value in inputs}
 
 
 def random_value(
@@ -170,7 +186,7 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
     """
     numbers = rng.standard_normal(min(math.prod(shape), _MOST_DRAWN))
     purpose, kind = role(value), SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
-    crossing = -1000.0 if sample % _MOST_KINDS == CROSSED else 1.0  # further than a constant bound beside it may be
+    crossing = -1000.0 if sample % MOST_SAMPLES == CROSSED else 1.0  # further than a constant bound beside it may be
     if kind == "tiny" and purpose == "data" and (bound := computed_bound(value)):
         purpose, crossing = bound, math.copysign(1000.0, crossing)  # beyond all that is bounded, on either side
     is_data = purpose == "data" or is_of_both_signs(value, sample)
@@ -260,3 +276,27 @@ _DATA: dict[str, Callable[[Array], Array]] = {
     "constant": _constant_channels,
     "at mean": _every_second_flat,
 }
+
+
+def small_integers(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, *, signed: bool) -> Array:
+    """Draw small integers, of both signs if ``signed`` or if consumers take any sign, as those that make floats do.
+
+    If ``signed``, one is too large for a narrower type that they are cast to.
+    """
+    takes_any = signed or (bool(value.uses) and all(_takes_any_sign(node) for node, _ in value.uses))
+    lowest = -8 if takes_any and value.dtype in _SIGNED else 0
+    found = np.asarray(rng.integers(lowest, 9, size=shape))
+    if signed and value.dtype == TP.INT64 and any(_narrows(node) for node, _ in value.uses):
+        found.reshape(-1)[:1] += 1 << 40
+    return found
+
+
+def _narrows(node: ir.Node) -> bool:
+    return node.is_op("Cast") and not node.has_references and node.attr("to", 0) in _NARROW
+
+
+def _takes_any_sign(node: ir.Node) -> bool:
+    if not node.is_op("Cast"):
+        return node.is_op("Abs", "Sign", "Relu")
+    target = None if node.has_references else node.attr("to", 0)
+    return target in ("FLOAT", "DOUBLE", "FLOAT16") or (isinstance(target, int) and is_float(target))

@@ -59,6 +59,7 @@ class Sizing:
         return self.other[(self.taken - 1) % len(self.other)]
 
 
+ChosenShapes = dict[str, tuple[int, ...]]
 Places = list[tuple[str, int]]
 """Axes of inputs."""
 
@@ -71,6 +72,13 @@ def open_places(shapes: Mapping[str, Known]) -> list[Places]:
             if not isinstance(dim, int):
                 rows.setdefault(dim or f"{name} {axis}", []).append((name, axis))
     return [*rows.values()]
+
+
+def resized(shapes: ChosenShapes, sizes: Mapping[tuple[str, int], int]) -> ChosenShapes:
+    """Return the shapes with other ``sizes`` at some places."""
+    return {
+        name: tuple(sizes.get((name, axis), size) for axis, size in enumerate(shape)) for name, shape in shapes.items()
+    }
 
 
 def elements(shapes: Mapping[str, tuple[int, ...]]) -> int:

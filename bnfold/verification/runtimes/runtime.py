@@ -6,11 +6,12 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from bnfold import ir
 from bnfold.errors import OutputError
@@ -18,9 +19,11 @@ from bnfold.ir.elements import Array
 from bnfold.registered.table import LIBRARIES
 from bnfold.verification.runtimes import helpers
 from bnfold.verification.runtimes.helpers import RuntimeSample
+from bnfold.verification.runtimes.threads import in_background
 
 RuntimeSource = ir.Model | Path | str
 """What a runtime is given: a model, or where its file is."""
+Ran = TypeVar("Ran")
 RuntimeObstacle = Literal["refused", "crashed", "not looked"]
 """The runtime rejects the model or its inputs; it crashed; or it was absent, late, killed or short of memory."""
 
@@ -57,6 +60,19 @@ def stored(model: RuntimeSource) -> Iterator[Path | str]:
         except (OSError, OutputError) as error:  # no folder for temporary files, or no room there
             file = f"no place for the model: {error}"
         yield file
+
+
+@contextmanager
+def beside(
+    sources: Sequence[RuntimeSource], run: Callable[[Path | str, Path | str], Ran]
+) -> Iterator[Callable[[], Ran]]:
+    """Let ``run`` ask a runtime about two models beside other work; the yielded function waits for its result.
+
+    It is given files, for others go on to work with the models.
+    """
+    before, after = sources
+    with stored(before) as old, stored(after) as new, in_background(partial(run, old, new)) as wait:
+        yield wait
 
 
 @dataclass(slots=True, eq=False)

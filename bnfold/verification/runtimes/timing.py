@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -16,8 +16,6 @@ from bnfold.registered.table import LIBRARIES
 from bnfold.settings import VerifyOptions
 from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.runtimes import helpers
-
-TimedInputs = Sequence[Mapping[str, Array]]
 
 SECONDS = 3.0
 """How long the runs may take that count."""
@@ -68,9 +66,10 @@ def measure(before: Path, after: Path, checks: VerifyOptions, *, seconds: float 
     return found
 
 
-def feeds_for(before: Path, checks: VerifyOptions) -> TimedInputs:
-    """Return inputs to try one after the other: the recorded ones, or random ones of several sizes."""
-    return [samples[0] for samples in candidates(ir.load(before), replace(checks, samples=1))]
+def feeds_for(before: Path, checks: VerifyOptions) -> Iterator[Mapping[str, Array]]:
+    """Yield inputs to try one after the other: the recorded ones, or random ones of several sizes."""
+    for first, *_ in candidates(ir.load(before), replace(checks, samples=1)):
+        yield first
 
 
 def _ask(before: Path, after: Path, feeds: Mapping[str, Array], seconds: float, limit: float) -> Latency:

@@ -6,7 +6,7 @@ If a part is fed values from several levels of a network, nodes outside the part
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache
 from itertools import tee
@@ -15,16 +15,15 @@ from typing import NamedTuple
 from bnfold import ir
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.value import Known
-from bnfold.reference.operators import BROADCASTING, KEEPS_SHAPE, RESHAPING
+from bnfold.reference.operators import BROADCASTING, KEEPS_SHAPE
 from bnfold.verification.changes.boundaries import visible
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.inputs.bounds import kinds_of, size_changes
-from bnfold.verification.inputs.choices import Choice, ChosenShapes, other_choices, turns_for
-from bnfold.verification.inputs.shapes import elements, sizings
+from bnfold.verification.inputs.choices import Choice, other_choices, turns_for
+from bnfold.verification.inputs.shapes import ChosenShapes, elements, sizings
 from bnfold.verification.inputs.sized import fitted, sized
 from bnfold.verification.request import Request
-from bnfold.verification.subgraphs.levels import at_levels
 from bnfold.verification.subgraphs.shapes import (
     LARGEST_OTHER,
     Trial,
@@ -44,6 +43,11 @@ _LARGE = 128
 """Sides of images that are longer are tried shorter first, although they are declared; so are batches of several."""
 
 FittedGraphs = dict[str, ir.Graph]
+
+_LEAST = 3
+
+_LARGEST_RATIO = 8
+"""Beyond, what the whole model makes of small images is as small."""
 
 
 class SizedGraphs(NamedTuple):
@@ -157,45 +161,6 @@ def _fitting(request: Request, path: str, fed: Mapping[str, ir.Value], nodes: Se
         yield Trial(shapes, passing_is_conclusive=False, others=tuple(small))
 
 
-def nearby(usual: ChosenShapes, known: Mapping[str, Known | None]) -> Iterator[ChosenShapes]:
-    """Yield shapes with one open axis of what is ``known`` one smaller, or twice as large.
-
-    A smaller one fits a table with more rows than are read; a Reshape may accept multiples only.
-    """
-    for name, dims in known.items():
-        shape = usual[name]
-        for axis, size in enumerate(shape):
-            for other in (size - 1, 2 * size) if dims is None or not isinstance(dims[axis], int) else ():
-                shapes = {**usual, name: (*shape[:axis], other, *shape[axis + 1 :])}
-                if other and may_be_fed_at(shapes):
-                    yield shapes
-
-
-def doubled(
-    passed: Sequence[ChosenShapes], known: Mapping[str, Known | None], nodes: Iterable[ir.Node]
-) -> Iterator[ChosenShapes]:
-    """Yield the first shapes with a dynamic size twice as large that was the same in all: a Reshape may take multiples.
-
-    Axes of one name are one size. One without a name may depend on other inputs, if there are some, and sizes inside a
-    network on what makes them.
-    """
-    if known.keys() != passed[0].keys() or not any(node.has_trait(RESHAPING) for node in nodes):
-        return
-    places: dict[str, list[tuple[str, int]]] = {}
-    for name, dims in known.items():
-        for axis, dim in enumerate(dims or ()):
-            if isinstance(dim, str) or (not dim and len(known) == 1):
-                places.setdefault(dim or f"{name} {axis}", []).append((name, axis))
-    for open_ in places.values():
-        if len({shapes[name][axis] for shapes in passed for name, axis in open_}) == 1:
-            grown = {name: [*shape] for name, shape in passed[0].items()}
-            for name, axis in open_:
-                grown[name][axis] *= 2
-            shapes = {name: tuple(shape) for name, shape in grown.items()}
-            if may_be_fed_at(shapes):
-                yield shapes
-
-
 def _with_batch(shapes: ChosenShapes, factor: int) -> ChosenShapes:
     """Return the shapes with so many times the batch, but at least one row."""
     return {
@@ -271,3 +236,63 @@ def _group(request: Request, known: Mapping[str, Known], main: Choice) -> SizedG
 
 def _by_path(choice: Choice) -> FittedGraphs:
     return {graph.path: graph for graph in choice.model.graphs()}
+
+
+class _Levels(NamedTuple):
+    """How many times as large as each open axis its largest kin are: inputs of a part at the same place."""
+
+    ratios: dict[tuple[str, int], int]
+    most: dict[int, int]
+
+
+def at_levels(fed: Mapping[str, ir.Value], nodes: Sequence[ir.Node], usual: ChosenShapes) -> Trial | None:
+    """Return sizes that halve where declared ones do, once or several times; None if all are alike or do not fit.
+
+    Strides in front of the part made them. The ``usual`` shapes say which axes are open. Other sizes than multiples are
+    rounded as pooling does or as convolutions do; the one that does not fit does not run.
+    """
+    levels = _levels(fed, usual)
+    if levels is None:
+        return None
+    shapes = _at(levels, usual, 0)
+    others = [{name: (1, *shape[1:]) for name, shape in shapes.items()}]
+    others += [_at(levels, usual, more) for more in (-1, 1)] if needs_other_sizes(nodes) else []
+    small = (other for other in others if elements(other) <= LARGEST_OTHER)
+    return (
+        Trial(shapes, passing_is_conclusive=False, others=tuple(small)) if elements(shapes) <= LARGEST_OTHER else None
+    )
+
+
+def _levels(fed: Mapping[str, ir.Value], usual: ChosenShapes) -> _Levels | None:
+    declared = {
+        (name, axis): dim
+        for name, value in fed.items()
+        for axis, dim in enumerate(value.shape or ())
+        if axis > 1 and isinstance(dim, int) and usual[name][axis] != dim > 1
+    }
+    largest: dict[int, int] = {}
+    for (_, axis), dim in declared.items():
+        largest[axis] = max(dim, largest.get(axis, 0))
+    ratios = {place: round(largest[place[1]] / dim) for place, dim in declared.items()}
+    most = {axis: max(ratio for (_, at), ratio in ratios.items() if at == axis) for axis in largest}
+    fits = all(
+        declared[place] in (_divided(largest[place[1]], ratio, is_up=is_up) for is_up in (False, True))
+        for place, ratio in ratios.items()
+    )
+    return _Levels(ratios, most) if fits and 1 < max(most.values(), default=1) <= _LARGEST_RATIO else None
+
+
+def _at(levels: _Levels, usual: ChosenShapes, more: int) -> ChosenShapes:
+    """Return the shapes with open axes a multiple of all ratios, or so many ``more``: the others are rounded then."""
+    sizes = {axis: ratio * (_LEAST + axis - 2) + more for axis, ratio in levels.most.items()}
+    return {
+        name: tuple(
+            _divided(sizes[axis], levels.ratios[name, axis], is_up=more < 0) if (name, axis) in levels.ratios else size
+            for axis, size in enumerate(shape)
+        )
+        for name, shape in usual.items()
+    }
+
+
+def _divided(size: int, ratio: int, *, is_up: bool) -> int:
+    return -(-size // ratio) if is_up else size // ratio

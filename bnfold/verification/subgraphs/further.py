@@ -1,4 +1,7 @@
-"""Other shapes that callers may feed to a part than those that it is compared at first."""
+"""Other shapes that callers may feed to a part than those that it is compared at first.
+
+All of them serve integers and sizes: two operators may agree at one size and differ at another.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from bnfold import ir, reference
 from bnfold.ir.value import Known
-from bnfold.reference.operators import BROADCASTING, COMPARING
+from bnfold.reference.operators import BROADCASTING, COMPARING, RESHAPING
 from bnfold.verification.inputs.bounds import BEYOND, follow_from_sizes, largest_bound
-from bnfold.verification.inputs.choices import ChosenShapes
-from bnfold.verification.inputs.shapes import open_places
+from bnfold.verification.inputs.shapes import ChosenShapes, open_places, resized
 from bnfold.verification.subgraphs.shapes import may_be_fed_at
 
 
@@ -33,7 +35,7 @@ def further_shapes(
         is_beside = len(usual) > 1 and all(fed[name].is_input for name, _ in same)
         if not (is_beside or any((usual[name][axis], len(usual[name]) - axis) in stored for name, axis in same)):
             continue
-        shapes = _with(usual, dict.fromkeys(same, 1))
+        shapes = resized(usual, dict.fromkeys(same, 1))
         if shapes != usual:
             yield shapes
 
@@ -49,20 +51,14 @@ def deciding_shapes(
         return
     known = {name: value.shape or [None] * len(usual[name]) for name, value in fed.items()}
     places = open_places(known)
-    yield _with(usual, {place: 1 for same in places for place in same})
+    yield resized(usual, {place: 1 for same in places for place in same})
     for same in places:
-        yield _with(usual, dict.fromkeys(same, 0))
+        yield resized(usual, dict.fromkeys(same, 0))
 
 
 def _compares_sizes(node: ir.Node) -> bool:
     made = node.output(0)
     return node.has_trait(COMPARING) and made is not None and follow_from_sizes([made])
-
-
-def _with(usual: ChosenShapes, sizes: Mapping[tuple[str, int], int]) -> ChosenShapes:
-    return {
-        name: tuple(sizes.get((name, axis), dim) for axis, dim in enumerate(shape)) for name, shape in usual.items()
-    }
 
 
 def beyond_bounds(
@@ -78,9 +74,44 @@ def beyond_bounds(
         is_named = (fed[same[0][0]].shape or ())[same[0][1]] in named
         if not is_named or any(shapes[name][axis] >= last for shapes in passed for name, axis in same):
             continue
-        shapes = _with(passed[0], dict.fromkeys(same, last))
+        shapes = resized(passed[0], dict.fromkeys(same, last))
         if may_be_fed_at(shapes):
             yield shapes
+
+
+def nearby(usual: ChosenShapes, known: Mapping[str, Known | None]) -> Iterator[ChosenShapes]:
+    """Yield shapes with one open axis of what is ``known`` one smaller, or twice as large.
+
+    A smaller one fits a table with more rows than are read; a Reshape may accept multiples only.
+    """
+    for name, dims in known.items():
+        for axis, size in enumerate(usual[name]):
+            for other in (size - 1, 2 * size) if dims is None or not isinstance(dims[axis], int) else ():
+                shapes = resized(usual, {(name, axis): other})
+                if other and may_be_fed_at(shapes):
+                    yield shapes
+
+
+def doubled(
+    passed: Sequence[ChosenShapes], known: Mapping[str, Known | None], nodes: Iterable[ir.Node]
+) -> Iterator[ChosenShapes]:
+    """Yield the first shapes with a dynamic size twice as large that was the same in all: a Reshape may take multiples.
+
+    Axes of one name are one size. One without a name may depend on other inputs, if there are some, and sizes inside a
+    network on what makes them.
+    """
+    if known.keys() != passed[0].keys() or not any(node.has_trait(RESHAPING) for node in nodes):
+        return
+    places: dict[str, list[tuple[str, int]]] = {}
+    for name, dims in known.items():
+        for axis, dim in enumerate(dims or ()):
+            if isinstance(dim, str) or (not dim and len(known) == 1):
+                places.setdefault(dim or f"{name} {axis}", []).append((name, axis))
+    for open_ in places.values():
+        if len({shapes[name][axis] for shapes in passed for name, axis in open_}) == 1:
+            shapes = resized(passed[0], {(name, axis): 2 * passed[0][name][axis] for name, axis in open_})
+            if may_be_fed_at(shapes):
+                yield shapes
 
 
 def _broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:

@@ -1,11 +1,13 @@
-"""Run both parts of one rewrite, before and after it, on the same inputs, and compare their outputs."""
+"""Run both parts of one rewrite, before and after it, on the same inputs, and compare their outputs.
+
+A part is evaluated many times: what it stores is read once, and its nodes are looked up once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,15 +15,18 @@ import numpy as np
 from bnfold import ir, reference
 from bnfold.errors import Unsupported
 from bnfold.ir.elements import Array
-from bnfold.verification.claims import Experiment, NumberKind, Runs, Why
+from bnfold.reference.precision import widen
+from bnfold.verification.changes.extract import Subgraph
+from bnfold.verification.claims import NumberKind, Runs, Why
 from bnfold.verification.codes import Code
-from bnfold.verification.comparing.outputs import largest_difference
-from bnfold.verification.comparing.sides import EvaluateSide, ModelRun, ModelRuns, SideResults, explained
+from bnfold.verification.comparing.outputs import experiment, largest_difference
+from bnfold.verification.comparing.sides import EvaluateSide, ModelRun, ModelRuns, SideResults
 from bnfold.verification.coverage import Coverage
+from bnfold.verification.inputs.cost import estimate
 from bnfold.verification.inputs.drawing import DrawnFeeds
-from bnfold.verification.obstacles import not_run
-from bnfold.verification.subgraphs.runnable import Runnable
-from bnfold.verification.subgraphs.trials import NotCompared, TrialResult
+from bnfold.verification.inputs.sized import sized
+from bnfold.verification.obstacles import NotCompared, not_run
+from bnfold.verification.subgraphs.trials import TrialResult
 from bnfold.verification.tolerance.compare import (
     EXACT,
     FLOOR,
@@ -35,10 +40,19 @@ from bnfold.verification.tolerance.compare import (
 from bnfold.verification.tolerance.floats import float_type, is_float_array
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 
+_GROUPS = 3
+"""Weights of a part are moved in so many groups: with two, four of the smallest seeded faults are explained away."""
+
 _LARGE = 1 << 18
 """Elements of results that are not computed once more."""
-GROUPS = 3
-"""New weights are disturbed in so many groups, one after the other, so that a weight and a bias cannot cancel."""
+
+LARGEST_HELD = 10 << 20
+"""Elements of a weight that is held in float64, in 80 MB; larger ones are read anew for each evaluation."""
+
+REGION_SECONDS = 1.0
+"""Counted, for one evaluation of a region at sizes that are not usual."""
+
+FEW = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +100,8 @@ class SubgraphPair:
         ``numbers`` is their kind.
         """
         found = self._compared(feeds, guessed=guessed)
-        shapes = {name: shape_of(array) for name, array in feeds.items()}
-        if isinstance(found, NotCompared):
-            run = Experiment(shapes, numbers, found.why.code, note=found.why.text, hidden=self.coverage.uncovered)
-        else:
-            code = found.code if found.excess > 1 else Code.TESTED
-            how_far = found.relative, found.allowed, self.coverage.uncovered
-            run = Experiment(shapes, numbers, code, *how_far, found.fault)
-        self.runs.add(run, feeds)
+        why = found.why if isinstance(found, NotCompared) else found
+        self.runs.add(experiment(feeds, numbers, why, self.coverage.uncovered), feeds)
         return found
 
     def _compared(self, feeds: DrawnFeeds, *, guessed: bool) -> TrialResult:
@@ -131,22 +139,17 @@ class SubgraphPair:
     def never_finite(self) -> str | None:
         """Return the name of a result with a channel (or another position on an axis) that was never finite; else None.
 
-        A wrong weight does not show in NaN.
+        This serves special values: a wrong weight does not show in NaN.
         """
         return next((name for name, finite in self.finite.items() if not _reaches_everywhere(finite)), None)
 
     def fed(self, feeds: DrawnFeeds) -> ModelRuns:
         """Return both parts with the activations that they are fed."""
         old, new = (
-            ModelRun(one.subgraph.model, feeds, self.cut.outputs, partial(self._run, one))
+            ModelRun(one.subgraph.model, feeds, self.cut.outputs, partial(self._run, one), one.names)
             for one in (self.old, self.new)
         )
-        return ModelRuns(
-            old,
-            new,
-            lambda number: self.draws.of(new.model, GROUPS, number, self.new.names),
-            lambda: self.draws.removed.of(old.model, GROUPS, 0, self.old.names),
-        )
+        return ModelRuns(old, new, self.draws, _GROUPS)
 
     def _find(self, subgraph: ir.Model, value: ir.Value) -> ir.Value:
         """Return a value of the part; one that was captured from an outer graph is in the main graph."""
@@ -160,9 +163,7 @@ class SubgraphPair:
         try:
             expected = sides.old(noise=noise)
         except Unsupported as error:
-            misfit, floats = isinstance(error, reference.Misfit), all(map(is_float_array, sides.old.feeds.values()))
-            why = not_run(error, "the original part cannot be run")
-            return NotCompared(why, is_misfit=misfit and floats, may_fit=misfit and not floats)
+            return NotCompared(not_run(error, "the original part cannot be run"))
         if guessed and not all(self._has_declared_rank(name, result) for name, result in expected.items()):
             return NotCompared(
                 Why(Code.ASSUMED_SIZES, "assumed input shapes give outputs of another rank than declared")
@@ -189,7 +190,7 @@ class SubgraphPair:
     def _reacts(self, feeds: DrawnFeeds, expected: SideResults) -> bool:
         """Whether other activations of these shapes give other results; the statistics of one element do not.
 
-        Other integers may mean something else.
+        This serves visibility. Other integers may mean something else.
         """
         shapes = tuple(map(shape_of, feeds.values()))
         if self.is_known_to_react or shapes in self.reacting or not any(map(is_float_array, feeds.values())):
@@ -212,25 +213,15 @@ class SubgraphPair:
         found = self._worst(expected, actual, ())
         if found.excess <= 1:  # within the smallest tolerance
             return found
-        found = self._explained(sides, expected, actual)
+        worst = partial(self._worst, expected, actual)
+        found = sides.explained(expected, actual, worst, Difference.is_in_doubt, lambda found: found.excess <= 1)
         if found.excess > 1:
             return found
         coarse = next((name for name in self.cut.outputs if self._is_coarse(name, sides, expected, actual)), None)
         if coarse is None:
             return found
         reason = f"rounding the new weights changes {coarse!r} too much to compare it"
-        return NotCompared(Why(Code.COARSE, reason), is_coarse=True)
-
-    def _explained(self, sides: ModelRuns, expected: SideResults, actual: SideResults) -> Difference:
-        """Compare the results beside what rounding does to them; mostly, one perturbed share of the weights will do."""
-        rounds = sides.rounds(expected, actual)
-        worst = partial(self._worst, expected, actual)
-        drawn: list[SideResults] = []
-        for draw in next(rounds):
-            drawn.append(draw)
-            if (found := worst([drawn])).excess <= 1:
-                return found
-        return explained(chain([drawn], map(list, rounds)), worst, Difference.is_in_doubt)
+        return NotCompared(Why(Code.COARSE, reason))
 
     def _dtype(self, name: str) -> int | None:
         return self.old.subgraph.outputs[self.cut.outputs.index(name)].dtype
@@ -333,3 +324,36 @@ def _reaches_everywhere(finite: Array) -> bool:
 def _shape(value: object) -> object:
     """Return the shape of an array; None for a sequence or nothing."""
     return getattr(value, "shape", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Runnable:
+    """A part that is evaluated many times, with its ``held`` weights in float64.
+
+    A part with equal nodes can stand in for another one: ``names`` maps the weights to the names that they have there.
+    """
+
+    subgraph: Subgraph
+    held: Mapping[str, Array] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    prepared: reference.Prepared = field(default_factory=reference.Prepared)
+
+
+def runnable(subgraph: Subgraph, values: Sequence[ir.Value], like: Runnable | None = None) -> Runnable:
+    """Return the part with ``values`` in the place of its own stored tensors, read and widened once."""
+    held: dict[str, Array] = {}
+    names: dict[str, str] = {}
+    for value, other in zip(values, subgraph.stored, strict=True):
+        tensor = value.tensor
+        if tensor is not None and tensor.size <= LARGEST_HELD:
+            held[other.name], names[other.name] = widen(tensor.numpy()), value.name
+    return Runnable(subgraph, held, names) if like is None else Runnable(subgraph, held, names, like.prepared)
+
+
+def takes_long(subgraph: ir.Model, shapes: Mapping[str, tuple[int, ...]], produced: int) -> bool:
+    """Whether evaluating a part takes long although its inputs are small: it may compute large sizes.
+
+    That is only examined if an axis is long, or if many elements are ``produced`` at the usual sizes.
+    """
+    is_long = max(map(max, filter(None, shapes.values())), default=0) > FEW or produced > LARGEST_HELD
+    return is_long and estimate(sized(subgraph, shapes)).seconds > REGION_SECONDS

@@ -12,8 +12,7 @@ from bnfold import ir
 from bnfold.reference.operators import READS_VALUES
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.claims import Runs
-from bnfold.verification.subgraphs.pairs import SubgraphPair
-from bnfold.verification.subgraphs.runnable import LARGEST_HELD, runnable
+from bnfold.verification.subgraphs.pairs import LARGEST_HELD, SubgraphPair, runnable
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.floats import is_float
 

@@ -1,7 +1,12 @@
-"""Compare two parts on as many samples of one shape as it takes, and at other ranks."""
+"""Compare two parts on as many samples of one shape as it takes, and at other ranks.
+
+One sample shows what is analytic. Further ones serve visibility (few numbers, large ones beside which rounding hides
+too much), pieces (flags that choose a branch), jumps (single numbers that are compared), and sizes (other ranks).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
@@ -13,16 +18,20 @@ from bnfold.reference.operators import COMPARING
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.inputs.adjusting import choosing, smaller, with_flags_turned
-from bnfold.verification.inputs.choices import ChosenShapes
-from bnfold.verification.inputs.drawing import SAMPLE_KINDS, DrawnFeeds, random_value
-from bnfold.verification.subgraphs.pairs import SubgraphPair
+from bnfold.verification.inputs.drawing import MOST_SAMPLES, SAMPLE_KINDS, DrawnFeeds, random_value, samples_for
+from bnfold.verification.inputs.shapes import ChosenShapes
+from bnfold.verification.obstacles import NotCompared
+from bnfold.verification.subgraphs.pairs import FEW, SubgraphPair
 from bnfold.verification.subgraphs.shapes import fed_shapes, lacks_rank, subgraph_shapes, updates_of
-from bnfold.verification.subgraphs.trials import MOST_SAMPLES, NotCompared, TrialResult, fails, passed, samples_needed
+from bnfold.verification.subgraphs.trials import TrialResult, fails, passed
 from bnfold.verification.tolerance.compare import Difference
-from bnfold.verification.tolerance.floats import is_float_array
+from bnfold.verification.tolerance.floats import is_float, is_float_array
 
 _BESIDE = (0.03, -0.03, 0.002, -0.002)
 """How far a number is put from the one that it is compared with, beside its size: for large changes and small ones."""
+
+_MISFITS = 2
+"""Samples after which sizes do not fit, whatever the numbers are."""
 
 _DEAR = 0.02
 """Counted seconds of a sample beyond which one is enough at sizes that are not the first."""
@@ -49,7 +58,7 @@ def sampled(
         found.append(_attempt(subgraphs, inputs, shapes, (kind or 0) + len(found), guessed=guessed))
         is_any_kind = isinstance(found[0], Difference) and kind is None and not subgraphs.only_moves
         samples = subgraphs.samples if is_any_kind else 1
-        wanted = max(samples_needed(shapes, found[0], only_moves=subgraphs.only_moves), samples)
+        wanted = max(_number_of_samples(subgraphs, inputs, shapes, found[0]), samples)
         is_news = subgraphs.coverage.uncovered != before
         if kind is not None and work.seconds - start > _DEAR and not is_news:
             wanted = len(found)
@@ -63,8 +72,20 @@ def sampled(
         )
     differences = [latest for latest in found if isinstance(latest, Difference)]
     worst = max(differences, key=lambda difference: difference.excess, default=found[0])
-    coarse = next((latest for latest in found if isinstance(latest, NotCompared) and latest.is_coarse), worst)
-    return worst if fails(worst) else coarse
+    return worst if fails(worst) else next(filter(_is_coarse, found), worst)
+
+
+def _number_of_samples(
+    subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: ChosenShapes, first: TrialResult
+) -> int:
+    """Return how many samples to try: more of few numbers, if other numbers may tell more than the ``first`` ones did.
+
+    Where floats only move, one of them at a wrong place shows in any sample.
+    """
+    made = [first.elements] if isinstance(first, Difference) else []
+    are_floats = all(is_float(value.dtype) for value in inputs.values())
+    most = 1 if subgraphs.only_moves else _MISFITS if _does_not_fit(first) and are_floats else MOST_SAMPLES
+    return min(most, samples_for([*map(math.prod, shapes.values()), *made], FEW))
 
 
 def _attempt(
@@ -73,11 +94,11 @@ def _attempt(
     """Compare one sample. If rounding hides too much where activations are large, they are drawn smaller."""
     feeds, numbers = drawn(subgraphs, inputs, shapes, sample), SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
     latest = subgraphs.attempt(feeds, numbers, guessed=guessed)
-    if _may_fit(latest) and (sample == 0 or passed(subgraphs.tried)):
+    if _does_not_fit(latest) and (sample == 0 or passed(subgraphs.tried)):
         others = ((other, subgraphs.attempt(other, numbers, guessed=guessed)) for other in with_flags_turned(feeds))
-        feeds, latest = next(((other, found) for other, found in others if not _may_fit(found)), (feeds, latest))
+        feeds, latest = next(((other, found) for other, found in others if not _does_not_fit(found)), (feeds, latest))
     subgraphs.tried.append((feeds, guessed, latest))
-    if _is_large(sample) and isinstance(latest, NotCompared) and latest.is_coarse:
+    if _is_large(sample) and _is_coarse(latest):
         feeds = smaller(inputs, feeds)
         latest = subgraphs.attempt(feeds, numbers, guessed=guessed)
         subgraphs.tried.append((feeds, guessed, latest))
@@ -138,8 +159,14 @@ def _found_places(subgraphs: SubgraphPair, feeds: DrawnFeeds, node: ir.Node) -> 
     return (*places[:-1], *data[places[-1] :]) if places else None
 
 
-def _may_fit(found: TrialResult) -> bool:
-    return isinstance(found, NotCompared) and found.may_fit
+def _does_not_fit(found: TrialResult) -> bool:
+    """Whether the original part does not run at these sizes, or on these numbers."""
+    return isinstance(found, NotCompared) and found.why.code is Code.NO_FIT
+
+
+def _is_coarse(found: TrialResult) -> bool:
+    """Whether results differ by no more than rounding may cause, and by too much to call them equal."""
+    return isinstance(found, NotCompared) and found.why.code is Code.COARSE
 
 
 def _is_large(sample: int) -> bool:

@@ -14,7 +14,7 @@ from bnfold.verification.changes.partly import known_of
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.coverage import read_for_sizes
-from bnfold.verification.subgraphs.trials import NotCompared
+from bnfold.verification.obstacles import NotCompared
 
 Graphs = Mapping[str, ir.Graph]
 

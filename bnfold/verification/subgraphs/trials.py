@@ -2,49 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from bnfold.verification.claims import Evidence, Why
+from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
-from bnfold.verification.inputs.choices import ChosenShapes
 from bnfold.verification.inputs.drawing import DrawnFeeds
-from bnfold.verification.subgraphs.runnable import FEW
+from bnfold.verification.inputs.shapes import ChosenShapes
+from bnfold.verification.obstacles import NotCompared
 from bnfold.verification.subgraphs.shapes import Trial
 from bnfold.verification.tolerance.compare import Difference
 
 TOO_LARGE = Why(Code.TOO_LARGE, "every shape that its inputs can have is too large to try")
 
 
-class NotCompared(NamedTuple):
-    """A region that cannot be compared, and why; ``only_after`` says that the original's region ran.
-
-    ``is_same`` says that it was compared, and agreed, perhaps ``at_some_sizes`` only; ``is_coarse``, that the results
-    differ, by no more than rounding the new weights may cause and by too much to call them equal; ``is_misfit``, that
-    the original does not run at these sizes, or on these numbers; ``may_fit``, that other flags may fit. ``behind`` is
-    the evidence on a value computed from the results, where that has decided.
-    """
-
-    why: Why
-    only_after: bool = False
-    is_same: bool = False
-    at_some_sizes: bool = False
-    is_coarse: bool = False
-    is_misfit: bool = False
-    may_fit: bool = False
-    behind: Evidence | None = None
-
-
 TrialResult = Difference | NotCompared
-
-MOST_SAMPLES = 10
-"""A region is tried on several samples where something that it is fed or makes has fewer than FEW elements, of every
-kind at most twice."""
-
-_MISFITS = 2
-"""Samples after which sizes do not fit, whatever the numbers are."""
 
 
 def fails(found: TrialResult | None) -> bool:
@@ -67,17 +39,6 @@ def equal_on(tried: Sequence[tuple[DrawnFeeds, bool, TrialResult]]) -> Iterator[
 def passed(tried: Sequence[tuple[DrawnFeeds, bool, TrialResult]]) -> list[ChosenShapes]:
     """Return the shapes at which the results were equal, in order."""
     return [{name: array.shape for name, array in feeds.items()} for feeds, _ in equal_on(tried)]
-
-
-def samples_needed(shapes: Mapping[str, tuple[int, ...]], first: TrialResult, *, only_moves: bool) -> int:
-    """Return how many samples to try, more of few numbers: all may be negative, or hide behind the largest.
-
-    Where floats ``only_moves``, one of them at a wrong place shows in any sample.
-    """
-    made = [first.elements] if isinstance(first, Difference) else []
-    smallest = min([*map(math.prod, shapes.values()), *made], default=FEW)
-    most = _MISFITS if isinstance(first, NotCompared) and first.is_misfit else 1 if only_moves else MOST_SAMPLES
-    return max(1, min(most, FEW // max(smallest, 1)))
 
 
 @dataclass(slots=True, eq=False)

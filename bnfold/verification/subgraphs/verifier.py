@@ -33,19 +33,17 @@ from bnfold.verification.coverage import (
     indices_into,
     only_moves,
 )
-from bnfold.verification.inputs.choices import ChosenShapes
-from bnfold.verification.inputs.drawing import FLAT, SAMPLE_KINDS, DrawnFeeds
-from bnfold.verification.inputs.shapes import elements, is_static
+from bnfold.verification.inputs.drawing import FLAT, MOST_SAMPLES, SAMPLE_KINDS, DrawnFeeds
+from bnfold.verification.inputs.shapes import ChosenShapes, elements, is_static
 from bnfold.verification.inputs.sized import SharedShapes, fitted
-from bnfold.verification.obstacles import not_run
+from bnfold.verification.obstacles import NotCompared, not_run
 from bnfold.verification.request import Request
-from bnfold.verification.subgraphs.fitting import doubled, nearby, sizes_in_turn
-from bnfold.verification.subgraphs.further import beyond_bounds, deciding_shapes, further_shapes
+from bnfold.verification.subgraphs.fitting import sizes_in_turn
+from bnfold.verification.subgraphs.further import beyond_bounds, deciding_shapes, doubled, further_shapes, nearby
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
 from bnfold.verification.subgraphs.nearer import comes_close, far_numbers
-from bnfold.verification.subgraphs.pairs import SubgraphPair
+from bnfold.verification.subgraphs.pairs import LARGEST_HELD, SubgraphPair, runnable, takes_long
 from bnfold.verification.subgraphs.repeated import MOST, can_stand_in, repeatable, repeated, signature
-from bnfold.verification.subgraphs.runnable import LARGEST_HELD, runnable, takes_long
 from bnfold.verification.subgraphs.sampling import at_other_ranks, drawn, sampled
 from bnfold.verification.subgraphs.shapes import (
     Trial,
@@ -56,8 +54,6 @@ from bnfold.verification.subgraphs.shapes import (
 )
 from bnfold.verification.subgraphs.sides import from_measured, is_constant, proven_outside, sides_of
 from bnfold.verification.subgraphs.trials import (
-    MOST_SAMPLES,
-    NotCompared,
     SubgraphTrials,
     TrialResult,
     by_size,
@@ -468,7 +464,7 @@ class SubgraphVerifier:
     ) -> TrialResult:
         if guessed and elements(trial.shapes) > _MANY and fitted(subgraphs.old.subgraph.model, trial.shapes) is None:
             reason = "the original part cannot be run: its operators do not fit together"
-            return NotCompared(Why(Code.NO_FIT, reason), is_misfit=True)
+            return NotCompared(Why(Code.NO_FIT, reason))
         before = self._clock.work.seconds
         latest = sampled(subgraphs, fed, trial.shapes, guessed=guessed)
         takes_time = self._clock.work.seconds - before > _LITTLE_TIME

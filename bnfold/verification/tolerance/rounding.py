@@ -23,6 +23,9 @@ from bnfold.verification.tolerance.floats import FloatType, float_type, is_float
 _BLOCK = 1 << 15
 """Numbers that are moved at a time, which stay in the processor's cache; a multiple of 8."""
 
+_FEW = 100_000
+"""Fewer new weights (elements) than this are moved in two groups, for a weight and a bias may cancel each other."""
+
 
 def disturb(values: Array, dtype: int, seed: int, old: ir.Tensor | None = None) -> Array:
     """Move numbers of the onnx type ``dtype`` to the next one, away from zero or towards it by a seeded coin.
@@ -136,22 +139,20 @@ class PerturbedWeights:
             and self.is_new(path, name)
         }
 
-    @property
-    def elements(self) -> int:
-        """How many numbers all new weights have."""
-        return sum(self._stored[key].size for key in self.new)
-
     def of(
-        self, model: ir.Model, groups: int, round_number: int, names: Mapping[str, str] | None = None
+        self, model: ir.Model, round_number: int, names: Mapping[str, str] | None = None, groups: int | None = None
     ) -> list[reference.Alterations]:
-        """Return, for the rewritten model, a copy or a region, what moves each of ``groups`` shares of its new weights.
+        """Return, for the rewritten model, a copy or a region, what moves each group of its new weights.
 
-        Another round disturbs the same shares in other directions. The main graph of a region holds weights that came
-        from any graph of the model; ``names`` has those that they have there, where they are others.
+        There are so many ``groups``, or else two, and one of many weights. Another round disturbs the same groups in
+        other directions. The main graph of a region holds weights that came from any graph of the model; ``names`` has
+        those that they have there, where they are others.
         """
         named = [(value, (names or {}).get(value.name, value.name)) for value in _values(model)]
         pairs = [(value, self._home(value.graph.path, name)) for value, name in named]
         found = [(value, key) for value, key in pairs if self.is_new(*key) and is_rounded(value)]
+        if groups is None:
+            groups = 2 if sum(self._stored[key].size for _, key in found) < _FEW else 1
         shares = [dict(found[share::groups]) for share in range(groups)]
         return [{value: self._mover(key, round_number) for value, key in share.items()} for share in shares if share]
 

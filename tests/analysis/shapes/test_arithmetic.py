@@ -66,6 +66,9 @@ def integers(body: str, result: str = "y") -> Integers | None:
         ("g = Slice (s, zero, one) y = Expand (g, three)", [N, N, N]),
         ("g = Slice (s, zero, one) h = Add (one, one) y = Tile (g, h)", [N, N]),
         ("r = Size (s) f = Add (r, far) y = Range (f, r, one)", [2]),
+        ("y = Transpose <perm = [0]> (s)", [N, 3, 4]),
+        ("p = Constant <value_ints = [1, 1]> () y = Pad (s, p)", [0, N, 3, 4, 0]),
+        ("p = Constant <value_ints = [0, 1]> () y = Pad (s, p, first)", [N, 3, 4, 0]),
     ],
 )
 def test_open_sizes_keep_their_names(body: str, items: list[int | str | None]) -> None:
@@ -101,6 +104,10 @@ def test_a_scalar_is_none_of_the_vectors() -> None:
         "d = Constant <value_ints = [1, 1]> () u, y = Split (s, d)",
         "u, y = Split (s, t)",
         "y = Expand (s, t)",
+        "y = Flatten <axis = 0> (s)",
+        "y = Pad (s, t)",
+        "p = Constant <value_ints = [-2, 1]> () y = Pad (s, p)",
+        'p = Constant <value_ints = [1, 1]> () y = Pad <mode = "edge"> (s, p)',
         "g = Gather (s, first) y = Range (first, g, one)",
         "y = Range (three, first, first)",
         "m = Constant <value_int = 65> () y = Range (first, m, one)",

@@ -8,9 +8,9 @@ import numpy as np
 import onnx
 import pytest
 
-from bnfold.api import inspect
+from bnfold.api import inspect, optimize
 from bnfold.pipeline.explain import neighbourhood, scales
-from bnfold.settings import Options
+from bnfold.settings import Options, VerifyOptions
 from tests.conftest import MODELS
 from tests.report.html.reports import report
 
@@ -75,6 +75,33 @@ def test_a_fold_is_drawn_before_and_after() -> None:
         if min(edge["from"], edge["to"]) >= 0
     }
     assert edges == {("node3", "node4"), ("node4", "node6")}
+
+
+NAMELESS = {
+    "up": ("c = Conv (x, w) y = BatchNormalization (c, s, b, m, v)", ["y"]),
+    "up, past an activation": ("c = Conv (x, w) r = Relu (c) y = BatchNormalization (r, s, b, m, v)", ["c_folded"]),
+    "up, an activation behind": ("c = Conv (x, w) n = BatchNormalization (c, s, b, m, v) y = Relu (n)", ["n"]),
+    "down": ("n = BatchNormalization (x, s, b, m, v) r = Relu (n) y = Conv (r, w)", ["y"]),
+    "into two": (
+        "c = Conv (x, w) d = Conv (x, u) j = Add (c, d) y = BatchNormalization (j, s, b, m, v)",
+        ["c_folded", "d_folded"],
+    ),
+}
+"""Nodes without names, and those after the fold that took the affine."""
+
+
+@pytest.mark.parametrize("case", NAMELESS)
+def test_what_takes_an_affine_is_marked_also_without_a_name(case: str) -> None:
+    nodes, homes = NAMELESS[case]
+    vectors = "float[2] s = {2, 3}, float[2] b = {0, 0}, float[2] m = {0, 0}, float[2] v = {1, 1}"
+    weights = "float[2,2,1,1] w = {1, 2, 3, 4}, float[2,2,1,1] u = {4, 3, 2, 1}"
+    head = '<ir_version: 8, opset_import: ["": 15]> g (float[1,2,4,4] x) => (float[1,2,4,4] y)'
+    model = onnx.parser.parse_model(f"{head} <{weights}, {vectors}> {{ {nodes} }}")
+    options = Options(disable=frozenset({"branch-merge"}))
+    (row,) = optimize(model, options=options, verify=VerifyOptions(depth="none")).to_json()["batchnorms"]
+    assert row["verdict"] == "folded"
+    drawn = {node["name"]: node["role"] for node in row["drawing"]["after"]["nodes"]}
+    assert sorted(name for name, role in drawn.items() if role == "home") == homes
 
 
 def test_what_stays_is_drawn_once_with_where_the_search_stopped() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import runpy
 import xml.etree.ElementTree as ET
 from pathlib import Path
+
+import pytest
 
 import bnfold
 from bnfold.report.html import display
 from bnfold.report.html.model_page import as_model
-from tests.conftest import MODELS
+from tests.conftest import MODELS, ROOT
 from tests.report.html.reports import report
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -31,6 +34,17 @@ def test_a_picture_shows_both_sides_and_stands_alone(tmp_path: Path) -> None:
 def test_a_picture_of_what_was_not_rewritten_has_one_side() -> None:
     row = report("bn15_training.onnx")["batchnorms"][0]
     assert "Around it (nothing was rewritten here)" in display.picture(row).svg
+
+
+def test_the_pictures_of_the_tour_are_those_of_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    pictures = runpy.run_path(str(ROOT / "scripts" / "make_tour.py"))["pictures"]()
+    assert {path.name for path in pictures} == {"model.svg", "fold.svg"}
+    for path, svg in pictures.items():
+        assert path.read_text(encoding="utf-8") == svg, "run scripts/make_tour.py"
+        assert f"(tour/{path.name})" in (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
+    (fold,) = (svg for path, svg in pictures.items() if path.name == "fold.svg")
+    assert "takes it over" in fold
 
 
 def test_tables_are_markdown() -> None:

@@ -13,8 +13,8 @@ from bnfold.verification import verify
 from bnfold.verification.changes.idle import Extent, idle, masked
 from bnfold.verification.changes.partly import PartlyKnown
 from bnfold.verification.coverage.mutants import Mutants
+from bnfold.verification.obstacles import NotCompared
 from bnfold.verification.subgraphs.sides import sides_of
-from bnfold.verification.subgraphs.trials import NotCompared
 from tests.verification.changes.test_partly import NUMBERS, loaded
 from tests.verification.graphs import Weights, model
 

@@ -220,6 +220,10 @@ def test_types_have_names() -> None:
         ("{ z = Neg (x) }", "nothing makes the value 'y'"),
         ("{ y = Upsample <scales = [2.0, 2.0]> ()  z = Neg (x) }", "node 'y' (Upsample) lacks a required input"),
         ("{ y = Add (x, )  z = Neg (x) }", "node 'y' (Add) lacks a required input"),
+        (
+            "{ y = Relu (x)  z = Neg (x)  k = Shape (x)  , i = TopK <axis = 0> (x, k) }",
+            "node 'i' (TopK) has no name for a required output",
+        ),
     ],
 )
 def test_what_no_runtime_can_compute_is_never_verified(body: str, words: str) -> None:

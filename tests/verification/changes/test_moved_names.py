@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import bnfold
 from bnfold import ir
-from bnfold.verification.changes.moved_names import with_original_names
+from bnfold.verification.changes.new_names import with_original_names
 from tests.verification.graphs import Array, Depth
 
 RNG = np.random.default_rng(5)

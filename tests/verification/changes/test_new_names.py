@@ -7,7 +7,7 @@ import pytest
 
 import bnfold
 from bnfold import ir
-from bnfold.verification.changes.moved_names import with_original_names
+from bnfold.verification.changes.new_names import with_original_names
 from tests.verification.graphs import Weights, model
 
 HEAD = "(float[N,3] x, bool c) => (float[M,3] y)"

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from bnfold import ir
-from bnfold.verification import verify
+from bnfold.verification import Code, Experiment, Why, verify
+from bnfold.verification.comparing.outputs import experiment
+from bnfold.verification.tolerance.compare import Difference
 from tests.verification.graphs import Depth, model
 
 
@@ -21,3 +23,13 @@ def test_the_noise_of_one_channel_explains_no_difference_of_another(depth: Depth
     before = noisy_beside("Abs", "k")
     assert verify(before, noisy_beside("Neg", "anew"), depth=depth, runtime="none").status == status
     assert verify(before, noisy_beside("Abs", "anew"), depth=depth, runtime="none").verified
+
+
+def test_one_run_says_what_was_found_or_why_there_are_no_results() -> None:
+    feeds = {"x": np.ones((2, 3))}
+    equal = experiment(feeds, "normal", Difference(scale=2.0, max_abs=1.0, allowed=0.75), hidden=3)
+    assert equal == Experiment({"x": (2, 3)}, "normal", Code.TESTED, 0.5, 0.75, 3)
+    far = experiment(feeds, "large", Difference(excess=2.0, fault="too far", code=Code.DIFFERS))
+    assert (far.found, far.note) == (Code.DIFFERS, "too far")
+    none = experiment(feeds, "zeros", Why(Code.NO_FIT, "does not fit"))
+    assert none == Experiment({"x": (2, 3)}, "zeros", Code.NO_FIT, note="does not fit")

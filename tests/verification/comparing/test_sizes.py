@@ -7,10 +7,9 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import verify
-from bnfold.verification.comparing import sizes
-from bnfold.verification.end_to_end import further
+from bnfold.verification.end_to_end import samples
+from bnfold.verification.inputs import candidates, drawing
 from bnfold.verification.inputs import choices as module
-from bnfold.verification.inputs import drawing
 from tests.verification.graphs import model
 
 
@@ -27,8 +26,8 @@ def test_who_runs_the_original_first_finds_the_sizes_for_all(monkeypatch: pytest
         asked.append("choices")
         return choices(one, *known)
 
-    monkeypatch.setattr(sizes, "known_sizes", watched)
-    monkeypatch.setattr(sizes, "choices", chosen)
+    monkeypatch.setattr(candidates, "known_sizes", watched)
+    monkeypatch.setattr(candidates, "choices", chosen)
     text = "(float[N,3] x) => (float[N,4] y) {{ a = {} (x)  y = MatMul (a, W) }}"
     old, new = (
         ir.load(model(text.format(name), {"W": np.arange(12.0).reshape(3, 4)})) for name in ("LeakyRelu", "Relu")
@@ -42,7 +41,7 @@ def test_what_has_no_defaults_is_not_followed_for_them(monkeypatch: pytest.Monke
     def never(*_: object) -> None:
         raise AssertionError("nobody needs it")
 
-    monkeypatch.setattr(further, "sized", never)
+    monkeypatch.setattr(samples, "sized", never)
     text = "(float[N,3] x) => (float[N,4] y) {{ a = {} (x)  y = MatMul (a, W) }}"
     weights = {"W": np.arange(12.0).reshape(3, 4)}
     old, new = (ir.load(model(text.format(name), weights)) for name in ("Identity", "Abs"))
@@ -82,7 +81,7 @@ def test_sizes_are_sought_where_branches_are_decided(monkeypatch: pytest.MonkeyP
         found.append([node.op_type for node in one.graph.nodes])
         return module.choices(one, *known)
 
-    monkeypatch.setattr(sizes, "choices", chosen)
+    monkeypatch.setattr(candidates, "choices", chosen)
     head = "(float[N,3] x)"
     old = ir.load(model(DECIDED.format(head, "Relu"), {}))
     new = ir.load(model(f"{head} => (float[N,P] y) {{ y = Relu (x) }}", {}))
@@ -105,7 +104,7 @@ def test_no_sizes_are_inferred_that_would_take_too_long(monkeypatch: pytest.Monk
     assert verify(old, new).decided_by == "float64"
     assert inferred
     inferred.clear()
-    monkeypatch.setattr(further, "NO_TIME", 0.0)
-    monkeypatch.setattr(further, "_LITTLE_TIME", -1.0)
+    monkeypatch.setattr(samples, "NO_TIME", 0.0)
+    monkeypatch.setattr(samples, "_LITTLE_TIME", -1.0)
     assert verify(old, new).decided_by == "float64"
     assert not inferred

@@ -11,7 +11,9 @@ import pytest
 
 from bnfold import ir, reference
 from bnfold.ir.elements import Array
-from bnfold.verification.coverage.nearby import Nearby
+from bnfold.verification.comparing.sides import ModelRun
+from bnfold.verification.coverage.record import Nearby
+from bnfold.verification.inputs.drawing import DrawnFeeds
 from tests.verification.graphs import model, numbers
 
 TEXT = (
@@ -26,21 +28,19 @@ PLAIN = "Mul (g, four)"
 class Counted:
     """A model on one input, with the names of all values that are computed."""
 
-    def __init__(self, more: str) -> None:
+    def __init__(self, more: str, *names: str) -> None:
         self.model = ir.load(model(TEXT.replace("MORE", more), WEIGHTS))
-        self.feeds = {"x": numbers(1).normal(size=(2, 3)), "c": np.array(True)}
-        self.names = ["y", "z"]
+        feeds = {"x": numbers(1).normal(size=(2, 3)), "c": np.array(True)}
+        self.run = ModelRun(self.model, feeds, names or ("y", "z"), self._evaluate)
         self.computed: list[str] = []
 
-    def __call__(
-        self, names: Sequence[str] | None = None, *, model: ir.Model | None = None, known: Any = None, **options: Any
+    def _evaluate(
+        self, asked: ir.Model, feeds: DrawnFeeds, names: Sequence[str], known: Any = None, **options: Any
     ) -> dict[str, Array]:
         def note(name: str, _: object) -> None:
             self.computed.append(name)
 
-        feeds = {**self.feeds, **(known or {})}
-        wanted = names if names is not None else self.names
-        return reference.evaluate(model or self.model, feeds, wanted, observer=note, **options)
+        return reference.evaluate(asked, {**feeds, **(known or {})}, names, observer=note, **options)
 
     def values(self, *names: str) -> list[ir.Value]:
         return [self.model.graph.values[name] for name in names]
@@ -56,25 +56,24 @@ def moved(by: float, array: Any) -> Any:
 )
 def test_only_what_depends_on_a_value_is_computed(name: str, computed: list[str]) -> None:
     side = Counted(PLAIN)
-    nearby = Nearby(side, side.values("two", "b", "four", "d", "y"))
+    nearby = Nearby(side.run, side.values("two", "b", "four", "d", "y"))
     side.computed.clear()
     (value,) = side.values(name)
     changed = nearby({value: partial(moved, 0.5)})
     assert side.computed == computed
-    full = side(altered={value: partial(moved, 0.5)})
+    full = side.run(altered={value: partial(moved, 0.5)})
     assert changed.keys() == {each for each in ("y", "z") if each in computed}
     assert all((changed[each] == full[each]).all() for each in changed)
 
 
 def test_a_value_without_effect_has_no_results() -> None:
-    side = Counted(PLAIN)
-    side.names = ["z"]
-    assert Nearby(side, side.values("two", "b", "d", "y"))({side.values("d")[0]: partial(moved, 1.0)}) == {}
+    side = Counted(PLAIN, "z")
+    assert Nearby(side.run, side.values("two", "b", "d", "y"))({side.values("d")[0]: partial(moved, 1.0)}) == {}
 
 
 def test_a_model_runs_as_a_whole_if_little_is_saved() -> None:
     side = Counted(PLAIN)
-    nearby = Nearby(side, side.values("two", "b", "d"))
+    nearby = Nearby(side.run, side.values("two", "b", "d"))
     assert not side.computed
     assert nearby({side.values("d")[0]: partial(moved, 1.0)}).keys() == {"y", "z"}
     assert "a" in side.computed
@@ -83,13 +82,13 @@ def test_a_model_runs_as_a_whole_if_little_is_saved() -> None:
 def test_nothing_is_kept_beside_random_numbers() -> None:
     """They would be others than those that the results were computed from."""
     side = Counted("Bernoulli (g)")
-    Nearby(side, side.values("two", "b", "d", "y"))
+    Nearby(side.run, side.values("two", "b", "d", "y"))
     assert not side.computed
 
 
 def test_values_of_bodies_are_changed_in_the_whole_model() -> None:
     side = Counted(PLAIN)
     inside = next(graph for graph in side.model.graphs() if "p" in graph.values).values["p"]
-    nearby = Nearby(side, [*side.values("two", "b", "d", "y"), inside])
+    nearby = Nearby(side.run, [*side.values("two", "b", "d", "y"), inside])
     changed = nearby({inside: partial(moved, 1.0)})
     assert changed.keys() == {"y", "z"}

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir, reference
+from bnfold.verification.comparing.sides import ModelRun
 from bnfold.verification.coverage import Comparison, Coverage, same_place
-from bnfold.verification.coverage.values import nudged
+from bnfold.verification.coverage.mutants import nudged
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from tests.verification.graphs import Array, model
 
@@ -20,17 +21,10 @@ TEXT = """(float[N,3] x) => (float[N,3] y) {
 RUNS: list[str] = []
 
 
-class Evaluated:
-    """A model and what it is fed; it notes which values were altered."""
-
-    def __init__(self, read: ir.Model, feeds: DrawnFeeds) -> None:
-        self.model, self.feeds, self.names = read, feeds, ["y"]
-
-    def __call__(
-        self, names: Sequence[str] | None = None, *, model: ir.Model | None = None, **options: Any
-    ) -> dict[str, Array]:
-        RUNS.extend(value.name for value in options.get("altered") or ())
-        return reference.evaluate(model or self.model, self.feeds, names or self.names, **options)
+def evaluate(asked: ir.Model, feeds: DrawnFeeds, names: Sequence[str], **options: Any) -> dict[str, Array]:
+    """Note which values were altered."""
+    RUNS.extend(value.name for value in options.get("altered") or ())
+    return reference.evaluate(asked, feeds, names, **options)
 
 
 def observed(*names: str, samples: Sequence[float], seconds: float = 60.0) -> Coverage:
@@ -41,7 +35,7 @@ def observed(*names: str, samples: Sequence[float], seconds: float = 60.0) -> Co
 
     def compared() -> Iterator[Comparison]:
         for number in samples:
-            run = Evaluated(read, {"x": np.full((2, 3), number)})
+            run = ModelRun(read, {"x": np.full((2, 3), number)}, ["y"], evaluate)
             yield (run, run), (run(), run())
 
     coverage.observe_until_unseen(compared, same_place)

@@ -14,10 +14,9 @@ from bnfold.verification import policy, verify
 from bnfold.verification.claims import Evidence
 from bnfold.verification.comparing.outputs import Compared
 from bnfold.verification.end_to_end import examine, ort_check
-from bnfold.verification.end_to_end.drawing import Sample
-from bnfold.verification.end_to_end.reactions import ignores_inputs
+from bnfold.verification.end_to_end.examine import ignores_inputs
 from bnfold.verification.end_to_end.runtime_rejects import RuntimeOpinion
-from bnfold.verification.end_to_end.samples import Samples
+from bnfold.verification.end_to_end.samples import Sample, Samples
 from bnfold.verification.parts import Parts
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.storage import StorageErrors

@@ -98,7 +98,7 @@ def test_what_parts_miss_the_whole_shows(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_difference_that_nobody_explains_is_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     def out_of_time(*_: object, **__: object) -> None:
-        raise judge.Impossible(Why(Code.TIME, "it takes too long"))
+        raise judge.NotCompared(Why(Code.TIME, "it takes too long"))
 
     monkeypatch.setattr(judge, "check_parts", lambda *_: Parts())
     monkeypatch.setattr(examine, "examine_whole", out_of_time)
@@ -237,7 +237,7 @@ def test_other_depths_and_recorded_inputs_leave_it_alone(tmp_path: Path) -> None
 
 
 def test_no_runtime_loads_a_gigabyte_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ort_check, "_MOST_BYTES", 100)
+    monkeypatch.setattr(ort_check, "MOST_BYTES", 100)
     shapes = fed(monkeypatch)
     verdict = verify(*pair())
     assert (verdict.status, verdict.decided_by, shapes) == ("verified", "local", [])

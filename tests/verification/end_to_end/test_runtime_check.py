@@ -37,7 +37,7 @@ def test_an_error_that_grows(monkeypatch: pytest.MonkeyPatch, nodes: str, error:
         told = [reference.evaluate(before, feed)["y"] for feed in feeds]
         return runtime.RuntimeResult("a runtime", tuple({"y": y + share * y.max()} for y in told))
 
-    monkeypatch.setattr(runtime_check, "stored", nullcontext)
+    monkeypatch.setattr(runtime, "stored", nullcontext)
     monkeypatch.setattr(runtime.RuntimeProcess, "run", testimony)
     verdict = verify(before, after)
     assert verdict.status == status, verdict.reason
@@ -90,7 +90,7 @@ def test_what_the_runtime_does_not_run_although_it_ran_the_original_has_failed(
             return runtime.RuntimeResult("a runtime", error="a form it has no kernel for")
         return runtime.RuntimeResult("a runtime", tuple(reference.evaluate(before, feed) for feed in feeds))
 
-    monkeypatch.setattr(runtime_check, "stored", nullcontext)
+    monkeypatch.setattr(runtime, "stored", nullcontext)
     monkeypatch.setattr(runtime.RuntimeProcess, "run", testimony)
     verdict = verify(before, after)
     assert (verdict.status, verdict.decided_by) == ("failed", "runtime")

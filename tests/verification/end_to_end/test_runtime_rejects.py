@@ -13,6 +13,7 @@ from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.end_to_end import runtime_rejects
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, opinion_of
+from bnfold.verification.runtimes import runtime
 from bnfold.verification.runtimes.runtime import RuntimeObstacle, RuntimeProcess, RuntimeResult
 from tests.verification.graphs import model
 
@@ -67,7 +68,7 @@ def answering(patch: pytest.MonkeyPatch, before: RuntimeResult, after: RuntimeRe
         results = ({"y": -np.maximum(each["x"], 0)} for each in samples)
         return answer._replace(results=tuple(results) if answer.ran else ())
 
-    patch.setattr(runtime_rejects, "stored", nullcontext)
+    patch.setattr(runtime, "stored", nullcontext)
     patch.setattr(RuntimeProcess, "run", run)
     return old, new
 
@@ -99,6 +100,35 @@ def test_the_verdict_follows_the_opinion(
     assert words in verdict.reason
 
 
+@pytest.mark.parametrize(
+    ("of_original", "status", "words"),
+    [
+        (failed("sizes 4 and 5"), "unverified", "no such type; the original cannot be run either: sizes 4 and 5"),
+        (failed("took longer", "not looked"), "failed", "but not the rewritten model: no such type"),
+        (RAN, "failed", "but not the rewritten model: no such type"),
+    ],
+)
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_model_that_a_runtime_opens_and_cannot_run_is_lost_by_no_rewrite(
+    monkeypatch: pytest.MonkeyPatch,
+    of_original: RuntimeResult,
+    status: str,
+    words: str,
+    depth: Literal["auto", "full", "local"],
+) -> None:
+    """Sizes that contradict each other may show when the result is opened, and in the original only when it runs."""
+    old, new = answering(monkeypatch, RAN, failed("no such type"))
+    run = RuntimeProcess.run
+
+    def run_or_open(self: RuntimeProcess, asked: Any, samples: Sequence[Any], *rest: Any) -> RuntimeResult:
+        return of_original if asked is old and samples and samples[0] else run(self, asked, samples, *rest)
+
+    monkeypatch.setattr(RuntimeProcess, "run", run_or_open)
+    verdict = verify(old, new, depth=depth)
+    assert verdict.status == status, verdict
+    assert words in verdict.reason
+
+
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("why", ["took longer than 5 s", "was killed (SIGKILL)", "Failed to allocate memory"])
 def test_a_runtime_that_could_not_look_refuses_nothing(
@@ -123,7 +153,7 @@ def test_a_version_that_the_caller_named_is_no_fault_of_the_model(
 def test_what_would_cost_much_is_not_opened_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = answering(monkeypatch, failed("no kernel"), failed("no such type"))
     with monkeypatch.context() as patch:
-        patch.setattr(runtime_rejects, "_MOST_BYTES", -1)
+        patch.setattr(runtime_rejects, "MOST_BYTES", -1)
         verdict = verify(*pair, depth="local")
     assert verdict.verified
     assert "onnxruntime did not look at the rewritten model: it has more than 1 GB of weights" in verdict.notes

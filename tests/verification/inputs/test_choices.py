@@ -16,8 +16,9 @@ from bnfold.verification import Verdict, verify
 from bnfold.verification.inputs import choices as module
 from bnfold.verification.inputs import sized
 from bnfold.verification.inputs.bounds import size_changes
-from bnfold.verification.inputs.choices import Choice, ChosenShapes, choices, united
+from bnfold.verification.inputs.choices import Choice, choices, united
 from bnfold.verification.inputs.drawing import known_sizes
+from bnfold.verification.inputs.shapes import ChosenShapes
 from tests.verification.graphs import model
 
 IMAGE = "(float[N,3,H,W] x) => (float[a,b,c,d] y)"

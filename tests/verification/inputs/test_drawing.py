@@ -7,7 +7,14 @@ import pytest
 
 from bnfold import ir
 from bnfold.errors import BadInput
-from bnfold.verification.inputs.drawing import CannotFeed, input_shapes, is_of_both_signs, random_feeds
+from bnfold.verification.inputs.drawing import (
+    MOST_SAMPLES,
+    CannotFeed,
+    input_shapes,
+    is_of_both_signs,
+    random_feeds,
+    samples_for,
+)
 from bnfold.verification.inputs.shapes import sizings
 from tests.verification.graphs import model, numbers, statistics
 
@@ -205,3 +212,14 @@ def test_a_value_is_of_both_signs_for_what_reads_it_beside_a_log(body: str, samp
     loaded = load(f"(float[2,3,4,4] x) => (float[A,B,C,D] y) {{ {body} }}")
     assert is_of_both_signs(loaded.graph.values["x"], sample) is expected
     assert bool((feeds(loaded, sample=sample)["x"] < 0).any()) is (expected or "Log" not in body)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "seconds", "samples"),
+    [
+        *(([64, 8], 0.0, 4), ([64], 0.0, 1), ([32], 0.0, 1), ([1], 0.0, MOST_SAMPLES), ([0], 0.0, MOST_SAMPLES)),
+        *(([], 0.0, 1), ([1], 0.1, 2), ([1], 1.0, 1)),
+    ],
+)
+def test_few_numbers_get_more_samples_if_they_take_no_time(sizes: list[int], seconds: float, samples: int) -> None:
+    assert samples_for(sizes, 32, seconds) == samples

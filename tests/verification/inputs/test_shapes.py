@@ -7,7 +7,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import verify
-from bnfold.verification.inputs.shapes import sizings
+from bnfold.verification.inputs.shapes import resized, sizings
 from bnfold.verification.inputs.sized import fitted
 from bnfold.verification.subgraphs.shapes import subgraph_shapes
 from tests.verification.graphs import model
@@ -20,6 +20,10 @@ def test_sizes_of_one_choice_differ_pairwise_and_symbols_agree() -> None:
     assert sizing.concrete(["N", "H"]) == (image[0], image[2])
     sequence = sizing.concrete([None, None, None])
     assert len(set(sequence)) == 3
+
+
+def test_other_sizes_at_some_places_leave_the_rest() -> None:
+    assert resized({"x": (2, 3), "y": (3,), "z": ()}, {("x", 1): 5, ("y", 0): 0}) == {"x": (2, 5), "y": (0,), "z": ()}
 
 
 def test_volumes_get_smaller_sides_than_images() -> None:

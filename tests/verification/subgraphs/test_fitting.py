@@ -10,7 +10,7 @@ from bnfold import ir
 from bnfold.verification.claims import NumberKind
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.subgraphs import fitting
-from bnfold.verification.subgraphs.levels import at_levels
+from bnfold.verification.subgraphs.fitting import at_levels
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.shapes import Trial
 from bnfold.verification.subgraphs.trials import TrialResult

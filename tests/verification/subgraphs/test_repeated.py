@@ -13,10 +13,9 @@ from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.coverage.record import Coverage, Table
+from bnfold.verification.obstacles import NotCompared
 from bnfold.verification.subgraphs import pairs, repeated
-from bnfold.verification.subgraphs.pairs import SubgraphPair
-from bnfold.verification.subgraphs.runnable import runnable
-from bnfold.verification.subgraphs.trials import NotCompared
+from bnfold.verification.subgraphs.pairs import SubgraphPair, runnable
 from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from tests.verification.graphs import affine, along, model, numbers, single, statistics

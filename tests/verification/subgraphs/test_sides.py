@@ -6,8 +6,8 @@ import numpy as np
 
 from bnfold import ir
 from bnfold.verification import verify
+from bnfold.verification.obstacles import NotCompared
 from bnfold.verification.subgraphs.sides import from_measured, sides_of
-from bnfold.verification.subgraphs.trials import NotCompared
 from tests.verification.graphs import model
 
 HEAD = "(float[N,2,2] x) => (float[M,1,1] y)"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from bnfold.verification.obstacles import NotCompared
 from bnfold.verification.subgraphs.shapes import Trial
-from bnfold.verification.subgraphs.trials import NotCompared, SubgraphTrials
+from bnfold.verification.subgraphs.trials import SubgraphTrials
 from bnfold.verification.tolerance.compare import Difference
 
 EQUAL, DIFFERENT = Difference(), Difference(excess=2.0)

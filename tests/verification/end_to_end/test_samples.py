@@ -8,8 +8,8 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import verify
-from bnfold.verification.end_to_end import drawing
-from bnfold.verification.end_to_end.drawing import Sample
+from bnfold.verification.end_to_end import samples
+from bnfold.verification.end_to_end.samples import Sample
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS
 from tests.verification.graphs import Depth, model
@@ -33,11 +33,11 @@ def test_a_sample_of_nan_is_drawn_again_unless_a_log_makes_it(
         asked.append(number)
         return Sample({}, {"y": np.array([np.nan if number == index else 1.0])})
 
-    monkeypatch.setattr(drawing, "drawn", drawn)
+    monkeypatch.setattr(samples, "drawn", drawn)
     loaded = ir.load(model(f"(float[2,3,4,4] x) => (float[A,B,C,D] y) {{ {body} }}", {}))
     pair = cast(Any, SimpleNamespace(outputs=["y"]))
     first = Sample({}, {"y": np.ones(1)})
-    found = drawing.drawn_in_range(cast(Any, None), pair, Choice({"x": (2, 3, 4, 4)}, loaded), first, index)
+    found = samples.drawn_in_range(cast(Any, None), pair, Choice({"x": (2, 3, 4, 4)}, loaded), first, index)
     assert asked == ([index, 2 * len(SAMPLE_KINDS) * index] if again else [index])
     assert bool(np.isnan(found.expected["y"]).any()) is not again
 

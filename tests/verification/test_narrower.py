@@ -8,7 +8,7 @@ import pytest
 
 import bnfold
 from bnfold import ir
-from bnfold.verification.changes.narrower import narrower_type
+from bnfold.verification.remedies import narrower_type
 from tests.verification.graphs import Weights, model
 
 HEAD = "(float[2,3] x) => (float[2,3] y)"

@@ -6,7 +6,7 @@ import onnx.parser
 import pytest
 
 from bnfold import ir
-from bnfold.verification.changes.reaching import reaches_output
+from bnfold.verification.coverage.effects import reaches_output
 
 IF = """
     d, y = If (c) <
