@@ -86,6 +86,23 @@ def test_what_has_an_effect_on_some_of_it_stays_different(front: str, what: str,
 
 @pytest.mark.parametrize("depth", ["auto", "local"])
 @pytest.mark.parametrize(
+    ("front", "read"),
+    [
+        ("t = Tanh (x) q = ReduceMean <axes = [1]> (t) s = Add (q, most)", "Abs (s)"),
+        ("t = Sigmoid (x) q = ReduceMean <axes = [1]> (t) s = Sub (q, tenth)", "Abs (s)"),
+        ("s = Add (x, far) t = Neg (x)", "Max (s, t)"),
+    ],
+)
+def test_what_depends_on_another_value_at_the_boundary_has_to_come_close_as_well(
+    front: str, read: str, depth: Depth
+) -> None:
+    """Computed from what is read beside it alone, it agrees on numbers of all usual kinds."""
+    old, new = f"{front} r = {read} y = Add (r, x)", f"{front} y = Add (s, x)"
+    assert verdict(old, new, depth=depth, more={"most": np.array(0.9)}).status != "verified"
+
+
+@pytest.mark.parametrize("depth", ["auto", "local"])
+@pytest.mark.parametrize(
     ("front", "what"),
     [(f"{PLAIN} s = Tanh (a)", "Clip (s, minus, two)"), (f"{PLAIN} t = Exp (a) s = Add (t, two)", "Clip (s, half)")],
 )
