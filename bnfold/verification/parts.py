@@ -142,10 +142,11 @@ def _from_further_back(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence, s
     """
     request, found, last = verifier.request, row, 0.0
     for further in further_back(request.before, request.after, cut):
-        if verifier.going_back + 2 * last >= share * request.clock.budget:  # what is further back takes longer
+        left = share * request.clock.budget - verifier.going_back
+        if 2 * last >= left:  # what is further back takes longer
             break
         begun = request.clock.work.seconds
-        again = verifier.check(further, nearer=cut)
+        again = verifier.check(further, nearer=cut, seconds=left)
         last = request.clock.work.seconds - begun
         verifier.going_back += last
         if again.status == "verified" or (again.status == "failed" and _stays(request.before, again)):

@@ -6,6 +6,7 @@ model of any size is checked in time linear in its rewrites.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -121,35 +122,45 @@ class SubgraphVerifier:
         """The values that both sides of it are computed from."""
         self._nearer: ir.Cut | None = None
         """The cut inside it that differs on numbers that were drawn for it, if it is compared for that reason."""
-        self._evaluate = evaluator(request.policy, request.clock)
+        self._until = math.inf
+        """Counted seconds at which comparing it ends."""
+        self._evaluate = evaluator(request.policy, request.clock, lambda: self._until - request.clock.work.seconds)
         self._defaults = changed_defaults(before, after)
         old, new = ({value.name for value in model.overridable_inputs()} for model in (before, after))
         self._moved = self._defaults & old & new
         """Those of them that callers may override in both models."""
 
-    def check(self, cut: ir.Cut, *, hidden: Collection[str] = (), nearer: ir.Cut | None = None) -> Evidence:
+    def check(
+        self, cut: ir.Cut, *, hidden: Collection[str] = (), nearer: ir.Cut | None = None, seconds: float = math.inf
+    ) -> Evidence:
         """Compare the two regions of a cut; ``hidden`` are values that differ inside it, and have to show.
 
         It may begin further back than a ``nearer`` one that differs on numbers that were drawn for it. Then a fault in
         that has to show, on numbers of every kind, and what is computed for it has to come close to where it differs.
+        It is given up after so many counted ``seconds``.
         """
         key = cut, frozenset(hidden), nearer
-        if key not in self._rows:
-            outer = self._runs, self._coverage, self._boundary, self._nearer  # of the claim that rests on this, if any
-            self._runs, self._coverage, self._boundary = Runs(self.request.ledger.keeps), None, cut.inputs
-            self._nearer = nearer
-            row, behind = self._checked(cut, hidden)
-            row = self.request.ledger.enter(row, self._runs.feeds)
-            self._rows[key] = row if behind is None else behind
-            self._runs, self._coverage, self._boundary, self._nearer = outer
-        return self._rows[key]
+        if key in self._rows:
+            return self._rows[key]
+        outer = self._runs, self._coverage, self._boundary, self._nearer, self._until  # of what rests on it, if any
+        self._runs, self._coverage, self._boundary = Runs(self.request.ledger.keeps), None, cut.inputs
+        self._nearer, self._until = nearer, min(self._until, self._clock.work.seconds + seconds)
+        row, behind = self._checked(cut, hidden)
+        row = self.request.ledger.enter(row, self._runs.feeds)
+        row = row if behind is None else behind
+        if self._until == math.inf or row.code is not Code.TIME:
+            self._rows[key] = row
+        self._runs, self._coverage, self._boundary, self._nearer, self._until = outer
+        return row
 
     def _checked(self, cut: ir.Cut, hidden: Collection[str]) -> tuple[Evidence, Evidence | None]:
         """Return the evidence on the values of the cut, and that on a value behind it, if that decides instead."""
         try:
             found = NotCompared(self._clock.over()) if self._clock.is_over else self._compare(cut, hidden)
         except reference.OutOfTime as error:
-            found = NotCompared(self._clock.over(EVALUATIONS * error.needed, about=str(error)))
+            is_given_up = self._until < math.inf and not self._clock.is_over
+            late = Why(Code.TIME, str(error)) if is_given_up else None
+            found = NotCompared(late or self._clock.over(EVALUATIONS * error.needed, about=str(error)))
         except LimitStruck:
             found = NotCompared(self._clock.over())
         except BnfoldError as error:
