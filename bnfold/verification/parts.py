@@ -11,7 +11,7 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import uncovered, with_changes
-from bnfold.verification.changes.enlarged import apart, beyond, further_back, jumps, widened
+from bnfold.verification.changes.enlarged import apart, beyond, further_back, is_discontinuous, widened
 from bnfold.verification.claims import Evidence, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import UNSEEN
@@ -144,9 +144,9 @@ def _compared_once(verifier: SubgraphVerifier, cut: ir.Cut) -> tuple[ir.Cut, Evi
 def _from_further_back(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence, share: float) -> Evidence:
     """Compare a part that differs from values further back: its own are drawn, and the model may never make those.
 
-    It is equal if it is from there, and a fault would show. Where one would not, it is open, unless something inside
-    jumps: few inputs say little of what that makes. It differs where values that callers feed show it, and where bnfold
-    cannot go back that far.
+    It is equal if it is from there, and a fault would show. Where one would not, it is open, unless an operator inside
+    is discontinuous: few inputs say little of what that makes. It differs where values that callers feed show it, and
+    where bnfold cannot go back that far.
     """
     request, found, last = verifier.request, row, 0.0
     for further in further_back(request.before, request.after, cut):
@@ -160,7 +160,9 @@ def _from_further_back(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence, s
             return again
         if again.status == "failed":
             found = row
-        elif again.code is Code.HIDDEN and again.is_same and not jumps(request.before, request.after, further):
+        elif (
+            again.code is Code.HIDDEN and again.is_same and not is_discontinuous(request.before, request.after, further)
+        ):
             found = again
     return found
 

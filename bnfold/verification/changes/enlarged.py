@@ -120,8 +120,8 @@ def further_back(before: ir.Model, after: ir.Model, cut: ir.Cut) -> Iterator[ir.
         yield (cut := further)
 
 
-def jumps(before: ir.Model, after: ir.Model, cut: ir.Cut) -> bool:
-    """Whether something inside a cut, in either model, jumps with the floats that it reads."""
+def is_discontinuous(before: ir.Model, after: ir.Model, cut: ir.Cut) -> bool:
+    """Whether an operator inside a cut, in either model, is discontinuous in floats that it reads."""
     for model in (before, after):
         side = next(graph for graph in model.graphs() if graph.path == cut.graph)
         stops = {value for name in cut.inputs if (value := visible(side, name)) is not None}
