@@ -11,7 +11,7 @@ from bnfold import ir, reference
 from bnfold.errors import BnfoldError
 from bnfold.ir.time_limit import LimitStruck
 from bnfold.verification.changes.boundaries import uncovered, with_changes
-from bnfold.verification.changes.enlarged import apart, beyond, further_back, is_discontinuous, widened
+from bnfold.verification.changes.enlarged import apart, beyond, further_back, has_discontinuity
 from bnfold.verification.claims import Evidence, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import UNSEEN
@@ -114,13 +114,13 @@ def _looked_into(
     kinds: set[str] = set()
     for number, cut in enumerate(cuts, 1):
         for single in apart(cut) if verifier.check(cut).status == "failed" else [cut]:
-            used, row = _compared_once(verifier, single)
+            row = verifier.check(single)
             if row.status == "failed" or row.code is Code.HIDDEN:
-                row = _from_further_back(verifier, used, row, share)
+                row = _from_further_back(verifier, single, row, share)
             # Where one part stays open, the result is unverified, whatever is found out about the others.
             if whole is not None and row.status == "skipped" and "skipped" not in kinds:
-                row = _in_whole(verifier, used, row, whole)
-            found.append((used, row))
+                row = _in_whole(verifier, single, row, whole)
+            found.append((single, row))
             kinds.add(row.status)
         verifier.request.tell_parts("changes", number, len(cuts))
         if stops and _stays_open(kinds):
@@ -133,19 +133,11 @@ def _stays_open(kinds: Collection[str]) -> bool:
     return "skipped" in kinds and "failed" not in kinds
 
 
-def _compared_once(verifier: SubgraphVerifier, cut: ir.Cut) -> tuple[ir.Cut, Evidence]:
-    """Compare a change; if it is not equal, without values at its boundary that depend on others there."""
-    row = verifier.check(cut)
-    if row.status != "verified" and (wider := widened(verifier.request.before, cut)) != cut:
-        return wider, verifier.check(wider)
-    return cut, row
-
-
 def _from_further_back(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence, share: float) -> Evidence:
     """Compare a part that differs from values further back: its own are drawn, and the model may never make those.
 
-    It is equal if it is from there, and a fault would show. Where one would not, it is open, unless an operator inside
-    is discontinuous: few inputs say little of what that makes. It differs where values that callers feed show it, and
+    It is equal if it is from there, and a fault would show. Where one would not, it is open, unless something inside is
+    discontinuous: few inputs say little of what that makes. It differs where values that callers feed show it, and
     where bnfold cannot go back that far.
     """
     request, found, last = verifier.request, row, 0.0
@@ -161,7 +153,9 @@ def _from_further_back(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence, s
         if again.status == "failed":
             found = row
         elif (
-            again.code is Code.HIDDEN and again.is_same and not is_discontinuous(request.before, request.after, further)
+            again.code is Code.HIDDEN
+            and again.is_same
+            and not has_discontinuity(request.before, request.after, further)
         ):
             found = again
     return found
@@ -175,7 +169,7 @@ def _others(verifier: SubgraphVerifier, found: list[tuple[ir.Cut, Evidence]], wh
     """
     before, after = verifier.request.before, verifier.request.after
     failed = [cut for cut, row in found if row.status == "failed"]
-    behind = [widened(before, cut) for cut in beyond(before, after, failed)]
+    behind = beyond(before, after, failed)
     certain = {(cut.graph, cut.outputs): row for cut, row in found if _stays(before, row)}
     hidden = [name for cut in failed for name in cut.outputs]
     larger = [certain.get((cut.graph, cut.outputs)) or verifier.check(cut, hidden=hidden) for cut in behind]

@@ -1,4 +1,4 @@
-"""Other cuts around differences that the first cut does not decide: apart, wider, further back, behind a new name."""
+"""Other cuts around differences that the first cut does not decide: apart, further back, or behind a new name."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Sequence
 from bnfold import ir
 from bnfold.reference.operators import BLIND_TO_ZERO_SIGN
 from bnfold.verification.changes.boundaries import around, graph_pairs, is_activation, stops_of, visible
-from bnfold.verification.changes.extract import constant_of, walk
+from bnfold.verification.changes.extract import walk
 from bnfold.verification.changes.partly import may_have_pole
 from bnfold.verification.tolerance.discontinuities import discontinuous_slots
 from bnfold.verification.tolerance.floats import is_float
 
 _NEARBY = 256
-"""Nodes visited to find out whether a boundary value depends on others, or a pole is behind zeros of another sign."""
+"""Values behind a part that may be zeros of another sign, beyond which no pole is looked for."""
 
 
 def beyond(before: ir.Model, after: ir.Model, failed: Sequence[ir.Cut]) -> list[ir.Cut]:
@@ -97,13 +97,6 @@ def apart(cut: ir.Cut) -> list[ir.Cut]:
     return [cut._replace(outputs=(name,), label=f"{kind} {name}") for name in cut.outputs]
 
 
-def widened(before: ir.Model, cut: ir.Cut) -> ir.Cut:
-    """Return the cut without inputs that depend on others: fed together, they could contradict each other."""
-    graph = next(graph for graph in before.graphs() if graph.path == cut.graph)
-    leaves = [value for name in cut.inputs if (value := visible(graph, name)) is not None]
-    return cut._replace(inputs=tuple(leaf.name for leaf in leaves if not _depends(leaf, set(leaves))))
-
-
 def further_back(before: ir.Model, after: ir.Model, cut: ir.Cut) -> Iterator[ir.Cut]:
     """Yield the cut with its boundary values replaced by those that they are computed from, step by step.
 
@@ -120,8 +113,8 @@ def further_back(before: ir.Model, after: ir.Model, cut: ir.Cut) -> Iterator[ir.
         yield (cut := further)
 
 
-def is_discontinuous(before: ir.Model, after: ir.Model, cut: ir.Cut) -> bool:
-    """Whether an operator inside a cut, in either model, is discontinuous in floats that it reads."""
+def has_discontinuity(before: ir.Model, after: ir.Model, cut: ir.Cut) -> bool:
+    """Whether something inside a cut, in either model, is discontinuous in floats that it reads."""
     for model in (before, after):
         side = next(graph for graph in model.graphs() if graph.path == cut.graph)
         stops = {value for name in cut.inputs if (value := visible(side, name)) is not None}
@@ -139,21 +132,3 @@ def _outwards(original: ir.Graph, graph: ir.Graph) -> Iterator[tuple[ir.Graph, i
         if original.parent is None or graph.parent is None or original.parent.graph.path != graph.parent.graph.path:
             return
         original, graph = original.parent.graph, graph.parent.graph
-
-
-def _depends(value: ir.Value, others: set[ir.Value]) -> bool:
-    """Whether a value is computed, within a few nodes, from other boundary values and weights only."""
-    stops = others - {value}
-    if value.producer is None:
-        return False
-    stack, seen = [value], {value}
-    while stack:
-        producer = stack.pop().producer
-        for read in producer.inputs if producer is not None else ():
-            if read is None or read in seen or read in stops or constant_of(read) is not None:
-                continue
-            if read.producer is None or len(seen) > _NEARBY:
-                return False
-            seen.add(read)
-            stack.append(read)
-    return True

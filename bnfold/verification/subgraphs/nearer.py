@@ -15,7 +15,6 @@ from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.reference.operators import READS_VALUES
 from bnfold.verification.changes.partly import may_have_pole
-from bnfold.verification.comparing.sides import SideResults
 from bnfold.verification.coverage import nudge
 from bnfold.verification.inputs.adjusting import far
 from bnfold.verification.inputs.bounds import follow_from_sizes
@@ -23,9 +22,6 @@ from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.trials import fails
 from bnfold.verification.tolerance.floats import is_float_array
-
-_ROUNDING = 1e-5
-"""What single results may be apart without being others, relative to their size."""
 
 
 def far_numbers(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], usual: DrawnFeeds) -> list[DrawnFeeds]:
@@ -47,39 +43,12 @@ def _read_for_sizes(node: ir.Node) -> Iterator[ir.Value]:
 def comes_close(part: SubgraphPair, wider: SubgraphPair, tried: Sequence[DrawnFeeds]) -> bool:
     """Whether the part differs, for what ``wider`` computes of some feeds, if each number is moved a little.
 
-    It has to differ in results that the feeds change: what is the same for all of them may be another for others.
+    Only numbers that the feeds change are moved: what is the same for all of them may be another for others.
     """
     fed = {name for side in (part.old, part.new) for name in side.subgraph.inputs}
     inside = [found for feeds in tried if (found := _computed(wider, feeds, fed)) is not None]
-    results = [part.fed(feeds).old() for feeds in inside]
-    for feeds, result in zip(inside, results, strict=True):
-        for moved in (_moved(feeds, turn) for turn in (1, -1)):
-            if not fails(part.attempt(moved, "drawn", guessed=False)):
-                continue
-            runs = part.fed(moved)
-            old, new = runs.old(), runs.new()
-            if any((_unlike(old[name], new[name]) & _varies(result[name], name, results)).any() for name in result):
-                return True
-    return False
-
-
-def _varies(array: Array, name: str, results: Sequence[SideResults]) -> Array:
-    """Return which elements of a result are others elsewhere."""
-    found: Array = np.any([_unlike(array, other[name]) for other in results if _alike(array, other[name])], axis=0)
-    return found
-
-
-def _alike(one: Array, other: Array) -> bool:
-    return np.shape(one) == np.shape(other)
-
-
-def _unlike(one: Array, other: Array) -> Array:
-    """Return which elements differ by more than rounding; all, if the shapes do."""
-    if not _alike(one, other):
-        return np.ones(np.shape(one), np.bool_)
-    if not is_float_array(one):
-        return np.asarray(one != other)
-    return ~np.isclose(one, other, rtol=_ROUNDING, atol=0.0, equal_nan=True)
+    moved = (_moved(feeds, turn, inside) for feeds in inside for turn in (1, -1))
+    return any(fails(part.attempt(feeds, "drawn", guessed=False)) for feeds in moved)
 
 
 def _computed(wider: SubgraphPair, feeds: DrawnFeeds, names: set[str]) -> DrawnFeeds | None:
@@ -96,11 +65,19 @@ def _computed(wider: SubgraphPair, feeds: DrawnFeeds, names: set[str]) -> DrawnF
     return found if is_finite and found.keys() == names else None
 
 
-def _moved(feeds: DrawnFeeds, turn: int) -> DrawnFeeds:
+def _moved(feeds: DrawnFeeds, turn: int, others: Sequence[DrawnFeeds]) -> DrawnFeeds:
     """Move each float up or down, by a small share of it; a zero, by that of the largest one."""
     rng = np.random.default_rng(len(feeds))
     signs = {name: rng.choice([-turn, turn], size=np.shape(array)) for name, array in sorted(feeds.items())}
     return {
-        name: array + signs[name] * (nudge(array) - array) if is_float_array(array) else array
+        name: array + signs[name] * _varies(array, [other[name] for other in others]) * (nudge(array) - array)
+        if is_float_array(array)
+        else array
         for name, array in feeds.items()
     }
+
+
+def _varies(array: Array, others: Sequence[Array]) -> Array:
+    """Return which elements are others elsewhere."""
+    found: Array = np.any([array != other for other in others if other.shape == array.shape], axis=0)
+    return found

@@ -86,6 +86,23 @@ def test_what_has_an_effect_on_some_of_it_stays_different(front: str, what: str,
 
 @pytest.mark.parametrize("depth", ["auto", "local"])
 @pytest.mark.parametrize(
+    ("front", "read"),
+    [
+        ("t = Tanh (x) q = ReduceMean <axes = [1]> (t) s = Add (q, most)", "Abs (s)"),
+        ("t = Sigmoid (x) q = ReduceMean <axes = [1]> (t) s = Sub (q, tenth)", "Abs (s)"),
+        ("s = Add (x, far) t = Neg (x)", "Max (s, t)"),
+    ],
+)
+def test_what_depends_on_another_value_at_the_boundary_has_to_come_close_as_well(
+    front: str, read: str, depth: Depth
+) -> None:
+    """Computed from what is read beside it alone, it agrees on numbers of all usual kinds."""
+    old, new = f"{front} r = {read} y = Add (r, x)", f"{front} y = Add (s, x)"
+    assert verdict(old, new, depth=depth, more={"most": np.array(0.9)}).status != "verified"
+
+
+@pytest.mark.parametrize("depth", ["auto", "local"])
+@pytest.mark.parametrize(
     ("front", "what"),
     [(f"{PLAIN} s = Tanh (a)", "Clip (s, minus, two)"), (f"{PLAIN} t = Exp (a) s = Add (t, two)", "Clip (s, half)")],
 )
@@ -174,7 +191,7 @@ def test_where_it_costs_too_much_it_still_differs(
     assert {row.boundary for row in found.ledger} == boundaries
 
 
-def test_behind_a_jump_agreement_says_nothing() -> None:
+def test_behind_a_discontinuity_agreement_says_nothing() -> None:
     """One of three hundred numbers would have to be the largest."""
     front = "(float[300] x) => (float[1] y) {{ h = Hardmax <axis = 0> (x) {} }}"
     before, after = (
