@@ -43,19 +43,8 @@ def test_every_record_is_of_an_operator_and_of_known_words() -> None:
     words = set().union(*OPERATORS.values())
     assert words == {
         *("affine", "broadcast", "channels", "choose", "compare", "constant", "dims", "draw", "move", "normalise"),
-        *(
-            "pieces",
-            "product",
-            "rearrange",
-            "reduce",
-            "reshape",
-            "sequence",
-            "singular",
-            "sizes",
-            "truth",
-            "unsigned",
-            "window",
-        ),
+        *("pieces", "product", "rearrange", "reduce", "reshape", "singular", "sizes", "truth", "unsigned", "window"),
+        "sequence",
     }
 
 
