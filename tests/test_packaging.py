@@ -47,15 +47,12 @@ def declared(*groups: str) -> set[str]:
 
 
 def test_a_dependency_is_what_is_imported_and_nothing_else() -> None:
-    """An extra is needed by one way of using bnfold; of the peers some are steps of `--simplify`.
-
-    One makes the float16 versions of scripts/tolerance_table.py.
-    """
+    """An extra is needed by one way of using bnfold; some peers are steps of `--simplify`, others only of scripts."""
     brought_along = {"google": "onnx", "dask": "distributed"}
     wanted = {brought_along.get(name, name) for name in imported()}
     extras = declared("onnxruntime", "report", "openvino", "torch", "dask", "peers")
     assert declared("run") == wanted - extras
-    assert extras - {"onnxconverter-common"} <= wanted
+    assert extras - {"onnxconverter-common", "onnxoptimizer", "onnxsim"} <= wanted
 
 
 _TOOL = r"\b(?:pip3?|pipx|uv|conda|mamba|micromamba|pixi|poetry|pdm)\b"

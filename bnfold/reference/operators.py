@@ -125,6 +125,10 @@ Round                      dims constant
 ScatterElements            dims constant
 ScatterND                  dims constant
 Selu                       dims pieces
+SequenceConstruct          sequence
+SequenceEmpty              sequence
+SequenceErase              sequence
+SequenceInsert             sequence
 Shape                      unsigned constant
 Shrink                     dims
 Sigmoid                    dims unsigned constant
@@ -137,6 +141,7 @@ Softmax                    dims unsigned
 Softplus                   dims constant
 Softsign                   dims
 Split                      move sizes constant
+SplitToSequence            sequence
 Sqrt                       dims singular constant
 Squeeze                    move rearrange reshape sizes constant
 Sub                        broadcast affine constant
@@ -203,5 +208,7 @@ BLIND_TO_ZERO_SIGN = _with("unsigned")
 """The result is the same for -0.0 and 0.0."""
 DRAWING = _with("draw")
 """Random numbers are drawn."""
+MAKING_SEQUENCES = _with("sequence")
+"""The output is a sequence of tensors."""
 FOLLOWED = _with("constant")
 """Constants are computed with these; see `bnfold.reference.constants`."""

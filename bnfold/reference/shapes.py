@@ -26,7 +26,7 @@ from bnfold.ir.value import shape_of
 from bnfold.reference.attributes import sparse_of
 from bnfold.reference.constants import constant, keeping_constants, kept, run_node
 from bnfold.reference.dispatch import definition
-from bnfold.reference.operators import BROADCASTING, CHOOSING, MOVING
+from bnfold.reference.operators import BROADCASTING, CHOOSING, MAKING_SEQUENCES, MOVING
 from bnfold.reference.ranks import nodes_run, ranks_taken
 from bnfold.reference.registered import said_types
 from bnfold.reference.sizing import DoNotFit, Shape, SymbolicSize, results
@@ -319,7 +319,7 @@ class ShapeWalk:
         """Note the type of the elements of a sequence: that of its first tensor, or of the sequence that it was."""
         if node.is_op("SequenceEmpty"):
             self._elements[node.output(0)] = node.attr("dtype", TP.FLOAT)
-        elif node.is_op(*_SEQUENCES) or (node.subgraphs and not node.domain):
+        elif node.is_op("Identity") or node.has_trait(MAKING_SEQUENCES) or (node.subgraphs and not node.domain):
             for slot, value in enumerate(node.outputs):
                 ends: list[ir.Value | None] = [body.outputs[slot + node.is_op("Loop")] for body in node.bodies]
                 sources = ends or [node.input(0)]
@@ -394,7 +394,6 @@ class ShapeWalk:
         return made
 
 
-_SEQUENCES = ("Identity", "SequenceConstruct", "SequenceErase", "SequenceInsert", "SplitToSequence")
 _STAND_IN = 5
 """In the place of a number that is not known."""
 _MOVED = (MOVING | CHOOSING | {"Cast", "Identity"}) - {"Pad"}

@@ -44,6 +44,7 @@ def test_every_record_is_of_an_operator_and_of_known_words() -> None:
     assert words == {
         *("affine", "broadcast", "channels", "choose", "compare", "constant", "dims", "draw", "move", "normalise"),
         *("pieces", "product", "rearrange", "reduce", "reshape", "singular", "sizes", "truth", "unsigned", "window"),
+        "sequence",
     }
 
 

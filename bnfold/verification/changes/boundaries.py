@@ -14,6 +14,7 @@ import onnx
 
 from bnfold import ir, reference
 from bnfold.ir.messages import FunctionKey, function_key
+from bnfold.reference.operators import MAKING_SEQUENCES
 from bnfold.reference.schedule import captured
 from bnfold.verification.changes.extract import constant_of, producer_of_elements, walk
 from bnfold.verification.changes.unchanged import same_value, signature, unchanged
@@ -134,9 +135,12 @@ def may_be_fed(value: ir.Value) -> bool:
 
     Integers that a node computes are sizes, indices and choices. Other integers would contradict the values that they
     were computed from, and would hide errors in using them. A dequantized value may not be replaced either: it takes
-    few values only, and other numbers would be clipped when it is quantized again.
+    few values only, and other numbers would be clipped when it is quantized again. Sequences are not drawn.
     """
-    return value.is_input or (value.dtype not in _COUNTS and not _is_dequantized(value))
+    if value.is_input:
+        return True
+    is_sequence = value.producer is not None and value.producer.has_trait(MAKING_SEQUENCES)
+    return value.dtype not in _COUNTS and not is_sequence and not _is_dequantized(value)
 
 
 def visible(graph: ir.Graph, name: str) -> ir.Value | None:

@@ -1,7 +1,7 @@
 """Draw values to feed: seeded, of another kind for each sample, and accepted by the operators that read them.
 
 Ordinary numbers show what is analytic. Large ones serve pieces, on either side of each, and special values: they may
-overflow. Tiny ones serve visibility and bounds, constant ones ties of jumps, and flat ones poles: a variance of zero.
+overflow. Tiny ones serve visibility and bounds, constant ones ties, and flat ones poles: a variance of zero.
 """
 
 from __future__ import annotations

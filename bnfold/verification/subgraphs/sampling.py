@@ -1,7 +1,8 @@
 """Compare two parts on as many samples of one shape as it takes, and at other ranks.
 
 One sample shows what is analytic. Further ones serve visibility (few numbers, large ones beside which rounding hides
-too much), pieces (flags that choose a branch), jumps (single numbers that are compared), and sizes (other ranks).
+too much), pieces (flags that choose a branch), discontinuities (single numbers that are compared), and sizes (other
+ranks).
 """
 
 from __future__ import annotations

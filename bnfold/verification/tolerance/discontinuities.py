@@ -1,4 +1,4 @@
-"""Find discontinuous operators, which jump: one rounding in the input can change the result by any amount.
+"""Find discontinuous operators: one rounding in the input can change the result by any amount.
 
 Models are compared at the *inputs* of such operators. Behind that, the rewritten model uses the original's values. So
 both take the same side of each discontinuity, and the rest is compared as if nothing had come before.

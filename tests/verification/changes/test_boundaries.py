@@ -520,3 +520,12 @@ def test_a_circle_of_a_function_that_nothing_calls_is_no_fault() -> None:
     verdict = verify(before, after)
     assert verdict.status == "unverified"
     assert "no valid ONNX" in verdict.reason, "the checker sorts the nodes of functions that nothing calls, too"
+
+
+def test_a_sequence_is_computed_and_not_drawn() -> None:
+    before = """(float[7,5] x) => (float[A,5] y) { q = SplitToSequence <axis = 0> (x)  d = Slice (x, i, j, i)
+        s = SequenceInsert (q, d)  y = SequenceAt (s, k) }"""
+    weights = {"i": np.array([0]), "j": np.array([1]), "k": np.array(-1)}
+    old, new = (model(body, weights) for body in (before, before.replace("Slice (x, i, j, i)", "Identity (x)")))
+    verdict = verify(ir.load(old), ir.load(new), depth="local", runtime="none")
+    assert (verdict.status, "shape (1, 5) became (7, 5)" in verdict.reason) == ("failed", True), verdict.reason
