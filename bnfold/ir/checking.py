@@ -6,7 +6,7 @@ import re
 
 import onnx
 
-from bnfold.ir.inferable import inference_input
+from bnfold.ir.inferable import GIVES_UP, inference_input
 from bnfold.ir.model import Model
 from bnfold.ir.shown import shown_to_onnx
 from bnfold.ir.storage import wire
@@ -46,6 +46,6 @@ def inference_errors(model: Model) -> list[str]:
     try:
         with shown_to_onnx(proto):
             onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True)
-    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
+    except GIVES_UP as error:
         return [line for line in _HEADING.sub("", str(error)).split("\n") if line.strip()]
     return []

@@ -8,7 +8,7 @@ from itertools import chain
 
 import onnx
 
-from bnfold.errors import BnfoldError
+from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.elements import to_raw
 from bnfold.ir.expansion import is_bounded
 from bnfold.ir.graph import Graph, state_opset
@@ -20,6 +20,8 @@ from bnfold.ir.tensor import Inline
 from bnfold.ir.types import without_zeros
 from bnfold.ir.value import Value
 
+GIVES_UP = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError)
+"""What onnx's inference raises for models that it does not take; some of them run all the same."""
 ELSEWHERE = "bnfold.unsure"
 """A domain whose operators inference does not know."""
 _INTEGERS = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
@@ -42,6 +44,12 @@ def inference_input(model: Model) -> onnx.ModelProto | None:
     state_stored(model, proto)
     _show_numbers(model, proto)
     return proto
+
+
+def refusal(error: Exception) -> Unsupported:
+    """Return one line about why onnx's strict inference gave up (`GIVES_UP`)."""
+    first = str(error).split("\n", 1)[0].removeprefix("[ShapeInferenceError] Inference error(s): ")
+    return Unsupported(f"shape inference fails: {first}")
 
 
 def is_damaged(value: Value) -> bool:

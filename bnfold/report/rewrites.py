@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, NamedTuple
 
 BIT_FOR_BIT, UP_TO_ROUNDING = "equal bit for bit", "equal up to rounding"
@@ -62,17 +63,14 @@ FOLDING: list[Rewrite] = []
 """What changes weights, or writes a normalization in another way."""
 
 
-def _simplifies(name: str, title: str, what: str, rounds: str = "") -> Rewrite:
-    """Register a rewrite that leaves fewer nodes."""
-    SIMPLIFYING.append(Rewrite(name, title, what, rounds))
-    return SIMPLIFYING[-1]
+def _registered(rewrites: list[Rewrite], name: str, title: str, what: str, rounds: str = "") -> Rewrite:
+    """Register a rewrite among those of its kind."""
+    rewrites.append(Rewrite(name, title, what, rounds))
+    return rewrites[-1]
 
 
-def _folds(name: str, title: str, what: str, rounds: str = "") -> Rewrite:
-    """Register a rewrite that changes weights, or writes a normalization in another way."""
-    FOLDING.append(Rewrite(name, title, what, rounds))
-    return FOLDING[-1]
-
+_simplifies = partial(_registered, SIMPLIFYING)
+_folds = partial(_registered, FOLDING)
 
 IDENTITY = _simplifies("remove-identity", "Identity", "An Identity is left out.")
 DROPOUT = _simplifies(

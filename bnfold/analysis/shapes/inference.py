@@ -17,7 +17,15 @@ from bnfold.analysis.shapes.weights import contradicts_weights
 from bnfold.analysis.traits import READS_VALUES
 from bnfold.errors import Unsupported
 from bnfold.ir.index import graphs_of
-from bnfold.ir.inferable import ELSEWHERE, graph_pairs, inference_input, is_damaged, state_stored
+from bnfold.ir.inferable import (
+    ELSEWHERE,
+    GIVES_UP,
+    graph_pairs,
+    inference_input,
+    is_damaged,
+    refusal,
+    state_stored,
+)
 from bnfold.ir.model import Model
 from bnfold.ir.node import Node
 from bnfold.ir.tensor import Tensor
@@ -50,10 +58,9 @@ def infer_shapes(
             _hide(model, proto, unsure)
             state_stored(model, proto)
             inferred = infer_with_slices(proto, run)
-    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
+    except GIVES_UP as error:
         if strict:
-            first = str(error).split("\n", 1)[0].removeprefix("[ShapeInferenceError] Inference error(s): ")
-            raise Unsupported(f"shape inference fails: {first}") from error
+            raise refusal(error) from error
         return frozenset()  # onnx gives up on models that run all the same; what is not known stays unknown
     disputed = _sized_values(model, plain) - _sized_values(model, inferred) if unsure else ()
     _learn(model, inferred, annotated=not (unsure or is_wrong))

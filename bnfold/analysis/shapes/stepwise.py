@@ -22,6 +22,7 @@ from bnfold.analysis.shapes.uses import types_by_use
 from bnfold.analysis.shapes.weights import certain_rank, type_by_weights
 from bnfold.analysis.traits import KEEPS_TYPE, READS_VALUES
 from bnfold.ir.bodies import dims_behind, operand_of, scan_axis, states_of
+from bnfold.ir.inferable import GIVES_UP
 from bnfold.ir.schemas import MACHINE_LEARNING, schema_of, version_at
 from bnfold.ir.types import filled, without_sizes, without_zeros
 from bnfold.ir.value import Dims
@@ -170,7 +171,7 @@ class Types:
                 opset_imports=self._imports,
                 ir_version=8,
             )
-        except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError, KeyError):
+        except (*GIVES_UP, KeyError):
             return  # sizes that onnx cannot infer stay unknown; callers report that
         x = node.input(0)
         axes = unsure_axes(node, x.shape) if x is not None and x.shape is not None else set()

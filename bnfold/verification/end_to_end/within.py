@@ -55,8 +55,6 @@ TYPES = {"float16": onnx.TensorProto.FLOAT16, "bfloat16": onnx.TensorProto.BFLOA
 ROUNDINGS = 8
 """Roundings of a type, of the scale, that it explains at least."""
 
-_FLOAT64 = 8
-
 RunModel = Callable[[ir.Model, Sequence[DrawnFeeds]], RuntimeResult]
 """Runs a model on samples."""
 

@@ -11,7 +11,7 @@ import onnx
 
 from bnfold import ir
 from bnfold.errors import Unsupported
-from bnfold.ir.inferable import graph_pairs, inference_input, is_damaged
+from bnfold.ir.inferable import GIVES_UP, graph_pairs, inference_input, is_damaged, refusal
 from bnfold.ir.shown import shown_to_onnx
 from bnfold.ir.time_limit import look_at_clock
 from bnfold.ir.types import filled, forget_shapes, is_inferred
@@ -65,11 +65,10 @@ def _inferred(proto: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
     try:
         with shown_to_onnx(proto):
             return onnx.shape_inference.infer_shapes(proto, strict_mode=strict)
-    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
+    except GIVES_UP as error:
         if not strict:
             return proto
-        first = str(error).split("\n", 1)[0].removeprefix("[ShapeInferenceError] Inference error(s): ")
-        raise Unsupported(f"shape inference fails: {first}") from error
+        raise refusal(error) from error
 
 
 def _state(shapes: Mapping[str, Known | None], proto: onnx.ModelProto) -> None:
