@@ -58,19 +58,12 @@ def is_training(call: Call) -> bool:
     require(legal, f"{len(call.named)} outputs, where 1 or {5 if slotted else 3} are legal", KernelDeclined)
     if call.policy.force_inference:
         return False
-    _require_truth(call, "training_mode")
     is_test, training = call.attrs.get("is_test"), call.attrs.get("training_mode")
     agree = is_test is None or training is None or bool(is_test) != bool(training)
     require(agree, "is_test and training_mode contradict each other", KernelDeclined)
     if is_test is not None:
         return not is_test
     return bool(training) if training is not None else _implies_training(call)
-
-
-def _require_truth(call: Call, name: str) -> None:
-    """Decline an attribute that is neither 0 nor 1: runtimes differ in whether another number is true."""
-    stated = call.attrs.get(name)
-    require(stated in (None, 0, 1), f"{name}={stated} is neither 0 nor 1", KernelDeclined)
 
 
 def _implies_training(call: Call) -> bool:
@@ -84,7 +77,6 @@ def _implies_training(call: Call) -> bool:
 
 def _is_per_activation(call: Call, x: Array, scale: Array) -> bool:
     """Whether parameters are one an activation. By element count where ``spatial`` is 0: exporters wrote 0 with (C)."""
-    _require_truth(call, "spatial")
     channels = x.shape[1] if x.ndim > 1 else 1
     is_flat = scale.ndim == 1 and scale.size == math.prod(x.shape[1:])
     if call.attr("spatial", 1) == 0 and (is_flat or _from_first(scale.shape) == _from_first(x.shape[1:])):
