@@ -15,6 +15,7 @@ from bnfold.verification.changes.enlarged import apart, beyond, further_back, ha
 from bnfold.verification.claims import Evidence, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import UNSEEN
+from bnfold.verification.obstacles import NotCompared
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
 from bnfold.verification.tolerance.compare import shape_of
@@ -90,8 +91,7 @@ def _compared(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool) -
 def cut_off(request: Request) -> tuple[Evidence, ...]:
     """Return a row for the changes that the limit on the clock left no time to find."""
     why = request.clock.over()
-    row = Evidence("whatever else changed", "", (), "skipped", note=why.text, code=why.code, data=why.data)
-    return (request.ledger.enter(row),)
+    return (request.ledger.enter(Evidence("whatever else changed", "", ()).opened(why)),)
 
 
 def _rows(verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], phase: str) -> list[Evidence]:
@@ -237,7 +237,7 @@ def _in_whole(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence, whole: Who
             why = clock.too_long(needed, _LOOKING)
             return replace(row, note=f"{row.note}; {why}", data={**row.data, **why.data})
         whole.observe(coverage)
-    except BnfoldError:
+    except (BnfoldError, NotCompared):
         return row
     if coverage.uncovered:
         return _hidden_in_whole(row, coverage.example)

@@ -15,7 +15,7 @@ from bnfold.ir.elements import FLOATS, type_name
 from bnfold.ir.value import shape_of as declared_shape
 from bnfold.verification.changes.interface import broken_promise, contradicted, declared_otherwise, unread
 from bnfold.verification.changes.zeros import ZEROS, at_zeros, signs_may_show, with_zeros
-from bnfold.verification.claims import Experiment, Why
+from bnfold.verification.claims import ClaimOutcome, Experiment, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import Compared, experiments, first_fault, inconclusive, output_rows
 from bnfold.verification.comparing.sides import evaluator
@@ -47,20 +47,17 @@ _OTHER_KINDS = ((1, True), *((number, False) for number in range(1, len(SAMPLE_K
 """Samples of all kinds but the ordinary one, and an ordinary one with integers of both signs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """The result of comparing the whole models.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole(ClaimOutcome):
+    """What comparing the whole models found; a fault is the difference that the ``test`` found.
 
-    ``fault`` is the difference that the ``test`` found, if any; ``doubt`` is why a pass does not count, if so.
     ``location`` is the first compared value that differs in float64. ``opinion`` is the runtime's on the rewritten
     model. ``fed`` are the inputs that were given values; they include an input with a default if it was also given
     other values. ``seen`` are the samples that were compared, and ``zeros`` those with zeros of either sign.
     """
 
     rows: tuple[OutputRow, ...]
-    fault: Why | None
     test: str
-    doubt: Why | None
     opinion: RuntimeOpinion
     witnesses: tuple[RuntimeRow, ...]
     notes: tuple[str, ...]
@@ -241,9 +238,7 @@ def _whole(
     """Return the result of comparing these samples in float64, with the value that differs, if any."""
     return Whole(
         rows=rows,
-        fault=None,
         test="float64",
-        doubt=None,
         opinion=TAKEN,
         witnesses=(),
         notes=(*_notes(pair), *_flipped(rows)),

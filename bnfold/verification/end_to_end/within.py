@@ -27,8 +27,7 @@ from bnfold.reference.operators import DRAWING
 from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
 from bnfold.verification.changes.renamed import verdict_on_names
-from bnfold.verification.claims import NumberKind, Why, about_whole
-from bnfold.verification.claims import Status as EvidenceStatus
+from bnfold.verification.claims import ClaimOutcome, NumberKind, Why, about_whole
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import UNSEEN, Compared, experiments, first_fault, output_rows
 from bnfold.verification.comparing.sides import explained
@@ -40,7 +39,7 @@ from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.cost import estimate
 from bnfold.verification.inputs.drawing import MOST_SAMPLES, CannotFeed, DrawnFeeds, samples_for
-from bnfold.verification.obstacles import Broken, NotCompared, not_run, silent
+from bnfold.verification.obstacles import Broken, NotCompared, Obstacle, not_run, silent
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.helpers import RuntimeSample
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
@@ -48,7 +47,7 @@ from bnfold.verification.tolerance.compare import ROUNDS, difference, distance, 
 from bnfold.verification.tolerance.floats import F64, float_type
 from bnfold.verification.tolerance.rounding import disturb, is_rounded, is_short
 from bnfold.verification.tolerance.storage import WORST_AGREEMENT
-from bnfold.verification.verdict import BEYOND, OutputRow, RuntimeRow, Verdict, VerdictStatus
+from bnfold.verification.verdict import BEYOND, OutputRow, RuntimeRow, Verdict, verdict_on
 
 TYPES = {"float16": onnx.TensorProto.FLOAT16, "bfloat16": onnx.TensorProto.BFLOAT16}
 
@@ -71,35 +70,25 @@ class Results(NamedTuple):
 
 def judge_within(request: Request) -> Verdict:
     """Return the verdict on the outputs, within the tolerance that was asked for."""
-    status: VerdictStatus
     asked = request.checks.tolerance
     assert asked is not None, "there is a tolerance"
-    verdict = partial(Verdict, seed=request.checks.seed, tolerance=asked)
+    verdict = partial(verdict_on, decided_by="tolerance", seed=request.checks.seed, tolerance=asked)
     try:
         with request.clock.phase("witness"):
             results = _results(request)
             found, doubt = _compared(request, results, asked)
-    except (NotCompared, Broken) as obstacle:
-        why, seconds = obstacle.why, dict(request.clock.seconds)
-        is_broken = isinstance(obstacle, Broken)
-        request.ledger.enter(about_whole(request.outputs, "failed" if is_broken else "skipped", why, prover="runtime"))
-        status, decided_by = ("failed", "tolerance") if is_broken else ("unverified", "nothing")
-        return verdict(status, why.text, decided_by, code=why.code, seconds=seconds)
+    except Obstacle as obstacle:
+        row = request.ledger.enter(about_whole(request.outputs, obstacle.outcome, prover="runtime"))
+        return verdict(row, seconds=dict(request.clock.seconds))
     rows = tuple(map(_row, output_rows(found)))
     where, count, fault = results.before.runtime, len(results.feeds), first_fault(found)
-    status = "failed" if fault is not None else "verified" if doubt is None else "unverified"
-    why = doubt or Why(Code.TESTED, sentences.agree_within(rows, count, where, asked))
-    if fault is not None:
-        why = Why(Code.DIFFERS, f"{fault.sentence}; {where}, {sentences.number_of(count)}")
+    how = f"{fault.sentence}; {where}, {sentences.number_of(count)}" if fault is not None else ""
+    outcome = ClaimOutcome(fault=Why(Code.DIFFERS, how) if how else None, doubt=doubt)
+    agreed = Why(Code.TESTED, sentences.agree_within(rows, count, where, asked))
     kind: NumberKind = "normal" if request.checks.data is None else "recorded"
     runs = experiments(found, [(feeds, kind) for feeds in results.feeds])
-    state: EvidenceStatus = "skipped" if status == "unverified" else status
-    request.ledger.enter(about_whole(request.outputs, state, why, runs, "runtime"), results.feeds)
     return verdict(
-        status,
-        why.text,
-        "nothing" if status == "unverified" else "tolerance",
-        code=why.code,
+        request.ledger.enter(about_whole(request.outputs, outcome, agreed, runs, "runtime"), results.feeds),
         outputs=rows,
         witnesses=(RuntimeRow(where, None, True, True, independent=where != OWN),),
         samples=count,
