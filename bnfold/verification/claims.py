@@ -83,6 +83,10 @@ class ClaimOutcome:
         """Whether the claim stays open."""
         return self.status == "skipped"
 
+    def has_doubt(self, code: Code) -> bool:
+        """Whether it stays open for this reason."""
+        return self.doubt is not None and self.doubt.code is code
+
 
 @dataclass(frozen=True, slots=True)
 class Experiment:

@@ -17,7 +17,8 @@ from bnfold.verification.changes.interface import broken_promise, contradicted, 
 from bnfold.verification.changes.zeros import ZEROS, at_zeros, signs_may_show, with_zeros
 from bnfold.verification.claims import ClaimOutcome, Experiment, Why
 from bnfold.verification.codes import Code
-from bnfold.verification.comparing.outputs import Compared, experiments, first_fault, inconclusive, output_rows
+from bnfold.verification.comparing.doubts import depend_on_inputs, inconclusive
+from bnfold.verification.comparing.outputs import Compared, experiments, first_fault, output_rows
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.coverage import Comparison, Coverage, same_place
@@ -57,9 +58,9 @@ class Whole(ClaimOutcome):
     """
 
     rows: tuple[OutputRow, ...]
-    test: str
-    opinion: RuntimeOpinion
-    witnesses: tuple[RuntimeRow, ...]
+    test: str = "float64"
+    opinion: RuntimeOpinion = TAKEN
+    witnesses: tuple[RuntimeRow, ...] = ()
     notes: tuple[str, ...]
     fed: frozenset[str]
     pair: ModelPair
@@ -238,9 +239,6 @@ def _whole(
     """Return the result of comparing these samples in float64, with the value that differs, if any."""
     return Whole(
         rows=rows,
-        test="float64",
-        opinion=TAKEN,
-        witnesses=(),
         notes=(*_notes(pair), *_flipped(rows)),
         fed=compared_inputs(request, pair, seen),
         pair=pair,
@@ -326,8 +324,6 @@ def _compare(request: Request, pair: ModelPair, sample: Sample, index: int) -> l
     """Compare one sample. Inputs of discontinuous operators come first: a fault there causes the ones that follow."""
     try:
         return pair.compare(sample.feeds, sample.expected, index)
-    except reference.Random as error:
-        raise NotCompared(not_run(error, "the rewritten model draws random numbers")) from error
     except reference.Misfit as error:
         if pair.misfit:
             raise NotCompared(Why(Code.NO_FIT, pair.misfit)) from error
@@ -404,7 +400,7 @@ def _depends(pair: ModelPair, sample: Sample, name: str) -> bool:
     """Whether the original has other results without this input, at its default."""
     rest = {other: array for other, array in sample.feeds.items() if other != name}
     try:
-        return not _same_outputs(pair, sample, replace(sample, expected=pair.expect(rest)))
+        return depend_on_inputs(pair.outputs, sample.expected, [pair.expect(rest)])
     except Unsupported:
         return False
 
@@ -422,7 +418,7 @@ def ignores_inputs(pair: ModelPair, drawn: Samples) -> str:
         if (other := another(drawn, len(drawn.chosen))) is None:
             return "the original runs on no second sample, so no output was seen to depend on the inputs"
         others = [other]
-    if others and all(_same_outputs(pair, first, other) for other in others):
+    if others and not depend_on_inputs(pair.outputs, first.expected, [other.expected for other in others]):
         return "no output depends on the inputs at the tested shapes"
     return ""
 
@@ -433,11 +429,6 @@ def another(drawn: Samples, number: int) -> Sample | None:
         return drawn.another(number) if drawn.another is not None else None
     except Unsupported:
         return None
-
-
-def _same_outputs(pair: ModelPair, one: Sample, other: Sample) -> bool:
-    pairs = ((one.expected[name], other.expected[name]) for name in pair.outputs)
-    return all(compare_values(first, second, (), None, by_channel=False).excess == 0 for first, second in pairs)
 
 
 def agree_as_declared(request: Request) -> bool:

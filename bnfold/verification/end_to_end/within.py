@@ -29,7 +29,8 @@ from bnfold.verification.as_read import as_read
 from bnfold.verification.changes.renamed import verdict_on_names
 from bnfold.verification.claims import ClaimOutcome, NumberKind, Why, about_whole
 from bnfold.verification.codes import Code
-from bnfold.verification.comparing.outputs import UNSEEN, Compared, experiments, first_fault, output_rows
+from bnfold.verification.comparing.doubts import UNSEEN
+from bnfold.verification.comparing.outputs import Compared, are_in_doubt, experiments, first_fault, output_rows
 from bnfold.verification.comparing.sides import explained
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.end_to_end.runtime_check import OWN, run_own
@@ -179,8 +180,7 @@ def _run_after(request: Request, run: RunModel, feeds: Sequence[DrawnFeeds], bef
     if opinion.kind == "not looked":
         reason = f"{before.runtime} runs the original, but did not run the rewritten model: {after.error}"
         raise NotCompared(silent(reason))
-    code = Code.TOO_OLD if opinion.kind == "too old" else Code.DOUBT
-    raise NotCompared(Why(code, f"{opinion.text} (--runtime none compares both in bnfold's own kernels)"))
+    raise NotCompared(Why(opinion.code, f"{opinion.text} (--runtime none compares both in bnfold's own kernels)"))
 
 
 def _cast(model: ir.Model, feeds: DrawnFeeds) -> DrawnFeeds:
@@ -213,15 +213,11 @@ def _compared(request: Request, results: Results, asked: float | str) -> tuple[l
     dtype = TYPES.get(asked, TYPES["float16"]) if isinstance(asked, str) else TYPES["float16"]
     moved = cache(partial(_moved, request, results, dtype))
     found = compare([])
-    if isinstance(asked, str) and _are_in_doubt(found) and moved(0):
-        found = explained(takewhile(bool, map(moved, range(ROUNDS))), compare, lambda found, _: _are_in_doubt(found))
+    if isinstance(asked, str) and are_in_doubt(found) and moved(0):
+        found = explained(takewhile(bool, map(moved, range(ROUNDS))), compare, lambda found, _: are_in_doubt(found))
     if first_fault(found) is not None or verdict_on_names(request.before, request.after) is not None:
         return found, None
     return found, _doubt(found, results.before.results, moved(0), asked)
-
-
-def _are_in_doubt(found: Sequence[Compared]) -> bool:
-    return any(item.difference.is_in_doubt() for item in found)
 
 
 def _moved(request: Request, results: Results, dtype: int, number: int) -> Sequence[RuntimeSample]:

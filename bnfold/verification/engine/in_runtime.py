@@ -24,12 +24,13 @@ from bnfold.settings import VerifyOptions
 from bnfold.settings.progress import Progress
 from bnfold.verification.claims import ClaimOutcome, NumberKind, Why, about_whole
 from bnfold.verification.codes import Code
+from bnfold.verification.comparing.doubts import inconclusive
 from bnfold.verification.comparing.outputs import (
     Compared,
+    are_in_doubt,
     compared,
     experiments,
     first_fault,
-    inconclusive,
     largest_difference,
     output_rows,
 )
@@ -179,7 +180,7 @@ class RuntimePair(ABC):
                 for index in range(len(self.feeds))
                 for name in names
             ],
-            lambda found, _: any(item.is_in_doubt() for item in found),
+            lambda found, _: are_in_doubt(found),
         )
         progress("disturbed", 3, 3)
         outcome, rows = self._decide(found), output_rows(found)

@@ -19,17 +19,16 @@ from bnfold.reference.precision import widen
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.claims import NumberKind, Runs, Why
 from bnfold.verification.codes import Code
+from bnfold.verification.comparing.doubts import are_others, depend_on_inputs
 from bnfold.verification.comparing.outputs import experiment, largest_difference
 from bnfold.verification.comparing.sides import EvaluateSide, ModelRun, ModelRuns, SideResults
-from bnfold.verification.coverage import Coverage
+from bnfold.verification.coverage import Coverage, same_place
 from bnfold.verification.inputs.cost import estimate
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.inputs.sized import sized
 from bnfold.verification.obstacles import not_run
-from bnfold.verification.subgraphs.trials import PartOutcome, PartRun, compared
+from bnfold.verification.subgraphs.trials import PartOutcome, PartRun, outcome_of
 from bnfold.verification.tolerance.compare import (
-    EXACT,
-    FLOOR,
     ROUNDS,
     Difference,
     compare_values,
@@ -120,7 +119,8 @@ class SubgraphPair:
             self.usual.setdefault(name, magnitude(array) if is_float_array(array) else 0.0)
         found = self._measured(sides, expected, actual)
         if found.agrees:
-            self.coverage.observe((sides.old, sides.new), self._find, (expected, actual))
+            find = partial(same_place, within=self.cut.graph)
+            self.coverage.observe((sides.old, sides.new), find, (expected, actual))
         if guessed and found.agrees and not self._reacts(feeds, expected):
             reason = "its outputs do not depend on its inputs at the tested shapes"
             return PartOutcome(doubt=Why(Code.HIDDEN, reason), only_after=True)
@@ -150,14 +150,6 @@ class SubgraphPair:
         )
         return ModelRuns(old, new, self.draws, _GROUPS)
 
-    def _find(self, subgraph: ir.Model, value: ir.Value) -> ir.Value:
-        """Return a value of the part; one that was captured from an outer graph is in the main graph."""
-        path = value.graph.path.removeprefix(self.cut.graph).lstrip("/")
-        graph = next((graph for graph in subgraph.graphs() if graph.path == path), subgraph.graph)
-        if value.name not in graph.values:
-            raise Unsupported(f"value {value.name!r} is not there as it was")
-        return graph.values[value.name]
-
     def _expected(self, sides: ModelRuns, noise: reference.Noise, *, guessed: bool) -> SideResults | PartOutcome:
         try:
             expected = sides.old(noise=noise)
@@ -181,7 +173,7 @@ class SubgraphPair:
                 reason = f"with assumed input shapes, the rewritten part does not run: {error}"
                 return PartOutcome(doubt=Why(Code.ASSUMED_SIZES, reason), only_after=True)
             fault = f"the rewritten part does not run: {error}"
-            return compared(Difference(excess=np.inf, same_pattern=False, fault=fault, code=Code.DOES_NOT_RUN))
+            return outcome_of(Difference(excess=np.inf, same_pattern=False, fault=fault, code=Code.DOES_NOT_RUN))
         except Unsupported as error:
             return PartOutcome(doubt=not_run(error, "the rewritten part cannot be run"))
 
@@ -194,13 +186,13 @@ class SubgraphPair:
         if self.is_known_to_react or shapes in self.reacting or not any(map(is_float_array, feeds.values())):
             return True
         large = (array for array in expected.values() if _shape(array) and array.size > _LARGE)
-        if any(len(array) > 1 and _differ_much(array[0], array[1]) for array in large):
+        if any(len(array) > 1 and are_others(array[0], array[1]) for array in large):
             return True  # where it takes long to ask, two rows have to do
         try:
             results = self.fed({name: _other(array) for name, array in feeds.items()}).old()
         except Unsupported:
             return True
-        if any(_differ_much(expected[output], results[output]) for output in self.cut.outputs):
+        if depend_on_inputs(self.cut.outputs, expected, [results]):
             self.reacting.add(shapes)
         return shapes in self.reacting
 
@@ -210,14 +202,14 @@ class SubgraphPair:
             return PartOutcome(doubt=Why(Code.EMPTY, "its outputs are empty at the tested shapes"), only_after=True)
         found = self._worst(expected, actual, ())
         if found.excess <= 1:  # within the smallest tolerance
-            return compared(found)
+            return outcome_of(found)
         worst = partial(self._worst, expected, actual)
         found = sides.explained(expected, actual, worst, Difference.is_in_doubt, lambda found: found.excess <= 1)
         if found.excess > 1:
-            return compared(found)
+            return outcome_of(found)
         coarse = next((name for name in self.cut.outputs if self._is_coarse(name, sides, expected, actual)), None)
         if coarse is None:
-            return compared(found)
+            return outcome_of(found)
         reason = f"rounding the new weights changes {coarse!r} too much to compare it"
         return PartOutcome(doubt=Why(Code.COARSE, reason))
 
@@ -298,17 +290,6 @@ class SubgraphPair:
 def _other(array: Array) -> Array:
     """Return other floats, in reversed order and scaled; other types stay."""
     return array.reshape(-1)[::-1].reshape(array.shape) * 1.5 if is_float_array(array) else array
-
-
-def _differ_much(one: Array, other: Array) -> bool:
-    """Whether two results differ by more than rounding."""
-    if _shape(one) == _shape(other) is not None and one.dtype == other.dtype == np.float64 and one.size:
-        with np.errstate(invalid="ignore", over="ignore"):
-            moves = one - other
-            scale, apart = (max(float(array.max()), -float(array.min())) for array in (one, moves))
-        if np.isfinite(scale) and np.isfinite(apart):
-            return apart > FLOOR * float_type(None).roundoff * scale + EXACT * scale
-    return compare_values(one, other, (), None, by_channel=False).excess > 1
 
 
 def _reaches_everywhere(finite: Array) -> bool:

@@ -19,7 +19,14 @@ from bnfold.reference.operators import COMPARING
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.inputs.adjusting import choosing, smaller, with_flags_turned
-from bnfold.verification.inputs.drawing import MOST_SAMPLES, SAMPLE_KINDS, DrawnFeeds, random_value, samples_for
+from bnfold.verification.inputs.drawing import (
+    MOST_SAMPLES,
+    SAMPLE_KINDS,
+    DrawnFeeds,
+    kind_of,
+    random_value,
+    samples_for,
+)
 from bnfold.verification.inputs.shapes import ChosenShapes
 from bnfold.verification.subgraphs.pairs import FEW, SubgraphPair
 from bnfold.verification.subgraphs.shapes import fed_shapes, lacks_rank, subgraph_shapes, updates_of
@@ -69,7 +76,7 @@ def sampled(
         reason = f"{never_finite!r} has places that are NaN or infinite whatever it is made from"
         return PartOutcome(doubt=Why(Code.NEVER_FINITE, reason))
     worst = largest([outcome for outcome in found if not outcome.is_open] or found[:1])
-    return worst if worst.differs else next(filter(_is_coarse, found), worst)
+    return worst if worst.differs else next((outcome for outcome in found if outcome.has_doubt(Code.COARSE)), worst)
 
 
 def _number_of_samples(
@@ -81,7 +88,7 @@ def _number_of_samples(
     """
     made = [] if first.is_open else [first.difference.elements]
     are_floats = all(is_float(value.dtype) for value in inputs.values())
-    most = 1 if subgraphs.only_moves else _MISFITS if _does_not_fit(first) and are_floats else MOST_SAMPLES
+    most = 1 if subgraphs.only_moves else _MISFITS if first.has_doubt(Code.NO_FIT) and are_floats else MOST_SAMPLES
     return min(most, samples_for([*map(math.prod, shapes.values()), *made], FEW))
 
 
@@ -89,13 +96,15 @@ def _attempt(
     subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: ChosenShapes, sample: int, *, guessed: bool
 ) -> PartOutcome:
     """Compare one sample. If rounding hides too much where activations are large, they are drawn smaller."""
-    feeds, numbers = drawn(subgraphs, inputs, shapes, sample), SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
+    feeds, numbers = drawn(subgraphs, inputs, shapes, sample), kind_of(sample)
     latest = subgraphs.attempt(feeds, numbers, guessed=guessed)
-    if _does_not_fit(latest) and (sample == 0 or passed(subgraphs.tried)):
+    if latest.has_doubt(Code.NO_FIT) and (sample == 0 or passed(subgraphs.tried)):
         others = ((other, subgraphs.attempt(other, numbers, guessed=guessed)) for other in with_flags_turned(feeds))
-        feeds, latest = next(((other, found) for other, found in others if not _does_not_fit(found)), (feeds, latest))
+        feeds, latest = next(
+            ((other, found) for other, found in others if not found.has_doubt(Code.NO_FIT)), (feeds, latest)
+        )
     subgraphs.tried.append((feeds, guessed, latest))
-    if _is_large(sample) and _is_coarse(latest):
+    if numbers == "large" and latest.has_doubt(Code.COARSE):
         feeds = smaller(inputs, feeds)
         latest = subgraphs.attempt(feeds, numbers, guessed=guessed)
         subgraphs.tried.append((feeds, guessed, latest))
@@ -134,14 +143,15 @@ def _is_single(array: object) -> bool:
 
 def drawn(subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: ChosenShapes, sample: int) -> DrawnFeeds:
     """Return the activations of one sample."""
+    is_large = kind_of(sample) == "large"
     feeds = {
-        name: random_value(value, shapes[name], subgraphs.seed, sample, fed_shapes(shapes), signed=_is_large(sample))
+        name: random_value(value, shapes[name], subgraphs.seed, sample, fed_shapes(shapes), signed=is_large)
         for name, value in inputs.items()
     }
     feeds = choosing(inputs.values(), feeds, subgraphs.draws.rows, sample)
     for name, node in updates_of(subgraphs.old.subgraph.nodes).items():
         if name in inputs and 0 in shapes[name] and (shape := _found_places(subgraphs, feeds, node)) is not None:
-            feeds[name] = random_value(inputs[name], shape, subgraphs.seed, sample, signed=_is_large(sample))
+            feeds[name] = random_value(inputs[name], shape, subgraphs.seed, sample, signed=is_large)
     return feeds
 
 
@@ -154,20 +164,6 @@ def _found_places(subgraphs: SubgraphPair, feeds: DrawnFeeds, node: ir.Node) -> 
         return None
     data, places = ({**feeds, **made}[name].shape for name in read)
     return (*places[:-1], *data[places[-1] :]) if places else None
-
-
-def _does_not_fit(found: PartOutcome) -> bool:
-    """Whether the original part does not run at these sizes, or on these numbers."""
-    return found.doubt is not None and found.doubt.code is Code.NO_FIT
-
-
-def _is_coarse(found: PartOutcome) -> bool:
-    """Whether results differ by no more than rounding may cause, and by too much to call them equal."""
-    return found.doubt is not None and found.doubt.code is Code.COARSE
-
-
-def _is_large(sample: int) -> bool:
-    return SAMPLE_KINDS[sample % len(SAMPLE_KINDS)] == "large"
 
 
 def at_other_ranks(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> PartOutcome | None:
@@ -184,8 +180,7 @@ def at_other_ranks(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Part
         by_rank.setdefault(tuple(map(len, trial.shapes.values())), trial.shapes)
     for shapes in by_rank.values():
         found = sampled(subgraphs, fed, shapes, guessed=True)
-        ignores = found.doubt is not None and found.doubt.code is Code.HIDDEN
-        if found.differs or (found.only_after and not ignores):
+        if found.differs or (found.only_after and not found.has_doubt(Code.HIDDEN)):
             reason = "it is equivalent at some ranks only, and the model does not declare which it gets"
             return PartOutcome(doubt=Why(Code.SOME_SIZES, reason))
     return None

@@ -38,7 +38,7 @@ class PartOutcome(ClaimOutcome):
         return replace(self, at_some_sizes=self.at_some_sizes or self.differs)
 
 
-def compared(difference: Difference) -> PartOutcome:
+def outcome_of(difference: Difference) -> PartOutcome:
     """Return what a comparison found, by the largest difference."""
     fault = Why(difference.code, difference.fault) if difference.excess > 1 else None
     return PartOutcome(fault=fault, difference=difference)

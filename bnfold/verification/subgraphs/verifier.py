@@ -316,7 +316,7 @@ class SubgraphVerifier:
             found = sampled(subgraphs, fed, shapes, guessed=True)
             if found.differs:
                 return found.beside_equal()
-            if found.only_after and found.doubt is not None and found.doubt.code is Code.ASSUMED_SIZES:
+            if found.only_after and found.has_doubt(Code.ASSUMED_SIZES):
                 return found
         return None
 

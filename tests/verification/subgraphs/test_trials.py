@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bnfold.verification.subgraphs.shapes import Trial
-from bnfold.verification.subgraphs.trials import SubgraphTrials, compared
+from bnfold.verification.subgraphs.trials import SubgraphTrials, outcome_of
 from bnfold.verification.tolerance.compare import Difference
 
-EQUAL, DIFFERENT = compared(Difference()), compared(Difference(excess=2.0))
+EQUAL, DIFFERENT = outcome_of(Difference()), outcome_of(Difference(excess=2.0))
 
 
 @pytest.mark.parametrize(("unranked", "rank", "counts"), [(True, 2, False), (True, 3, True), (False, 2, True)])
