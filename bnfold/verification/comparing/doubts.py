@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bnfold.ir.elements import TP
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import Compared
@@ -40,12 +41,12 @@ def depend_on_inputs(names: Collection[str], results: Mapping[str, Any], others:
 
 
 def are_others(one: Any, other: Any) -> bool:
-    """Whether two results differ by more than rounding."""
+    """Whether two results differ by more than float64's own errors."""
     are_alike = is_float_array(one) and is_float_array(other) and one.shape == other.shape and one.size
     if are_alike and one.dtype == other.dtype == np.float64:
         with np.errstate(invalid="ignore", over="ignore"):
             moves = one - other
             scale, apart = (max(float(array.max()), -float(array.min())) for array in (one, moves))
         if np.isfinite(scale) and np.isfinite(apart):
-            return apart > FLOOR * float_type(None).roundoff * scale + EXACT * scale
-    return compare_values(one, other, (), None, by_channel=False).excess > 1
+            return apart > FLOOR * float_type(TP.DOUBLE).roundoff * scale + EXACT * scale
+    return compare_values(one, other, (), TP.DOUBLE, by_channel=False).excess > 1

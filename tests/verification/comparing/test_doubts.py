@@ -21,8 +21,9 @@ def test_results_at_the_ends_of_float64_differ() -> None:
 @pytest.mark.parametrize(
     ("result", "other", "depends"),
     [
-        (ONES, ONES * (1 + 1e-9), False),  # less than one rounding
-        (ONES, ONES * 1.001, True),
+        (ONES, ONES * (1 + 1e-14), False),  # an error of float64
+        (ONES, ONES * (1 + 1e-9), True),
+        (np.float32(ONES), np.float32(ONES), False),
         (ONES, np.ones((3, 3)), True),
         (ONES * np.nan, ONES * np.nan, False),
         (ONES * np.nan, ONES, True),
@@ -34,7 +35,7 @@ def test_results_at_the_ends_of_float64_differ() -> None:
         (np.zeros(0), np.zeros(0), False),
     ],
 )
-def test_a_result_depends_on_inputs_if_others_change_it_beyond_rounding(
+def test_a_result_depends_on_inputs_if_others_change_it_beyond_errors_of_float64(
     result: Any, other: Any, *, depends: bool
 ) -> None:
     same = {"y": result, "z": ONES}
