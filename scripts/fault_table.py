@@ -74,7 +74,7 @@ def runtime(rewrite: Rewrite, wrong: onnx.ModelProto) -> str:
         if wait is None:
             return DOUBT
         found = wait()
-    return CAUGHT if found.fault else DOUBT if found.doubt or found.left_out else MISSED
+    return CAUGHT if found.fault else DOUBT if found.is_open else MISSED
 
 
 def whole(rewrite: Rewrite, wrong: onnx.ModelProto) -> str:

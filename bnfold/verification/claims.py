@@ -49,6 +49,45 @@ class Why:
         return replace(self, text=text)
 
 
+AGREED = Why(Code.TESTED, "")
+"""What results that agree mean, if nothing more is to be said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimOutcome:
+    """What experiments on one claim found: on a part or on whole models, in float64 or in a runtime.
+
+    The results differ (``fault``), or there is a ``doubt``: they do not count, or there are none. Else they agree.
+    """
+
+    fault: Why | None = None
+    doubt: Why | None = None
+
+    @property
+    def status(self) -> Status:
+        """What follows for the claim."""
+        return "failed" if self.fault is not None else "skipped" if self.doubt is not None else "verified"
+
+    @property
+    def differs(self) -> bool:
+        """Whether the results differ."""
+        return self.status == "failed"
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the results agree, and count."""
+        return self.status == "verified"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the claim stays open."""
+        return self.status == "skipped"
+
+    def has_doubt(self, code: Code) -> bool:
+        """Whether it stays open for this reason."""
+        return self.doubt is not None and self.doubt.code is code
+
+
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """One run of both sides on the same inputs.
@@ -101,7 +140,7 @@ class Evidence:
     label: str
     graph: str
     outputs: tuple[str, ...]
-    status: Status
+    status: Status = "skipped"
     relative: float = 0.0
     allowed: float = 0.0
     note: str = ""
@@ -126,24 +165,29 @@ class Evidence:
         """The code with its sentence."""
         return Why(self.code, self.note, self.data)
 
+    def given(self, outcome: ClaimOutcome, agreed: Why = AGREED) -> Evidence:
+        """Return the claim with what experiments found; ``agreed`` is what that means if the results agree."""
+        why = outcome.fault or outcome.doubt or agreed
+        return replace(self, status=outcome.status, code=why.code, note=why.text, data=why.data)
+
     def opened(self, why: Why) -> Evidence:
         """Return the claim as an open one, for this reason."""
-        return replace(self, status="skipped", code=why.code, note=why.text, data=why.data)
+        return self.given(ClaimOutcome(doubt=why))
 
 
 def about_whole(
     outputs: Sequence[str],
-    status: Status,
-    why: Why,
+    outcome: ClaimOutcome,
+    agreed: Why = AGREED,
     experiments: tuple[Experiment, ...] = (),
     prover: Prover = "whole",
 ) -> Evidence:
     """Return evidence on the whole models: that their outputs are right, whatever callers feed."""
-    row = Evidence("the whole models", "", tuple(outputs), status, note=why.text, code=why.code, data=why.data)
+    row = Evidence("the whole models", "", tuple(outputs), prover=prover, experiments=experiments)
     worst = max(experiments, key=lambda run: run.relative, default=None)
     if worst is not None:
         row = replace(row, relative=worst.relative, allowed=worst.allowed)
-    return replace(row, prover=prover, experiments=experiments)
+    return row.given(outcome, agreed)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bnfold.verification import sentences
 from bnfold.verification.changes.interface import idle_inputs, narrowed, new_error, unlisted, unproven_promise, unread
-from bnfold.verification.claims import Evidence, Prover, Why, about_whole
+from bnfold.verification.claims import ClaimOutcome, Evidence, Prover, Why, about_whole
 from bnfold.verification.codes import Code
 from bnfold.verification.end_to_end.runtime_rejects import RuntimeOpinion
 from bnfold.verification.parts import Parts
@@ -64,7 +64,8 @@ def _as_loaded(request: Request, verdict: Verdict, opinion: RuntimeOpinion) -> V
 
 def enter_stated(request: Request, status: VerdictStatus, why: Why, prover: Prover) -> None:
     """Enter in the ledger what follows from what the models state, or from what onnx says of the rewritten one."""
-    request.ledger.enter(about_whole(request.outputs, "failed" if status == "failed" else "skipped", why, (), prover))
+    outcome = ClaimOutcome(fault=why) if status == "failed" else ClaimOutcome(doubt=why)
+    request.ledger.enter(about_whole(request.outputs, outcome, prover=prover))
 
 
 def _as_stated(

@@ -145,10 +145,9 @@ class ComparedModels:
             return None
         cut = ir.Cut(claim.graph, claim.boundary, claim.outputs, claim.label)
         try:
-            found = sides_of(self.graphs, cut, changed_defaults(*self.sides))
-        except BnfoldError:
+            return sides_of(self.graphs, cut, changed_defaults(*self.sides))
+        except (BnfoldError, NotCompared):
             return None
-        return None if isinstance(found, NotCompared) else found
 
 
 def with_explanation(verdict: Verdict, models: ComparedModels, checks: VerifyOptions) -> Verdict:

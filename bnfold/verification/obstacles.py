@@ -4,44 +4,30 @@ from __future__ import annotations
 
 from bnfold import reference
 from bnfold.errors import BadInput
-from bnfold.verification.claims import Evidence, Feeds, NumberKind, Why
+from bnfold.verification.claims import ClaimOutcome, Feeds, NumberKind, Why
 from bnfold.verification.codes import Code
 
 
 class Obstacle(Exception):
-    """Ends an experiment; ``why`` is the reason."""
+    """Ends an experiment; ``why`` is the reason, and ``outcome`` what follows from it."""
 
-    def __init__(self, why: Why) -> None:
+    def __init__(self, why: Why, outcome: ClaimOutcome) -> None:
         super().__init__(why.text)
-        self.why = why
+        self.why, self.outcome = why, outcome
 
 
 class NotCompared(Obstacle):
-    """An experiment, of parts or of whole models, that could not be made, or that shows nothing, and why.
+    """An experiment, of parts or of whole models, could not be made, or shows nothing."""
 
-    A part returns it, for other inputs may do; ``only_after`` says that the original part ran. ``is_same`` says that it
-    was compared, and agreed, perhaps ``at_some_sizes`` only. ``behind`` is the evidence on a value computed from the
-    results, where that has decided.
-    """
-
-    def __init__(
-        self,
-        why: Why,
-        *,
-        only_after: bool = False,
-        is_same: bool = False,
-        at_some_sizes: bool = False,
-        behind: Evidence | None = None,
-    ) -> None:
-        super().__init__(why)
-        self.only_after, self.is_same, self.at_some_sizes, self.behind = only_after, is_same, at_some_sizes, behind
+    def __init__(self, why: Why) -> None:
+        super().__init__(why, ClaimOutcome(doubt=why))
 
 
 class Broken(Obstacle):
     """The rewritten model does not run where the original does: on ``feeds``, which are of the kind ``numbers``."""
 
     def __init__(self, why: Why, feeds: Feeds | None = None, numbers: NumberKind = "drawn") -> None:
-        super().__init__(why)
+        super().__init__(why, ClaimOutcome(fault=why))
         self.feeds, self.numbers = feeds, numbers
 
 

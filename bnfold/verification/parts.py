@@ -14,7 +14,8 @@ from bnfold.verification.changes.boundaries import uncovered, with_changes
 from bnfold.verification.changes.enlarged import apart, beyond, further_back, has_discontinuity
 from bnfold.verification.claims import Evidence, Why
 from bnfold.verification.codes import Code
-from bnfold.verification.comparing.outputs import UNSEEN
+from bnfold.verification.comparing.doubts import UNSEEN
+from bnfold.verification.obstacles import NotCompared
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.verifier import SubgraphVerifier
 from bnfold.verification.tolerance.compare import shape_of
@@ -57,49 +58,37 @@ def check_parts(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool)
     If they agree, or if they are compared next (``is_first``), stop at the first change that stays open: what comes
     after it decides nothing.
     """
-    with reference.keeping_constants(verifier.request.before), reference.keeping_constants(verifier.request.after):
-        return _compared(verifier, whole, is_first)
-
-
-def _compared(verifier: SubgraphVerifier, whole: Whole | None, is_first: bool) -> Parts:
     before, after = verifier.request.before, verifier.request.after
     announced: list[Evidence] = []
-    try:
-        # What nothing reads is compared with all that changed.
-        cuts = with_changes(before, after, (cut for cut in verifier.request.cuts if cut.outputs))
-        announced = _rows(verifier, cuts, "rewrites")
-        if whole is not None and whole.fault is not None and any(row.status == "failed" for row in announced):
-            return Parts(tuple(announced))
-        same = [cut for cut, row in zip(cuts, announced, strict=True) if row.status == "verified"]
-        if (key := tuple(same)) not in verifier.further:
-            verifier.further[key] = list(uncovered(before, after, same))
-        further = verifier.further[key]
-        # Where no output reacts to new weights, it may still react to all else that differs in a part.
-        is_decided = whole is not None and whole.fault is None and whole.doubt in (None, UNSEEN)
-        decided = whole if is_decided else None
-        stops = is_first or (decided is not None and decided.doubt is None)
-        share = 0.0 if whole is not None and whole.fault is not None else _FIRST if is_first else _GOING_BACK
-        found = _looked_into(verifier, further, decided, stops=stops, share=share)
-        if stops and _stays_open({row.status for _, row in found}):
-            return Parts(tuple(announced), tuple(row for _, row in found), are_all=False)
-        return Parts(tuple(announced), tuple(_others(verifier, found, decided)))
-    except LimitStruck:
-        return Parts(tuple(announced), cut_off(verifier.request))
+    with reference.keeping_constants(before), reference.keeping_constants(after):
+        try:
+            # What nothing reads is compared with all that changed.
+            cuts = with_changes(before, after, (cut for cut in verifier.request.cuts if cut.outputs))
+            for cut in cuts:
+                announced.append(verifier.check(cut))
+                verifier.request.tell_parts("rewrites", len(announced), len(cuts))
+            if whole is not None and whole.differs and any(row.status == "failed" for row in announced):
+                return Parts(tuple(announced))
+            same = [cut for cut, row in zip(cuts, announced, strict=True) if row.status == "verified"]
+            if (key := tuple(same)) not in verifier.further:
+                verifier.further[key] = list(uncovered(before, after, same))
+            # Where no output reacts to new weights, it may still react to all else that differs in a part.
+            is_decided = whole is not None and not whole.differs and whole.doubt in (None, UNSEEN)
+            decided = whole if is_decided else None
+            stops = is_first or (decided is not None and decided.agrees)
+            share = 0.0 if whole is not None and whole.differs else _FIRST if is_first else _GOING_BACK
+            found = _looked_into(verifier, verifier.further[key], decided, stops=stops, share=share)
+            if stops and _stays_open({row.status for _, row in found}):
+                return Parts(tuple(announced), tuple(row for _, row in found), are_all=False)
+            return Parts(tuple(announced), tuple(_others(verifier, found, decided)))
+        except LimitStruck:
+            return Parts(tuple(announced), cut_off(verifier.request))
 
 
 def cut_off(request: Request) -> tuple[Evidence, ...]:
     """Return a row for the changes that the limit on the clock left no time to find."""
     why = request.clock.over()
-    row = Evidence("whatever else changed", "", (), "skipped", note=why.text, code=why.code, data=why.data)
-    return (request.ledger.enter(row),)
-
-
-def _rows(verifier: SubgraphVerifier, cuts: Sequence[ir.Cut], phase: str) -> list[Evidence]:
-    rows = []
-    for cut in cuts:
-        rows.append(verifier.check(cut))
-        verifier.request.tell_parts(phase, len(rows), len(cuts))
-    return rows
+    return (request.ledger.enter(Evidence("whatever else changed", "", ()).opened(why)),)
 
 
 def _looked_into(
@@ -237,7 +226,7 @@ def _in_whole(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence, whole: Who
             why = clock.too_long(needed, _LOOKING)
             return replace(row, note=f"{row.note}; {why}", data={**row.data, **why.data})
         whole.observe(coverage)
-    except BnfoldError:
+    except (BnfoldError, NotCompared):
         return row
     if coverage.uncovered:
         return _hidden_in_whole(row, coverage.example)

@@ -13,8 +13,7 @@ from bnfold.verification import sentences
 from bnfold.verification.changes.control_flow import in_one_form
 from bnfold.verification.changes.inlined import with_common_functions
 from bnfold.verification.changes.interface import flaw, interface_fault
-from bnfold.verification.claims import Evidence, Prover, Why, about_whole
-from bnfold.verification.claims import Status as EvidenceStatus
+from bnfold.verification.claims import ClaimOutcome, Evidence, Prover, Why, about_whole
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.outputs import experiment
 from bnfold.verification.comparing.sizes import original_in_one_form
@@ -77,7 +76,7 @@ def judge(request: Request) -> Verdict:
             verdict = _judged(request)
     except LimitStruck:
         over = request.clock.over()
-        request.ledger.enter(about_whole(request.outputs, "skipped", over))
+        request.ledger.enter(about_whole(request.outputs, ClaimOutcome(doubt=over)))
         verdict = verdict_of(request, "unverified", over, "nothing")
     log.debug(__name__, "%s, decided by %s [%s]: %s", verdict.status, verdict.decided_by, verdict.code, verdict.reason)
     word = reference.callers_word(node for model in (request.before, request.after) for node in model.nodes())
@@ -150,7 +149,7 @@ def _compare_whole(
     except Broken as finding:
         fed = [] if finding.feeds is None else [finding.feeds]
         runs = tuple(experiment(feeds, finding.numbers, finding.why) for feeds in fed)
-        request.ledger.enter(about_whole(request.outputs, "failed", finding.why, runs), fed)
+        request.ledger.enter(about_whole(request.outputs, finding.outcome, experiments=runs), fed)
         return _unless_empty(request, verdict_of(request, "failed", finding.why, "float64"))
     parts = asked.parts if whole is None and not asked.differed else None
     if parts is None:
@@ -207,14 +206,14 @@ def _compare_parts_and_runtime(
     request.ledger.enter(_by_runtime(request, found))
     # What changed in an announced part that cannot be compared is among the others.
     open_row = first_failed(parts.rows) or next((row for row in parts.others if row.status != "verified"), None)
-    why = found.fault or found.doubt or (sentence_of(open_row) if open_row is not None else None)
+    own = found.fault or (found.doubt if found.is_suspicion else None)
+    why = own or (sentence_of(open_row) if open_row is not None else None)
     if why is not None:
         differed = first_failed(parts.rows) is not None
         return NeedsFullComparison(why, found.fault, parts if parts.are_all else None, differed, found.opinion)
-    verdict = by_parts(request, None, found.left_out, parts)
-    if found.witness is not None and found.left_out is None:
-        whole = f"{found.witness.witness}: {'; '.join(found.witness.notes)}"
-        reason = sentences.parts_agree(number_verified(parts.rows), kind_of_part(request), whole)
+    verdict = by_parts(request, None, found.doubt, parts)
+    if found.witness is not None and found.agrees:
+        reason = sentences.parts_agree(number_verified(parts.rows), kind_of_part(request), found.witness.said)
         verdict = replace(verdict, reason=reason, witnesses=(found.witness,), samples=1)
     has_run = found.witness is not None and found.witness.ran_after
     return as_declared(request, None, verdict, (lambda: TAKEN) if has_run else opinion)
@@ -222,16 +221,13 @@ def _compare_parts_and_runtime(
 
 def _by_runtime(request: Request, found: Guard) -> Evidence:
     """Return the evidence of a runtime on the whole models, which decides nothing by itself."""
-    about = partial(about_whole, request.outputs, prover="runtime")
-    if found.fault is not None:
-        return about("failed", found.fault)
-    if (why := found.doubt or found.left_out) is not None:
-        return about("skipped", why)
-    if found.witness is None:
+    outcome: ClaimOutcome = found
+    if found.agrees and found.witness is None:
         is_asked = request.checks.runtime != "none"
         reason = "none is needed, as nothing that is computed has changed" if is_asked else "no runtime was asked"
-        return about("skipped", Why(Code.NOT_ASKED, reason))
-    return about("verified", Why(Code.TESTED, f"{found.witness.witness}: {'; '.join(found.witness.notes)}"))
+        outcome = ClaimOutcome(doubt=Why(Code.NOT_ASKED, reason))
+    agreed = Why(Code.TESTED, found.witness.said if found.witness is not None else "")
+    return about_whole(request.outputs, outcome, agreed, prover="runtime")
 
 
 def _whole(request: Request, draws: PerturbedWeights, *, differed: bool) -> tuple[Whole | None, Why | None]:
@@ -248,12 +244,11 @@ def _whole(request: Request, draws: PerturbedWeights, *, differed: bool) -> tupl
     except LimitStruck:
         obstacle = request.clock.over()
     else:
-        why = whole.fault or whole.doubt or Why(Code.TESTED, sentences.agree(whole.rows, len(whole.seen)))
-        status: EvidenceStatus = "failed" if whole.fault else "skipped" if whole.doubt else "verified"
+        agreed = Why(Code.TESTED, sentences.agree(whole.rows, len(whole.seen)))
         feeds = [sample.feeds for sample in (*whole.seen, *whole.zeros)]
-        request.ledger.enter(about_whole(request.outputs, status, why, whole.experiments), feeds)
+        request.ledger.enter(about_whole(request.outputs, whole, agreed, whole.experiments), feeds)
         return whole, None
-    request.ledger.enter(about_whole(request.outputs, "skipped", obstacle))
+    request.ledger.enter(about_whole(request.outputs, ClaimOutcome(doubt=obstacle)))
     return None, obstacle
 
 

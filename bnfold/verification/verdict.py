@@ -83,6 +83,11 @@ class RuntimeRow:
     notes: tuple[str, ...] = ()
     independent: bool = True
 
+    @property
+    def said(self) -> str:
+        """The runtime's name, and what is to be noted."""
+        return f"{self.witness}: {'; '.join(self.notes)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Location:
@@ -235,3 +240,10 @@ class Verdict:
                 del row[name]
         plain: dict[str, Any] = to_json(document)
         return plain
+
+
+def verdict_on(row: Evidence, decided_by: str, **known: Any) -> Verdict:
+    """Return the verdict that evidence on the whole models decides by itself, with what else is ``known``."""
+    is_open = row.status == "skipped"
+    status: VerdictStatus = "failed" if row.status == "failed" else "unverified" if is_open else "verified"
+    return Verdict(status, row.note, "nothing" if is_open else decided_by, code=row.code, **known)

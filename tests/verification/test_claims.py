@@ -9,7 +9,9 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import Code, verify
-from bnfold.verification.claims import Evidence, Experiment, Ledger, Runs, Why, about_whole
+from bnfold.verification.claims import ClaimOutcome, Evidence, Experiment, Ledger, Runs, Why, about_whole
+from bnfold.verification.obstacles import Broken, NotCompared
+from bnfold.verification.verdict import verdict_on
 from tests.verification.graphs import model, single
 
 BEFORE = "(float[N,3] x) => (float[N,4] y) { q = MatMul(x, V)  a = Add(q, k)  c = Clip(a, lo, hi)  y = Mul(c, z) }"
@@ -50,9 +52,36 @@ def test_inputs_are_kept_only_if_asked(*, keeps: bool) -> None:
     assert list(ledger.feeds(row)) == ([feeds] if keeps else [])
 
 
+@pytest.mark.parametrize(
+    ("has_fault", "has_doubt", "status", "note"),
+    [
+        (False, False, "verified", "agrees"),
+        (False, True, "skipped", "hidden"),
+        (True, False, "failed", "differs"),
+        (True, True, "failed", "differs"),
+    ],
+)
+def test_a_difference_counts_before_a_doubt(has_fault: bool, has_doubt: bool, status: str, note: str) -> None:
+    fault, doubt = Why(Code.DIFFERS, "differs"), Why(Code.HIDDEN, "hidden", {"example": "w"})
+    outcome = ClaimOutcome(fault=fault if has_fault else None, doubt=doubt if has_doubt else None)
+    row = Evidence("fold", "", ("y",)).given(outcome, Why(Code.TESTED, "agrees"))
+    assert (row.status, row.note) == (status, note)
+    assert (outcome.agrees, outcome.is_open, outcome.differs) == tuple(
+        status == each for each in ("verified", "skipped", "failed")
+    )
+    assert verdict_on(row, "runtime").decided_by == ("nothing" if status == "skipped" else "runtime")
+
+
+@pytest.mark.parametrize(("obstacle", "status"), [(NotCompared, "skipped"), (Broken, "failed")])
+def test_what_ends_an_experiment_is_its_outcome(obstacle: type[NotCompared | Broken], status: str) -> None:
+    why = Why(Code.NO_FIT, "it does not fit")
+    row = about_whole(["y"], obstacle(why).outcome)
+    assert (row.status, row.why) == (status, why)
+
+
 def test_the_whole_models_are_as_far_off_as_their_worst_experiment() -> None:
     runs = tuple(Experiment({}, "normal", Code.TESTED, relative, 1.0) for relative in (0.1, 0.3, 0.2))
-    row = about_whole(["y"], "verified", Why(Code.TESTED, ""), runs)
+    row = about_whole(["y"], ClaimOutcome(), experiments=runs)
     assert (row.relative, row.prover, row.experiments) == (0.3, "whole", runs)
 
 

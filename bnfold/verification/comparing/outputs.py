@@ -1,13 +1,9 @@
-"""Compare each output of two models: whether it agrees, whether that proves anything, and its row in the report.
-
-This serves visibility: agreement proves something only if the results react to the new weights, and by no more than
-rounding ever causes.
-"""
+"""Compare each output of two models: whether it agrees, what that rests on, and its row in the report."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -29,10 +25,6 @@ LARGEST_DIFFERENCE = 1e-4
 If the measured noise is larger, it is not believed unless the original errs as much in its own type. For other types,
 the limit is in proportion to their roundoff.
 """
-
-UNSEEN = Why(
-    Code.NO_REACTION, "no output reacts to the new weights on these inputs, so a fault in them would not be seen"
-)
 
 
 def largest_difference(dtype: int | None) -> float:
@@ -145,16 +137,9 @@ def _response(actual: Any, draws: Sequence[Any]) -> float | None:
     return largest / scale if scale > 0 else 0.0
 
 
-def inconclusive(found: Iterable[Compared], exceeds: Callable[[Compared], bool]) -> Why | None:
-    """Say why agreement proves nothing: outputs that do not react, or noise so large that it would hide a fault."""
-    found = [*found]
-    if not any(item.reacts for item in found):
-        return UNSEEN
-    item = next((item for item in found if item.is_drowned or exceeds(item)), None)
-    if item is None:
-        return None
-    how_far = f"value {item.name!r} differs by {item.difference.relative:.2g} of its largest value"
-    return Why(Code.COARSE, f"{how_far}. Rounding the new weights could cause that, and would hide a fault")
+def are_in_doubt(found: Sequence[Compared], rounds: int = ROUNDS) -> bool:
+    """Whether more knowledge of the noise than ``rounds`` of it could change what is said of a difference."""
+    return any(item.is_in_doubt(rounds) for item in found)
 
 
 def first_fault(found: Sequence[Compared]) -> Compared | None:

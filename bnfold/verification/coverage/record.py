@@ -285,12 +285,16 @@ class Coverage:
             yield mutant._replace(poison=None) if is_read else mutant
 
 
-def same_place(model: ir.Model, value: ir.Value) -> ir.Value:
-    """Return the value of the same name in the same graph of a copy. Raises Unsupported where that has none."""
-    values = next((graph.values for graph in model.graphs() if graph.path == value.graph.path), {})
-    if value.name not in values:
+def same_place(model: ir.Model, value: ir.Value, within: str = "") -> ir.Value:
+    """Return the value of this name in a copy of the model, or of its part ``within`` the graph at a path.
+
+    A part has what it captures from outer graphs in its main graph. Raises Unsupported where there is no such value.
+    """
+    path = value.graph.path.removeprefix(within).lstrip("/")
+    graph = next((graph for graph in model.graphs() if graph.path == path), model.graph if within else None)
+    if graph is None or value.name not in graph.values:
         raise Unsupported(f"value {value.name!r} is not there as it was")
-    return values[value.name]
+    return graph.values[value.name]
 
 
 def _run(sides: Sequence[ModelRun], find: Find, mutant: Mutant, nearby: Sequence[Nearby] = ()) -> SideResults:

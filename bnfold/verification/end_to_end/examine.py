@@ -15,9 +15,10 @@ from bnfold.ir.elements import FLOATS, type_name
 from bnfold.ir.value import shape_of as declared_shape
 from bnfold.verification.changes.interface import broken_promise, contradicted, declared_otherwise, unread
 from bnfold.verification.changes.zeros import ZEROS, at_zeros, signs_may_show, with_zeros
-from bnfold.verification.claims import Experiment, Why
+from bnfold.verification.claims import ClaimOutcome, Experiment, Why
 from bnfold.verification.codes import Code
-from bnfold.verification.comparing.outputs import Compared, experiments, first_fault, inconclusive, output_rows
+from bnfold.verification.comparing.doubts import depend_on_inputs, inconclusive
+from bnfold.verification.comparing.outputs import Compared, experiments, first_fault, output_rows
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.coverage import Comparison, Coverage, same_place
@@ -47,22 +48,19 @@ _OTHER_KINDS = ((1, True), *((number, False) for number in range(1, len(SAMPLE_K
 """Samples of all kinds but the ordinary one, and an ordinary one with integers of both signs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """The result of comparing the whole models.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole(ClaimOutcome):
+    """What comparing the whole models found; a fault is the difference that the ``test`` found.
 
-    ``fault`` is the difference that the ``test`` found, if any; ``doubt`` is why a pass does not count, if so.
     ``location`` is the first compared value that differs in float64. ``opinion`` is the runtime's on the rewritten
     model. ``fed`` are the inputs that were given values; they include an input with a default if it was also given
     other values. ``seen`` are the samples that were compared, and ``zeros`` those with zeros of either sign.
     """
 
     rows: tuple[OutputRow, ...]
-    fault: Why | None
-    test: str
-    doubt: Why | None
-    opinion: RuntimeOpinion
-    witnesses: tuple[RuntimeRow, ...]
+    test: str = "float64"
+    opinion: RuntimeOpinion = TAKEN
+    witnesses: tuple[RuntimeRow, ...] = ()
     notes: tuple[str, ...]
     fed: frozenset[str]
     pair: ModelPair
@@ -241,11 +239,6 @@ def _whole(
     """Return the result of comparing these samples in float64, with the value that differs, if any."""
     return Whole(
         rows=rows,
-        fault=None,
-        test="float64",
-        doubt=None,
-        opinion=TAKEN,
-        witnesses=(),
         notes=(*_notes(pair), *_flipped(rows)),
         fed=compared_inputs(request, pair, seen),
         pair=pair,
@@ -331,8 +324,6 @@ def _compare(request: Request, pair: ModelPair, sample: Sample, index: int) -> l
     """Compare one sample. Inputs of discontinuous operators come first: a fault there causes the ones that follow."""
     try:
         return pair.compare(sample.feeds, sample.expected, index)
-    except reference.Random as error:
-        raise NotCompared(not_run(error, "the rewritten model draws random numbers")) from error
     except reference.Misfit as error:
         if pair.misfit:
             raise NotCompared(Why(Code.NO_FIT, pair.misfit)) from error
@@ -409,7 +400,7 @@ def _depends(pair: ModelPair, sample: Sample, name: str) -> bool:
     """Whether the original has other results without this input, at its default."""
     rest = {other: array for other, array in sample.feeds.items() if other != name}
     try:
-        return not _same_outputs(pair, sample, replace(sample, expected=pair.expect(rest)))
+        return depend_on_inputs(pair.outputs, sample.expected, [pair.expect(rest)])
     except Unsupported:
         return False
 
@@ -427,7 +418,7 @@ def ignores_inputs(pair: ModelPair, drawn: Samples) -> str:
         if (other := another(drawn, len(drawn.chosen))) is None:
             return "the original runs on no second sample, so no output was seen to depend on the inputs"
         others = [other]
-    if others and all(_same_outputs(pair, first, other) for other in others):
+    if others and not depend_on_inputs(pair.outputs, first.expected, [other.expected for other in others]):
         return "no output depends on the inputs at the tested shapes"
     return ""
 
@@ -438,11 +429,6 @@ def another(drawn: Samples, number: int) -> Sample | None:
         return drawn.another(number) if drawn.another is not None else None
     except Unsupported:
         return None
-
-
-def _same_outputs(pair: ModelPair, one: Sample, other: Sample) -> bool:
-    pairs = ((one.expected[name], other.expected[name]) for name in pair.outputs)
-    return all(compare_values(first, second, (), None, by_channel=False).excess == 0 for first, second in pairs)
 
 
 def agree_as_declared(request: Request) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
 from bnfold.verification.changes.boundaries import uncovered
 from bnfold.verification.changes.interface import broken_promise, narrowed, unproven_promise, unread
-from bnfold.verification.claims import Why
+from bnfold.verification.claims import ClaimOutcome, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import original_at, sizes_of_original
 from bnfold.verification.end_to_end.runtime_rejects import TAKEN, RuntimeOpinion, opinion_of
@@ -72,18 +72,16 @@ _SPREAD = 8.0
 """Accepted units of what one draw of rounding moves the results by."""
 
 
-class Guard(NamedTuple):
-    """The result of running the whole models in a runtime.
+@dataclass(frozen=True, slots=True)
+class Guard(ClaimOutcome):
+    """What running the whole models in a runtime showed.
 
-    ``left_out`` is why they were not run, or show nothing, if so; that casts no doubt on compared parts.
-    ``doubt`` is a reason to compare whole models in float64. ``fault`` says how the results differ. ``opinion`` is the
-    runtime's on the rewritten model, at the declared sizes.
+    A doubt is why they were not run, or show nothing. That casts none on compared parts, unless it ``is_suspicion``, a
+    reason to compare whole models in float64. ``opinion`` is the runtime's on the rewritten model, at declared sizes.
     """
 
     witness: RuntimeRow | None = None
-    left_out: Why | None = None
-    doubt: Why | None = None
-    fault: Why | None = None
+    is_suspicion: bool = False
     opinion: RuntimeOpinion = TAKEN
 
 
@@ -100,7 +98,7 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
     most = min(request.clock.budget * RUNTIME_SHARE, _MUCH_TIME)
     session = _RUNS * session_seconds(request.before)
     if session > most and request.checks.runtime != "none":
-        yield lambda: Guard(left_out=_too_long(session))
+        yield lambda: Guard(doubt=_too_long(session))
         return
     sizes = _sizes(request)
     for size in sizes[-1:]:
@@ -111,13 +109,13 @@ def start_guard(request: Request, draws: PerturbedWeights) -> Iterator[Callable[
     elif request.checks.runtime == "none" or not request.once(_is_changed):  # no part can be wrong
         yield Guard
     elif values := [*chain(*discontinuous_inputs(request.before, request.after))]:
-        yield lambda: Guard(left_out=Why(Code.COARSE, _why_rounding_decides(request.after, values[0])))
+        yield lambda: Guard(doubt=Why(Code.COARSE, _why_rounding_decides(request.after, values[0])))
     elif request.before.parameter_bytes() > MOST_BYTES:
         reason = "a runtime would load more than 1 GB of weights; --verify full runs whole models"
-        yield lambda: Guard(left_out=Why(Code.MEMORY, reason))
+        yield lambda: Guard(doubt=Why(Code.MEMORY, reason))
     else:
         affordable = [size.choice for size in sizes if size.seconds < most]
-        unless_run = Guard(left_out=None if sizes[-1].seconds < most else _too_long(sizes[-1].seconds))
+        unless_run = Guard(doubt=None if sizes[-1].seconds < most else _too_long(sizes[-1].seconds))
         moved = draws.removed.moved(_SMALL) if affordable else {}
         has_new = not draws.removed.are_renamed
         plans = [partial(_planned, request, choice, moved) for choice in affordable]
@@ -286,38 +284,39 @@ def _guard(
             look_at_clock()
             found = _weighed(request, answers, has_new)
             has_run = found.witness is None or found.witness.ran_before
-            is_no_finding = found.doubt is None and found.fault is None
+            is_no_finding = not (found.differs or found.is_suspicion)
             if has_run and (is_no_finding or not _is_resized(request.before, answers.shapes)):
                 return found
     except LimitStruck:
-        return Guard(left_out=request.clock.over())
-    return unless_run if unless_run.left_out is not None else found
+        return Guard(doubt=request.clock.over())
+    return unless_run if unless_run.doubt is not None else found
 
 
 def _weighed(request: Request, answers: _Answers, has_new: bool) -> Guard:
     _, before, after, spread = answers
     row = RuntimeRow(before.runtime, None, before.ran, after.ran, tuple(filter(None, (before.error, after.error))))
     if not before.ran:
-        return Guard(row, left_out=silent(f"{before.runtime} does not run the original: {before.error}"))
+        return Guard(row, doubt=silent(f"{before.runtime} does not run the original: {before.error}"))
     if not after.ran:
         at_declared = not _is_resized(request.before, answers.shapes)
         return _not_run(row, opinion_of(before, after), at_declared=at_declared)
     if has_new and (spread is None or not spread.ran):
-        return Guard(row, left_out=silent(_not_measured(spread)))
+        return Guard(row, doubt=silent(_not_measured(spread)))
     old, new = before.results[0], after.results[0]
     outputs = [value.name for value in request.before.graph.outputs]
     if {*old} != {*outputs} or {*new} != {*outputs}:
-        return Guard(row, left_out=silent("an output is no tensor"))
+        return Guard(row, doubt=silent("an output is no tensor"))
     if fault := broken_promise(request.before, request.after, {name: new[name].shape for name in outputs}):
-        return Guard(row, doubt=Why(Code.INTERFACE, fault))
+        return Guard(row, is_suspicion=True, doubt=Why(Code.INTERFACE, fault))
     return _compared(row, old, new, spread.results[0] if spread is not None else None)
 
 
 def _not_run(row: RuntimeRow, opinion: RuntimeOpinion, *, at_declared: bool) -> Guard:
     """Return the result where only the original ran; at other sizes than declared, that shows nothing by itself."""
     if opinion.kind == "not looked":
-        return Guard(row, left_out=silent(f"{row.witness} did not look at the rewritten model: {opinion.text}"))
-    return Guard(row, doubt=Why(opinion.code, opinion.text), opinion=opinion if at_declared else TAKEN)
+        return Guard(row, doubt=silent(f"{row.witness} did not look at the rewritten model: {opinion.text}"))
+    why = Why(opinion.code, opinion.text)
+    return Guard(row, is_suspicion=True, doubt=why, opinion=opinion if at_declared else TAKEN)
 
 
 def _compared(row: RuntimeRow, old: RuntimeSample, new: RuntimeSample, moved: RuntimeSample | None) -> Guard:
@@ -327,9 +326,9 @@ def _compared(row: RuntimeRow, old: RuntimeSample, new: RuntimeSample, moved: Ru
     reacts = moved is None
     for name in old:
         if old[name].dtype != new[name].dtype or old[name].shape != new[name].shape:
-            return Guard(row, doubt=Why(Code.DIFFERS, f"output {name!r} has another type or shape"))
+            return Guard(row, is_suspicion=True, doubt=Why(Code.DIFFERS, f"output {name!r} has another type or shape"))
         if old[name].dtype.kind != "f":
-            return Guard(row, left_out=silent(f"output {name!r} is no float"))
+            return Guard(row, doubt=silent(f"output {name!r} is no float"))
         if pattern := pattern_fault(old[name], new[name]):
             return Guard(row, fault=Why(Code.DIFFERS, f"output {name!r}: {pattern}"))
         found, spread = (
@@ -343,7 +342,7 @@ def _compared(row: RuntimeRow, old: RuntimeSample, new: RuntimeSample, moved: Ru
         reacts = reacts or spread > 0
         relative, allowed, least = max(relative, found), max(allowed, most), min(least, unit)
     if allowed > BLIND or not reacts:
-        return Guard(row, left_out=silent("the outputs in a runtime would not show a weight that is wrong"))
+        return Guard(row, doubt=silent("the outputs in a runtime would not show a weight that is wrong"))
     return Guard(replace(row, notes=(sentences.runtime_agrees(relative, allowed, least),)))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from bnfold import ir, reference
 from bnfold.ir.elements import Array
 from bnfold.reference.shapes import state_types
-from bnfold.verification.comparing.outputs import Compared, compared
+from bnfold.verification.comparing.outputs import Compared, are_in_doubt, compared
 from bnfold.verification.comparing.sides import EvaluateSide, ModelRun, ModelRuns, SideResults, that_run
 from bnfold.verification.coverage import Comparison
 from bnfold.verification.inputs.drawing import DrawnFeeds
@@ -93,15 +93,12 @@ class ModelPair:
         def compare(drawn: Sequence[Sequence[SideResults]]) -> list[Compared]:
             return [self._compared(name, sample, expected[name], actual[name], drawn) for name in actual]
 
-        def is_in_doubt(found: Sequence[Compared], rounds: int) -> bool:
-            return any(item.is_in_doubt(rounds) for item in found)
-
         def agrees(found: Sequence[Compared]) -> bool:
             return all(item.difference.excess <= 1 for item in found)
 
         if self._has_reacted and agrees(found := compare([[]])):
             return found  # within the smallest tolerance
-        found = pair.explained(expected, actual, compare, is_in_doubt, agrees if self._has_reacted else None)
+        found = pair.explained(expected, actual, compare, are_in_doubt, agrees if self._has_reacted else None)
         self._has_reacted = self._has_reacted or any(item.reacts for item in found)
         return found
 

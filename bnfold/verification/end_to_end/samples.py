@@ -20,6 +20,7 @@ import onnx
 from bnfold import ir, log, reference
 from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.elements import Array
+from bnfold.ir.time_limit import look_at_clock
 from bnfold.ir.value import Known
 from bnfold.reference import Misfit
 from bnfold.verification.changes.interface import newly_declared
@@ -49,6 +50,7 @@ from bnfold.verification.inputs.drawing import (
     CannotFeed,
     DrawnFeeds,
     is_of_both_signs,
+    kind_of,
     random_feeds,
     random_value,
     samples_for,
@@ -161,15 +163,12 @@ def _fitting(
     for choice in tried:
         if request.clock.work.seconds > until:
             break
-        if request.clock.is_over:
-            raise NotCompared(request.clock.over())
+        look_at_clock()
         try:
             _check_cost(request, pair, choice, request.checks.samples)
             return _drawn_samples(request, pair, known, choice)
         except (reference.Misfit, reference.TooShort) as error:
             misfit = error
-        except reference.Random as error:
-            raise NotCompared(not_run(error, "the original draws random numbers")) from error
         except (Unsupported, BadInput) as error:
             raise NotCompared(not_run(error, "the original model cannot be run")) from error
     return misfit
@@ -281,8 +280,7 @@ def drawn_in_range(
     consumer may need that number to be negative.
     """
     sample = drawn(request, pair, choice, index, signed=signed)
-    is_large = SAMPLE_KINDS[index % len(SAMPLE_KINDS)] == "large"
-    if not is_large and any(is_of_both_signs(value, index) for value in choice.model.required_inputs()):
+    if kind_of(index) != "large" and any(is_of_both_signs(value, index) for value in choice.model.required_inputs()):
         return sample
     if all(np.isnan(first.expected[name]).any() for name in pair.outputs if _has_nan(sample.expected[name])):
         return sample
@@ -296,7 +294,7 @@ def _has_nan(array: object) -> bool:
 def evaluated(request: Request, pair: ModelPair, run: Recorded, index: int) -> Sample:
     """Return a sample with these feeds, the original evaluated on them."""
     expected = pair.expect(run.feeds)
-    numbers: NumberKind = "recorded" if request.checks.data is not None else SAMPLE_KINDS[index % len(SAMPLE_KINDS)]
+    numbers: NumberKind = "recorded" if request.checks.data is not None else kind_of(index)
     return Sample(run.feeds, expected, run.outputs, pair.has_empty, numbers)
 
 
@@ -310,9 +308,7 @@ def more_numbers(request: Request, pair: ModelPair, choice: Choice, first: Sampl
     jumps = (size for name, size in at_jumps.items() if name not in pair.pinned)
     sizes = [*map(math.prod, choice.shapes.values()), *made, *jumps]
     wanted = samples_for(sizes, FEW, EVALUATIONS * estimate(choice.model).seconds)
-    others = (
-        number for number in count(request.checks.samples) if SAMPLE_KINDS[number % len(SAMPLE_KINDS)] not in FLAT
-    )
+    others = (number for number in count(request.checks.samples) if kind_of(number) not in FLAT)
     return islice(others, max(0, wanted - request.checks.samples))
 
 

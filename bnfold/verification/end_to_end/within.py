@@ -27,10 +27,10 @@ from bnfold.reference.operators import DRAWING
 from bnfold.verification import sentences
 from bnfold.verification.as_read import as_read
 from bnfold.verification.changes.renamed import verdict_on_names
-from bnfold.verification.claims import NumberKind, Why, about_whole
-from bnfold.verification.claims import Status as EvidenceStatus
+from bnfold.verification.claims import ClaimOutcome, NumberKind, Why, about_whole
 from bnfold.verification.codes import Code
-from bnfold.verification.comparing.outputs import UNSEEN, Compared, experiments, first_fault, output_rows
+from bnfold.verification.comparing.doubts import UNSEEN
+from bnfold.verification.comparing.outputs import Compared, are_in_doubt, experiments, first_fault, output_rows
 from bnfold.verification.comparing.sides import explained
 from bnfold.verification.comparing.sizes import sizes_of_original
 from bnfold.verification.end_to_end.runtime_check import OWN, run_own
@@ -40,7 +40,7 @@ from bnfold.verification.inputs.candidates import candidates
 from bnfold.verification.inputs.choices import Choice
 from bnfold.verification.inputs.cost import estimate
 from bnfold.verification.inputs.drawing import MOST_SAMPLES, CannotFeed, DrawnFeeds, samples_for
-from bnfold.verification.obstacles import Broken, NotCompared, not_run, silent
+from bnfold.verification.obstacles import Broken, NotCompared, Obstacle, not_run, silent
 from bnfold.verification.request import Request
 from bnfold.verification.runtimes.helpers import RuntimeSample
 from bnfold.verification.runtimes.runtime import RuntimeProcess, RuntimeResult
@@ -48,7 +48,7 @@ from bnfold.verification.tolerance.compare import ROUNDS, difference, distance, 
 from bnfold.verification.tolerance.floats import F64, float_type
 from bnfold.verification.tolerance.rounding import disturb, is_rounded, is_short
 from bnfold.verification.tolerance.storage import WORST_AGREEMENT
-from bnfold.verification.verdict import BEYOND, OutputRow, RuntimeRow, Verdict, VerdictStatus
+from bnfold.verification.verdict import BEYOND, OutputRow, RuntimeRow, Verdict, verdict_on
 
 TYPES = {"float16": onnx.TensorProto.FLOAT16, "bfloat16": onnx.TensorProto.BFLOAT16}
 
@@ -71,35 +71,25 @@ class Results(NamedTuple):
 
 def judge_within(request: Request) -> Verdict:
     """Return the verdict on the outputs, within the tolerance that was asked for."""
-    status: VerdictStatus
     asked = request.checks.tolerance
     assert asked is not None, "there is a tolerance"
-    verdict = partial(Verdict, seed=request.checks.seed, tolerance=asked)
+    verdict = partial(verdict_on, decided_by="tolerance", seed=request.checks.seed, tolerance=asked)
     try:
         with request.clock.phase("witness"):
             results = _results(request)
             found, doubt = _compared(request, results, asked)
-    except (NotCompared, Broken) as obstacle:
-        why, seconds = obstacle.why, dict(request.clock.seconds)
-        is_broken = isinstance(obstacle, Broken)
-        request.ledger.enter(about_whole(request.outputs, "failed" if is_broken else "skipped", why, prover="runtime"))
-        status, decided_by = ("failed", "tolerance") if is_broken else ("unverified", "nothing")
-        return verdict(status, why.text, decided_by, code=why.code, seconds=seconds)
+    except Obstacle as obstacle:
+        row = request.ledger.enter(about_whole(request.outputs, obstacle.outcome, prover="runtime"))
+        return verdict(row, seconds=dict(request.clock.seconds))
     rows = tuple(map(_row, output_rows(found)))
     where, count, fault = results.before.runtime, len(results.feeds), first_fault(found)
-    status = "failed" if fault is not None else "verified" if doubt is None else "unverified"
-    why = doubt or Why(Code.TESTED, sentences.agree_within(rows, count, where, asked))
-    if fault is not None:
-        why = Why(Code.DIFFERS, f"{fault.sentence}; {where}, {sentences.number_of(count)}")
+    how = f"{fault.sentence}; {where}, {sentences.number_of(count)}" if fault is not None else ""
+    outcome = ClaimOutcome(fault=Why(Code.DIFFERS, how) if how else None, doubt=doubt)
+    agreed = Why(Code.TESTED, sentences.agree_within(rows, count, where, asked))
     kind: NumberKind = "normal" if request.checks.data is None else "recorded"
     runs = experiments(found, [(feeds, kind) for feeds in results.feeds])
-    state: EvidenceStatus = "skipped" if status == "unverified" else status
-    request.ledger.enter(about_whole(request.outputs, state, why, runs, "runtime"), results.feeds)
     return verdict(
-        status,
-        why.text,
-        "nothing" if status == "unverified" else "tolerance",
-        code=why.code,
+        request.ledger.enter(about_whole(request.outputs, outcome, agreed, runs, "runtime"), results.feeds),
         outputs=rows,
         witnesses=(RuntimeRow(where, None, True, True, independent=where != OWN),),
         samples=count,
@@ -190,8 +180,7 @@ def _run_after(request: Request, run: RunModel, feeds: Sequence[DrawnFeeds], bef
     if opinion.kind == "not looked":
         reason = f"{before.runtime} runs the original, but did not run the rewritten model: {after.error}"
         raise NotCompared(silent(reason))
-    code = Code.TOO_OLD if opinion.kind == "too old" else Code.DOUBT
-    raise NotCompared(Why(code, f"{opinion.text} (--runtime none compares both in bnfold's own kernels)"))
+    raise NotCompared(Why(opinion.code, f"{opinion.text} (--runtime none compares both in bnfold's own kernels)"))
 
 
 def _cast(model: ir.Model, feeds: DrawnFeeds) -> DrawnFeeds:
@@ -224,15 +213,11 @@ def _compared(request: Request, results: Results, asked: float | str) -> tuple[l
     dtype = TYPES.get(asked, TYPES["float16"]) if isinstance(asked, str) else TYPES["float16"]
     moved = cache(partial(_moved, request, results, dtype))
     found = compare([])
-    if isinstance(asked, str) and _are_in_doubt(found) and moved(0):
-        found = explained(takewhile(bool, map(moved, range(ROUNDS))), compare, lambda found, _: _are_in_doubt(found))
+    if isinstance(asked, str) and are_in_doubt(found) and moved(0):
+        found = explained(takewhile(bool, map(moved, range(ROUNDS))), compare, lambda found, _: are_in_doubt(found))
     if first_fault(found) is not None or verdict_on_names(request.before, request.after) is not None:
         return found, None
     return found, _doubt(found, results.before.results, moved(0), asked)
-
-
-def _are_in_doubt(found: Sequence[Compared]) -> bool:
-    return any(item.difference.is_in_doubt() for item in found)
 
 
 def _moved(request: Request, results: Results, dtype: int, number: int) -> Sequence[RuntimeSample]:

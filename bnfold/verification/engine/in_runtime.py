@@ -22,14 +22,15 @@ from bnfold.errors import BnfoldError
 from bnfold.ir.elements import Array
 from bnfold.settings import VerifyOptions
 from bnfold.settings.progress import Progress
-from bnfold.verification.claims import NumberKind, Why, about_whole
+from bnfold.verification.claims import ClaimOutcome, NumberKind, Why, about_whole
 from bnfold.verification.codes import Code
+from bnfold.verification.comparing.doubts import inconclusive
 from bnfold.verification.comparing.outputs import (
     Compared,
+    are_in_doubt,
     compared,
     experiments,
     first_fault,
-    inconclusive,
     largest_difference,
     output_rows,
 )
@@ -44,7 +45,7 @@ from bnfold.verification.sentences import agree
 from bnfold.verification.tolerance.compare import ROUNDS
 from bnfold.verification.tolerance.floats import FLOAT_TYPES
 from bnfold.verification.tolerance.storage import agrees, errors
-from bnfold.verification.verdict import RuntimeRow, Verdict, VerdictStatus
+from bnfold.verification.verdict import RuntimeRow, Verdict, verdict_on
 
 COARSEST = 2.0**-5
 """Of the scale: the largest difference that is ever put down to rounding."""
@@ -139,20 +140,16 @@ class RuntimePair(ABC):
         return with_explanation(self._verdict(progress), self._models, self.checks)
 
     def _verdict(self, progress: Progress) -> Verdict:
-        status: VerdictStatus
         try:
             with self.clock.phase("runtime"):
                 self.start()
                 return self._compare(self._run_original(), progress)
         except CannotFeed as error:
-            status, why = "unverified", not_run(error)
+            outcome = ClaimOutcome(doubt=not_run(error))
         except Obstacle as obstacle:
-            status, why = "failed" if isinstance(obstacle, Broken) else "unverified", obstacle.why
-        test = "interface" if status == "failed" else "nothing"
-        outputs = [value.name for value in self.model.graph.outputs]
-        row = about_whole(outputs, "failed" if status == "failed" else "skipped", why, prover="runtime")
-        seed, seconds = self.checks.seed, self.clock.seconds
-        return Verdict(status, why.text, test, seed=seed, seconds=seconds, code=why.code, ledger=(row,))
+            outcome = obstacle.outcome
+        row = about_whole([value.name for value in self.model.graph.outputs], outcome, prover="runtime")
+        return verdict_on(row, "interface", seed=self.checks.seed, seconds=self.clock.seconds, ledger=(row,))
 
     def _run_original(self) -> RuntimeResult:
         """Choose the first inputs that the original takes."""
@@ -183,23 +180,28 @@ class RuntimePair(ABC):
                 for index in range(len(self.feeds))
                 for name in names
             ],
-            lambda found, _: any(item.is_in_doubt() for item in found),
+            lambda found, _: are_in_doubt(found),
         )
         progress("disturbed", 3, 3)
-        status, why = self._decide(found)
-        if status == "verified" and (part := self.unreached(actual)):
+        outcome, rows = self._decide(found), output_rows(found)
+        if outcome.agrees and (part := self.unreached(actual)):
             reason = f"no output reacts to the new constants of {part} on these inputs; give inputs that reach them "
             raise NotCompared(Why(Code.NO_REACTION, f"{reason}with --data, or draw more with --samples"))
-        if status == "failed":
+        if outcome.differs:
             self._check_runtime(expected, found)
         row = RuntimeRow(actual.runtime, None, ran_before=True, ran_after=True)
-        decided, seed = "nothing" if status == "unverified" else "storage precision", self.checks.seed
-        rows, samples = output_rows(found), len(self.feeds)
         kind: NumberKind = "drawn" if self.checks.data is None else "recorded"
         runs = experiments(found, [(feeds, kind) for feeds in self.feeds])
-        whole = about_whole(names, "skipped" if status == "unverified" else status, why, runs, "runtime")
-        return Verdict(
-            status, why.text, decided, rows, (row,), samples=samples, seed=seed, code=why.code, ledger=(whole,)
+        agreed = Why(Code.TESTED, agree(rows, len({item.sample for item in found}), self.label))
+        whole = about_whole(names, outcome, agreed, runs, "runtime")
+        return verdict_on(
+            whole,
+            "storage precision",
+            outputs=rows,
+            witnesses=(row,),
+            samples=len(self.feeds),
+            seed=self.checks.seed,
+            ledger=(whole,),
         )
 
     def _round(self, number: int) -> Round:
@@ -208,15 +210,13 @@ class RuntimePair(ABC):
             arithmetic = pool.submit(self.inexact, number)
             return rounding.result(), arithmetic.result()
 
-    def _decide(self, found: Sequence[Compared]) -> tuple[VerdictStatus, Why]:
+    def _decide(self, found: Sequence[Compared]) -> ClaimOutcome:
         """Decide: however coarse the type of the weights, no difference beyond `COARSEST` is rounding."""
         fault = first_fault(found)
         if fault is not None:
-            return "failed", Why(Code.DIFFERS, fault.sentence)
+            return ClaimOutcome(fault=Why(Code.DIFFERS, fault.sentence))
         limit = min(max(map(largest_difference, (None, *self.new_types()))), COARSEST)
-        if doubt := inconclusive(found, lambda item: item.difference.relative > limit):
-            return "unverified", doubt
-        return "verified", Why(Code.TESTED, agree(output_rows(found), len({item.sample for item in found}), self.label))
+        return ClaimOutcome(doubt=inconclusive(found, lambda item: item.difference.relative > limit))
 
     def _check_runtime(self, expected: RuntimeResult, found: Sequence[Compared]) -> None:
         """Raise NotCompared if the runtime does not compute the *original* as float64 does.

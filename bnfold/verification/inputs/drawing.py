@@ -36,6 +36,11 @@ Of few numbers a sum might by chance be negative in all samples, and hide what o
 """
 
 
+def kind_of(sample: int) -> SampleKind:
+    """Return what the activations of the sample of this number are drawn as."""
+    return SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
+
+
 MOST_SAMPLES = 2 * len(SAMPLE_KINDS)
 """Samples of few numbers: of every kind at most twice."""
 
@@ -139,7 +144,7 @@ def random_value(
         return np.asarray(words if shared is None else shared, object)
     found = legal(value, shape, rng, shape_of, sample) if shared is None else shared
     if dtype == _T.BOOL:
-        flags = _flags(shape, rng, SAMPLE_KINDS[drawn % len(SAMPLE_KINDS)]) if found is None else found
+        flags = _flags(shape, rng, kind_of(drawn)) if found is None else found
         return np.asarray(flags, bool)
     try:
         target = onnx.helper.tensor_dtype_to_np_dtype(dtype)
@@ -185,7 +190,7 @@ def _floats(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, s
     Activations stay in range. Ordinary ones are the numbers that are to be repeated.
     """
     numbers = rng.standard_normal(min(math.prod(shape), _MOST_DRAWN))
-    purpose, kind = role(value), SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
+    purpose, kind = role(value), kind_of(sample)
     crossing = -1000.0 if sample % MOST_SAMPLES == CROSSED else 1.0  # further than a constant bound beside it may be
     if kind == "tiny" and purpose == "data" and (bound := computed_bound(value)):
         purpose, crossing = bound, math.copysign(1000.0, crossing)  # beyond all that is bounded, on either side

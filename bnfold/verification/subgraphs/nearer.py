@@ -20,7 +20,6 @@ from bnfold.verification.inputs.adjusting import far
 from bnfold.verification.inputs.bounds import follow_from_sizes
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.subgraphs.pairs import SubgraphPair
-from bnfold.verification.subgraphs.trials import fails
 from bnfold.verification.tolerance.floats import is_float_array
 
 
@@ -48,7 +47,7 @@ def comes_close(part: SubgraphPair, wider: SubgraphPair, tried: Sequence[DrawnFe
     fed = {name for side in (part.old, part.new) for name in side.subgraph.inputs}
     inside = [found for feeds in tried if (found := _computed(wider, feeds, fed)) is not None]
     moved = (_moved(feeds, turn, inside) for feeds in inside for turn in (1, -1))
-    return any(fails(part.attempt(feeds, "drawn", guessed=False)) for feeds in moved)
+    return any(part.attempt(feeds, "drawn", guessed=False).differs for feeds in moved)
 
 
 def _computed(wider: SubgraphPair, feeds: DrawnFeeds, names: set[str]) -> DrawnFeeds | None:

@@ -19,17 +19,16 @@ from bnfold.reference.precision import widen
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.claims import NumberKind, Runs, Why
 from bnfold.verification.codes import Code
+from bnfold.verification.comparing.doubts import are_others, depend_on_inputs
 from bnfold.verification.comparing.outputs import experiment, largest_difference
 from bnfold.verification.comparing.sides import EvaluateSide, ModelRun, ModelRuns, SideResults
-from bnfold.verification.coverage import Coverage
+from bnfold.verification.coverage import Coverage, same_place
 from bnfold.verification.inputs.cost import estimate
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.inputs.sized import sized
-from bnfold.verification.obstacles import NotCompared, not_run
-from bnfold.verification.subgraphs.trials import TrialResult
+from bnfold.verification.obstacles import not_run
+from bnfold.verification.subgraphs.trials import PartOutcome, PartRun, outcome_of
 from bnfold.verification.tolerance.compare import (
-    EXACT,
-    FLOOR,
     ROUNDS,
     Difference,
     compare_values,
@@ -71,7 +70,7 @@ class SubgraphPair:
     samples: int = 1
     only_moves: bool = False
     """Whether results are activations at other places."""
-    tried: list[tuple[DrawnFeeds, bool, TrialResult]] = field(default_factory=list)
+    tried: list[PartRun] = field(default_factory=list)
     is_known_to_react: bool = False
     """Whether the results depend on the activations whatever the weights are: equal parts with other weights did."""
     reacting: set[tuple[object, ...]] = field(default_factory=set)
@@ -94,38 +93,38 @@ class SubgraphPair:
         if not keep_usual:
             self.usual.clear()
 
-    def attempt(self, feeds: DrawnFeeds, numbers: NumberKind, *, guessed: bool) -> TrialResult:
+    def attempt(self, feeds: DrawnFeeds, numbers: NumberKind, *, guessed: bool) -> PartOutcome:
         """Compare the results on some activations; ``guessed`` says that their shapes are assumed.
 
         ``numbers`` is their kind.
         """
         found = self._compared(feeds, guessed=guessed)
-        why = found.why if isinstance(found, NotCompared) else found
-        self.runs.add(experiment(feeds, numbers, why, self.coverage.uncovered), feeds)
+        run = experiment(feeds, numbers, found.doubt or found.difference, self.coverage.uncovered)
+        self.runs.add(run, feeds)
         return found
 
-    def _compared(self, feeds: DrawnFeeds, *, guessed: bool) -> TrialResult:
+    def _compared(self, feeds: DrawnFeeds, *, guessed: bool) -> PartOutcome:
         sides = self.fed(feeds)
         noise = reference.Noise()
         expected = self._expected(sides, noise, guessed=guessed)
-        if isinstance(expected, NotCompared):
+        if isinstance(expected, PartOutcome):
             return expected
         actual = self._actual(sides, reference.Noise(noise.drawn), guessed=guessed)
-        if isinstance(actual, (NotCompared, Difference)):
+        if isinstance(actual, PartOutcome):
             return actual
         if guessed and any(_shape(expected[name]) != _shape(actual[name]) for name in self.cut.outputs):
             reason = "with assumed input shapes, the rewritten part has another output shape"
-            return NotCompared(Why(Code.ASSUMED_SIZES, reason), only_after=True)
+            return PartOutcome(doubt=Why(Code.ASSUMED_SIZES, reason), only_after=True)
         for name, array in expected.items():
             self.usual.setdefault(name, magnitude(array) if is_float_array(array) else 0.0)
         found = self._measured(sides, expected, actual)
-        is_equal = isinstance(found, Difference) and found.excess <= 1
-        if is_equal:
-            self.coverage.observe((sides.old, sides.new), self._find, (expected, actual))
-        if guessed and is_equal and not self._reacts(feeds, expected):
+        if found.agrees:
+            find = partial(same_place, within=self.cut.graph)
+            self.coverage.observe((sides.old, sides.new), find, (expected, actual))
+        if guessed and found.agrees and not self._reacts(feeds, expected):
             reason = "its outputs do not depend on its inputs at the tested shapes"
-            return NotCompared(Why(Code.HIDDEN, reason), only_after=True)
-        if is_equal:
+            return PartOutcome(doubt=Why(Code.HIDDEN, reason), only_after=True)
+        if found.agrees:
             self._note_finite(expected)
         return found
 
@@ -151,23 +150,14 @@ class SubgraphPair:
         )
         return ModelRuns(old, new, self.draws, _GROUPS)
 
-    def _find(self, subgraph: ir.Model, value: ir.Value) -> ir.Value:
-        """Return a value of the part; one that was captured from an outer graph is in the main graph."""
-        path = value.graph.path.removeprefix(self.cut.graph).lstrip("/")
-        graph = next((graph for graph in subgraph.graphs() if graph.path == path), subgraph.graph)
-        if value.name not in graph.values:
-            raise Unsupported(f"value {value.name!r} is not there as it was")
-        return graph.values[value.name]
-
-    def _expected(self, sides: ModelRuns, noise: reference.Noise, *, guessed: bool) -> SideResults | NotCompared:
+    def _expected(self, sides: ModelRuns, noise: reference.Noise, *, guessed: bool) -> SideResults | PartOutcome:
         try:
             expected = sides.old(noise=noise)
         except Unsupported as error:
-            return NotCompared(not_run(error, "the original part cannot be run"))
+            return PartOutcome(doubt=not_run(error, "the original part cannot be run"))
         if guessed and not all(self._has_declared_rank(name, result) for name, result in expected.items()):
-            return NotCompared(
-                Why(Code.ASSUMED_SIZES, "assumed input shapes give outputs of another rank than declared")
-            )
+            reason = "assumed input shapes give outputs of another rank than declared"
+            return PartOutcome(doubt=Why(Code.ASSUMED_SIZES, reason))
         return expected
 
     def _has_declared_rank(self, name: str, result: Array) -> bool:
@@ -175,17 +165,17 @@ class SubgraphPair:
         declared = [one.subgraph.outputs[place].shape for one in (self.old, self.new)]
         return all(shape is None or len(shape) == np.ndim(result) for shape in declared)
 
-    def _actual(self, sides: ModelRuns, noise: reference.Noise, *, guessed: bool) -> SideResults | TrialResult:
+    def _actual(self, sides: ModelRuns, noise: reference.Noise, *, guessed: bool) -> SideResults | PartOutcome:
         try:
             return sides.new(noise=noise)
         except reference.Misfit as error:
             if guessed:  # the rewrite may rely on the true shape, declared or not
                 reason = f"with assumed input shapes, the rewritten part does not run: {error}"
-                return NotCompared(Why(Code.ASSUMED_SIZES, reason), only_after=True)
+                return PartOutcome(doubt=Why(Code.ASSUMED_SIZES, reason), only_after=True)
             fault = f"the rewritten part does not run: {error}"
-            return Difference(excess=float("inf"), same_pattern=False, fault=fault, code=Code.DOES_NOT_RUN)
+            return outcome_of(Difference(excess=np.inf, same_pattern=False, fault=fault, code=Code.DOES_NOT_RUN))
         except Unsupported as error:
-            return NotCompared(not_run(error, "the rewritten part cannot be run"))
+            return PartOutcome(doubt=not_run(error, "the rewritten part cannot be run"))
 
     def _reacts(self, feeds: DrawnFeeds, expected: SideResults) -> bool:
         """Whether other activations of these shapes give other results; the statistics of one element do not.
@@ -196,32 +186,32 @@ class SubgraphPair:
         if self.is_known_to_react or shapes in self.reacting or not any(map(is_float_array, feeds.values())):
             return True
         large = (array for array in expected.values() if _shape(array) and array.size > _LARGE)
-        if any(len(array) > 1 and _differ_much(array[0], array[1]) for array in large):
+        if any(len(array) > 1 and are_others(array[0], array[1]) for array in large):
             return True  # where it takes long to ask, two rows have to do
         try:
             results = self.fed({name: _other(array) for name, array in feeds.items()}).old()
         except Unsupported:
             return True
-        if any(_differ_much(expected[output], results[output]) for output in self.cut.outputs):
+        if depend_on_inputs(self.cut.outputs, expected, [results]):
             self.reacting.add(shapes)
         return shapes in self.reacting
 
-    def _measured(self, sides: ModelRuns, expected: SideResults, actual: SideResults) -> TrialResult:
+    def _measured(self, sides: ModelRuns, expected: SideResults, actual: SideResults) -> PartOutcome:
         """Compare the results. If they differ, perturbing the new weights shows how much is allowed."""
         if any(map(size_of, sides.old.feeds.values())) and not any(map(size_of, expected.values())):
-            return NotCompared(Why(Code.EMPTY, "its outputs are empty at the tested shapes"), only_after=True)
+            return PartOutcome(doubt=Why(Code.EMPTY, "its outputs are empty at the tested shapes"), only_after=True)
         found = self._worst(expected, actual, ())
         if found.excess <= 1:  # within the smallest tolerance
-            return found
+            return outcome_of(found)
         worst = partial(self._worst, expected, actual)
         found = sides.explained(expected, actual, worst, Difference.is_in_doubt, lambda found: found.excess <= 1)
         if found.excess > 1:
-            return found
+            return outcome_of(found)
         coarse = next((name for name in self.cut.outputs if self._is_coarse(name, sides, expected, actual)), None)
         if coarse is None:
-            return found
+            return outcome_of(found)
         reason = f"rounding the new weights changes {coarse!r} too much to compare it"
-        return NotCompared(Why(Code.COARSE, reason))
+        return PartOutcome(doubt=Why(Code.COARSE, reason))
 
     def _dtype(self, name: str) -> int | None:
         return self.old.subgraph.outputs[self.cut.outputs.index(name)].dtype
@@ -300,17 +290,6 @@ class SubgraphPair:
 def _other(array: Array) -> Array:
     """Return other floats, in reversed order and scaled; other types stay."""
     return array.reshape(-1)[::-1].reshape(array.shape) * 1.5 if is_float_array(array) else array
-
-
-def _differ_much(one: Array, other: Array) -> bool:
-    """Whether two results differ by more than rounding."""
-    if _shape(one) == _shape(other) is not None and one.dtype == other.dtype == np.float64 and one.size:
-        with np.errstate(invalid="ignore", over="ignore"):
-            moves = one - other
-            scale, apart = (max(float(array.max()), -float(array.min())) for array in (one, moves))
-        if np.isfinite(scale) and np.isfinite(apart):
-            return apart > FLOOR * float_type(None).roundoff * scale + EXACT * scale
-    return compare_values(one, other, (), None, by_channel=False).excess > 1
 
 
 def _reaches_everywhere(finite: Array) -> bool:

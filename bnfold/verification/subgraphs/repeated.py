@@ -13,7 +13,7 @@ from bnfold.reference.operators import READS_VALUES
 from bnfold.verification.changes.extract import Subgraph, constant_of
 from bnfold.verification.claims import Runs
 from bnfold.verification.subgraphs.pairs import LARGEST_HELD, SubgraphPair, runnable
-from bnfold.verification.tolerance.compare import Difference
+from bnfold.verification.subgraphs.trials import PartOutcome, largest
 from bnfold.verification.tolerance.floats import is_float
 
 MOST = 256
@@ -71,7 +71,7 @@ def repeatable(subgraphs: SubgraphPair) -> SubgraphPair | None:
     None if more than equal results was needed, or may be needed with other weights. If only smooth operators read the
     weights, a fault shows in any result, whatever the weights are.
     """
-    passed = all(isinstance(found, Difference) and found.excess <= 1 for _, _, found in subgraphs.tried)
+    passed = all(found.agrees for _, _, found in subgraphs.tried)
     is_small = sum(array.size for feeds, _, _ in subgraphs.tried for array in feeds.values()) <= _LARGEST
     if not (subgraphs.tried and passed and is_small and not subgraphs.coverage.tables):
         return None
@@ -91,7 +91,7 @@ def can_stand_in(sides: Sequence[Subgraph]) -> bool:
     return all(value.tensor is None or value.tensor.size <= LARGEST_HELD for side in sides for value in side.stored)
 
 
-def repeated(known: SubgraphPair, sides: Sequence[Subgraph], runs: Runs) -> Difference | None:
+def repeated(known: SubgraphPair, sides: Sequence[Subgraph], runs: Runs) -> PartOutcome | None:
     """Return the largest difference of regions of one signature; None where they have to be compared by themselves.
 
     What is run is noted in ``runs``.
@@ -102,10 +102,10 @@ def repeated(known: SubgraphPair, sides: Sequence[Subgraph], runs: Runs) -> Diff
         runnable(like.subgraph, side.stored, like) for side, like in zip(sides, (known.old, known.new), strict=True)
     )
     subgraphs = replace(known, old=old, new=new, finite={}, runs=runs)
-    worst = Difference()
+    worst = PartOutcome()
     for feeds, guessed, _ in known.tried:
         found = subgraphs.attempt(feeds, "as in an equal part", guessed=guessed)
-        if not isinstance(found, Difference) or found.excess > 1 or subgraphs.never_finite():
+        if not found.agrees or subgraphs.never_finite():
             return None
-        worst = max(worst, found, key=lambda difference: difference.excess)
+        worst = largest((worst, found))
     return worst

@@ -19,13 +19,18 @@ from bnfold.reference.operators import COMPARING
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.inputs.adjusting import choosing, smaller, with_flags_turned
-from bnfold.verification.inputs.drawing import MOST_SAMPLES, SAMPLE_KINDS, DrawnFeeds, random_value, samples_for
+from bnfold.verification.inputs.drawing import (
+    MOST_SAMPLES,
+    SAMPLE_KINDS,
+    DrawnFeeds,
+    kind_of,
+    random_value,
+    samples_for,
+)
 from bnfold.verification.inputs.shapes import ChosenShapes
-from bnfold.verification.obstacles import NotCompared
 from bnfold.verification.subgraphs.pairs import FEW, SubgraphPair
 from bnfold.verification.subgraphs.shapes import fed_shapes, lacks_rank, subgraph_shapes, updates_of
-from bnfold.verification.subgraphs.trials import TrialResult, fails, passed
-from bnfold.verification.tolerance.compare import Difference
+from bnfold.verification.subgraphs.trials import PartOutcome, largest, passed
 from bnfold.verification.tolerance.floats import is_float, is_float_array
 
 _BESIDE = (0.03, -0.03, 0.002, -0.002)
@@ -45,70 +50,70 @@ def sampled(
     *,
     guessed: bool,
     kind: int | None = None,
-) -> TrialResult:
+) -> PartOutcome:
     """Return the largest difference over a few samples, of all kinds that the part asks for, or of one ``kind``.
 
     If none could be compared, return why the first could not.
     """
-    found: list[TrialResult] = []
+    found: list[PartOutcome] = []
     wanted, work = 1, subgraphs.coverage.work
     start = work.seconds
     subgraphs.start(keep_usual=kind is not None)
-    while len(found) < wanted and not (found and fails(found[-1])):
+    while len(found) < wanted and not (found and found[-1].differs):
         before = subgraphs.coverage.uncovered
         found.append(_attempt(subgraphs, inputs, shapes, (kind or 0) + len(found), guessed=guessed))
-        is_any_kind = isinstance(found[0], Difference) and kind is None and not subgraphs.only_moves
+        is_any_kind = not found[0].is_open and kind is None and not subgraphs.only_moves
         samples = subgraphs.samples if is_any_kind else 1
         wanted = max(_number_of_samples(subgraphs, inputs, shapes, found[0]), samples)
         is_news = subgraphs.coverage.uncovered != before
         if kind is not None and work.seconds - start > _DEAR and not is_news:
             wanted = len(found)
-        elif not (subgraphs.coverage.is_over or subgraphs.only_moves or isinstance(found[-1], NotCompared)):
+        elif not (subgraphs.coverage.is_over or subgraphs.only_moves or found[-1].is_open):
             wanted = len(found) + 1 if is_news else max(wanted, MOST_SAMPLES)
         never_finite = subgraphs.never_finite()
         wanted = MOST_SAMPLES if never_finite else wanted
-    if never_finite and not fails(found[-1]):
-        return NotCompared(
-            Why(Code.NEVER_FINITE, f"{never_finite!r} has places that are NaN or infinite whatever it is made from")
-        )
-    differences = [latest for latest in found if isinstance(latest, Difference)]
-    worst = max(differences, key=lambda difference: difference.excess, default=found[0])
-    return worst if fails(worst) else next(filter(_is_coarse, found), worst)
+    if never_finite and not found[-1].differs:
+        reason = f"{never_finite!r} has places that are NaN or infinite whatever it is made from"
+        return PartOutcome(doubt=Why(Code.NEVER_FINITE, reason))
+    worst = largest([outcome for outcome in found if not outcome.is_open] or found[:1])
+    return worst if worst.differs else next((outcome for outcome in found if outcome.has_doubt(Code.COARSE)), worst)
 
 
 def _number_of_samples(
-    subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: ChosenShapes, first: TrialResult
+    subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: ChosenShapes, first: PartOutcome
 ) -> int:
     """Return how many samples to try: more of few numbers, if other numbers may tell more than the ``first`` ones did.
 
     Where floats only move, one of them at a wrong place shows in any sample.
     """
-    made = [first.elements] if isinstance(first, Difference) else []
+    made = [] if first.is_open else [first.difference.elements]
     are_floats = all(is_float(value.dtype) for value in inputs.values())
-    most = 1 if subgraphs.only_moves else _MISFITS if _does_not_fit(first) and are_floats else MOST_SAMPLES
+    most = 1 if subgraphs.only_moves else _MISFITS if first.has_doubt(Code.NO_FIT) and are_floats else MOST_SAMPLES
     return min(most, samples_for([*map(math.prod, shapes.values()), *made], FEW))
 
 
 def _attempt(
     subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: ChosenShapes, sample: int, *, guessed: bool
-) -> TrialResult:
+) -> PartOutcome:
     """Compare one sample. If rounding hides too much where activations are large, they are drawn smaller."""
-    feeds, numbers = drawn(subgraphs, inputs, shapes, sample), SAMPLE_KINDS[sample % len(SAMPLE_KINDS)]
+    feeds, numbers = drawn(subgraphs, inputs, shapes, sample), kind_of(sample)
     latest = subgraphs.attempt(feeds, numbers, guessed=guessed)
-    if _does_not_fit(latest) and (sample == 0 or passed(subgraphs.tried)):
+    if latest.has_doubt(Code.NO_FIT) and (sample == 0 or passed(subgraphs.tried)):
         others = ((other, subgraphs.attempt(other, numbers, guessed=guessed)) for other in with_flags_turned(feeds))
-        feeds, latest = next(((other, found) for other, found in others if not _does_not_fit(found)), (feeds, latest))
+        feeds, latest = next(
+            ((other, found) for other, found in others if not found.has_doubt(Code.NO_FIT)), (feeds, latest)
+        )
     subgraphs.tried.append((feeds, guessed, latest))
-    if _is_large(sample) and _is_coarse(latest):
+    if numbers == "large" and latest.has_doubt(Code.COARSE):
         feeds = smaller(inputs, feeds)
         latest = subgraphs.attempt(feeds, numbers, guessed=guessed)
         subgraphs.tried.append((feeds, guessed, latest))
-    if not isinstance(latest, Difference) or fails(latest):
+    if not latest.agrees:
         return latest
     beside = _beside_what_is_compared(subgraphs, feeds) if sample < len(SAMPLE_KINDS) else ()  # once of each kind
     for turned in chain(with_flags_turned(feeds), beside):
         found = subgraphs.attempt(turned, numbers, guessed=guessed)
-        if fails(found) or (isinstance(found, NotCompared) and found.only_after):
+        if found.differs or found.only_after:
             return found
     return latest
 
@@ -138,14 +143,15 @@ def _is_single(array: object) -> bool:
 
 def drawn(subgraphs: SubgraphPair, inputs: Mapping[str, ir.Value], shapes: ChosenShapes, sample: int) -> DrawnFeeds:
     """Return the activations of one sample."""
+    is_large = kind_of(sample) == "large"
     feeds = {
-        name: random_value(value, shapes[name], subgraphs.seed, sample, fed_shapes(shapes), signed=_is_large(sample))
+        name: random_value(value, shapes[name], subgraphs.seed, sample, fed_shapes(shapes), signed=is_large)
         for name, value in inputs.items()
     }
     feeds = choosing(inputs.values(), feeds, subgraphs.draws.rows, sample)
     for name, node in updates_of(subgraphs.old.subgraph.nodes).items():
         if name in inputs and 0 in shapes[name] and (shape := _found_places(subgraphs, feeds, node)) is not None:
-            feeds[name] = random_value(inputs[name], shape, subgraphs.seed, sample, signed=_is_large(sample))
+            feeds[name] = random_value(inputs[name], shape, subgraphs.seed, sample, signed=is_large)
     return feeds
 
 
@@ -160,21 +166,7 @@ def _found_places(subgraphs: SubgraphPair, feeds: DrawnFeeds, node: ir.Node) -> 
     return (*places[:-1], *data[places[-1] :]) if places else None
 
 
-def _does_not_fit(found: TrialResult) -> bool:
-    """Whether the original part does not run at these sizes, or on these numbers."""
-    return isinstance(found, NotCompared) and found.why.code is Code.NO_FIT
-
-
-def _is_coarse(found: TrialResult) -> bool:
-    """Whether results differ by no more than rounding may cause, and by too much to call them equal."""
-    return isinstance(found, NotCompared) and found.why.code is Code.COARSE
-
-
-def _is_large(sample: int) -> bool:
-    return SAMPLE_KINDS[sample % len(SAMPLE_KINDS)] == "large"
-
-
-def at_other_ranks(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> NotCompared | None:
+def at_other_ranks(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> PartOutcome | None:
     """Return why equal results do not count where callers choose a rank, or where a rank may choose a branch.
 
     At some ranks, a result may be the same number whatever is fed, as a Softmax of single elements is.
@@ -188,7 +180,7 @@ def at_other_ranks(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> NotC
         by_rank.setdefault(tuple(map(len, trial.shapes.values())), trial.shapes)
     for shapes in by_rank.values():
         found = sampled(subgraphs, fed, shapes, guessed=True)
-        if fails(found) or (isinstance(found, NotCompared) and found.only_after and found.why.code is not Code.HIDDEN):
+        if found.differs or (found.only_after and not found.has_doubt(Code.HIDDEN)):
             reason = "it is equivalent at some ranks only, and the model does not declare which it gets"
-            return NotCompared(Why(Code.SOME_SIZES, reason))
+            return PartOutcome(doubt=Why(Code.SOME_SIZES, reason))
     return None

@@ -19,20 +19,14 @@ from bnfold.verification.obstacles import NotCompared
 Graphs = Mapping[str, ir.Graph]
 
 
-def sides_of(
-    graphs: Sequence[Graphs], cut: ir.Cut, defaults: Collection[str]
-) -> tuple[Subgraph, Subgraph] | NotCompared:
-    """Return both regions of a cut, or why there are none; inputs named in ``defaults`` keep theirs.
+def sides_of(graphs: Sequence[Graphs], cut: ir.Cut, defaults: Collection[str]) -> tuple[Subgraph, Subgraph]:
+    """Return both regions of a cut; inputs named in ``defaults`` keep theirs. Raises NotCompared if there is none.
 
     ``graphs`` has the graphs of the original and of the rewritten model by path.
     """
     # What only one side has, because another rewrite made or named it, or computes, is no boundary for either.
     inputs = [name for name in cut.inputs if all(may_be_fed_in(each, cut, name) for each in graphs)]
     old, new = (_extracted(each, cut, inputs, defaults) for each in graphs)
-    if isinstance(old, NotCompared):
-        return old
-    if isinstance(new, NotCompared):
-        return new
     apart = fed_apart(old, new, inputs)
     shared = tuple(name for name in inputs if name not in apart)
     if apart:
@@ -93,12 +87,12 @@ def is_constant(graphs: Sequence[Graphs], cut: ir.Cut) -> bool:
     return all(are_one_constant(*(known.get(name) for known in values)) for name in cut.outputs)
 
 
-def _extracted(graphs: Graphs, cut: ir.Cut, inputs: Sequence[str], defaults: Collection[str]) -> Subgraph | NotCompared:
+def _extracted(graphs: Graphs, cut: ir.Cut, inputs: Sequence[str], defaults: Collection[str]) -> Subgraph:
     graph = graphs.get(cut.graph)
     if graph is None:
-        return NotCompared(Why(Code.ONE_SIDED, f"there is no graph {cut.graph!r} on one side"))
+        raise NotCompared(Why(Code.ONE_SIDED, f"there is no graph {cut.graph!r} on one side"))
     missing = [name for name in cut.outputs if name not in graph.values]
     if missing:
-        return NotCompared(Why(Code.ONE_SIDED, f"its boundary values {missing} are not in both models"))
+        raise NotCompared(Why(Code.ONE_SIDED, f"its boundary values {missing} are not in both models"))
     stops = [value for name in inputs if name not in defaults if (value := visible(graph, name)) is not None]
     return Subgraph([graph.values[name] for name in cut.outputs], stops, defaults)

@@ -2,41 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from bnfold.verification.claims import Why
+from bnfold.verification.claims import ClaimOutcome, Evidence, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.inputs.shapes import ChosenShapes
-from bnfold.verification.obstacles import NotCompared
 from bnfold.verification.subgraphs.shapes import Trial
 from bnfold.verification.tolerance.compare import Difference
 
 TOO_LARGE = Why(Code.TOO_LARGE, "every shape that its inputs can have is too large to try")
 
 
-TrialResult = Difference | NotCompared
+EQUAL = Difference()
 
 
-def fails(found: TrialResult | None) -> bool:
-    """Whether the results differ."""
-    return isinstance(found, Difference) and found.excess > 1
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartOutcome(ClaimOutcome):
+    """What experiments on a part found, with the largest ``difference``.
+
+    If there is no comparison, ``only_after`` says that the original part ran. ``is_same`` says that results that do not
+    count agreed, and ``at_some_sizes`` that there are other sizes with another outcome. ``behind`` is the evidence on a
+    value computed from the results, if that decides instead.
+    """
+
+    difference: Difference = EQUAL
+    only_after: bool = False
+    is_same: bool = False
+    at_some_sizes: bool = False
+    behind: Evidence | None = None
+
+    def beside_equal(self) -> PartOutcome:
+        """Return a difference as one at sizes beside others at which the results were equal."""
+        return replace(self, at_some_sizes=self.at_some_sizes or self.differs)
 
 
-def by_size(found: TrialResult) -> TrialResult:
-    """Return a finding at sizes beside others at which the results were equal."""
-    return found._replace(by_size=True) if isinstance(found, Difference) else found
+def outcome_of(difference: Difference) -> PartOutcome:
+    """Return what a comparison found, by the largest difference."""
+    fault = Why(difference.code, difference.fault) if difference.excess > 1 else None
+    return PartOutcome(fault=fault, difference=difference)
 
 
-def equal_on(tried: Sequence[tuple[DrawnFeeds, bool, TrialResult]]) -> Iterator[tuple[DrawnFeeds, bool]]:
+def largest(found: Iterable[PartOutcome]) -> PartOutcome:
+    """Return the outcome with the largest difference."""
+    return max(found, key=lambda outcome: outcome.difference.excess)
+
+
+PartRun = tuple[DrawnFeeds, bool, PartOutcome]
+"""What a part was fed, whether its sizes are guessed, and what that showed."""
+
+
+def equal_on(tried: Sequence[PartRun]) -> Iterator[tuple[DrawnFeeds, bool]]:
     """Yield the inputs on which the results were equal, in order, and whether their sizes are guessed."""
-    yield from (
-        (feeds, guessed) for feeds, guessed, found in tried if isinstance(found, Difference) and not fails(found)
-    )
+    yield from ((feeds, guessed) for feeds, guessed, found in tried if found.agrees)
 
 
-def passed(tried: Sequence[tuple[DrawnFeeds, bool, TrialResult]]) -> list[ChosenShapes]:
+def passed(tried: Sequence[PartRun]) -> list[ChosenShapes]:
     """Return the shapes at which the results were equal, in order."""
     return [{name: array.shape for name, array in feeds.items()} for feeds, _ in equal_on(tried)]
 
@@ -56,9 +78,9 @@ class SubgraphTrials:
 
     unranked: bool
     reshapes: bool
-    _first: TrialResult = field(default_factory=lambda: NotCompared(TOO_LARGE))
-    _equal: Difference | None = None
-    _conclusive: Difference | None = None
+    _first: PartOutcome = PartOutcome(doubt=TOO_LARGE)
+    _equal: PartOutcome | None = None
+    _conclusive: PartOutcome | None = None
     _differing_rank: int = -1
     _is_binding: bool = False
     _declared_do_not_run: bool = False
@@ -66,7 +88,7 @@ class SubgraphTrials:
     @property
     def has_run(self) -> bool:
         """Whether the part ran at any sizes."""
-        return self._equal is not None or not isinstance(self._first, NotCompared) or self._first.only_after
+        return self._equal is not None or not self._first.is_open or self._first.only_after
 
     @property
     def has_passed(self) -> bool:
@@ -83,33 +105,33 @@ class SubgraphTrials:
         """Whether to try these sizes. After a difference, only sizes where passing is conclusive matter."""
         if self._is_settled or (self._is_binding and not trial.passing_is_conclusive):
             return False
-        return self.unranked or not guessed or isinstance(self._first, NotCompared)
+        return self.unranked or not guessed or self._first.is_open
 
-    def decide(self, latest: TrialResult, *, guessed: bool, rank: int) -> bool:
+    def decide(self, latest: PartOutcome, *, guessed: bool, rank: int) -> bool:
         """Record a result; ``rank`` is that of the largest input. Returns whether it is an equality that counts."""
-        if isinstance(latest, Difference) and latest.excess <= 1:
+        if latest.agrees:
             self._equal = latest
             if self._is_binding and not guessed:
                 self._conclusive = latest
                 return self._declared_do_not_run
             # With nothing beside channels, operators coincide that are not the same.
             return not guessed or rank > max(2 if self.unranked else -1, self._differing_rank)
-        is_skip = isinstance(latest, NotCompared)
-        if not isinstance(latest, NotCompared) or latest.only_after:
+        if latest.differs or latest.only_after:
             self._differing_rank = max(self._differing_rank, rank)
-        self._is_binding |= not is_skip and (self.unranked or not guessed)
-        self._declared_do_not_run |= is_skip and not guessed and (self.reshapes or not self._is_binding)
-        if isinstance(self._first, NotCompared):
+        self._is_binding |= latest.differs and (self.unranked or not guessed)
+        self._declared_do_not_run |= latest.is_open and not guessed and (self.reshapes or not self._is_binding)
+        if self._first.is_open:
             self._first = latest
         return False
 
-    def outcome(self) -> TrialResult:
+    def outcome(self) -> PartOutcome:
         """Return the result when no trial was conclusive."""
         if self._conclusive is not None:
             return self._conclusive if self._declared_do_not_run else self._first
-        if self._declared_do_not_run and not self._is_binding and isinstance(self._first, Difference):
-            return NotCompared(Why(Code.SOME_SIZES, "it does not run at the declared sizes, and differs at others"))
+        if self._declared_do_not_run and not self._is_binding and not self._first.is_open:
+            reason = "it does not run at the declared sizes, and differs at others"
+            return PartOutcome(doubt=Why(Code.SOME_SIZES, reason))
         if self._equal is not None and self._differing_rank >= 0:
             reason = "it is equivalent for some input shapes only, and the model does not declare which it gets"
-            return NotCompared(Why(Code.SOME_SIZES, reason))
+            return PartOutcome(doubt=Why(Code.SOME_SIZES, reason))
         return self._equal or self._first

@@ -22,7 +22,7 @@ from bnfold.verification.changes.from_constants import bodies_run
 from bnfold.verification.changes.partly import known_of
 from bnfold.verification.changes.unscaled import unscaled
 from bnfold.verification.changes.zeros import ZEROS, at_zeros, makes_zeros, signs_differ, signs_may_show, with_zeros
-from bnfold.verification.claims import Evidence, Runs, Why
+from bnfold.verification.claims import AGREED, Evidence, Runs, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import (
@@ -56,14 +56,12 @@ from bnfold.verification.subgraphs.shapes import (
 )
 from bnfold.verification.subgraphs.sides import from_measured, is_constant, proven_outside, sides_of
 from bnfold.verification.subgraphs.trials import (
+    PartOutcome,
     SubgraphTrials,
-    TrialResult,
-    by_size,
     equal_on,
-    fails,
+    largest,
     passed,
 )
-from bnfold.verification.tolerance.compare import Difference
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 
 EVALUATIONS = 20  # of a region, more or less
@@ -156,57 +154,62 @@ class SubgraphVerifier:
 
     def _checked(self, cut: ir.Cut, hidden: Collection[str]) -> tuple[Evidence, Evidence | None]:
         """Return the evidence on the values of the cut, and that on a value behind it, if that decides instead."""
+        found = self._outcome(cut, hidden)
+        row = Evidence(
+            cut.label,
+            cut.graph,
+            cut.outputs,
+            relative=found.difference.relative,
+            allowed=found.difference.allowed,
+            is_same=found.is_same,
+            at_some_sizes=found.at_some_sizes,
+            boundary=self._boundary,
+            experiments=tuple(self._runs.experiments),
+        )
+        if (coverage := self._coverage) is not None:
+            row = replace(row, faults=coverage.known)
+            if coverage.uncovered and not found.agrees:
+                row = replace(row, hidden=coverage.uncovered, example=coverage.example)
+        return row.given(found, AGREED if row.experiments else Why(Code.CONSTANT, "")), found.behind
+
+    def _outcome(self, cut: ir.Cut, hidden: Collection[str]) -> PartOutcome:
+        """Return what comparing finds, or what ended it."""
         try:
-            found = NotCompared(self._clock.over()) if self._clock.is_over else self._compare(cut, hidden)
+            return PartOutcome(doubt=self._clock.over()) if self._clock.is_over else self._compare(cut, hidden)
         except reference.OutOfTime as error:
             is_given_up = self._until < math.inf and not self._clock.is_over
             late = Why(Code.TIME, str(error)) if is_given_up else None
-            found = NotCompared(late or self._clock.over(EVALUATIONS * error.needed, about=str(error)))
+            why = late or self._clock.over(EVALUATIONS * error.needed, about=str(error))
         except LimitStruck:
-            found = NotCompared(self._clock.over())
+            why = self._clock.over()
+        except NotCompared as obstacle:
+            why = obstacle.why
         except BnfoldError as error:
-            found = NotCompared(not_run(error))
-        runs = tuple(self._runs.experiments)
-        row = Evidence(cut.label, cut.graph, cut.outputs, "verified", boundary=self._boundary, experiments=runs)
-        if (coverage := self._coverage) is not None:
-            row = replace(row, faults=coverage.known)
-            if coverage.uncovered and (isinstance(found, NotCompared) or fails(found)):
-                row = replace(row, hidden=coverage.uncovered, example=coverage.example)
-        if isinstance(found, NotCompared):
-            row = replace(row.opened(found.why), is_same=found.is_same, at_some_sizes=found.at_some_sizes)
-            return row, found.behind
-        if fails(found):
-            row = replace(row, status="failed", code=found.code, note=found.fault, at_some_sizes=found.by_size)
-        elif not runs:
-            row = replace(row, code=Code.CONSTANT)
-        return replace(row, relative=found.relative, allowed=found.allowed), None
+            why = not_run(error)
+        return PartOutcome(doubt=why)
 
     def coverage(self, cut: ir.Cut, seconds: float) -> Coverage:
-        """Return what comparing whole models has to show of a cut. Raises Unsupported if one does not have it."""
+        """Return what comparing whole models has to show of a cut. Raises NotCompared if one does not have it."""
         sides = sides_of(self._graphs, cut, self._defaults)
-        if isinstance(sides, NotCompared):
-            raise Unsupported(sides.why.text)
         made = [self._graphs[1][cut.graph].values[name] for name in cut.outputs]
         return cover_whole(*sides, made, self._clock.work, seconds)
 
-    def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> TrialResult:
+    def _compare(self, cut: ir.Cut, hidden: Collection[str]) -> PartOutcome:
         if not hidden and is_constant(self._graphs, cut):
-            return Difference()
+            return PartOutcome()
         cut = proven_outside(self._graphs, from_measured(self._graphs, cut), self._shapes.claimed)
         sides = sides_of(self._graphs, cut, self._defaults)
-        if isinstance(sides, NotCompared):
-            return sides
         self._boundary = tuple({**sides[0].inputs, **sides[1].inputs})
         unknown = reference.unknown_operator(chain.from_iterable(_nested(side.nodes) for side in sides))
         if unknown is not None:  # which is known before any sizes are looked for
-            return NotCompared(not_run(unknown, "the original part cannot be run"))
+            return PartOutcome(doubt=not_run(unknown, "the original part cannot be run"))
         found = self._compare_sides(cut, sides, hidden)
         is_moved = any(value.name in self._moved for side in sides for value in side.stored)
-        if isinstance(found, NotCompared) or fails(found) or not is_moved:
+        if not found.agrees or not is_moved:
             return found
         return self._at_other_defaults(cut, hidden) or found
 
-    def _compare_sides(self, cut: ir.Cut, sides: tuple[Subgraph, Subgraph], hidden: Collection[str]) -> TrialResult:
+    def _compare_sides(self, cut: ir.Cut, sides: tuple[Subgraph, Subgraph], hidden: Collection[str]) -> PartOutcome:
         claimed = self._shapes.claimed(cut.graph)
         is_known = not any(value.name in claimed for side in sides for value in side.fed)
         may_repeat = is_known and not (hidden or self._nearer) and not self._zeros_may_show(sides)
@@ -222,15 +225,14 @@ class SubgraphVerifier:
         groups = [side.nodes for side in sides]
         return signs_may_show(*groups) or (known_of(self.request.before).has_poles and all(map(makes_zeros, groups)))
 
-    def _at_other_defaults(self, cut: ir.Cut, hidden: Collection[str]) -> NotCompared | None:
+    def _at_other_defaults(self, cut: ir.Cut, hidden: Collection[str]) -> PartOutcome | None:
         """Say why equal results do not count: with other numbers for inputs whose default changed, they are not."""
         sides = sides_of(self._graphs, cut, self._defaults - self._moved)
-        if isinstance(sides, NotCompared) or not fails(self._compare_alone(cut, *sides, hidden)):
+        if not self._compare_alone(cut, *sides, hidden).differs:
             return None
         names = ", ".join(repr(value.name) for value in sides[0].fed if value.name in self._defaults)
-        return NotCompared(
-            Why(Code.SOME_DEFAULTS, f"it is equivalent only at the default of input {names}"), is_same=True
-        )
+        reason = f"it is equivalent only at the default of input {names}"
+        return PartOutcome(doubt=Why(Code.SOME_DEFAULTS, reason), is_same=True)
 
     def _compare_alone(
         self,
@@ -241,7 +243,7 @@ class SubgraphVerifier:
         key: Hashable = None,
         *,
         wider: Wider | None = None,
-    ) -> TrialResult:
+    ) -> PartOutcome:
         # The rewritten model has a newer opset, for which inference finds more sizes.
         fed = {**new.inputs, **{name: value for name, value in old.inputs.items() if says_more(value, new.inputs)}}
         coverage, samples = self._asked_for(cut, old, new, hidden)
@@ -256,7 +258,7 @@ class SubgraphVerifier:
         reshapes = any(node.is_op("Reshape") for node in old.nodes)
         attempts = SubgraphTrials(unranked=lacks_rank(fed), reshapes=reshapes)
         agree_inside = cache(lambda: wider is None and self._agree_inside(subgraphs, hidden))
-        equal: Difference | None = None
+        equal: PartOutcome | None = None
         conclusive, passing, uncovered = 0, 0, -1
         for trial in sizes_in_turn(self.request, cut.graph, fed, (old, new), attempts):
             guessed = has_guesses(fed, trial.shapes)
@@ -267,25 +269,24 @@ class SubgraphVerifier:
                 continue
             uncovered = coverage.uncovered
             latest = self._tried(subgraphs, fed, trial, guessed=guessed)
-            if equal is not None and fails(latest) and not guessed:
-                return by_size(latest)
+            if equal is not None and latest.differs and not guessed:
+                return latest.beside_equal()
             rank = max(map(len, trial.shapes.values()), default=0)
-            if equal is None and attempts.decide(latest, guessed=guessed, rank=rank) and isinstance(latest, Difference):
+            if equal is None and attempts.decide(latest, guessed=guessed, rank=rank):
                 equal = latest
                 if (found := self._at_deciding_sizes(subgraphs, fed, trial.shapes)) is not None:
                     return found
-            passing += isinstance(latest, Difference)
-            conclusive += trial.passing_is_conclusive and not guessed and isinstance(latest, Difference)
+            passing += not latest.is_open
+            conclusive += trial.passing_is_conclusive and not guessed and not latest.is_open
             if equal is not None and (coverage.is_over or agree_inside()):
                 break
         own = not any(name in self._shapes.claimed(cut.graph) for name in fed)
         coverage.close(conclusive if own else 0, is_static=is_static(fed.values()))
         outcome = equal or attempts.outcome()
-        passes = isinstance(outcome, Difference) and not fails(outcome)
-        if passes and (doubt := self._doubt(subgraphs, fed, own=own)):
+        if outcome.agrees and (doubt := self._doubt(subgraphs, fed, own=own)):
             return doubt
         self._keep(key if equal is not None else None, subgraphs)
-        if passes and coverage.uncovered and not agree_inside():
+        if outcome.agrees and coverage.uncovered and not agree_inside():
             return self._at_rows_drawn(cut, old, new, coverage, hidden)
         return outcome
 
@@ -293,8 +294,6 @@ class SubgraphVerifier:
         """Return what the results of two parts have to show, and on how many samples."""
         if self._nearer is not None:
             nearer = sides_of(self._graphs, self._nearer, self._defaults)
-            if isinstance(nearer, NotCompared):
-                raise Unsupported(nearer.why.text)
             if not all({*inner.nodes} <= {*outer.nodes} for inner, outer in zip(nearer, (old, new), strict=True)):
                 raise Unsupported("it does not begin further back: a name stands for other values than before")
             return cover_nearer(nearer, old, new, self._clock.work), MOST_SAMPLES
@@ -309,7 +308,7 @@ class SubgraphVerifier:
 
     def _at_deciding_sizes(
         self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], usual: ChosenShapes
-    ) -> TrialResult | None:
+    ) -> PartOutcome | None:
         """Return the finding at sizes that choose another way through the part, if it is no equality.
 
         They are tried if the results would not show every fault at others.
@@ -319,52 +318,51 @@ class SubgraphVerifier:
         nodes = subgraphs.nodes
         for shapes in deciding_shapes(fed, usual, nodes):
             found = sampled(subgraphs, fed, shapes, guessed=True)
-            if fails(found):
-                return by_size(found)
-            if isinstance(found, NotCompared) and found.only_after and found.why.code is Code.ASSUMED_SIZES:
+            if found.differs:
+                return found.beside_equal()
+            if found.only_after and found.has_doubt(Code.ASSUMED_SIZES):
                 return found
         return None
 
     def _at_rows_drawn(
         self, cut: ir.Cut, old: Subgraph, new: Subgraph, coverage: Coverage, hidden: Collection[str]
-    ) -> TrialResult:
+    ) -> PartOutcome:
         """Return the finding if indices are drawn, so that each row of each table is read, or why there is none.
 
         The part computes them from what it is fed, and has been compared so. That they are right is a claim of its own.
         """
         reason = f"the test inputs would not reveal an error in {coverage.example}"
-        doubt = NotCompared(Why(Code.HIDDEN, reason, {"example": coverage.example}), is_same=True)
+        doubt = PartOutcome(doubt=Why(Code.HIDDEN, reason, {"example": coverage.example}), is_same=True)
         names = indices_into(coverage.tables, (old, new))
         claims = (ir.Cut(cut.graph, cut.inputs, (name,), f"indices {name}") for name in names)
         if not names or not all(self.check(claim).status == "verified" for claim in claims):
             return doubt
         found = self._compare_alone(cut, old.fed_with(names), new.fed_with(names), hidden)
-        if isinstance(found, NotCompared):
-            return found if found.behind is not None else doubt
-        return found if fails(found) or not coverage.mutants else doubt
+        decides = found.behind is not None if found.is_open else found.differs or not coverage.mutants
+        return found if decides else doubt
 
     def _agree_inside(self, subgraphs: SubgraphPair, hidden: Collection[str]) -> bool:
         """Whether the parts agree, and show every fault, if values inside are compared as well."""
-        feeds = next((feeds for feeds, _, found in subgraphs.tried if isinstance(found, Difference)), None)
+        feeds = next((feeds for feeds, _, found in subgraphs.tried if not found.is_open), None)
         return feeds is not None and self._found_inside(subgraphs, feeds, hidden) is not None
 
     def _found_inside_first(
         self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], hidden: Collection[str]
-    ) -> Difference | None:
+    ) -> PartOutcome | None:
         """Do as `_found_inside` where the results alone would have to show many faults, one after the other."""
         many = len(subgraphs.coverage.mutants) > _MANY_DOUBTS
         trial = next(subgraph_shapes(fed, subgraphs.old.subgraph.nodes), None) if many else None
         return None if trial is None else self._found_inside(subgraphs, drawn(subgraphs, fed, trial.shapes, 0), hidden)
 
-    def _found_inside(self, subgraphs: SubgraphPair, feeds: DrawnFeeds, hidden: Collection[str]) -> Difference | None:
+    def _found_inside(self, subgraphs: SubgraphPair, feeds: DrawnFeeds, hidden: Collection[str]) -> PartOutcome | None:
         """Return the finding if values inside are compared as well; None if they differ or do not show every fault."""
         wider = with_equal_values_inside(subgraphs, feeds)
         if wider is None:
             return None
         found = self._compare_alone(wider.cut, wider.old, wider.new, hidden, wider=wider)
-        return found if isinstance(found, Difference) and not fails(found) else None
+        return found if found.agrees else None
 
-    def _doubt(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], *, own: bool) -> TrialResult | None:
+    def _doubt(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], *, own: bool) -> PartOutcome | None:
         """Return why equal results do not count, or a difference at zeros, or on far numbers.
 
         Without ``own``, only the rewritten model states the sizes.
@@ -374,9 +372,7 @@ class SubgraphVerifier:
         close = None if doubt or self._nearer is None else self._not_close(subgraphs, fed, self._nearer)
         return doubt or close or self._at_zeros(subgraphs, fed)
 
-    def _not_close(
-        self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], nearer: ir.Cut
-    ) -> Difference | NotCompared | None:
+    def _not_close(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], nearer: ir.Cut) -> PartOutcome | None:
         """Return a difference on far numbers, or why equal results do not count: none is close to differing.
 
         What is computed for the part at the ``nearer`` cut has to be such that, moved a little, it makes it differ.
@@ -384,10 +380,10 @@ class SubgraphVerifier:
         usual, guessed = next(equal_on(subgraphs.tried))
         others = far_numbers(subgraphs, fed, usual)
         for feeds in others:
-            if isinstance(found := subgraphs.attempt(feeds, "far", guessed=guessed), Difference) and fails(found):
+            if (found := subgraphs.attempt(feeds, "far", guessed=guessed)).differs:
                 return found
         sides = sides_of(self._graphs, nearer, self._defaults)
-        if isinstance(sides, NotCompared) or self.check(nearer).status != "failed":
+        if self.check(nearer).status != "failed":
             return None
         old, new = (runnable(side, side.stored) for side in sides)
         part = SubgraphPair(nearer, old, new, Coverage(()), self._draws, self._evaluate, self.request.checks.seed)
@@ -395,9 +391,9 @@ class SubgraphVerifier:
             return None
         names = ", ".join(map(repr, {**sides[0].inputs, **sides[1].inputs}))
         reason = f"it differs on numbers drawn for {names}, and what the model computes there never comes close to them"
-        return NotCompared(Why(Code.HIDDEN, reason), is_same=True)
+        return PartOutcome(doubt=Why(Code.HIDDEN, reason), is_same=True)
 
-    def _at_zeros(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> TrialResult | None:
+    def _at_zeros(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> PartOutcome | None:
         """Return the finding if results differ at zeros of one sign only. Callers feed those that inputs have."""
         sides = [side.subgraph.nodes for side in (subgraphs.old, subgraphs.new)]
         if not signs_may_show(*sides):
@@ -407,15 +403,13 @@ class SubgraphVerifier:
         for names in (from_callers, [*fed]):
             feeds = [with_zeros(usual, names, zero) for zero in ZEROS]
             found = [subgraphs.attempt(each, "zeros", guessed=guessed) for each in feeds]
-            compared = [each for each in found if isinstance(each, Difference)]
-            if len(compared) == len(found) and fails(found[0]) != fails(found[1]):
-                why = at_zeros(ZEROS[0] if fails(found[0]) else ZEROS[1])
-                worst = max(compared, key=lambda difference: difference.excess)
+            if {each.status for each in found} == {"verified", "failed"}:
+                why = at_zeros(ZEROS[0] if found[0].differs else ZEROS[1])
                 is_certain = names is from_callers
-                return worst._replace(fault=why.text, code=why.code) if is_certain else NotCompared(why, is_same=True)
+                return replace(largest(found), fault=why) if is_certain else PartOutcome(doubt=why, is_same=True)
         return None
 
-    def _at_poles_behind(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> NotCompared | None:
+    def _at_poles_behind(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> PartOutcome | None:
         """Say why equal results do not count: they are zeros of other signs, which a pole behind the part shows.
 
         The results themselves are no failure, for the zeros are equal. What the pole makes of them is one.
@@ -434,9 +428,9 @@ class SubgraphVerifier:
         row = next((row for row in rows if row.code is Code.ZERO_SIGN), None)
         if row is None:
             return None
-        return NotCompared(row.why, is_same=True, behind=row if row.status == "failed" else None)
+        return PartOutcome(doubt=row.why, is_same=True, behind=row if row.status == "failed" else None)
 
-    def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> NotCompared | None:
+    def _at_unclaimed_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> PartOutcome | None:
         """Return why equal results do not count if only the rewritten model states the sizes; it may be wrong."""
         path, usual_shapes = subgraphs.cut.graph, passed(subgraphs.tried)[0]
         with self._shapes.without_claims(path):
@@ -445,47 +439,47 @@ class SubgraphVerifier:
             near = nearby(usual_shapes, known)
             usual = islice(subgraph_shapes(fed, subgraphs.old.subgraph.nodes), _UNCLAIMED)
             trials = (sampled(subgraphs, fed, trial.shapes, guessed=True) for trial in usual)
-            first = next((it for it in trials if isinstance(it, Difference) or it.only_after), None)
+            first = next((it for it in trials if not it.is_open or it.only_after), None)
             others = (sampled(subgraphs, fed, shapes, guessed=True) for shapes in near)
             runs = False
             for found in chain([first] if first is not None else [], others):
-                if isinstance(found, NotCompared) and found.only_after:
+                if found.only_after:
                     return found
-                if fails(found):
+                if found.differs:
                     reason = "it is equivalent only at the sizes that the rewritten model declares"
-                    return NotCompared(Why(Code.SOME_SIZES, reason))
-                runs |= isinstance(found, Difference)
+                    return PartOutcome(doubt=Why(Code.SOME_SIZES, reason))
+                runs |= found.agrees
         reason = "it runs only at the sizes that the rewritten model declares"
-        return None if runs else NotCompared(Why(Code.SOME_SIZES, reason))
+        return None if runs else PartOutcome(doubt=Why(Code.SOME_SIZES, reason))
 
-    def _at_further_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> NotCompared | None:
+    def _at_further_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> PartOutcome | None:
         """Return why equal results do not count if results differ at other sizes that callers may feed; else None."""
         equal = passed(subgraphs.tried)
         with self._shapes.without_claims(subgraphs.cut.graph):
             nodes = subgraphs.nodes
             known = {name: self._shapes.inferred(value) for name, value in fed.items() if value.is_input}
             others = [*further_shapes(fed, equal[0], nodes, self._shapes.inferred), *doubled(equal, known, nodes)]
-            if any(fails(found) for _, _, found in subgraphs.tried):
+            if any(found.differs for _, _, found in subgraphs.tried):
                 others += beyond_bounds(fed, equal, nodes, self._graphs[0][""].inputs)
         for shapes in others:
-            if fails(sampled(subgraphs, fed, shapes, guessed=False)):
+            if sampled(subgraphs, fed, shapes, guessed=False).differs:
                 told = ", ".join(f"{name!r} of shape {shape}" for name, shape in shapes.items())
                 reason = Why(Code.SOME_SIZES, f"it is not equivalent with {told}")
-                return NotCompared(reason, is_same=True, at_some_sizes=True)
+                return PartOutcome(doubt=reason, is_same=True, at_some_sizes=True)
         return None
 
     def _tried(
         self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], trial: Trial, *, guessed: bool
-    ) -> TrialResult:
+    ) -> PartOutcome:
         if guessed and elements(trial.shapes) > _MANY and fitted(subgraphs.old.subgraph.model, trial.shapes) is None:
             reason = "the original part cannot be run: its operators do not fit together"
-            return NotCompared(Why(Code.NO_FIT, reason))
+            return PartOutcome(doubt=Why(Code.NO_FIT, reason))
         before = self._clock.work.seconds
         latest = sampled(subgraphs, fed, trial.shapes, guessed=guessed)
         takes_time = self._clock.work.seconds - before > _LITTLE_TIME
         kinds = cycle(_VARYING if subgraphs.samples > 1 else (0,))
         for other in trial.quick if takes_time and trial.quick else trial.others:
-            if isinstance(latest, Difference) and not fails(latest):
+            if latest.agrees:
                 latest = self._at_other_sizes(subgraphs, fed, other, latest, guessed=guessed, kind=next(kinds))
         return latest
 
@@ -494,18 +488,19 @@ class SubgraphVerifier:
         subgraphs: SubgraphPair,
         fed: Mapping[str, ir.Value],
         others: ChosenShapes,
-        first: Difference,
+        first: PartOutcome,
         *,
         guessed: bool,
         kind: int,
-    ) -> TrialResult:
+    ) -> PartOutcome:
         """Return the finding there, if it is worse than ``first``, and not because these sizes are not declared.
 
         Activations of every kind were compared at the first sizes, so one ``kind`` is enough at each of the others.
         """
         model = subgraphs.old.subgraph.model
-        is_shown = first.elements > LARGEST_HELD and not subgraphs.coverage.uncovered
-        if (has_guesses(fed, others) and not guessed) or is_shown or takes_long(model, others, first.elements):
+        made = first.difference.elements
+        is_shown = made > LARGEST_HELD and not subgraphs.coverage.uncovered
+        if (has_guesses(fed, others) and not guessed) or is_shown or takes_long(model, others, made):
             return first
         found = sampled(subgraphs, fed, others, guessed=guessed, kind=kind)
-        return by_size(found) if fails(found) or (isinstance(found, NotCompared) and found.only_after) else first
+        return found.beside_equal() if found.differs or found.only_after else first

@@ -62,7 +62,7 @@ class Difference(NamedTuple):
     ``allowed`` is the largest tolerance; where something is too far, it is that of the element with the largest excess,
     so that ``relative`` is above it. ``mean`` is the mean difference in units of the scale. ``beyond`` is the share of
     elements that differ by more than the tolerance. ``elements`` counts the numbers compared, of several results those
-    of the smallest; ``by_size``: some sizes agree. ``code`` says how results differ, if they do.
+    of the smallest. ``code`` says how results differ, if they do.
     """
 
     scale: float = 0.0
@@ -74,7 +74,6 @@ class Difference(NamedTuple):
     same_pattern: bool = True
     fault: str = ""
     elements: int = 0
-    by_size: bool = False
     mean: float = 0.0
     beyond: float = 0.0
     code: Code = Code.OTHER_FORM

@@ -282,9 +282,9 @@ def test_how_far_a_runtime_may_take_the_models_apart(found: float, spread: float
     moved["y"][1] = moved["y"][1] or np.finfo(dtype).smallest_subnormal  # the weights react
     weighed = ort_check._compared(RuntimeRow("a runtime", True, True, True), old, new, moved)
     assert {
-        "agrees": weighed.witness is not None and weighed.fault is weighed.left_out is None,
-        "differs": weighed.fault is not None,
-        "shows nothing": weighed.left_out is not None,
+        "agrees": weighed.witness is not None and weighed.agrees,
+        "differs": weighed.differs,
+        "shows nothing": weighed.is_open and not weighed.is_suspicion,
     }[ends], weighed
 
 

@@ -13,7 +13,7 @@ from bnfold.verification.subgraphs import fitting
 from bnfold.verification.subgraphs.fitting import at_levels
 from bnfold.verification.subgraphs.pairs import SubgraphPair
 from bnfold.verification.subgraphs.shapes import Trial
-from bnfold.verification.subgraphs.trials import TrialResult
+from bnfold.verification.subgraphs.trials import PartOutcome
 from tests.verification.graphs import Weights, model, numbers, single
 from tests.verification.subgraphs.test_verifier import check
 
@@ -122,7 +122,7 @@ def test_sizes_in_the_proportion_that_is_declared_fit_before_the_whole_model_is_
         monkeypatch.setattr(fitting, "_fitting", lambda *_: pytest.fail("the whole model was asked"))
     attempt = SubgraphPair.attempt
 
-    def noted(self: SubgraphPair, feeds: DrawnFeeds, numbers: NumberKind, *, guessed: bool) -> TrialResult:
+    def noted(self: SubgraphPair, feeds: DrawnFeeds, numbers: NumberKind, *, guessed: bool) -> PartOutcome:
         tried.append(feeds["a"].shape)
         return attempt(self, feeds, numbers, guessed=guessed)
 

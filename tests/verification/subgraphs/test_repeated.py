@@ -13,10 +13,9 @@ from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.claims import Why
 from bnfold.verification.codes import Code
 from bnfold.verification.coverage.record import Coverage, Table
-from bnfold.verification.obstacles import NotCompared
 from bnfold.verification.subgraphs import pairs, repeated
 from bnfold.verification.subgraphs.pairs import SubgraphPair, runnable
-from bnfold.verification.tolerance.compare import Difference
+from bnfold.verification.subgraphs.trials import PartOutcome
 from bnfold.verification.tolerance.rounding import PerturbedWeights
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
@@ -154,13 +153,14 @@ def kept(body: str = "y = Conv (x, w)", **changes: Any) -> SubgraphPair | None:
     subgraph = Subgraph([loaded.graph.values["y"]], [loaded.graph.values["x"]])
     part = runnable(subgraph, subgraph.stored)
     coverage = Coverage([], follows_from_structure=lambda: True)
-    tried = [({"x": np.ones((1, 2, 3, 3))}, False, Difference())]
+    tried = [({"x": np.ones((1, 2, 3, 3))}, False, PartOutcome())]
     draws = PerturbedWeights(loaded, loaded)
     given: dict[str, Any] = {"coverage": coverage, "tried": tried, **changes}
     return repeated.repeatable(SubgraphPair(cut, part, part, draws=draws, evaluate=cast(Any, None), seed=0, **given))
 
 
-MISFIT = NotCompared(Why(Code.NO_FIT, "does not fit"))
+MISFIT = PartOutcome(doubt=Why(Code.NO_FIT, "does not fit"))
+DIFFERS = PartOutcome(fault=Why(Code.DIFFERS, "differs"))
 TABLE = Table(0, cast(Any, None), cast(Any, None), np.zeros(1), np.zeros(1, bool))
 
 
@@ -168,9 +168,9 @@ TABLE = Table(0, cast(Any, None), cast(Any, None), np.zeros(1), np.zeros(1, bool
     "changes",
     [
         {"tried": []},
-        {"tried": [({"x": np.ones(3)}, False, Difference()), ({"x": np.ones(3)}, False, Difference(excess=2.0))]},
-        {"tried": [({"x": np.ones(3)}, False, Difference()), ({"x": np.ones(3)}, False, MISFIT)]},
-        {"tried": [({"x": np.broadcast_to(1.0, 1 << 20)}, False, Difference())] * 2},
+        {"tried": [({"x": np.ones(3)}, False, PartOutcome()), ({"x": np.ones(3)}, False, DIFFERS)]},
+        {"tried": [({"x": np.ones(3)}, False, PartOutcome()), ({"x": np.ones(3)}, False, MISFIT)]},
+        {"tried": [({"x": np.broadcast_to(1.0, 1 << 20)}, False, PartOutcome())] * 2},
         {"coverage": Coverage([], [TABLE], follows_from_structure=lambda: True)},
         {"coverage": Coverage([])},
         {"body": "r = Reshape (w, s)  y = Conv (x, r)"},

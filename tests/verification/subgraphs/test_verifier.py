@@ -12,7 +12,7 @@ from bnfold.verification import verify
 from bnfold.verification.claims import Evidence, NumberKind
 from bnfold.verification.inputs.drawing import SAMPLE_KINDS, DrawnFeeds, random_feeds
 from bnfold.verification.subgraphs.pairs import SubgraphPair
-from bnfold.verification.subgraphs.trials import TrialResult
+from bnfold.verification.subgraphs.trials import PartOutcome
 from tests.verification.graphs import affine, along, model, numbers, single, statistics
 
 BN = "BatchNormalization"
@@ -579,7 +579,7 @@ def test_sizes_at_which_a_region_makes_much_of_little_are_left_out(
     batches: list[int] = []
     attempt = SubgraphPair.attempt
 
-    def counted(subgraphs: SubgraphPair, feeds: DrawnFeeds, numbers: NumberKind, *, guessed: bool) -> TrialResult:
+    def counted(subgraphs: SubgraphPair, feeds: DrawnFeeds, numbers: NumberKind, *, guessed: bool) -> PartOutcome:
         batches.append(len(feeds["x"]))
         return attempt(subgraphs, feeds, numbers, guessed=guessed)
 
@@ -717,7 +717,7 @@ def test_numbers_of_every_kind_at_the_first_sizes_and_of_one_elsewhere(
 ) -> None:
     attempt, seen = SubgraphPair.attempt, list[tuple[int, ...]]()
 
-    def noted(self: SubgraphPair, feeds: DrawnFeeds, numbers: NumberKind, *, guessed: bool) -> TrialResult:
+    def noted(self: SubgraphPair, feeds: DrawnFeeds, numbers: NumberKind, *, guessed: bool) -> PartOutcome:
         seen.append(feeds["x"].shape)
         return attempt(self, feeds, numbers, guessed=guessed)
 
