@@ -211,7 +211,7 @@ def unproven_promise(before: ir.Model, after: ir.Model) -> str:
 
 
 def newly_declared(before: ir.Model, after: ir.Model) -> list[str]:
-    """Return the names of outputs of which ``after`` declares sizes that ``before`` does not."""
+    """Return the names of outputs with sizes that only ``after`` declares."""
     had, has = (declared_shapes(model.graph.proto.output) for model in (before, after))
     return [name for name, shape in has.items() if not _confirms(had[name], shape)]
 

@@ -32,7 +32,7 @@ _FIXED = {"MeanVarianceNormalization": 1e-9}
 """The epsilons of normalisers that do not state one."""
 
 _OPEN = 8
-"""What an open size counts for."""
+"""The size that an open one stands for."""
 
 _COUNTS = {TP.INT8, TP.INT16, TP.INT32, TP.INT64, TP.UINT8, TP.UINT16, TP.UINT32, TP.UINT64}
 
@@ -84,10 +84,10 @@ def differ_in_kind(old: Subgraph, new: Subgraph) -> bool:
     )
 
 
-def sizes_at_jumps(nodes: Iterable[ir.Node]) -> dict[str, int]:
+def sizes_at_discontinuities(nodes: Iterable[ir.Node]) -> dict[str, int]:
     """Return how many numbers discontinuous operators read, more or less, of each value that the nodes compute.
 
-    One sample of a single number shows one side of a jump alone.
+    One sample of a single number shows one side of them alone.
     """
     own = {*nodes}
     known = {value: known_of(value.graph.model).dims(value) for value in read_discontinuously(own)}

@@ -27,7 +27,7 @@ from bnfold.verification.changes.interface import newly_declared
 from bnfold.verification.claims import NumberKind, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import original_in_one_form, sizes_of_original
-from bnfold.verification.coverage import sizes_at_jumps
+from bnfold.verification.coverage import sizes_at_discontinuities
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.adjusting import choosing, with_flags_turned
 from bnfold.verification.inputs.bounds import size_changes
@@ -299,14 +299,14 @@ def evaluated(request: Request, pair: ModelPair, run: Recorded, index: int) -> S
 
 
 def more_numbers(request: Request, pair: ModelPair, choice: Choice, first: Sample) -> Iterator[int]:
-    """Return more samples than requested if an input, an output or a jump has very few numbers.
+    """Return more samples than requested if an input, an output or what a discontinuous operator reads is very small.
 
     Flat samples are left out: their variance is roundoff, which differs between the two models.
     """
     made = (size_of(first.expected[value.name]) for value in request.before.graph.outputs)
-    at_jumps = sizes_at_jumps(request.before.nodes())
-    jumps = (size for name, size in at_jumps.items() if name not in pair.pinned)
-    sizes = [*map(math.prod, choice.shapes.values()), *made, *jumps]
+    at_discontinuities = sizes_at_discontinuities(request.before.nodes())
+    few = (size for name, size in at_discontinuities.items() if name not in pair.pinned)
+    sizes = [*map(math.prod, choice.shapes.values()), *made, *few]
     wanted = samples_for(sizes, FEW, EVALUATIONS * estimate(choice.model).seconds)
     others = (number for number in count(request.checks.samples) if kind_of(number) not in FLAT)
     return islice(others, max(0, wanted - request.checks.samples))

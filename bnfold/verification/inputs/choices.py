@@ -31,7 +31,7 @@ from bnfold.verification.inputs.shapes import (
     resized,
     searched_sizings,
     sizings,
-    unstretched,
+    sizes_beside,
 )
 from bnfold.verification.inputs.sized import MANY_NODES, fitted, sized
 
@@ -164,7 +164,7 @@ def further_choices(
         if changed or main.shapes[name][axis] == 1:  # at size 1 a sum equals a mean
             larger = (lambda size: size + 1, lambda size: 2 * size)  # a Reshape may accept multiples only
             yield chain.from_iterable(at_sizes(places, change) for change in larger)
-        for size in unstretched(main.shapes, places, stored)[:_MOST_NARROWED]:
+        for size in sizes_beside(main.shapes, places, stored)[:_MOST_NARROWED]:
             yield at_sizes(places, partial(max, size))
     yield from other_choices(model, known, main, changed, turns)
     if changed:  # an Expand may accept size 1, although inference does not say so

@@ -82,10 +82,10 @@ def resized(shapes: ChosenShapes, sizes: Mapping[tuple[str, int], int]) -> Chose
     }
 
 
-def unstretched(shapes: ChosenShapes, same: Places, stored: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the sizes that axes may have in place of a 1 that is stretched: those of other inputs on the same axes.
+def sizes_beside(shapes: ChosenShapes, same: Places, stored: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the sizes that axes of size 1 may have as well: those of other inputs on the same axes.
 
-    With ``stored`` come those of constants, each with its axis counted from the end. An axis that is stretched holds
+    With ``stored`` come those of constants, each with its axis counted from the end. An axis that is broadcast holds
     equal numbers, whose order does not show.
     """
     if any(shapes[name][axis] != 1 for name, axis in same):

@@ -12,7 +12,7 @@ from bnfold import ir
 from bnfold.ir.value import Known
 from bnfold.reference.operators import COMPARING, RESHAPING
 from bnfold.verification.inputs.bounds import BEYOND, follow_from_sizes, largest_bound
-from bnfold.verification.inputs.shapes import ChosenShapes, broadcast_sizes, open_places, resized, unstretched
+from bnfold.verification.inputs.shapes import ChosenShapes, broadcast_sizes, open_places, resized, sizes_beside
 from bnfold.verification.subgraphs.shapes import may_be_fed_at
 
 
@@ -33,7 +33,7 @@ def further_shapes(
     places = open_places({name: [dim or None for dim in inferred(value) or ()] for name, value in fed.items()})
     stored = broadcast_sizes(nodes) if places else set()
     for same in places:
-        for size in unstretched(usual, same, stored):
+        for size in sizes_beside(usual, same, stored):
             shapes = resized(usual, dict.fromkeys(same, size))
             if may_be_fed_at(shapes):
                 yield shapes
@@ -43,6 +43,18 @@ def further_shapes(
         shapes = resized(usual, dict.fromkeys(same, 1))
         if shapes != usual:
             yield shapes
+
+
+def broadcast_shapes(
+    fed: Mapping[str, ir.Value], usual: ChosenShapes, inferred: Callable[[ir.Value], Known | None]
+) -> Iterator[ChosenShapes]:
+    """Yield shapes with a dynamic size of the model's inputs as 1.
+
+    Nodes outside the part may broadcast it, or the model cannot run at 1.
+    """
+    for same in open_places({name: inferred(value) or () for name, value in fed.items() if value.is_input}):
+        if all(usual[name][axis] > 1 for name, axis in same):
+            yield resized(usual, dict.fromkeys(same, 1))
 
 
 def deciding_shapes(

@@ -33,7 +33,7 @@ from bnfold.verification.coverage import (
     differ_in_kind,
     indices_into,
     only_moves,
-    sizes_at_jumps,
+    sizes_at_discontinuities,
 )
 from bnfold.verification.inputs.drawing import FLAT, MOST_SAMPLES, SAMPLE_KINDS, DrawnFeeds, samples_for
 from bnfold.verification.inputs.shapes import ChosenShapes, elements, is_static
@@ -41,7 +41,14 @@ from bnfold.verification.inputs.sized import SharedShapes, fitted
 from bnfold.verification.obstacles import NotCompared, not_run
 from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import sizes_in_turn
-from bnfold.verification.subgraphs.further import beyond_bounds, deciding_shapes, doubled, further_shapes, nearby
+from bnfold.verification.subgraphs.further import (
+    beyond_bounds,
+    deciding_shapes,
+    doubled,
+    further_shapes,
+    nearby,
+    broadcast_shapes,
+)
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
 from bnfold.verification.subgraphs.nearer import comes_close, far_numbers
 from bnfold.verification.subgraphs.pairs import FEW, LARGEST_HELD, SubgraphPair, runnable, takes_long
@@ -298,7 +305,9 @@ class SubgraphVerifier:
                 raise Unsupported("it does not begin further back: a name stands for other values than before")
             return cover_nearer(nearer, old, new, self._clock.work), MOST_SAMPLES
         coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
-        at_jumps = samples_for([size for side in (old, new) for size in sizes_at_jumps(side.nodes).values()], FEW)
+        at_jumps = samples_for(
+            [size for side in (old, new) for size in sizes_at_discontinuities(side.nodes).values()], FEW
+        )
         return coverage, max(at_jumps, len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1)
 
     def _keep(self, key: Hashable, subgraphs: SubgraphPair) -> None:
@@ -458,11 +467,17 @@ class SubgraphVerifier:
         with self._shapes.without_claims(subgraphs.cut.graph):
             nodes = subgraphs.nodes
             known = {name: self._shapes.inferred(value) for name, value in fed.items() if value.is_input}
-            others = [*further_shapes(fed, equal[0], nodes, self._shapes.inferred), *doubled(equal, known, nodes)]
+            others = [
+                *further_shapes(fed, equal[0], _nested(nodes), self._shapes.inferred),
+                *doubled(equal, known, nodes),
+            ]
             if any(found.differs for _, _, found in subgraphs.tried):
                 others += beyond_bounds(fed, equal, nodes, self._graphs[0][""].inputs)
-        for shapes in others:
+        broadcast = [*broadcast_shapes(fed, equal[0], self._shapes.inferred)]
+        for shapes in (*others, *broadcast):
             if sampled(subgraphs, fed, shapes, guessed=False).differs:
+                if shapes in broadcast and fitted(self.request.before, shapes) is None:
+                    continue
                 told = ", ".join(f"{name!r} of shape {shape}" for name, shape in shapes.items())
                 reason = Why(Code.SOME_SIZES, f"it is not equivalent with {told}")
                 return PartOutcome(doubt=reason, is_same=True, at_some_sizes=True)

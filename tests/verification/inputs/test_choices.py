@@ -64,8 +64,8 @@ def test_what_differs_at_some_sizes_only_is_found(head: str, before: str, after:
 
 
 @pytest.mark.parametrize("depth", ["auto", "local", "full"])
-def test_an_axis_that_may_be_stretched_is_tried_at_full_size(depth: str) -> None:
-    """Stretched, all of its numbers are equal, in any order."""
+def test_an_axis_that_may_be_broadcast_is_tried_at_full_size(depth: str) -> None:
+    """Broadcast, all of its numbers are equal, in any order."""
     head = "(float[1,C,H,W] x, float[5,7,K,L] z) => (float[a,b,c,d] y)"
     nodes = "s = Shape (z)  e = Expand (x, s)  l = Slice (e, {}, {}, one)  r = Slice (e, {}, {}, one)"
     nodes += "  y = Concat <axis = 1> (l, r)"

@@ -115,3 +115,14 @@ def test_indices_that_differ_are_no_boundary(name: str, number: float) -> None:
     before = model(f"{INDICES[kind]}  h = Gather (T, i)  y = Mul (h, s) }}", {**WEIGHTS, "T": rows, "s": factor})
     weights = {**WEIGHTS, "T": rows.astype(np.float64) * factor, name: np.array(number)}
     assert status(before, model(f"{INDICES[kind]}  y = Gather (T, i) }}", weights)) != "verified"
+
+
+@pytest.mark.parametrize(("other", "status"), [("Less", "unverified"), ("Greater", "verified")])
+def test_a_size_that_is_broadcast_elsewhere_is_tried_as_1(other: str, status: str) -> None:
+    """The branch says that it is 4, or 1; at 4, neither comparison is true."""
+    text = """(float[5,2,N,7] x, bool f) => (float[a,b,c,d] y) {{ s = Size (x)  g = {} (s, most)  c = Xor (f, g)
+        y = If (c) <then_branch = t () => (float[P,Q,R,S] u) {{ u = Mul (x, w) }},
+                    else_branch = e () => (float[P,Q,R,S] v) {{ v = Neg (x) }}> }}"""
+    weights = {"most": np.array(280), "w": np.arange(1.0, 21.0).reshape(5, 1, 4, 1)}
+    before, after = (ir.load(model(text.format(it), weights, opset=13)) for it in ("Greater", other))
+    assert verify(before, after, runtime="none", depth="local").status == status
