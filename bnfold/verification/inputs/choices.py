@@ -30,8 +30,8 @@ from bnfold.verification.inputs.shapes import (
     paired_sizings,
     resized,
     searched_sizings,
-    sizings,
     sizes_beside,
+    sizings,
 )
 from bnfold.verification.inputs.sized import MANY_NODES, fitted, sized
 

@@ -43,11 +43,11 @@ from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import sizes_in_turn
 from bnfold.verification.subgraphs.further import (
     beyond_bounds,
+    broadcast_shapes,
     deciding_shapes,
     doubled,
     further_shapes,
     nearby,
-    broadcast_shapes,
 )
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
 from bnfold.verification.subgraphs.nearer import comes_close, far_numbers

@@ -7,7 +7,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import verify
-from bnfold.verification.inputs.shapes import resized, sizings, sizes_beside
+from bnfold.verification.inputs.shapes import resized, sizes_beside, sizings
 from bnfold.verification.inputs.sized import fitted
 from bnfold.verification.subgraphs.shapes import subgraph_shapes
 from tests.verification.graphs import model
