@@ -23,6 +23,7 @@ from bnfold.verification.inputs.shapes import (
     Sizing,
     broadcast_sizes,
     elements,
+    exchanged_sizes,
     further_sizings,
     least_size,
     open_places,
@@ -170,6 +171,8 @@ def further_choices(
     if changed:  # an Expand may accept size 1, although inference does not say so
         yield from (at_sizes(places, lambda _: 1) for places in open_ if places not in inferred)
         yield from (_with(model, main, sizes, turns) for sizes in islice(_exchanged(main, open_), _MOST_NARROWED))
+        others = islice(exchanged_sizes(main.shapes, open_), _MOST_NARROWED)
+        yield from (_at(model, shapes, turns) for shapes in others)
 
 
 def turns_for(model: ir.Model) -> Iterator[int]:
@@ -198,8 +201,12 @@ def _resized(
 def _with(
     model: ir.Model, main: Choice, sizes: Mapping[tuple[str, int], int], turns: Iterator[int]
 ) -> Iterator[Choice]:
+    return _at(model, resized(main.shapes, sizes), turns)
+
+
+def _at(model: ir.Model, shapes: ChosenShapes, turns: Iterator[int]) -> Iterator[Choice]:
     has_turn = next(turns, None) is not None
-    choice = _choice(model, resized(main.shapes, sizes)) if has_turn else None
+    choice = _choice(model, shapes) if has_turn else None
     return iter(() if choice is None else (choice,))
 
 

@@ -96,6 +96,15 @@ def sizes_beside(shapes: ChosenShapes, same: Places, stored: Iterable[tuple[int,
     return sorted({size for size in sizes if size > 1})
 
 
+def exchanged_sizes(shapes: ChosenShapes, open_: Iterable[Places]) -> Iterator[ChosenShapes]:
+    """Yield the shapes with two dynamic sizes of one input exchanged: some operators only fix their product."""
+    for one, other in combinations(open_, 2):
+        (name, axis), (second, place) = one[0], other[0]
+        sizes = shapes[name][axis], shapes[second][place]
+        if name == second and sizes[0] != sizes[1]:
+            yield resized(shapes, {**dict.fromkeys(one, sizes[1]), **dict.fromkeys(other, sizes[0])})
+
+
 def broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:
     """Return the sizes that operands are broadcast to by constants, each with its axis counted from the end."""
     dims: list[Sequence[int]] = []

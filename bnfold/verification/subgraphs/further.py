@@ -12,7 +12,14 @@ from bnfold import ir
 from bnfold.ir.value import Known
 from bnfold.reference.operators import COMPARING, RESHAPING
 from bnfold.verification.inputs.bounds import BEYOND, follow_from_sizes, largest_bound
-from bnfold.verification.inputs.shapes import ChosenShapes, broadcast_sizes, open_places, resized, sizes_beside
+from bnfold.verification.inputs.shapes import (
+    ChosenShapes,
+    broadcast_sizes,
+    exchanged_sizes,
+    open_places,
+    resized,
+    sizes_beside,
+)
 from bnfold.verification.subgraphs.shapes import may_be_fed_at
 
 
@@ -45,16 +52,18 @@ def further_shapes(
             yield shapes
 
 
-def broadcast_shapes(
+def shapes_of_inputs(
     fed: Mapping[str, ir.Value], usual: ChosenShapes, inferred: Callable[[ir.Value], Known | None]
 ) -> Iterator[ChosenShapes]:
-    """Yield shapes with a dynamic size of the model's inputs as 1.
+    """Yield shapes with a dynamic size of the model's inputs as 1, and with two of them exchanged.
 
-    Nodes outside the part may broadcast it, or the model cannot run at 1.
+    Nodes outside the part may broadcast one, or fix the product of two; or the model cannot run there.
     """
-    for same in open_places({name: inferred(value) or () for name, value in fed.items() if value.is_input}):
+    open_ = open_places({name: inferred(value) or () for name, value in fed.items() if value.is_input})
+    for same in open_:
         if all(usual[name][axis] > 1 for name, axis in same):
             yield resized(usual, dict.fromkeys(same, 1))
+    yield from exchanged_sizes(usual, open_)
 
 
 def deciding_shapes(

@@ -43,11 +43,11 @@ from bnfold.verification.request import Request
 from bnfold.verification.subgraphs.fitting import sizes_in_turn
 from bnfold.verification.subgraphs.further import (
     beyond_bounds,
-    broadcast_shapes,
     deciding_shapes,
     doubled,
     further_shapes,
     nearby,
+    shapes_of_inputs,
 )
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
 from bnfold.verification.subgraphs.nearer import comes_close, far_numbers
@@ -473,10 +473,10 @@ class SubgraphVerifier:
             ]
             if any(found.differs for _, _, found in subgraphs.tried):
                 others += beyond_bounds(fed, equal, nodes, self._graphs[0][""].inputs)
-        broadcast = [*broadcast_shapes(fed, equal[0], self._shapes.inferred)]
-        for shapes in (*others, *broadcast):
+        of_inputs = [*shapes_of_inputs(fed, equal[0], self._shapes.inferred)]
+        for shapes in (*others, *of_inputs):
             if sampled(subgraphs, fed, shapes, guessed=False).differs:
-                if shapes in broadcast and fitted(self.request.before, shapes) is None:
+                if shapes in of_inputs and fitted(self.request.before, shapes) is None:
                     continue
                 told = ", ".join(f"{name!r} of shape {shape}" for name, shape in shapes.items())
                 reason = Why(Code.SOME_SIZES, f"it is not equivalent with {told}")

@@ -126,3 +126,12 @@ def test_a_size_that_is_broadcast_elsewhere_is_tried_as_1(other: str, status: st
     weights = {"most": np.array(280), "w": np.arange(1.0, 21.0).reshape(5, 1, 4, 1)}
     before, after = (ir.load(model(text.format(it), weights, opset=13)) for it in ("Greater", other))
     assert verify(before, after, runtime="none", depth="local").status == status
+
+
+@pytest.mark.parametrize("depth", ["auto", "local"])
+def test_other_sizes_of_one_product_are_tried(depth: Depth) -> None:
+    """A constant fixes the product; the first sizes found are 1 and 6."""
+    text = "(float[N,7,M,5] x) => (float[a,b] y) {{ f = Flatten <axis = {}> (x)  y = Sub (f, w) }}"
+    before, after = (model(text.format(axis), {"w": np.arange(210.0).reshape(1, 210)}, opset=13) for axis in (0, 1))
+    assert status(before, before, depth) == "verified"
+    assert status(before, after, depth) != "verified"
