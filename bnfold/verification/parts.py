@@ -107,15 +107,15 @@ def _looked_into(
 ) -> list[tuple[ir.Cut, Evidence]]:
     """Compare changes that no rewrite announced, if it ``stops``, up to the first that stays open.
 
-    A part may agree only on the values that occur in the model. So it is compared from values further back, as far as a
-    ``share`` of the budget goes. It also counts as equal if the whole models agree and would show a fault in it.
+    A part may agree, or run, only on the values that occur in the model. So it is compared from values further back, as
+    far as a ``share`` of the budget goes. It also counts as equal if the whole models agree and would show a fault in it.
     """
     found: list[tuple[ir.Cut, Evidence]] = []
     kinds: set[str] = set()
     for number, cut in enumerate(cuts, 1):
         for single in apart(cut) if verifier.check(cut).status == "failed" else [cut]:
             row = verifier.check(single)
-            if row.status == "failed" or row.code is Code.HIDDEN:
+            if row.status == "failed" or row.code in (Code.HIDDEN, Code.NO_FIT):
                 row = _from_further_back(verifier, single, row, share)
             # Where one part stays open, the result is unverified, whatever is found out about the others.
             if whole is not None and row.status == "skipped" and "skipped" not in kinds:
@@ -134,7 +134,7 @@ def _stays_open(kinds: Collection[str]) -> bool:
 
 
 def _from_further_back(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence, share: float) -> Evidence:
-    """Compare a part that differs from values further back: its own are drawn, and the model may never make those.
+    """Compare a part from values further back if its own are drawn, and the model may never make those.
 
     It is equal if it is from there, and a fault would show. Where one would not, it is open, unless something inside is
     discontinuous: few inputs say little of what that makes. It differs where values that callers feed show it, and
