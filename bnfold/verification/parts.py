@@ -108,7 +108,8 @@ def _looked_into(
     """Compare changes that no rewrite announced, if it ``stops``, up to the first that stays open.
 
     A part may agree, or run, only on the values that occur in the model. So it is compared from values further back, as
-    far as a ``share`` of the budget goes. It also counts as equal if the whole models agree and would show a fault in it.
+    far as a ``share`` of the budget goes. It also counts as equal if the whole models agree and would show a fault in
+    it.
     """
     found: list[tuple[ir.Cut, Evidence]] = []
     kinds: set[str] = set()

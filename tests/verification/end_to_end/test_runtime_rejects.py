@@ -44,13 +44,13 @@ def failed(error: str, obstacle: RuntimeObstacle = "refused") -> RuntimeResult:
             "loads neither file",
         ),
         (
-            failed('In Node, ("a", Conv, "", -1) : ("x": tensor(float),"w": tensor(float),) -> ("b",) , Error: attribute'),
-            failed('In Node, ("a", Conv, "", -1) : ("x": ,"w (1)": ,"c": tensor(float),) -> ("d",) , Error: attribute'),
+            failed('In Node, ("a", Conv, "", -1) : ("x": tensor(float),"w": tensor(float),) -> ("b",) , Error: form'),
+            failed('In Node, ("a", Conv, "", -1) : ("x": ,"w (1)": ,"c": tensor(float),) -> ("d",) , Error: form'),
             "neither",
             "loads neither file",
         ),
         (
-            failed('In Node, ("a", Conv, "", -1) : ("x": tensor(float),) -> ("b",) , Error: attribute'),
+            failed('In Node, ("a", Conv, "", -1) : ("x": tensor(float),) -> ("b",) , Error: form'),
             failed('In Node, ("a", Conv, "", -1) : ("x": tensor(float),) -> ("b",) , Error: rank'),
             "doubt",
             "Error: rank",

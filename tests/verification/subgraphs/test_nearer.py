@@ -133,8 +133,8 @@ def test_a_part_that_nothing_drawn_fits_is_compared_from_where_its_sizes_come_fr
 ) -> None:
     """Three rows and columns from where a number says: what is drawn in the place of zeros has other sizes."""
     window = (
-        "f = Gather (x, nil) i = Cast <to = 7> (f) j = Add (i, three) k = Unsqueeze (i, first) l = Unsqueeze (j, first) "
-        "across = Slice (ones, k, l, first) s = Slice (across, k, l, axes) sizes = Shape (s) "
+        "f = Gather (x, nil) i = Cast <to = 7> (f) j = Add (i, three) k = Unsqueeze (i, first) "
+        "l = Unsqueeze (j, first) across = Slice (ones, k, l, first) s = Slice (across, k, l, axes) sizes = Shape (s) "
         "zeros = ConstantOfShape (sizes) n = Slice (places, k, l) m = Reshape (n, column) "
         "grid = Add (n, m) size = Shape (grid) asked = Concat <axis = 0> (size, four)"
     )
