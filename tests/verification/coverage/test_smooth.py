@@ -315,7 +315,8 @@ def test_what_differs_on_inputs_of_the_model_is_not_overruled_by_samples_that_ag
     assert status(old, new, depth) != "verified"
 
 
-CHOSEN = """(float[4,30,40] x) => (float[4,30,40] y) {{ z = Mul (x, w)  {0} = {1} <keepdims = 0> (z)  c = Greater ({0}, t)
+CHOSEN = """(float[4,30,40] x) => (float[4,30,40] y) {{ z = Mul (x, w)  {0} = {1} <keepdims = 0> (z)
+    c = Greater ({0}, t)
     y = If (c) <then_branch = a () => (float[4,30,40] u) {{ u = Neg (z) }},
                 else_branch = b () => (float[4,30,40] v) {{ v = Sigmoid (z) }}> }}"""
 
