@@ -33,6 +33,8 @@ _GOING_BACK = 1 / 30
 """Share of the budget for comparing parts that differ from values further back."""
 _FIRST = 1 / 600
 """The same before the whole models, which may be cheaper."""
+_DRAWN_IN_VAIN = (Code.HIDDEN, Code.NO_FIT, Code.COARSE)
+"""What numbers drawn at the boundary of a part may be to blame for: those that the model makes may show more."""
 _LOOKING = "finding out whether the whole models would show each fault in it"
 
 
@@ -96,15 +98,16 @@ def _looked_into(
 ) -> list[tuple[ir.Cut, Evidence]]:
     """Compare changes that no rewrite announced, if it ``stops``, up to the first that stays open.
 
-    A part may agree only on the values that occur in the model. So it is compared from values further back, as far as a
-    ``share`` of the budget goes. It also counts as equal if the whole models agree and would show a fault in it.
+    A part may agree, or run, only on the values that occur in the model. So it is compared from values further back, as
+    far as a ``share`` of the budget goes. It also counts as equal if the whole models agree and would show a fault in
+    it.
     """
     found: list[tuple[ir.Cut, Evidence]] = []
     kinds: set[str] = set()
     for number, cut in enumerate(cuts, 1):
         for single in apart(cut) if verifier.check(cut).status == "failed" else [cut]:
             row = verifier.check(single)
-            if row.status == "failed" or row.code is Code.HIDDEN:
+            if row.status == "failed" or row.code in _DRAWN_IN_VAIN:
                 row = _from_further_back(verifier, single, row, share)
             # Where one part stays open, the result is unverified, whatever is found out about the others.
             if whole is not None and row.status == "skipped" and "skipped" not in kinds:
@@ -123,7 +126,7 @@ def _stays_open(kinds: Collection[str]) -> bool:
 
 
 def _from_further_back(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence, share: float) -> Evidence:
-    """Compare a part that differs from values further back: its own are drawn, and the model may never make those.
+    """Compare a part from values further back if its own are drawn, and the model may never make those.
 
     It is equal if it is from there, and a fault would show. Where one would not, it is open, unless something inside is
     discontinuous: few inputs say little of what that makes. It differs where values that callers feed show it, and

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Sequence
 from bnfold import ir
 from bnfold.reference.operators import BLIND_TO_ZERO_SIGN
 from bnfold.verification.changes.boundaries import around, graph_pairs, is_activation, stops_of, visible
-from bnfold.verification.changes.extract import walk
+from bnfold.verification.changes.extract import constant_of, walk
 from bnfold.verification.changes.partly import may_have_pole
 from bnfold.verification.tolerance.discontinuities import discontinuous_slots
 from bnfold.verification.tolerance.floats import is_float
 
 _NEARBY = 256
-"""Values behind a part that may be zeros of another sign, beyond which no pole is looked for."""
+"""Values that are followed to find a pole behind zeros of another sign, or whether one depends on others."""
 
 
 def beyond(before: ir.Model, after: ir.Model, failed: Sequence[ir.Cut]) -> list[ir.Cut]:
@@ -100,16 +100,24 @@ def apart(cut: ir.Cut) -> list[ir.Cut]:
 def further_back(before: ir.Model, after: ir.Model, cut: ir.Cut) -> Iterator[ir.Cut]:
     """Yield the cut with its boundary values replaced by those that they are computed from, step by step.
 
-    It ends at what no node of both models computes: inputs, of the model or of a body that runs several times.
+    First go all values that depend on others at the boundary: fed together, they could contradict each other. It ends
+    at what no node of both models computes: inputs, of the model or of a body that runs several times.
     """
     sides = [next(graph for graph in model.graphs() if graph.path == cut.graph) for model in (before, after)]
     stops = stops_of(_outwards(*sides))
-    while True:
+
+    def behind(names: Collection[str]) -> ir.Cut:
         for side, stop in zip(sides, stops, strict=True):
-            stop -= {value for name in cut.inputs if (value := visible(side, name)) is not None and value.producer}
-        further = around(sides[1], sides[0], cut.outputs, "", stops)._replace(label=cut.label)
-        if further.inputs == cut.inputs:
-            return
+            read = (visible(side, name) for name in names)
+            stop -= {value for value in read if value is not None and value.producer}
+        return around(sides[1], sides[0], cut.outputs, "", stops)._replace(label=cut.label)
+
+    first = cut
+    while (further := behind(_depending(sides[0], cut.inputs))).inputs != cut.inputs:
+        cut = further
+    if cut is not first:
+        yield cut
+    while (further := behind(cut.inputs)).inputs != cut.inputs:
         yield (cut := further)
 
 
@@ -132,3 +140,23 @@ def _outwards(original: ir.Graph, graph: ir.Graph) -> Iterator[tuple[ir.Graph, i
         if original.parent is None or graph.parent is None or original.parent.graph.path != graph.parent.graph.path:
             return
         original, graph = original.parent.graph, graph.parent.graph
+
+
+def _depending(graph: ir.Graph, names: Collection[str]) -> list[str]:
+    """Return names of values that nodes nearby compute from others of them and weights only."""
+    values = {name: value for name in names if (value := visible(graph, name)) is not None}
+    return [name for name, value in values.items() if _depends(value, {*values.values()} - {value})]
+
+
+def _depends(value: ir.Value, others: set[ir.Value]) -> bool:
+    stack, seen = [value], {value}
+    while stack:
+        producer = stack.pop().producer
+        for read in producer.inputs if producer is not None else ():
+            if read is None or read in seen or read in others or constant_of(read) is not None:
+                continue
+            if read.producer is None or len(seen) > _NEARBY:
+                return False
+            seen.add(read)
+            stack.append(read)
+    return value.producer is not None

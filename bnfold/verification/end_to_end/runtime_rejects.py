@@ -177,7 +177,7 @@ def _lack(error: str) -> str:
 
 _PLACES = re.compile(
     r"(?i)node (?:with name )?(?:\([^()]*\)|'[^']*'|\"[^\"]*\")|\(\"[^\"]*\"|op \([^()]*\) output arg \([^()]*\)"
-    r"|inferred types: .*|(?:,?tensor\(\w+\))+|\d+"
+    r"|\) : \(.*?\) -> \(.*?\) |inferred types: .*|(?:,?tensor\(\w+\))+|\d+"
 )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import verify
+from bnfold.verification.changes.enlarged import further_back
 from tests.verification.graphs import Weights, along, model, numbers
 
 HEAD = "(float[N,4,5,5] x, bool k) => (float[N,4,5,5] y, float[N,4,5,5] z)"
@@ -41,3 +42,11 @@ def test_a_body_may_read_what_was_folded(old: str, new: str, status: str) -> Non
     before, after = pair(old, new)
     verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
     assert verdict.status == status, verdict.reason
+
+
+def test_going_back_begins_with_what_depends_on_the_rest_of_the_boundary() -> None:
+    """Fed together, a value and what is computed from it could contradict each other."""
+    text = "(float[4] x) => (float[4] y) {{ a = Tanh (x) s = Sigmoid (a) t = Abs (s) u = Sqrt (t) y = {} (s, u) }}"
+    before, after = (ir.load(model(text.format(operator), {})) for operator in ("Add", "Max"))
+    cut = ir.Cut("", inputs=("s", "u"), outputs=("y",), label="Add y")
+    assert [further.inputs for further in further_back(before, after, cut)] == [("s",), ("a",), ("x",)]

@@ -43,6 +43,18 @@ def failed(error: str, obstacle: RuntimeObstacle = "refused") -> RuntimeResult:
             "neither",
             "loads neither file",
         ),
+        (
+            failed('In Node, ("a", Conv, "", -1) : ("x": tensor(float),"w": tensor(float),) -> ("b",) , Error: form'),
+            failed('In Node, ("a", Conv, "", -1) : ("x": ,"w (1)": ,"c": tensor(float),) -> ("d",) , Error: form'),
+            "neither",
+            "loads neither file",
+        ),
+        (
+            failed('In Node, ("a", Conv, "", -1) : ("x": tensor(float),) -> ("b",) , Error: form'),
+            failed('In Node, ("a", Conv, "", -1) : ("x": tensor(float),) -> ("b",) , Error: rank'),
+            "doubt",
+            "Error: rank",
+        ),
         (failed("crashed (SIGSEGV)", "crashed"), failed("crashed (SIGSEGV)", "crashed"), "neither", "loads neither"),
         (failed("bad type"), failed("bad axis"), "doubt", "original: bad type; of the rewritten model: bad axis"),
         (RAN, failed("Could not find an implementation for Relu(14) node"), "too old", "a runtime that has Relu-14"),

@@ -124,6 +124,35 @@ def test_the_evidence_names_where_it_begins_and_began() -> None:
     assert {"normal", "large", "tiny", "constant", "at mean", "far"} == {run.numbers for run in row.experiments}
 
 
+@pytest.mark.parametrize(
+    ("made", "filled", "status"),
+    [("Expand (zeros, sizes)", "zeros", "verified"), ("Add (zeros, corner)", "zeros", "failed")],
+)
+def test_a_part_that_nothing_drawn_fits_is_compared_from_where_its_sizes_come_from(
+    made: str, filled: str, status: str
+) -> None:
+    """Three rows and columns from where a number says: what is drawn in the place of zeros has other sizes."""
+    window = (
+        "f = Gather (x, nil) i = Cast <to = 7> (f) j = Add (i, three) k = Unsqueeze (i, first) "
+        "l = Unsqueeze (j, first) across = Slice (ones, k, l, first) s = Slice (across, k, l, axes) sizes = Shape (s) "
+        "zeros = ConstantOfShape (sizes) n = Slice (places, k, l) m = Reshape (n, column) "
+        "grid = Add (n, m) size = Shape (grid) asked = Concat <axis = 0> (size, four)"
+    )
+    more = {
+        "nil": np.array(0),
+        "three": np.array(3),
+        "first": np.array([0]),
+        "column": np.array([-1, 1]),
+        "ones": np.ones((8, 8, 4)),
+        "places": np.arange(8),
+        "four": np.array([4]),
+        "corner": np.eye(4)[0],
+    }
+    old = f"{window} r = {made} y = Reshape (r, asked)"
+    new = f"{window} y = Reshape ({filled}, asked)"
+    assert verdict(old, new, head="(float[8] x) => (float[a,b,4] y)", more=more).status == status
+
+
 BODY = (
     "{} y = If (k) <then_branch = t () => (float[N,8] o) {{ {} }},"
     " else_branch = e () => (float[N,8] p) {{ p = Neg (x) }}>"
