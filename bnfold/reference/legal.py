@@ -25,6 +25,7 @@ VALUES: dict[tuple[str, str], dict[int, str]] = {
     ("", "keepdims"): {1: "0 1"},
     ("", "reverse"): {1: "0 1"},
     ("", "select_last_index"): {1: "0 1"},
+    ("", "spatial"): {1: "0 1"},
     ("", "training_mode"): {1: "0 1"},
     ("BitShift", "direction"): {1: "LEFT RIGHT"},
     ("DepthToSpace", "mode"): {1: "DCR CRD"},

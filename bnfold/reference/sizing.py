@@ -308,6 +308,8 @@ def _unsqueezed(node: _Node) -> Sequence[Shape]:
         return [None]
     rank = len(dims) + len(axes)
     new, rest = {_axis(axis, rank) for axis in axes}, iter(dims)
+    if len(new) < len(axes):
+        raise ValueError("an axis stands twice")
     return [tuple(1 if axis in new else next(rest) for axis in range(rank))]
 
 

@@ -369,3 +369,9 @@ def test_types_are_stated_where_a_file_states_none() -> None:
 def test_types_of_the_elements_of_sequences(body: str, dtype: int | None) -> None:
     graph = ir.load(model(body, {"i": np.array(0)})).graph
     assert ShapeWalk(graph.model).dtype(graph.values["y"]) == dtype
+
+
+def test_axes_that_stand_twice_are_no_shape() -> None:
+    text = "(float[N,2] x) => (float[A,B,C,D] y) { y = Unsqueeze (x, axes) }"
+    graph = ir.load(model(text, {"axes": np.array([2, 2])})).graph
+    assert ShapeWalk(graph.model).dims(graph.values["y"]) != ("N", 2, 1, 1)

@@ -81,6 +81,7 @@ def test_mode(
         (9, {"is_test": 0, "training_mode": 0}, ("y",), (), "contradicts"),
         (15, {"training_mode": -2}, ("y",), (), "neither 0 nor 1"),
         (7, {"spatial": "yes"}, ("y",), (), "no number"),
+        (7, {"spatial": 2}, ("y",), (), "spatial=2 is neither 0 nor 1"),
         (9, {}, ("", "rm", "rv", "sm", "sv"), ("rm",), "first output"),
     ],
 )

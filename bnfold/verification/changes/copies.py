@@ -77,6 +77,8 @@ def _operation(node: ir.Node, place: int) -> NeutralOperation:
 
 
 def _leaves(operation: NeutralOperation, numbers: Array, constant: Array, *, is_left: bool, signs: bool) -> bool:
+    if constant.dtype.kind == "O":  # words, which no number fits
+        return False
     size = constant.dtype.itemsize
     kept = constant.tobytes()
     distinct = {kept[start : start + size] for start in range(0, len(kept), size)}

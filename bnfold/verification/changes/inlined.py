@@ -32,7 +32,7 @@ def with_common_functions(before: ir.Model, after: ir.Model) -> tuple[ir.Model, 
     """Return both models with the functions inlined that only one of them has, or that have another signature.
 
     Values inside them get the names that the rewritten model has for what it computes in the same way; else those that
-    onnx's inliner would have given, which the rewritten model may have.
+    onnx's inliner would have given, if the rewritten model has them for what an operator of the same kind makes.
     """
     keys = _changed(before, after)
     if not keys:
@@ -45,8 +45,16 @@ def with_common_functions(before: ir.Model, after: ir.Model) -> tuple[ir.Model, 
         alike = {name: now for now, name in new_names(old.graph, new.graph).items()}
         inside = {name: name.removesuffix(_MARK) for graph in old.graphs() for name in graph.values if _MARK in name}
         inside = {name: now for name, now in inside.items() if name not in alike and now not in alike.values()}
+        inside = {name: now for name, now in inside.items() if _may_be_one(old, new, name, now)}
     names = exchangeable({name: now for name, now in {**alike, **inside}.items() if name != now}, old)
     return (old.clone(lambda proto: rename(proto.graph, names)) if names else old), new
+
+
+def _may_be_one(old: ir.Model, new: ir.Model, name: str, now: str) -> bool:
+    """Whether operators of one kind make a value of the original and what the rewritten model calls ``now``."""
+    values = [graph.values.get(called) for model, called in ((old, name), (new, now)) for graph in model.graphs()]
+    kinds = {value.producer.op_type if value.producer is not None else None for value in values if value is not None}
+    return len(kinds) == 1
 
 
 def _changed(before: ir.Model, after: ir.Model) -> set[FunctionKey]:

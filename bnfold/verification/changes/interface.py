@@ -185,10 +185,8 @@ def contradicted(before: ir.Model, after: ir.Model, outputs: Mapping[str, Sequen
     Only outputs count for which ``after`` declares more than ``before``. If an input has an unknown rank, a wrong rank
     may have been assumed.
     """
-    had, has = (declared_shapes(model.graph.proto.output) for model in (before, after))
-    return declared_otherwise(
-        before, {name: shape for name, shape in outputs.items() if not _confirms(had[name], has[name])}
-    )
+    changed = newly_declared(before, after)
+    return declared_otherwise(before, {name: shape for name, shape in outputs.items() if name in changed})
 
 
 def declared_otherwise(model: ir.Model, outputs: Mapping[str, Sequence[int]]) -> str:
@@ -204,12 +202,18 @@ def declared_otherwise(model: ir.Model, outputs: Mapping[str, Sequence[int]]) ->
 def unproven_promise(before: ir.Model, after: ir.Model) -> str:
     """Return a sentence about an output size that is declared, but confirmed by neither the original nor inference."""
     had, has = (declared_shapes(model.graph.proto.output) for model in (before, after))
-    changed = [name for name, shape in has.items() if not _confirms(had[name], shape)]
+    changed = newly_declared(before, after)
     values = sized(after, {}).graph.values if changed else {}  # which has learnt nothing from what is declared
     for name in changed:
         if not _confirms(values[name].shape, has[name]):
             return f"output {name!r} had the shape {_written(had[name])} and is declared with {_written(has[name])}"
     return ""
+
+
+def newly_declared(before: ir.Model, after: ir.Model) -> list[str]:
+    """Return the names of outputs of which ``after`` declares sizes that ``before`` does not."""
+    had, has = (declared_shapes(model.graph.proto.output) for model in (before, after))
+    return [name for name, shape in has.items() if not _confirms(had[name], shape)]
 
 
 def _confirms(known: DeclaredShape, declared: DeclaredShape) -> bool:

@@ -14,7 +14,7 @@ from bnfold.verification.coverage.effects import read_for_sizes
 from bnfold.verification.coverage.moves import nudge
 from bnfold.verification.coverage.mutants import Mutants, all_taken_over, nudged
 from bnfold.verification.coverage.record import Comparison, Coverage, same_place
-from bnfold.verification.coverage.smooth import differ_in_kind, only_moves
+from bnfold.verification.coverage.smooth import differ_in_kind, only_moves, sizes_at_jumps
 from bnfold.verification.coverage.tables import indices_into, tables
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "only_moves",
     "read_for_sizes",
     "same_place",
+    "sizes_at_jumps",
 ]
 
 

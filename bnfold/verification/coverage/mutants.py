@@ -82,6 +82,7 @@ def _between(before: _Side, after: _Side, moved: Collection[tuple[float, ...]]) 
     yield from after.changed_back(before)
     for side, other in ((after, before), (before, after)):
         yield from side.moved_a_little(other, moved)
+        yield from side.elements_of_sequences()
         yield from results_of_bodies(side.number, side.nodes.values(), other.nodes.values())
 
 
@@ -236,6 +237,24 @@ class _Side:
             if change is not None and node.op_type not in {found.op_type for found in other.nodes.values()}:
                 what = f"what {node.op_type} {node.label!r} is for"
                 yield from (Mutant(self.number, what, value, change) for value in node.outputs if value)
+
+    def elements_of_sequences(self) -> Iterator[Mutant]:
+        """Yield mutants of each element of the sequences that are read at computed positions: it has to be chosen."""
+        readers = (node for node in self.nodes.values() if node.is_op("SequenceAt"))
+        waiting = {reader.input(0) for reader in readers if not self._fixed(reader.input(1))}
+        seen: set[ir.Value | None] = set()
+        while waiting:
+            seen.add(sequence := waiting.pop())
+            node = sequence.producer if sequence is not None else None
+            if sequence is None or node is None or node not in self._own:
+                continue
+            if node.is_op("SequenceErase", "SequenceInsert", "Identity") and node.input(0) not in seen:
+                waiting.add(node.input(0))
+            slots = {"SequenceConstruct": range(len(node.inputs)), "SequenceInsert": (1,)}.get(node.op_type, ())
+            for slot, element in ((slot, node.input(slot)) for slot in slots):
+                if element is not None:
+                    what = f"element {slot} of {node.op_type} {node.label!r}"
+                    yield Mutant(self.number, what, element, nudge, uses=((sequence, slot),), is_apart=True)
 
     def _of_constant(self, value: ir.Value, tensor: ir.Tensor, was: Array | None, *, sizes: bool) -> Iterator[Mutant]:
         """Change each number that differs from its old one, ``was``, or each number if that is None.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bnfold import ir
@@ -12,8 +13,10 @@ from bnfold.reference.dispatch import meaning
 from bnfold.reference.legal import MEANINGLESS
 from bnfold.reference.operators import MOVING, NORMALISING, SINGULAR
 from bnfold.verification.changes.extract import Subgraph, constant_of
+from bnfold.verification.changes.partly import known_of
 from bnfold.verification.changes.unchanged import defaults, meaningful_attributes
 from bnfold.verification.inputs.bounds import follow_from_sizes
+from bnfold.verification.tolerance.discontinuities import read_discontinuously
 from bnfold.verification.tolerance.floats import is_float
 
 _SMOOTH = {
@@ -27,6 +30,9 @@ _SMOOTH = {
 
 _FIXED = {"MeanVarianceNormalization": 1e-9}
 """The epsilons of normalisers that do not state one."""
+
+_OPEN = 8
+"""What an open size counts for."""
 
 _COUNTS = {TP.INT8, TP.INT16, TP.INT32, TP.INT64, TP.UINT8, TP.UINT16, TP.UINT32, TP.UINT64}
 
@@ -76,6 +82,20 @@ def differ_in_kind(old: Subgraph, new: Subgraph) -> bool:
     return (
         _rough(old) != _rough(new) or _is_passed_by(old) or _is_passed_by(new) or bool(one and other and one != other)
     )
+
+
+def sizes_at_jumps(nodes: Iterable[ir.Node]) -> dict[str, int]:
+    """Return how many numbers discontinuous operators read, more or less, of each value that the nodes compute.
+
+    One sample of a single number shows one side of a jump alone.
+    """
+    own = {*nodes}
+    known = {value: known_of(value.graph.model).dims(value) for value in read_discontinuously(own)}
+    return {
+        value.name: math.prod(size if isinstance(size, int) else _OPEN for size in dims)
+        for value, dims in known.items()
+        if value.producer in own and dims is not None
+    }
 
 
 def _epsilons(subgraph: Subgraph) -> set[float]:

@@ -466,5 +466,7 @@ def agree_as_declared(request: Request) -> bool:
 
 
 def _emptied(shape: tuple[int, ...], declared: tuple[object, ...] | None) -> tuple[int, ...]:
-    """Return the shape with the sizes of 0 that are declared; as it is where not even the rank is."""
-    return tuple(0 if known == 0 else dim for dim, known in zip(shape, declared or shape, strict=True))
+    """Return the shape with the sizes of 0 that are declared; as it is if no such rank is declared."""
+    if declared is None or len(declared) != len(shape):
+        return shape
+    return tuple(0 if known == 0 else dim for dim, known in zip(shape, declared, strict=True))

@@ -22,9 +22,11 @@ from bnfold.errors import BadInput, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.ir.value import Known
 from bnfold.reference import Misfit
+from bnfold.verification.changes.interface import newly_declared
 from bnfold.verification.claims import NumberKind, Why
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sizes import original_in_one_form, sizes_of_original
+from bnfold.verification.coverage import sizes_at_jumps
 from bnfold.verification.end_to_end.pair import ModelPair
 from bnfold.verification.inputs.adjusting import choosing, with_flags_turned
 from bnfold.verification.inputs.bounds import size_changes
@@ -207,7 +209,7 @@ def _drawn_samples(request: Request, pair: ModelPair, known: Mapping[str, Known]
     asked = [drawn(request, pair, sizes[number % len(sizes)], number) for number in range(1, request.checks.samples)]
     draw = partial(drawn_in_range, request, pair, choice, first)
     return Samples(
-        [first, *asked, *map(draw, more_numbers(request, choice, first))],
+        [first, *asked, *map(draw, more_numbers(request, pair, choice, first))],
         draw,
         [*others, *other_defaults(request, pair, first, others)],
     )
@@ -298,13 +300,15 @@ def evaluated(request: Request, pair: ModelPair, run: Recorded, index: int) -> S
     return Sample(run.feeds, expected, run.outputs, pair.has_empty, numbers)
 
 
-def more_numbers(request: Request, choice: Choice, first: Sample) -> Iterator[int]:
-    """Return more samples than requested if an input or an output has very few numbers.
+def more_numbers(request: Request, pair: ModelPair, choice: Choice, first: Sample) -> Iterator[int]:
+    """Return more samples than requested if an input, an output or a jump has very few numbers.
 
     Flat samples are left out: their variance is roundoff, which differs between the two models.
     """
     made = (size_of(first.expected[value.name]) for value in request.before.graph.outputs)
-    sizes = [*map(math.prod, choice.shapes.values()), *made]
+    at_jumps = sizes_at_jumps(request.before.nodes())
+    jumps = (size for name, size in at_jumps.items() if name not in pair.pinned)
+    sizes = [*map(math.prod, choice.shapes.values()), *made, *jumps]
     wanted = samples_for(sizes, FEW, EVALUATIONS * estimate(choice.model).seconds)
     others = (
         number for number in count(request.checks.samples) if SAMPLE_KINDS[number % len(SAMPLE_KINDS)] not in FLAT
@@ -326,6 +330,7 @@ def other_sizes(
     if not told and all(isinstance(dim, int) for shape in known.values() for dim in shape):
         return
     changed = size_changes(request.before, request.after)
+    changed.update((f"sizes of output {name!r}", ()) for name in newly_declared(request.before, request.after))
     share = _LITTLE_TIME if not changed else 1 + _LITTLE_TIME
     most = max(NO_TIME / EVALUATIONS, share * estimate(main.model).seconds)
     seconds, asked, least = 0.0, request.checks.samples - 1, least_seconds(main.model)

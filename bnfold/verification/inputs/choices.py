@@ -21,6 +21,7 @@ from bnfold.verification.inputs.shapes import (
     ChosenShapes,
     Places,
     Sizing,
+    broadcast_sizes,
     elements,
     further_sizings,
     least_size,
@@ -30,6 +31,7 @@ from bnfold.verification.inputs.shapes import (
     resized,
     searched_sizings,
     sizings,
+    unstretched,
 )
 from bnfold.verification.inputs.sized import MANY_NODES, fitted, sized
 
@@ -156,11 +158,14 @@ def further_choices(
     # A broadcast operand may have size 1 on any such axis.
     yield from (at_sizes(places, lambda _: 1) for places in inferred[:_MOST_NARROWED])
     open_ = open_places(known)[:_MOST_NARROWED]
+    stored = broadcast_sizes(model.nodes()) if any(1 in shape for shape in main.shapes.values()) else set()
     for places in open_:
         name, axis = places[0]
         if changed or main.shapes[name][axis] == 1:  # at size 1 a sum equals a mean
             larger = (lambda size: size + 1, lambda size: 2 * size)  # a Reshape may accept multiples only
             yield chain.from_iterable(at_sizes(places, change) for change in larger)
+        for size in unstretched(main.shapes, places, stored)[:_MOST_NARROWED]:
+            yield at_sizes(places, partial(max, size))
     yield from other_choices(model, known, main, changed, turns)
     if changed:  # an Expand may accept size 1, although inference does not say so
         yield from (at_sizes(places, lambda _: 1) for places in open_ if places not in inferred)

@@ -35,6 +35,7 @@ class _Ask:
     shape: tuple[int, ...]
     rng: np.random.Generator
     shape_of: InputShapeOf = field(default=declared_shape)
+    sample: int = 0
 
     @property
     def count(self) -> int:
@@ -55,13 +56,15 @@ class _Ask:
         return known if dims is not None and len(known) == len(dims) == self.count else None
 
 
-def legal(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, shape_of: InputShapeOf) -> Array | None:
+def legal(
+    value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator, shape_of: InputShapeOf, sample: int = 0
+) -> Array | None:
     """Return numbers that the first known consumer accepts; None if no consumer needs numbers of its own."""
     for node, slot in uses(value):
         place = node.op_type, slot
         rule = _RULES.get(place) or (None if is_float(value.dtype) else _OF_INTEGERS.get(place))
         if rule is not None:
-            return np.asarray(rule(_Ask(node, slot, shape, rng, shape_of))).reshape(shape)
+            return np.asarray(rule(_Ask(node, slot, shape, rng, shape_of, sample))).reshape(shape)
     return None
 
 
@@ -71,15 +74,16 @@ def _place(ask: _Ask) -> Array:
 
 def _places_once(ask: _Ask) -> Array:
     """Draw no place twice along the axis: the order of two updates is undefined."""
-    axis = int(ask.node.attr("axis", 0))
-    lines = list(ask.shape)
-    lines[axis] = max(ask.size(axis), ask.shape[axis])
-    return np.take(ask.rng.random(lines).argsort(axis=axis), range(ask.shape[axis]), axis=axis)
+    lines = [*ask.shape] or [1]  # the node reads it with an axis more, perhaps
+    axis = min(int(ask.node.attr("axis", 0)), len(lines) - 1)
+    count = lines[axis]
+    lines[axis] = max(ask.size(axis), count)
+    return np.take(ask.rng.random(lines).argsort(axis=axis), range(count), axis=axis)
 
 
 def _tuples(ask: _Ask) -> Array:
     """Return rows that are places along the first axes, each at most once if there are enough."""
-    first, width = int(ask.node.attr("batch_dims", 0)), ask.shape[-1]
+    first, width = int(ask.node.attr("batch_dims", 0)), ask.shape[-1] if ask.shape else 1
     sizes = (ask.dims() + [1] * width)[first : first + width]
     rows, places = ask.count // max(width, 1), int(np.prod(sizes))
     flat = ask.rng.permutation(places)[:rows] if rows <= places else ask.rng.integers(0, places, rows)
@@ -227,10 +231,26 @@ def _shifts(ask: _Ask) -> Array:
 
 
 def _in_sequence(ask: _Ask) -> Array:
-    """Draw positions in a sequence, as long as it is if one node puts it together."""
-    maker = source.producer if (source := ask.node.input(0)) is not None else None
-    length = len(maker.inputs) if maker is not None and maker.is_op("SequenceConstruct") else _USUAL_LENGTH
-    return ask.rng.integers(0, length, size=ask.shape)
+    """Return the position of another element of a sequence in each sample: one proves nothing about the others."""
+    return np.full(ask.shape, ask.sample % max(_length(ask.node.input(0)), 1))
+
+
+def _between_elements(ask: _Ask) -> Array:
+    """Draw positions in front of elements of a sequence, or behind the last one."""
+    return ask.rng.integers(0, _length(ask.node.input(0)), size=ask.shape, endpoint=True)
+
+
+def _length(sequence: ir.Value | None) -> int:
+    """Return how many elements a sequence has, so far as the nodes that put it together tell."""
+    more = 0
+    while (maker := sequence.producer if sequence is not None else None) is not None:
+        if not maker.is_op("SequenceInsert", "SequenceErase", "Identity"):
+            break
+        more += maker.is_op("SequenceInsert") - maker.is_op("SequenceErase")
+        sequence = maker.input(0)
+    if maker is None or not maker.is_op("SequenceConstruct", "SequenceEmpty"):
+        return _USUAL_LENGTH + more
+    return max(len(maker.inputs) + more, 0)
 
 
 def _counting(ask: _Ask) -> Array:
@@ -269,6 +289,7 @@ _RULES: dict[tuple[str, int], Callable[[_Ask], Array]] = {
     ("Split", 1): _shares,
     ("SplitToSequence", 1): _shares,
     **dict.fromkeys([("SequenceAt", 1), ("SequenceErase", 1)], _in_sequence),
+    ("SequenceInsert", 2): _between_elements,
     ("MaxUnpool", 1): _pooled_places,
     ("Col2Im", 1): _blocks,
     ("Col2Im", 2): _full(1),

@@ -137,7 +137,7 @@ def random_value(
     if dtype == _T.STRING:
         words = rng.choice(np.array(["a", "b", "word"], dtype=object), size=shape)
         return np.asarray(words if shared is None else shared, object)
-    found = legal(value, shape, rng, shape_of) if shared is None else shared
+    found = legal(value, shape, rng, shape_of, sample) if shared is None else shared
     if dtype == _T.BOOL:
         flags = _flags(shape, rng, SAMPLE_KINDS[drawn % len(SAMPLE_KINDS)]) if found is None else found
         return np.asarray(flags, bool)

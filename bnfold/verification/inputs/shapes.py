@@ -13,6 +13,7 @@ from bnfold import ir, reference
 from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.ir.value import Known
 from bnfold.reference.forest import TREES
+from bnfold.reference.operators import BROADCASTING
 from bnfold.verification.inputs.bounds import BEYOND
 from bnfold.verification.inputs.learned import ROWS, branches_by_features
 
@@ -79,6 +80,31 @@ def resized(shapes: ChosenShapes, sizes: Mapping[tuple[str, int], int]) -> Chose
     return {
         name: tuple(sizes.get((name, axis), size) for axis, size in enumerate(shape)) for name, shape in shapes.items()
     }
+
+
+def unstretched(shapes: ChosenShapes, same: Places, stored: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the sizes that axes may have in place of a 1 that is stretched: those of other inputs on the same axes.
+
+    With ``stored`` come those of constants, each with its axis counted from the end. An axis that is stretched holds
+    equal numbers, whose order does not show.
+    """
+    if any(shapes[name][axis] != 1 for name, axis in same):
+        return []
+    ends = {len(shapes[name]) - axis for name, axis in same}
+    sizes = [size for size, end in stored if end in ends]
+    sizes += [shape[-end] for shape in shapes.values() for end in ends if end <= len(shape)]
+    return sorted({size for size in sizes if size > 1})
+
+
+def broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:
+    """Return the sizes that operands are broadcast to by constants, each with its axis counted from the end."""
+    dims: list[Sequence[int]] = []
+    for node in nodes:
+        held = [reference.constant(value) for value in node.inputs] if node.has_trait(BROADCASTING | {"MatMul"}) else []
+        dims += [tensor.dims for tensor in held if tensor is not None]
+        target = reference.constant(node.input(1)) if node.is_op("Expand") else None
+        dims += [target.numpy().reshape(-1).tolist()] if target is not None else []
+    return {(size, len(each) - axis) for each in dims for axis, size in enumerate(each) if size > 1}
 
 
 def elements(shapes: Mapping[str, tuple[int, ...]]) -> int:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from bnfold import ir, reference
+from bnfold import ir
 from bnfold.ir.value import Known
-from bnfold.reference.operators import BROADCASTING, COMPARING, RESHAPING
+from bnfold.reference.operators import COMPARING, RESHAPING
 from bnfold.verification.inputs.bounds import BEYOND, follow_from_sizes, largest_bound
-from bnfold.verification.inputs.shapes import ChosenShapes, open_places, resized
+from bnfold.verification.inputs.shapes import ChosenShapes, broadcast_sizes, open_places, resized, unstretched
 from bnfold.verification.subgraphs.shapes import may_be_fed_at
 
 
@@ -24,14 +24,19 @@ def further_shapes(
 ) -> Iterator[ChosenShapes]:
     """Yield other shapes that callers may feed.
 
-    Dynamic sizes as 1 beside another input or a constant of that size, one axis where the rank is unknown.
+    Dynamic sizes as 1 beside another input or a constant of that size, and in place of a 1 such a size; one axis where
+    the rank is unknown.
     """
     for name, value in fed.items():
         if value.is_input and value.shape is None and len(usual[name]) > 1:
             yield {**usual, name: (math.prod(usual[name]),)}
     places = open_places({name: [dim or None for dim in inferred(value) or ()] for name, value in fed.items()})
-    stored = _broadcast_sizes(nodes) if places else set()
+    stored = broadcast_sizes(nodes) if places else set()
     for same in places:
+        for size in unstretched(usual, same, stored):
+            shapes = resized(usual, dict.fromkeys(same, size))
+            if may_be_fed_at(shapes):
+                yield shapes
         is_beside = len(usual) > 1 and all(fed[name].is_input for name, _ in same)
         if not (is_beside or any((usual[name][axis], len(usual[name]) - axis) in stored for name, axis in same)):
             continue
@@ -112,14 +117,3 @@ def doubled(
             shapes = resized(passed[0], {(name, axis): 2 * passed[0][name][axis] for name, axis in open_})
             if may_be_fed_at(shapes):
                 yield shapes
-
-
-def _broadcast_sizes(nodes: Iterable[ir.Node]) -> set[tuple[int, int]]:
-    """Return the sizes that operands are broadcast to by constants, each with its axis counted from the end."""
-    dims: list[Sequence[int]] = []
-    for node in nodes:
-        held = [reference.constant(value) for value in node.inputs] if node.has_trait(BROADCASTING | {"MatMul"}) else []
-        dims += [tensor.dims for tensor in held if tensor is not None]
-        target = reference.constant(node.input(1)) if node.is_op("Expand") else None
-        dims += [target.numpy().reshape(-1).tolist()] if target is not None else []
-    return {(size, len(each) - axis) for each in dims for axis, size in enumerate(each) if size > 1}

@@ -33,8 +33,9 @@ from bnfold.verification.coverage import (
     differ_in_kind,
     indices_into,
     only_moves,
+    sizes_at_jumps,
 )
-from bnfold.verification.inputs.drawing import FLAT, MOST_SAMPLES, SAMPLE_KINDS, DrawnFeeds
+from bnfold.verification.inputs.drawing import FLAT, MOST_SAMPLES, SAMPLE_KINDS, DrawnFeeds, samples_for
 from bnfold.verification.inputs.shapes import ChosenShapes, elements, is_static
 from bnfold.verification.inputs.sized import SharedShapes, fitted
 from bnfold.verification.obstacles import NotCompared, not_run
@@ -43,7 +44,7 @@ from bnfold.verification.subgraphs.fitting import sizes_in_turn
 from bnfold.verification.subgraphs.further import beyond_bounds, deciding_shapes, doubled, further_shapes, nearby
 from bnfold.verification.subgraphs.inside import Wider, with_equal_values_inside
 from bnfold.verification.subgraphs.nearer import comes_close, far_numbers
-from bnfold.verification.subgraphs.pairs import LARGEST_HELD, SubgraphPair, runnable, takes_long
+from bnfold.verification.subgraphs.pairs import FEW, LARGEST_HELD, SubgraphPair, runnable, takes_long
 from bnfold.verification.subgraphs.repeated import MOST, can_stand_in, repeatable, repeated, signature
 from bnfold.verification.subgraphs.sampling import at_other_ranks, drawn, sampled
 from bnfold.verification.subgraphs.shapes import (
@@ -294,9 +295,12 @@ class SubgraphVerifier:
             nearer = sides_of(self._graphs, self._nearer, self._defaults)
             if isinstance(nearer, NotCompared):
                 raise Unsupported(nearer.why.text)
+            if not all({*inner.nodes} <= {*outer.nodes} for inner, outer in zip(nearer, (old, new), strict=True)):
+                raise Unsupported("it does not begin further back: a name stands for other values than before")
             return cover_nearer(nearer, old, new, self._clock.work), MOST_SAMPLES
         coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
-        return coverage, len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1
+        at_jumps = samples_for([size for side in (old, new) for size in sizes_at_jumps(side.nodes).values()], FEW)
+        return coverage, max(at_jumps, len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1)
 
     def _keep(self, key: Hashable, subgraphs: SubgraphPair) -> None:
         """Keep what equal parts can reuse of a comparison, if there is a key for them."""

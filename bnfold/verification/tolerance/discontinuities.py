@@ -6,7 +6,7 @@ both take the same side of each discontinuity, and the rest is compared as if no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import onnx
 
@@ -98,19 +98,19 @@ def discontinuous_inputs(before: ir.Model, after: ir.Model) -> tuple[list[str], 
     """
     common: dict[str, None] = {}
     alone: dict[str, None] = {}
-    for value in _read_discontinuously(after):
+    for value in read_discontinuously(after.nodes()):
         counterpart = before.graph.values.get(value.name)
         is_common = value.graph is after.graph and counterpart is not None and counterpart.producer is not None
         (common if is_common else alone)[value.name] = None
     return list(common), list(alone)
 
 
-def _read_discontinuously(model: ir.Model) -> Iterator[ir.Value]:
+def read_discontinuously(nodes: Iterable[ir.Node]) -> Iterator[ir.Value]:
     """Yield the computed values that discontinuous operators read and that may be floats.
 
     Constants and inputs are equal in both models anyway.
     """
-    for node in model.nodes():
+    for node in nodes:
         for slot in discontinuous_slots(node):
             value = node.input(slot)
             if value is None or value.producer is None or reference.constant(value) is not None:
@@ -121,7 +121,7 @@ def _read_discontinuously(model: ir.Model) -> Iterator[ir.Value]:
 
 def lacks_types(model: ir.Model) -> bool:
     """Whether a discontinuous operator reads values of unknown types: what is rounded depends on them."""
-    return any(value.dtype is None for value in _read_discontinuously(model))
+    return any(value.dtype is None for value in read_discontinuously(model.nodes()))
 
 
 def substitute(model: ir.Model, names: list[str]) -> tuple[ir.Model, dict[str, str]]:

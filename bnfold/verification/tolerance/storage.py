@@ -45,15 +45,15 @@ class StorageErrors(NamedTuple):
 
 
 def errors(truth: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, Any]], name: str) -> StorageErrors | None:
-    """Return the errors of a runtime against float64; None if it did not return this output in this shape."""
+    """Return the errors of a runtime against float64; None if it did not return numbers of this shape."""
     largest = rms = 0.0
     broken = 0
     for expected_sample, sample in zip(truth, results, strict=True):
         expected, actual = expected_sample[name], sample.get(name)
-        if not isinstance(expected, np.ndarray) or expected.dtype.kind not in "fiub":
+        if not isinstance(actual, np.ndarray) or actual.dtype.kind not in "fiub":
+            return None  # a sequence, or words
+        if not isinstance(expected, np.ndarray) or expected.dtype.kind not in "fiub" or actual.shape != expected.shape:
             return None
-        if not isinstance(actual, np.ndarray) or actual.shape != expected.shape:
-            return None  # which is a sequence, for instance
         wide = actual.astype(np.float64)
         broken += int(np.count_nonzero(np.isfinite(expected) & ~np.isfinite(wide)))
         delta, scale = distance(expected, wide), magnitude(expected) or 1.0

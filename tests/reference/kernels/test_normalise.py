@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bnfold import reference
+from bnfold.errors import Unsupported
 from tests.reference.models import Array, compute, compute_all, floats
 
 EVERY = (1, 5, 6, 7, 8, 9, 13, 14, 15, 21)
@@ -289,3 +290,9 @@ def test_parameters_of_different_lengths_are_refused() -> None:
     scale, b, mean, _ = parameters(1, 8)
     with pytest.raises(reference.Misfit, match="differ in shape"):
         compute("BatchNormalization", 15, [floats(0, 3, 8, 4), scale, b, mean, np.ones(1, np.float32)])
+
+
+@pytest.mark.parametrize(("opset", "attrs"), [(7, {"spatial": 2}), (6, {"spatial": -1}), (15, {"training_mode": 2})])
+def test_a_truth_that_is_neither_0_nor_1_is_declined(opset: int, attrs: dict[str, int]) -> None:
+    with pytest.raises(Unsupported, match="is not in the operator text"):
+        compute("BatchNormalization", opset, [np.ones((1, 2, 2)), *[np.ones(2)] * 4], **attrs)

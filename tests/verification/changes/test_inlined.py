@@ -166,3 +166,19 @@ def test_a_branch_that_cannot_be_run_leaves_its_if_open(nodes: str) -> None:
         )
     after.graph.node[0].attribute[0].g.node[1].output[0] = after.graph.node[0].attribute[0].g.output[0].name = "v"
     assert compared(before, after).status == "unverified"
+
+
+@pytest.mark.parametrize(("axis", "status"), [(2, "verified"), (1, "failed")])
+def test_a_name_as_an_inliner_gives_it_may_be_of_another_value(axis: int, status: str) -> None:
+    """One call is inlined and the other one is not, so that values inside them are numbered in another order."""
+    plain = "F (a) => (o) {{ t = Neg (a)  o = ReduceMax <axes = [2], keepdims = 1> (t) }}"
+    calls = "g (float[3,4,2] x) => (float[a,b,c] y) {{ h = my.G (x)  y = my.F (h) }}"
+    nested = """G (a) => (o) {{ m = Mul (a, a)  r = Sqrt (m)  s = Sign (a)  n = Mul (r, s)  t__2 = Neg (n)
+        u = ReduceMax <axes = [AXIS], keepdims = 1> (t__2)  o = Tanh (u) }}"""
+    before = parsed(calls, plain, "G (a) => (o) {{ u = my.F (a)  o = Tanh (u) }}")
+    after = parsed(
+        """g (float[3,4,2] x) => (float[a,b,c] y) {{ h = my.G (x)  t__1 = Neg (h)
+        y = ReduceMax <axes = [2], keepdims = 1> (t__1) }}""",
+        nested.replace("AXIS", str(axis)),
+    )
+    assert compared(before, after).status == status

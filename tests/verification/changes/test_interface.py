@@ -77,6 +77,13 @@ def test_outputs_may_be_declared_more_exactly_but_not_wrongly() -> None:
     assert "is declared with the shape [5, 3], and has the shape [4, 3]" in verdict.reason
 
 
+@pytest.mark.parametrize(("declared", "status"), [("a,b,1", "failed"), ("a,6,c", "verified"), ("4,b,c", "verified")])
+def test_a_size_that_only_some_inputs_give_an_output_may_not_be_declared(declared: str, status: str) -> None:
+    body = "(float[N,6] x) => (float[a,b,c] y) { r = Reshape (x, t)  y = Neg (r) }"
+    protos = [model(it, {"t": np.array([4, 6, -1])}) for it in (body, body.replace("a,b,c", declared))]
+    assert verify(*map(ir.load, protos), runtime="none").status == status
+
+
 @pytest.mark.parametrize(("size", "status"), [("2", "failed"), ("0", "verified"), ("M", "verified")])
 def test_an_output_without_elements_is_of_no_other_size(size: str, status: str) -> None:
     body = "(float[N,A,B] x) => (float[N,M,B] y) <float[0,1] none = {}> { y = Add (x, none) }"

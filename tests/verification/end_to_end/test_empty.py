@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from bnfold import ir
@@ -47,3 +48,13 @@ def test_an_input_beside_it_may_have_no_rank() -> None:
         proto.graph.input[1].type.tensor_type.ClearField("shape")
     before, after = map(ir.load, protos)
     assert verify(before, after, runtime="none").status == "unverified"
+
+
+def test_an_input_of_unknown_rank_may_get_another_one_to_fit() -> None:
+    body = "(float[N,2] x, float[0] m) => (float[P,Q] y) {{ y = BatchNormalization (x, v, {}, m, v) }}"
+    weights = {"b": np.array([1.5, 2.5]), "c": np.array([1.5, 2.0]), "v": np.array([1.5, 2.5])}
+    protos = [model(body.format(bias), weights) for bias in "bc"]
+    for proto in protos:
+        proto.graph.input[0].type.tensor_type.ClearField("shape")
+    before, after = map(ir.load, protos)
+    assert verify(before, after, runtime="none").status == "failed"

@@ -63,6 +63,18 @@ def test_what_differs_at_some_sizes_only_is_found(head: str, before: str, after:
             assert compared(head, one, one, held, depth=depth).verified
 
 
+@pytest.mark.parametrize("depth", ["auto", "local", "full"])
+def test_an_axis_that_may_be_stretched_is_tried_at_full_size(depth: str) -> None:
+    """Stretched, all of its numbers are equal, in any order."""
+    head = "(float[1,C,H,W] x, float[5,7,K,L] z) => (float[a,b,c,d] y)"
+    nodes = "s = Shape (z)  e = Expand (x, s)  l = Slice (e, {}, {}, one)  r = Slice (e, {}, {}, one)"
+    nodes += "  y = Concat <axis = 1> (l, r)"
+    before, after = nodes.format("five", "six", "four", "five"), nodes.format("four", "six", "four", "four")
+    held = {"one": np.array([1]), "four": np.array([4]), "five": np.array([5]), "six": np.array([6])}
+    assert compared(head, before, before, held, depth=depth).verified
+    assert not compared(head, before, after, held, depth=depth).verified
+
+
 @pytest.mark.parametrize(("shape", "times"), [("4,3", 1), ("N,3", 2)])
 def test_a_model_that_leaves_nothing_open_is_followed_once(
     shape: str, times: int, monkeypatch: pytest.MonkeyPatch

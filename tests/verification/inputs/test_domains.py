@@ -145,3 +145,47 @@ def test_each_member_of_a_sequence_is_chosen() -> None:
     text += "  y = SequenceAt (q, i) }}"
     before, after = (ir.load(model(text.format(made), {})) for made in ("Neg", "Abs"))
     assert verify(before, after, runtime="none", depth="local").status == "failed"
+
+
+SEQUENCE = """(float[3,4] x, int64 i, int64 k) => (float[3,4] y) {{ a = Add (x, w)  b = Sub (x, w)  c = Neg (x)
+    q = SequenceConstruct ({})  r = {}  y = SequenceAt (r, k) }}"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("made", ["SequenceInsert (q, c, i)", "SequenceErase (q, i)", "Identity (q)"])
+def test_each_element_of_a_sequence_is_read(made: str, seed: int) -> None:
+    weights = {"w": np.array(1.1)}
+    before, same, other = (SEQUENCE.format(it, made) for it in ("x, x, a", "x, x, d", "x, b, x"))
+    same = same.replace("(x, w)  b", "(x, w)  e = Neg (a)  d = Neg (e)  b")
+    assert verify(ir.load(model(before, weights)), ir.load(model(same, weights)), runtime="none").verified
+    protos = [model(text, weights) for text in (before, other)]
+    for proto in protos:
+        proto.graph.input[2].type.tensor_type.ClearField("shape")  # few of the samples that are tried fit
+    for depth in ("local", "auto"):
+        verdict = verify(*map(ir.load, protos), runtime="none", depth=depth, seed=seed)
+        assert verdict.status == "failed"
+
+
+def test_an_element_that_no_position_chooses_is_not_verified() -> None:
+    """Positions are computed, and always the same: nothing shows the other element."""
+    text = """(float[3,4] x) => (float[3,4] y) { s = Size (x)  k = Sub (s, s)  d = Mul (x, x)
+        q = SequenceConstruct (x, d)  y = SequenceAt (q, k) }"""
+    verdicts = [
+        verify(ir.load(model(text, {})), ir.load(model(text.replace("Mul (x, x)", other), {})), runtime="none")
+        for other in ("Abs (x)", "Mul (x, x)")
+    ]
+    assert [verdict.status for verdict in verdicts] == ["unverified", "verified"]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "j = Unsqueeze (i, nought)  z = GatherND (x, j)",
+        "j = Reshape (i, ones)  u = Reshape (i, ones)  v = Cast <to = 1> (u)  z = ScatterElements <axis = 1> (x, j, v)",
+    ],
+)
+def test_a_position_may_get_axes_before_it_is_read(read: str) -> None:
+    text = f"(float[3,4] x, int64 i) => (float[a,b] y) {{ {read}  y = Reshape (z, flat) }}"
+    weights = {"nought": np.array([0]), "ones": np.array([1, 1]), "flat": np.array([1, -1])}
+    before, after = (ir.load(model(body, weights)) for body in (text, text.replace("flat)", "flat)  w = Neg (y)")))
+    assert verify(before, after, runtime="none", depth="full").verified

@@ -7,7 +7,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import verify
-from bnfold.verification.inputs.shapes import resized, sizings
+from bnfold.verification.inputs.shapes import resized, sizings, unstretched
 from bnfold.verification.inputs.sized import fitted
 from bnfold.verification.subgraphs.shapes import subgraph_shapes
 from tests.verification.graphs import model
@@ -148,3 +148,10 @@ def test_open_sizes_are_as_long_as_operators_need(nodes: str) -> None:
     )
     verdict = verify(before, after, depth="full", runtime="none")
     assert (verdict.status, verdict.decided_by) == ("verified", "float64"), verdict.reason
+
+
+def test_a_stretched_axis_may_be_as_long_as_those_beside_it() -> None:
+    shapes = {"x": (1, 1, 3), "z": (5, 7, 4), "b": (2, 1)}
+    assert unstretched(shapes, [("x", 1)], {(6, 2), (9, 1), (1, 2)}) == [6, 7]
+    assert unstretched(shapes, [("x", 1), ("b", 0)], ()) == []
+    assert unstretched(shapes, [("x", 0)], ()) == [5]

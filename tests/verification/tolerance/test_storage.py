@@ -28,6 +28,7 @@ def test_elements_that_break_are_counted() -> None:
 
 def test_what_is_missing_or_misshapen_is_no_measure() -> None:
     truth = [{"y": np.ones(3)}]
+    assert errors(truth, [{"y": np.array(["b", "b", "b"], object)}], "y") is None
     assert errors(truth, [{}], "y") is None
     assert errors(truth, [{"y": np.ones(4)}], "y") is None
     assert errors([{"y": [np.ones(3)]}], [{"y": np.ones(3)}], "y") is None
