@@ -97,3 +97,16 @@ def test_what_chooses_one_number_of_many_shows_that_each_was_there(
     before, after = model(f"{head} {{ {rows} }}", weights), model(f"{head} {{ y = {op.format('x')} }}", {})
     found = verify(ir.load(before), ir.load(after), depth=depth, runtime="none").status
     assert found == status if status == "verified" else found != "verified"
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("row", [0, 3, 5])
+def test_a_row_that_is_left_out_in_front_of_a_reduction_shows(op: str, axis: int, row: int, depth: Depth) -> None:
+    head, reduced = "(float[6,6] x) => (float[A,B] y)", f"y = {op} <axes = [0, 1]>"
+    before = model(f"{head} {{ {reduced} (x) }}", {}, opset=17)
+    places = {"i": np.delete(np.arange(6), row)}
+    after = model(f"{head} {{ g = Gather <axis = {axis}> (x, i)  {reduced} (g) }}", places, opset=17)
+    for old, new in ((before, after), (after, before)):
+        assert verify(ir.load(old), ir.load(new), depth=depth, runtime="none").status != "verified"
