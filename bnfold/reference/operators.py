@@ -62,7 +62,7 @@ Gelu                       dims
 Gemm                       product constant
 GlobalAveragePool          channels
 GlobalLpPool               channels
-GlobalMaxPool              channels
+GlobalMaxPool              channels pieces
 Greater                    broadcast compare unsigned constant
 GreaterOrEqual             broadcast compare unsigned constant
 GroupNormalization         dims normalise
@@ -111,9 +111,9 @@ ReduceL1                   reduce sizes unsigned constant
 ReduceL2                   reduce sizes unsigned constant
 ReduceLogSum               reduce sizes constant
 ReduceLogSumExp            reduce sizes constant
-ReduceMax                  reduce sizes constant
+ReduceMax                  reduce sizes pieces constant
 ReduceMean                 reduce sizes constant
-ReduceMin                  reduce sizes constant
+ReduceMin                  reduce sizes pieces constant
 ReduceProd                 reduce sizes constant
 ReduceSum                  reduce sizes constant
 ReduceSumSquare            reduce sizes unsigned constant

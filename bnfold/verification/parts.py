@@ -33,8 +33,8 @@ _GOING_BACK = 1 / 30
 """Share of the budget for comparing parts that differ from values further back."""
 _FIRST = 1 / 600
 """The same before the whole models, which may be cheaper."""
-_DRAWN_IN_VAIN = (Code.HIDDEN, Code.NO_FIT, Code.COARSE)
-"""What numbers drawn at the boundary of a part may be to blame for: those that the model makes may show more."""
+_DECIDED_FURTHER_BACK = (Code.HIDDEN, Code.NO_FIT, Code.COARSE, Code.SOME_SIZES, Code.ASSUMED_SIZES)
+"""What may be open for the numbers and sizes that a part is fed: other ones are computed from values further back."""
 _LOOKING = "finding out whether the whole models would show each fault in it"
 
 
@@ -107,7 +107,7 @@ def _looked_into(
     for number, cut in enumerate(cuts, 1):
         for single in apart(cut) if verifier.check(cut).status == "failed" else [cut]:
             row = verifier.check(single)
-            if row.status == "failed" or row.code in _DRAWN_IN_VAIN:
+            if row.status == "failed" or row.code in _DECIDED_FURTHER_BACK:
                 row = _from_further_back(verifier, single, row, share)
             # Where one part stays open, the result is unverified, whatever is found out about the others.
             if whole is not None and row.status == "skipped" and "skipped" not in kinds:

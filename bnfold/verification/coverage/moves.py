@@ -71,14 +71,16 @@ def nudge(datum: Any) -> Any:
 
 _NO_SIZE = 1048583
 """A prime that is no size of a test input."""
+_RARE_SIZE = 11
+"""A prime that few axes have, and that a result may well have."""
 
 
 def elsewhere(value: ir.Value, array: Array) -> Array:
     """Return other numbers for those of a constant: slightly larger ones, except where these have no effect.
 
-    A Reshape copies a size for 0, which may be the size that it infers for -1, or 1 in every run. A scale of 1 has an
-    effect from 2 on. The first Tile has counts that are floats. In a mask of 0 and -inf, another place is hidden. The
-    limit of a number that is cast to an integer moves by one.
+    A Reshape copies a size for 0, which may be the size that it infers for -1, or 1 in every run. An Expand takes 1 for
+    any size. A scale of 1 has an effect from 2 on. The first Tile has counts that are floats. In a mask of 0 and -inf,
+    another place is hidden. The limit of a number that is cast to an integer moves by one.
     """
     goal = nudge(array)
     if array.dtype.kind == "i" and (array == -1).any() and _is_part_of_target(value):
@@ -86,6 +88,8 @@ def elsewhere(value: ir.Value, array: Array) -> Array:
     for node, slot in value.uses:
         if node.is_op("Reshape") and slot == 1:
             goal = np.where((array == 0) & _is_one(node.input(0), array.size), array.dtype.type(2), goal)
+        if node.is_op("Expand") and slot == 1:
+            goal = np.where(array == 1, array.dtype.type(_RARE_SIZE), goal)
         if node.is_op("Resize", "Upsample") and array.dtype.kind == "f" and array.size == len(array) > 1:
             goal = np.where(array == 1, 2.0, goal)
         if node.is_op("Tile") and slot and array.dtype.kind == "f":

@@ -60,6 +60,8 @@ def with_equal_values_inside(parts: SubgraphPair, feeds: DrawnFeeds) -> Wider | 
         if one.name in parts.cut.outputs:
             continue
         for other in (other for other, like in others if _alike(node, like)):
+            if one in old.fed and other in new.fed:  # which are right
+                continue
             factor = _factor(made[one.name], made_anew[other.name]) if node.is_op(*_HOMOGENEOUS) else 1.0
             if _near(made[one.name] * factor, made_anew[other.name]):
                 pairs[one], factors[one.name] = other, factor
@@ -71,11 +73,11 @@ def with_equal_values_inside(parts: SubgraphPair, feeds: DrawnFeeds) -> Wider | 
 
 
 def _in_front(side: Subgraph) -> Iterator[tuple[ir.Value, ir.Node]]:
-    """Yield what is fed to operators that may hide a difference, if the part computes it."""
-    nodes = set(side.nodes)
+    """Yield what is fed to operators that may hide a difference, if the part computes it, or is fed it."""
+    there = {*side.fed, *(value for node in side.nodes for value in node.outputs)}
     for node in side.nodes:
         read = node.input(0)
-        if node.has_trait(HIDING) and not node.is_call and read is not None and read.producer in nodes:
+        if node.has_trait(HIDING) and not node.is_call and read is not None and read in there:
             yield read, node
 
 

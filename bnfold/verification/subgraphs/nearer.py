@@ -6,7 +6,7 @@ because what was tried happens to stay away from where they differ. In the first
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from bnfold.verification.inputs.adjusting import far
 from bnfold.verification.inputs.bounds import follow_from_sizes
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.subgraphs.pairs import SubgraphPair
+from bnfold.verification.subgraphs.sampling import sampled
+from bnfold.verification.tolerance.compare import shape_of
 from bnfold.verification.tolerance.floats import is_float_array
 
 
@@ -40,28 +42,34 @@ def _read_for_sizes(node: ir.Node) -> Iterator[ir.Value]:
 
 
 def comes_close(part: SubgraphPair, wider: SubgraphPair, tried: Sequence[DrawnFeeds]) -> bool:
-    """Whether the part differs, for what ``wider`` computes of some feeds, if each number is moved a little.
+    """Whether what ``wider`` computes of some feeds for the part comes close to what it differs on.
 
-    Only numbers that the feeds change are moved: what is the same for all of them may be another for others.
+    If it differs by numbers, it does for some that are computed, if each of these is moved a little. Only numbers that
+    the feeds change are moved: what is the same for all of them may be another for others. If it is equal on numbers
+    that are drawn in the shapes that are computed, it differs by sizes: at such as the model does not make there.
     """
-    fed = {name for side in (part.old, part.new) for name in side.subgraph.inputs}
-    inside = [found for feeds in tried if (found := _computed(wider, feeds, fed)) is not None]
+    fed = {name: value for side in (part.old, part.new) for name, value in side.subgraph.inputs.items()}
+    inside = [found for feeds in tried if (found := _computed(wider, feeds, fed.keys())) is not None]
     moved = (_moved(feeds, turn, inside) for feeds in inside for turn in (1, -1))
-    return any(part.attempt(feeds, "drawn", guessed=False).differs for feeds in moved)
+    if any(part.attempt(feeds, "drawn", guessed=False).differs for feeds in moved):
+        return True
+    shapes = {tuple(map(shape_of, feeds.values())): {name: shape_of(feeds[name]) for name in fed} for feeds in inside}
+    drawn = [sampled(part, fed, each, guessed=False) for each in shapes.values()]
+    return bool(drawn) and all(found.agrees for found in drawn)
 
 
-def _computed(wider: SubgraphPair, feeds: DrawnFeeds, names: set[str]) -> DrawnFeeds | None:
+def _computed(wider: SubgraphPair, feeds: DrawnFeeds, names: Collection[str]) -> DrawnFeeds | None:
     """Return values inside a part, by its original nodes where those compute them; None where some are not finite."""
-    found = {name: feeds[name] for name in names & feeds.keys()}
+    found = {name: feeds[name] for name in names if name in feeds}
     runs = wider.fed(feeds)
     try:
         for run, side in ((runs.old, wider.old), (runs.new, wider.new)):
             made = {value.name for node in side.subgraph.nodes for value in node.outputs if value is not None}
-            found.update(run(sorted((names - found.keys()) & made)))
+            found.update(run(sorted(made.difference(found).intersection(names))))
     except BnfoldError:
         return None
     is_finite = all(np.isfinite(array).all() for array in found.values() if is_float_array(array))
-    return found if is_finite and found.keys() == names else None
+    return found if is_finite and len(found) == len(names) else None
 
 
 def _moved(feeds: DrawnFeeds, turn: int, others: Sequence[DrawnFeeds]) -> DrawnFeeds:

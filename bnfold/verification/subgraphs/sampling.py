@@ -39,6 +39,9 @@ _BESIDE = (0.03, -0.03, 0.002, -0.002)
 _MISFITS = 2
 """Samples after which sizes do not fit, whatever the numbers are."""
 
+_FEW_ROWS = 16
+"""Rows along an axis, each of which is tried as the one with the largest and the least number."""
+
 _DEAR = 0.02
 """Counted seconds of a sample beyond which one is enough at sizes that are not the first."""
 
@@ -111,7 +114,8 @@ def _attempt(
     if not latest.agrees:
         return latest
     beside = _beside_what_is_compared(subgraphs, feeds) if sample < len(SAMPLE_KINDS) else ()  # once of each kind
-    for turned in chain(with_flags_turned(feeds), beside):
+    chosen = _with_each_row_chosen(subgraphs, feeds) if sample == 0 else ()
+    for turned in chain(with_flags_turned(feeds), beside, chosen):
         found = subgraphs.attempt(turned, numbers, guessed=guessed)
         if found.differs or found.only_after:
             return found
@@ -135,6 +139,25 @@ def _beside_what_is_compared(subgraphs: SubgraphPair, feeds: DrawnFeeds) -> Iter
         for step in _BESIDE:
             place = number + step * (1 + np.abs(number))
             yield {**feeds, own: np.full_like(feeds[own], place.reshape(()))}
+
+
+def _with_each_row_chosen(subgraphs: SubgraphPair, feeds: DrawnFeeds) -> Iterator[DrawnFeeds]:
+    """Yield the feeds with each row, along each axis, far above all others, and far below.
+
+    Of many numbers, a reduction to the largest or least shows one: drawn numbers rarely show that a row is left out.
+    """
+    if not any(node.is_op("GlobalMaxPool", "ReduceMax", "ReduceMin") for node in subgraphs.nodes):
+        return
+    for name, array in feeds.items():
+        if not is_float_array(array) or not array.size:
+            continue
+        far = 2 * float(np.abs(array).max()) + 1
+        for axis, length in enumerate(array.shape):
+            for row in range(length) if 1 < length <= _FEW_ROWS else ():
+                for end in (far, -far):
+                    moved = np.array(array)
+                    moved[(slice(None),) * axis + (row,)] += end
+                    yield {**feeds, name: moved}
 
 
 def _is_single(array: object) -> bool:

@@ -395,7 +395,8 @@ class SubgraphVerifier:
         if self.check(nearer).status != "failed":
             return None
         old, new = (runnable(side, side.stored) for side in sides)
-        part = SubgraphPair(nearer, old, new, Coverage(()), self._draws, self._evaluate, self.request.checks.seed)
+        common = self._draws, self._evaluate, self.request.checks.seed
+        part = SubgraphPair(nearer, old, new, Coverage(()), *common, samples=MOST_SAMPLES)
         if comes_close(part, subgraphs, [*(feeds for feeds, _ in equal_on(subgraphs.tried)), *others]):
             return None
         names = ", ".join(map(repr, {**sides[0].inputs, **sides[1].inputs}))

@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 
 from bnfold import ir, reference
+from bnfold.reference.shapes import ShapeWalk
 from tests.reference.models import Array, floats
 
 Feeds = dict[str, Array]
@@ -27,6 +28,10 @@ def node(op_type: str, feeds: Feeds, inputs: list[str], **attributes: Any) -> on
 def same_in_onnxruntime(model: onnx.ModelProto, feeds: Feeds) -> None:
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     expected = session.run(None, feeds)[0]
+    loaded = ir.load(model)
+    walk = ShapeWalk(loaded)
+    value = loaded.graph.values["y"]
+    assert (walk.dims(value), walk.dtype(value)) == (expected.shape, onnx.TensorProto.FLOAT)
     np.testing.assert_allclose(reference.evaluate(ir.load(model), feeds)["y"], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -73,8 +78,11 @@ def test_forms_that_onnxruntime_computes_in_its_own_way(
     shapes: tuple[tuple[int, ...], ...], attributes: dict[str, int], reason: str
 ) -> None:
     feeds = {name: floats(1, *shape) for name, shape in zip("ab", shapes, strict=True)}
+    loaded = ir.load(node("FusedMatMul", feeds, ["a", "b"], **attributes))
     with pytest.raises(reference.CannotEvaluate, match=reason):
-        reference.evaluate(ir.load(node("FusedMatMul", feeds, ["a", "b"], **attributes)), feeds)
+        reference.evaluate(loaded, feeds)
+    if "transBatchA" in attributes:
+        assert ShapeWalk(loaded).dims(loaded.graph.values["y"]) is None
 
 
 def test_what_is_unknown() -> None:

@@ -7,12 +7,13 @@ import pytest
 
 from bnfold import ir
 from bnfold.reference.forest import MODES
+from bnfold.verification import verify
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.coverage.effects import normalised
 from bnfold.verification.coverage.learned import _TURNED
 from bnfold.verification.coverage.moves import another_setting, elsewhere, nudge, shares
 from bnfold.verification.coverage.smooth import _epsilons
-from tests.verification.graphs import Weights, model
+from tests.verification.graphs import Depth, Weights, model
 
 STEP = 2.0**-10
 
@@ -113,3 +114,25 @@ def test_the_epsilon_of_a_normaliser_that_does_not_state_one() -> None:
     """That of the operator's text."""
     loaded = ir.load(model("(float[2,3,4,4] x) => (float[a,b,c,d] y) { y = MeanVarianceNormalization (x) }", {}))
     assert _epsilons(Subgraph(loaded.graph.outputs, ())) == {1e-9}
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+@pytest.mark.parametrize(
+    ("shape", "target", "is_right"),
+    [
+        ((5, 2, 3), [1, 1, 3], True),
+        ((5, 2, 3), [2, 3], True),
+        ((5, 2, 3), [1], True),
+        ((5, 1, 3), [2, 3], False),
+        ((5, 1, 3), [1, 1, 1, 3], False),
+    ],
+)
+def test_an_expand_takes_one_for_any_size(
+    shape: tuple[int, ...], target: list[int], is_right: bool, depth: Depth
+) -> None:
+    """Twice as large, a 1 that meets an axis of two numbers would have no effect either."""
+    rank = "ABCD"[: max(len(shape), len(target))]
+    head = f"(float[{','.join(map(str, shape))}] x) => (float[{','.join(rank)}] y)"
+    before = model(f"{head} {{ e = Expand (x, t)  y = Sigmoid (e) }}", {"t": np.array(target)}, opset=17)
+    after = model(f"{head} {{ y = Sigmoid (x) }}", {}, opset=17)
+    assert verify(ir.load(before), ir.load(after), depth=depth, runtime="none").verified == is_right

@@ -8,7 +8,7 @@ import pytest
 from bnfold import ir
 from bnfold.verification import verify
 from bnfold.verification.coverage import record
-from tests.verification.graphs import model, numbers, single
+from tests.verification.graphs import Depth, model, numbers, single
 
 HEAD = "(float[N,3,H,W] x) => (float[N,4,H,W] y)"
 PLAIN = f"{HEAD} {{ c = Conv (x, w)  a = Add (c, b)  r = Relu (a)  y = Transpose <perm = [0, 1, 3, 2]> (r) }}"
@@ -80,3 +80,33 @@ def test_values_inside_spare_the_question_whether_each_fault_would_show(monkeypa
         after = model(folded, {"w": weight * 2, "k": single(bias * factor)})
         verdict = verify(ir.load(before), ir.load(after), depth="local", runtime="none")
         assert verdict.status == status, verdict.reason
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+@pytest.mark.parametrize("op", ["ReduceMax <keepdims = 0> ({})", "ReduceMin <keepdims = 0> ({})", "GlobalMaxPool ({})"])
+@pytest.mark.parametrize(("start", "end", "status"), [(0, 6, "verified"), (1, 6, "failed"), (0, 5, "failed")])
+def test_what_chooses_one_number_of_many_shows_that_each_was_there(
+    op: str, start: int, end: int, status: str, depth: Depth
+) -> None:
+    """The largest number of a sample is rarely in the row that a Range might leave out."""
+    head = (
+        "(float[1,3,6,7] x) => (float[] y)" if op.startswith("Reduce") else "(float[1,3,6,7] x) => (float[1,3,1,1] y)"
+    )
+    weights = {"s": np.array(start), "e": np.array(end), "one": np.array(1)}
+    rows = f"r = Range (s, e, one)  g = Gather <axis = 2> (x, r)  y = {op.format('g')}"
+    before, after = model(f"{head} {{ {rows} }}", weights), model(f"{head} {{ y = {op.format('x')} }}", {})
+    found = verify(ir.load(before), ir.load(after), depth=depth, runtime="none").status
+    assert found == status if status == "verified" else found != "verified"
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("row", [0, 3, 5])
+def test_a_row_that_is_left_out_in_front_of_a_reduction_shows(op: str, axis: int, row: int, depth: Depth) -> None:
+    head, reduced = "(float[6,6] x) => (float[A,B] y)", f"y = {op} <axes = [0, 1]>"
+    before = model(f"{head} {{ {reduced} (x) }}", {}, opset=17)
+    places = {"i": np.delete(np.arange(6), row)}
+    after = model(f"{head} {{ g = Gather <axis = {axis}> (x, i)  {reduced} (g) }}", places, opset=17)
+    for old, new in ((before, after), (after, before)):
+        assert verify(ir.load(old), ir.load(new), depth=depth, runtime="none").status != "verified"

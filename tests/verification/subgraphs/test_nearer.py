@@ -265,3 +265,31 @@ def test_numbers_that_are_far_stay_within_their_type() -> None:
     assert all(each["i"].tolist() == [3] for each in drawn)
     assert drawn[2]["z"] == 4 * 2**20
     assert len([*adjusting.far(inputs, feeds, with_zeros=False)]) == len(drawn) - 1
+
+
+UNKNOWN = "q = SplitToSequence <axis = 0> (x) d = ConcatFromSequence <axis = 0> (q) v = Mul (d, two) "
+"""Of what comes out of a sequence, no size follows."""
+
+
+@pytest.mark.parametrize("depth", ["auto", "full", "local"])
+@pytest.mark.parametrize(
+    ("old", "more", "status"),
+    [
+        ("r = Range (s, e, one) g = Gather <axis = 1> (v, r) y = Neg (g)", {"e": np.array(5)}, "verified"),
+        ("r = Range (s, e, one) g = Gather <axis = 1> (v, r) y = Neg (g)", {"e": np.array(4)}, "failed"),
+        ("r = Range (s, e, one) g = Gather <axis = 2> (v, r) y = Neg (g)", {"e": np.array(3)}, "failed"),
+        ("g = Reshape (v, e) y = Neg (g)", {"e": np.array([2, 5, 4])}, "verified"),
+        ("g = Reshape (v, e) y = Neg (g)", {"e": np.array([5, 2, 4])}, "failed"),
+        ("g = Reshape (v, e) y = Neg (g)", {"e": np.array([2, 4, 5])}, "failed"),
+        ("g = Clip (v, low, high) y = Neg (g)", {"low": np.array(-30.0), "high": np.array(30.0)}, "failed"),
+        ("g = Clip (v, low, high) y = Neg (g)", {"low": np.array(-1000.0), "high": np.array(1000.0)}, "failed"),
+    ],
+)
+def test_sizes_that_the_model_never_makes_there_are_no_difference(
+    old: str, more: Weights, status: str, depth: Depth
+) -> None:
+    """What differs by numbers alone does so at the sizes that it makes as well."""
+    constants: Weights = {"s": np.array(0), "one": np.array(1), **more}
+    head = "(float[2,5,4] x) => (float[A,B,C] y)"
+    found = verdict(f"{UNKNOWN} {old}", f"{UNKNOWN} y = Neg (v)", depth=depth, head=head, more=constants).status
+    assert found == status if status == "verified" else found != "verified"
