@@ -6,6 +6,7 @@ A part is evaluated many times: what it stores is read once, and its nodes are l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bnfold import ir, reference
-from bnfold.errors import Unsupported
+from bnfold.errors import BnfoldError, Unsupported
 from bnfold.ir.elements import Array
 from bnfold.reference.precision import widen
 from bnfold.verification.changes.extract import Subgraph
@@ -23,6 +24,7 @@ from bnfold.verification.comparing.doubts import are_others, depend_on_inputs
 from bnfold.verification.comparing.outputs import experiment, largest_difference
 from bnfold.verification.comparing.sides import EvaluateSide, ModelRun, ModelRuns, SideResults
 from bnfold.verification.coverage import Coverage, same_place
+from bnfold.verification.inputs.adjusting import single_flags
 from bnfold.verification.inputs.cost import estimate
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.inputs.sized import sized
@@ -71,6 +73,8 @@ class SubgraphPair:
     only_moves: bool = False
     """Whether results are activations at other places."""
     tried: list[PartRun] = field(default_factory=list)
+    unfit: dict[tuple[tuple[str, bool], ...], DrawnFeeds | None] = field(default_factory=dict)
+    """Activations on which the original part does not run, by the single flags among them; None where it does run."""
     is_known_to_react: bool = False
     """Whether the results depend on the activations whatever the weights are: equal parts with other weights did."""
     reacting: set[tuple[object, ...]] = field(default_factory=set)
@@ -99,6 +103,9 @@ class SubgraphPair:
         ``numbers`` is their kind.
         """
         found = self._compared(feeds, guessed=guessed)
+        if flags := single_flags(feeds):
+            has_run = found.only_after or not found.has_doubt(Code.NO_FIT)
+            self.unfit[flags] = None if has_run else self.unfit.get(flags, feeds)
         run = experiment(feeds, numbers, found.doubt or found.difference, self.coverage.uncovered)
         self.runs.add(run, feeds)
         return found
@@ -134,6 +141,18 @@ class SubgraphPair:
                 known = self.finite.get(name)
                 finite = np.isfinite(array)
                 self.finite[name] = finite | known if known is not None and known.shape == finite.shape else finite
+
+    def runs_only_after(self) -> str:
+        """Return flags with which the rewritten part runs, and the original one did at no sizes; empty if there are none.
+
+        This serves pieces: a flag may choose a branch that fits other sizes than the rest.
+        """
+        for flags, feeds in self.unfit.items():
+            if feeds is not None:
+                with suppress(BnfoldError):
+                    self.fed(feeds).new()
+                    return ", ".join(f"{name!r} {str(value).lower()}" for name, value in flags)
+        return ""
 
     def never_finite(self) -> str | None:
         """Return the name of a result with a channel (or another position on an axis) that was never finite; else None.

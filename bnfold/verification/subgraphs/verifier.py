@@ -376,6 +376,9 @@ class SubgraphVerifier:
 
         Without ``own``, only the rewritten model states the sizes.
         """
+        if flags := subgraphs.runs_only_after():
+            reason = f"with {flags}, the rewritten part runs, and the original one does at no sizes that were tried"
+            return PartOutcome(doubt=Why(Code.SOME_SIZES, reason), is_same=True, at_some_sizes=True)
         doubt = None if own else self._at_unclaimed_sizes(subgraphs, fed)
         doubt = doubt or at_other_ranks(subgraphs, fed) or self._at_further_sizes(subgraphs, fed)
         close = None if doubt or self._nearer is None else self._not_close(subgraphs, fed, self._nearer)

@@ -135,3 +135,13 @@ def test_other_sizes_of_one_product_are_tried(depth: Depth) -> None:
     before, after = (model(text.format(axis), {"w": np.arange(210.0).reshape(1, 210)}, opset=13) for axis in (0, 1))
     assert status(before, before, depth) == "verified"
     assert status(before, after, depth) != "verified"
+
+
+@pytest.mark.parametrize(("other", "expected"), [("Or", False), ("Xor", True)])
+def test_flags_whose_branch_fits_at_other_sizes_are_open(other: str, expected: bool) -> None:
+    text = """(float[N,3,M] x, bool f, bool g) => (float[a,b,c] y) {{ {1} = {0} (f, g)
+        y = If ({1}) <then_branch = t () => (float[P,Q,R] u) {{ u = Neg (x) }},
+                    else_branch = e () => (float[P,Q,R] v) {{ v = Mul (x, w) }}> }}"""
+    weights = {"w": np.arange(72.0).reshape(4, 3, 6)}
+    before, after = (model(text.format(*it), weights, opset=13) for it in (("Xor", "c"), (other, "d")))
+    assert (status(before, after) == "verified") == expected
