@@ -203,9 +203,11 @@ def unproven_promise(before: ir.Model, after: ir.Model) -> str:
     """Return a sentence about an output size that is declared, but confirmed by neither the original nor inference."""
     had, has = (declared_shapes(model.graph.proto.output) for model in (before, after))
     changed = newly_declared(before, after)
-    values = sized(after, {}).graph.values if changed else {}  # which has learnt nothing from what is declared
+    copy = sized(after, {}) if changed else after  # which has learnt nothing from what is declared
+    walk = ShapeWalk(copy)  # which knows of 0, too
     for name in changed:
-        if not _confirms(values[name].shape, has[name]):
+        value = copy.graph.values[name]
+        if not any(_confirms(known, has[name]) for known in (value.shape, walk.dims(value))):
             return f"output {name!r} had the shape {_written(had[name])} and is declared with {_written(has[name])}"
     return ""
 
@@ -217,8 +219,11 @@ def newly_declared(before: ir.Model, after: ir.Model) -> list[str]:
 
 
 def _confirms(known: DeclaredShape, declared: DeclaredShape) -> bool:
-    """Whether each declared size is the known one; 0 is what exporters write for an unknown size."""
-    sizes = {axis: dim for axis, dim in enumerate(declared or ()) if isinstance(dim, int) and dim}
+    """Whether each declared size is the known one.
+
+    Exporters write 0 for an unknown size, but a runtime may take it at its word, so no rewrite may add one.
+    """
+    sizes = {axis: dim for axis, dim in enumerate(declared or ()) if isinstance(dim, int)}
     return sizes.items() <= dict(enumerate(known or ())).items()
 
 

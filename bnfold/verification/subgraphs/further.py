@@ -57,8 +57,11 @@ def shapes_of_inputs(
 ) -> Iterator[ChosenShapes]:
     """Yield shapes with a dynamic size of the model's inputs as 1, and with two of them exchanged.
 
-    Nodes outside the part may broadcast one, or fix the product of two; or the model cannot run there.
+    Nodes outside the part may broadcast one, or fix the product of two; or the model cannot run there. There are none
+    where the part is fed other values, whose sizes follow.
     """
+    if not all(value.is_input for value in fed.values()):
+        return
     open_ = open_places({name: inferred(value) or () for name, value in fed.items() if value.is_input})
     for same in open_:
         if all(usual[name][axis] > 1 for name, axis in same):

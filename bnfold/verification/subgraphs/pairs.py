@@ -143,7 +143,7 @@ class SubgraphPair:
                 self.finite[name] = finite | known if known is not None and known.shape == finite.shape else finite
 
     def runs_only_after(self) -> str:
-        """Return flags with which the rewritten part runs, and the original one did at no sizes; empty if there are none.
+        """Return flags with which the rewritten part runs, and the original one did at no sizes; empty if none do.
 
         This serves pieces: a flag may choose a branch that fits other sizes than the rest.
         """
