@@ -25,7 +25,9 @@ from bnfold.verification.inputs.shapes import (
     elements,
     exchanged_sizes,
     further_sizings,
+    is_broadcast_inside,
     least_size,
+    longer,
     open_places,
     other_sizings,
     paired_sizings,
@@ -160,11 +162,12 @@ def further_choices(
     yield from (at_sizes(places, lambda _: 1) for places in inferred[:_MOST_NARROWED])
     open_ = open_places(known)[:_MOST_NARROWED]
     stored = broadcast_sizes(model.nodes()) if any(1 in shape for shape in main.shapes.values()) else set()
+    hides = bool(open_) and is_broadcast_inside(main.model, model)
     for places in open_:
         name, axis = places[0]
-        if changed or main.shapes[name][axis] == 1:  # at size 1 a sum equals a mean
-            larger = (lambda size: size + 1, lambda size: 2 * size)  # a Reshape may accept multiples only
-            yield chain.from_iterable(at_sizes(places, change) for change in larger)
+        if changed or hides or main.shapes[name][axis] == 1:  # at size 1 a sum equals a mean
+            larger = islice(longer(main.shapes, places), None if hides else 2)
+            yield chain.from_iterable(_at(model, shapes, turns) for shapes in larger)
         for size in sizes_beside(main.shapes, places, stored)[:_MOST_NARROWED]:
             yield at_sizes(places, partial(max, size))
     yield from other_choices(model, known, main, changed, turns)

@@ -14,6 +14,7 @@ from bnfold.ir.schemas import MACHINE_LEARNING
 from bnfold.ir.value import Known
 from bnfold.reference.forest import TREES
 from bnfold.reference.operators import BROADCASTING
+from bnfold.reference.shapes import ShapeWalk
 from bnfold.verification.inputs.bounds import BEYOND
 from bnfold.verification.inputs.learned import ROWS, branches_by_features
 
@@ -60,6 +61,9 @@ class Sizing:
         return self.other[(self.taken - 1) % len(self.other)]
 
 
+_LONGER = 7
+"""Less than so many elements more are tried."""
+
 ChosenShapes = dict[str, tuple[int, ...]]
 Places = list[tuple[str, int]]
 """Axes of inputs."""
@@ -94,6 +98,31 @@ def sizes_beside(shapes: ChosenShapes, same: Places, stored: Iterable[tuple[int,
     sizes = [size for size, end in stored if end in ends]
     sizes += [shape[-end] for shape in shapes.values() for end in ends if end <= len(shape)]
     return sorted({size for size in sizes if size > 1})
+
+
+def longer(shapes: ChosenShapes, same: Places) -> Iterator[ChosenShapes]:
+    """Yield the shapes with a dynamic size a little larger, or twice as large: a Reshape may take multiples only."""
+    for more in (1, None, *range(2, _LONGER)):
+        sizes = {(name, axis): shapes[name][axis] for name, axis in same}
+        yield resized(shapes, {place: 2 * size if more is None else size + more for place, size in sizes.items()})
+
+
+def is_broadcast_inside(at_sizes: ir.Model, model: ir.Model) -> bool:
+    """Whether nodes broadcast a computed axis at these sizes that the model leaves open: equal numbers hide faults."""
+    walk = ShapeWalk(model)
+    for node in at_sizes.graph.nodes:
+        made = node.output(0)
+        if not node.has_trait(BROADCASTING) or made is None or not made.shape:
+            continue
+        for value in node.inputs:
+            if value is None or value.producer is None or not value.shape:
+                continue
+            sides = zip(reversed(value.shape), reversed(made.shape), strict=False)
+            ends = [end for end, (size, whole) in enumerate(sides, 1) if size == 1 != whole]
+            known = walk.dims(model.graph.values.get(value.name)) if ends else None
+            if known is not None and any(not isinstance(known[-end], int) for end in ends):
+                return True
+    return False
 
 
 def exchanged_sizes(shapes: ChosenShapes, open_: Iterable[Places]) -> Iterator[ChosenShapes]:

@@ -16,10 +16,13 @@ from bnfold.verification.inputs.shapes import (
     ChosenShapes,
     broadcast_sizes,
     exchanged_sizes,
+    is_broadcast_inside,
+    longer,
     open_places,
     resized,
     sizes_beside,
 )
+from bnfold.verification.inputs.sized import sized
 from bnfold.verification.subgraphs.shapes import may_be_fed_at
 
 
@@ -53,20 +56,30 @@ def further_shapes(
 
 
 def shapes_of_inputs(
-    fed: Mapping[str, ir.Value], usual: ChosenShapes, inferred: Callable[[ir.Value], Known | None]
+    part: ir.Model,
+    fed: Mapping[str, ir.Value],
+    usual: ChosenShapes,
+    inferred: Callable[[ir.Value], Known | None],
+    declared: Iterable[Known | None],
 ) -> Iterator[ChosenShapes]:
-    """Yield shapes with a dynamic size of the model's inputs as 1, and with two of them exchanged.
+    """Yield shapes with a dynamic size of the model's inputs as 1, with two of them exchanged, and with larger ones.
 
     Nodes outside the part may broadcast one, or fix the product of two; or the model cannot run there. There are none
-    where the part is fed other values, whose sizes follow.
+    where the part is fed other values whose sizes follow in another way.
     """
-    if not all(value.is_input for value in fed.values()):
-        return
-    open_ = open_places({name: inferred(value) or () for name, value in fed.items() if value.is_input})
+    named = {dim for dims in declared for dim in dims or () if isinstance(dim, str)}
+    known = {name: inferred(value) for name, value in fed.items()}
+    for name, dims in known.items():
+        if not fed[name].is_input and (dims is None or any(not isinstance(it, int) and it not in named for it in dims)):
+            return
+    open_ = open_places({name: dims or () for name, dims in known.items()})
     for same in open_:
         if all(usual[name][axis] > 1 for name, axis in same):
             yield resized(usual, dict.fromkeys(same, 1))
     yield from exchanged_sizes(usual, open_)
+    if open_ and is_broadcast_inside(sized(part, usual), part):
+        for same in open_:
+            yield from longer(usual, same)
 
 
 def deciding_shapes(

@@ -40,7 +40,7 @@ _MISFITS = 2
 """Samples after which sizes do not fit, whatever the numbers are."""
 
 _FEW_ROWS = 16
-"""Rows along an axis, each of which is tried as the one with the largest and the least number."""
+"""The most rows along an axis that are tried, each as the one with the largest and with the least number."""
 
 _DEAR = 0.02
 """Counted seconds of a sample beyond which one is enough at sizes that are not the first."""

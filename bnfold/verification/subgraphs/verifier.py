@@ -19,6 +19,7 @@ from bnfold.verification.changes.boundaries import changed_defaults
 from bnfold.verification.changes.enlarged import up_to_poles
 from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.changes.from_constants import bodies_run
+from bnfold.verification.changes.interface import declared_shapes
 from bnfold.verification.changes.partly import known_of
 from bnfold.verification.changes.unscaled import unscaled
 from bnfold.verification.changes.zeros import ZEROS, at_zeros, makes_zeros, signs_differ, signs_may_show, with_zeros
@@ -469,15 +470,17 @@ class SubgraphVerifier:
         """Return why equal results do not count if results differ at other sizes that callers may feed; else None."""
         equal = passed(subgraphs.tried)
         with self._shapes.without_claims(subgraphs.cut.graph):
-            nodes = subgraphs.nodes
+            nodes, inputs = subgraphs.nodes, self._graphs[0][""].inputs
             known = {name: self._shapes.inferred(value) for name, value in fed.items() if value.is_input}
             others = [
                 *further_shapes(fed, equal[0], _nested(nodes), self._shapes.inferred),
                 *doubled(equal, known, nodes),
             ]
             if any(found.differs for _, _, found in subgraphs.tried):
-                others += beyond_bounds(fed, equal, nodes, self._graphs[0][""].inputs)
-        of_inputs = [*shapes_of_inputs(fed, equal[0], self._shapes.inferred)]
+                others += beyond_bounds(fed, equal, nodes, inputs)
+            part = subgraphs.old.subgraph.model
+            declared = declared_shapes(self.request.before.graph.proto.input)
+            of_inputs = [*shapes_of_inputs(part, fed, equal[0], self._shapes.inferred, declared.values())]
         for shapes in (*others, *of_inputs):
             if sampled(subgraphs, fed, shapes, guessed=False).differs:
                 if shapes in of_inputs and fitted(self.request.before, shapes) is None:

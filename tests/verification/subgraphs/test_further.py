@@ -145,3 +145,16 @@ def test_flags_whose_branch_fits_at_other_sizes_are_open(other: str, expected: b
     weights = {"w": np.arange(72.0).reshape(4, 3, 6)}
     before, after = (model(text.format(*it), weights, opset=13) for it in (("Xor", "c"), (other, "d")))
     assert (status(before, after) == "verified") == expected
+
+
+@pytest.mark.parametrize("depth", ["auto", "local"])
+def test_what_is_broadcast_inside_is_tried_at_full_size(depth: Depth) -> None:
+    """The mean takes away all that a single position adds to a row."""
+    text = """(float[N,4,L] x, float[7,2,M] z) => (float[a,b,c] y) {{ v = Conv <group = 2> (x, {})  s = Sub (z, v)
+        t = Add (s, w)  y = InstanceNormalization (t, one, one) }}"""
+    kernel = np.arange(8.0).reshape(2, 2, 2)
+    other = kernel + np.array([0.0] * 7 + [1.0]).reshape(2, 2, 2)
+    weights = {"k": kernel, "q": other, "w": np.arange(28.0).reshape(7, 1, 4) % 5, "one": np.ones(2)}
+    before, after = (model(text.format(name), weights, opset=13) for name in "kq")
+    assert status(before, before, depth) == "verified"
+    assert status(before, after, depth) != "verified"
