@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from itertools import chain
 
@@ -40,7 +40,9 @@ def inference_input(model: Model) -> onnx.ModelProto | None:
     state_opset(proto)  # onnx infers nothing without
     for info in (*proto.graph.input, *proto.graph.value_info, *proto.graph.output):
         info.type.CopyFrom(without_zeros(info.type))
-    _hide_trees(proto)
+    nodes = list(nested_nodes(chain(proto.graph.node, *(function.node for function in proto.functions))))
+    _hide_trees(proto, nodes)
+    _state_onesided(nodes)
     state_stored(model, proto)
     _show_numbers(model, proto)
     return proto
@@ -89,14 +91,20 @@ def state_stored(model: Model, proto: onnx.ModelProto) -> None:
                     info.type.tensor_type.shape.dim.add(dim_value=size)
 
 
-def _hide_trees(proto: onnx.ModelProto) -> None:
+def _hide_trees(proto: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> None:
     """Put each TreeEnsemble into a domain that onnx does not know: it crashes where the type of an input is unknown."""
-    nodes = nested_nodes(chain(proto.graph.node, *(function.node for function in proto.functions)))
     trees = [node for node in nodes if node.domain == MACHINE_LEARNING and node.op_type == "TreeEnsemble"]
     for node in trees:
         node.domain = ELSEWHERE
     if trees:
         proto.opset_import.add(domain=ELSEWHERE, version=1)
+
+
+def _state_onesided(nodes: Iterable[onnx.NodeProto]) -> None:
+    """State the default of each STFT, which is 1: onnx's inference takes a missing one for 0."""
+    for node in nodes:
+        if node.op_type == "STFT" and not node.domain and all(each.name != "onesided" for each in node.attribute):
+            node.attribute.append(onnx.helper.make_attribute("onesided", 1))
 
 
 def _show_numbers(model: Model, proto: onnx.ModelProto) -> None:

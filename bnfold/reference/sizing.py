@@ -665,6 +665,24 @@ def _scaled(node: _Node, size: SymbolicSize, factor: float) -> SymbolicSize:
     return math.floor(product) if not 0 < distance <= product * _EDGE else node.known.fresh()
 
 
+# -- signals
+
+
+@_rule("STFT")
+def _transformed(node: _Node) -> Sequence[Shape]:
+    signal, step = node.dims(0), node.items(1)
+    lengths = node.items(3) if node.has(3) else [*node.dims(2)] if node.has(2) else None
+    if step is None or lengths is None or signal[2:] == (2,):
+        raise ValueError("of no known length")
+    (length,), (step_size,) = lengths, step
+    if not (isinstance(length, int) and isinstance(step_size, int)):
+        return [(signal[0], node.known.fresh(), node.known.fresh(), 2)]
+    if isinstance(signal[1], int) and signal[1] < length:
+        raise DoNotFit("shorter than a frame")
+    frames = (signal[1] - length) // step_size + 1 if isinstance(signal[1], int) else node.known.fresh()
+    return [(signal[0], frames, length // 2 + 1 if node.attr("onesided", 1) else length, 2)]
+
+
 # -- recurrent
 
 

@@ -375,3 +375,13 @@ def test_axes_that_stand_twice_are_no_shape() -> None:
     text = "(float[N,2] x) => (float[A,B,C,D] y) { y = Unsqueeze (x, axes) }"
     graph = ir.load(model(text, {"axes": np.array([2, 2])})).graph
     assert ShapeWalk(graph.model).dims(graph.values["y"]) != ("N", 2, 1, 1)
+
+
+@pytest.mark.parametrize(("attribute", "bins"), [("", 5), ("<onesided = 1>", 5), ("<onesided = 0>", 8)])
+@pytest.mark.parametrize("length", ["step, window", "step, , eight"])
+def test_the_frames_of_a_signal(attribute: str, bins: int, length: str) -> None:
+    """Onnx's inference takes the default of onesided for 0."""
+    text = f"(float[N,33,1] x) => (float[A,B,C,D] y) {{ y = STFT {attribute} (x, {length}) }}"
+    weights = {"step": np.array(3), "window": np.ones(8, np.float32), "eight": np.array(8)}
+    graph = ir.load(model(text, weights, opset=17)).graph
+    assert (ShapeWalk(graph.model).dims(graph.values["y"]) or ())[1:] == (9, bins, 2)
