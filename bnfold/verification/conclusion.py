@@ -30,8 +30,8 @@ def as_declared(request: Request, whole: Whole | None, verdict: Verdict, opinion
     """
     if fault := narrowed(request.before, request.after):
         return _as_stated(request, verdict, "failed", Why(Code.INTERFACE, fault))
-    is_open = whole is None or whole.doubt is not None
-    if verdict.verified and is_open and (reason := unproven_promise(request.before, request.after)):
+    has_run = whole is not None and whole.doubt is None
+    if verdict.verified and (reason := unproven_promise(request.before, request.after, has_run=has_run)):
         verdict = _as_stated(request, verdict, "unverified", Why(Code.PROMISE, reason))
     verdict = _as_loaded(request, verdict, opinion())
     if verdict.verified and (reason := _ignored(request, whole.fed if whole is not None else ())):

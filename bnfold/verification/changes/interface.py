@@ -199,15 +199,19 @@ def declared_otherwise(model: ir.Model, outputs: Mapping[str, Sequence[int]]) ->
     return ""
 
 
-def unproven_promise(before: ir.Model, after: ir.Model) -> str:
-    """Return a sentence about an output size that is declared, but confirmed by neither the original nor inference."""
+def unproven_promise(before: ir.Model, after: ir.Model, *, has_run: bool = False) -> str:
+    """Return a sentence about an output size that is declared, but confirmed by neither the original nor inference.
+
+    If the model ``has_run``, other sizes than 0 are confirmed by that.
+    """
     had, has = (declared_shapes(model.graph.proto.output) for model in (before, after))
     changed = newly_declared(before, after)
     copy = sized(after, {}) if changed else after  # which has learnt nothing from what is declared
     walk = ShapeWalk(copy)  # which knows of 0, too
     for name in changed:
         value = copy.graph.values[name]
-        if not any(_confirms(known, has[name]) for known in (value.shape, walk.dims(value))):
+        promise = [dim if dim == 0 or not has_run else None for dim in has[name] or ()]
+        if not any(_confirms(known, promise) for known in (had[name], value.shape, walk.dims(value))):
             return f"output {name!r} had the shape {_written(had[name])} and is declared with {_written(has[name])}"
     return ""
 

@@ -219,7 +219,12 @@ class Coverage:
     @property
     def is_over(self) -> bool:
         """Whether nothing is uncovered, or the time for looking is used up."""
-        return not self.uncovered or self.work.seconds > self._until
+        return not self.uncovered or self.is_cut_short
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether the time for looking is used up."""
+        return self.work.seconds > self._until
 
     def needs(self, seconds: Sequence[float]) -> float:
         """Return what running all mutants takes if a run of each model takes so many ``seconds``.

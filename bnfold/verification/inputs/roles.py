@@ -11,6 +11,7 @@ import numpy as np
 
 from bnfold import ir, reference
 from bnfold.reference.operators import ARITHMETIC, REARRANGING
+from bnfold.verification.tolerance.floats import is_float
 
 _CARRIERS = REARRANGING | {"Identity", "Cast", "Expand", "Concat"}
 _LOOKAHEAD = 16
@@ -91,8 +92,11 @@ def _direction(node: ir.Node, slot: int) -> int:
         return 0
     if node.is_op("Add", "Sub"):
         return -1 if node.is_op("Sub") and slot else 1
-    signs = np.unique(np.sign(other.numpy().astype(np.float64)))
-    return int(signs[0]) if signs.size == 1 else 0
+    numbers = other.numpy()
+    if not (is_float(other.dtype) or numbers.dtype.kind in "iub"):
+        return 0
+    signs = np.unique(np.sign(numbers.astype(np.float64)))
+    return int(signs[0]) if signs.size == 1 and np.isfinite(signs[0]) else 0
 
 
 def is_positive_for_some(value: ir.Value) -> bool:

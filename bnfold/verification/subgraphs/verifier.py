@@ -77,6 +77,9 @@ EVALUATIONS = 20  # of a region, more or less
 _LITTLE_TIME = 0.1
 """Counted seconds at the first sizes; beyond, fewer others are tried."""
 
+_GROSS = 1e-3
+"""Of the largest value: by so much and more, results differ at other sizes where an operator is another one there."""
+
 _MANY = 1 << 16
 """Elements of activations beyond which it is asked first whether they fit together."""
 
@@ -342,6 +345,8 @@ class SubgraphVerifier:
         The part computes them from what it is fed, and has been compared so. That they are right is a claim of its own.
         """
         reason = f"the test inputs would not reveal an error in {coverage.example}"
+        if coverage.is_cut_short:
+            reason = f"there was no time to find out whether the test inputs reveal an error in {coverage.example}"
         doubt = PartOutcome(doubt=Why(Code.HIDDEN, reason, {"example": coverage.example}), is_same=True)
         names = indices_into(coverage.tables, (old, new))
         claims = (ir.Cut(cut.graph, cut.inputs, (name,), f"indices {name}") for name in names)
@@ -468,7 +473,7 @@ class SubgraphVerifier:
 
     def _at_further_sizes(self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> PartOutcome | None:
         """Return why equal results do not count if results differ at other sizes that callers may feed; else None."""
-        equal = passed(subgraphs.tried)
+        equal, until = passed(subgraphs.tried), self._clock.work.seconds + _LITTLE_TIME
         with self._shapes.without_claims(subgraphs.cut.graph):
             nodes, inputs = subgraphs.nodes, self._graphs[0][""].inputs
             known = {name: self._shapes.inferred(value) for name, value in fed.items() if value.is_input}
@@ -480,15 +485,26 @@ class SubgraphVerifier:
                 others += beyond_bounds(fed, equal, nodes, inputs)
             part = subgraphs.old.subgraph.model
             declared = declared_shapes(self.request.before.graph.proto.input)
-            of_inputs = [*shapes_of_inputs(part, fed, equal[0], self._shapes.inferred, declared.values())]
-        for shapes in (*others, *of_inputs):
-            if sampled(subgraphs, fed, shapes, guessed=False).differs:
-                if shapes in of_inputs and fitted(self.request.before, shapes) is None:
-                    continue
-                told = ", ".join(f"{name!r} of shape {shape}" for name, shape in shapes.items())
-                reason = Why(Code.SOME_SIZES, f"it is not equivalent with {told}")
-                return PartOutcome(doubt=reason, is_same=True, at_some_sizes=True)
-        return None
+            others_of_inputs = shapes_of_inputs(part, fed, equal[0], self._shapes.inferred, declared.values())
+            of_inputs = [shapes for shapes in others_of_inputs if shapes not in equal]
+        wrong = next((it for it in others if sampled(subgraphs, fed, it, guessed=False).differs), None)
+        wrong = wrong or next((it for it in of_inputs if self._differs_grossly(subgraphs, fed, it, until)), None)
+        if wrong is None:
+            return None
+        told = ", ".join(f"{name!r} of shape {shape}" for name, shape in wrong.items())
+        reason = Why(Code.SOME_SIZES, f"it is not equivalent with {told}")
+        return PartOutcome(doubt=reason, is_same=True, at_some_sizes=True)
+
+    def _differs_grossly(
+        self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], shapes: ChosenShapes, until: float
+    ) -> bool:
+        """Whether the results differ by more than rounding ever does, at sizes that the whole original may take."""
+        made = max(found.difference.elements for _, _, found in subgraphs.tried)
+        if self._clock.work.seconds > until or _is_too_dear(subgraphs, shapes, made):
+            return False
+        found = sampled(subgraphs, fed, shapes, guessed=False, kind=0)
+        is_rounding = found.difference.code is Code.DIFFERS and found.difference.relative < _GROSS
+        return found.differs and not is_rounding and fitted(self.request.before, shapes) is not None
 
     def _tried(
         self, subgraphs: SubgraphPair, fed: Mapping[str, ir.Value], trial: Trial, *, guessed: bool
@@ -519,10 +535,14 @@ class SubgraphVerifier:
 
         Activations of every kind were compared at the first sizes, so one ``kind`` is enough at each of the others.
         """
-        model = subgraphs.old.subgraph.model
-        made = first.difference.elements
-        is_shown = made > LARGEST_HELD and not subgraphs.coverage.uncovered
-        if (has_guesses(fed, others) and not guessed) or is_shown or takes_long(model, others, made):
+        is_too_dear = _is_too_dear(subgraphs, others, first.difference.elements)
+        if (has_guesses(fed, others) and not guessed) or is_too_dear:
             return first
         found = sampled(subgraphs, fed, others, guessed=guessed, kind=kind)
         return found.beside_equal() if found.differs or found.only_after else first
+
+
+def _is_too_dear(subgraphs: SubgraphPair, shapes: ChosenShapes, made: int) -> bool:
+    """Whether comparing a part at other sizes takes long, or is not worth it; at the first ones, many were ``made``."""
+    is_shown = made > LARGEST_HELD and not subgraphs.coverage.uncovered
+    return is_shown or takes_long(subgraphs.old.subgraph.model, shapes, made)
