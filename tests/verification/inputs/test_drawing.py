@@ -7,6 +7,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.errors import BadInput
+from bnfold.ir.elements import Array
 from bnfold.verification.inputs.drawing import (
     MOST_SAMPLES,
     CannotFeed,
@@ -15,6 +16,7 @@ from bnfold.verification.inputs.drawing import (
     random_feeds,
     samples_for,
 )
+from bnfold.verification.inputs.roles import computed_bound
 from bnfold.verification.inputs.shapes import sizings
 from tests.verification.graphs import model, numbers, statistics
 
@@ -223,3 +225,10 @@ def test_a_value_is_of_both_signs_for_what_reads_it_beside_a_log(body: str, samp
 )
 def test_few_numbers_get_more_samples_if_they_take_no_time(sizes: list[int], seconds: float, samples: int) -> None:
     assert samples_for(sizes, 32, seconds) == samples
+
+
+@pytest.mark.parametrize("factor", [np.array(np.nan), np.array(["word"], object)])
+def test_a_factor_without_a_sign_says_nothing_of_a_bound(factor: Array) -> None:
+    body = "(float[N,3] x, float f) => (float[N,3] y) { l = Mul (f, w)  y = Clip (x, l) }"
+    value = ir.load(model(body, {"w": factor})).graph.values["f"]
+    assert computed_bound(value) == ""
