@@ -101,9 +101,11 @@ def _judged(request: Request) -> Verdict:
     if fault:
         return _stated(request, "failed", Why(Code.INTERFACE, fault), "interface")
     if missing := flaw(request.after):
-        status: VerdictStatus = "unverified" if flaw(request.before) else "failed"
+        if own := flaw(request.before):
+            why = Why(Code.NO_FIT, f"neither model can be computed: of the original, {own}")
+            return _stated(request, "unverified", why, "checker")
         why = Why(Code.INVALID, f"the rewritten model cannot be computed: {missing}")
-        return _stated(request, status, why, "checker")
+        return _stated(request, "failed", why, "checker")
     if is_within:
         from bnfold.verification.end_to_end.within import judge_within
 

@@ -350,3 +350,10 @@ def test_a_size_of_0_that_nothing_is_known_of_may_not_be_declared() -> None:
     body = "(float[N,3] x) => (float[a,3] y) { y = NonZero (x) }".replace("float[a,3] y", "int64[2,a] y")
     assert compared(body, body.replace("2,a", "2,0"), depth="local").status == "unverified"
     assert compared(body.replace("2,a", "2,0"), body.replace("2,a", "2,0"), depth="local").verified
+
+
+def test_what_neither_model_can_be_computed_for_is_said_of_the_original() -> None:
+    body = "(float[2,3] x) => (float[a,b] y) { y = Add (x, ) }"
+    verdict = verify(ir.load(model(body, {})), ir.load(model(body, {})), runtime="none")
+    assert verdict.status == "unverified"
+    assert verdict.reason == "neither model can be computed: of the original, node 'y' (Add) lacks a required input"
