@@ -62,7 +62,7 @@ IN_VERIFICATION = (
     *("codes", "claims", "verdict", "sentences", "as_read", "obstacles", "request"),
     *("tolerance", "inputs", "changes", "comparing", "coverage", "runtimes"),
     *(
-        "trial",
+        "fixed_sizes",
         "end_to_end",
         "subgraphs",
         "parts",

@@ -306,7 +306,7 @@ def _require_runtime(outcome: ProcessedModel) -> None:
     witnesses = outcome.verdict.witnesses if outcome.verdict is not None else ()
     if not outcome.report.fixed or any(row.ran_before for row in witnesses):
         return
-    from bnfold.verification.trial import FixedSizes
+    from bnfold.verification.fixed_sizes import FixedSizes
 
     original = formats.of(outcome.source).load(outcome.source)
     asked = outcome.options.fix_shapes

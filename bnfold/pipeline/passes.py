@@ -71,7 +71,7 @@ def fix_shapes(run: PassContext) -> None:
     run.report.fixed = fix_inputs(run.model, asked)
     if not run.report.fixed:
         return
-    from bnfold.verification.trial import FixedSizes
+    from bnfold.verification.fixed_sizes import FixedSizes
 
     note = FixedSizes(original, run.model, asked, run.options.policy, run.runtime).require()
     run.report.notes.extend([note] if note else [])

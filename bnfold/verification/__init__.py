@@ -1,6 +1,11 @@
 """Decide from two models alone whether the rewritten one is numerically equivalent to the original.
 
 Nothing here knows how models are rewritten. A rewrite only says where it happened (`ir.Cut`).
+
+One random sample decides whether two analytic functions are equal. Whatever is done beyond it serves one of these, and
+the modules name it: *visibility* (would a fault have shown?), *pieces* (Relu, Clip, a flag that chooses a branch:
+points on both sides), *discontinuities* (Round, ArgMax, comparisons: what they read is compared), *integers and sizes*
+(several, so that what depends on them differs), *special values* (NaN, infinities, zeros of both signs), *poles*.
 """
 
 from __future__ import annotations

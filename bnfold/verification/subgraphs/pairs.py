@@ -104,7 +104,7 @@ class SubgraphPair:
         """
         found = self._compared(feeds, guessed=guessed)
         if flags := single_flags(feeds):
-            has_run = found.only_after or not found.has_doubt(Code.NO_FIT)
+            has_run = found.original_ran or not found.has_doubt(Code.NO_FIT)
             self.unfit[flags] = None if has_run else self.unfit.get(flags, feeds)
         run = experiment(feeds, numbers, found.doubt or found.difference, self.coverage.uncovered)
         self.runs.add(run, feeds)
@@ -121,7 +121,7 @@ class SubgraphPair:
             return actual
         if guessed and any(_shape(expected[name]) != _shape(actual[name]) for name in self.cut.outputs):
             reason = "with assumed input shapes, the rewritten part has another output shape"
-            return PartOutcome(doubt=Why(Code.ASSUMED_SIZES, reason), only_after=True)
+            return PartOutcome(doubt=Why(Code.ASSUMED_SIZES, reason), original_ran=True)
         for name, array in expected.items():
             self.usual.setdefault(name, magnitude(array) if is_float_array(array) else 0.0)
         found = self._measured(sides, expected, actual)
@@ -130,7 +130,7 @@ class SubgraphPair:
             self.coverage.observe((sides.old, sides.new), find, (expected, actual))
         if guessed and found.agrees and not self._reacts(feeds, expected):
             reason = "its outputs do not depend on its inputs at the tested shapes"
-            return PartOutcome(doubt=Why(Code.HIDDEN, reason), only_after=True)
+            return PartOutcome(doubt=Why(Code.HIDDEN, reason), original_ran=True)
         if found.agrees:
             self._note_finite(expected)
         return found
@@ -142,7 +142,7 @@ class SubgraphPair:
                 finite = np.isfinite(array)
                 self.finite[name] = finite | known if known is not None and known.shape == finite.shape else finite
 
-    def runs_only_after(self) -> str:
+    def flags_of_one_side(self) -> str:
         """Return flags with which the rewritten part runs, and the original one did at no sizes; empty if none do.
 
         This serves pieces: a flag may choose a branch that fits other sizes than the rest.
@@ -190,7 +190,7 @@ class SubgraphPair:
         except reference.Misfit as error:
             if guessed:  # the rewrite may rely on the true shape, declared or not
                 reason = f"with assumed input shapes, the rewritten part does not run: {error}"
-                return PartOutcome(doubt=Why(Code.ASSUMED_SIZES, reason), only_after=True)
+                return PartOutcome(doubt=Why(Code.ASSUMED_SIZES, reason), original_ran=True)
             fault = f"the rewritten part does not run: {error}"
             return outcome_of(Difference(excess=np.inf, same_pattern=False, fault=fault, code=Code.DOES_NOT_RUN))
         except Unsupported as error:
@@ -218,7 +218,7 @@ class SubgraphPair:
     def _measured(self, sides: ModelRuns, expected: SideResults, actual: SideResults) -> PartOutcome:
         """Compare the results. If they differ, perturbing the new weights shows how much is allowed."""
         if any(map(size_of, sides.old.feeds.values())) and not any(map(size_of, expected.values())):
-            return PartOutcome(doubt=Why(Code.EMPTY, "its outputs are empty at the tested shapes"), only_after=True)
+            return PartOutcome(doubt=Why(Code.EMPTY, "its outputs are empty at the tested shapes"), original_ran=True)
         found = self._worst(expected, actual, ())
         if found.excess <= 1:  # within the smallest tolerance
             return outcome_of(found)

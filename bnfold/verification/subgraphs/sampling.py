@@ -117,7 +117,7 @@ def _attempt(
     chosen = _with_each_row_chosen(subgraphs, feeds) if sample == 0 else ()
     for turned in chain(with_flags_turned(feeds), beside, chosen):
         found = subgraphs.attempt(turned, numbers, guessed=guessed)
-        if found.differs or found.only_after:
+        if found.differs or found.original_ran:
             return found
     return latest
 
@@ -203,7 +203,7 @@ def at_other_ranks(subgraphs: SubgraphPair, fed: Mapping[str, ir.Value]) -> Part
         by_rank.setdefault(tuple(map(len, trial.shapes.values())), trial.shapes)
     for shapes in by_rank.values():
         found = sampled(subgraphs, fed, shapes, guessed=True)
-        if found.differs or (found.only_after and not found.has_doubt(Code.HIDDEN)):
+        if found.differs or (found.original_ran and not found.has_doubt(Code.HIDDEN)):
             reason = "it is equivalent at some ranks only, and the model does not declare which it gets"
             return PartOutcome(doubt=Why(Code.SOME_SIZES, reason))
     return None

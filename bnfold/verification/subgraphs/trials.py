@@ -22,13 +22,13 @@ EQUAL = Difference()
 class PartOutcome(ClaimOutcome):
     """What experiments on a part found, with the largest ``difference``.
 
-    If there is no comparison, ``only_after`` says that the original part ran. ``is_same`` says that results that do not
-    count agreed, and ``at_some_sizes`` that there are other sizes with another outcome. ``behind`` is the evidence on a
-    value computed from the results, if that decides instead.
+    If there is no comparison, ``original_ran`` says that the original part ran. ``is_same`` says that results that do
+    not count agreed, and ``at_some_sizes`` that there are other sizes with another outcome. ``behind`` is the evidence
+    on a value computed from the results, if that decides instead.
     """
 
     difference: Difference = EQUAL
-    only_after: bool = False
+    original_ran: bool = False
     is_same: bool = False
     at_some_sizes: bool = False
     behind: Evidence | None = None
@@ -88,7 +88,7 @@ class SubgraphTrials:
     @property
     def has_run(self) -> bool:
         """Whether the part ran at any sizes."""
-        return self._equal is not None or not self._first.is_open or self._first.only_after
+        return self._equal is not None or not self._first.is_open or self._first.original_ran
 
     @property
     def has_passed(self) -> bool:
@@ -116,7 +116,7 @@ class SubgraphTrials:
                 return self._declared_do_not_run
             # With nothing beside channels, operators coincide that are not the same.
             return not guessed or rank > max(2 if self.unranked else -1, self._differing_rank)
-        if latest.differs or latest.only_after:
+        if latest.differs or latest.original_ran:
             self._differing_rank = max(self._differing_rank, rank)
         self._is_binding |= latest.differs and (self.unranked or not guessed)
         self._declared_do_not_run |= latest.is_open and not guessed and (self.reshapes or not self._is_binding)

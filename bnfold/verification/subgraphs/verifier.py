@@ -333,7 +333,7 @@ class SubgraphVerifier:
             found = sampled(subgraphs, fed, shapes, guessed=True)
             if found.differs:
                 return found.beside_equal()
-            if found.only_after and found.has_doubt(Code.ASSUMED_SIZES):
+            if found.original_ran and found.has_doubt(Code.ASSUMED_SIZES):
                 return found
         return None
 
@@ -382,7 +382,7 @@ class SubgraphVerifier:
 
         Without ``own``, only the rewritten model states the sizes.
         """
-        if flags := subgraphs.runs_only_after():
+        if flags := subgraphs.flags_of_one_side():
             reason = f"with {flags}, the rewritten part runs, and the original one does at no sizes that were tried"
             return PartOutcome(doubt=Why(Code.SOME_SIZES, reason), is_same=True, at_some_sizes=True)
         doubt = None if own else self._at_unclaimed_sizes(subgraphs, fed)
@@ -458,11 +458,11 @@ class SubgraphVerifier:
             near = nearby(usual_shapes, known)
             usual = islice(subgraph_shapes(fed, subgraphs.old.subgraph.nodes), _UNCLAIMED)
             trials = (sampled(subgraphs, fed, trial.shapes, guessed=True) for trial in usual)
-            first = next((it for it in trials if not it.is_open or it.only_after), None)
+            first = next((it for it in trials if not it.is_open or it.original_ran), None)
             others = (sampled(subgraphs, fed, shapes, guessed=True) for shapes in near)
             runs = False
             for found in chain([first] if first is not None else [], others):
-                if found.only_after:
+                if found.original_ran:
                     return found
                 if found.differs:
                     reason = "it is equivalent only at the sizes that the rewritten model declares"
@@ -539,7 +539,7 @@ class SubgraphVerifier:
         if (has_guesses(fed, others) and not guessed) or is_too_dear:
             return first
         found = sampled(subgraphs, fed, others, guessed=guessed, kind=kind)
-        return found.beside_equal() if found.differs or found.only_after else first
+        return found.beside_equal() if found.differs or found.original_ran else first
 
 
 def _is_too_dear(subgraphs: SubgraphPair, shapes: ChosenShapes, made: int) -> bool:

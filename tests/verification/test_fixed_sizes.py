@@ -13,9 +13,9 @@ from bnfold import ir
 from bnfold.errors import BadInput
 from bnfold.ir.fixing import fix_inputs
 from bnfold.settings import Policy
-from bnfold.verification import trial
+from bnfold.verification import fixed_sizes
+from bnfold.verification.fixed_sizes import FixedSizes
 from bnfold.verification.runtimes.runtime import RuntimeObstacle, RuntimeProcess, RuntimeResult
-from bnfold.verification.trial import FixedSizes
 
 ONNXRUNTIME = "onnxruntime"
 Asked = Mapping[str, tuple[int, ...]]
@@ -182,7 +182,7 @@ def test_a_runtime_is_not_asked_about_what_is_too_large(limit: str, monkeypatch:
     def run(*_: Any) -> RuntimeResult:
         raise AssertionError("it was asked")
 
-    monkeypatch.setattr(trial, limit, -1)
+    monkeypatch.setattr(fixed_sizes, limit, -1)
     monkeypatch.setattr(RuntimeProcess, "run", run)
     source = sizes(REFLECT, {"x": (2, 2)}, stored=TWO, runtime=ONNXRUNTIME)
     if limit != "_CHEAP_RUN":
@@ -191,6 +191,6 @@ def test_a_runtime_is_not_asked_about_what_is_too_large(limit: str, monkeypatch:
 
 
 def test_the_search_for_advice_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "_HINT_SECONDS", -1.0)
+    monkeypatch.setattr(fixed_sizes, "_HINT_SECONDS", -1.0)
     with pytest.raises(BadInput, match="give other sizes"):
         sizes(CONCAT, {"x": (8, 3)}, stored=ONE).require()
