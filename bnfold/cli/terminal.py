@@ -38,7 +38,7 @@ LONGEST_NAME = 60
 COLORS = {"verified": GOOD, "unverified": WARNING, "failed": BAD}
 
 NOTHING_WRITTEN = "nothing was written, because --require-verified was given"
-UNVERIFIED = "no difference was found, but a part could not be compared. --require-verified writes no such result"
+UNVERIFIED = "no difference that counts was found, but a part is open. --require-verified writes no such result"
 ORDER: tuple[FileStatus, ...] = ("failed", "unverified", "unchecked", "inspected", "verified", "skipped")
 
 

@@ -32,7 +32,7 @@ _STATUSES = {
     ),
     "rolled back": "The result of another program was not verified, so that the model from before it was kept.",
     "within tolerance": "The results differ by no more than --tolerance allows.",
-    "open": "Nothing proves this value right, and no difference was found; the code beside it says why.",
+    "open": "Nothing proves this value right, and no difference that counts was found; the code beside it says why.",
 }
 _COLUMNS = {
     "before": "The model as it came.",

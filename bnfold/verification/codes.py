@@ -196,8 +196,9 @@ WORDS: dict[str, Word] = {
         VERIFIED,
     ),
     "unverified": Word(
-        "No difference was found, but something could not be compared, or a fault in it might not have shown. The "
-        "result may be right. --explain says which value is open, and why.",
+        "No difference that counts was found, but something could not be compared, a fault in it might not have "
+        "shown, or it differs where the model may never be. The result may be right. --explain says which value is "
+        "open, and why.",
         UNVERIFIED,
     ),
     "failed": Word(

@@ -142,7 +142,7 @@ def by_parts(request: Request, whole: Whole | None, obstacle: Why | None, parts:
         number = f"{len(skipped)} of {len(local)} changes"
         is_said = obstacle is not None and obstacle.needs_time and skipped[0].why.needs_time  # once is enough
         first = skipped[0].label if is_said else sentence_of(skipped[0])
-        reason = f"{obstacle}; {number} could not be compared ({first})"
+        reason = f"{obstacle}; {number} could not be verified ({first})"
         return verdict_of(request, "unverified", skipped[0].why.said(reason), "nothing", whole, local)
     why = Why(Code.TESTED if local else Code.SAME, sentences.parts_agree(number_verified(local), kind_of_part(request)))
     verdict = verdict_of(request, "verified", why, "local", whole, local)

@@ -114,7 +114,7 @@ def test_where_the_whole_models_cannot_be_compared_all_parts_are(
     assert result.status == status
     assert [row.outputs for row in result.local] == [("b",), ("d",), ("y",)]
     assert "1 of 3" not in result.reason or y == "failed"
-    assert y == "failed" or "it takes too long; 2 of 3 changes could not be compared" in result.reason
+    assert y == "failed" or "it takes too long; 2 of 3 changes could not be verified" in result.reason
 
 
 def test_a_fault_behind_a_part_that_stays_open_fails(monkeypatch: pytest.MonkeyPatch) -> None:
