@@ -29,12 +29,17 @@ _SIZES = 3
 _AT_FEW_SIZES = Why(
     Code.SOME_SIZES, "it differs at some sizes, and there was time to compare the whole models at one or two only"
 )
+_AT_ASSUMED_SIZES = Why(
+    Code.SOME_SIZES, "it is equal at some of the sizes that it is fed at and differs at others, which may not occur"
+)
 _GOING_BACK = 1 / 30
 """Share of the budget for comparing parts that differ from values further back."""
 _FIRST = 1 / 600
 """The same before the whole models, which may be cheaper."""
 _DECIDED_FURTHER_BACK = (Code.HIDDEN, Code.NO_FIT, Code.COARSE, Code.SOME_SIZES, Code.ASSUMED_SIZES)
 """What may be open for the numbers and sizes that a part is fed: other ones are computed from values further back."""
+_SHOWS_NOTHING = (Code.HIDDEN, Code.NEVER_FINITE)
+"""Why results that agree do not count."""
 _LOOKING = "finding out whether the whole models would show each fault in it"
 
 
@@ -129,8 +134,8 @@ def _from_further_back(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence, s
     """Compare a part from values further back if its own are drawn, and the model may never make those.
 
     It is equal if it is from there, and a fault would show. Where one would not, it is open, unless something inside is
-    discontinuous: few inputs say little of what that makes. It differs where values that callers feed show it, and
-    where bnfold cannot go back that far.
+    discontinuous: few inputs say little of what that makes. So it is if it differs at some sizes only, and no sizes are
+    found from there. It differs where values that callers feed show it, and where bnfold cannot go back that far.
     """
     request, found, last = verifier.request, row, 0.0
     for further in further_back(request.before, request.after, cut):
@@ -146,11 +151,13 @@ def _from_further_back(verifier: SubgraphVerifier, cut: ir.Cut, row: Evidence, s
         if again.status == "failed":
             found = row
         elif (
-            again.code is Code.HIDDEN
+            again.code in _SHOWS_NOTHING
             and again.is_same
             and not has_discontinuity(request.before, request.after, further)
         ):
             found = again
+        elif again.code is Code.NO_FIT and row.at_some_sizes and found is row:
+            found = row.opened(_AT_ASSUMED_SIZES)
     return found
 
 

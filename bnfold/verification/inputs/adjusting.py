@@ -40,14 +40,9 @@ def choosing(inputs: Iterable[ir.Value], feeds: DrawnFeeds, rows: Mapping[str, A
 
 def with_flags_turned(feeds: DrawnFeeds) -> Iterator[DrawnFeeds]:
     """Yield the feeds with single flags turned, in every other combination: each may choose a branch."""
-    flags = [name for name, _ in single_flags(feeds)][:_MOST_FLAGS]
+    flags = [name for name, array in feeds.items() if array.dtype == np.bool_ and array.size == 1][:_MOST_FLAGS]
     for turns in islice(product((False, True), repeat=len(flags)), 1, None):
         yield {**feeds, **{name: feeds[name] ^ turn for name, turn in zip(flags, turns, strict=True)}}
-
-
-def single_flags(feeds: DrawnFeeds) -> tuple[tuple[str, bool], ...]:
-    """Return the names of single flags, and what they are."""
-    return tuple((name, bool(it.any())) for name, it in feeds.items() if it.dtype == np.bool_ and it.size == 1)
 
 
 def smaller(inputs: Mapping[str, ir.Value], feeds: DrawnFeeds) -> DrawnFeeds:

@@ -24,7 +24,6 @@ from bnfold.verification.comparing.doubts import are_others, depend_on_inputs
 from bnfold.verification.comparing.outputs import experiment, largest_difference
 from bnfold.verification.comparing.sides import EvaluateSide, ModelRun, ModelRuns, SideResults
 from bnfold.verification.coverage import Coverage, same_place
-from bnfold.verification.inputs.adjusting import single_flags
 from bnfold.verification.inputs.cost import estimate
 from bnfold.verification.inputs.drawing import DrawnFeeds
 from bnfold.verification.inputs.sized import sized
@@ -53,6 +52,9 @@ LARGEST_HELD = 10 << 20
 REGION_SECONDS = 1.0
 """Counted, for one evaluation of a region at sizes that are not usual."""
 
+_MOST_UNFIT = 4
+"""Activations of one shape that are kept on which the original part does not run."""
+
 FEW = 128
 
 
@@ -73,8 +75,10 @@ class SubgraphPair:
     only_moves: bool = False
     """Whether results are activations at other places."""
     tried: list[PartRun] = field(default_factory=list)
-    unfit: dict[tuple[tuple[str, bool], ...], DrawnFeeds | None] = field(default_factory=dict)
-    """Activations on which the original part does not run, by the single flags among them; None where it does run."""
+    fitting: set[tuple[tuple[int, ...], ...]] = field(default_factory=set)
+    """Shapes of activations at which the original part ran, on some numbers at least."""
+    unfit: dict[tuple[tuple[int, ...], ...], list[DrawnFeeds]] = field(default_factory=dict)
+    """Activations on which it did not, by their shapes; a few of each."""
     is_known_to_react: bool = False
     """Whether the results depend on the activations whatever the weights are: equal parts with other weights did."""
     reacting: set[tuple[object, ...]] = field(default_factory=set)
@@ -103,9 +107,11 @@ class SubgraphPair:
         ``numbers`` is their kind.
         """
         found = self._compared(feeds, guessed=guessed)
-        if flags := single_flags(feeds):
-            has_run = found.original_ran or not found.has_doubt(Code.NO_FIT)
-            self.unfit[flags] = None if has_run else self.unfit.get(flags, feeds)
+        shapes = tuple(map(np.shape, feeds.values()))
+        if found.original_ran or not found.has_doubt(Code.NO_FIT):
+            self.fitting.add(shapes)
+        elif len(unfit := self.unfit.setdefault(shapes, [])) < _MOST_UNFIT:
+            unfit.append(feeds)
         run = experiment(feeds, numbers, found.doubt or found.difference, self.coverage.uncovered)
         self.runs.add(run, feeds)
         return found
@@ -142,17 +148,18 @@ class SubgraphPair:
                 finite = np.isfinite(array)
                 self.finite[name] = finite | known if known is not None and known.shape == finite.shape else finite
 
-    def flags_of_one_side(self) -> str:
-        """Return flags with which the rewritten part runs, and the original one did at no sizes; empty if none do.
+    def runs_only_after(self) -> bool:
+        """Whether the rewritten part runs on numbers on which the original one does not, at sizes at which it does.
 
-        This serves pieces: a flag may choose a branch that fits other sizes than the rest.
+        This serves pieces: numbers may choose a branch that fits other sizes than the rest.
         """
-        for flags, feeds in self.unfit.items():
-            if feeds is not None:
-                with suppress(BnfoldError):
-                    self.fed(feeds).new()
-                    return ", ".join(f"{name!r} {str(value).lower()}" for name, value in flags)
-        return ""
+        if not any(node.subgraphs for node in self.nodes):
+            return False
+        for feeds in (feeds for shapes in self.fitting for feeds in self.unfit.get(shapes, ())):
+            with suppress(BnfoldError):
+                self.fed(feeds).new()
+                return True
+        return False
 
     def never_finite(self) -> str | None:
         """Return the name of a result with a channel (or another position on an axis) that was never finite; else None.

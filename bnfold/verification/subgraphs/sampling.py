@@ -77,7 +77,7 @@ def sampled(
         wanted = MOST_SAMPLES if never_finite else wanted
     if never_finite and not found[-1].differs:
         reason = f"{never_finite!r} has places that are NaN or infinite whatever it is made from"
-        return PartOutcome(doubt=Why(Code.NEVER_FINITE, reason))
+        return PartOutcome(doubt=Why(Code.NEVER_FINITE, reason), is_same=all(outcome.agrees for outcome in found))
     worst = largest([outcome for outcome in found if not outcome.is_open] or found[:1])
     return worst if worst.differs else next((outcome for outcome in found if outcome.has_doubt(Code.COARSE)), worst)
 

@@ -382,8 +382,8 @@ class SubgraphVerifier:
 
         Without ``own``, only the rewritten model states the sizes.
         """
-        if flags := subgraphs.flags_of_one_side():
-            reason = f"with {flags}, the rewritten part runs, and the original one does at no sizes that were tried"
+        if subgraphs.runs_only_after():
+            reason = "the rewritten part runs on numbers that choose a branch which does not fit in the original part"
             return PartOutcome(doubt=Why(Code.SOME_SIZES, reason), is_same=True, at_some_sizes=True)
         doubt = None if own else self._at_unclaimed_sizes(subgraphs, fed)
         doubt = doubt or at_other_ranks(subgraphs, fed) or self._at_further_sizes(subgraphs, fed)
