@@ -44,11 +44,6 @@ class Why:
         """Whether more time would help, and the reason says how much."""
         return "verify_seconds" in self.data
 
-    @property
-    def is_never_run(self) -> bool:
-        """Whether the original cannot be run here, at any price."""
-        return self.code in (Code.NO_FIT, Code.NO_KERNEL, Code.NOT_COMPUTED)
-
     def said(self, text: str) -> Why:
         """Return the same reason in a longer sentence."""
         return replace(self, text=text)

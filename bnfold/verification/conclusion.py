@@ -144,6 +144,8 @@ def by_parts(request: Request, whole: Whole | None, obstacle: Why | None, parts:
         first = skipped[0].label if is_said else sentence_of(skipped[0])
         reason = f"{obstacle}; {number} could not be verified ({first})"
         return verdict_of(request, "unverified", skipped[0].why.said(reason), "nothing", whole, local)
+    if request.checks.depth == "full" and obstacle is not None:
+        return verdict_of(request, "unverified", obstacle, "nothing", whole)
     why = Why(Code.TESTED if local else Code.SAME, sentences.parts_agree(number_verified(local), kind_of_part(request)))
     verdict = verdict_of(request, "verified", why, "local", whole, local)
     notes = [f"the whole models were not compared: {obstacle}"] if obstacle is not None else []

@@ -67,8 +67,7 @@ def judge(request: Request) -> Verdict:
     First the interface: inputs, outputs, and what is missing. Depth ``auto`` begins with the whole models in float64 if
     they are small (`_compare_whole`). It compares larger ones in a runtime and each changed part in float64
     (`_compare_parts_and_runtime`), and the whole models in float64 if that does not decide. Depth ``full`` begins with
-    the whole models in float64, whatever they take; where they cannot be run, or show nothing, the parts decide. Depth
-    ``local`` compares parts alone. With a tolerance, the outputs of the whole models are
+    the whole models in float64, ``local`` compares parts alone. With a tolerance, the outputs of the whole models are
     compared in a runtime. At any depth, what the models state, and whether a runtime loads the result, may lower the
     verdict in the end. All of it ends at the limit on the clock.
     """
@@ -154,15 +153,12 @@ def _compare_whole(
         runs = tuple(experiment(feeds, finding.numbers, finding.why) for feeds in fed)
         request.ledger.enter(about_whole(request.outputs, finding.outcome, experiments=runs), fed)
         return _unless_empty(request, verdict_of(request, "failed", finding.why, "float64"))
-    if request.checks.depth == "full" and obstacle is not None and not obstacle.is_never_run:
-        verdict = verdict_of(request, "unverified", obstacle, "nothing")
-    else:
-        parts = asked.parts if whole is None and not asked.differed else None
-        if parts is None:
-            why = obstacle or (whole and (whole.fault or whole.doubt)) or "for changes that whole models do not show"
-            _next(request, "each change in float64", str(why))
-            parts = _parts(request, subgraphs, whole)
-        verdict = conclude(request, whole, obstacle, parts)
+    parts = asked.parts if whole is None and not asked.differed else None
+    if parts is None:
+        why = obstacle or (whole and (whole.fault or whole.doubt)) or "for changes that the whole models do not show"
+        _next(request, "each change in float64", str(why))
+        parts = _parts(request, subgraphs, whole)
+    verdict = conclude(request, whole, obstacle, parts)
     if asked.fault is not None and verdict.verified and whole is None:
         verdict = lowered(verdict, "unverified", asked.fault.said(f"the parts agree, but {asked.fault}"), "nothing")
     if asked.why is not None and whole is not None:
@@ -260,6 +256,8 @@ def _whole(request: Request, draws: PerturbedWeights, *, differed: bool) -> tupl
 
 def _parts(request: Request, subgraphs: VerifierFactory, whole: Whole | None, is_first: bool = False) -> Parts:
     """Compare the changed parts. After the whole models, only those that they do not show, or to locate a fault."""
+    if request.checks.depth == "full" and (whole is None or (whole.doubt is not None and whole.fault is None)):
+        return Parts()
     with request.clock.phase("local"):
         try:
             return check_parts(subgraphs(), whole, is_first)

@@ -18,10 +18,10 @@ def noisy_beside(op: str, factor: str) -> ir.Model:
     return ir.load(model(body, {factor: np.array(1.1e9)}))
 
 
-@pytest.mark.parametrize("depth", ["auto", "full", "local"])
-def test_the_noise_of_one_channel_explains_no_difference_of_another(depth: Depth) -> None:
+@pytest.mark.parametrize(("depth", "status"), [("auto", "failed"), ("full", "unverified"), ("local", "failed")])
+def test_the_noise_of_one_channel_explains_no_difference_of_another(depth: Depth, status: str) -> None:
     before = noisy_beside("Abs", "k")
-    assert verify(before, noisy_beside("Neg", "anew"), depth=depth, runtime="none").status == "failed"
+    assert verify(before, noisy_beside("Neg", "anew"), depth=depth, runtime="none").status == status
     assert verify(before, noisy_beside("Abs", "anew"), depth=depth, runtime="none").verified
 
 
