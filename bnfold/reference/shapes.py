@@ -41,7 +41,7 @@ _MOST_NODES = 1 << 17
 _NUMBERS = frozenset({TP.INT32, TP.INT64, TP.BOOL})
 _DAMAGED = (BnfoldError, ValueError, IndexError, TypeError, KeyError, ArithmeticError)
 """What following a node raises that is not in order, or that reads what is not known."""
-_LIKE = {"DynamicQuantizeLSTM": "LSTM"}
+_LIKE = {"DynamicQuantizeLSTM": "LSTM", "FusedConv": "Conv", "FusedMatMul": "MatMul"}
 """Operators of com.microsoft, and those whose results have the same element types."""
 _STATING = frozenset({"Cast", "Constant", "ConstantOfShape", "EyeLike", "RandomNormal", "RandomUniform"})
 """Operators with an attribute that states the element type."""

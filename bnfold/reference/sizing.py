@@ -495,6 +495,20 @@ def _matmul(node: _Node) -> Sequence[Shape]:
     return [_multiplied(node, node.dims(0), node.dims(1))]
 
 
+@_rule("com.microsoft:FusedMatMul")
+def _fused_matmul(node: _Node) -> Sequence[Shape]:
+    if node.attr("transBatchA") or node.attr("transBatchB"):
+        raise ValueError("it turns stacks")
+    turned = zip((node.dims(0), node.dims(1)), (node.attr("transA"), node.attr("transB")), strict=True)
+    return [_multiplied(node, *(_turned(dims) if turn else dims for dims, turn in turned))]
+
+
+def _turned(dims: Sizes) -> Sizes:
+    """Return the sizes of a matrix that is transposed. Raises ValueError for a vector."""
+    *batch, rows, columns = dims
+    return (*batch, columns, rows)
+
+
 @_rule("QLinearMatMul")
 def _quantized_matmul(node: _Node) -> Sequence[Shape]:
     return [_multiplied(node, node.dims(0), node.dims(3))]
@@ -529,7 +543,7 @@ def _einsum(node: _Node) -> Sequence[Shape]:
 # -- windows
 
 
-@_rule("Conv", "ConvInteger")
+@_rule("Conv", "ConvInteger", "com.microsoft:FusedConv")
 def _conv(node: _Node) -> Sequence[Shape]:
     return [_convolved(node, node.known.dims(node.node.input(0)), node.dims(1))]
 

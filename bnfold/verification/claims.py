@@ -165,14 +165,15 @@ class Evidence:
         """The code with its sentence."""
         return Why(self.code, self.note, self.data)
 
-    def given(self, outcome: ClaimOutcome, agreed: Why = AGREED) -> Evidence:
-        """Return the claim with what experiments found; ``agreed`` is what that means if the results agree."""
-        why = outcome.fault or outcome.doubt or agreed
-        return replace(self, status=outcome.status, code=why.code, note=why.text, data=why.data)
-
     def opened(self, why: Why) -> Evidence:
         """Return the claim as an open one, for this reason."""
-        return self.given(ClaimOutcome(doubt=why))
+        return with_outcome(self, ClaimOutcome(doubt=why))
+
+
+def with_outcome(row: Evidence, outcome: ClaimOutcome, agreed: Why = AGREED) -> Evidence:
+    """Return the claim with what experiments found; ``agreed`` is what that means if the results agree."""
+    why = outcome.fault or outcome.doubt or agreed
+    return replace(row, status=outcome.status, code=why.code, note=why.text, data=why.data)
 
 
 def about_whole(
@@ -187,7 +188,7 @@ def about_whole(
     worst = max(experiments, key=lambda run: run.relative, default=None)
     if worst is not None:
         row = replace(row, relative=worst.relative, allowed=worst.allowed)
-    return row.given(outcome, agreed)
+    return with_outcome(row, outcome, agreed)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import Code, verify
-from bnfold.verification.claims import ClaimOutcome, Evidence, Experiment, Ledger, Runs, Why, about_whole
+from bnfold.verification.claims import ClaimOutcome, Evidence, Experiment, Ledger, Runs, Why, about_whole, with_outcome
 from bnfold.verification.obstacles import Broken, NotCompared
 from bnfold.verification.verdict import verdict_on
 from tests.verification.graphs import model, single
@@ -64,7 +64,7 @@ def test_inputs_are_kept_only_if_asked(*, keeps: bool) -> None:
 def test_a_difference_counts_before_a_doubt(has_fault: bool, has_doubt: bool, status: str, note: str) -> None:
     fault, doubt = Why(Code.DIFFERS, "differs"), Why(Code.HIDDEN, "hidden", {"example": "w"})
     outcome = ClaimOutcome(fault=fault if has_fault else None, doubt=doubt if has_doubt else None)
-    row = Evidence("fold", "", ("y",)).given(outcome, Why(Code.TESTED, "agrees"))
+    row = with_outcome(Evidence("fold", "", ("y",)), outcome, Why(Code.TESTED, "agrees"))
     assert (row.status, row.note) == (status, note)
     assert (outcome.agrees, outcome.is_open, outcome.differs) == tuple(
         status == each for each in ("verified", "skipped", "failed")

@@ -23,7 +23,7 @@ from bnfold.verification.changes.interface import declared_shapes
 from bnfold.verification.changes.partly import known_of
 from bnfold.verification.changes.unscaled import unscaled
 from bnfold.verification.changes.zeros import ZEROS, at_zeros, makes_zeros, signs_differ, signs_may_show, with_zeros
-from bnfold.verification.claims import AGREED, Evidence, Runs, Why
+from bnfold.verification.claims import AGREED, Evidence, Runs, Why, with_outcome
 from bnfold.verification.codes import Code
 from bnfold.verification.comparing.sides import evaluator
 from bnfold.verification.coverage import (
@@ -181,7 +181,7 @@ class SubgraphVerifier:
             row = replace(row, faults=coverage.known)
             if coverage.uncovered and not found.agrees:
                 row = replace(row, hidden=coverage.uncovered, example=coverage.example)
-        return row.given(found, AGREED if row.experiments else Why(Code.CONSTANT, "")), found.behind
+        return with_outcome(row, found, AGREED if row.experiments else Why(Code.CONSTANT, "")), found.behind
 
     def _outcome(self, cut: ir.Cut, hidden: Collection[str]) -> PartOutcome:
         """Return what comparing finds, or what ended it."""
