@@ -34,7 +34,7 @@ from _referee import altering, serving
 from _referee.altering import Alteration
 
 FILES = (
-    "tolerance/*.py", "coverage/*.py", "conclusion.py", "parts.py", "policy.py", "request.py", "trial.py",
+    "tolerance/*.py", "coverage/*.py", "conclusion.py", "parts.py", "policy.py", "request.py", "fixed_sizes.py",
     "inputs/cost.py", "end_to_end/*.py",
 )  # fmt: skip
 COST = {
@@ -45,7 +45,7 @@ COST = {
     "coverage/mutants.py": {"_MOST_SLICES"},
     "coverage/record.py": {"SECONDS", "_FEWEST", "_MOST", "_OTHERS", "_PART"},
     "request.py": {"LONG", "RUNTIME_SHARE", "_BUSY", "_EARLY", "_QUICK", "_STEPS"},
-    "trial.py": {
+    "fixed_sizes.py": {
         "_CHEAP_RUN", "_HINT_SECONDS", "_LARGEST_RUN", "_LIMIT_SECONDS", "_MOST_ASKED",
         "_MOST_ELSEWHERE", "_MOST_OPEN", "_MOST_SIZES", "_RUNTIME_SECONDS", "_USUAL",
     },
