@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import prod
 
 from bnfold import ir
-from bnfold.semantics.policy import Repair, Unreadable, flag, literal
+from bnfold.semantics.policy import Repair, Unreadable, truth
 
 PartialShape = tuple[int | str | None, ...]
 
@@ -31,10 +31,7 @@ def is_per_activation(node: ir.Node, inputs: Sequence[ir.Value], repairs: list[R
         Unreadable: ``spatial`` is neither 0 nor 1. It is 0, and the parameters' element count fits neither reading, or
             cannot be known.
     """
-    stated = literal(node, "spatial")
-    if stated not in (None, 0, 1):  # runtimes disagree
-        raise Unreadable(node, f"spatial={stated} is neither 0 nor 1")
-    if flag(node, "spatial") is not False:
+    if truth(node, "spatial") is not False:
         return False
     x, parameters = inputs[0], inputs[1:]
     if x.shape is not None and len(x.shape) <= 2:

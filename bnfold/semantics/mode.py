@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from bnfold import ir
-from bnfold.semantics.policy import Repair, Unreadable, flag, literal
+from bnfold.semantics.policy import Repair, Unreadable, flag, truth
 from bnfold.settings import Policy
 
 Mode = Literal["inference", "training"]
@@ -46,10 +46,8 @@ def _check_arity(node: ir.Node, version: int) -> None:
 
 def _stated(node: ir.Node) -> Mode | None:
     """Return mode that the attributes of any version state outright, wherever they stand."""
-    stated = literal(node, "training_mode")
-    if stated not in (None, 0, 1):  # runtimes disagree; is_test, by its text, means anything but zero
-        raise Unreadable(node, f"training_mode={stated} is neither 0 nor 1")
-    is_test, training_mode = flag(node, "is_test"), flag(node, "training_mode")
+    training_mode = truth(node, "training_mode")
+    is_test = flag(node, "is_test")  # by its text, it means anything but zero
     if is_test is not None and is_test == training_mode:
         raise Unreadable(node, f"is_test={int(is_test)} contradicts training_mode={int(is_test)}")
     if is_test is not None:

@@ -35,6 +35,18 @@ def flag(node: ir.Node, name: str) -> bool | None:
     return None if value is None else bool(value)
 
 
+def truth(node: ir.Node, name: str) -> bool | None:
+    """Return attribute ``name`` as truth, or None if the node has no such attribute.
+
+    Raises:
+        Unreadable: As `literal`, or it is neither 0 nor 1: runtimes disagree whether another number is true.
+    """
+    stated = literal(node, name)
+    if stated not in (None, 0, 1):
+        raise Unreadable(node, f"{name}={stated} is neither 0 nor 1")
+    return flag(node, name)
+
+
 def literal(node: ir.Node, name: str) -> int | float | None:
     """Return number stored in attribute ``name``, or None if the node has no such attribute.
 

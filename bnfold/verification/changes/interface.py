@@ -206,7 +206,9 @@ def unproven_promise(before: ir.Model, after: ir.Model, *, has_run: bool = False
     """
     had, has = (declared_shapes(model.graph.proto.output) for model in (before, after))
     changed = newly_declared(before, after)
-    copy = sized(after, {}) if changed else after  # which has learnt nothing from what is declared
+    if not changed:
+        return ""
+    copy = sized(after, {})  # which has learnt nothing from what is declared
     walk = ShapeWalk(copy)  # which knows of 0, too
     for name in changed:
         value = copy.graph.values[name]

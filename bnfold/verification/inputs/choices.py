@@ -173,9 +173,8 @@ def further_choices(
     yield from other_choices(model, known, main, changed, turns)
     if changed:  # an Expand may accept size 1, although inference does not say so
         yield from (at_sizes(places, lambda _: 1) for places in open_ if places not in inferred)
-        yield from (_with(model, main, sizes, turns) for sizes in islice(_exchanged(main, open_), _MOST_NARROWED))
-        others = islice(exchanged_sizes(main.shapes, open_), _MOST_NARROWED)
-        yield from (_at(model, shapes, turns) for shapes in others)
+        for others in (_exchanged(main.shapes, open_), exchanged_sizes(main.shapes, open_)):
+            yield from (_at(model, shapes, turns) for shapes in islice(others, _MOST_NARROWED))
 
 
 def turns_for(model: ir.Model) -> Iterator[int]:
@@ -183,28 +182,22 @@ def turns_for(model: ir.Model) -> Iterator[int]:
     return iter(range(_MOST_INFERRED // (sum(1 for _ in model.nodes()) + 1)))
 
 
-def _exchanged(main: Choice, open_: Iterable[Places]) -> Iterator[dict[tuple[str, int], int]]:
-    """Yield the sizes of two dynamic axes of two inputs, exchanged, if one of the sizes is 1.
+def _exchanged(shapes: ChosenShapes, open_: Iterable[Places]) -> Iterator[ChosenShapes]:
+    """Yield the shapes with the sizes of two dynamic axes of two inputs exchanged, if one of the sizes is 1.
 
     An operator that broadcasts its inputs to each other then broadcasts the other one.
     """
     for one, other in permutations(open_, 2):
         (name, axis), (second, place) = one[0], other[0]
-        small, large = main.shapes[name], main.shapes[second]
+        small, large = shapes[name], shapes[second]
         if name != second and axis - len(small) == place - len(large) and small[axis] == 1 < large[place]:
-            yield {**dict.fromkeys(one, large[place]), **dict.fromkeys(other, 1)}
+            yield resized(shapes, {**dict.fromkeys(one, large[place]), **dict.fromkeys(other, 1)})
 
 
 def _resized(
     model: ir.Model, main: Choice, turns: Iterator[int], places: Places, change: Callable[[int], int]
 ) -> Iterator[Choice]:
-    return _with(model, main, {(name, axis): change(main.shapes[name][axis]) for name, axis in places}, turns)
-
-
-def _with(
-    model: ir.Model, main: Choice, sizes: Mapping[tuple[str, int], int], turns: Iterator[int]
-) -> Iterator[Choice]:
-    return _at(model, resized(main.shapes, sizes), turns)
+    return _at(model, resized(main.shapes, {place: change(main.shapes[place[0]][place[1]]) for place in places}), turns)
 
 
 def _at(model: ir.Model, shapes: ChosenShapes, turns: Iterator[int]) -> Iterator[Choice]:

@@ -74,11 +74,11 @@ def _place(ask: _Ask) -> Array:
 
 def _places_once(ask: _Ask) -> Array:
     """Draw no place twice along the axis: the order of two updates is undefined."""
-    lines = [*ask.shape] or [1]  # the node reads it with an axis more, perhaps
-    axis = min(int(ask.node.attr("axis", 0)), len(lines) - 1)
-    count = lines[axis]
-    lines[axis] = max(ask.size(axis), count)
-    return np.take(ask.rng.random(lines).argsort(axis=axis), range(count), axis=axis)
+    lines, axis = [*ask.shape] or [1], int(ask.node.attr("axis", 0))
+    place = max(-len(lines), min(axis, len(lines) - 1))  # the node may read it with more axes
+    count = lines[place]
+    lines[place] = max(ask.size(axis), count)
+    return np.take(ask.rng.random(lines).argsort(axis=place), range(count), axis=place)
 
 
 def _tuples(ask: _Ask) -> Array:
@@ -248,9 +248,8 @@ def _length(sequence: ir.Value | None) -> int:
             break
         more += maker.is_op("SequenceInsert") - maker.is_op("SequenceErase")
         sequence = maker.input(0)
-    if maker is None or not maker.is_op("SequenceConstruct", "SequenceEmpty"):
-        return _USUAL_LENGTH + more
-    return max(len(maker.inputs) + more, 0)
+    is_told = maker is not None and maker.is_op("SequenceConstruct", "SequenceEmpty")
+    return max((len(maker.inputs) if maker is not None and is_told else _USUAL_LENGTH) + more, 0)
 
 
 def _counting(ask: _Ask) -> Array:

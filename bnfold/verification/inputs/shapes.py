@@ -109,20 +109,23 @@ def longer(shapes: ChosenShapes, same: Places) -> Iterator[ChosenShapes]:
 
 def is_broadcast_inside(at_sizes: ir.Model, model: ir.Model) -> bool:
     """Whether nodes broadcast a computed axis at these sizes that the model leaves open: equal numbers hide faults."""
+    axes = [found for node in at_sizes.graph.nodes for found in _broadcast_axes(node)]
+    if not axes:
+        return False
     walk = ShapeWalk(model)
-    for node in at_sizes.graph.nodes:
-        made = node.output(0)
-        if not node.has_trait(BROADCASTING) or made is None or not made.shape:
-            continue
-        for value in node.inputs:
-            if value is None or value.producer is None or not value.shape:
-                continue
-            sides = zip(reversed(value.shape), reversed(made.shape), strict=False)
-            ends = [end for end, (size, whole) in enumerate(sides, 1) if size == 1 != whole]
-            known = walk.dims(model.graph.values.get(value.name)) if ends else None
-            if known is not None and any(not isinstance(known[-end], int) for end in ends):
-                return True
-    return False
+    known = ((walk.dims(model.graph.values.get(name)), end) for name, end in axes)
+    return any(dims is not None and not isinstance(dims[-end], int) for dims, end in known)
+
+
+def _broadcast_axes(node: ir.Node) -> Iterator[tuple[str, int]]:
+    """Yield the computed values that a node broadcasts, with each such axis, counted from the end."""
+    made = node.output(0)
+    if not node.has_trait(BROADCASTING) or made is None:
+        return
+    for value in node.inputs:
+        if value is not None and value.producer is not None:
+            sides = zip(reversed(value.shape or ()), reversed(made.shape or ()), strict=False)
+            yield from ((value.name, end) for end, (size, whole) in enumerate(sides, 1) if size == 1 != whole)
 
 
 def exchanged_sizes(shapes: ChosenShapes, open_: Iterable[Places]) -> Iterator[ChosenShapes]:

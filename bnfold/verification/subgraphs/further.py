@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from bnfold import ir
 from bnfold.ir.value import Known
-from bnfold.reference.operators import COMPARING, RESHAPING
+from bnfold.reference.operators import BROADCASTING, COMPARING, RESHAPING
 from bnfold.verification.inputs.bounds import BEYOND, follow_from_sizes, largest_bound
 from bnfold.verification.inputs.shapes import (
     ChosenShapes,
@@ -77,7 +77,8 @@ def shapes_of_inputs(
         if all(usual[name][axis] > 1 for name, axis in same):
             yield resized(usual, dict.fromkeys(same, 1))
     yield from exchanged_sizes(usual, open_)
-    if open_ and is_broadcast_inside(sized(part, usual), part):
+    may_broadcast = open_ and any(node.has_trait(BROADCASTING) for node in part.graph.nodes)
+    if may_broadcast and is_broadcast_inside(sized(part, usual), part):
         for same in open_:
             yield from longer(usual, same)
 

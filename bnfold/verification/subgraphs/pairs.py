@@ -78,7 +78,7 @@ class SubgraphPair:
     fitting: set[tuple[tuple[int, ...], ...]] = field(default_factory=set)
     """Shapes of activations at which the original part ran, on some numbers at least."""
     unfit: dict[tuple[tuple[int, ...], ...], list[DrawnFeeds]] = field(default_factory=dict)
-    """Activations on which it did not, by their shapes; a few of each."""
+    """Activations on which one with bodies did not, by their shapes; a few of each."""
     is_known_to_react: bool = False
     """Whether the results depend on the activations whatever the weights are: equal parts with other weights did."""
     reacting: set[tuple[object, ...]] = field(default_factory=set)
@@ -110,8 +110,8 @@ class SubgraphPair:
         shapes = tuple(map(np.shape, feeds.values()))
         if found.original_ran or not found.has_doubt(Code.NO_FIT):
             self.fitting.add(shapes)
-        elif len(unfit := self.unfit.setdefault(shapes, [])) < _MOST_UNFIT:
-            unfit.append(feeds)
+        elif any(node.subgraphs for node in self.nodes) and len(self.unfit.get(shapes, ())) < _MOST_UNFIT:
+            self.unfit.setdefault(shapes, []).append(feeds)
         run = experiment(feeds, numbers, found.doubt or found.difference, self.coverage.uncovered)
         self.runs.add(run, feeds)
         return found
@@ -153,8 +153,6 @@ class SubgraphPair:
 
         This serves pieces: numbers may choose a branch that fits other sizes than the rest.
         """
-        if not any(node.subgraphs for node in self.nodes):
-            return False
         for feeds in (feeds for shapes in self.fitting for feeds in self.unfit.get(shapes, ())):
             with suppress(BnfoldError):
                 self.fed(feeds).new()

@@ -309,10 +309,8 @@ class SubgraphVerifier:
                 raise Unsupported("it does not begin further back: a name stands for other values than before")
             return cover_nearer(nearer, old, new, self._clock.work), MOST_SAMPLES
         coverage = cover_part(old, new, cut.outputs, hidden, self._clock.work)
-        at_jumps = samples_for(
-            [size for side in (old, new) for size in sizes_at_discontinuities(side.nodes).values()], FEW
-        )
-        return coverage, max(at_jumps, len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1)
+        sizes = [size for side in (old, new) for size in sizes_at_discontinuities(side.nodes).values()]
+        return coverage, max(samples_for(sizes, FEW), len(SAMPLE_KINDS) if differ_in_kind(old, new) else 1)
 
     def _keep(self, key: Hashable, subgraphs: SubgraphPair) -> None:
         """Keep what equal parts can reuse of a comparison, if there is a key for them."""

@@ -177,11 +177,15 @@ def test_an_element_that_no_position_chooses_is_not_verified() -> None:
     assert [verdict.status for verdict in verdicts] == ["unverified", "verified"]
 
 
+SCATTERED = """j = Reshape (i, ones)  u = Reshape (i, ones)  v = Cast <to = 1> (u)
+    z = ScatterElements <axis = AXIS> (x, j, v)"""
+
+
 @pytest.mark.parametrize(
     "read",
     [
         "j = Unsqueeze (i, nought)  z = GatherND (x, j)",
-        "j = Reshape (i, ones)  u = Reshape (i, ones)  v = Cast <to = 1> (u)  z = ScatterElements <axis = 1> (x, j, v)",
+        *(SCATTERED.replace("AXIS", str(axis)) for axis in (0, 1, -1, -2)),
     ],
 )
 def test_a_position_may_get_axes_before_it_is_read(read: str) -> None:
@@ -189,3 +193,13 @@ def test_a_position_may_get_axes_before_it_is_read(read: str) -> None:
     weights = {"nought": np.array([0]), "ones": np.array([1, 1]), "flat": np.array([1, -1])}
     before, after = (ir.load(model(body, weights)) for body in (text, text.replace("flat)", "flat)  w = Neg (y)")))
     assert verify(before, after, runtime="none", depth="full").verified
+
+
+@pytest.mark.parametrize("erased", [1, 12])
+def test_a_sequence_may_be_shorter_than_what_is_taken_from_it(erased: int) -> None:
+    """Its length is not known, nor is it less than 0."""
+    taken = "  ".join(f"s{turn + 1} = SequenceErase (s{turn}, i)" for turn in range(erased))
+    body = f"""(float[N,4] x, int64 i, int64 k) => (float[a,b] y) {{ s0 = SplitToSequence (x)  {taken}
+        q = SequenceInsert (s{erased}, x, k)  y = SequenceAt (q, i) }}"""
+    values = ir.load(model(body, {})).graph.values
+    assert all(random_value(values[name], (), 0, sample) >= 0 for name in "ik" for sample in range(12))
